@@ -16,7 +16,7 @@ fn main() {
         .arg(&program)
         .args(["-lpthread", "-lrt"])
         .status()
-        .expect("a C++ compiler is installed");
+        .expect("a C++ compiler");
     assert!(status.success(), "the official core does not compile");
     println!("cargo:rustc-env=OFFICIAL_CORE={}", program.display());
 }

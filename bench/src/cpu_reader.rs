@@ -58,8 +58,6 @@ impl PacketSink for Discard {
     fn write_packet(&mut self, fields: &[u8]) {
         black_box(fields);
     }
-
-    fn flush(&mut self) {}
 }
 
 /// Returns the id of an event from its format file.

@@ -1,24 +1,16 @@
 //! Runs every target over its corpus, and over mutations of it that are the same each time.
 
+#[path = "../../crates/wire/tests/common/random.rs"]
+mod random;
+
 use std::fs;
 use std::path::Path;
 
 use ferretto_fuzz::{TARGETS, Target};
+use random::Random;
 
 /// Mutations of each corpus.
 const MUTATIONS: u32 = 3000;
-
-/// A sequence of numbers that look random (xorshift).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % end.max(1)
-    }
-}
 
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -36,7 +28,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn mutate(seed: &mut Vec<u8>, other: &[u8], numbers: &mut Numbers) {
+fn mutate(seed: &mut Vec<u8>, other: &[u8], numbers: &mut Random) {
     for _ in 0..numbers.below(6) + 1 {
         let at = numbers.below(seed.len() + 1);
         match numbers.below(6) {
@@ -67,7 +59,7 @@ fn replay(name: &str) {
     for seed in &seeds {
         run(seed);
     }
-    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut numbers = Random(0x9e37_79b9_7f4a_7c15);
     for _ in 0..MUTATIONS {
         let mut seed = seeds[numbers.below(seeds.len())].clone();
         let other = &seeds[numbers.below(seeds.len())];

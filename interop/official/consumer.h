@@ -1,5 +1,5 @@
-// Upstream's consumer endpoint, the one its `perfetto` command uses. It can do
-// all that the consumer port offers, which the SDK's tracing session cannot.
+// Upstream's consumer endpoint, which its `perfetto` command uses. It supports
+// the whole consumer port, unlike the SDK's tracing session.
 
 #ifndef INTEROP_CONSUMER_H_
 #define INTEROP_CONSUMER_H_
@@ -91,7 +91,7 @@ class Consumer : public perfetto::Consumer {
     return "";
   }
 
-  // Runs the event loop until the condition holds.
+  // Runs the event loop until the condition is true.
   template <typename Condition>
   void Wait(Condition condition) {
     auto alive = std::make_shared<bool>(true);
@@ -133,7 +133,7 @@ class Consumer : public perfetto::Consumer {
     return ended_ || gone_ ? Fail("the session ended: " + end_error_) : "";
   }
 
-  // What was sent before has been seen by the service.
+  // The service has received all earlier messages.
   std::string RoundTrip() {
     bool done = false;
     endpoint_->QueryCapabilities(

@@ -1,7 +1,7 @@
 // Upstream's own service and endpoints as programs, for the scenarios to run
 // against. The core is the one amalgamated file the official SDK builds from;
-// these classes are not part of the SDK's public interface, so it is compiled
-// into this program as a whole.
+// these classes are not part of the SDK's public interface, so this program
+// compiles all of it.
 
 #include PERFETTO_CORE
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-// Says `ok` when it listens; runs until it is killed.
+// Prints `ok` when it listens; runs until it is killed.
 int RunService() {
   const char* producer = getenv("PERFETTO_PRODUCER_SOCK_NAME");
   const char* consumer = getenv("PERFETTO_CONSUMER_SOCK_NAME");
@@ -22,8 +22,8 @@ int RunService() {
     fputs("the socket names are not in the environment\n", stderr);
     return 1;
   }
-  // The service does not take over the sockets of one that went: the official
-  // daemon's main function does.
+  // The service does not replace sockets of an earlier one: the official
+  // daemon's main function does that.
   remove(producer);
   remove(consumer);
   perfetto::base::UnixTaskRunner task_runner;

@@ -14,7 +14,7 @@
 
 namespace interop {
 
-// A command that would take longer fails instead.
+// The time limit of commands.
 constexpr uint32_t kPatienceMs = 60000;
 
 using Words = std::vector<std::string>;
@@ -24,7 +24,7 @@ inline std::string ReadFile(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// Answers the commands on standard input until it ends.
+// Executes the commands on standard input until its end.
 template <typename Role>
 int Serve(Role&& role) {
   std::string line;
@@ -36,7 +36,7 @@ int Serve(Role&& role) {
     std::cout << (error.empty() ? "ok " + result : "error " + error)
               << std::endl;
   }
-  // Without the usual end: threads of the core are still running.
+  // Skips the usual exit, because threads of the core are still running.
   _exit(0);
 }
 

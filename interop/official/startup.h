@@ -1,5 +1,5 @@
-// A program that records before any session asks it to: startup tracing of the
-// C++ SDK, which brings shared memory of its own to the service.
+// A program that records before a session exists: startup tracing of the
+// C++ SDK, which provides its own shared memory to the service.
 
 #ifndef INTEROP_STARTUP_H_
 #define INTEROP_STARTUP_H_
@@ -34,8 +34,8 @@ class Startup {
 
   std::string Run(const Words& words, std::string* error) {
     const std::string& name = words.empty() ? "" : words[0];
-    // Starts the data sources of a config on memory of its own and answers how
-    // many started.
+    // Starts the data sources of a config with its own memory, and returns
+    // their number.
     if (name == "setup" && words.size() == 2) {
       perfetto::Tracing::SetupStartupTracingOpts options;
       options.backend = perfetto::kSystemBackend;
@@ -57,10 +57,10 @@ class Startup {
       Write(std::stoul(words[1]), std::stoul(words[2]));
       return "";
     }
-    // Waits until a session has taken over what was started.
+    // Waits until a session has adopted the startup tracing.
     if (name == "await-adopted")
       return Await(&adopted_, error);
-    // Waits until the service has what was written.
+    // Waits until the service has received the written data.
     if (name == "commit") {
       Packets::Trace([this](Packets::TraceContext context) {
         context.Flush([this] { Set(&committed_); });

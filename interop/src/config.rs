@@ -1,7 +1,7 @@
 //! The configs of the scenarios.
 //!
-//! They are encoded with our messages: what those get wrong, the official
-//! service and the official SDK see.
+//! They are encoded with our messages, so the official service and the official SDK detect their
+//! errors.
 
 use ferretto_interop_driver::PACKETS;
 use ferretto_proto::fields::{test_event, trace, trace_packet};
@@ -14,8 +14,8 @@ use ferretto_proto::{
     DataSourceConfig, Message as _, TraceConfig, TrackEventConfig, data_source_config,
 };
 
-/// One buffer of `size_kb` KiB, the track events of the category `interop`, and
-/// [`PACKETS`].
+/// Returns a config with one buffer of `size_kb` KiB, the track events of the category `interop`,
+/// and [`PACKETS`].
 #[must_use]
 pub fn config(size_kb: u32) -> TraceConfig {
     let events = TrackEventConfig {
@@ -30,7 +30,7 @@ pub fn config(size_kb: u32) -> TraceConfig {
     };
     let packets = DataSourceConfig {
         name: Some(PACKETS.into()),
-        // A packet larger than the shared memory has to wait for it.
+        // A packet larger than the shared memory must wait for room.
         buffer_exhausted_policy: Some(
             data_source_config::BufferExhaustedPolicy::BUFFER_EXHAUSTED_STALL_THEN_DROP,
         ),
@@ -51,7 +51,8 @@ pub fn config(size_kb: u32) -> TraceConfig {
     }
 }
 
-/// All track events of all programs, but for what browsers only write when it is named.
+/// Returns a config for all track events of all programs, except categories that browsers disable
+/// by default.
 #[must_use]
 pub fn browser_events() -> TraceConfig {
     let events = TrackEventConfig {
@@ -77,8 +78,7 @@ pub fn browser_events() -> TraceConfig {
     }
 }
 
-/// [`config`] for a session that waits for the trigger `go`, longer than any
-/// test takes.
+/// Returns [`config`] for a session that waits for the trigger `go`, with a long time limit.
 #[must_use]
 pub fn triggered(mode: TriggerMode, stop_delay_ms: u32) -> TraceConfig {
     TraceConfig {
@@ -97,7 +97,7 @@ pub fn triggered(mode: TriggerMode, stop_delay_ms: u32) -> TraceConfig {
     }
 }
 
-/// Lets only the packets for testing through, without what follows `key=`.
+/// Returns a filter that passes only packets for testing, and removes text after `key=`.
 #[must_use]
 pub fn filter() -> TraceFilter {
     let packet = [
@@ -126,20 +126,19 @@ pub fn filter() -> TraceFilter {
     }
 }
 
-/// A field that a message filter lets pass. Fields come in the order of their
-/// numbers.
+/// A field that a message filter passes. Fields are in the order of their numbers.
 #[derive(Clone, Copy)]
 enum Allowed {
-    /// A number, text or bytes, as they are.
+    /// A number, text or bytes, unchanged.
     Simple(u32),
-    /// A message, whose own fields are listed at the index.
+    /// A message, whose fields are listed at the index.
     Message(u32, u32),
-    /// Text that the string rules apply to.
+    /// Text with string rules.
     FilteredText(u32),
 }
 
-/// A message filter as `trace_filter.bytecode_v2` holds it: the fields that
-/// may stay, message by message. Message 0 is `Trace`.
+/// Encodes a message filter as in `trace_filter.bytecode_v2`: the allowed fields of each message.
+/// Message 0 is `Trace`.
 fn filter_bytecode(messages: &[&[Allowed]]) -> Vec<u8> {
     let mut words = Vec::new();
     for message in messages {

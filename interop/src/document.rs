@@ -1,14 +1,13 @@
-//! Tables in `docs/interop.md` that are written by the tests they list.
+//! Tables in `docs/interop.md` that the listed tests generate.
 
 use std::path::Path;
 
-/// Compares a part of the document, between the comments `NAME: begin` and
-/// `NAME: end`, with what it has to say; with `UPDATE_DOCS` in the environment
-/// writes it.
+/// Compares a part of the document, between the comments `NAME: begin` and `NAME: end`, with the
+/// expected text. Writes it if `UPDATE_DOCS` is set in the environment.
 ///
 /// # Panics
 ///
-/// When it says something else, or there is no such part.
+/// If the part differs or does not exist.
 pub fn check(name: &str, wanted: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/interop.md");
     let document = std::fs::read_to_string(&path).expect("docs/interop.md is there");

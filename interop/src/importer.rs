@@ -1,29 +1,29 @@
-//! Upstream's importer, a program that is built from upstream's source.
+//! Upstream's importer, a program built from upstream's source.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Asks for what the importer holds to be wrong with a trace.
+/// The query for the errors and losses that the importer counts in a trace.
 const COMPLAINTS: &str =
     "select name, idx, value from stats where severity != 'info' and value > 0";
 
-/// `trace_processor_shell` in the folder that `FERRETTO_UPSTREAM` names.
+/// `trace_processor_shell` in the folder `FERRETTO_UPSTREAM`.
 #[derive(Debug)]
 pub struct Importer(PathBuf);
 
 impl Importer {
-    /// The importer, if there is one.
+    /// Returns the importer, if there is one.
     #[must_use]
     pub fn from_environment() -> Option<Self> {
         let folder = PathBuf::from(std::env::var_os("FERRETTO_UPSTREAM")?);
         Some(Self(folder.join("trace_processor_shell"))).filter(|importer| importer.0.exists())
     }
 
-    /// The rows that a query has on a trace, as comma-separated values.
+    /// Returns the result of a query on a trace as rows of comma-separated values.
     ///
     /// # Panics
     ///
-    /// When the importer cannot read the trace or the query.
+    /// If the importer cannot read the trace or the query.
     #[must_use]
     pub fn query(&self, trace: &[u8], query: &str) -> Vec<String> {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
@@ -33,13 +33,13 @@ impl Importer {
             .arg(file.path())
             .output()
             .expect("the importer runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{query}: {said}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{query}: {errors}");
         let rows = String::from_utf8_lossy(&output.stdout);
         rows.lines().skip(1).map(str::to_owned).collect()
     }
 
-    /// Returns the importer's complaints about a trace.
+    /// Returns the errors and losses that the importer counts in a trace.
     ///
     /// # Panics
     ///

@@ -1,16 +1,14 @@
 //! Ferretto against the official SDK, in every position.
 //!
-//! The official SDK (crates.io `perfetto-sdk`, upstream's C++ core) is the
-//! independent witness: what it writes has to arrive through our service, and
-//! what ours writes has to be readable by it. Traces are decoded by a small
-//! reader of their own, not by the crates they come from.
+//! The official SDK (crates.io `perfetto-sdk`, upstream's C++ core) is the independent reference:
+//! its data must arrive through our service, and the official consumer must read our data. Traces
+//! are decoded by a small independent reader, not by our crates.
 //!
-//! - [`World`]: one scenario's cast: a service on private sockets, a producer
-//!   and any number of consumers, each in a process of its own and each either
-//!   ours or the official one.
-//!   They all speak the line protocol of `ferretto-interop-driver`.
+//! - [`World`]: the programs of a scenario: a service on private sockets, a producer and any number
+//!   of consumers, each in its own process, and each either ours or the official one. They all use
+//!   the line protocol of `ferretto-interop-driver`.
 //!
-//! This crate is for development only: it needs a C++17 compiler. It is no default member of the
+//! This crate is for development only and needs a C++17 compiler. It is not a default member of the
 //! workspace.
 
 #![forbid(unsafe_code)]
@@ -25,5 +23,5 @@ pub mod trace;
 pub mod wire;
 mod world;
 
-pub use peer::{Peer, Programs, Sdk, Whose};
+pub use peer::{Peer, Programs, Sdk, Side};
 pub use world::{Cast, World};

@@ -1,5 +1,5 @@
-//! A service that has not all methods yet: what stands between a service and its clients, and hides
-//! methods when a client asks which there are.
+//! A service without newer methods: a proxy between a service and its clients, which hides methods
+//! from clients that query them.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,17 +15,17 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg, shutdown,
 };
 
-/// More file descriptors than a message has.
+/// An upper limit of the file descriptors of a message.
 const FDS: usize = 8;
 
-/// Listens until it is dropped.
+/// A proxy that listens until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OldService {
     listener: UnixListener,
 }
 
 impl OldService {
-    /// Stands at `place` for the service at `newer`.
+    /// Listens at `place` on behalf of the service at `newer`.
     pub(crate) fn start(place: &Path, newer: &Path, missing: &'static [&'static str]) -> Self {
         let listener = UnixListener::bind(place).expect("a socket");
         let newer = newer.to_owned();
@@ -58,12 +58,12 @@ fn connect(client: UnixStream, newer: &PathBuf, missing: &'static [&'static str]
     thread::spawn(move || forward(&service, &client, replies));
 }
 
-/// Passes on what comes, with its file descriptors, until either side is gone.
+/// Forwards data with file descriptors until either side disconnects.
 fn forward(from: &UnixStream, to: &UnixStream, mut frames: Frames) {
     let mut fds = Vec::new();
     while let Some(bytes) = receive(from, &mut fds) {
         let (ready, is_complete) = frames.take(bytes);
-        // A message's file descriptors come with its bytes, and nothing after them.
+        // The file descriptors of a message arrive with its bytes, without further data.
         let with: Vec<OwnedFd> = if is_complete {
             std::mem::take(&mut fds)
         } else {
@@ -77,16 +77,16 @@ fn forward(from: &UnixStream, to: &UnixStream, mut frames: Frames) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// The frames that go in one direction.
+/// The frames of one direction.
 enum Frames {
-    /// As it is.
+    /// Forwarded unchanged.
     Any,
-    /// Without these methods; and what came of a frame that is not complete.
+    /// Forwarded without these methods; with the received part of an incomplete frame.
     Replies(&'static [&'static str], Vec<u8>),
 }
 
 impl Frames {
-    /// Takes the bytes that can be passed on now, and tells whether that is all there is.
+    /// Returns the bytes to forward now, and true if no incomplete frame remains.
     fn take(&mut self, bytes: Vec<u8>) -> (Vec<u8>, bool) {
         let Self::Replies(missing, held) = self else {
             return (bytes, true);
@@ -105,7 +105,7 @@ impl Frames {
     }
 }
 
-/// The frame, without methods that are missing if it lists them.
+/// Returns the frame without the missing methods.
 fn without(missing: &[&str], frame: &[u8]) -> Vec<u8> {
     let decoded = Frame::decode(frame).expect("the service sends frames");
     let Message::BindServiceReply {
@@ -125,7 +125,7 @@ fn without(missing: &[&str], frame: &[u8]) -> Vec<u8> {
     bind_service_reply(decoded.request_id, service_id, &methods)
 }
 
-/// Receives the next bytes; nothing at the end.
+/// Receives the next bytes; returns `None` at the end.
 fn receive(from: &UnixStream, fds: &mut Vec<OwnedFd>) -> Option<Vec<u8>> {
     let mut bytes = vec![0; 65536];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS))];

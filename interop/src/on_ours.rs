@@ -1,12 +1,12 @@
-//! The program on the official Rust SDK, built against our C interface by the name of the library
-//! it stands in for.
+//! The program with the official Rust SDK, linked with our C interface under the name of upstream's
+//! library.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The program and the folder it finds our library in.
+/// The program, and the folder with our library.
 #[derive(Debug)]
 pub(crate) struct OnOurs {
     program: PathBuf,
@@ -14,15 +14,15 @@ pub(crate) struct OnOurs {
 }
 
 impl OnOurs {
-    /// Builds the program when it is asked for first: cargo cannot do so together with the tests,
-    /// where the official SDK comes with its own library.
+    /// Builds the program on first use: cargo cannot build it with the tests, in which the official
+    /// SDK includes its own library.
     pub(crate) fn get() -> &'static Self {
         static BUILT: OnceLock<OnOurs> = OnceLock::new();
         BUILT.get_or_init(Self::build)
     }
 
     fn build() -> Self {
-        // Where cargo puts tests, and the libraries that they depend on.
+        // The folder in which cargo builds tests and their libraries.
         let test = std::env::current_exe().expect("the test has a path");
         let built = test.parent().expect("the test is in a folder");
         let target = built.join("on-ours");
@@ -45,7 +45,7 @@ impl OnOurs {
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success(),
-            "the official SDK does not build on our library: {complaint}"
+            "the official SDK does not build with our library: {complaint}"
         );
         let on_ours = Self {
             program: target.join("debug/official-on-ours"),
@@ -55,17 +55,17 @@ impl OnOurs {
         on_ours
     }
 
-    /// Starts the program.
+    /// Returns a command for the program.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env("LD_LIBRARY_PATH", &self.libraries);
         command
     }
 
-    /// The program has nothing of the C++ core in it.
+    /// Checks that the program does not contain the C++ core.
     fn assert_linked(&self) {
         let mut command = self.command();
-        // The dynamic linker says what it loads, instead of running the program.
+        // The dynamic linker prints the loaded libraries instead of running the program.
         let output = command.env("LD_TRACE_LOADED_OBJECTS", "1").output();
         let loaded = output.expect("the program starts").stdout;
         let loaded = String::from_utf8_lossy(&loaded);
@@ -78,7 +78,7 @@ impl OnOurs {
     }
 }
 
-/// Makes a link, or leaves one that is right already: other tests may be running by it.
+/// Creates a link, or keeps a correct one, which other tests may be using.
 fn link(to: &Path, place: &Path) {
     if std::fs::read_link(place).is_ok_and(|found| found == to) {
         return;
@@ -86,7 +86,7 @@ fn link(to: &Path, place: &Path) {
     let _ = std::fs::remove_file(place);
     match symlink(to, place) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            panic!("{} cannot be made: {error}", place.display())
+            panic!("cannot create {}: {error}", place.display())
         }
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! The programs of a scenario, each a process of its own.
+//! The programs of a scenario, each in its own process.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -8,20 +8,19 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The time that one command may take before the scenario fails. A scenario that works never comes
-/// near it.
+/// The time limit of a command. Commands normally take much less.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The side whose code a program runs.
+/// The implementation that a program uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
-    /// This project's.
+pub enum Side {
+    /// This project.
     Ours,
-    /// Upstream's.
+    /// Upstream.
     Official,
 }
 
-/// The library that a program is instrumented with.
+/// The library with which a program is instrumented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sdk {
     /// This project's library.
@@ -32,11 +31,11 @@ pub enum Sdk {
     OfficialOnOurs,
 }
 
-impl From<Whose> for Sdk {
-    fn from(whose: Whose) -> Self {
+impl From<Side> for Sdk {
+    fn from(whose: Side) -> Self {
         match whose {
-            Whose::Ours => Self::Ours,
-            Whose::Official => Self::Official,
+            Side::Ours => Self::Ours,
+            Side::Official => Self::Official,
         }
     }
 }
@@ -44,9 +43,9 @@ impl From<Whose> for Sdk {
 /// The programs of both implementations, built with the tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Programs {
-    /// Drives our producer, consumer and service.
+    /// Our producer, consumer and service.
     pub ours: &'static str,
-    /// Drives the official producer and consumer.
+    /// The official producer and consumer.
     pub official: &'static str,
 }
 
@@ -87,7 +86,7 @@ impl Peer {
     ///
     /// # Panics
     ///
-    /// When the process is gone.
+    /// If the process has ended.
     pub fn send(&mut self, command: &str) {
         let input = self.input.as_mut().expect("its input is open");
         writeln!(input, "{command}").expect("the program is alive");
@@ -98,7 +97,7 @@ impl Peer {
     ///
     /// # Panics
     ///
-    /// When the answer is an error or does not come.
+    /// If the answer is an error or does not arrive.
     pub fn answer(&mut self) -> String {
         self.try_answer()
             .unwrap_or_else(|error| panic!("the program answered: {error}"))
@@ -113,11 +112,10 @@ impl Peer {
         }
     }
 
-    /// Checks that a command that was sent has not been answered so far.
+    /// Checks that a sent command is not answered yet.
     ///
     /// # Panics
-    ///
-    /// When it has.
+    /// If it is answered.
     pub fn assert_busy(&self) {
         let answer = self.answers.try_recv();
         assert_eq!(answer, Err(TryRecvError::Empty), "it is answered already");
@@ -127,11 +125,11 @@ impl Peer {
     ///
     /// # Errors
     ///
-    /// The output of the program.
+    /// The error of the program.
     ///
     /// # Panics
     ///
-    /// When the process is gone or the answer does not come.
+    /// If the process has ended or the answer does not arrive.
     pub fn try_run(&mut self, command: &str) -> Result<String, String> {
         self.send(command);
         self.try_answer()
@@ -147,26 +145,26 @@ impl Peer {
         self.answer()
     }
 
-    /// The process id, as the trace names it.
+    /// Returns the process id, as in the trace.
     #[must_use]
     pub fn pid(&self) -> u64 {
         self.child.id().into()
     }
 
-    /// Has the process do nothing until [`Self::resume`].
+    /// Stops the process until [`Self::resume`].
     ///
     /// # Panics
     ///
-    /// When it is gone.
+    /// If the process has ended.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Has the process go on.
+    /// Continues the process.
     ///
     /// # Panics
     ///
-    /// When it is gone.
+    /// If the process has ended.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }

@@ -1,4 +1,4 @@
-//! The parts of a trace that scenarios look at.
+//! The parts of a trace that scenarios check.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Read as _;
@@ -15,11 +15,11 @@ use crate::wire::{Message, Value};
 /// `SEQ_INCREMENTAL_STATE_CLEARED`.
 const CLEARED: u64 = 1;
 
-/// The packets of a trace, in order.
+/// Returns the packets of a trace, in order.
 ///
 /// # Panics
 ///
-/// When the bytes are no trace.
+/// If the bytes are not a trace.
 #[must_use]
 pub fn packets(trace: &[u8]) -> Vec<Message> {
     let trace = Message::decode(trace);
@@ -31,11 +31,11 @@ pub fn packets(trace: &[u8]) -> Vec<Message> {
     trace.messages(trace::PACKET)
 }
 
-/// The packets of a trace, and instead of compressed ones those inside.
+/// Returns the packets of a trace, with compressed packets replaced by their contents.
 ///
 /// # Panics
 ///
-/// When the bytes are no trace.
+/// If the bytes are not a trace.
 #[must_use]
 pub fn decode(trace: &[u8]) -> Vec<Message> {
     let mut unpacked = Vec::new();
@@ -67,17 +67,17 @@ fn inside(packet: &Message) -> Option<Vec<u8>> {
     Some(inner)
 }
 
-/// The packets that have a field.
+/// Returns the packets with a field.
 #[must_use]
 pub fn with(packets: &[Message], field: u32) -> Vec<&Message> {
     packets.iter().filter(|packet| packet.has(field)).collect()
 }
 
-/// Every field in the trace that the schema does not have, as `Message.number`.
+/// Returns every field in the trace that is not in the schema, as `Message.number`.
 ///
 /// # Panics
 ///
-/// When a field that should hold a message does not.
+/// If a message field does not contain a message.
 #[must_use]
 pub fn unknown_fields(packets: &[Message]) -> BTreeSet<String> {
     let schema = Schema::perfetto();
@@ -121,13 +121,13 @@ pub enum EventKind {
 /// A track event with its interned name resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// The sender's process, as the packet has it.
+    /// The process id in the packet.
     pub pid: u64,
-    /// The sequence it came from.
+    /// The id of the sequence.
     pub sequence: u64,
-    /// Begin, end, instant or counter.
+    /// The kind of event.
     pub kind: EventKind,
-    /// Empty for ends and counters.
+    /// The name; empty for ends and counters.
     pub name: String,
     /// The value, for counters.
     pub counter: Option<u64>,
@@ -196,11 +196,10 @@ pub fn sequence(packet: &Message) -> u64 {
     packet.number(trace_packet::TRUSTED_PACKET_SEQUENCE_ID)
 }
 
-/// All track events in the order of the file.
+/// Returns all track events in the order of the file.
 ///
 /// # Panics
-///
-/// When one is none.
+/// If a track event has an unknown type.
 #[must_use]
 pub fn track_events(packets: &[Message]) -> Vec<Event> {
     let mut sequences: HashMap<u64, Interned> = HashMap::new();
@@ -219,7 +218,7 @@ pub fn track_events(packets: &[Message]) -> Vec<Event> {
     events
 }
 
-/// The texts of all `TestEvent`s in the order of the file.
+/// Returns the texts of all `TestEvent`s in the order of the file.
 #[must_use]
 pub fn texts(packets: &[Message]) -> Vec<String> {
     with(packets, trace_packet::FOR_TESTING)
@@ -233,7 +232,7 @@ pub fn texts(packets: &[Message]) -> Vec<String> {
 ///
 /// # Panics
 ///
-/// When a text is none of those.
+/// If a text is not such a number.
 #[must_use]
 pub fn numbers(packets: &[Message]) -> Vec<u64> {
     let texts = texts(packets);
@@ -241,11 +240,11 @@ pub fn numbers(packets: &[Message]) -> Vec<u64> {
     numbers.map(|number| number.expect("a number")).collect()
 }
 
-/// The newest statistics in the trace.
+/// Returns the newest statistics in the trace.
 ///
 /// # Panics
 ///
-/// When there are none.
+/// If there are none.
 #[must_use]
 pub fn stats(packets: &[Message]) -> Message {
     let packet = packets
@@ -256,19 +255,19 @@ pub fn stats(packets: &[Message]) -> Message {
         .message(trace_packet::TRACE_STATS)
 }
 
-/// The sum over all buffers of one of their statistics.
+/// Returns the sum of a statistic over all buffers.
 #[must_use]
 pub fn in_buffers(stats: &Message, field: u32) -> u64 {
     let buffers = stats.messages(trace_stats::BUFFER_STATS);
     buffers.iter().map(|buffer| buffer.number(field)).sum()
 }
 
-/// Checks that the trace says of itself that nothing was lost: the newest
-/// statistics of every buffer, and the loss flag of every packet.
+/// Checks that the trace reports no losses: in the newest statistics of every buffer, and in the
+/// loss flag of every packet.
 ///
 /// # Panics
 ///
-/// When something was lost, or there are no statistics.
+/// If data was lost, or there are no statistics.
 pub fn assert_nothing_lost(packets: &[Message]) {
     let stats = stats(packets);
     assert!(stats.has(trace_stats::BUFFER_STATS));
@@ -288,8 +287,7 @@ pub fn assert_nothing_lost(packets: &[Message]) {
     ] {
         assert_eq!(stats.number(field), 0, "TraceStats.{field}");
     }
-    // The first packet of a sequence carries the flag always: nobody can know
-    // what came before it.
+    // The first packet of a sequence always has the flag, because earlier losses are unknown.
     let mut seen = HashSet::new();
     for packet in packets {
         let first = seen.insert(sequence(packet));

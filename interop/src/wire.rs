@@ -1,18 +1,18 @@
-//! A reader of encoded messages that shares nothing with the crates it checks.
+//! A reader of encoded messages that shares no code with the checked crates.
 //!
-//! Fields are looked up by the numbers in [`ferretto_proto::fields`], which
-//! `xtask` compares with the schema upstream publishes.
+//! Fields are looked up by the numbers in [`ferretto_proto::fields`], which `xtask` compares with
+//! upstream's published schema.
 
-/// One decoded message: its fields in the order they came.
+/// A decoded message: its fields in their original order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Message {
     fields: Vec<(u32, Value)>,
 }
 
-/// The value of one field.
+/// The value of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// Of all wire types with a number.
+    /// A number of any wire type.
     Number(u64),
     /// Text, bytes, a message or packed numbers.
     Bytes(Vec<u8>),
@@ -22,14 +22,13 @@ impl Message {
     /// Decodes a message.
     ///
     /// # Panics
-    ///
-    /// When the bytes are none.
+    /// If the bytes are not a message.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Self {
         Self::try_decode(bytes).expect("the message is well-formed")
     }
 
-    /// Decodes a message, if the bytes are one.
+    /// Decodes a message. Returns `None` if it is malformed.
     #[must_use]
     pub fn try_decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes;
@@ -40,19 +39,19 @@ impl Message {
         Some(Self { fields })
     }
 
-    /// All fields, as they came.
+    /// Returns all fields in their original order.
     #[must_use]
     pub fn fields(&self) -> &[(u32, Value)] {
         &self.fields
     }
 
-    /// Returns whether the field is there.
+    /// Returns true if the message has the field.
     #[must_use]
     pub fn has(&self, number: u32) -> bool {
         self.fields.iter().any(|(found, _)| *found == number)
     }
 
-    /// The number in a field; the last one counts. Zero when there is none.
+    /// Returns the number in a field: the last one, or zero if there is none.
     #[must_use]
     pub fn number(&self, number: u32) -> u64 {
         let values = self.fields.iter().rev();
@@ -63,7 +62,7 @@ impl Message {
         numbers.next().unwrap_or(0)
     }
 
-    /// The numbers of a repeated field that is not packed.
+    /// Returns the numbers of a repeated field that is not packed.
     #[must_use]
     pub fn numbers(&self, number: u32) -> Vec<u64> {
         let values = self.fields.iter().filter(|(found, _)| *found == number);
@@ -75,7 +74,7 @@ impl Message {
             .collect()
     }
 
-    /// The contents of a repeated field of bytes, text or messages.
+    /// Returns the contents of a repeated field of bytes, text or messages.
     pub fn all(&self, number: u32) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.fields
             .iter()
@@ -85,32 +84,32 @@ impl Message {
             })
     }
 
-    /// The text in a field; empty when there is none.
+    /// Returns the text in a field; empty if there is none.
     ///
     /// # Panics
     ///
-    /// When it is not UTF-8.
+    /// If it is not UTF-8.
     #[must_use]
     pub fn text(&self, number: u32) -> &str {
         let bytes = self.all(number).next_back().unwrap_or_default();
         std::str::from_utf8(bytes).expect("the text is UTF-8")
     }
 
-    /// The message in a field; empty when there is none.
+    /// Returns the message in a field; empty if there is none.
     ///
     /// # Panics
     ///
-    /// When the field holds no message.
+    /// If the field does not contain a message.
     #[must_use]
     pub fn message(&self, number: u32) -> Self {
         Self::decode(self.all(number).next_back().unwrap_or_default())
     }
 
-    /// The messages of a repeated field.
+    /// Returns the messages of a repeated field.
     ///
     /// # Panics
     ///
-    /// When the field holds something else.
+    /// If the field contains other data.
     #[must_use]
     pub fn messages(&self, number: u32) -> Vec<Self> {
         self.all(number).map(Self::decode).collect()
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_not_read() {
+    fn malformed_messages_are_rejected() {
         for bytes in [
             b"\x08".as_slice(),
             b"\x00\x00",

@@ -1,4 +1,4 @@
-//! One scenario's folder, sockets and programs.
+//! The folder, sockets and programs of a scenario.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,24 +12,23 @@ use tempfile::TempDir;
 
 use crate::old_service::OldService;
 use crate::on_ours::OnOurs;
-use crate::peer::{Peer, Programs, Sdk, Whose};
+use crate::peer::{Peer, Programs, Sdk, Side};
 use crate::trace;
 use crate::wire::Message;
 use ferretto_interop_driver::PATIENCE;
 
-/// The sides that play the parts.
+/// The implementations of the programs in a scenario.
 #[derive(Debug, Clone, Copy)]
 pub struct Cast {
     /// The tracing service.
-    pub service: Whose,
+    pub service: Side,
     /// The instrumented program.
     pub producer: Sdk,
     /// The program that records.
-    pub consumer: Whose,
+    pub consumer: Side,
 }
 
-/// The two sockets in a folder of their own, and where the service is if they are those of an older
-/// one.
+/// The two sockets in their own folder, and the proxies if the sockets belong to an older service.
 #[derive(Debug)]
 struct Sockets {
     folder: TempDir,
@@ -45,12 +44,12 @@ impl Sockets {
         }
     }
 
-    /// The variables that lead a program to these sockets.
+    /// Returns the environment variables with these sockets for programs.
     fn environment(&self) -> [(&'static str, OsString); 2] {
         self.named("")
     }
 
-    /// The variables that tell the service where to listen.
+    /// Returns the environment variables with the sockets for the service.
     fn of_service(&self) -> [(&'static str, OsString); 2] {
         self.named(if self.older.is_empty() { "" } else { "newer-" })
     }
@@ -66,8 +65,8 @@ impl Sockets {
         ]
     }
 
-    /// Puts services in front that have not all methods yet.
-    fn grow_older(&mut self, missing: &'static [&'static str]) {
+    /// Starts proxies that hide newer methods.
+    fn add_proxies(&mut self, missing: &'static [&'static str]) {
         let [producer, consumer] = self.environment().map(|(_, path)| path);
         let [newer_producer, newer_consumer] = self.named("newer-").map(|(_, path)| path);
         self.older = vec![
@@ -77,9 +76,8 @@ impl Sockets {
     }
 }
 
-/// A service on private sockets and what is needed to start programs that find
-/// it. Everything ends, and the folder goes, when this value and the programs
-/// started from it are dropped.
+/// A service on private sockets, and the means to start programs that connect to it. Everything
+/// ends, and the folder is removed, when this value and its programs are dropped.
 #[derive(Debug)]
 pub struct World {
     cast: Cast,
@@ -89,11 +87,11 @@ pub struct World {
 }
 
 impl World {
-    /// Makes the folder and starts the service in it.
+    /// Creates the folder and starts the service in it.
     ///
     /// # Panics
     ///
-    /// When that fails.
+    /// If this fails.
     #[must_use]
     pub fn new(cast: Cast, programs: Programs) -> Self {
         let mut world = Self::without_service(cast, programs);
@@ -101,7 +99,7 @@ impl World {
         world
     }
 
-    /// Makes the folder only.
+    /// Creates only the folder.
     #[must_use]
     pub fn without_service(cast: Cast, programs: Programs) -> Self {
         Self {
@@ -112,7 +110,7 @@ impl World {
         }
     }
 
-    /// Makes the folder and starts a service in it that has not all methods yet.
+    /// Creates the folder and starts a service without newer methods in it.
     ///
     /// # Panics
     ///
@@ -124,17 +122,16 @@ impl World {
         missing: &'static [&'static str],
     ) -> Self {
         let mut world = Self::without_service(cast, programs);
-        world.sockets.grow_older(missing);
+        world.sockets.add_proxies(missing);
         world.start_service();
         world
     }
 
-    /// Makes the folder and starts a daemon in it that is not one of these
-    /// programs. It cannot be started again.
+    /// Creates the folder and starts another daemon in it, which cannot be restarted.
     ///
     /// # Panics
     ///
-    /// When it does not come up.
+    /// If it does not start.
     #[must_use]
     pub fn of_daemon(mut daemon: Command, programs: Programs) -> Self {
         let sockets = Sockets::new();
@@ -148,7 +145,7 @@ impl World {
                 std::thread::yield_now();
             }
         }
-        let whose = Whose::Official;
+        let whose = Side::Official;
         Self {
             cast: Cast {
                 service: whose,
@@ -161,7 +158,7 @@ impl World {
         }
     }
 
-    /// Makes a command find the sockets and run in the scenario's folder.
+    /// Sets the sockets and the scenario's folder for a command.
     #[must_use]
     pub fn command(&self, mut command: Command) -> Command {
         command.envs(self.sockets.environment());
@@ -173,11 +170,11 @@ impl World {
     ///
     /// # Panics
     ///
-    /// When it does not come up.
+    /// If it does not start.
     pub fn start_service(&mut self) {
         let command = match self.cast.service {
-            Whose::Ours => self.driver(Whose::Ours, "service"),
-            Whose::Official => core("service"),
+            Side::Ours => self.driver(Side::Ours, "service"),
+            Side::Official => core("service"),
         };
         let mut service = Peer::start(command, self.sockets.of_service());
         service.answer();
@@ -189,11 +186,10 @@ impl World {
         self.service = None;
     }
 
-    /// The running service.
+    /// Returns the running service.
     ///
     /// # Panics
-    ///
-    /// When there is none.
+    /// If there is none.
     #[must_use]
     pub fn service(&self) -> &Peer {
         self.service.as_ref().expect("the service runs")
@@ -205,12 +201,12 @@ impl World {
         self.producer_of(self.cast.producer)
     }
 
-    /// Starts a producer, whoever plays it in the cast.
+    /// Starts a producer with this SDK, independently of the cast.
     #[must_use]
     pub fn producer_of(&self, sdk: impl Into<Sdk>) -> Peer {
         let command = match sdk.into() {
-            Sdk::Ours => self.driver(Whose::Ours, "producer"),
-            Sdk::Official => self.driver(Whose::Official, "producer"),
+            Sdk::Ours => self.driver(Side::Ours, "producer"),
+            Sdk::Official => self.driver(Side::Official, "producer"),
             Sdk::OfficialOnOurs => {
                 let mut command = OnOurs::get().command();
                 command.arg("producer");
@@ -226,65 +222,64 @@ impl World {
         self.consumer_of(self.cast.consumer)
     }
 
-    /// Starts such a consumer, whoever plays it in the cast.
+    /// Starts a consumer of this side, independently of the cast.
     #[must_use]
-    pub fn consumer_of(&self, whose: Whose) -> Peer {
+    pub fn consumer_of(&self, whose: Side) -> Peer {
         Peer::start(self.driver(whose, "consumer"), self.sockets.environment())
     }
 
-    /// Starts a consumer that can do all the protocol offers; the official one
-    /// is the endpoint inside upstream's `perfetto` command.
+    /// Starts a consumer that supports the whole protocol; the official one is the endpoint of
+    /// upstream's `perfetto` command.
     #[must_use]
     pub fn full_consumer(&self) -> Peer {
         let command = match self.cast.consumer {
-            Whose::Ours => self.driver(Whose::Ours, "consumer"),
-            Whose::Official => core("consumer"),
+            Side::Ours => self.driver(Side::Ours, "consumer"),
+            Side::Official => core("consumer"),
         };
         Peer::start(command, self.sockets.environment())
     }
 
-    /// Starts a producer that can record before a service asks it to; the official one is on
-    /// upstream's C++ SDK.
+    /// Starts a producer with startup tracing; the official one uses upstream's C++ SDK.
     ///
     /// # Panics
     ///
-    /// When the cast's producer cannot.
+    /// If the cast's producer does not support it.
     #[must_use]
     pub fn startup_producer(&self) -> Peer {
         let command = match self.cast.producer {
-            Sdk::Ours => self.driver(Whose::Ours, "startup"),
+            Sdk::Ours => self.driver(Side::Ours, "startup"),
             Sdk::Official => core("startup"),
             Sdk::OfficialOnOurs => panic!("the C interface has no startup tracing"),
         };
         Peer::start(command, self.sockets.environment())
     }
 
-    fn driver(&self, whose: Whose, role: &str) -> Command {
+    fn driver(&self, whose: Side, role: &str) -> Command {
         let mut command = Command::new(match whose {
-            Whose::Ours => self.programs.ours,
-            Whose::Official => self.programs.official,
+            Side::Ours => self.programs.ours,
+            Side::Official => self.programs.official,
         });
         command.arg(role);
         command
     }
 
-    /// The scenario's folder.
+    /// Returns the scenario's folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.sockets.folder.path()
     }
 
-    /// A path in the scenario's folder.
+    /// Returns a path in the scenario's folder.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder().join(name)
     }
 
-    /// Writes a config for a program to read and returns its path.
+    /// Writes a config for a program, and returns its path.
     ///
     /// # Panics
     ///
-    /// When that fails.
+    /// If this fails.
     #[must_use]
     pub fn config_file(&self, config: &TraceConfig) -> String {
         let path = self.file("config.pb");
@@ -296,28 +291,28 @@ impl World {
     ///
     /// # Panics
     ///
-    /// When the consumer cannot.
+    /// If the consumer fails.
     pub fn start_session(&self, consumer: &mut Peer, config: &TraceConfig) {
         consumer.run(&format!("start {}", self.config_file(config)));
     }
 
-    /// Reads what the session's buffers hold now.
+    /// Reads the current data of the session's buffers.
     ///
     /// # Panics
     ///
-    /// When the consumer cannot.
+    /// If the consumer fails.
     pub fn read(&self, consumer: &mut Peer) -> Vec<u8> {
         let path = self.file("trace.pftrace");
         consumer.run(&format!("read {}", path.display()));
         std::fs::read(&path).expect("the trace was written")
     }
 
-    /// Reads until the trace in a file that the service writes satisfies a
-    /// condition. The consumer paces it with flushes.
+    /// Reads a file that the service writes until its trace satisfies a condition, with a flush
+    /// before each read.
     ///
     /// # Panics
     ///
-    /// When that does not happen.
+    /// If this does not happen.
     #[must_use]
     pub fn await_in_file(
         &self,
@@ -329,27 +324,27 @@ impl World {
         while Instant::now() < deadline {
             consumer.run("flush");
             let written = std::fs::read(path).expect("the trace was written");
-            // It may end in the middle of a packet that is being written.
+            // The file may end with an incomplete packet that is being written.
             let packets = Message::try_decode(&written).map(|_| trace::decode(&written));
             if let Some(packets) = packets.filter(|packets| condition(packets)) {
                 return packets;
             }
         }
-        panic!("the file never holds what was written");
+        panic!("the file never contains the written data");
     }
 
     /// Stops the session and reads the rest of its trace.
     ///
     /// # Panics
     ///
-    /// When the consumer cannot.
+    /// If the consumer fails.
     pub fn stop_and_read(&self, consumer: &mut Peer) -> Vec<u8> {
         assert_eq!(consumer.run("stop"), "", "the session ends well");
         self.read(consumer)
     }
 }
 
-/// A program on upstream's own classes.
+/// Returns a command for a program with upstream's internal classes.
 fn core(role: &str) -> Command {
     let mut command = Command::new(env!("OFFICIAL_CORE"));
     command.arg(role);

@@ -1,10 +1,9 @@
-//! The same requests to both services: where one is refused, so is it by the other, in the same
-//! words.
+//! The same requests to both services: both reject the same ones, with the same messages.
 
 use std::time::Duration;
 
 use ferretto_client::{Address, Consumer};
-use ferretto_interop::{Cast, Programs, Whose, World};
+use ferretto_interop::{Cast, Programs, Side, World};
 use ferretto_proto::trace_config::buffer_config::ExperimentalMode;
 use ferretto_proto::trace_config::trigger_config::{Trigger, TriggerMode};
 use ferretto_proto::trace_config::{BufferConfig, DataSource, LockdownModeOperation};
@@ -19,11 +18,11 @@ const PROGRAMS: Programs = Programs {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn service(whose: Whose) -> World {
+fn service(whose: Side) -> World {
     let cast = Cast {
         service: whose,
-        producer: Whose::Ours.into(),
-        consumer: Whose::Ours,
+        producer: Side::Ours.into(),
+        consumer: Side::Ours,
     };
     World::new(cast, PROGRAMS)
 }
@@ -52,19 +51,19 @@ fn simple() -> TraceConfig {
     }
 }
 
-/// Returns the error that the consumer of a session with this config gets at its end; nothing if it
-/// ends well.
+/// Returns the error that the consumer receives at the end of a session with this config; `None` on
+/// success.
 fn outcome(world: &World, config: TraceConfig) -> Option<String> {
     let address = Address::Path(world.folder().join("consumer.sock"));
     let mut consumer = Consumer::connect(&address, LIMIT).unwrap();
     consumer.enable_tracing(config, None).unwrap();
     consumer.disable_tracing(LIMIT).unwrap();
     let end = consumer.wait_for_end(LIMIT).unwrap().expect("an end");
-    // Also frees it.
+    // Also frees the session.
     end.error().map(without_age)
 }
 
-/// Leaves out how long ago an earlier session began, as that depends on how busy the machine is.
+/// Removes the age of an earlier session, which depends on the load of the machine.
 fn without_age(error: &str) -> String {
     match error.rsplit_once(" (") {
         Some((before, age)) if age.trim_end_matches("s)").parse::<u32>().is_ok() => {
@@ -106,7 +105,7 @@ fn from_bytes(c: &mut TraceConfig, write: impl FnOnce(&mut Vec<u8>)) {
     c.merge_from_slice(&bytes).unwrap();
 }
 
-/// Ways to change the simple config, most for the worse.
+/// Changes of the simple config, most of them invalid.
 const CHANGES: &[(&str, Change)] = &[
     ("nothing", |_| {}),
     ("no buffer", |c| c.buffers.clear()),
@@ -124,7 +123,7 @@ const CHANGES: &[(&str, Change)] = &[
     ("stop with a long timeout", |c| {
         triggers(c, TriggerMode::STOP_TRACING, 604_800_001, &["t"]);
     }),
-    ("clone or nothing", |c| {
+    ("clone trigger", |c| {
         triggers(c, TriggerMode::START_TRACING, 1, &["t"]);
         c.trigger_config
             .get_or_insert_default()
@@ -143,7 +142,7 @@ const CHANGES: &[(&str, Change)] = &[
     ("bug report", |c| {
         c.bugreport_filename = Some(b"a/b".to_vec())
     }),
-    ("bug report that is no text", |c| {
+    ("bug report with invalid text", |c| {
         c.bugreport_filename = Some(b"\xff".to_vec())
     }),
     ("stop into a file", |c| {
@@ -169,12 +168,12 @@ const CHANGES: &[(&str, Change)] = &[
         c.buffers = vec![buffer(131_072, ""), buffer(4, "")];
     }),
     ("129 buffers", |c| c.buffers = vec![buffer(4, ""); 129]),
-    ("two of a name", |c| {
+    ("duplicate name", |c| {
         c.buffers = ["", "a", "", "a"].map(|n| buffer(4, n)).to_vec()
     }),
-    ("name of no buffer", |c| target(c, None, "z")),
+    ("name without a buffer", |c| target(c, None, "z")),
     ("name and number", |c| target(c, Some(1), "a")),
-    ("name and no number", |c| target(c, Some(0), "b")),
+    ("name with another number", |c| target(c, Some(0), "b")),
     ("beyond the last", |c| target(c, Some(2), "")),
     ("empty filter", |c| {
         c.trace_filter.get_or_insert_default();
@@ -194,17 +193,17 @@ const CHANGES: &[(&str, Change)] = &[
     ("too much", |c| {
         boost(c, BoostPolicy::POLICY_SCHED_FIFO, 100)
     }),
-    ("nowhere to write", |c| c.write_into_file = Some(true)),
+    ("no output file", |c| c.write_into_file = Some(true)),
     ("no such folder", |c| {
         c.write_into_file = Some(true);
         c.output_path = Some(b"/proc/none/trace".to_vec());
     }),
     ("no size", |c| c.buffers[0].size_kb = None),
     ("4 GiB", |c| c.buffers[0].size_kb = Some(4_194_304)),
-    ("second kind", |c| {
+    ("second buffer kind", |c| {
         c.buffers[0].experimental_mode = Some(ExperimentalMode::TRACE_BUFFER_V2);
     }),
-    ("unknown kind", |c| {
+    ("unknown buffer kind", |c| {
         from_bytes(c, |b| b.extend([0x0a, 4, 8, 4, 0x40, 9]))
     }),
     ("unknown policy", |c| {
@@ -218,15 +217,15 @@ const CHANGES: &[(&str, Change)] = &[
 ];
 
 #[test]
-fn service_022_and_ipc_054_refusals_have_upstreams_words() {
-    let (ours, official) = (service(Whose::Ours), service(Whose::Official));
+fn service_022_and_ipc_054_errors_match_upstream() {
+    let (ours, official) = (service(Side::Ours), service(Side::Official));
     let mut refused = 0;
-    for (what, change) in CHANGES {
+    for (name, change) in CHANGES {
         let mut config = simple();
         change(&mut config);
-        let told = outcome(&official, config.clone());
-        assert_eq!(outcome(&ours, config), told, "{what}");
-        refused += usize::from(told.is_some());
+        let expected = outcome(&official, config.clone());
+        assert_eq!(outcome(&ours, config), expected, "{name}");
+        refused += usize::from(expected.is_some());
     }
     assert!(refused > 30, "{refused}");
 }

@@ -1,25 +1,25 @@
-//! Errors that point into the SQL.
+//! Errors with a location in the SQL.
 
 use std::fmt;
 
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::Location;
 
-/// An error of a query: a sentence, and the place in the text if it is known.
+/// An error of a query.
 #[derive(Debug, Clone)]
 pub struct SqlError {
-    /// The sentence.
+    /// The message, a sentence.
     pub message: String,
-    /// The line and column, from 1.
+    /// The line and column in the SQL, from 1, if known.
     pub location: Option<(u64, u64)>,
-    /// The name that was looked for in vain.
+    /// The name that was not found.
     pub missing: Option<Missing>,
 }
 
 /// A name that does not exist.
 #[derive(Debug, Clone)]
 pub enum Missing {
-    /// A column, and those that exist at that place.
+    /// A column, and the names of existing ones.
     Column(String, Vec<String>),
     /// A table or view.
     Table(String),
@@ -28,7 +28,7 @@ pub enum Missing {
 }
 
 impl SqlError {
-    /// Returns an error without a place.
+    /// Returns an error without a location.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -37,7 +37,7 @@ impl SqlError {
         }
     }
 
-    /// Returns an error at a place of the text.
+    /// Returns an error at a location in the SQL.
     pub fn at(location: Location, message: impl Into<String>) -> Self {
         let location = (location.line > 0).then_some((location.line, location.column));
         Self {
@@ -47,12 +47,12 @@ impl SqlError {
         }
     }
 
-    /// Returns an error of Arrow.
+    /// Converts an error of Arrow.
     pub fn arrow(error: datafusion::arrow::error::ArrowError) -> Self {
         DataFusionError::from(error).into()
     }
 
-    /// Returns the error with the line of the text and a caret below the place.
+    /// Returns the message with the line of the SQL and a caret below the location.
     pub fn render(&self, sql: &str) -> String {
         let Some((line, column)) = self.location else {
             return self.message.clone();
@@ -139,7 +139,7 @@ fn schema(error: SchemaError) -> SqlError {
         }
         SchemaError::AmbiguousReference { field } => SqlError {
             message: format!(
-                "The column '{}' is in more than one table: say which, as in 'table.{}'.",
+                "The column '{}' is in more than one table: add the table, as in 'table.{}'.",
                 field.name, field.name
             ),
             location: None,
@@ -149,13 +149,13 @@ fn schema(error: SchemaError) -> SqlError {
     }
 }
 
-/// Takes the place out of a message of the parser, which ends in `at Line: 1, Column: 8`.
+/// Converts a message of the parser, whose location is its end `at Line: 1, Column: 8`.
 pub fn parser(message: &str) -> SqlError {
     let message = message
         .strip_prefix("sql parser error: ")
         .unwrap_or(message);
-    if let Some((text, place)) = message.rsplit_once(" at Line: ")
-        && let Some((line, column)) = place.split_once(", Column: ")
+    if let Some((text, location)) = message.rsplit_once(" at Line: ")
+        && let Some((line, column)) = location.split_once(", Column: ")
         && let (Ok(line), Ok(column)) = (line.trim().parse(), column.trim().parse())
     {
         return SqlError {
@@ -203,7 +203,7 @@ fn plain(message: &str) -> SqlError {
     SqlError::new(message)
 }
 
-/// Takes the prefixes away that say in which layer of the engine an error arose.
+/// Removes the prefixes that name the layers of DataFusion.
 fn sentence(message: &str) -> String {
     let mut message = message;
     loop {
@@ -234,12 +234,12 @@ fn lower_first(text: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Returns the candidate that looks most like the name, unless none is near.
+/// Returns the candidate most similar to the name, if one is similar enough.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
     candidates
         .into_iter()
-        // A name that exists elsewhere, or as something else, is no correction.
+        // The same name, which exists elsewhere or as another kind, is not a correction.
         .filter(|candidate| *candidate != name)
         .map(|candidate| (strsim::damerau_levenshtein(&name, candidate), candidate))
         .filter(|(distance, _)| *distance <= (name.chars().count() / 3).max(1))

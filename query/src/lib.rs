@@ -1,5 +1,5 @@
-//! SQL over traces: the tables of `ferretto-tables` in DataFusion, with SQLite's habits and the
-//! statements and functions that people use on traces.
+//! SQL over traces: the tables of `ferretto-tables` in DataFusion, with the behaviour of SQLite and
+//! the statements and functions of Perfetto's trace processor.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs, missing_debug_implementations, unreachable_pub)]

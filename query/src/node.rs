@@ -1,4 +1,4 @@
-//! The parts that our tables and operators have in common.
+//! Common parts of our tables and operators.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
 use datafusion::physical_plan::PlanProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 
-/// The methods of an operator of this name that keeps its properties, and holds no expressions that
-/// rules of the engine may look into.
+/// Defines the methods of an operator of this name that stores its properties and has no
+/// expressions for rules of the engine.
 macro_rules! operator {
     ($name:literal) => {
         fn name(&self) -> &'static str {
@@ -33,7 +33,7 @@ macro_rules! operator {
     };
 }
 
-/// The methods of a table of this type that keeps its schema.
+/// Defines the methods of a table of this type that stores its schema.
 macro_rules! relation {
     ($kind:ident) => {
         fn schema(&self) -> datafusion::arrow::datatypes::SchemaRef {
@@ -48,7 +48,7 @@ macro_rules! relation {
 
 pub(crate) use {operator, relation};
 
-/// Returns the properties of an operator that ends, with rows in so many parts.
+/// Returns the properties of a bounded operator with `parts` partitions.
 pub(crate) fn properties(
     rows: EquivalenceProperties,
     parts: usize,
@@ -63,13 +63,13 @@ pub(crate) fn properties(
     ))
 }
 
-/// Returns the names of columns, as plans show them.
+/// Returns the names of the columns for the display of plans.
 pub(crate) fn column_names(schema: &Schema) -> String {
     let names = schema.fields().iter().map(|field| field.name().as_str());
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a table as one of a certain type.
+/// Returns a table as a `T` if it is one.
 pub(crate) fn table_as<T: TableProvider>(table: &dyn TableProvider) -> Option<&T> {
     (table as &dyn std::any::Any).downcast_ref()
 }

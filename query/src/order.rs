@@ -1,4 +1,4 @@
-//! Parts of a result are put together in their order, so that rows come as SQLite returns them.
+//! Combines the partitions of a result in their order, so that rows have SQLite's order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use futures::{SinkExt, StreamExt, TryStreamExt, stream};
 
 use crate::node::operator;
 
-/// Batches of each part that are computed ahead.
+/// The number of batches of each partition that are computed ahead.
 const AHEAD: usize = 4;
 
-/// Puts [`InOrderExec`] in the place of operators that take parts as they come.
+/// Replaces operators that combine partitions in any order by [`InOrderExec`].
 #[derive(Debug)]
 pub(crate) struct InOrder;
 
@@ -44,7 +44,7 @@ impl PhysicalOptimizerRule for InOrder {
             ))))
         })?;
         let plan = changed.data;
-        // The readers of results would take parts as they come, too.
+        // Readers of results would combine partitions in any order, too.
         match plan.output_partitioning().partition_count() {
             0 | 1 => Ok(plan),
             _ => Ok(Arc::new(InOrderExec::new(plan, None))),
@@ -60,8 +60,8 @@ impl PhysicalOptimizerRule for InOrder {
     }
 }
 
-/// All rows of the first part, then those of the second, and so on; the parts are computed at the
-/// same time.
+/// Returns all rows of the first partition, then those of the second, and so on. The partitions are
+/// computed concurrently.
 #[derive(Debug)]
 struct InOrderExec {
     input: Arc<dyn ExecutionPlan>,
@@ -121,7 +121,7 @@ impl ExecutionPlan for InOrderExec {
                         }
                     }
                 });
-                // A part that ended in a panic is an error, not a short part.
+                // After a panic the result is an error, not a truncated partition.
                 let end = stream::once(task.join()).filter_map(async |ended| {
                     ended
                         .err()

@@ -1,4 +1,4 @@
-//! Operators between values of different types, as SQLite has them.
+//! Operators between values of different types, with SQLite's semantics.
 
 use std::sync::Arc;
 
@@ -56,7 +56,8 @@ impl SqlitePlanner {
         }
     }
 
-    /// Returns the operand as a number: integers stay, texts count by their start.
+    /// Converts an operand to a number. Integers are unchanged; the number of a text is the one at
+    /// its start.
     fn number(&self, expr: Expr, data_type: &DataType) -> Expr {
         match data_type {
             DataType::Boolean => cast(expr, DataType::Int64),
@@ -83,7 +84,7 @@ impl SqlitePlanner {
         }
     }
 
-    /// Compares two values of known types.
+    /// Returns a comparison of two values of these types.
     pub(crate) fn comparison(
         &self,
         operator: Operator,
@@ -109,7 +110,8 @@ impl SqlitePlanner {
         }
     }
 
-    /// Compares a text with a number: the column's type decides, else a text is the larger.
+    /// Returns a comparison of a text with a number. If one of them is a column, the other is
+    /// converted to its type; otherwise the text is larger.
     fn compare(&self, operator: Operator, left: Expr, right: Expr, text_left: bool) -> Expr {
         let column = |e: &Expr| {
             matches!(
@@ -147,8 +149,8 @@ impl SqlitePlanner {
             _ => text_left,
         };
         let null = left.is_null().or(right.is_null());
-        let nothing = Expr::Literal(ScalarValue::Boolean(None), None);
-        match when(null, nothing).otherwise(lit(result)) {
+        let unknown = Expr::Literal(ScalarValue::Boolean(None), None);
+        match when(null, unknown).otherwise(lit(result)) {
             Ok(expr) => expr,
             Err(_) => lit(result),
         }
@@ -159,8 +161,8 @@ fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
 }
 
-/// Returns a literal real without a fraction as an integer, so that integers that a real cannot
-/// hold are compared exactly.
+/// Converts a literal real without a fraction to an integer, so that integers which a real cannot
+/// represent are compared exactly.
 fn exact(expr: Expr) -> Expr {
     match expr {
         Expr::Literal(ScalarValue::Float64(Some(v)), _)
@@ -190,7 +192,8 @@ impl ExprPlanner for SqlitePlanner {
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         use BinaryOperator as B;
-        // Of any types, so that a name that is no column is reported as one.
+        // Planned before the types are determined, so that the planner reports names of missing
+        // columns.
         let call = match expr.op {
             B::Match => Some((&self.glob, true)),
             B::Regexp => Some((&self.regexp, true)),
@@ -240,7 +243,7 @@ impl ExprPlanner for SqlitePlanner {
                     right = cast(right, DataType::Int64);
                 }
                 if matches!(op, B::Divide | B::Modulo) && !not_zero(&right) {
-                    // A division by 0 is NULL.
+                    // The result of a division by 0 is NULL.
                     let zero = binary(right.clone(), Operator::NotEq, lit(0i64));
                     right = when(zero, right).end()?;
                 }
@@ -281,19 +284,19 @@ impl ExprPlanner for SqlitePlanner {
     }
 
     fn plan_aggregate(&self, expr: RawAggregateExpr) -> Result<PlannerResult<RawAggregateExpr>> {
-        // The types of arguments are not known here; see `NumericAggregates`.
+        // The types of arguments are not known here; `sql/calls.rs` wraps them instead.
         Ok(PlannerResult::Original(expr))
     }
 }
 
-/// Lists and choices of texts and numbers, which the engine would make numbers.
+/// The rule for lists and `CASE` results of mixed types, which DataFusion would convert to numbers.
 #[derive(Debug)]
 pub(crate) struct MixedTypes {
     planner: SqlitePlanner,
 }
 
 impl MixedTypes {
-    /// Returns the rule, which compares as the planner does.
+    /// Returns the rule, with the comparisons of the planner.
     pub(crate) fn new(planner: SqlitePlanner) -> Self {
         Self { planner }
     }
@@ -306,7 +309,7 @@ impl MixedTypes {
         }
     }
 
-    /// Makes a list whose members are not all of the type of the value a chain of comparisons.
+    /// Converts `IN` with a list to comparisons if a member does not have the type of the value.
     fn list(&self, list: InList, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let kind = list.expr.get_type(schema)?;
         let mut mixed = false;
@@ -322,7 +325,7 @@ impl MixedTypes {
         let mut left_out = false;
         for item in list.list {
             let other = item.get_type(schema)?;
-            // A text that is no number equals none.
+            // A text that is not a number does not equal any number.
             if let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = &item
                 && !is_text(&kind)
                 && text.trim().parse::<f64>().is_err()
@@ -350,7 +353,7 @@ impl MixedTypes {
         Ok(Transformed::yes(result))
     }
 
-    /// Makes results of several types texts if one of them is.
+    /// Converts all results of a `CASE` to texts if one of them is a text.
     fn case(&self, mut case: Case, schema: &DFSchema) -> Transformed<Expr> {
         let results = || {
             case.when_then_expr

@@ -1,15 +1,15 @@
-//! Ready answers: each is a query that is printed with its result.
+//! Reports: predefined queries, which are printed with their results.
 
-/// A ready answer.
+/// A predefined query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Report {
-    /// Waits of threads for a CPU after they could run.
+    /// Times that runnable threads waited for a CPU.
     Latency,
     /// Busy time of each CPU.
     Cpu,
-    /// The threads that ran longest, and what they did otherwise.
+    /// The threads that ran longest, with their times in other states.
     Threads,
-    /// The slices that took most time, by name.
+    /// The slices with the longest total duration, by name.
     Slices,
     /// The range of every counter.
     Counters,

@@ -263,10 +263,8 @@ fn unfinished_handshakes_do_not_affect_others() {
     drop(half);
 }
 
-/// `RELAY_THROUGHPUT=1 cargo test --profile simulation -p ferretto-tls --test tls throughput
-/// -- --nocapture` prints how fast data gets to a service over TCP, directly and through a relay,
-/// encrypted and not, and through upstream's relay where it is. The CPU time is that of producer,
-/// relay and service together.
+/// Measures the way directly and through a relay, encrypted and not, and through upstream's relay
+/// if it is available.
 #[test]
 fn throughput() {
     if !throughput::is_wanted() {

@@ -25,6 +25,12 @@ pub(crate) fn check() -> Result<()> {
             }
         }
     }
+    let summary = pages.get(Path::new("docs/SUMMARY.md"));
+    let chapters: BTreeSet<&str> = summary
+        .map(|text| links(text))
+        .unwrap_or_default()
+        .into_iter()
+        .collect();
     let mut wrong = Vec::new();
     let mut count = 0;
     for (page, text) in &pages {
@@ -36,8 +42,7 @@ pub(crate) fn check() -> Result<()> {
                 "" => page.clone(),
                 path => folder.join(path),
             };
-            // Files outside of the book are not part of it.
-            let leaves = folder == Path::new("docs") && path.starts_with("..");
+            let leaves = folder == Path::new("docs") && leaves_book(path, &chapters);
             let is_there = root.join(&target).exists();
             let headings = pages.get(&target).map(|text| anchors(text));
             let has_anchor = headings.is_none_or(|all| anchor.is_empty() || all.contains(anchor));
@@ -46,12 +51,6 @@ pub(crate) fn check() -> Result<()> {
             }
         }
     }
-    let summary = pages.get(Path::new("docs/SUMMARY.md"));
-    let chapters: BTreeSet<&str> = summary
-        .map(|text| links(text))
-        .unwrap_or_default()
-        .into_iter()
-        .collect();
     for page in pages
         .keys()
         .filter_map(|page| page.strip_prefix("docs").ok())
@@ -66,6 +65,12 @@ pub(crate) fn check() -> Result<()> {
     }
     println!("{count} links in {} documents are valid", pages.len());
     Ok(())
+}
+
+/// Returns true if the target of a link in a chapter is not part of the book, which has the
+/// chapters, and all files of `docs/` that are no pages.
+fn leaves_book(path: &str, chapters: &BTreeSet<&str>) -> bool {
+    path.starts_with("..") || (path.ends_with(".md") && !chapters.contains(path))
 }
 
 /// Returns the targets of a page's links to other pages and files, except in code.
@@ -90,7 +95,11 @@ fn links(text: &str) -> Vec<&str> {
 
 /// Returns the anchors of a page's headings.
 fn anchors(text: &str) -> BTreeSet<String> {
-    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let mut is_code = false;
+    let headings = text.lines().filter(|line| {
+        is_code ^= line.starts_with("```");
+        !is_code && line.starts_with('#')
+    });
     let names = headings.map(|line| line.trim_start_matches('#').trim().to_lowercase());
     let is_kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, '-' | '_');
     names
@@ -110,7 +119,22 @@ mod tests {
 
     #[test]
     fn anchors_are_in_lower_case() {
-        let found = anchors("# One two\ntext\n## `three_4`, five\n");
+        let found = anchors("# One two\ntext\n## `three_4`, five\n```sh\n# comment\n```\n");
         assert!(found.contains("one-two") && found.contains("three_4-five"));
+        assert_eq!(found.len(), 2, "comments in code are no headings");
+    }
+
+    #[test]
+    fn the_book_has_its_chapters_and_files_that_are_no_pages() {
+        let chapters = BTreeSet::from(["view.md"]);
+        for (path, leaves) in [
+            ("view.md", false),
+            ("view.png", false),
+            ("", false),
+            ("conformance.md", true),
+            ("../README.md", true),
+        ] {
+            assert_eq!(leaves_book(path, &chapters), leaves, "{path}");
+        }
     }
 }

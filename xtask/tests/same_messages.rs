@@ -1,6 +1,9 @@
 //! Compares our messages with another implementation: after our decoding and encoding, random
 //! messages are equal for a library that reads them by the descriptors.
 
+#[path = "../../crates/wire/tests/common/random.rs"]
+mod random;
+
 use std::path::Path;
 
 use ferretto_proto as proto;
@@ -10,36 +13,21 @@ use protox::prost::Message as _;
 use protox::prost_reflect::{
     Cardinality, DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor,
 };
+use random::Random;
 
-/// A deterministic generator (xorshift).
-struct Random(u64);
+/// Returns a small or large number.
+fn any_number(random: &mut Random) -> u64 {
+    let bits = random.below(64);
+    random.next() >> bits
+}
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    /// Returns a small or large number.
-    fn number(&mut self) -> u64 {
-        let bits = self.below(64);
-        self.next() >> bits
-    }
-
-    fn bytes(&mut self) -> Vec<u8> {
-        let length = if self.below(8) == 0 {
-            200
-        } else {
-            self.below(5)
-        };
-        (0..length).map(|_| b'a' + self.below(26) as u8).collect()
-    }
+fn any_bytes(random: &mut Random) -> Vec<u8> {
+    let length = if random.one_in(8) {
+        200
+    } else {
+        random.below(5)
+    };
+    (0..length).map(|_| b'a' + random.below(26) as u8).collect()
 }
 
 /// Returns a message with some of its fields in random order.
@@ -49,11 +37,11 @@ fn message(random: &mut Random, descriptor: &MessageDescriptor, depth: u32) -> V
     let mut out = Vec::new();
     if random.below(10) == 0 {
         Encoder::new(&mut out).fixed32(400_000, 7);
-        Encoder::new(&mut out).bytes(400_001, &random.bytes());
+        Encoder::new(&mut out).bytes(400_001, &any_bytes(random));
     }
     let mut seen = Vec::new();
-    for _ in 0..random.below(1 + fields.len().min(12) as u64) {
-        let field = &fields[random.below(fields.len() as u64) as usize];
+    for _ in 0..random.below(1 + fields.len().min(12)) {
+        let field = &fields[random.below(fields.len())];
         // Only one member of a `oneof`: our types do not know all members, so the order of two is
         // lost.
         let oneof = field.containing_oneof();
@@ -97,24 +85,24 @@ fn one(random: &mut Random, field: &FieldDescriptor, depth: u32, out: &mut Vec<u
     let number = field.number();
     let mut encoder = Encoder::new(out);
     match field.kind() {
-        Kind::Bool => encoder.varint(number, random.below(2)),
+        Kind::Bool => encoder.varint(number, random.below(2) as u64),
         Kind::Enum(kind) => {
             let values: Vec<i32> = kind.values().map(|value| value.number()).collect();
             // An unknown value loses its position among the others.
             let known = field.is_list() || random.below(8) > 0;
-            let index = random.below(values.len() as u64) as usize;
+            let index = random.below(values.len());
             encoder.int(number, if known { values[index].into() } else { 99_999 });
         }
-        Kind::Uint32 => encoder.varint(number, random.number() as u32 as u64),
-        Kind::Int32 => encoder.int(number, (random.number() as i32).into()),
-        Kind::Uint64 | Kind::Int64 => encoder.varint(number, random.number()),
-        Kind::Sint32 => encoder.sint(number, (random.number() as i32).into()),
-        Kind::Sint64 => encoder.sint(number, random.number() as i64),
-        Kind::Fixed32 | Kind::Sfixed32 => encoder.fixed32(number, random.number() as u32),
-        Kind::Fixed64 | Kind::Sfixed64 => encoder.fixed64(number, random.number()),
+        Kind::Uint32 => encoder.varint(number, any_number(random) as u32 as u64),
+        Kind::Int32 => encoder.int(number, (any_number(random) as i32).into()),
+        Kind::Uint64 | Kind::Int64 => encoder.varint(number, any_number(random)),
+        Kind::Sint32 => encoder.sint(number, (any_number(random) as i32).into()),
+        Kind::Sint64 => encoder.sint(number, any_number(random) as i64),
+        Kind::Fixed32 | Kind::Sfixed32 => encoder.fixed32(number, any_number(random) as u32),
+        Kind::Fixed64 | Kind::Sfixed64 => encoder.fixed64(number, any_number(random)),
         Kind::Float => encoder.float(number, random.below(1000) as f32),
         Kind::Double => encoder.double(number, random.below(1000) as f64),
-        Kind::String | Kind::Bytes => encoder.bytes(number, &random.bytes()),
+        Kind::String | Kind::Bytes => encoder.bytes(number, &any_bytes(random)),
         Kind::Message(inner) => {
             let inner = match depth {
                 0 => Vec::new(),

@@ -1,9 +1,10 @@
-// Track events and a data source of one's own, in plain C.
+// Track events and a custom data source, in plain C.
 //
 //     cc example.c -o example -lferretto_c
 //     ferretto record -- ./example
 //
-// Perfetto's public headers offer macros for all of this. Here is what is below them, with declarations of our own.
+// Perfetto's public headers have macros for all of this. This example shows the functions behind
+// them, with its own declarations.
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-// ---- Being recorded ----
+// ---- Connection to the service ----
 
 struct PerfettoProducerBackendInitArgs;
 struct PerfettoProducerBackendInitArgs* PerfettoProducerBackendInitArgsCreate(void);
@@ -45,7 +46,7 @@ struct argument {
   const char* name;
   uint64_t value;
 };
-// `attachments` ends with null.
+// `attachments` is null-terminated.
 void PerfettoTeHlEmitImpl(struct category*, int32_t type, const char* name, struct attachment* const* attachments);
 
 // ---- Data sources ----
@@ -57,7 +58,7 @@ bool PerfettoDsImplRegister(struct data_source*, _Atomic bool** enabled, const v
 struct iterator {
   uint32_t instance;
   void* thread;
-  void* tracer;  // Null at the end.
+  void* tracer;  // Null after the last instance.
 };
 struct iterator PerfettoDsImplTraceIterateBegin(struct data_source*);
 void PerfettoDsImplTraceIterateNext(struct data_source*, struct iterator*);
@@ -74,14 +75,14 @@ void PerfettoPbMsgWriterAppendBytesSlowpath(struct writer*, const uint8_t*, size
 
 // ---- The program ----
 
-static struct category_description description = {"example", "What the example does", NULL, 0};
+static struct category_description description = {"example", "Events of the example", NULL, 0};
 static struct category* category;
 static _Atomic bool* category_enabled;
 
 static struct data_source* source;
 static _Atomic bool* source_enabled;
 
-// A slice around some work, with one argument.
+// Records a slice with an argument around some work.
 static void work(uint64_t number) {
   if (atomic_load_explicit(category_enabled, memory_order_relaxed)) {
     struct argument argument = {{ARGUMENT_UINT64}, "number", number};
@@ -95,7 +96,8 @@ static void work(uint64_t number) {
   }
 }
 
-// A packet for every recording that wants them: field 900 of TracePacket, a message with a text in field 1.
+// Writes a packet to every recording of the data source: field 900 of TracePacket, a message with a
+// text in field 1.
 static void report(const char* text) {
   if (!atomic_load_explicit(source_enabled, memory_order_relaxed)) return;
   for (struct iterator i = PerfettoDsImplTraceIterateBegin(source); i.tracer != NULL;
@@ -120,12 +122,12 @@ int main(void) {
   category_enabled = PerfettoTeCategoryImplGetEnabled(category);
   PerfettoTePublishCategories();
 
-  // The description of the data source, encoded: field 1, its name.
+  // The encoded descriptor of the data source: field 1 is its name.
   static const char encoded[] = "\x0a\x12" "com.example.report";
   source = PerfettoDsImplCreate();
   if (!PerfettoDsImplRegister(source, &source_enabled, encoded, sizeof encoded - 1)) return EXIT_FAILURE;
 
-  // A recording that runs already has all of it; others begin when they like.
+  // A running recording contains all of this; others may start later.
   for (uint64_t number = 0; number < 300; number++) {
     work(number);
     if (number % 100 == 0) report("still here");

@@ -1,5 +1,4 @@
-//! The structs of the interface that are not opaque, and proof that they lie in memory as C
-//! programs expect.
+//! The non-opaque structs of the interface, with checks of their memory layout.
 
 mod events;
 mod fields;
@@ -12,9 +11,9 @@ use std::ffi::{c_char, c_void};
 use crate::writer::Backing;
 
 #[cfg(not(target_pointer_width = "64"))]
-compile_error!("the C interface is laid out for 64-bit machines");
+compile_error!("the C interface only supports 64-bit machines");
 
-/// States the size of a struct and where its members are.
+/// Checks the size of a struct and the offsets of its members.
 macro_rules! layout {
     ($type:ty, $size:literal $(, $member:ident @ $offset:literal)*) => {
         const _: () = {
@@ -25,51 +24,51 @@ macro_rules! layout {
 }
 pub(crate) use layout;
 
-/// Memory to write a message to: `begin..write_ptr` is written, `write_ptr..end` is free. Up to
-/// version 58.
+/// The memory of a message: `begin..write_ptr` is written, `write_ptr..end` is free. Up to version
+/// 58.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoStreamWriter {
     /// Opaque.
     pub backing: *mut Backing,
-    /// First byte.
+    /// The first byte.
     pub begin: *mut u8,
-    /// One past the last byte.
+    /// The end of the memory.
     pub end: *mut u8,
-    /// Next byte to write.
+    /// The next byte to write.
     pub write_ptr: *mut u8,
-    /// Bytes written before `begin`.
+    /// The number of bytes written before `begin`.
     pub written_previously: usize,
 }
 layout!(PerfettoStreamWriter, 40, backing @ 0, begin @ 8, end @ 16, write_ptr @ 24, written_previously @ 32);
 
-/// The same after version 58.
+/// The memory of a message, after version 58.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoPbMsgWriter {
-    /// As before.
+    /// The members of version 58.
     pub stream: PerfettoStreamWriter,
-    /// The way messages are encoded: 0, as protobuf does.
+    /// The encoding of messages: 0 for protobuf.
     pub encoding: u32,
 }
 layout!(PerfettoPbMsgWriter, 48, stream @ 0, encoding @ 40);
 
-/// The rest of a message to decode.
+/// The remaining bytes of a message to decode.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoPbDecoder {
-    /// Next byte.
+    /// The next byte.
     pub read_ptr: *const u8,
-    /// One past the last byte.
+    /// The end of the memory.
     pub end_ptr: *const u8,
 }
 layout!(PerfettoPbDecoder, 16, read_ptr @ 0, end_ptr @ 8);
 
-/// Bytes within a message.
+/// A range of bytes in a message.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PerfettoPbDecoderDelimitedField {
-    /// First byte.
+    /// The first byte.
     pub start: *const u8,
     /// The number of bytes.
     pub len: usize,
@@ -98,40 +97,40 @@ impl std::fmt::Debug for PerfettoPbDecoderValue {
     }
 }
 
-/// A decoded field. If `status` is not 0 the rest means nothing.
+/// A decoded field. Valid only if `status` is 0.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoPbDecoderField {
-    /// 0: there is a field; 1: the message is over; 2: it is malformed.
+    /// 0: a field was decoded; 1: end of the message; 2: the message is malformed.
     pub status: u32,
-    /// 0, 1, 2 or 5.
+    /// The wire type: 0, 1, 2 or 5.
     pub wire_type: u32,
-    /// The field's number.
+    /// The number of the field.
     pub id: u32,
     /// Its value.
     pub value: PerfettoPbDecoderValue,
 }
 layout!(PerfettoPbDecoderField, 32, status @ 0, wire_type @ 4, id @ 8, value @ 16);
 
-/// A time, and by which clock.
+/// A timestamp with its clock.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PerfettoDsTimestamp {
-    /// The clock's number.
+    /// The clock id.
     pub clock_id: u32,
-    /// Nanoseconds.
+    /// The time in nanoseconds.
     pub value: u64,
 }
 layout!(PerfettoDsTimestamp, 16, clock_id @ 0, value @ 8);
 
-/// The same for track events.
+/// A timestamp of a track event.
 pub type PerfettoTeTimestamp = PerfettoDsTimestamp;
 
 /// The position of an iteration over the instances of a data source.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoDsImplTracerIterator {
-    /// The instance.
+    /// The index of the instance.
     pub inst_id: u32,
     /// Opaque.
     pub tls: *mut c_void,
@@ -144,18 +143,18 @@ layout!(PerfettoDsImplTracerIterator, 24, inst_id @ 0, tls @ 8, tracer @ 16);
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PerfettoTeCategoryDescriptor {
-    /// Name.
+    /// The name.
     pub name: *const c_char,
-    /// Description, or null.
+    /// The description, or null.
     pub desc: *const c_char,
-    /// Tags.
+    /// The tags.
     pub tags: *const *const c_char,
     /// The number of tags.
     pub num_tags: usize,
 }
 layout!(PerfettoTeCategoryDescriptor, 32, name @ 0, desc @ 8, tags @ 16, num_tags @ 24);
 
-/// A track whose description was encoded by the program.
+/// A track with a descriptor encoded by the program.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoTeRegisteredTrackImpl {
@@ -163,7 +162,7 @@ pub struct PerfettoTeRegisteredTrackImpl {
     pub descriptor: *const c_void,
     /// Its size.
     pub descriptor_size: usize,
-    /// The track.
+    /// The uuid of the track.
     pub uuid: u64,
 }
 layout!(PerfettoTeRegisteredTrackImpl, 24, descriptor @ 0, descriptor_size @ 8, uuid @ 16);
@@ -172,7 +171,7 @@ layout!(PerfettoTeRegisteredTrackImpl, 24, descriptor @ 0, descriptor_size @ 8, 
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoTeLlImplIterator {
-    /// As for data sources.
+    /// The position among the instances.
     pub ds: PerfettoDsImplTracerIterator,
     /// Opaque.
     pub incr: *mut c_void,

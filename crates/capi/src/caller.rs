@@ -1,10 +1,9 @@
-//! For which version of the interface a caller was compiled.
+//! Detection of the interface version for which a caller was compiled.
 //!
-//! After version 58 the struct that describes a writer got one more member, and functions that fill
-//! it in kept their names. Writing that member for a program that does not know of it would
-//! overwrite what is next to the struct on its stack. But the functions that go with the struct did
-//! change their names, and headers have all of them in the code they inline: which ones a program
-//! or library imports tells what it was compiled with.
+//! After version 58, the writer struct has an additional member, but functions that fill it in kept
+//! their names. Writing that member for a program of version 58 would overwrite data next to the
+//! struct on its stack. Other functions of the struct were renamed, and inline code in the headers
+//! calls all of them: so the imports of a program or library show its version.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::slice;
@@ -12,15 +11,15 @@ use std::sync::{Mutex, PoisonError};
 
 use ferretto_shm::fork::PerProcess;
 
-/// The assumption about callers that import neither: those that are linked statically, and those
-/// that look functions up by name.
+/// The default for callers that import neither: statically linked ones, and those that look up
+/// functions by name.
 const DEFAULT: bool = !cfg!(feature = "v58");
 
-/// Part of the names that modules import after version 58, and up to it.
+/// Parts of the names that modules import after version 58, and up to it.
 const AFTER: &[u8] = b"PerfettoPbMsgWriter";
 const BEFORE: &[u8] = b"PerfettoStreamWriter";
 
-/// As in `link.h`.
+/// A part of `dl_phdr_info` of `link.h`.
 #[repr(C)]
 struct ModuleInfo {
     base: usize,
@@ -64,23 +63,24 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// A verdict on the module at an address, good for as long as no module was removed.
-struct Known {
+/// The cached result for the module at an address, valid as long as no module was removed.
+struct Verdict {
     base: usize,
     removed: u64,
     knows: bool,
 }
 
-/// Of each process, as a forked child may find its parent's locked.
-static KNOWN: PerProcess<Mutex<Vec<Known>>> = PerProcess::new();
+/// Separate for each process, because a forked child may inherit a locked mutex.
+static VERDICTS: PerProcess<Mutex<Vec<Verdict>>> = PerProcess::new();
 
 struct Search {
     address: usize,
     knows: bool,
 }
 
-/// True if the code at this address was compiled with a writer that says how messages are encoded.
-pub(crate) fn knows_encoding(address: usize) -> bool {
+/// Returns true if the code at this address was compiled with the writer struct that has the member
+/// `encoding`.
+pub(crate) fn has_encoding(address: usize) -> bool {
     let mut search = Search {
         address,
         knows: DEFAULT,
@@ -88,18 +88,22 @@ pub(crate) fn knows_encoding(address: usize) -> bool {
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     // SAFETY: `look` uses the pointer with its own type, only during the call.
     unsafe {
-        dl_iterate_phdr(look, (&raw mut search).cast());
+        dl_iterate_phdr(visit_module, (&raw mut search).cast());
     }
     search.knows
 }
 
-/// Called for every module; ends the search when it is found.
-unsafe extern "C" fn look(info: *const ModuleInfo, size: usize, search: *mut c_void) -> c_int {
+/// Called for every module; ends the search at the module of the address.
+unsafe extern "C" fn visit_module(
+    info: *const ModuleInfo,
+    size: usize,
+    search: *mut c_void,
+) -> c_int {
     if size < size_of::<ModuleInfo>() {
         return 1;
     }
-    // SAFETY: the dynamic linker passes a valid description of a module that stays loaded
-    // meanwhile, with its headers; `search` is as passed by `knows_encoding`.
+    // SAFETY: the dynamic linker passes a valid description of a module, which stays loaded
+    // meanwhile, with its headers; `search` is the pointer from `has_encoding`.
     unsafe {
         let (info, search) = (&*info, &mut *search.cast::<Search>());
         let headers = slice::from_raw_parts(info.headers, info.header_count.into());
@@ -110,21 +114,21 @@ unsafe extern "C" fn look(info: *const ModuleInfo, size: usize, search: *mut c_v
         if !is_inside {
             return 0;
         }
-        search.knows = recall(info, || imported(info, headers).unwrap_or(DEFAULT));
+        search.knows = cached(info, || imported(info, headers).unwrap_or(DEFAULT));
     }
     1
 }
 
-/// The verdict on a module, worked out once.
-fn recall(info: &ModuleInfo, work_out: impl FnOnce() -> bool) -> bool {
-    let known = KNOWN.get_or_init(Mutex::default);
+/// Returns the cached result for a module, computing it once.
+fn cached(info: &ModuleInfo, compute: impl FnOnce() -> bool) -> bool {
+    let known = VERDICTS.get_or_init(Mutex::default);
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|known| known.removed == info.removed);
     if let Some(known) = known.iter().find(|known| known.base == info.base) {
         return known.knows;
     }
-    let knows = work_out();
-    known.push(Known {
+    let knows = compute();
+    known.push(Verdict {
         base: info.base,
         removed: info.removed,
         knows,
@@ -132,11 +136,12 @@ fn recall(info: &ModuleInfo, work_out: impl FnOnce() -> bool) -> bool {
     knows
 }
 
-/// Returns the version that a module's names imply; `None` if they imply none.
+/// Returns true if a module imports names after version 58, false for names up to it, and `None`
+/// for neither.
 ///
 /// # Safety
 ///
-/// `headers` are those of a module that is loaded.
+/// `headers` are those of a loaded module.
 unsafe fn imported(info: &ModuleInfo, headers: &[ProgramHeader]) -> Option<bool> {
     let dynamic = headers.iter().find(|header| header.kind == DYNAMIC)?;
     let mut entry = info.base.wrapping_add(dynamic.address) as *const DynamicEntry;
@@ -156,7 +161,7 @@ unsafe fn imported(info: &ModuleInfo, headers: &[ProgramHeader]) -> Option<bool>
         return None;
     }
     if names < info.base {
-        // Not every dynamic linker puts the address in place.
+        // Some dynamic linkers do not relocate the address.
         names = names.wrapping_add(info.base);
     }
     // SAFETY: the string table of a loaded module is readable.

@@ -1,23 +1,23 @@
-//! Times and threads.
+//! Timestamps and thread ids.
 
 use ferretto_format::clock::BOOTTIME;
 use ferretto_shm::Clock;
 
 use crate::abi::{PerfettoDsTimestamp, PerfettoTeTimestamp};
 
-/// Nanoseconds since the machine was started.
+/// Returns the boot time, in nanoseconds.
 #[inline]
 pub(crate) fn now() -> u64 {
     Clock::Boottime.now()
 }
 
-/// The clock of [`PerfettoDsGetTimestamp`].
+/// Returns the clock of [`PerfettoDsGetTimestamp`].
 #[unsafe(no_mangle)]
 pub extern "C" fn PerfettoDsGetDefaultClockId() -> u32 {
     BOOTTIME
 }
 
-/// The time.
+/// Returns the current time.
 #[unsafe(no_mangle)]
 pub extern "C" fn PerfettoDsGetTimestamp() -> PerfettoDsTimestamp {
     PerfettoDsTimestamp {
@@ -26,13 +26,13 @@ pub extern "C" fn PerfettoDsGetTimestamp() -> PerfettoDsTimestamp {
     }
 }
 
-/// The time.
+/// Returns the current time.
 #[unsafe(no_mangle)]
 pub extern "C" fn PerfettoTeGetTimestamp() -> PerfettoTeTimestamp {
     PerfettoDsGetTimestamp()
 }
 
-/// The kernel's number of this thread.
+/// Returns the kernel's id of this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn PerfettoGetThreadIdImpl() -> i32 {
     ferretto_shm::thread_id()

@@ -1,4 +1,4 @@
-//! Decoding messages field by field.
+//! Decoding of messages field by field.
 
 use std::slice;
 
@@ -36,10 +36,10 @@ pub unsafe extern "C" fn PerfettoPbDecoderParseField(
     }
 }
 
-/// Goes past the next field.
+/// Skips the next field.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoPbDecoderSkipField(decoder: *mut PerfettoPbDecoder) -> u32 {
-    // SAFETY: the same contract.
+    // SAFETY: the callers have the same contract.
     unsafe { PerfettoPbDecoderParseField(decoder) }.status
 }
 
@@ -52,7 +52,7 @@ fn without_value(status: u32) -> PerfettoPbDecoderField {
     }
 }
 
-/// The first field and how many bytes it takes.
+/// Returns the first field and its size in bytes.
 fn parse(bytes: &[u8]) -> Option<(PerfettoPbDecoderField, usize)> {
     let (tag, tag_length) = decode_varint(bytes)?;
     let rest = &bytes[tag_length..];
@@ -76,7 +76,7 @@ fn parse(bytes: &[u8]) -> Option<(PerfettoPbDecoderField, usize)> {
         }
         5 => {
             let integer32 = u32::from_le_bytes(*rest.first_chunk()?);
-            // The other half is never read, but is initialized for determinism.
+            // Initializes the other half, which is not read, for determinism.
             let mut value = PerfettoPbDecoderValue { integer64: 0 };
             value.integer32 = integer32;
             (value, 4)

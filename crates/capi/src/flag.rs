@@ -1,16 +1,16 @@
-//! Booleans that tell programs whether a recording runs.
+//! Booleans that are true while a recording runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// A boolean that programs read by address, and the instances behind it, in one word.
+/// A boolean that programs read by address, and the active instances, in one word.
 ///
-/// The first byte in memory is the boolean; the second one, counted by value, has a bit for each
-/// instance. In a forked child, which cannot know yet whether a recording includes it, the boolean
-/// is true and there are no instances.
+/// The first byte in memory is the boolean. The second byte by value has a bit for each instance.
+/// In a forked child, where the recordings are not known yet, the boolean is true without
+/// instances.
 #[derive(Debug)]
 pub(crate) struct Flag(AtomicU32);
 
-/// The word that a forked child finds.
+/// The initial value in a forked child.
 pub(crate) const UNKNOWN: u32 = TRUE;
 
 #[cfg(target_endian = "little")]
@@ -22,12 +22,12 @@ const TRUE: u32 = 1 << 24;
 #[cfg(target_endian = "big")]
 const SHIFT: u32 = 0;
 
-/// The meaning of a change of instances for the boolean.
+/// The effect of a change of instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// The bit changed.
+    /// True if the bit changed.
     pub(crate) is_new: bool,
-    /// It is the first one set, or the last one cleared.
+    /// True if it is the first bit set, or the last one cleared.
     pub(crate) is_global: bool,
 }
 
@@ -36,39 +36,39 @@ impl Flag {
         Self(AtomicU32::new(0))
     }
 
-    /// Returns where programs find the boolean.
+    /// Returns the address of the boolean for programs.
     pub(crate) fn address(&'static self) -> *mut AtomicBool {
         (&raw const self.0).cast_mut().cast()
     }
 
-    /// Has forked children find [`UNKNOWN`]. To be called once.
+    /// Resets the flag to [`UNKNOWN`] in forked children. Must be called once.
     pub(crate) fn watch_forks(&'static self) {
         ferretto_shm::fork::store_in_child(&self.0, UNKNOWN);
     }
 
-    /// The instances, as bits.
+    /// Returns the instances as bits.
     #[inline(always)]
     pub(crate) fn instances(&self) -> u32 {
         self.0.load(Ordering::Relaxed) >> SHIFT & 0xff
     }
 
-    /// True if a forked child has still to find out.
+    /// Returns true if the instances are not known yet in a forked child.
     #[inline(always)]
     pub(crate) fn is_unknown(&self) -> bool {
         self.0.load(Ordering::Relaxed) == UNKNOWN
     }
 
-    /// An instance begins.
-    pub(crate) fn set(&self, place: usize) -> Change {
-        self.change(|instances| instances | 1 << place)
+    /// Adds an instance.
+    pub(crate) fn set(&self, slot: usize) -> Change {
+        self.change(|instances| instances | 1 << slot)
     }
 
-    /// An instance ends.
-    pub(crate) fn clear(&self, place: usize) -> Change {
-        self.change(|instances| instances & !(1 << place))
+    /// Removes an instance.
+    pub(crate) fn clear(&self, slot: usize) -> Change {
+        self.change(|instances| instances & !(1 << slot))
     }
 
-    /// There are no instances.
+    /// Removes all instances.
     pub(crate) fn reset(&self) {
         self.0.store(0, Ordering::Release);
     }
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn the_boolean_is_true_while_there_are_instances() {
         static FLAG: Flag = Flag::new();
-        // SAFETY: the flag lives for ever, and its first byte is always 0 or 1.
+        // SAFETY: the flag is static, and its first byte is always 0 or 1.
         let boolean = || unsafe { &*FLAG.address() }.load(Ordering::Relaxed);
         let change = |is_new, is_global| Change { is_new, is_global };
         assert!(!boolean());

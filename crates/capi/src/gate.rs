@@ -1,9 +1,9 @@
-//! Calling functions of a program that may not want it any more.
+//! Callbacks of a program that can be revoked.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// A gate that functions of a program are called through, from any thread, until it is closed.
+/// A gate for calls of a program's callbacks, from any thread, until it is closed.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     state: Mutex<State>,
@@ -13,12 +13,12 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     is_closed: bool,
-    /// The threads that are in a function of the program.
+    /// The threads that run a callback of the program.
     inside: Vec<ThreadId>,
 }
 
 impl Gate {
-    /// Calls a function, unless the gate is closed.
+    /// Makes a call, unless the gate is closed.
     pub(crate) fn pass(&self, call: impl FnOnce()) {
         let this = thread::current().id();
         {
@@ -37,7 +37,7 @@ impl Gate {
         self.left.notify_all();
     }
 
-    /// Stops further calls, and waits for calls under way, except those of this very thread.
+    /// Prevents further calls, and waits for running calls, except those of this thread.
     pub(crate) fn close(&self) {
         let this = thread::current().id();
         let mut state = self.state();
@@ -70,7 +70,7 @@ mod tests {
             of_caller.pass(|| {
                 inside.send(()).unwrap();
                 is_closing.recv().unwrap();
-                // The other one is closing it, or about to.
+                // The other thread is closing the gate, or about to.
                 thread::yield_now();
                 returned.store(true, Ordering::Relaxed);
             });
@@ -80,13 +80,13 @@ mod tests {
         gate.close();
         assert!(has_returned.load(Ordering::Relaxed));
         caller.join().unwrap();
-        gate.pass(|| panic!("nothing is called any more"));
+        gate.pass(|| panic!("the gate is closed"));
     }
 
     #[test]
     fn a_function_may_close_the_gate_it_is_called_through() {
         let gate = Gate::default();
         gate.pass(|| gate.close());
-        gate.pass(|| panic!("nothing is called any more"));
+        gate.pass(|| panic!("the gate is closed"));
     }
 }

@@ -1,4 +1,4 @@
-//! Messages in memory of this process.
+//! Messages in heap memory.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -8,7 +8,7 @@ use ferretto_client::RawRange;
 use crate::abi::{PerfettoPbMsgWriter, PerfettoStreamWriter};
 use crate::writer::Backing;
 
-/// Bytes of a range.
+/// The minimum size of a range, in bytes.
 const RANGE: usize = 4096;
 
 /// Memory at a fixed address.
@@ -35,18 +35,18 @@ impl Range {
 
 impl Drop for Range {
     fn drop(&mut self) {
-        // SAFETY: made from a box in `new` and freed only here.
+        // SAFETY: the memory is from a box in `new`, and is only freed here.
         drop(unsafe { Box::from_raw(self.memory.as_ptr()) });
     }
 }
 
-/// The bytes that a program has written so far, in one or more ranges. The program writes to the
-/// last one by address, and to the earlier ones where it left room for lengths.
+/// The bytes that a program has written, in one or more ranges. The program writes to the last one
+/// by address, and fills in reserved lengths in earlier ones.
 #[derive(Debug)]
 pub struct HeapBuffer {
     full: Vec<Range>,
     last: Range,
-    /// Bytes in the full ranges.
+    /// The number of bytes in the full ranges.
     before: usize,
 }
 
@@ -59,7 +59,7 @@ impl HeapBuffer {
         }
     }
 
-    /// Everything before `cursor` has been written. An address outside the range changes nothing.
+    /// Sets the end of the written bytes. Ignores an address outside of the range.
     pub(crate) fn advance(&mut self, cursor: *mut u8) {
         let used = (cursor as usize).wrapping_sub(self.last.start() as usize);
         if used <= self.last.memory.len() {
@@ -80,8 +80,7 @@ impl HeapBuffer {
             self.advance(cursor);
             let fits = bytes.len().min(self.last.memory.len() - self.last.used);
             let range = self.range();
-            // SAFETY: there is room for as many bytes behind the cursor, in memory of this buffer's
-            // own.
+            // SAFETY: the buffer owns the memory, which has room for as many bytes at the cursor.
             unsafe { range.cursor.copy_from(bytes.as_ptr(), fits) };
             self.last.used += fits;
             bytes = &bytes[fits..];
@@ -103,15 +102,15 @@ impl HeapBuffer {
         }
     }
 
-    /// Copies at most `size` bytes from the beginning.
+    /// Copies at most `size` bytes from the start.
     ///
     /// # Safety
     ///
-    /// There is room for them at `target`.
+    /// `target` has room for the bytes.
     unsafe fn copy_to(&self, mut target: *mut u8, mut size: usize) {
         for range in self.full.iter().chain([&self.last]) {
             let length = range.used.min(size);
-            // SAFETY: the range has as many bytes, and by contract there is room for them.
+            // SAFETY: the range has as many bytes, and by contract `target` has room for them.
             unsafe { target.copy_from_nonoverlapping(range.start(), length) };
             target = target.wrapping_add(length);
             size -= length;
@@ -119,55 +118,53 @@ impl HeapBuffer {
     }
 }
 
-/// A heap buffer, as a program refers to it. It belongs to its writer, which is where everything
-/// is.
+/// The handle of a heap buffer for programs. The data is in the writer's [`Backing`].
 #[derive(Debug)]
 #[repr(C)]
 pub struct PerfettoHeapBuffer {
     opaque: u8,
 }
 
-/// Makes a buffer, and a writer that fills it.
+/// Creates a buffer, and a writer that fills it.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoHeapBufferCreate(
     w: *mut PerfettoPbMsgWriter,
 ) -> *mut PerfettoHeapBuffer {
-    // Passes on where the call came from.
+    // Passes the return address to `create`.
     core::arch::naked_asm!("mov rsi, [rsp]", "jmp {create}", create = sym create)
 }
 
-/// Makes a buffer, and a writer that fills it.
+/// Creates a buffer, and a writer that fills it.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoHeapBufferCreate(
     w: *mut PerfettoPbMsgWriter,
 ) -> *mut PerfettoHeapBuffer {
-    // Passes on where the call came from.
+    // Passes the return address to `create`.
     core::arch::naked_asm!("mov x1, x30", "b {create}", create = sym create)
 }
 
-/// Makes a buffer, and a writer that fills it.
+/// Creates a buffer, and a writer that fills it.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoHeapBufferCreate(
     w: *mut PerfettoPbMsgWriter,
 ) -> *mut PerfettoHeapBuffer {
-    // SAFETY: the same contract.
+    // SAFETY: the callers have the same contract.
     unsafe { create(w, 0) }
 }
 
 /// # Safety
 ///
-/// `w` is a writer, as the program whose code is at `caller` knows the type.
+/// `w` is a writer struct in the version of the program whose code is at `caller`.
 unsafe extern "C" fn create(w: *mut PerfettoPbMsgWriter, caller: usize) -> *mut PerfettoHeapBuffer {
     let buffer = HeapBuffer::new();
     let range = buffer.range();
     let backing = Box::into_raw(Box::new(Backing::Heap(buffer)));
-    // SAFETY: the caller's memory has room for all members that it knows of, and they are plain
-    // data.
+    // SAFETY: the caller's memory has room for all members of its version, and they are plain data.
     unsafe {
         (&raw mut (*w).stream).write(PerfettoStreamWriter {
             backing,
@@ -176,7 +173,7 @@ unsafe extern "C" fn create(w: *mut PerfettoPbMsgWriter, caller: usize) -> *mut 
             write_ptr: range.cursor,
             written_previously: 0,
         });
-        if crate::caller::knows_encoding(caller) {
+        if crate::caller::has_encoding(caller) {
             (&raw mut (*w).encoding).write(0);
         }
     }
@@ -191,7 +188,7 @@ pub unsafe extern "C" fn PerfettoHeapBufferCopyInto(
     dst: *mut c_void,
     size: usize,
 ) {
-    // SAFETY: `hb` was made by `create`, and there are `size` bytes at `dst`.
+    // SAFETY: `hb` is from `create`, and `dst` has room for `size` bytes.
     unsafe {
         if let Some(Backing::Heap(buffer)) = hb.cast::<Backing>().as_mut() {
             buffer.advance((*w).write_ptr);
@@ -209,7 +206,7 @@ pub unsafe extern "C" fn PerfettoHeapBufferDestroy(
     if hb.is_null() {
         return;
     }
-    // SAFETY: `hb` was made by `create`, from a box, and is not used any more.
+    // SAFETY: `hb` is from a box in `create`, and is not used any more.
     unsafe {
         drop(Box::from_raw(hb.cast::<Backing>()));
         if let Some(w) = w.as_mut() {

@@ -1,19 +1,18 @@
 //! The C interface of Perfetto's client library, on [`ferretto`].
 //!
-//! The shared library, `libferretto_c.so`, exports what programs import that were compiled with
-//! Perfetto's public headers, and can take the place of `libperfetto_c.so` by name. Two versions of
-//! the interface are served at the same time: the one up to Perfetto 58, with
-//! `PerfettoStreamWriter`, and the one after it, with `PerfettoPbMsgWriter`; see [`caller`](self)
-//! in the source for how they are told apart.
+//! The shared library, `libferretto_c.so`, exports the functions for programs compiled with
+//! Perfetto's public headers, and can replace `libperfetto_c.so`. It supports two versions of the
+//! interface at the same time: the one up to Perfetto 58, with `PerfettoStreamWriter`, and the one
+//! after it, with `PerfettoPbMsgWriter`. The module [`caller`](self) distinguishes them.
 //!
 //! # Safety
 //!
-//! All functions take and return what the C headers say: pointers are valid, or null where that is
-//! allowed; handles come from the functions that make them and are not used after those that free
-//! them; strings end with a zero byte. Nothing unwinds out of a function: a panic, which would be a
-//! fault in this library, ends the process with a message.
+//! All functions have the contract of the C headers: pointers are valid, or null where that is
+//! allowed; handles are from the functions that create them, and are not used after they are freed;
+//! strings end with a zero byte. No function unwinds: a panic, which is a bug in this library, ends
+//! the process with a message.
 #![allow(non_snake_case, non_upper_case_globals)]
-// One section on safety, above, is true of all functions.
+// The section on safety above applies to all functions.
 #![allow(clippy::missing_safety_doc)]
 
 mod abi;
@@ -43,7 +42,7 @@ pub use track_event::*;
 pub use variables::*;
 pub use writer::*;
 
-/// Ends the process because of a mistake of the program's that it would not survive.
+/// Ends the process because of an incorrect call that cannot be handled.
 fn abort(mistake: &str) -> ! {
     eprintln!("ferretto: {mistake}");
     std::process::abort();

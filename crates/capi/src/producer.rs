@@ -1,4 +1,4 @@
-//! Becoming a producer.
+//! Initialization of producers.
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use ferretto::in_process::InProcess;
 use ferretto_client::{ProducerOptions, Scraping};
 use ferretto_engine::{self as engine, Backend, BackendKind, Route};
 
-/// The way to become a producer.
+/// The arguments of the initialization.
 #[derive(Debug, Default)]
 pub struct PerfettoProducerBackendInitArgs {
     memory_kb: u32,
@@ -31,7 +31,7 @@ impl PerfettoProducerBackendInitArgs {
             options,
             route,
         };
-        // The error goes to the user; the program continues without being recorded.
+        // Reports the error to the user; the program continues without being recorded.
         ferretto::interceptor::provide_console();
         if let Err(error) = engine::start([backend]) {
             eprintln!("ferretto: cannot start tracing: {error}");
@@ -40,70 +40,70 @@ impl PerfettoProducerBackendInitArgs {
     }
 }
 
-/// The defaults.
+/// Creates arguments with default values.
 #[unsafe(no_mangle)]
 pub extern "C" fn PerfettoProducerBackendInitArgsCreate() -> *mut PerfettoProducerBackendInitArgs {
     Box::into_raw(Box::default())
 }
 
-/// The size of the memory shared with the service, in KiB.
+/// Sets the size of the memory shared with the service, in KiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoProducerBackendInitArgsSetShmemSizeHintKb(
     args: *mut PerfettoProducerBackendInitArgs,
     size: u32,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     unsafe { (*args).memory_kb = size };
 }
 
-/// Sets which machine the process says it is on, to the service within it.
+/// Sets the machine id of the process for its in-process service.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoProducerBackendInitArgsSetMachineId(
     args: *mut PerfettoProducerBackendInitArgs,
     machine_id: u32,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     unsafe { (*args).machine_id = machine_id };
 }
 
-/// Frees them.
+/// Frees the arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoProducerBackendInitArgsDestroy(
     args: *mut PerfettoProducerBackendInitArgs,
 ) {
     if !args.is_null() {
-        // SAFETY: made by `PerfettoProducerBackendInitArgsCreate`, not used any more.
+        // SAFETY: from `PerfettoProducerBackendInitArgsCreate`, and not used any more.
         drop(unsafe { Box::from_raw(args) });
     }
 }
 
-/// Makes this process part of recordings by the service of this machine, now or as soon as there is
-/// one. When this returns, recordings that were running include all data sources registered so far;
-/// later registrations wait by themselves.
+/// Connects this process to the service of this machine, now or as soon as there is one. On return,
+/// running recordings include all data sources registered so far; later registrations wait
+/// themselves.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoProducerSystemInit(args: *const PerfettoProducerBackendInitArgs) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     unsafe { &*args }.start(BackendKind::System, Route::Socket);
 }
 
-/// Makes this process part of recordings by the service inside it.
+/// Connects this process to its in-process service.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoProducerInProcessInit(
     args: *const PerfettoProducerBackendInitArgs,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let args = unsafe { &*args };
     let service = InProcess::shared().on_machine(args.machine_id);
     args.start(BackendKind::InProcess, Route::Through(Arc::new(service)));
 }
 
-/// Fires triggers, also at services that this process connects to within some time.
+/// Activates triggers, also at services to which this process connects within a time limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoProducerActivateTriggers(
     trigger_names: *const *const c_char,
     ttl_ms: u32,
 ) {
-    // SAFETY: see the crate; a list of texts that ends with null.
+    // SAFETY: by the contract of the crate; the names are a null-terminated list of strings.
     let names: Vec<String> = unsafe {
         let names = (0..).map(|index| *trigger_names.add(index));
         let names = names.take_while(|name| !name.is_null());

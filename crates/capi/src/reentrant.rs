@@ -1,8 +1,8 @@
-//! A lock that a thread may take again while it has it.
+//! A lock that its holder can take again.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Taken and given back by different function calls of a program, which may nest.
+/// A lock that is locked and unlocked by different function calls of a program, which may nest.
 #[derive(Debug, Default)]
 pub(crate) struct Reentrant {
     holder: Mutex<Holder>,
@@ -11,7 +11,7 @@ pub(crate) struct Reentrant {
 
 #[derive(Debug, Default)]
 struct Holder {
-    /// 0: nobody.
+    /// 0 if the lock is free.
     thread: usize,
     times: usize,
 }
@@ -27,21 +27,21 @@ impl Reentrant {
         }
     }
 
-    /// Waits until no other thread has it.
+    /// Takes the lock, waiting for other threads.
     pub(crate) fn lock(&self) {
-        let me = this_thread();
+        let this = this_thread();
         let mut holder = self.holder();
-        while holder.thread != 0 && holder.thread != me {
+        while holder.thread != 0 && holder.thread != this {
             holder = self
                 .freed
                 .wait(holder)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        holder.thread = me;
+        holder.thread = this;
         holder.times += 1;
     }
 
-    /// Gives it back once; does nothing on a thread that does not have it.
+    /// Releases the lock once; does nothing on a thread that does not hold it.
     pub(crate) fn unlock(&self) {
         let mut holder = self.holder();
         if holder.thread != this_thread() {
@@ -54,7 +54,7 @@ impl Reentrant {
         }
     }
 
-    /// Takes it for as long as the returned value lives.
+    /// Takes the lock until the returned value is dropped.
     pub(crate) fn hold(&self) -> Held<'_> {
         self.lock();
         Held(self)
@@ -65,7 +65,7 @@ impl Reentrant {
     }
 }
 
-/// A [`Reentrant`] lock that is held.
+/// A held [`Reentrant`] lock.
 #[derive(Debug)]
 pub(crate) struct Held<'a>(&'a Reentrant);
 
@@ -75,7 +75,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A number that no other thread has at the same time.
+/// Returns a number that is unique among running threads.
 fn this_thread() -> usize {
     thread_local! {
         static PLACE: u8 = const { 0 };
@@ -96,7 +96,7 @@ mod tests {
             lock.lock();
             let inner = lock.hold();
             let other = scope.spawn(|| {
-                // Not held here: changes nothing.
+                // Not held here, so this has no effect.
                 lock.unlock();
                 lock.lock();
                 entered.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Recordings that a program controls.
+//! Sessions that a program controls.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -20,7 +20,7 @@ pub type PerfettoTracingSessionStopCb =
 pub type PerfettoTracingSessionFlushCb = Option<
     unsafe extern "C" fn(*mut PerfettoTracingSessionImpl, success: bool, user_arg: *mut c_void),
 >;
-/// Called with parts of a trace, the last time with `has_more` false.
+/// Called with parts of a trace; `has_more` is false for the last one.
 pub type PerfettoTracingSessionReadCb = Option<
     unsafe extern "C" fn(
         *mut PerfettoTracingSessionImpl,
@@ -31,33 +31,33 @@ pub type PerfettoTracingSessionReadCb = Option<
     ),
 >;
 
-/// The longest that calls wait for a service that does not answer.
+/// The time limit of calls to a service that does not answer.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The longest time that a call waits for earlier calls of the program, which take a moment.
+/// The time limit for earlier asynchronous calls of the program to take effect.
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(1);
 
-/// The longest that the service waits for producers if the program does not say.
+/// The default time limit of the service for producers.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A recording.
 pub struct PerfettoTracingSessionImpl {
-    /// `None` if the process may not have another thread.
+    /// `None` if the background thread could not be started.
     session: Option<Session>,
     is_in_process: bool,
     end: Arc<Mutex<End>>,
-    /// The gate that the program's functions are called through.
+    /// The gate for the program's callbacks.
     gate: Arc<Gate>,
 }
 
-/// The program's request to be told of the end.
+/// The callback for the end of the recording.
 #[derive(Default)]
 struct End {
     is_started: bool,
     callback: Option<Notify>,
 }
 
-/// A function of the program and its argument, to be called on any thread.
+/// A callback of the program and its argument, to be called on any thread.
 #[derive(Clone, Copy)]
 struct Notify {
     callback: unsafe extern "C" fn(*mut PerfettoTracingSessionImpl, *mut c_void),
@@ -65,7 +65,7 @@ struct Notify {
     user_arg: *mut c_void,
 }
 
-// SAFETY: the program is told that its functions are called on other threads.
+// SAFETY: by the contract of the interface, callbacks can be called on other threads.
 unsafe impl Send for Notify {}
 
 impl fmt::Debug for PerfettoTracingSessionImpl {
@@ -89,7 +89,7 @@ impl PerfettoTracingSessionImpl {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the program told of the end, if it wants to be and there will be one.
+    /// Calls the program's callback at the end, if there is one and the recording was started.
     fn watch_end(&self) {
         {
             let end = self.end();
@@ -101,7 +101,7 @@ impl PerfettoTracingSessionImpl {
             return;
         };
         let (end, gate) = (Arc::clone(&self.end), Arc::clone(&self.gate));
-        // However it ends.
+        // For any reason of the end.
         session.wait_for_end(Duration::MAX).then(move |_| {
             let callback = end
                 .lock()
@@ -110,24 +110,24 @@ impl PerfettoTracingSessionImpl {
                 .take();
             if let Some(notify) = callback {
                 gate.pass(|| {
-                    // SAFETY: the program's function, called as it was promised, once.
+                    // SAFETY: calls the program's callback according to its contract, once.
                     unsafe { (notify.callback)(notify.session, notify.user_arg) };
                 });
             }
         });
     }
 
-    /// Lets the service in this process hear of everything the program has done so far: of data
-    /// sources before the start, of packets before the end. With the other library one thread does
-    /// all of this, in order.
-    fn let_everything_arrive(&self) {
+    /// Waits until all earlier actions of the program have reached the in-process service:
+    /// registrations of data sources before the start, packets before the end. Upstream's library
+    /// handles all of this in order on one thread.
+    fn wait_for_earlier_calls(&self) {
         if self.is_in_process && !crate::thread::is_engine() {
             engine::wait_for_recordings(Some(ARRIVAL_LIMIT));
             engine::sync(ARRIVAL_LIMIT);
         }
     }
 
-    /// Notes that the recording was asked to start.
+    /// Records that the start was requested.
     fn started(&self) {
         self.end().is_started = true;
         self.watch_end();
@@ -146,7 +146,7 @@ pub extern "C" fn PerfettoTracingSessionInProcessCreate() -> *mut PerfettoTracin
     PerfettoTracingSessionImpl::open(Backend::Custom(Arc::new(InProcess::shared())), true)
 }
 
-/// Says what to record: an encoded TraceConfig. One that is malformed counts for nothing.
+/// Sets the encoded TraceConfig. A malformed one is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionSetup(
     session: *mut PerfettoTracingSessionImpl,
@@ -155,10 +155,10 @@ pub unsafe extern "C" fn PerfettoTracingSessionSetup(
 ) {
     let config = match cfg_len {
         0 => &[],
-        // SAFETY: see the crate.
+        // SAFETY: by the contract of the crate.
         length => unsafe { slice::from_raw_parts(cfg_begin.cast::<u8>(), length) },
     };
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     if let Some(session) = unsafe { &(*session).session }
         && let Ok(config) = RecordingConfig::decode(config)
     {
@@ -166,14 +166,14 @@ pub unsafe extern "C" fn PerfettoTracingSessionSetup(
     }
 }
 
-/// Has a function called once, when the recording has ended.
+/// Sets a callback that is called once, when the recording has ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionSetStopCb(
     session: *mut PerfettoTracingSessionImpl,
     cb: PerfettoTracingSessionStopCb,
     user_arg: *mut c_void,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let this = unsafe { &*session };
     let was_set = {
         let mut end = this.end();
@@ -194,27 +194,27 @@ pub unsafe extern "C" fn PerfettoTracingSessionSetStopCb(
 pub unsafe extern "C" fn PerfettoTracingSessionStartAsync(
     session: *mut PerfettoTracingSessionImpl,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let this = unsafe { &*session };
     if let Some(session) = &this.session {
-        this.let_everything_arrive();
+        this.wait_for_earlier_calls();
         session.start(LIMIT).then(drop);
         this.started();
     }
 }
 
-/// Starts the recording and waits until all data sources that there are record.
+/// Starts the recording and waits until all existing data sources have started.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionStartBlocking(
     session: *mut PerfettoTracingSessionImpl,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let this = unsafe { &*session };
     if let Some(session) = &this.session {
-        this.let_everything_arrive();
+        this.wait_for_earlier_calls();
         let call = session.start(LIMIT);
         this.started();
-        // There is no way to tell; the trace is empty then.
+        // The interface cannot report an error; the trace is empty then.
         let _ = call.wait();
     }
 }
@@ -222,29 +222,29 @@ pub unsafe extern "C" fn PerfettoTracingSessionStartBlocking(
 /// Ends the recording.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionStopAsync(session: *mut PerfettoTracingSessionImpl) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let this = unsafe { &*session };
     if let Some(session) = &this.session {
-        this.let_everything_arrive();
+        this.wait_for_earlier_calls();
         session.stop(LIMIT).then(drop);
     }
 }
 
-/// Ends the recording and waits until everything is there.
+/// Ends the recording and waits until all data has arrived.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionStopBlocking(
     session: *mut PerfettoTracingSessionImpl,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let this = unsafe { &*session };
     if let Some(session) = &this.session {
-        this.let_everything_arrive();
-        // As for the start.
+        this.wait_for_earlier_calls();
+        // Errors cannot be reported, as for the start.
         let _ = session.stop(LIMIT).wait();
     }
 }
 
-/// The time limit of a call that has the service wait for producers so long.
+/// Returns the time limit of a call in which the service waits for producers.
 fn flush_limit(timeout_ms: u32) -> Duration {
     let timeout = match timeout_ms {
         0 => FLUSH_TIMEOUT,
@@ -254,7 +254,7 @@ fn flush_limit(timeout_ms: u32) -> Duration {
     timeout + timeout / 9 + Duration::from_millis(1)
 }
 
-/// Flushes all producers, and calls a function when they have answered, or did not in time.
+/// Flushes all producers, and calls a callback when they have answered or the time is over.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionFlushAsync(
     session: *mut PerfettoTracingSessionImpl,
@@ -271,12 +271,12 @@ pub unsafe extern "C" fn PerfettoTracingSessionFlushAsync(
     unsafe impl Send for Flushed {}
     impl Flushed {
         fn call(self, success: bool) {
-            // SAFETY: the program's function, called as it was promised, once.
+            // SAFETY: calls the program's callback according to its contract, once.
             unsafe { (self.0)(self.1, success, self.2) };
         }
     }
     let flushed = cb.map(|callback| Flushed(callback, session, user_arg));
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let this = unsafe { &*session };
     let gate = Arc::clone(&this.gate);
     let report = move |success| {
@@ -294,20 +294,20 @@ pub unsafe extern "C" fn PerfettoTracingSessionFlushAsync(
     }
 }
 
-/// Flushes all producers, and returns whether they have answered.
+/// Flushes all producers. Returns true if they have answered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionFlushBlocking(
     session: *mut PerfettoTracingSessionImpl,
     timeout_ms: u32,
 ) -> bool {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     match unsafe { &(*session).session } {
         Some(session) => session.flush(flush_limit(timeout_ms)).wait().is_ok(),
         None => false,
     }
 }
 
-/// Passes a trace on to the program.
+/// Passes a trace to the program.
 struct Reader {
     callback: unsafe extern "C" fn(
         *mut PerfettoTracingSessionImpl,
@@ -318,8 +318,8 @@ struct Reader {
     ),
     session: *mut PerfettoTracingSessionImpl,
     user_arg: *mut c_void,
-    /// True while the program still waits. Locked while it is called.
-    is_wanted: Arc<Mutex<bool>>,
+    /// True while the program waits. Locked during calls of its callback.
+    is_waiting: Arc<Mutex<bool>>,
 }
 
 // SAFETY: as for `Notify`.
@@ -327,8 +327,8 @@ unsafe impl Send for Reader {}
 
 impl Reader {
     fn pass(&self, bytes: &[u8], has_more: bool) {
-        // SAFETY: the program's function, called as it was promised. The address is never null,
-        // which some take ill.
+        // SAFETY: calls the program's callback according to its contract. The address is never
+        // null, because some programs do not support that.
         unsafe {
             (self.callback)(
                 self.session,
@@ -343,11 +343,11 @@ impl Reader {
 
 impl Write for Reader {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let is_wanted = self
-            .is_wanted
+        let is_waiting = self
+            .is_waiting
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if !*is_wanted {
+        if !*is_waiting {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         self.pass(bytes, true);
@@ -359,7 +359,7 @@ impl Write for Reader {
     }
 }
 
-/// Reads the trace and passes it on piece by piece; returns after the last.
+/// Reads the trace and passes it to the callback in parts. Returns after the last part.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionReadTraceBlocking(
     session: *mut PerfettoTracingSessionImpl,
@@ -369,31 +369,31 @@ pub unsafe extern "C" fn PerfettoTracingSessionReadTraceBlocking(
     let Some(callback) = cb else {
         return;
     };
-    let is_wanted = Arc::new(Mutex::new(true));
+    let is_waiting = Arc::new(Mutex::new(true));
     let reader = || Reader {
         callback,
         session,
         user_arg,
-        is_wanted: Arc::clone(&is_wanted),
+        is_waiting: Arc::clone(&is_waiting),
     };
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     if let Some(session) = unsafe { &(*session).session } {
-        // Packets that cannot be read are missing.
+        // Errors cannot be reported; packets that cannot be read are missing.
         let _ = session.read_into(reader(), LIMIT).wait();
     }
-    // A service that took too long may still answer.
-    *is_wanted.lock().unwrap_or_else(PoisonError::into_inner) = false;
+    // The service may still answer after the time limit.
+    *is_waiting.lock().unwrap_or_else(PoisonError::into_inner) = false;
     reader().pass(&[], false);
 }
 
-/// Ends the recording and forgets it. Functions that have not been called yet are not called any
-/// more, and those that are being called by other threads have returned.
+/// Ends the recording and frees the session. Pending callbacks are not called any more, and running
+/// ones on other threads have returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTracingSessionDestroy(session: *mut PerfettoTracingSessionImpl) {
     if session.is_null() {
         return;
     }
-    // SAFETY: from one of the functions that open sessions, not used any more.
+    // SAFETY: from a function that opens sessions, and not used any more.
     let session = unsafe { Box::from_raw(session) };
     session.gate.close();
     drop(session);

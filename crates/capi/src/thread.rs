@@ -1,4 +1,4 @@
-//! The state that each thread keeps from one trace point to the next.
+//! The state of each thread between trace points.
 
 use std::cell::Cell;
 use std::ptr;
@@ -10,23 +10,23 @@ use crate::data_source::DsThread;
 use crate::track_event::TeThread;
 use crate::writer::Backing;
 
-/// A thread's way into an instance, as programs refer to it. At a fixed address, from its first use
-/// until the instance has stopped and the thread notices, or the thread ends.
+/// A thread's access to an instance. Programs refer to it by address: it exists from its first use
+/// until the thread notices that the instance has stopped, or the thread ends.
 #[repr(C)]
 pub(crate) struct Tracer {
-    /// The next one of this thread's, see [`TRACERS`].
+    /// The next tracer of this thread, see [`TRACERS`].
     next: *mut Self,
-    /// The instance, by its epoch.
+    /// The epoch of the instance.
     pub(crate) epoch: u64,
-    /// The number of times its incremental state had been cleared, when this thread noticed last.
+    /// The last observed number of clears of its incremental state.
     pub(crate) clears: u32,
     pub(crate) writer: TraceWriter,
-    /// The owner of the ranges of packets: the writer.
+    /// The owner of the memory ranges of packets: the writer.
     pub(crate) backing: Backing,
 }
 
 impl Tracer {
-    /// The tracer is of use after [`settle`](Self::settle).
+    /// Creates a tracer, which can be used after [`settle`](Self::settle).
     pub(crate) fn new(epoch: u64, clears: u32, writer: TraceWriter) -> Self {
         Self {
             next: ptr::null_mut(),
@@ -37,11 +37,11 @@ impl Tracer {
         }
     }
 
-    /// Says that the tracer will stay where it is.
+    /// Adds the tracer to the list of this thread's tracers. From then on its address is fixed.
     ///
     /// # Safety
     ///
-    /// `tracer` is valid, and used by this thread only.
+    /// `tracer` is valid, and only used by this thread.
     pub(crate) unsafe fn settle(tracer: *mut Self) {
         // SAFETY: by contract.
         unsafe {
@@ -50,13 +50,13 @@ impl Tracer {
         }
     }
 
-    /// Returns true if there is a tracer of this thread's at an address, rather than a writer that
-    /// a program has. Does not look at what is there.
+    /// Returns true if there is a tracer of this thread at an address. Does not read the memory,
+    /// which may be uninitialized.
     #[inline]
     pub(crate) fn is(address: *mut Self) -> bool {
         let mut tracer = TRACERS.get();
         while !tracer.is_null() && tracer != address {
-            // SAFETY: tracers in the list are valid: they leave it when they are dropped.
+            // SAFETY: tracers in the list are valid, because dropping one removes it from the list.
             tracer = unsafe { (*tracer).next };
         }
         !tracer.is_null()
@@ -84,7 +84,7 @@ impl Drop for Tracer {
     }
 }
 
-/// A thread's state.
+/// The state of a thread.
 #[derive(Default)]
 pub(crate) struct Thread {
     pub(crate) data_sources: DsThread,
@@ -92,26 +92,25 @@ pub(crate) struct Thread {
 }
 
 thread_local! {
-    /// Null before the first use and while the thread ends. Has no destructor, so that looking at
-    /// it is cheap.
+    /// Null before the first use and while the thread ends. Has no destructor, for fast access.
     static CURRENT: Cell<*mut Thread> = const { Cell::new(ptr::null_mut()) };
 
-    /// The first of this thread's tracers, which are few. Has no destructor either.
+    /// The first tracer of this thread, which has few. Also without destructor.
     static TRACERS: Cell<*mut Tracer> = const { Cell::new(ptr::null_mut()) };
 
-    /// This is the engine's thread, which must not wait for itself.
+    /// True on the engine's thread, which must not wait for itself.
     static IS_ENGINE: Cell<bool> = const { Cell::new(false) };
 
     /// Frees what [`CURRENT`] points to when the thread ends.
     static OWNER: Owner = const { Owner };
 }
 
-/// Notes that this is the engine's thread: one that sets up instances.
+/// Marks this thread as the engine's, which sets up instances.
 pub(crate) fn mark_engine() {
     IS_ENGINE.set(true);
 }
 
-/// True if this is the engine's thread.
+/// Returns true on the engine's thread.
 pub(crate) fn is_engine() -> bool {
     IS_ENGINE.get()
 }
@@ -122,27 +121,27 @@ impl Drop for Owner {
     fn drop(&mut self) {
         let thread = CURRENT.replace(ptr::null_mut());
         if !thread.is_null() {
-            // Trace points in the functions that free the program's state are ignored.
+            // Trace points in callbacks that free the program's state are ignored.
             let _inside = point::enter();
             if is_main_thread() {
-                // The process ends. State that those functions use may be destroyed already, so
+                // The process ends. State that these callbacks use may already be destroyed, so
                 // they are not called. SAFETY: as below.
-                unsafe { (*thread).data_sources.keep_states() };
+                unsafe { (*thread).data_sources.leak_states() };
             }
-            // SAFETY: made by `create` for this thread, and nothing refers to it any more.
+            // SAFETY: from `create` for this thread, and there are no other references.
             drop(unsafe { Box::from_raw(thread) });
         }
     }
 }
 
-/// This thread's state; null while the thread ends.
+/// Returns this thread's state; null while the thread ends.
 #[inline]
 pub(crate) fn current() -> *mut Thread {
     let thread = CURRENT.get();
     if thread.is_null() { create() } else { thread }
 }
 
-/// This thread's state; null if there is none.
+/// Returns this thread's state; null if there is none.
 pub(crate) fn existing() -> *mut Thread {
     CURRENT.get()
 }

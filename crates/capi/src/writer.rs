@@ -1,4 +1,4 @@
-//! The memory behind a message that a program writes.
+//! The memory of messages that programs write.
 
 use std::fmt;
 use std::ptr;
@@ -11,9 +11,9 @@ use crate::heap_buffer::HeapBuffer;
 
 /// The owner of a writer's ranges.
 pub enum Backing {
-    /// Memory of this process.
+    /// Heap memory.
     Heap(HeapBuffer),
-    /// A packet of this writer, which lives as long as its thread's use of the instance.
+    /// A packet of this writer, which is valid as long as its thread uses the instance.
     Packet(*mut TraceWriter),
 }
 
@@ -27,7 +27,7 @@ impl fmt::Debug for Backing {
 }
 
 impl PerfettoStreamWriter {
-    /// The program continues in this range.
+    /// Sets the range in which the program continues.
     pub(crate) fn set(&mut self, range: RawRange) {
         self.begin = range.begin;
         self.end = range.end;
@@ -35,11 +35,11 @@ impl PerfettoStreamWriter {
         self.written_previously = range.before as usize;
     }
 
-    /// Calls the function for the kind of memory there is; does nothing if there is none.
+    /// Calls the function for the kind of memory; does nothing without memory.
     ///
     /// # Safety
     ///
-    /// `self.backing` is null or what the library put there, and still valid.
+    /// `self.backing` is null or a valid pointer that the library stored.
     unsafe fn with<T>(
         &mut self,
         heap: impl FnOnce(&mut HeapBuffer, &mut Self) -> T,
@@ -48,17 +48,17 @@ impl PerfettoStreamWriter {
         // SAFETY: by contract; writers are used by one thread at a time.
         match unsafe { self.backing.as_mut() }? {
             Backing::Heap(buffer) => Some(heap(buffer, self)),
-            // SAFETY: the trace writer lives longer than the packet it is writing.
+            // SAFETY: the trace writer outlives its packet.
             Backing::Packet(writer) => Some(packet(unsafe { writer.as_mut() }?, self)),
         }
     }
 }
 
-/// Notes that everything before `write_ptr` has been written.
+/// Records that all bytes before `write_ptr` are written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoStreamWriterUpdateWritePtr(w: *mut PerfettoStreamWriter) {
-    // SAFETY: see the crate; `write_ptr` lies in the range given out last, which is written up to
-    // there.
+    // SAFETY: by the contract of the crate; `write_ptr` is in the last range, which is written up
+    // to there.
     unsafe {
         let cursor = (*w).write_ptr;
         (*w).with(
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn PerfettoStreamWriterAppendBytesSlowpath(
     if size == 0 {
         return;
     }
-    // SAFETY: as for `PerfettoStreamWriterUpdateWritePtr`; there are `size` bytes at `src`.
+    // SAFETY: as for `PerfettoStreamWriterUpdateWritePtr`; `src` has `size` bytes.
     unsafe {
         let bytes = slice::from_raw_parts(src, size);
         let cursor = (*w).write_ptr;
@@ -96,8 +96,8 @@ pub unsafe extern "C" fn PerfettoStreamWriterAppendBytesSlowpath(
     }
 }
 
-/// Zeroes the four bytes at `patch_addr` and returns where they are to be written later; null:
-/// nowhere.
+/// Zeroes the four bytes at `patch_addr` and returns the address for writing them later, or null if
+/// they cannot be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoStreamWriterAnnotatePatch(
     w: *mut PerfettoStreamWriter,
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn PerfettoStreamWriterAnnotatePatch(
     }
 }
 
-/// Makes room for `size` bytes in one piece and counts them as written.
+/// Reserves `size` contiguous bytes and counts them as written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoStreamWriterReserveBytesSlowpath(
     w: *mut PerfettoStreamWriter,
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn PerfettoStreamWriterReserveBytesSlowpath(
     }
 }
 
-/// Goes on in a range of at least `size` bytes.
+/// Continues in a range of at least `size` bytes.
 ///
 /// # Safety
 ///
@@ -149,14 +149,15 @@ unsafe fn next_range(w: *mut PerfettoStreamWriter, size: usize) {
     }
 }
 
-/// The functions by their names after version 58.
+/// The functions with their names after version 58.
 macro_rules! renamed {
     ($($(#[$doc:meta])* $name:ident = $function:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)+) => {
         $(
             $(#[$doc])*
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $result)? {
-                // SAFETY: the same contract; fields that were added to the writer are not touched.
+                // SAFETY: the callers have the same contract; added members of the writer are not
+                // accessed.
                 unsafe { $function($($argument),*) }
             }
         )+

@@ -1,5 +1,4 @@
-//! Tests of what a program may do before it is a producer. One test, so that it is alone in its
-//! process.
+//! Calls before the initialization of a producer. One test, because it needs its own process.
 
 mod common;
 
@@ -10,14 +9,14 @@ use common::{Source, init, text, texts};
 use ferretto_c::*;
 
 #[test]
-fn sdk_040_and_035_everything_can_be_prepared_before_the_start() {
+fn sdk_040_and_035_calls_before_initialization_are_supported() {
     assert!(perfetto_te_any_categories.load(Ordering::Relaxed).is_null());
     let enabled = perfetto_te_any_categories_enabled.load(Ordering::Relaxed);
     assert_eq!(enabled, (&raw const perfetto_atomic_false).cast_mut());
     let any = Category(perfetto_te_any_categories.load(Ordering::Relaxed));
-    // SAFETY: there is no category: as programs do that find the variables before they are set.
+    // SAFETY: the category is null, as in programs that read the variables before they are set.
     unsafe { PerfettoTeHlEmitImpl(any.0, INSTANT, c"never".as_ptr(), std::ptr::null()) };
-    // Before there is a producer, and twice.
+    // Before the initialization of a producer, and twice.
     PerfettoTeInit();
     let (categories, track) = (
         perfetto_te_any_categories.load(Ordering::Relaxed),
@@ -34,7 +33,7 @@ fn sdk_040_and_035_everything_can_be_prepared_before_the_start() {
     category.emit(INSTANT, Some(c"never"), &[]);
     assert_eq!(source.write(&text("never")), 0);
     let names = [c"trigger".as_ptr(), std::ptr::null()];
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe { PerfettoProducerActivateTriggers(names.as_ptr(), 1000) };
     init();
     init();
@@ -42,11 +41,11 @@ fn sdk_040_and_035_everything_can_be_prepared_before_the_start() {
     let session = Source::record("early source");
     category.instant(c"now");
     // The category is unspecified.
-    Category::any().instant(c"unsaid");
+    Category::any().instant(c"unspecified");
     source.write(&text("now"));
     assert_eq!(texts(&session.stop_and_read()), ["now"]);
     let events = events(&events_session.stop_and_read());
-    assert_eq!(common::events::names(&events), ["now", "unsaid"]);
+    assert_eq!(common::events::names(&events), ["now", "unspecified"]);
     assert!(events.problems.is_empty() && events.events[1].categories.is_empty());
     assert!(!perfetto_atomic_false.load(Ordering::Relaxed));
 }

@@ -1,4 +1,4 @@
-//! Nothing unwinds into a program.
+//! Panics do not unwind into programs.
 
 mod common;
 
@@ -11,9 +11,9 @@ use ferretto_c::*;
 const SIGABRT: i32 = 6;
 
 #[test]
-fn sdk_043_a_fault_in_the_library_ends_the_process_with_a_message() {
+fn sdk_043_a_panic_in_the_library_ends_the_process_with_a_message() {
     if case().is_some() {
-        // SAFETY: not upheld on purpose: there is no such amount of memory.
+        // SAFETY: deliberately violated, with an impossible amount of memory.
         unsafe {
             let mut writer = std::mem::MaybeUninit::<PerfettoPbMsgWriter>::uninit();
             PerfettoHeapBufferCreate(writer.as_mut_ptr());
@@ -24,7 +24,7 @@ fn sdk_043_a_fault_in_the_library_ends_the_process_with_a_message() {
             panic!("came back: {}", caught.is_err());
         }
     }
-    let test = "sdk_043_a_fault_in_the_library_ends_the_process_with_a_message";
+    let test = "sdk_043_a_panic_in_the_library_ends_the_process_with_a_message";
     let (status, errors) = run_again(test, "1");
     assert_eq!(status.signal(), Some(SIGABRT), "{errors}");
     assert!(errors.contains("capacity overflow"), "{errors}");

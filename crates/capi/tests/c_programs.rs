@@ -1,18 +1,18 @@
-//! C programs compiled with the official headers run on this library. Skipped where there is no C
-//! compiler, or no network to get the headers from.
+//! C programs compiled with the official headers and run with this library. Skipped without a C
+//! compiler, or without a network to download the headers.
 
 mod common;
 
 use std::fs;
 use std::process::{Command, Stdio};
 
-use common::library::{Scratch, folder, has_compiler, published, serves};
+use common::library::{Scratch, folder, has_compiler, published, supports};
 use common::programs::{check, check_example};
 
-/// Versions of the headers, and how the program has to be told.
+/// Versions of the headers, with the compiler flags for the program.
 const HEADERS: [(&str, &[&str]); 2] = [("1.3.0", &[]), ("1.4.0", &["-DNEW_INTERFACE"])];
 
-/// Kinds of executables: only the second has its own copies of the library's variables for certain.
+/// Kinds of executables: only the second always has its own copies of the library's variables.
 const EXECUTABLES: [&[&str]; 2] = [&["-fPIE", "-pie"], &["-fno-pie", "-no-pie"]];
 
 #[test]
@@ -21,7 +21,7 @@ fn sdk_035_programs_with_official_headers_run_unchanged() {
         return;
     }
     for (version, define) in HEADERS {
-        if !serves(version) {
+        if !supports(version) {
             continue;
         }
         let Some(package) = published("perfetto-sdk-sys", version) else {

@@ -13,7 +13,7 @@ use ferretto_c::*;
 use ferretto_proto::{Message as _, TracingServiceState};
 use ferretto_wire::encode;
 
-/// Recordings come one after the other here, so that their places are known.
+/// Serializes the tests, so that the slots of recordings are known.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn alone() -> std::sync::MutexGuard<'static, ()> {
@@ -23,8 +23,8 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The things that a callback was told: the instance, whether it began, whether it is the first or
-/// last.
+/// The arguments of callbacks: the instance, true if it started, and true if it is the first or
+/// last one.
 type Calls = Mutex<Vec<(u32, bool, bool)>>;
 
 unsafe extern "C" fn record_call(
@@ -40,7 +40,7 @@ unsafe extern "C" fn record_call(
 }
 
 fn listen(category: Category, received: &'static Calls) {
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe {
         PerfettoTeCategoryImplSetCallback(
             category.0,
@@ -51,34 +51,34 @@ fn listen(category: Category, received: &'static Calls) {
 }
 
 #[test]
-fn sdk_039_callbacks_hear_of_the_present_and_of_every_change() {
+fn sdk_039_callbacks_report_current_recordings_and_every_change() {
     let _alone = alone();
     static RECEIVED: Calls = Mutex::new(Vec::new());
     let take = || std::mem::take(&mut *RECEIVED.lock().unwrap());
-    let category = Category::register("told");
-    let first = record("told");
+    let category = Category::register("observed");
+    let first = record("observed");
     let unrelated = record("unrelated");
-    let second = record("to*");
+    let second = record("obs*");
     assert!(category.is_enabled());
     listen(category, &RECEIVED);
     assert_eq!(take(), [(0, true, true), (2, true, false)]);
     first.stop();
     assert_eq!(take(), [(0, false, false)]);
-    let third = record("told");
+    let third = record("observed");
     assert_eq!(take(), [(0, true, false)]);
     second.stop();
     third.stop();
     assert_eq!(take(), [(2, false, false), (0, false, true)]);
     assert!(!category.is_enabled());
     drop(unrelated);
-    let fourth = record("told");
+    let fourth = record("observed");
     assert_eq!(take(), [(0, true, true)]);
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe { PerfettoTeCategoryImplSetCallback(category.0, None, ptr::null_mut()) };
     fourth.stop();
     assert_eq!(take(), []);
     listen(category, &RECEIVED);
-    let fifth = record("told");
+    let fifth = record("observed");
     assert_eq!(take(), [(0, true, true)]);
     // The end of a category is not reported.
     category.destroy();
@@ -86,8 +86,8 @@ fn sdk_039_callbacks_hear_of_the_present_and_of_every_change() {
     assert_eq!(take(), []);
 }
 
-/// Registers a category, listens to it and destroys it again, from a callback.
-unsafe extern "C" fn meddle(
+/// Registers a category, sets its callback and destroys it, from a callback.
+unsafe extern "C" fn use_category(
     _: *mut PerfettoTeCategoryImpl,
     _: u32,
     created: bool,
@@ -99,22 +99,22 @@ unsafe extern "C" fn meddle(
     calls.fetch_add(1, Ordering::Relaxed);
     if created {
         static RECEIVED: Calls = Mutex::new(Vec::new());
-        let category = Category::register("meddled");
+        let category = Category::register("nested");
         listen(category, &RECEIVED);
         category.destroy();
     }
 }
 
 #[test]
-fn sdk_039_callbacks_may_use_categories_and_threads_come_and_go() {
+fn sdk_039_callbacks_may_use_categories_while_threads_start_and_end() {
     let _alone = alone();
     static CALLS: AtomicU32 = AtomicU32::new(0);
     static RECEIVED: Calls = Mutex::new(Vec::new());
     let category = Category::register("busy 0");
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe {
         let calls = ptr::from_ref(&CALLS).cast_mut().cast();
-        PerfettoTeCategoryImplSetCallback(category.0, Some(meddle), calls);
+        PerfettoTeCategoryImplSetCallback(category.0, Some(use_category), calls);
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -142,7 +142,7 @@ fn sdk_039_callbacks_may_use_categories_and_threads_come_and_go() {
 }
 
 #[test]
-fn trackevent_039_and_040_every_recording_gets_its_categories() {
+fn trackevent_039_and_040_every_recording_contains_its_categories() {
     let _alone = alone();
     let early = Category::with_tags("early", &["slow"]);
     let first = record("e*");
@@ -162,7 +162,7 @@ fn trackevent_039_and_040_every_recording_gets_its_categories() {
 }
 
 #[test]
-fn trackevent_040_the_service_knows_the_categories() {
+fn trackevent_040_categories_are_published_to_the_service() {
     let _alone = alone();
     let category = Category::with_tags("published", &["tag 1", "tag 2"]);
     let listed = || {
@@ -188,7 +188,7 @@ fn trackevent_040_the_service_knows_the_categories() {
 }
 
 #[test]
-fn trackevent_041_hostile_configs_do_no_harm() {
+fn trackevent_041_malformed_configs_are_tolerated() {
     let _alone = alone();
     let config = encode(|m| {
         for number in 0..2_000 {

@@ -1,4 +1,4 @@
-//! Data sources as programs define them.
+//! Data sources defined by programs.
 
 mod common;
 
@@ -15,25 +15,25 @@ use ferretto_wire::{Fields, encode};
 const SIGABRT: i32 = 6;
 
 #[test]
-fn sdk_037_a_data_source_without_description_is_one() {
+fn sdk_037_a_data_source_without_descriptor_can_be_registered() {
     init();
     let source = Source::register_as(&[], |_| {}).unwrap();
     assert!(!source.is_enabled());
     let mut enabled = ptr::null_mut();
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe {
         let ds = PerfettoDsImplCreate();
         assert!(PerfettoDsImplRegister(ds, &raw mut enabled, ptr::null(), 0));
         assert!(!(*enabled).load(Ordering::Relaxed));
     }
-    // Nonsense describes nothing.
+    // A malformed descriptor counts as empty.
     assert!(Source::register_as(&[0xff; 5], |_| {}).is_some());
 }
 
 #[test]
-fn sdk_037_callbacks_of_a_data_source_are_set_before_its_registration() {
+fn sdk_037_callbacks_cannot_be_set_after_registration() {
     type Case = (&'static str, fn(*mut PerfettoDsImpl));
-    // SAFETY: used as the headers say, except that the data source is registered.
+    // SAFETY: by the contract of the headers, except that the data source is registered.
     let setters: [Case; 4] = unsafe {
         [
             ("PerfettoDsSetOnSetupCallback", |ds| {
@@ -51,7 +51,7 @@ fn sdk_037_callbacks_of_a_data_source_are_set_before_its_registration() {
         ]
     };
     let source = Source::register("settled", |ds| {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe {
             assert!((0..3).all(|policy| PerfettoDsSetBufferExhaustedPolicy(ds, policy)));
             assert!(!PerfettoDsSetBufferExhaustedPolicy(ds, 3));
@@ -73,7 +73,7 @@ fn sdk_037_callbacks_of_a_data_source_are_set_before_its_registration() {
         return;
     }
     for (name, _) in setters {
-        let test = "sdk_037_callbacks_of_a_data_source_are_set_before_its_registration";
+        let test = "sdk_037_callbacks_cannot_be_set_after_registration";
         let (status, errors) = run_again(test, name);
         assert_eq!(status.signal(), Some(SIGABRT), "{name}: {errors}");
         assert!(
@@ -83,7 +83,7 @@ fn sdk_037_callbacks_of_a_data_source_are_set_before_its_registration() {
     }
 }
 
-/// Contexts for instances, given out in order.
+/// The number of created contexts.
 static CONTEXTS: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" fn number_setup(
@@ -99,34 +99,34 @@ unsafe extern "C" fn number_setup(
 }
 
 #[test]
-fn sdk_038_an_instance_is_locked_only_while_it_is_there() {
+fn sdk_038_an_instance_can_be_locked_only_while_it_exists() {
     init();
     let source = Source::register("locked", |ds| {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe { PerfettoDsSetOnSetupCallback(ds, Some(number_setup)) };
     });
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     let lock = |place| unsafe { PerfettoDsImplGetInstanceLocked(source.ds, place) } as usize;
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     let release = |place| unsafe { PerfettoDsImplReleaseInstanceLocked(source.ds, place) };
     assert_eq!(lock(0), 0);
     let session = Source::record("locked");
-    // As often as one likes.
+    // Repeatedly.
     assert_eq!((lock(0), lock(0)), (1, 1));
     release(0);
     release(0);
     assert_eq!((lock(1), lock(8), lock(u32::MAX)), (0, 0, 0));
-    // While one thread has it, it cannot be given up, and no other thread can have it.
+    // While one thread holds it, it cannot be released, and other threads cannot lock it.
     assert_eq!(lock(0), 1);
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             let source = source;
-            // SAFETY: used as the headers say.
+            // SAFETY: by the contract of the headers.
             let seen = unsafe { PerfettoDsImplGetInstanceLocked(source.ds, 0) } as usize;
             sender.send(seen).unwrap();
             if seen != 0 {
-                // SAFETY: used as the headers say.
+                // SAFETY: by the contract of the headers.
                 unsafe { PerfettoDsImplReleaseInstanceLocked(source.ds, 0) };
             }
         });
@@ -136,24 +136,24 @@ fn sdk_038_an_instance_is_locked_only_while_it_is_there() {
     });
     session.stop();
     assert_eq!(lock(0), 0);
-    // The place is used again, by another instance.
+    // Another instance reuses the slot.
     let session = Source::record("locked");
     assert_eq!(lock(0), 2);
     release(0);
-    // More often than it was taken: nothing.
+    // Releasing it too often has no effect.
     release(0);
     session.stop();
     assert_eq!(lock(0), 0);
 }
 
-/// The things that happened, in order.
+/// The callbacks, in order.
 static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// A stop that was postponed.
+/// A postponed stop.
 static STOPPER: AtomicPtr<PerfettoDsAsyncStopper> = AtomicPtr::new(ptr::null_mut());
-/// True if it is to be postponed.
+/// True to postpone stops.
 static POSTPONE: AtomicBool = AtomicBool::new(false);
 
-fn happened(event: String) {
+fn add_event(event: String) {
     EVENTS.lock().unwrap().push(event);
 }
 
@@ -165,11 +165,11 @@ unsafe extern "C" fn life_setup(
     user: *mut c_void,
     args: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: called as the headers say.
+    // SAFETY: the library calls this by the contract of the headers.
     let config = unsafe { std::slice::from_raw_parts(config.cast::<u8>(), size) };
     let name = Fields::find(1, config).unwrap().as_str_lossy().unwrap();
     assert!(args.is_null() && user as usize == 77);
-    happened(format!("setup {place} {name}"));
+    add_event(format!("setup {place} {name}"));
     ptr::without_provenance_mut(place as usize + 100)
 }
 
@@ -181,7 +181,7 @@ unsafe extern "C" fn life_start(
     args: *mut c_void,
 ) {
     assert!(args.is_null() && user as usize == 77);
-    happened(format!("start {place} {}", context as usize));
+    add_event(format!("start {place} {}", context as usize));
 }
 
 unsafe extern "C" fn life_stop(
@@ -191,9 +191,9 @@ unsafe extern "C" fn life_stop(
     context: *mut c_void,
     args: *mut PerfettoDsOnStopArgs,
 ) {
-    happened(format!("stop {place} {}", context as usize));
+    add_event(format!("stop {place} {}", context as usize));
     if POSTPONE.load(Ordering::Relaxed) {
-        // SAFETY: called as the headers say.
+        // SAFETY: the library calls this by the contract of the headers.
         let stopper = unsafe { PerfettoDsOnStopArgsPostpone(args) };
         STOPPER.store(stopper, Ordering::Release);
     }
@@ -201,7 +201,7 @@ unsafe extern "C" fn life_stop(
 
 unsafe extern "C" fn life_destroy(_: *mut PerfettoDsImpl, user: *mut c_void, context: *mut c_void) {
     assert_eq!(user as usize, 77);
-    happened(format!("destroy {}", context as usize));
+    add_event(format!("destroy {}", context as usize));
 }
 
 unsafe extern "C" fn life_flush(
@@ -211,9 +211,10 @@ unsafe extern "C" fn life_flush(
     _: *mut c_void,
     args: *mut PerfettoDsOnFlushArgs,
 ) {
-    // SAFETY: called as the headers say; the flush is done at once, but by way of a handle.
+    // SAFETY: the library calls this by the contract of the headers; the flush is completed at once
+    // through a handle.
     unsafe {
-        happened(format!(
+        add_event(format!(
             "flush {place} {}",
             PerfettoDsOnFlushArgsGetReason(args)
         ));
@@ -222,10 +223,10 @@ unsafe extern "C" fn life_flush(
 }
 
 #[test]
-fn sdk_009_and_011_callbacks_come_in_order_and_a_stop_can_wait() {
+fn sdk_009_and_011_callbacks_are_called_in_order_and_a_stop_can_be_postponed() {
     init();
     let source = Source::register("life", |ds| {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe {
             PerfettoDsSetOnSetupCallback(ds, Some(life_setup));
             PerfettoDsSetOnStartCallback(ds, Some(life_start));
@@ -238,7 +239,7 @@ fn sdk_009_and_011_callbacks_come_in_order_and_a_stop_can_wait() {
     let take = || std::mem::take(&mut *EVENTS.lock().unwrap());
     let session = Source::record("life");
     assert_eq!(take(), ["setup 0 life", "start 0 100"]);
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     assert!(unsafe { PerfettoTracingSessionFlushBlocking(session.0, 10_000) });
     assert_eq!(take(), ["flush 0 4"]);
     let second = Source::record("life");
@@ -247,7 +248,7 @@ fn sdk_009_and_011_callbacks_come_in_order_and_a_stop_can_wait() {
     assert_eq!(take(), ["stop 1 101", "destroy 101"]);
     assert!(source.is_enabled());
     POSTPONE.store(true, Ordering::Relaxed);
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe { PerfettoTracingSessionStopAsync(session.0) };
     while STOPPER.load(Ordering::Acquire).is_null() {
         std::thread::yield_now();
@@ -256,12 +257,12 @@ fn sdk_009_and_011_callbacks_come_in_order_and_a_stop_can_wait() {
     // The instance continues.
     assert_eq!(source.write(&text("late")), 1);
     source.trace(|tracer| {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe { PerfettoDsTracerImplFlush(tracer.tracer, None, ptr::null_mut()) };
     });
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe { PerfettoDsStopDone(STOPPER.load(Ordering::Acquire)) };
-    // Inside of it, before the service knows.
+    // Disabled before the service receives the stop.
     assert!(!source.is_enabled());
     let packets = session.stop_and_read();
     assert_eq!(texts(&packets), ["late"]);
@@ -293,10 +294,10 @@ unsafe extern "C" fn clear(_: *mut c_void, _: *mut c_void) -> bool {
 }
 
 #[test]
-fn sdk_019_incremental_state_is_cleared_or_made_anew() {
+fn sdk_019_incremental_state_is_cleared_or_recreated() {
     init();
     let source = Source::register("incremental", |ds| {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe {
             PerfettoDsSetOnCreateIncr(ds, Some(create));
             PerfettoDsSetOnDeleteIncr(ds, Some(delete));
@@ -323,7 +324,7 @@ fn sdk_019_incremental_state_is_cleared_or_made_anew() {
     }
     assert!(DELETED.load(Ordering::Relaxed) >= 1);
     session.stop();
-    // The thread gives up what it has in its next trace point, of any data source.
+    // The thread frees its state in its next trace point of any data source.
     let other = Source::register("other", |_| {});
     let _session = Source::record("other");
     assert_eq!(other.write(&text("x")), 1);
@@ -337,7 +338,7 @@ fn sdk_019_incremental_state_is_cleared_or_made_anew() {
 fn a_data_source_without_incremental_state_has_none() {
     init();
     let source = Source::register("stateless", |ds| {
-        // SAFETY: used as the headers say. Of use only together with the others.
+        // SAFETY: by the contract of the headers. Without the other callbacks it has no effect.
         unsafe { PerfettoDsSetOnDeleteIncr(ds, Some(delete)) };
     });
     let _session = Source::record("stateless");
@@ -361,7 +362,7 @@ fn sdk_017_trace_points_do_not_nest_and_can_be_left_early() {
         assert_eq!(source.write(&text("inside")), 0);
     });
     assert_eq!(instances, [0, 1]);
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe {
         let mut iterator = PerfettoDsImplTraceIterateBegin(source.ds);
         assert!(!iterator.tracer.is_null());
@@ -370,16 +371,16 @@ fn sdk_017_trace_points_do_not_nest_and_can_be_left_early() {
     assert_eq!(source.write(&text("both")), 2);
     assert_eq!(texts(&first.stop_and_read()), ["both"]);
     assert_eq!(texts(&second.stop_and_read()), ["both"]);
-    assert_eq!(source.write(&text("nobody")), 0);
+    assert_eq!(source.write(&text("unrecorded")), 0);
 }
 
 #[test]
-fn a_description_can_be_changed_but_not_its_name() {
+fn a_descriptor_can_be_updated_but_not_its_name() {
     init();
     let source = Source::register("described", |_| {});
     let update = |name: &str| {
         let descriptor = encode(|m| m.string(1, name));
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe {
             PerfettoDsImplUpdateDescriptor(source.ds, descriptor.as_ptr().cast(), descriptor.len());
         }
@@ -389,7 +390,7 @@ fn a_description_can_be_changed_but_not_its_name() {
         update("other");
         return;
     }
-    let (status, errors) = run_again("a_description_can_be_changed_but_not_its_name", "1");
+    let (status, errors) = run_again("a_descriptor_can_be_updated_but_not_its_name", "1");
     assert_eq!(status.signal(), Some(SIGABRT), "{errors}");
     let _session = Source::record("described");
     assert_eq!(source.write(&text("x")), 1);

@@ -1,4 +1,4 @@
-//! The decoder of messages.
+//! Decoding of messages.
 
 use ferretto_c::*;
 use ferretto_wire::encode;
@@ -16,7 +16,7 @@ fn decoder(bytes: &[u8]) -> PerfettoPbDecoder {
 }
 
 fn parse(decoder: &mut PerfettoPbDecoder) -> PerfettoPbDecoderField {
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe { PerfettoPbDecoderParseField(decoder) }
 }
 
@@ -33,7 +33,7 @@ fn fields_of_all_types_are_decoded() {
     });
     let mut decoder = decoder(&message);
     let mut next = || parse(&mut decoder);
-    // SAFETY: each member is read where the wire type says that it was written.
+    // SAFETY: each member is read according to the wire type.
     unsafe {
         let field = next();
         assert_eq!((field.status, field.wire_type, field.id), (OK, 0, 1));
@@ -64,9 +64,9 @@ fn fields_of_all_types_are_decoded() {
 }
 
 #[test]
-fn sdk_041_malformed_fields_are_left_where_they_are() {
+fn sdk_041_malformed_fields_are_not_consumed() {
     let cases: &[&[u8]] = &[
-        // A tag without its end.
+        // An unterminated tag.
         &[0x80],
         &[0xff, 0xff, 0xff],
         // Varints of eleven bytes, as tag and as value.
@@ -76,16 +76,16 @@ fn sdk_041_malformed_fields_are_left_where_they_are() {
         &[
             0x08, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01,
         ],
-        // Values that are missing or cut short.
+        // Missing and truncated values.
         &[0x08],
         &[0x09, 1, 2, 3, 4, 5, 6, 7],
         &[0x0d, 1, 2, 3],
-        // Lengths beyond the end, and beyond all bounds.
+        // Lengths beyond the end, and huge ones.
         &[0x0a, 2, 1],
         &[
             0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01,
         ],
-        // Groups, and wire types that are none.
+        // Groups and invalid wire types.
         &[0x0b, 0x08, 0x01, 0x0c],
         &[0x0c],
         &[0x0e],
@@ -96,7 +96,7 @@ fn sdk_041_malformed_fields_are_left_where_they_are() {
     for case in cases {
         let mut decoder = decoder(case);
         assert_eq!(parse(&mut decoder).status, ERROR, "{case:x?}");
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         let status = unsafe { PerfettoPbDecoderSkipField(&raw mut decoder) };
         assert_eq!(status, ERROR);
         assert_eq!(decoder.read_ptr, case.as_ptr(), "{case:x?}");
@@ -104,19 +104,19 @@ fn sdk_041_malformed_fields_are_left_where_they_are() {
 }
 
 #[test]
-fn sdk_041_a_field_numbered_zero_is_passed_on() {
+fn sdk_041_a_field_with_number_zero_is_returned() {
     let bytes = [0x00, 0x05, 0x08, 0x06];
     let mut decoder = decoder(&bytes);
     let field = parse(&mut decoder);
     // SAFETY: a varint.
     let value = unsafe { field.value.integer64 };
     assert_eq!((field.status, field.id, value), (OK, 0, 5));
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe {
         assert_eq!(PerfettoPbDecoderSkipField(&raw mut decoder), OK);
         assert_eq!(PerfettoPbDecoderSkipField(&raw mut decoder), DONE);
     }
-    // Past the end is the end.
+    // A position after the end counts as the end.
     let mut past = PerfettoPbDecoder {
         read_ptr: bytes.as_ptr().wrapping_add(1),
         end_ptr: bytes.as_ptr(),
@@ -125,7 +125,7 @@ fn sdk_041_a_field_numbered_zero_is_passed_on() {
 }
 
 #[test]
-fn threads_and_times_are_the_kernels() {
+fn thread_ids_and_times_match_the_kernel() {
     let read = |path: &str| std::fs::read_link(path).unwrap();
     let thread = read("/proc/thread-self");
     let number = thread

@@ -1,4 +1,4 @@
-//! Track events in a buffer that went around.
+//! Track events in a ring that has wrapped.
 
 mod common;
 
@@ -32,18 +32,18 @@ fn a_ring_can_be_read_without_repeated_interned_data() {
         category.emit(INSTANT, Some(c"an event with a name"), &[argument]);
     }
     let packets = session.stop_and_read();
-    let there = packets
+    let remaining = packets
         .iter()
         .filter(|packet| Fields::find(TRACK_EVENT, packet).is_some())
         .count();
     assert!(
-        there > 10_000 && there < 100_000,
-        "the ring is full: {there}"
+        remaining > 10_000 && remaining < 100_000,
+        "the ring is full: {remaining}"
     );
     let events = events(&packets);
     let names = names(&events);
     let readable = names.iter().filter(|name| **name == "an event with a name");
-    // All but the first 64 KiB of what is left, at most.
+    // All remaining events except those of the first 64 KiB.
     let readable = readable.count();
-    assert!(readable * 8 >= there * 7, "{readable} of {there}");
+    assert!(readable * 8 >= remaining * 7, "{readable} of {remaining}");
 }

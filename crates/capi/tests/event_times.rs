@@ -1,4 +1,4 @@
-//! Times of C programs' track events, and their loss if the memory is full.
+//! Timestamps of track events from C programs, and their loss if shared memory is full.
 
 mod common;
 
@@ -12,7 +12,7 @@ use ferretto_c::*;
 use ferretto_trace::events::{Kind, Problem};
 use ferretto_wire::{Fields, encode};
 
-/// Lets the tests have the 64 KiB of memory that they share in turn: one leaves no room for others.
+/// Serializes the tests, which share 64 KiB of memory: one of them leaves no room for others.
 fn one_at_a_time() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,12 +116,12 @@ fn trackevent_009_to_013_times_are_written_as_the_config_says() {
 }
 
 #[test]
-fn trackevent_007_after_a_loss_a_sequence_starts_anew() {
+fn trackevent_007_after_a_loss_a_sequence_restarts() {
     let _turn = one_at_a_time();
     let category = Category::register("losses");
     let session = record("losses");
-    // Sixteen times what the memory holds: the service would have to take chunks out as fast as
-    // they are written, from the first byte to the last.
+    // Sixteen times the size of the memory, so that the service cannot read chunks as fast as they
+    // are written.
     let long: &CStr = Box::leak(
         CString::new("x".repeat(1 << 20))
             .unwrap()
@@ -129,10 +129,11 @@ fn trackevent_007_after_a_loss_a_sequence_starts_anew() {
     );
     let write_long = || category.emit(INSTANT, Some(c"long"), &[string(c"text", long)]);
     let write_short = || category.emit(INSTANT, Some(c"short"), &[]);
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     let flush = || assert!(unsafe { PerfettoTracingSessionFlushBlocking(session.0, 10_000) });
     let mut packets = Vec::new();
-    // The service says 1 of the first packet; a writer that lost some says so in the same field.
+    // The service writes 1 to the field for the first packet; writers use the same field for
+    // losses.
     let lost = |packets: &[Vec<u8>]| {
         let lost = |packet| Fields::find(42, packet).and_then(|field| field.as_u64());
         packets.iter().any(|packet| lost(packet) == Some(257))

@@ -1,4 +1,4 @@
-//! Tracks and further fields of C programs' track events.
+//! Tracks and additional fields of track events from C programs.
 
 mod common;
 
@@ -132,7 +132,7 @@ fn trackevent_057_a_track_is_described_on_every_sequence_that_uses_it() {
 }
 
 #[test]
-fn named_tracks_say_how_they_are_ordered_and_merged() {
+fn named_tracks_have_ordering_and_merging() {
     init();
     let category = Category::register("lanes");
     let session = record("lanes");

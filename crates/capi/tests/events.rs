@@ -1,4 +1,4 @@
-//! Tests of the encoding of C programs' track events.
+//! Encoding of track events from C programs.
 
 mod common;
 
@@ -11,7 +11,7 @@ use ferretto_c::*;
 use ferretto_trace::events::{Number, Problem, Value};
 use ferretto_wire::{Fields, encode};
 
-/// The packets with field 60 or 11, up to where the service's own fields begin.
+/// Returns the packets with field 60 or 11, without the service's own fields.
 fn bodies(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let is_own = |number: u32| matches!(number, 3 | 10 | 42 | 79 | 98);
     let body = |packet: &Vec<u8>| {
@@ -223,7 +223,7 @@ fn trackevent_053_the_first_event_of_a_thread_is_written_byte_for_byte() {
 }
 
 #[test]
-fn trackevent_054_categories_have_their_numbers_everywhere() {
+fn trackevent_054_categories_have_the_same_iid_in_all_sequences() {
     init();
     let categories = ["numbers 1", "numbers 2", "numbers 3"].map(Category::register);
     let session = record("numbers*");
@@ -276,12 +276,12 @@ fn dynamic(name: &str) -> *const PerfettoTeHlExtra {
 }
 
 #[test]
-fn trackevent_055_categories_made_up_at_run_time_are_recorded_if_wanted() {
+fn trackevent_055_dynamic_categories_are_recorded_if_selected() {
     init();
     let any = Category::any();
     let session = record("wanted*");
     assert!(any.is_enabled());
-    // More of them than verdicts are kept.
+    // More categories than cached filter results.
     for number in 0..50 {
         any.emit(
             INSTANT,
@@ -307,7 +307,7 @@ fn trackevent_055_categories_made_up_at_run_time_are_recorded_if_wanted() {
 }
 
 #[test]
-fn trackevent_058_names_that_are_not_interned_are_written_out() {
+fn trackevent_058_names_without_interning_are_written_inline() {
     init();
     let category = Category::register("names");
     let session = record("names");
@@ -330,13 +330,13 @@ fn trackevent_058_names_that_are_not_interned_are_written_out() {
 }
 
 #[test]
-fn trackevent_059_both_kinds_of_events_share_their_numbers() {
+fn trackevent_059_both_kinds_of_events_share_their_iids() {
     init();
     let category = Category::register("both");
     let session = record("both");
     category.instant(c"first");
     let now = PerfettoTeGetTimestamp();
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe {
         let mut iterator = PerfettoTeLlImplBegin(category.0, now);
         assert!(!iterator.ds.tracer.is_null());
@@ -392,7 +392,7 @@ fn trackevent_059_both_kinds_of_events_share_their_numbers() {
         tracer.write(&packet);
         PerfettoTeLlImplNext(category.0, now, &raw mut iterator);
         assert!(iterator.ds.tracer.is_null());
-        // Left early, the thread can trace again.
+        // After leaving early, the thread can trace again.
         let mut iterator = PerfettoTeLlImplBegin(category.0, now);
         category.instant(c"never");
         PerfettoTeLlImplBreak(category.0, &raw mut iterator);
@@ -410,7 +410,7 @@ fn trackevent_059_both_kinds_of_events_share_their_numbers() {
 }
 
 #[test]
-fn trackevent_060_types_that_are_none_are_not_written() {
+fn trackevent_060_invalid_types_are_not_written() {
     init();
     let category = Category::register("types");
     let session = record("types");
@@ -466,7 +466,7 @@ fn trackevent_061_a_counter_with_two_values_has_both() {
     };
     category.emit(COUNTER, None, &[track(), integer(), double()]);
     category.emit(COUNTER, None, &[track(), double()]);
-    // A whole number counts on counters only, any number everywhere.
+    // Integers are only read for counters, floating-point numbers for all events.
     category.emit(INSTANT, Some(c"x"), &[integer(), double()]);
     let packets = session.stop_and_read();
     let values: Vec<_> = packets
@@ -483,7 +483,7 @@ fn trackevent_061_a_counter_with_two_values_has_both() {
 }
 
 #[test]
-fn trackevent_062_arguments_without_names_do_not_spoil_events() {
+fn trackevent_062_arguments_without_names_do_not_invalidate_events() {
     init();
     let category = Category::register("nameless");
     let session = record("nameless");

@@ -1,6 +1,6 @@
-//! The end of a process whose main thread has written packets: the program's state of the thread is
-//! not freed any more, as the functions that free it may use statics that are destroyed by then.
-//! With a `main` of its own.
+//! The end of a process whose main thread has written packets: the program's state of this thread
+//! is not freed, because the callbacks may use statics that are already destroyed. Has its own
+//! `main`.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::ptr;
 use common::{Source, init, text};
 use ferretto_c::*;
 
-/// First argument of the process that ends.
+/// The first argument of the ending process.
 const ENDS: &str = "ends";
 
 unsafe extern "C" fn create(
@@ -30,7 +30,7 @@ unsafe extern "C" fn delete(_: *mut c_void) {
 fn program() {
     init();
     let source = Source::register("exit", |ds| {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe {
             PerfettoDsSetOnCreateTls(ds, Some(create));
             PerfettoDsSetOnDeleteTls(ds, Some(delete));
@@ -43,7 +43,7 @@ fn program() {
     std::thread::spawn(move || source.write(&text("of another one")))
         .join()
         .unwrap();
-    // Stopped, but the main thread has not noticed: it has no further trace point.
+    // Stopped, but the main thread does not notice without a further trace point.
     session.stop();
 }
 
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
             let this = std::env::current_exe().unwrap();
             let output = Command::new(this).arg(ENDS).output().unwrap();
             assert!(output.status.success(), "{output:?}");
-            // Those of the other thread, at its end.
+            // The states of the other thread, at its end.
             assert_eq!(
                 String::from_utf8_lossy(&output.stdout),
                 "deleted\ndeleted\n"

@@ -1,4 +1,4 @@
-//! Tests of what the shared library exports, as the dynamic linker sees it.
+//! The exports of the shared library.
 #![allow(unused_crate_dependencies)]
 
 mod common;
@@ -36,7 +36,7 @@ const FUNCTIONS: &str = "
     PerfettoTeGetTimestamp PerfettoTeHlEmitImpl PerfettoTeLlImplBegin PerfettoTeLlImplNext PerfettoTeLlImplBreak
     PerfettoTeLlImplDynCatEnabled PerfettoTeLlImplTrackSeen PerfettoTeLlImplIntern";
 
-/// Those that were added or renamed after it.
+/// The functions that were added or renamed after version 58.
 const LATER_FUNCTIONS: &str = "
     PerfettoPbMsgWriterUpdateWritePtr PerfettoPbMsgWriterNewChunk PerfettoPbMsgWriterAppendBytesSlowpath
     PerfettoPbMsgWriterAnnotatePatch PerfettoPbMsgWriterReserveBytesSlowpath
@@ -52,13 +52,13 @@ const VARIABLES: [(&str, u64); 4] = [
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Symbol {
-    /// 1 data, 2 a function.
+    /// 1 for data, 2 for a function.
     kind: u8,
     size: u64,
     is_defined: bool,
 }
 
-/// Little-endian numbers in a file.
+/// The bytes of a file with little-endian numbers.
 struct Bytes(Vec<u8>);
 
 impl Bytes {
@@ -75,7 +75,7 @@ impl Bytes {
     }
 }
 
-/// The dynamic symbols of the library. See `elf(5)`.
+/// Returns the dynamic symbols of the library. See `elf(5)`.
 fn symbols() -> BTreeMap<String, Symbol> {
     let file = Bytes(fs::read(library::path()).unwrap());
     assert_eq!(file.0[..6], *b"\x7fELF\x02\x01");
@@ -102,7 +102,7 @@ fn symbols() -> BTreeMap<String, Symbol> {
 }
 
 #[test]
-fn sdk_034_everything_programs_import_is_exported() {
+fn sdk_034_the_whole_interface_is_exported() {
     let symbols = symbols();
     let functions: Vec<_> = FUNCTIONS.split_whitespace().collect();
     assert_eq!(functions.len(), 78);

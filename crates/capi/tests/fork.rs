@@ -1,5 +1,5 @@
-//! Forked children of C programs. One test, alone in its process, which has no threads of its own
-//! when it forks.
+//! Forked children of C programs. One test, which has its own process without other threads when it
+//! forks.
 
 mod common;
 
@@ -28,7 +28,7 @@ unsafe extern "C" {
 /// Writes an event and a packet until a recording has them, and flushes.
 fn write_until_recorded(category: Category, source: Source, name: &CStr) {
     let mut recorded = false;
-    // A forked child finds out with its first event and its first packet what is recorded.
+    // A forked child determines the recordings with its first event and its first packet.
     while !(recorded && category.is_enabled()) {
         category.instant(name);
         source.trace(|tracer| {
@@ -41,7 +41,7 @@ fn write_until_recorded(category: Category, source: Source, name: &CStr) {
 }
 
 #[test]
-fn a_forked_child_is_recorded_as_a_process_of_its_own() {
+fn a_forked_child_is_recorded_as_its_own_process() {
     let scratch = Scratch::new("fork");
     let (producers, consumers) = (scratch.join("producers"), scratch.join("consumers"));
     let address = Address::Path(consumers);
@@ -53,9 +53,9 @@ fn a_forked_child_is_recorded_as_a_process_of_its_own() {
     let stopper = host.stopper();
     let service = std::thread::spawn(move || host.run().unwrap());
     let path = std::ffi::CString::new(producers.to_str().unwrap()).unwrap();
-    // SAFETY: no other thread looks at the environment at present.
+    // SAFETY: no other thread accesses the environment here.
     unsafe { setenv(c"PERFETTO_PRODUCER_SOCK_NAME".as_ptr(), path.as_ptr(), 1) };
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe {
         let args = PerfettoProducerBackendInitArgsCreate();
         PerfettoProducerSystemInit(args);
@@ -71,12 +71,12 @@ fn a_forked_child_is_recorded_as_a_process_of_its_own() {
     session.start(LIMIT).wait().unwrap();
     write_until_recorded(category, source, c"parent");
     let parent_track = perfetto_te_process_track_uuid.load(Ordering::Relaxed);
-    // SAFETY: the child uses nothing but the library, which is prepared for this, and ends.
+    // SAFETY: the child only uses the library, which supports this, and ends.
     let child = unsafe { fork() };
     if child == 0 {
         write_until_recorded(category, source, c"child");
         let has_track = perfetto_te_process_track_uuid.load(Ordering::Relaxed) != parent_track;
-        // SAFETY: ends the process without running anything of the parent's.
+        // SAFETY: ends the process without running destructors of the parent.
         unsafe { _exit(i32::from(!has_track)) };
     }
     let mut status = -1;

@@ -1,4 +1,4 @@
-//! A child that is forked while an instance is about to stop. One test, alone in its process.
+//! A child that is forked while an instance is stopping. One test, with its own process.
 
 mod common;
 
@@ -24,34 +24,34 @@ unsafe extern "C" fn postpone(
     _: *mut c_void,
     args: *mut PerfettoDsOnStopArgs,
 ) {
-    // SAFETY: called as the headers say.
+    // SAFETY: the library calls this by the contract of the headers.
     let stopper = unsafe { PerfettoDsOnStopArgsPostpone(args) };
     STOPPER.store(stopper, Ordering::Release);
 }
 
 #[test]
-fn a_stop_of_the_parent_means_nothing_in_the_child() {
+fn a_stop_of_the_parent_has_no_effect_in_the_child() {
     init();
     let source = Source::register("stopping", |ds| {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe { PerfettoDsSetOnStopCallback(ds, Some(postpone)) };
     });
     let session = Source::record("stopping");
     assert!(source.is_enabled());
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe { PerfettoTracingSessionStopAsync(session.0) };
     while STOPPER.load(Ordering::Acquire).is_null() {
         std::thread::yield_now();
     }
     let stopper = STOPPER.load(Ordering::Acquire);
-    // SAFETY: the child uses nothing but the library, which is prepared for this, and ends.
+    // SAFETY: the child only uses the library, which supports this, and ends.
     let child = unsafe { fork() };
     if child == 0 {
-        // SAFETY: the child's copy, used once; ends the process without running anything of the
-        // parent's.
+        // SAFETY: the child's copy, used once; ends the process without running destructors of the
+        // parent.
         unsafe {
             PerfettoDsStopDone(stopper);
-            // It has still to find out whether a recording includes it.
+            // The child has not determined its recordings yet.
             _exit(i32::from(!source.is_enabled()));
         }
     }
@@ -59,7 +59,7 @@ fn a_stop_of_the_parent_means_nothing_in_the_child() {
     // SAFETY: `status` is valid for writing.
     assert_eq!(unsafe { waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0);
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe { PerfettoDsStopDone(stopper) };
     session.stop();
     assert!(!source.is_enabled());

@@ -1,6 +1,6 @@
-//! The library as `cargo xtask install-capi` puts it into a system: programs that ask pkg-config
-//! how to be linked with it. Builds a good deal, so it runs only if `INSTALLED_PROFILE` says with
-//! which of cargo's profiles (`release` is what people install).
+//! The library as installed by `cargo xtask install-capi`, with programs that are linked by means
+//! of pkg-config. The build takes long, so the test runs only if `INSTALLED_PROFILE` contains one
+//! of cargo's profiles (installations use `release`).
 
 mod common;
 
@@ -15,7 +15,7 @@ use common::programs::{check, check_example};
 
 const NAMES: [&str; 2] = ["ferretto_c", "perfetto_c"];
 
-/// Kinds of executables, and whether the library is within.
+/// Kinds of executables; true for static linking of the library.
 const KINDS: [(&[&str], bool); 5] = [
     (&["-fPIE", "-pie"], false),
     (&["-fno-pie", "-no-pie"], false),
@@ -40,7 +40,7 @@ impl Installed {
             .unwrap();
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{complaint}");
-        // Nothing but what is installed is to be found.
+        // Ensures that only the installed library is found.
         fs::remove_file(scratch.join("libperfetto_c.so")).unwrap();
         Self(scratch)
     }
@@ -49,7 +49,7 @@ impl Installed {
         self.0.join("prefix/lib")
     }
 
-    /// Returns what pkg-config answers, word by word.
+    /// Returns the words of pkg-config's output.
     fn ask(&self, question: &[&str], name: &str) -> Vec<String> {
         let output = Command::new("pkg-config")
             .args(question)
@@ -62,7 +62,7 @@ impl Installed {
         answer.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// Compiles a program as pkg-config says.
+    /// Compiles a program with the flags from pkg-config.
     fn compile(&self, source: &Path, include: &[String], name: &str, kind: usize) -> PathBuf {
         let (flags, is_static) = KINDS[kind];
         let question: &[&str] = match is_static {
@@ -71,7 +71,7 @@ impl Installed {
         };
         let mut answer = self.ask(question, name);
         if is_static {
-            // The linker takes the shared one if it has the choice.
+            // The linker prefers the shared library.
             let library = format!("-l:lib{name}.a");
             answer.iter_mut().for_each(|word| {
                 if *word == format!("-l{name}") {
@@ -97,7 +97,7 @@ impl Installed {
         program
     }
 
-    /// The program, which finds the library where it is installed.
+    /// Returns a command for the program, with the path of the installed library.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env("LD_LIBRARY_PATH", self.libraries());
@@ -109,7 +109,7 @@ fn has_pkg_config() -> bool {
     let version = Command::new("pkg-config").arg("--version").output();
     let found = version.is_ok_and(|output| output.status.success());
     if !found {
-        println!("skipped: there is no pkg-config");
+        println!("skipped: pkg-config is not installed");
     }
     found
 }
@@ -117,7 +117,7 @@ fn has_pkg_config() -> bool {
 #[test]
 fn sdk_034_and_035_programs_are_built_and_run_with_the_installed_library() {
     let Ok(profile) = env::var("INSTALLED_PROFILE") else {
-        println!("skipped: INSTALLED_PROFILE does not say how to build what is installed");
+        println!("skipped: INSTALLED_PROFILE is not set");
         return;
     };
     if !has_compiler() || !has_pkg_config() {
@@ -149,7 +149,7 @@ fn sdk_034_and_035_programs_are_built_and_run_with_the_installed_library() {
     }
 }
 
-/// Both names are there, and a program that was linked by either asks for just that one.
+/// Checks that both names exist, and that the library depends only on system libraries.
 fn assert_names(installed: &Installed) {
     for extension in ["so", "a"] {
         let link = installed
@@ -170,7 +170,7 @@ fn assert_names(installed: &Installed) {
     assert!(needed.iter().all(is_known), "{needed:?}");
 }
 
-/// The symbols of the interface, and no others.
+/// Checks that exactly the symbols of the interface are exported.
 fn assert_exports(installed: &Installed) {
     let library = installed.libraries().join("libferretto_c.so");
     let symbols = tool("nm", &["-D", "--defined-only"], &library);

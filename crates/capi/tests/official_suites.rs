@@ -1,5 +1,4 @@
-//! The tests of the official Rust crates, linked with this library instead of the one they come
-//! with.
+//! The tests of the official Rust crates, linked with this library instead of their own.
 //!
 //! They take a minute and need a network, so they run only if `OFFICIAL_SUITES` is set.
 
@@ -10,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::library::{Scratch, folder, published, serves};
+use common::library::{Scratch, folder, published, supports};
 
-/// Versions that go together: the crates that declare the interface, that wrap it, and that build
-/// on that.
+/// Matching versions of the crates: the declarations of the interface, the wrapper, and the crates
+/// that build on it.
 const GENERATIONS: [[(&str, &str); 4]; 2] = [
     [
         ("perfetto-sdk-sys", "1.3.0"),
@@ -38,7 +37,7 @@ fn sdk_042_the_official_crates_pass_their_tests() {
         return;
     }
     for generation in GENERATIONS {
-        if !serves(generation[0].1) {
+        if !supports(generation[0].1) {
             continue;
         }
         let scratch = Scratch::new(&format!("suites-{}", generation[0].1));
@@ -57,7 +56,7 @@ fn sdk_042_the_official_crates_pass_their_tests() {
             patches.concat()
         );
         fs::write(scratch.join("Cargo.toml"), manifest).unwrap();
-        // Some of the tests race with themselves, if with anything: several times.
+        // Some of the tests have races, so they run several times.
         for round in 0..ROUNDS {
             let output = scratch
                 .command(env!("CARGO"))
@@ -92,7 +91,7 @@ fn sdk_042_the_official_crates_pass_their_tests() {
     }
 }
 
-/// Returns the folder where the crates are compiled, so that it happens once.
+/// Returns the target folder of the crates, so that they are compiled once.
 fn target() -> PathBuf {
     folder().join("official-suites")
 }

@@ -1,4 +1,4 @@
-//! Packets that programs write by address, through a small memory.
+//! Packets that programs write by address, with little shared memory.
 
 mod common;
 
@@ -8,22 +8,22 @@ use common::{Session, Source, Tracer, config, init_with, text, texts};
 use ferretto_c::*;
 use ferretto_wire::{Fields, encode, redundant_length};
 
-/// A message written as the headers' inlined code does: it writes between two addresses and asks
-/// for more.
+/// A message, written like the inline code of the headers: to a memory range, with requests for
+/// further ranges.
 struct Message {
     writer: *mut PerfettoStreamWriter,
-    /// The place where the length of every open message is to be written, and how long it is.
+    /// The address for the length of every open message, and its current length.
     open: Vec<(*mut u8, usize)>,
 }
 
 impl Message {
     fn room(&self) -> usize {
-        // SAFETY: the writer is valid for as long as the packet.
+        // SAFETY: the writer is valid as long as the packet.
         unsafe { (*self.writer).end as usize - (*self.writer).write_ptr as usize }
     }
 
     fn announce(&mut self) {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe {
             let range = (*self.writer).begin..(*self.writer).end;
             for (place, _) in self
@@ -39,7 +39,7 @@ impl Message {
 
     fn append(&mut self, bytes: &[u8]) {
         self.open.iter_mut().for_each(|open| open.1 += bytes.len());
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe {
             if bytes.len() <= self.room() {
                 (*self.writer)
@@ -54,10 +54,10 @@ impl Message {
     }
 
     fn nested(&mut self, field: u8, write: impl FnOnce(&mut Self)) {
-        // Numbers up to 15 have tags of one byte.
+        // Field numbers up to 15 have tags of one byte.
         self.append(&[field << 3 | 2]);
         self.open.iter_mut().for_each(|open| open.1 += 4);
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe {
             if self.room() < 4 {
                 self.announce();
@@ -71,13 +71,13 @@ impl Message {
         let (place, length) = self.open.pop().unwrap();
         if !place.is_null() {
             let length = redundant_length(length as u32);
-            // SAFETY: used as the headers say.
+            // SAFETY: by the contract of the headers.
             unsafe { place.copy_from(length.as_ptr(), 4) };
         }
     }
 }
 
-/// Writes a packet with so many parts, two messages deep, and a text behind them.
+/// Writes a packet with a number of parts, nested in two messages, followed by a text.
 fn write_deep(tracer: Tracer, parts: usize, part: &[u8]) {
     tracer.write_with(|writer| {
         let mut message = Message {
@@ -106,7 +106,7 @@ fn parts(packet: &[u8]) -> Vec<&[u8]> {
         .collect()
 }
 
-/// Lets the tests have the 64 KiB of memory that they share in turn: some leave no room for others.
+/// Serializes the tests, which share 64 KiB of memory: some of them leave no room for others.
 fn one_at_a_time() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,10 +115,10 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
 }
 
 #[test]
-fn sdk_036_packets_larger_than_the_memory_arrive_whole_if_the_writer_waits() {
+fn sdk_036_packets_larger_than_the_memory_are_complete_if_the_writer_waits() {
     let _turn = one_at_a_time();
     let source = Source::register("waits", |ds| {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         assert!(unsafe { PerfettoDsSetBufferExhaustedPolicy(ds, 1) });
     });
     for (count, size) in [(1, 3), (1, 74 << 10), (40, 100), (5000, 120), (3, 1 << 20)] {
@@ -147,13 +147,13 @@ fn sdk_036_packets_larger_than_the_memory_arrive_whole_if_the_writer_waits() {
 }
 
 #[test]
-fn sdk_021_and_036_a_writer_that_does_not_wait_loses_packets_and_says_so() {
+fn sdk_021_and_036_a_writer_that_does_not_wait_drops_packets_and_reports_it() {
     let _turn = one_at_a_time();
     let source = Source::register("drops", |_| {});
     let session = Source::record("drops");
     source.trace(|tracer| {
         tracer.write(&text("before"));
-        // More than the service can take away meanwhile, perhaps: all or nothing.
+        // Probably more than the service can read meanwhile: packets are complete or dropped.
         let mut attempts = 0;
         while tracer.drop_count() == 0 {
             write_deep(tracer, 2000, &[attempts; 120]);
@@ -161,13 +161,13 @@ fn sdk_021_and_036_a_writer_that_does_not_wait_loses_packets_and_says_so() {
         }
         assert_eq!(tracer.drop_count(), 1);
     });
-    // The written packets are taken away now, and the next packet reports a loss. SAFETY: used as
-    // the headers say.
+    // The flush makes the service read the packets, and the next packet reports a loss. SAFETY: by
+    // the contract of the headers.
     assert!(unsafe { PerfettoTracingSessionFlushBlocking(session.0, 10_000) });
     let mut packets = Vec::new();
     while !texts(&packets).iter().any(|text| text == "after") {
         source.trace(|tracer| tracer.write(&text("after")));
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         assert!(unsafe { PerfettoTracingSessionFlushBlocking(session.0, 10_000) });
         packets.extend(session.read());
     }
@@ -192,24 +192,24 @@ fn sdk_021_and_036_a_writer_that_does_not_wait_loses_packets_and_says_so() {
 }
 
 #[test]
-fn a_config_can_choose_only_where_the_data_source_lets_it() {
+fn a_config_can_set_the_policy_only_if_the_data_source_allows_it() {
     let _turn = one_at_a_time();
     // 3: wait, then drop.
     let config = |name| config(name, |m| m.varint(9, 3));
-    let lets = Source::register("lets", |ds| {
-        // SAFETY: used as the headers say.
+    let allows = Source::register("allows", |ds| {
+        // SAFETY: by the contract of the headers.
         assert!(unsafe { PerfettoDsSetBufferExhaustedPolicyConfigurable(ds, true) });
     });
-    let session = Session::start(&config("lets"));
-    lets.trace(|tracer| {
+    let session = Session::start(&config("allows"));
+    allows.trace(|tracer| {
         for _ in 0..20 {
             write_deep(tracer, 2000, &[7; 120]);
         }
         assert_eq!(tracer.drop_count(), 0);
     });
     assert_eq!(texts(&session.stop_and_read()).len(), 20);
-    let does_not = Source::register("does not", |_| {});
-    let _session = Session::start(&config("does not"));
+    let does_not = Source::register("does not allow", |_| {});
+    let _session = Session::start(&config("does not allow"));
     does_not.trace(|tracer| {
         while tracer.drop_count() == 0 {
             write_deep(tracer, 2000, &[7; 120]);
@@ -218,7 +218,7 @@ fn a_config_can_choose_only_where_the_data_source_lets_it() {
 }
 
 #[test]
-fn sdk_020_a_session_that_is_gone_takes_no_packets_and_does_no_harm() {
+fn sdk_020_packets_of_an_ended_session_are_dropped() {
     let _turn = one_at_a_time();
     let source = Source::register("gone", |_| {});
     let session = Source::record("gone");
@@ -232,8 +232,9 @@ fn sdk_020_a_session_that_is_gone_takes_no_packets_and_does_no_harm() {
 }
 
 #[test]
-fn the_heap_takes_messages_of_any_size() {
-    // SAFETY: used as the headers say, those up to version 58 with more room than they have.
+fn heap_buffers_support_messages_of_any_size() {
+    // SAFETY: by the contract of the headers, the functions up to version 58 with more memory than
+    // needed.
     unsafe {
         let mut writer = std::mem::MaybeUninit::<PerfettoPbMsgWriter>::uninit();
         let buffer = PerfettoHeapBufferCreate(writer.as_mut_ptr());
@@ -269,7 +270,7 @@ fn the_heap_takes_messages_of_any_size() {
     }
 }
 
-/// Up to version 58 the function returned a writer, in memory that the caller has not written to.
+/// Up to version 58, the function returned a writer in uninitialized memory of the caller.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn sdk_035_the_memory_of_a_returned_writer_may_be_uninitialized() {
@@ -286,7 +287,7 @@ fn sdk_035_the_memory_of_a_returned_writer_may_be_uninitialized() {
     ] {
         source.trace(|tracer| {
             writer.fill(left);
-            // SAFETY: as programs of that version call it.
+            // SAFETY: called like by programs of that version.
             unsafe {
                 let begun = PerfettoDsTracerImplPacketBegin(place.cast(), tracer.tracer);
                 assert_eq!(begun, place.cast(), "{left:x}");

@@ -1,5 +1,4 @@
-//! A program loads the library, is recorded, and lets go of it while threads that were recorded are
-//! still there.
+//! A program that loads the library, is recorded, and unloads it while recorded threads still run.
 
 mod common;
 
@@ -11,12 +10,12 @@ use ferretto::session::{Buffer, RecordingConfig, TrackEvents};
 use ferretto_trace::events::read_events;
 
 #[test]
-fn a_program_may_load_the_library_and_let_go_of_it() {
+fn a_program_may_load_and_unload_the_library() {
     if !has_compiler() {
         return;
     }
     let scratch = Scratch::new("plugin");
-    // The compiler leaves a library out that nothing is needed of.
+    // The linker omits a library without needed symbols.
     let program = scratch.compile("plugin.c", "ferretto_c", &["-Wl,--as-needed"]);
     let config = RecordingConfig::new()
         .buffer(Buffer::discard(256))

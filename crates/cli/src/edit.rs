@@ -17,74 +17,74 @@ use crate::output::{is_standard, write_private};
 use crate::parts::Parts;
 use crate::read::{DEFAULT_TRACE, Extent, open, parse_bytes};
 
-/// Write the part of a trace between two times into a trace of its own
+/// Write the part of a trace between two times into another trace
 ///
-/// It opens alone: names, processes, clocks, what runs on each CPU and what was begun before are
-/// written at its start. A slice that began earlier begins there, and its argument began_ns says
-/// when it did.
+/// The part is a complete trace: names, processes, clocks, the running thread of each CPU and open
+/// slices are written at its start. A slice that started earlier starts there, and its argument
+/// began_ns is the time when it did.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("part").args(["from", "to", "around"]).required(true).multiple(true)))]
 #[command(after_help = "\
 Examples:
-  ferretto cut --from 20s --to 21s            a second of trace.pftrace, into trace-cut.pftrace
-  ferretto cut big.pftrace --around request   the first slice of that name, and 100 ms around it")]
+  ferretto cut --from 20s --to 21s            writes a second of trace.pftrace into trace-cut.pftrace
+  ferretto cut big.pftrace --around request   writes the first such slice and 100 ms around it")]
 pub(crate) struct CutArgs {
     /// The trace; - is standard input
     #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     file: PathBuf,
-    /// Begin there: 12.5s after the first event, or nanoseconds as they stand in the trace
+    /// Start of the part, as 12.5s after the first event, or in nanoseconds of the trace's clock
     #[arg(long, value_name = "TIME", value_parser = Time::parse, conflicts_with = "around")]
     from: Option<Time>,
-    /// End there
+    /// End of the part, in the same formats
     #[arg(long, value_name = "TIME", value_parser = Time::parse, conflicts_with = "around")]
     to: Option<Time>,
-    /// Take the first slice of a program with this name
+    /// Write the first slice of a program with this name
     #[arg(long, value_name = "SLICE-NAME")]
     around: Option<String>,
     /// With --around: the time before and after the slice
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_duration)]
     margin: std::time::Duration,
-    /// File for the part [default: trace-cut.pftrace, as the trace is called]
+    /// File for the part [default: the name of the trace with -cut, such as trace-cut.pftrace]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// Write a trace as several, one after the other, which open alone
+/// Split a trace into several, one after the other
 ///
-/// Each packet goes into one part. Every part begins with names, processes, clocks, and what was
-/// begun before. The parts are called trace-000.pftrace and so on.
+/// Each packet is written into one part. Every part is a complete trace, which starts with names,
+/// processes, clocks and open slices. The parts are named trace-000.pftrace and so on.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("part").args(["every", "size"]).required(true)))]
 pub(crate) struct SplitArgs {
     /// The trace; - is standard input
     #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     file: PathBuf,
-    /// The time that a part is about, as 1min; a little more where nothing was read just then
+    /// The time of each part, such as 1min; slightly more if no data was read at its end
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     every: Option<std::time::Duration>,
-    /// The size of a part, as 256MB
+    /// The size of each part, such as 256MB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     size: Option<u64>,
-    /// The file whose name the parts get, with a number [default: as the trace is called]
+    /// The file from which the names of the parts are derived [default: the trace]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 /// Write several traces as one
 ///
-/// Traces of one machine since it was started share its clocks, and those of different machines are
-/// related by the time of day. Their writers are kept apart.
+/// Traces of one machine since it was started share its clocks. Those of different machines are
+/// related by the time of day. Their writers are kept separate.
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
     /// The traces, two or more
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// File for the trace of all
+    /// File for the merged trace
     #[arg(short, long, value_name = "FILE", default_value = "merged.pftrace")]
     output: PathBuf,
 }
 
-/// A place in a trace.
+/// A time in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Time {
     /// Nanoseconds after the first event.
@@ -129,8 +129,8 @@ pub(crate) fn cut(args: &CutArgs) -> Result<Extent> {
                 to: args.to.map_or(whole.to, |it| it.in_trace(whole.from)),
             };
             if window.from > whole.to || window.to < whole.from {
-                let nothing = EditError::Nothing(whole.from, whole.to);
-                return Err(explained(nothing)).with_context(|| format!("cannot cut {name}"));
+                let empty = EditError::Nothing(whole.from, whole.to);
+                return Err(explained(empty)).with_context(|| format!("cannot cut {name}"));
             }
             if window.from > window.to {
                 bail!("cannot cut {name}: --from is after --to");
@@ -157,7 +157,7 @@ pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
         (None, size) => Every::Bytes(size.unwrap_or(u64::MAX)),
     };
     if matches!(every, Every::Nanoseconds(0) | Every::Bytes(0)) {
-        bail!("parts have to have something in them");
+        bail!("the time or size of a part must not be 0");
     }
     let (name, mut trace) = seekable(&args.file)?;
     let path = match &args.output {
@@ -168,7 +168,7 @@ pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
     let mut splitter = Splitter::new(every, |number, before| parts.next(number, before));
     let cannot_read = || format!("cannot read {name}");
     TraceReader::new(&mut trace)
-        .read_all(|packet| splitter.know(packet.bytes))
+        .read_all(|packet| splitter.add_names(packet.bytes))
         .with_context(cannot_read)?;
     trace.rewind().with_context(cannot_read)?;
     let mut failed = None;
@@ -204,8 +204,8 @@ pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
 /// Runs `ferretto merge`.
 pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
     if args.files.len() < 2 {
-        // Options may stand between the files, so the number is known only now.
-        let few = "ferretto merge needs two traces or more";
+        // Options are allowed between files, so the parser cannot check their number.
+        let few = "ferretto merge needs at least two traces";
         Ferretto::command()
             .error(ErrorKind::TooFewValues, few)
             .exit();
@@ -214,7 +214,7 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
     let mut names = Vec::new();
     for path in &args.files {
         let (name, mut trace) = seekable(path)?;
-        begins(&mut trace).with_context(|| format!("cannot read {name}"))?;
+        check_start(&mut trace).with_context(|| format!("cannot read {name}"))?;
         names.push(name);
         traces.push(trace);
     }
@@ -240,8 +240,8 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
     Ok(extents.fold(Extent::Whole, Extent::and))
 }
 
-/// Refuses a file that does not begin with a packet.
-fn begins(trace: &mut File) -> Result<()> {
+/// Refuses a file that does not start with a packet.
+fn check_start(trace: &mut File) -> Result<()> {
     let mut has_packet = false;
     TraceReader::new(&mut *trace).try_read_all(|_| {
         has_packet = true;
@@ -253,7 +253,7 @@ fn begins(trace: &mut File) -> Result<()> {
     Ok(trace.rewind()?)
 }
 
-/// Opens a trace that is read several times. Standard input is copied into a file without a name.
+/// Opens a trace that is read several times. Standard input is copied into an unnamed file.
 pub(crate) fn seekable(path: &Path) -> Result<(String, File)> {
     let (name, mut input) = open(path)?;
     if !is_standard(path)
@@ -262,13 +262,13 @@ pub(crate) fn seekable(path: &Path) -> Result<(String, File)> {
     {
         return Ok((name, file));
     }
-    let mut copy = tempfile::tempfile().context("cannot make a temporary file")?;
-    io::copy(&mut input, &mut copy).with_context(|| format!("cannot keep {name}"))?;
+    let mut copy = tempfile::tempfile().context("cannot create a temporary file")?;
+    io::copy(&mut input, &mut copy).with_context(|| format!("cannot copy {name}"))?;
     copy.rewind()?;
     Ok((name, copy))
 }
 
-/// Finds the first slice of a name, with some time around it.
+/// Finds the first slice with a name. Returns its time with a margin.
 fn around(
     trace: &mut (impl Read + Seek),
     name: &str,
@@ -278,7 +278,7 @@ fn around(
     let mut reader = EventReader::new();
     let mut packets = TraceReader::new(trace);
     let margin = u64::try_from(margin.as_nanos()).unwrap_or(u64::MAX);
-    // The slice, and how deep it is among those of its track that began after it.
+    // The slice's start and track, and the number of open slices inside it.
     let mut found: Option<(u64, u64, usize)> = None;
     let mut end = None;
     packets.try_read_all(|packet| {
@@ -301,7 +301,7 @@ fn around(
         end.is_none()
     })?;
     let Some((begin, ..)) = found else {
-        bail!("no program wrote a slice called {name}");
+        bail!("no program wrote a slice named {name}");
     };
     Ok(Window {
         from: begin.saturating_sub(margin),
@@ -309,7 +309,7 @@ fn around(
     })
 }
 
-/// Returns a name beside the trace's.
+/// Returns the path of the trace with an ending after its stem.
 fn derived(path: &Path, ending: &str) -> PathBuf {
     let path = match is_standard(path) {
         true => Path::new(DEFAULT_TRACE),
@@ -323,7 +323,7 @@ fn derived(path: &Path, ending: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// An error of which the cause is told once.
+/// Converts an error so that its cause is printed only once.
 fn explained(error: EditError) -> anyhow::Error {
     match error {
         EditError::Read(error) => error.into(),
@@ -336,10 +336,10 @@ fn report(name: &str, taken: &Taken) -> Extent {
     Extent::report(name, &taken.damage).and_left_out(name, taken.left_out)
 }
 
-/// Returns an id for a new trace.
+/// Returns a random id for a new trace.
 pub(crate) fn uuid() -> Result<[u8; 16]> {
     let mut uuid = [0; 16];
     rustix::rand::getrandom(&mut uuid[..], rustix::rand::GetRandomFlags::empty())
-        .context("cannot make an id for the trace")?;
+        .context("cannot create an id for the trace")?;
     Ok(uuid)
 }

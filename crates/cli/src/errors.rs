@@ -2,15 +2,15 @@
 //!
 //! | code | meaning |
 //! |---|---|
-//! | 0 | done; a reader that went away (broken pipe) counts as done |
-//! | 1 | something failed, said on standard error |
+//! | 0 | success; also if the reader of the output has ended (broken pipe) |
+//! | 1 | failure, with a message on standard error |
 //! | 2 | the command line is wrong |
-//! | 3 | done, but a part of the trace could not be read, which was said on standard error |
-//! | 3 | `doctor`: something does not work here |
-//! | 126, 127 | `record -- COMMAND`: it cannot be run, it was not found |
-//! | 128 + n | `record -- COMMAND`: it was ended by signal n |
+//! | 3 | success, but a part of the trace could not be read, with a message on standard error |
+//! | 3 | `doctor`: a check failed |
+//! | 126, 127 | `record -- COMMAND`: the command cannot be run, or was not found |
+//! | 128 + n | `record -- COMMAND`: the command was ended by signal n |
 //!
-//! `record -- COMMAND` otherwise returns what the command returned. The upstream-compatible
+//! Otherwise, `record -- COMMAND` returns the exit code of the command. The upstream-compatible
 //! programs have upstream's codes.
 
 use std::io;

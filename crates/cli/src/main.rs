@@ -19,6 +19,7 @@ mod duration;
 mod edit;
 mod errors;
 mod heapprofd;
+mod ignored;
 mod import;
 mod json;
 mod links;
@@ -48,6 +49,7 @@ mod traced_perf;
 mod traced_probes;
 mod traced_relay;
 mod trigger_perfetto;
+mod unfinished;
 mod usage;
 mod view;
 

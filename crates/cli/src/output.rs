@@ -1,25 +1,23 @@
 //! Output files of commands, which never overwrite an input.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, BufWriter, Read as _, Write};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, FlockOperation, Mode, OFlags, access, flock};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tempfile::NamedTempFile;
+
+use crate::unfinished::Unfinished;
 
 /// Writes a file, or standard output if the path is `-`. `inputs` are the files that `write` reads
 /// or has read, `-` among them being standard input.
 ///
-/// A file is written beside its place and then moved there, so that nobody sees a part of it, and
-/// an earlier one stays if it cannot be written. Devices and pipes are written as they are.
+/// A file is written under a temporary name in its folder and then renamed, so that it is never
+/// incomplete, and an earlier file is kept if writing fails. Devices and pipes are written
+/// directly.
 ///
 /// # Errors
 ///
@@ -33,7 +31,7 @@ pub(crate) fn write(
     put(path, inputs, EVERYBODY, write)
 }
 
-/// The same for a trace: a new file can be read by its owner alone.
+/// Writes a trace like [`write`]. Only the owner can read a new file.
 ///
 /// # Errors
 ///
@@ -46,7 +44,7 @@ pub(crate) fn write_private(
     put(path, inputs, OWNER, write)
 }
 
-/// Permissions of a new file, of which the user's mask takes some away.
+/// The permissions of a new file, before the user's umask.
 const EVERYBODY: u32 = 0o666;
 const OWNER: u32 = 0o600;
 
@@ -61,22 +59,26 @@ fn put(
         return fill(io::stdout().lock(), "standard output", write);
     }
     let name = path.display().to_string();
-    // A link stays a link, to a new file.
-    let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let there = place.metadata().ok();
-    if there.as_ref().is_some_and(|there| !there.is_file()) {
+    // A link is kept, and points to the new file.
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let existing = target.metadata().ok();
+    if existing
+        .as_ref()
+        .is_some_and(|existing| !existing.is_file())
+    {
         return fill(create(path, inputs)?, &name, write);
     }
-    if let Some(input) = there.as_ref().and_then(|there| same(there, inputs)) {
-        bail!(
-            "{name} is the same file as {input}, which it is made from; name another one with -o"
-        );
+    if let Some(input) = existing
+        .as_ref()
+        .and_then(|existing| same(existing, inputs))
+    {
+        bail!("{name} is the same file as the input {input}; choose another output with -o");
     }
-    let folder = place.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = target.parent().filter(|it| !it.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
     if let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK) {
-        // A file may be written where none can be made.
-        return match there {
+        // A file may be writable in a folder in which none can be created.
+        return match existing {
             Some(_) => fill(create(path, inputs)?, &name, write),
             None => Err(io::Error::from(error)).with_context(|| format!("cannot write {name}")),
         };
@@ -84,7 +86,7 @@ fn put(
     let (file, unfinished) =
         Unfinished::create(folder, mode).with_context(|| format!("cannot write {name}"))?;
     fill(file.as_file(), &name, write)?;
-    file.persist(&place)
+    file.persist(&target)
         .with_context(|| format!("cannot write {name}"))?;
     drop(unfinished);
     Ok(())
@@ -98,65 +100,6 @@ fn fill(
     let mut out = BufWriter::new(out);
     write(&mut out).with_context(|| format!("cannot write {name}"))?;
     out.flush().with_context(|| format!("cannot write {name}"))
-}
-
-/// A file that is removed if a signal ends this process.
-#[derive(Debug)]
-struct Unfinished(PathBuf);
-
-/// The files to remove.
-static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-
-impl Unfinished {
-    /// Makes a file and watches over it until the second result is dropped. Where signals cannot be
-    /// taken over, the file would stay.
-    fn create(folder: &Path, mode: u32) -> io::Result<(NamedTempFile, Self)> {
-        static WATCHING: Once = Once::new();
-        WATCHING.call_once(|| drop(remove_at_signals()));
-        // Held, so that a signal now waits until the file is known.
-        let mut list = list();
-        let file = tempfile::Builder::new()
-            .prefix(".ferretto-")
-            .permissions(Permissions::from_mode(mode))
-            .tempfile_in(folder)?;
-        let path = file.path().to_owned();
-        list.push(path.clone());
-        drop(list);
-        Ok((file, Self(path)))
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        list().retain(|path| *path != self.0);
-    }
-}
-
-fn list() -> MutexGuard<'static, Vec<PathBuf>> {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Starts a thread that waits for a signal to end.
-fn remove_at_signals() -> io::Result<()> {
-    let signalled = Arc::new(AtomicUsize::new(0));
-    let (mut read, write) = UnixStream::pair()?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_usize(signal, Arc::clone(&signalled), signal as usize)?;
-        signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
-    }
-    let wait = move || {
-        if read.read_exact(&mut [0]).is_ok() {
-            // Held to the end, so that nothing is finished meanwhile.
-            let unfinished = list();
-            for path in &*unfinished {
-                let _ = fs::remove_file(path);
-            }
-            let signal = signalled.load(Ordering::Acquire) as i32;
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
-        }
-    };
-    let thread = std::thread::Builder::new().name("signals".to_owned());
-    thread.spawn(wait).map(drop)
 }
 
 /// Creates or truncates a file, which must not be one of `inputs`.

@@ -1,11 +1,13 @@
 //! Numbered files that are the parts of a trace.
 
 use std::collections::VecDeque;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use crate::output::{is_locked, lock};
 
 /// The files of the parts. Each is written under a temporary name and renamed when complete.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub(crate) struct Parts {
     /// The number of newest parts to keep.
     keep: Option<usize>,
     placed: VecDeque<PathBuf>,
+    /// The newest complete part, which stays locked.
+    newest: Option<File>,
 }
 
 /// The part that is being written. It is removed if it is not finished.
@@ -32,7 +36,37 @@ impl Parts {
             path: path.to_path_buf(),
             keep,
             placed: VecDeque::new(),
+            newest: None,
         }
+    }
+
+    /// Returns true if another process writes parts of this name.
+    pub(crate) fn are_busy(&self) -> bool {
+        let folder = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let Ok(entries) = fs::read_dir(folder) else {
+            return false;
+        };
+        let names = entries.flatten().map(|entry| entry.file_name());
+        let mut parts = names.filter(|name| self.is_part(Path::new(name)));
+        parts.any(|name| is_locked(&folder.join(name)))
+    }
+
+    /// Returns true for the name of a part, complete or not.
+    fn is_part(&self, name: &Path) -> bool {
+        let bytes = |text: Option<&OsStr>| text.unwrap_or_default().as_encoded_bytes().to_vec();
+        let name = match bytes(name.extension()) == b"part" {
+            true => Path::new(name.file_stem().unwrap_or_default()),
+            false => name,
+        };
+        let (stem, of) = (bytes(name.file_stem()), bytes(self.path.file_stem()));
+        let number = stem
+            .strip_prefix(&of[..])
+            .and_then(|rest| rest.strip_prefix(b"-"));
+        let is_number = number.is_some_and(|it| it.len() > 2 && it.iter().all(u8::is_ascii_digit));
+        is_number && name.extension() == self.path.extension()
     }
 
     /// Finishes the current part, and begins the one with this number.
@@ -56,6 +90,7 @@ impl Parts {
             other => other,
         };
         let file = file.map_err(|error| named(&beside, &error))?;
+        lock(&file);
         Ok(Part {
             out: BufWriter::new(file),
             beside,
@@ -75,6 +110,7 @@ impl Parts {
             .map_err(|error| named(&part.place, &error))?;
         fs::rename(&part.beside, &part.place).map_err(|error| named(&part.place, &error))?;
         part.is_placed = true;
+        self.newest = part.out.get_ref().try_clone().ok();
         self.placed.push_back(part.place.clone());
         if self.keep.is_some_and(|keep| self.placed.len() > keep)
             && let Some(oldest) = self.placed.pop_front()

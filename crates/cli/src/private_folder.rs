@@ -54,8 +54,11 @@ impl PrivateFolder {
                 .permissions(Permissions::from_mode(0o700))
                 .tempdir_in(&base)
                 .map_err(explain)?;
-            let Ok(lock) = open(folder.path()) else {
-                continue;
+            let lock = match open(folder.path()) {
+                Ok(lock) => lock,
+                // Another process took it for stale.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(explain(error)),
             };
             // Waits for a process that checks the lock. If folders cannot be locked, none is ever
             // removed.

@@ -1,4 +1,4 @@
-//! `ferretto query`: runs `ferretto-query`, a program of its own.
+//! `ferretto query`: runs the separate program `ferretto-query`.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,9 +12,9 @@ use clap::Args;
 
 const PROGRAM: &str = "ferretto-query";
 
-/// Ask a trace with SQL
+/// Query a trace with SQL
 ///
-/// Runs the program ferretto-query, which stands beside this one or in $PATH, with the same
+/// Runs the program ferretto-query, from the folder of this program or $PATH, with the same
 /// arguments.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
@@ -28,15 +28,15 @@ pub(crate) struct QueryArgs {
     arguments: Vec<OsString>,
 }
 
-/// Becomes the program. Returns only if that fails.
+/// Replaces this process by the program. Returns only if that fails.
 pub(crate) fn run(args: &QueryArgs) -> Result<std::convert::Infallible> {
     let beside = beside().filter(|path| path.is_file());
     let program = beside.unwrap_or_else(|| PathBuf::from(PROGRAM));
     let error = Command::new(&program).args(&args.arguments).exec();
     if error.kind() == io::ErrorKind::NotFound {
         bail!(
-            "{PROGRAM} is not installed: it is neither beside this program nor in $PATH; \
-             cargo install --path query, in Ferretto's sources, installs it"
+            "{PROGRAM} is not installed: it is neither in the folder of this program nor in $PATH; \
+            install it with cargo install --path query in Ferretto's sources"
         );
     }
     Err(Error::new(error)).with_context(|| format!("cannot run {}", program.display()))

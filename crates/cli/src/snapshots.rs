@@ -1,9 +1,9 @@
-//! Snapshots that triggers ask for: each a clone of the running session, over a connection of its
-//! own, into a file of its own.
+//! Snapshots, which triggers request: clones of the running session, each over another connection
+//! and into another file.
 //!
-//! One thread makes them one after the other, so that the service never holds more than one copy of
-//! the buffers for this recording; triggers that fire meanwhile wait. The session is given back
-//! only after the last one.
+//! One thread makes them one after the other, so that the service has at most one copy of the
+//! buffers for this recording. Triggers that fire in the meantime wait. The session is freed only
+//! after the last snapshot.
 
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
@@ -18,10 +18,10 @@ use ferretto_proto::observable_events::CloneTriggerHit;
 
 use crate::session::Signals;
 
-/// Most snapshots that wait.
+/// The largest number of waiting snapshots.
 const MAX_WAITING: usize = 1024;
 
-/// A snapshot to be made.
+/// A snapshot to make.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     /// The request to the service.
@@ -30,30 +30,30 @@ pub(crate) struct Snapshot {
     pub(crate) out: PathBuf,
 }
 
-/// Makes a snapshot, and says how that went.
+/// Makes a snapshot, and reports the result.
 type Maker = Box<dyn FnMut(Snapshot) + Send>;
 
 /// The snapshots of one recording.
 pub(crate) struct Snapshots {
-    /// Path of the recording itself, to which a number is added.
+    /// The path of the recording itself, to which a number is added.
     out: PathBuf,
     no_clobber: bool,
     count: u64,
-    /// Until there is a worker that has it.
+    /// The maker, until the worker has it.
     make: Option<Maker>,
     worker: Option<Worker>,
 }
 
 struct Worker {
-    wanted: SyncSender<Snapshot>,
+    queue: SyncSender<Snapshot>,
     thread: JoinHandle<()>,
     /// Closes when the thread ends.
     ended: UnixStream,
 }
 
 impl Snapshots {
-    /// Snapshots beside `out`, made by `make` in a thread of its own. With `no_clobber` files that
-    /// are there stay.
+    /// Returns the snapshots of the recording `out`, which `make` makes in another thread. With
+    /// `no_clobber`, existing files are not overwritten.
     pub(crate) fn new(
         out: PathBuf,
         no_clobber: bool,
@@ -68,21 +68,21 @@ impl Snapshots {
         }
     }
 
-    /// Makes one that a trigger asks for, in time.
+    /// Queues a snapshot that a trigger requests.
     pub(crate) fn add(&mut self, hit: &CloneTriggerHit) -> Result<()> {
-        self.make(request(hit))
+        self.queue(request(hit))
     }
 
-    /// Makes one of the session of this name, in time, and notes the reason in it as a trigger.
+    /// Queues a snapshot of the session with this name. The reason is recorded in it as a trigger.
     pub(crate) fn add_of(&mut self, session: &str, reason: &str) -> Result<()> {
-        self.make(CloneSessionRequest {
+        self.queue(CloneSessionRequest {
             selector: Some(Selector::UniqueSessionName(session.into())),
             clone_trigger_name: Some(reason.into()),
             ..Default::default()
         })
     }
 
-    fn make(&mut self, request: CloneSessionRequest) -> Result<()> {
+    fn queue(&mut self, request: CloneSessionRequest) -> Result<()> {
         let trigger = request.clone_trigger_name.clone().unwrap_or_default();
         let snapshot = Snapshot {
             request,
@@ -94,7 +94,7 @@ impl Snapshots {
         let Some(worker) = &self.worker else {
             return Ok(());
         };
-        if worker.wanted.try_send(snapshot).is_err() {
+        if worker.queue.try_send(snapshot).is_err() {
             let trigger = ferretto_text::terminal::shown_bytes(&trigger);
             eprintln!("Too many snapshots are waiting; none is made for the trigger {trigger}");
         }
@@ -113,13 +113,12 @@ impl Snapshots {
         }
     }
 
-    /// Waits for those that are under way. Returns whether they are complete: a second signal ends
-    /// the wait.
+    /// Waits for all snapshots. Returns true if they are complete; a second signal ends the wait.
     pub(crate) fn finish(&mut self, signals: &mut Signals, signalled: bool) -> bool {
         let Some(worker) = self.worker.take() else {
             return true;
         };
-        drop(worker.wanted);
+        drop(worker.queue);
         let mut signalled = signalled;
         while !signals.wait_or(&worker.ended, None) {
             for signal in signals.take() {
@@ -133,8 +132,8 @@ impl Snapshots {
 }
 
 fn start(make: Maker) -> Result<Worker> {
-    let (wanted, snapshots) = sync_channel(MAX_WAITING);
-    let (ended, ending) = UnixStream::pair().context("cannot make a socket")?;
+    let (queue, snapshots) = sync_channel(MAX_WAITING);
+    let (ended, ending) = UnixStream::pair().context("cannot create a socket")?;
     let thread = std::thread::Builder::new()
         .name("snapshots".to_owned())
         .spawn(move || {
@@ -144,13 +143,13 @@ fn start(make: Maker) -> Result<Worker> {
         })
         .context("cannot start a thread")?;
     Ok(Worker {
-        wanted,
+        queue,
         thread,
         ended,
     })
 }
 
-/// The clone that a trigger asks for; the service notes in it which trigger that was.
+/// Returns the clone that a trigger requests. The service records the trigger in it.
 fn request(hit: &CloneTriggerHit) -> CloneSessionRequest {
     CloneSessionRequest {
         selector: Some(Selector::SessionId(

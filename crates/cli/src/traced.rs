@@ -129,7 +129,7 @@ Sockets passed by systemd (LISTEN_FDS) replace these, and systemd is notified wh
                  default producer socket ({producers}). It must be one of them, written the same way."
             ),
             // The service did start, and reports its errors itself.
-            Err(HostError::RunWild(wild)) => Err(wild.into()),
+            Err(HostError::Watchdog(error)) => Err(error.into()),
             Err(error) => Err(error).context("Failed to start the traced service"),
         }
     }

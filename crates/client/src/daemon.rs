@@ -1,5 +1,5 @@
 //! The common part of daemons with data sources: they connect, report the result, handle the
-//! service's requests, and run until stopped.
+//! requests of the service, and run until stopped.
 
 use std::fmt;
 use std::io;
@@ -98,7 +98,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Makes their `run` return soon, after recorded data is sent.
+    /// Makes [`Daemon::turn`] return `None` soon, after recorded data is sent.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.handle.wake();

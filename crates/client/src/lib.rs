@@ -3,13 +3,13 @@
 //! The main types:
 //!
 //! - [`Producer`] registers data sources with a service, and creates writers for the shared memory.
-//!   It survives failures of the service: if the service is absent, dies or sends malformed
-//!   messages, the producer reconnects with growing pauses, and packets written meanwhile are
-//!   discarded without blocking.
+//!   If the service is absent, exits or sends malformed messages, the producer reconnects with
+//!   growing pauses. Packets written meanwhile are discarded without blocking.
 //! - [`Consumer`] controls a recording and reads it. Every call has a time limit. It is built on
 //!   [`Recording`], a state machine without I/O, for programs with their own event loop.
 //!
-//! [`Daemon`] is the producer of a daemon with data sources.
+//! [`Daemon`] is the producer of a daemon with data sources, [`Timer`] their periodic work, and
+//! [`PacketSink`] the destination of their packets.
 //!
 //! Both connect over sockets, or through any other [`transport`].
 //!
@@ -21,8 +21,10 @@ mod consumer;
 mod daemon;
 pub mod machine;
 mod options;
+mod packet_sink;
 mod producer;
 pub mod recording;
+mod timer;
 pub mod transport;
 mod wake;
 
@@ -35,5 +37,7 @@ pub use ferretto_shm::{
     WriteByAddress,
 };
 pub use options::{Pauses, ProducerOptions, Scraping};
+pub use packet_sink::PacketSink;
 pub use producer::{Event, InstanceId, LostReason, Producer, ProducerHandle, WriterFactory};
 pub use recording::{CallError, ClonedSession, PacketTooLarge, ReadError, Recording, SessionEnd};
+pub use timer::Timer;

@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A descriptor that becomes readable when someone wants attention. For
-/// [links](super::transport::Link) that have no descriptor of their own, among others.
+/// A descriptor that another thread can make readable, for example for a
+/// [link](super::transport::Link) without a descriptor of its own.
 #[derive(Debug)]
 pub struct WakeFd {
     fd: OwnedFd,
-    /// It is readable, or about to be: there is no need for another system call.
+    /// Set if the descriptor is or will soon be readable, so no system call is needed.
     is_awake: AtomicBool,
 }
 
 impl WakeFd {
-    /// One that is not readable.
+    /// Creates a descriptor that is not readable.
     ///
     /// # Errors
     ///
-    /// If the process has no descriptors left.
+    /// Fails if the process has no descriptors left.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -28,18 +28,18 @@ impl WakeFd {
         })
     }
 
-    /// Makes the descriptor readable. Cheap if it is.
+    /// Makes the descriptor readable. Cheap if it is already.
     pub fn wake(&self) {
         if !self.is_awake.swap(true, Ordering::AcqRel) {
-            // Fails only if the counter is full, and then it is readable anyway.
+            // This fails only if the counter is full, and then the descriptor is readable.
             let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
         }
     }
 
-    /// Makes it unreadable until the next wake. Afterwards this thread sees all that others did
-    /// before they woke it.
+    /// Makes the descriptor unreadable until the next wake. The effects of earlier wakers are
+    /// visible to this thread afterwards.
     pub fn clear(&self) {
-        // In this order: a wake in between is one of those that are cleared here.
+        // The flag is reset last, so that a wake in between counts as cleared.
         let _ = rustix::io::read(&self.fd, &mut [0; 8]);
         self.is_awake.swap(false, Ordering::AcqRel);
     }

@@ -1,4 +1,4 @@
-//! Recordings that are driven by hand, whose calls do not wait for their answers.
+//! Recordings driven by hand, with calls that do not wait for their replies.
 
 mod common;
 
@@ -37,7 +37,7 @@ impl Driven {
             if let Some(event) = self.recording.poll_event() {
                 return event;
             }
-            assert!(wait(&*self.link, None, LIMIT), "nothing comes");
+            assert!(wait(&*self.link, None, LIMIT), "no event arrived");
         }
     }
 
@@ -50,10 +50,10 @@ impl Driven {
 }
 
 #[test]
-fn answers_come_as_events_with_their_number() {
+fn replies_are_events_with_the_id_of_their_call() {
     let service = Service::start();
     let mut driven = Driven::open(&service.consumers);
-    // They may be made before the service answers.
+    // Calls are possible before the service replies.
     let good = driven.call(Call::Capabilities);
     let bad = driven.call(Call::Flush(FlushRequest::default()));
     assert!(matches!(driven.next(), Event::Connected));
@@ -67,7 +67,7 @@ fn answers_come_as_events_with_their_number() {
 }
 
 #[test]
-fn the_other_port_is_told_apart() {
+fn a_producer_port_is_reported_as_no_consumer_port() {
     let service = Service::start();
     let mut driven = Driven::open(&service.producers);
     let call = driven.call(Call::Connect);

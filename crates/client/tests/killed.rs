@@ -10,10 +10,11 @@ use ferretto_client::{
     Address, Consumer, Event, ExhaustedPolicy, Producer, ProducerOptions, Scraping,
 };
 
-/// Tells the child where the service is.
+/// The environment variable with the address of the service for the child.
 const ADDRESS: &str = "FERRETTO_TEST_KILLED_PRODUCER";
 
-/// The child: records some packets, begins a long one, says so, and waits for its end.
+/// Runs in the child: records some packets, starts a long one, reports that, and waits to be
+/// killed.
 fn child(address: &str) {
     let mut producer = Producer::new(ProducerOptions {
         name: "victim".to_owned(),
@@ -66,7 +67,7 @@ fn only_unfinished_packets_are_lost() {
     assert!(lines.any(|line| line.unwrap().contains("killme")));
     child.kill().unwrap();
     child.wait().unwrap();
-    // The service notices by itself.
+    // The service notices the end of the connection.
     while !consumer
         .query_service_state(LIMIT)
         .unwrap()
@@ -92,6 +93,6 @@ fn only_unfinished_packets_are_lost() {
     assert_eq!(
         stats.buffer_stats[0].readaheads_failed,
         Some(1),
-        "the loss is accounted for"
+        "the loss is reported"
     );
 }

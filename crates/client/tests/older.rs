@@ -16,7 +16,7 @@ use ferretto_ipc::port::consumer::Request;
 use ferretto_proto::observable_events::Type;
 use ferretto_wire::{Fields, encode};
 
-/// The methods that the first services offered consumers.
+/// The methods of the consumer port in the first services.
 const CONSUMER_METHODS: [(u32, &str); 5] = [
     (1, "EnableTracing"),
     (2, "DisableTracing"),
@@ -25,7 +25,7 @@ const CONSUMER_METHODS: [(u32, &str); 5] = [
     (5, "Flush"),
 ];
 
-/// And producers, in another order.
+/// The methods of the producer port in the first services, in another order.
 const PRODUCER_METHODS: [(u32, &str); 5] = [
     (5, "InitializeConnection"),
     (4, "RegisterDataSource"),
@@ -47,7 +47,7 @@ fn serve<T: Send + 'static>(
     std::thread::spawn(move || serve(listener.accept().unwrap().0))
 }
 
-/// Everything sent until the other side closes.
+/// Reads everything until the other side closes the connection.
 fn rest(mut stream: UnixStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
@@ -93,7 +93,7 @@ fn ipc_019_methods_that_an_old_service_lacks_fail_without_a_request() {
 }
 
 #[test]
-fn a_producer_of_an_old_service_knows_all_it_needs() {
+fn a_producer_works_with_the_methods_of_an_old_service() {
     let address = unique_address("old");
     let service = serve(&address, |mut stream| {
         let read = |stream: &mut UnixStream| stream.read(&mut [0; 4096]).unwrap();
@@ -101,7 +101,7 @@ fn a_producer_of_an_old_service_knows_all_it_needs() {
         let bound = frame::bind_service_reply(1, 1, &PRODUCER_METHODS);
         stream.write_all(&bound).unwrap();
         read(&mut stream);
-        // A reply without any field, and a start that no setup went before.
+        // A reply without any field, and a start without an earlier setup.
         let start = encode(|command| {
             command.nested(1, |start| {
                 start.varint(1, 9);
@@ -123,7 +123,7 @@ fn a_producer_of_an_old_service_knows_all_it_needs() {
     };
     let started = next_event(&mut producer, |event| matches!(event, Event::Start { .. }));
     assert!(matches!(started, Event::Start { instance: id, .. } if id == instance));
-    // Without later methods, the calls that wait for them go on.
+    // Calls that wait for missing methods complete.
     let handle = producer.handle();
     producer.register(common::descriptor("test.source"));
     handle.notify_started(instance);
@@ -134,7 +134,7 @@ fn a_producer_of_an_old_service_knows_all_it_needs() {
     assert!(done.load(Ordering::Acquire));
     assert!(handle.is_connected());
     drop(producer);
-    // The registration came, and nothing that this service does not know.
+    // The registration was sent, and no method that this service lacks.
     let sent = service.join().unwrap();
     let mut methods = Vec::new();
     let mut rest = &sent[..];

@@ -11,7 +11,7 @@ use ferretto_proto::clone_session_request::Selector;
 use ferretto_proto::observable_events::Type as ObservableType;
 use ferretto_wire::Fields;
 
-/// Longer than any test may take.
+/// A duration longer than any test.
 const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
 
 fn read(consumer: &mut Consumer) -> Vec<Vec<u8>> {
@@ -25,7 +25,7 @@ fn read(consumer: &mut Consumer) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Starts a session and waits until all data sources have started, that is, written their packets.
+/// Starts a session and waits until all data sources have started and written their packets.
 fn start(consumer: &mut Consumer, config: ferretto_proto::TraceConfig) {
     consumer
         .observe_events(&[ObservableType::TYPE_ALL_DATA_SOURCES_STARTED])
@@ -57,7 +57,7 @@ fn stop(consumer: &mut Consumer) {
     assert_eq!(end.error(), None);
 }
 
-/// A service with a producer that is registered, and a consumer.
+/// Returns a service with a registered producer, and a consumer.
 fn connected(
     policy: ExhaustedPolicy,
     write: impl FnMut(&mut ferretto_client::TraceWriter) + Send + 'static,
@@ -76,7 +76,7 @@ fn connected_to(
     });
     let (sender, receiver) = mpsc::channel();
     let recorder = Recorder::start(producer, policy, write);
-    // The registration is processed before the answer to this comes.
+    // The service processes the registration before this call.
     assert!(recorder.handle.sync(move || sender.send(()).unwrap()));
     recorder.handle.wake();
     receiver.recv_timeout(LIMIT).unwrap();
@@ -85,7 +85,7 @@ fn connected_to(
 }
 
 #[test]
-fn packets_arrive_in_order_and_flagged() {
+fn packets_arrive_in_order_with_sequence_flags() {
     let (_service, _recorder, mut consumer) = connected(ExhaustedPolicy::Drop, |writer| {
         for index in 0..100 {
             write_text(writer, format!("packet {index}").as_bytes());
@@ -111,7 +111,7 @@ fn packets_arrive_in_order_and_flagged() {
 }
 
 #[test]
-fn what_was_written_last_arrives_when_the_session_stops() {
+fn the_last_packets_arrive_when_the_session_stops() {
     let (_service, _recorder, mut consumer) =
         connected(ExhaustedPolicy::Drop, |writer| write_text(writer, b"only"));
     start(&mut consumer, config(64));
@@ -120,7 +120,7 @@ fn what_was_written_last_arrives_when_the_session_stops() {
 }
 
 #[test]
-fn a_packet_of_20_mb_arrives_whole() {
+fn a_packet_of_20_mb_arrives_complete() {
     let body: Vec<u8> = (0..20u32 << 20).map(|index| (index / 11) as u8).collect();
     let expected = body.clone();
     let (_service, _recorder, mut consumer) =
@@ -157,7 +157,7 @@ fn relay_019_over_tcp_chunks_travel_in_commits_of_which_each_fits_a_frame() {
 }
 
 #[test]
-fn the_service_answers_questions() {
+fn the_service_replies_to_queries() {
     let (_service, _recorder, mut consumer) =
         connected(ExhaustedPolicy::Drop, |writer| write_text(writer, b"x"));
     let capabilities = consumer.query_capabilities(LIMIT).unwrap();
@@ -179,7 +179,7 @@ fn the_service_answers_questions() {
 }
 
 #[test]
-fn a_session_that_cannot_start_says_why() {
+fn a_session_that_cannot_start_ends_with_the_reason() {
     let service = Service::start();
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
     let mut bad = config(64);
@@ -190,7 +190,7 @@ fn a_session_that_cannot_start_says_why() {
 }
 
 #[test]
-fn a_detached_session_goes_on_and_is_taken_over() {
+fn a_detached_session_continues_and_can_be_attached() {
     let (service, _recorder, mut first) =
         connected(ExhaustedPolicy::Drop, |writer| write_text(writer, b"kept"));
     start(&mut first, config(64));
@@ -209,7 +209,7 @@ fn a_detached_session_goes_on_and_is_taken_over() {
 }
 
 #[test]
-fn what_comes_together_with_an_answer_is_not_waited_for() {
+fn events_that_arrive_with_a_reply_do_not_block_a_wait() {
     let service = Service::start();
     let mut consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
     start(&mut consumer, config(64));
@@ -235,7 +235,7 @@ fn two_sessions_share_a_producer() {
 }
 
 #[test]
-fn over_tcp_a_flush_fetches_unflushed_chunks() {
+fn over_tcp_a_flush_reads_uncommitted_chunks() {
     let service = Service::start_tcp();
     let mut producer = ferretto_client::Producer::new(ferretto_client::ProducerOptions {
         address: Some(service.producers.clone()),
@@ -275,7 +275,7 @@ fn over_tcp_a_flush_fetches_unflushed_chunks() {
         texts(&read(&mut consumer)),
         [b"first".as_slice(), b"second"]
     );
-    // The rest of the chunk follows; packets that were copied do not appear twice.
+    // The rest of the chunk follows. Copied packets do not appear twice.
     write_text(&mut writer, b"third");
     drop(writer);
     let (sender, receiver) = mpsc::channel();
@@ -288,14 +288,17 @@ fn over_tcp_a_flush_fetches_unflushed_chunks() {
 }
 
 #[test]
-fn a_session_can_be_left_and_copied() {
+fn a_session_can_be_detached_and_cloned() {
     let (service, _recorder, mut consumer) =
         connected(ExhaustedPolicy::Drop, |writer| write_text(writer, b"kept"));
     let mut named = config(64);
     named.unique_session_name = Some(b"named".to_vec());
     start(&mut consumer, named);
     consumer.detach("key", LIMIT).unwrap();
-    assert!(consumer.detach("key", LIMIT).is_err(), "there is none left");
+    assert!(
+        consumer.detach("key", LIMIT).is_err(),
+        "the session is already detached"
+    );
 
     let clone = |name: &str| CloneSessionRequest {
         selector: Some(Selector::UniqueSessionName(name.into())),

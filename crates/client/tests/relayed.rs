@@ -14,7 +14,7 @@ use ferretto_client::{Address, Consumer, ExhaustedPolicy};
 use ferretto_ipc::frame::{self, Identity};
 use ferretto_wire::Fields;
 
-/// Says who the producers are and forwards bytes, as a relay does, until both ends close.
+/// A relay that identifies the producers and forwards bytes until both ends close.
 struct TestRelay {
     address: Address,
     thread: Option<JoinHandle<()>>,
@@ -65,7 +65,7 @@ fn forward(producer: UnixStream, service: TcpStream) {
         }
         let _ = to_producer.shutdown(Shutdown::Both);
     });
-    // Odd pieces, none of which is a frame.
+    // The size splits and joins frames.
     let mut buffer = [0; 777];
     while let Ok(size @ 1..) = from_producer.read(&mut buffer) {
         if to_service.write_all(&buffer[..size]).is_err() {
@@ -101,7 +101,7 @@ fn ipc_070_packets_of_a_relayed_producer_have_its_machine_id() {
             write_text(writer, &text(index));
         }
     });
-    // The registration is processed before the answer to this comes.
+    // The service processes the registration before this call.
     assert!(recorder.handle.sync(move || sender.send(()).unwrap()));
     recorder.handle.wake();
     receiver.recv_timeout(LIMIT).unwrap();
@@ -127,7 +127,7 @@ fn ipc_070_packets_of_a_relayed_producer_have_its_machine_id() {
         .iter()
         .filter(|packet| Fields::find(common::FOR_TESTING, packet).is_some())
     {
-        // The hint's hash, as the reference vectors have it.
+        // The hash of the hint, as in the reference vectors.
         assert_eq!(number(packet, MACHINE_ID), Some(3_820_972_779));
         assert_eq!(number(packet, UID), Some(1000));
         assert_eq!(number(packet, PID), Some(4242));

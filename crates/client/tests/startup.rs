@@ -1,4 +1,4 @@
-//! Recording that begins before the service is there.
+//! Recordings that start before there is a service.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn producer(address: &Address, page_size: u32, memory_size: u32) -> Producer {
     producer
 }
 
-/// Records texts written before, during and after the connection is made, and returns them.
+/// Records texts written before, during and after the connection, and returns them.
 fn record(producer: &mut Producer, service: &Service, early: &mut TraceWriter) -> Vec<Vec<u8>> {
     let handle = producer.handle();
     next_event(producer, |event| matches!(event, Event::Connected));
@@ -54,7 +54,7 @@ fn record(producer: &mut Producer, service: &Service, early: &mut TraceWriter) -
     assert!(![0, late.id(), early.id()].contains(&bound.id()));
     write_text(&mut bound, b"already bound");
     bound.flush(None);
-    // The answer comes when everything flushed before has been taken.
+    // The callback runs when all data flushed before has been processed.
     let (sender, receiver) = std::sync::mpsc::channel();
     assert!(handle.sync(move || sender.send(()).unwrap_or_default()));
     let end = Instant::now() + LIMIT;
@@ -75,7 +75,7 @@ fn record(producer: &mut Producer, service: &Service, early: &mut TraceWriter) -
 
 fn expect(mut texts: Vec<Vec<u8>>, expected: &[&[u8]]) {
     let mut expected: Vec<Vec<u8>> = expected.iter().map(|text| text.to_vec()).collect();
-    // The packets of one writer are in order.
+    // The packets of one writer keep their order.
     let early: Vec<_> = texts.iter().filter(|t| t.starts_with(b"early")).collect();
     assert!(early.is_sorted());
     texts.sort();
@@ -95,9 +95,9 @@ fn before_there_is_a_service(page_size: u32, memory_size: u32, tcp: bool) {
     early
         .new_packet()
         .nested(common::FOR_TESTING, |message| message.bytes(TEXT, &long));
-    let mut in_vain = handle.create_startup_writer(2, DROP);
-    write_text(&mut in_vain, b"nobody wants this");
-    in_vain.flush(None);
+    let mut discarded = handle.create_startup_writer(2, DROP);
+    write_text(&mut discarded, b"discarded");
+    discarded.flush(None);
     early.flush(None);
     write_text(&mut early, b"early 3");
     let service = service.unwrap_or_else(|| Service::start_at(producers, consumers));
@@ -115,24 +115,24 @@ fn before_there_is_a_service(page_size: u32, memory_size: u32, tcp: bool) {
 }
 
 #[test]
-fn a_service_adopts_the_memory_of_a_producer_with_its_chunks() {
+fn a_service_adopts_the_memory_of_a_producer_and_its_chunks() {
     before_there_is_a_service(0, 0, false);
     before_there_is_a_service(16 * 1024, 512 * 1024, false);
 }
 
 #[test]
-fn nothing_is_lost_if_the_service_does_not_take_the_memory() {
-    // Not a whole number of pages, which no service takes.
+fn no_packets_are_lost_if_the_service_does_not_adopt_the_memory() {
+    // The size is not a whole number of pages, so no service adopts it.
     before_there_is_a_service(8 * 1024, 44 * 1024, false);
 }
 
 #[test]
-fn nothing_is_lost_where_memory_cannot_be_shared() {
+fn no_packets_are_lost_if_memory_cannot_be_shared() {
     before_there_is_a_service(0, 0, true);
 }
 
 #[test]
-fn a_lost_connection_ends_startup_writers_and_new_ones_can_be_had() {
+fn a_lost_connection_ends_startup_writers_and_new_ones_can_be_created() {
     let service = Service::start();
     let mut producer = producer(&service.producers, 0, 0);
     let handle = producer.handle();
@@ -144,7 +144,7 @@ fn a_lost_connection_ends_startup_writers_and_new_ones_can_be_had() {
     next_event(&mut producer, |event| {
         matches!(event, Event::Disconnected(_))
     });
-    // It goes nowhere, and does no harm.
+    // The writer discards the packet.
     write_text(&mut old, &[0; 100_000]);
     let mut early = handle.create_startup_writer(1, DROP);
     write_text(&mut early, b"early");
@@ -155,7 +155,7 @@ fn a_lost_connection_ends_startup_writers_and_new_ones_can_be_had() {
 }
 
 #[test]
-fn without_memory_of_its_own_startup_writers_discard_everything() {
+fn startup_writers_discard_everything_without_provided_memory() {
     let mut producer = common::producer_at(&unique_address("producer"));
     let mut writer = producer.handle().create_startup_writer(1, DROP);
     write_text(&mut writer, b"nowhere");

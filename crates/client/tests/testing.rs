@@ -1,5 +1,5 @@
-//! A data source as upstream's end-to-end tests have it: `for_testing` in its config says which
-//! packets it writes.
+//! A data source like that of upstream's end-to-end tests: `for_testing` in its config describes
+//! the packets to write.
 
 mod common;
 
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// One batch of packets.
+/// Writes one batch of packets.
 fn write(writer: &mut TraceWriter, config: &TestConfig) {
     let mut random = Random::new(config.seed.unwrap_or(0));
     let size = config.message_size.unwrap_or(0).max(2) as usize;
@@ -48,7 +48,7 @@ fn write(writer: &mut TraceWriter, config: &TestConfig) {
     }
 }
 
-/// Records one batch as `config` says: texts and values.
+/// Records one batch with `config`. Returns texts and values.
 fn record(config: TestConfig) -> Vec<(Vec<u8>, u64)> {
     let service = Service::start();
     let mut producer = Producer::new(ProducerOptions {
@@ -140,7 +140,8 @@ fn a_new_writer_is_registered_without_waking_the_owner() {
     };
     let handle = producer.handle();
     handle.notify_started(instance);
-    // The service answers in order: its earlier messages have arrived before this answer.
+    // The service handles requests in order, so its earlier messages have arrived before this
+    // reply.
     let (answered, is_answered) = std::sync::mpsc::channel();
     assert!(handle.sync(move || answered.send(()).unwrap()));
     while is_answered.try_recv().is_err() {
@@ -157,7 +158,7 @@ fn a_new_writer_is_registered_without_waking_the_owner() {
     let mut writer = handle.create_writer(target, ExhaustedPolicy::Drop);
     assert!(!is_readable(&producer));
 
-    // The service reads the chunk although it was not flushed.
+    // The service reads the chunk without a flush.
     write_text(&mut writer, b"unfinished");
     consumer.disable_tracing(LIMIT).unwrap();
     next_event(&mut producer, |event| matches!(event, Event::Stop { .. }));

@@ -1,4 +1,4 @@
-//! Ways to a service other than a socket of one's own.
+//! Connections that other processes open, and custom transports.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn open(address: &Address) -> OwnedFd {
     UnixStream::connect_addr(&address).unwrap().into()
 }
 
-/// Records the packets that a producer writes at its start, and returns the texts.
+/// Records the packets that a producer writes when it starts, and returns the texts.
 fn record(mut producer: Producer, mut consumer: Consumer, count: usize) -> Vec<Vec<u8>> {
     producer.register(descriptor("test.source"));
     next_event(&mut producer, |event| matches!(event, Event::Connected));
@@ -58,7 +58,7 @@ fn record(mut producer: Producer, mut consumer: Consumer, count: usize) -> Vec<V
 }
 
 #[test]
-fn a_producer_records_over_a_socket_opened_by_another() {
+fn a_producer_records_over_a_socket_opened_by_another_process() {
     let service = Service::start();
     let producer = Producer::over_socket(open(&service.producers), options()).unwrap();
     let consumer = Consumer::connect(&service.consumers, LIMIT).unwrap();
@@ -66,7 +66,7 @@ fn a_producer_records_over_a_socket_opened_by_another() {
 }
 
 #[test]
-fn a_socket_opened_by_another_is_used_once() {
+fn a_socket_opened_by_another_process_is_used_once() {
     let service = Service::start();
     let mut producer = Producer::over_socket(open(&service.producers), options()).unwrap();
     next_event(&mut producer, |event| matches!(event, Event::Connected));
@@ -83,8 +83,8 @@ fn a_socket_opened_by_another_is_used_once() {
     );
 }
 
-/// The channel that an embedder has between its processes: here, all messages are bytes for a
-/// moment, and no descriptors pass.
+/// The channel of an embedder between its processes. It encodes and decodes all messages, and
+/// passes no descriptors.
 #[derive(Debug)]
 struct Tunnel<P: Port>(Box<dyn Link<P>>);
 
@@ -159,8 +159,8 @@ where
 }
 
 #[test]
-fn an_embedder_brings_its_own_transport() {
-    // Over TCP the service knows that memory cannot be shared.
+fn a_producer_and_a_consumer_work_over_a_custom_transport() {
+    // Over TCP, the service does not share memory.
     let service = Service::start_tcp();
     let at = AtAddress::default()
         .producers_at(service.producers.clone())

@@ -1,4 +1,4 @@
-//! Services that are absent, die or talk nonsense.
+//! Services that are absent, exit or send malformed messages.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn disconnected(event: &Event) -> bool {
 }
 
 #[test]
-fn a_producer_waits_for_a_service_that_is_not_there_yet() {
+fn a_producer_waits_for_an_absent_service() {
     let (producers, consumers) = (unique_address("producer"), unique_address("consumer"));
     let mut producer = producer_at(&producers);
     let Event::Disconnected(LostReason::Connect(_)) = next_event(&mut producer, disconnected)
@@ -50,7 +50,7 @@ fn ipc_030_a_producer_notices_a_new_socket_at_once() {
     std::fs::create_dir_all(&directory).unwrap();
     let socket = Address::Path(directory.join("producer.sock"));
     let mut producer = producer_at(&socket);
-    // Fails often enough for the next attempt to be due later than this test waits.
+    // Fails often enough to make the next attempt due after the time limit of this test.
     let start = Instant::now();
     let mut now = start;
     while now < start + 2 * LIMIT {
@@ -65,7 +65,7 @@ fn ipc_030_a_producer_notices_a_new_socket_at_once() {
 }
 
 #[test]
-fn a_producer_comes_back_to_a_restarted_service() {
+fn a_producer_reconnects_to_a_restarted_service() {
     let (producers, consumers) = (unique_address("producer"), unique_address("consumer"));
     let service = Service::start_at(producers.clone(), consumers.clone());
     let mut producer = producer_at(&producers);
@@ -88,7 +88,7 @@ fn a_producer_comes_back_to_a_restarted_service() {
     let stopped = next_event(&mut producer, |event| matches!(event, Event::Stop { .. }));
     assert!(matches!(stopped, Event::Stop { instance: id } if id == instance));
     next_event(&mut producer, disconnected);
-    // A writer of the old connection neither blocks nor aborts, however much it is given.
+    // A writer of the old connection discards packets: it neither blocks nor aborts.
     for _ in 0..100 {
         common::write_text(&mut writer, &[0; 10_000]);
     }
@@ -99,14 +99,14 @@ fn a_producer_comes_back_to_a_restarted_service() {
     assert!(matches!(consumer.wait_for_end(LIMIT), Ok(Some(end)) if end.error().is_some()));
 }
 
-/// Answers the first connection with `answer` and then reads until the other side gives up.
+/// Answers the first connection with `answers` and then reads until the other side closes it.
 fn broken_service(address: &Address, answers: Vec<Vec<u8>>) -> std::thread::JoinHandle<()> {
     let listener = listen(address);
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut buffer = [0; 4096];
         for answer in answers {
-            // Waits for a request first, so that the answers meet open calls.
+            // Waits for a request first, so that there are open calls when the answers arrive.
             let _ = stream.read(&mut buffer).unwrap();
             let _ = stream.write_all(&answer);
         }
@@ -138,7 +138,7 @@ fn a_producer_survives_malformed_messages_and_reports_them() {
             vec![bound.clone(), frame::method_rejected(2)],
         ),
         (
-            "memory before a welcome",
+            "memory before it accepted the producer",
             vec![bound.clone(), command(b"\x1a\x02\x08\x04")],
         ),
         (
@@ -170,7 +170,7 @@ fn a_producer_survives_malformed_messages_and_reports_them() {
     }
 }
 
-/// Commands that are partly sensible: a known kind, with a body that may be anything.
+/// Partly valid commands: a known kind with an arbitrary body.
 fn commands() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let body = prop::collection::vec(any::<u8>(), 0..40);
     let ids = prop::collection::vec(0u64..4, 0..4);
@@ -198,7 +198,7 @@ proptest! {
             stream.write_all(&frame::method_reply(2, false, 0, |_| {})).unwrap();
             for command in commands {
                 let write = |out: &mut Vec<u8>| out.extend_from_slice(&command);
-                // The other side may have had enough already.
+                // The other side may have closed the connection.
                 let _ = stream.write_all(&frame::method_reply(3, true, command.len(), write));
             }
             let _ = stream.write_all(&tail);
@@ -226,7 +226,7 @@ proptest! {
 }
 
 #[test]
-fn a_consumer_waits_at_most_for_its_time_limit() {
+fn a_consumer_waits_no_longer_than_its_time_limit() {
     let address = unique_address("silent");
     let _listener = listen(&address);
     let result = Consumer::connect(&address, Duration::from_millis(1));
@@ -237,7 +237,7 @@ fn a_consumer_waits_at_most_for_its_time_limit() {
 }
 
 #[test]
-fn a_consumer_knows_a_producer_socket() {
+fn a_consumer_recognizes_a_producer_socket() {
     let service = Service::start();
     let result = Consumer::connect(&service.producers, LIMIT);
     assert!(
@@ -272,7 +272,7 @@ fn a_consumer_notices_the_end_of_the_service() {
 }
 
 #[test]
-fn there_may_be_no_service_at_all() {
-    let result = Consumer::connect(&unique_address("nobody"), LIMIT);
+fn connecting_fails_without_a_service() {
+    let result = Consumer::connect(&unique_address("absent"), LIMIT);
     assert!(matches!(result, Err(CallError::Connect(_))), "{result:?}");
 }

@@ -1,4 +1,4 @@
-//! Services that are not to be trusted.
+//! Services of untrusted users, and untrusted memory.
 
 mod common;
 
@@ -14,7 +14,7 @@ use ferretto_ipc::frame;
 use ferretto_ipc::socket::Socket;
 use rustix::fs::{MemfdFlags, SealFlags};
 
-/// Nobody.
+/// The user `nobody`.
 const USER: u32 = 65_534;
 
 fn reason(mut producer: Producer) -> String {
@@ -28,7 +28,7 @@ fn reason(mut producer: Producer) -> String {
 }
 
 #[test]
-fn a_service_in_a_folder_that_others_can_change_is_told_nothing() {
+fn no_data_is_sent_to_a_service_in_a_folder_that_others_can_change() {
     let folder = tempfile::tempdir().unwrap();
     let socket = Address::Path(folder.path().join("producer.sock"));
     let _service = Service::start_at(socket.clone(), unique_address("consumer"));
@@ -36,11 +36,8 @@ fn a_service_in_a_folder_that_others_can_change_is_told_nothing() {
 
     set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     let output = reason(producer_at(&socket));
-    assert!(
-        output.contains("everybody can put any other socket"),
-        "{output}"
-    );
-    // As in `/tmp`, where sockets cannot be replaced.
+    assert!(output.contains("every user can replace it"), "{output}");
+    // As in `/tmp`: only the owner can replace a socket.
     set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
     assert_eq!(reason(producer_at(&socket)), "none");
 
@@ -65,7 +62,7 @@ fn shm_011_memory_that_the_service_could_take_back_is_refused() {
     for (seals, expected) in [
         (SealFlags::empty(), "not sealed"),
         (SealFlags::SHRINK, "not sealed"),
-        // This is accepted, and the next event is the end of the connection.
+        // This memory is accepted, and the next event is the end of the connection.
         (
             SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
             "closed",
@@ -91,7 +88,7 @@ fn shm_011_memory_that_the_service_could_take_back_is_refused() {
             socket.flush().unwrap();
             let _ = stream.read(&mut [0; 4096]).unwrap();
             let welcome = frame::method_reply(2, false, 0, |_| {});
-            // Set up tracing, with pages of 4 KiB.
+            // SetupTracing, with pages of 4 KiB.
             let command = b"\x1a\x02\x08\x04";
             let command =
                 frame::method_reply(3, true, command.len(), |out| out.extend_from_slice(command));

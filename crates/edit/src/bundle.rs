@@ -1,4 +1,4 @@
-//! Bundles of kernel events: their times, and the part of one that lies in a window.
+//! Bundles of kernel events: their times, and the part of a bundle within a time window.
 
 use ferretto_format::clock::MONOTONIC_RAW;
 use ferretto_format::sequence::Clocks;
@@ -8,12 +8,12 @@ use ferretto_wire::{Encoder, Fields, Value, encode, encode_varint};
 
 use crate::packet::{copy, rewrite};
 
-/// `FtraceClock` as the schema numbers it.
+/// Values of `FtraceClock`.
 const GLOBAL: u64 = 2;
 const LOCAL: u64 = 3;
 const MONO_RAW: u64 = 4;
 
-/// Columns of the context switches in compact form, times first.
+/// The columns of compact context switches, times first.
 const SWITCHES: [u32; 5] = [
     compact::SWITCH_TIMESTAMP,
     compact::SWITCH_PREV_STATE,
@@ -21,7 +21,7 @@ const SWITCHES: [u32; 5] = [
     compact::SWITCH_NEXT_PRIO,
     compact::SWITCH_NEXT_COMM_INDEX,
 ];
-/// Columns of the wake-ups in compact form, times first.
+/// The columns of compact wake-ups, times first.
 const WAKINGS: [u32; 6] = [
     compact::WAKING_TIMESTAMP,
     compact::WAKING_PID,
@@ -35,29 +35,29 @@ const WAKINGS: [u32; 6] = [
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bundle<'a> {
     pub(crate) cpu: u32,
-    /// The time from which on the events of the CPU are known, if this is the first bundle of it.
+    /// The time since which the events of the CPU are complete, if this is its first bundle.
     pub(crate) begin: Option<u64>,
-    /// Added to times in the bundle, it makes them boot time.
+    /// The difference between boot time and times in the bundle.
     shift: u64,
     bytes: &'a [u8],
 }
 
-/// A row of the compact form: the values of its columns, without the time.
+/// A row of a compact bundle: the values of its columns, without the time.
 pub(crate) type Row = [u64; 5];
 
 /// An event of a bundle.
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
-    /// As it is encoded.
+    /// An encoded event.
     Full(&'a [u8]),
-    /// A context switch: state of the one before; pid, priority and name of the next.
+    /// A context switch: the state of the previous thread; pid, priority and name of the next one.
     Switch(u64, u64, u64, &'a [u8]),
     /// A wake-up: pid, target CPU, priority, name and common flags.
     Waking(u64, u64, u64, &'a [u8], u64),
 }
 
 impl<'a> Bundle<'a> {
-    /// Reads the head of a `FtraceEventBundle`.
+    /// Reads the header fields of a `FtraceEventBundle`.
     pub(crate) fn read(bytes: &'a [u8], clocks: &Clocks) -> Self {
         let (mut cpu, mut clock, mut there, mut boot) = (0, 0, 0, 0);
         let (mut end, mut read) = (None, None);
@@ -90,8 +90,8 @@ impl<'a> Bundle<'a> {
         }
     }
 
-    /// Hands all events to `each`, with their boot times: those in compact form and the others each
-    /// in order, merged by time.
+    /// Calls `each` for all events with their boot times. Compact events and others keep their
+    /// order, and are merged by time.
     pub(crate) fn events(&self, mut each: impl FnMut(u64, Event<'a>)) {
         let mut compact: Vec<(u64, Event<'a>)> = Vec::new();
         for field in Fields::new(self.bytes).map_while(Result::ok) {
@@ -138,8 +138,8 @@ impl<'a> Bundle<'a> {
         });
     }
 
-    /// Writes the bundle with the events from `from` on and before `to` alone, in boot time.
-    /// Returns `None` if there is nothing in it then.
+    /// Returns the bundle with only the events between the boot times `from` (inclusive) and `to`
+    /// (exclusive); `None` if it is empty.
     pub(crate) fn between(&self, from: u64, to: u64) -> Option<Vec<u8>> {
         let is_within = |time: u64| time >= from && time < to;
         let mut is_empty = true;
@@ -170,7 +170,7 @@ impl<'a> Bundle<'a> {
     }
 }
 
-/// The columns of a `CompactSched`, packed.
+/// The packed columns of a `CompactSched`.
 #[derive(Debug)]
 struct Columns<'a> {
     names: Vec<&'a [u8]>,
@@ -195,7 +195,8 @@ impl<'a> Columns<'a> {
         columns
     }
 
-    /// Hands the rows of a kind to `each`, with absolute times, as far as all columns go.
+    /// Calls `each` for the rows of a kind, with absolute times, up to the end of the shortest
+    /// column.
     fn rows(&self, kind: &[u32], mut each: impl FnMut(u64, Row)) {
         let mut columns: Vec<_> = kind
             .iter()
@@ -206,7 +207,7 @@ impl<'a> Columns<'a> {
             time = time.wrapping_add(ahead);
             let mut row = Row::default();
             for (place, column) in columns[1..].iter_mut().enumerate() {
-                // Flags are not there in older traces.
+                // Older traces have no flags.
                 let value = column.next();
                 match value {
                     Some(value) => row[place] = value,
@@ -218,7 +219,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The same message with the rows whose times are `within` alone; `None` if there are none.
+    /// Returns the message with only the rows whose times are `within`; `None` if there are none.
     fn filter(&self, within: impl Fn(u64) -> bool) -> Option<Vec<u8>> {
         let mut is_empty = true;
         let has_flags = !self.packed[compact::WAKING_COMMON_FLAGS as usize].is_empty();
@@ -253,7 +254,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The numbers of a packed column.
+/// Returns the numbers of a packed column.
 fn varints(packed: &[u8]) -> impl Iterator<Item = u64> {
     let mut rest = packed;
     std::iter::from_fn(move || {
@@ -269,9 +270,10 @@ fn push(column: &mut Vec<u8>, value: u64) {
     column.extend_from_slice(&bytes[..length]);
 }
 
-/// Writes a packet with a bundle of events; the events of all CPUs are known from `whole_from` on.
+/// Encodes a packet with a bundle of events. The events of all CPUs are complete since
+/// `complete_from`.
 pub(crate) fn packet_of(
-    (cpu, whole_from): (u32, u64),
+    (cpu, complete_from): (u32, u64),
     head: impl FnOnce(&mut Encoder<'_, Vec<u8>>),
     events: &[Vec<u8>],
 ) -> Vec<u8> {
@@ -279,7 +281,7 @@ pub(crate) fn packet_of(
         head(out);
         out.nested(trace_packet::FTRACE_EVENTS, |out| {
             out.varint(bundle::CPU, cpu.into());
-            out.varint(bundle::PREVIOUS_BUNDLE_END_TIMESTAMP, whole_from);
+            out.varint(bundle::PREVIOUS_BUNDLE_END_TIMESTAMP, complete_from);
             events
                 .iter()
                 .for_each(|event| out.bytes(bundle::EVENT, event));

@@ -1,7 +1,7 @@
-//! The part of a trace between two times.
+//! Cutting the part of a trace between two times.
 //!
-//! The trace is read twice: first for the state at the beginning of the part, then for what is in
-//! it. Packets are not in the order of their times, so nothing less would do.
+//! The trace is read twice: first for the state at the start of the part, then for its packets.
+//! This is necessary because packets are not ordered by time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Seek, Write};
@@ -16,20 +16,20 @@ use crate::names::Names;
 use crate::state::State;
 use crate::state::events::duration;
 use crate::write::{
-    EditError, Taken, begin_part, standing_alone, state_alone, window_packet, write_packet,
+    EditError, Taken, begin_part, standalone, state_only, window_packet, write_packet,
 };
 
-/// Bytes that the state may take.
+/// The memory limit of the state, in bytes.
 pub(crate) const MEMORY: usize = 256 << 20;
-/// Snapshots of clocks so long behind the part still belong to it, in nanoseconds.
+/// The time after the part for which clock snapshots are kept, in nanoseconds.
 const SNAPSHOTS_BEHIND: u64 = 20_000_000_000;
 
-/// A part of a trace: from one boot time on and before another, in nanoseconds.
+/// A time window in a trace, in nanoseconds of boot time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// The first moment.
+    /// The start time.
     pub from: u64,
-    /// The first moment behind it.
+    /// The end time (exclusive).
     pub to: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Window {
 ///
 /// # Errors
 ///
-/// If it cannot be read, or has no events.
+/// If the trace cannot be read, or has no events.
 pub fn extent(trace: impl Read) -> Result<Window, EditError> {
     let mut state = State::new(MEMORY);
     TraceReader::new(trace)
@@ -50,11 +50,11 @@ pub fn extent(trace: impl Read) -> Result<Window, EditError> {
     })
 }
 
-/// Writes the part of a trace that lies in a window, with an id of its own.
+/// Writes the part of a trace within a window, with a new trace id.
 ///
 /// # Errors
 ///
-/// If the trace cannot be read, nothing is in the window, or the part cannot be written.
+/// If the trace cannot be read, the window contains no events, or the part cannot be written.
 pub fn cut<R: Read + Seek>(
     mut trace: R,
     window: Window,
@@ -80,8 +80,8 @@ pub fn cut<R: Read + Seek>(
         out: &mut out,
         described: std::mem::take(&mut state.descriptors),
         begun,
-        clean: BTreeSet::new(),
-        known: state,
+        complete: BTreeSet::new(),
+        whole: state,
         names,
         state: State::of_sequences(MEMORY),
         packets: 0,
@@ -101,7 +101,7 @@ pub fn cut<R: Read + Seek>(
     let taken = Taken {
         packets: cutter.packets,
         damage,
-        left_out: cutter.state.left_out() + cutter.known.left_out(),
+        left_out: cutter.state.left_out() + cutter.whole.left_out(),
     };
     out.flush()?;
     Ok(taken)
@@ -110,27 +110,27 @@ pub fn cut<R: Read + Seek>(
 struct Cutter<'a, W: Write> {
     window: Window,
     out: &'a mut W,
-    /// Knowledge of the whole trace: machines' clocks.
-    known: State,
+    /// The state of the whole trace, for the clocks of machines.
+    whole: State,
     names: Names,
-    /// The descriptions that are written.
+    /// The descriptors that were written.
     described: BTreeMap<(u32, u32, u64), Vec<u8>>,
-    /// Sequences whose state at the beginning is written.
+    /// The sequences whose initial state was written.
     begun: BTreeSet<u32>,
-    /// Sequences of which the part says all that later packets need.
-    clean: BTreeSet<u32>,
+    /// The sequences whose state in the part is complete for later packets.
+    complete: BTreeSet<u32>,
     state: State,
     packets: u64,
-    /// The recording has ended.
+    /// True after the end of the recording.
     is_over: bool,
 }
 
 impl<W: Write> Cutter<'_, W> {
     fn add(&mut self, packet: &[u8]) -> io::Result<()> {
-        // Only sequences and clocks matter here.
+        // This state only tracks sequences and clocks.
         let seen = self.state.add(packet, 0);
         let sequence = seen.writer.sequence;
-        let on = |host| self.known.on_machine(seen.writer.machine, host);
+        let on = |host| self.whole.on_machine(seen.writer.machine, host);
         let (from, to) = (on(self.window.from), on(self.window.to));
         let latest = on(self.state.latest);
         if let Some((boot, false)) = seen.snapshot {
@@ -162,7 +162,7 @@ impl<W: Write> Cutter<'_, W> {
                         self.write(&names)?;
                     }
                 }
-                kind::SERVICE_EVENT => is_kept |= self.is_of_whole(bytes),
+                kind::SERVICE_EVENT => is_kept |= self.is_about_recording(bytes),
                 kind::TRACE_UUID | kind::SYNCHRONIZATION_MARKER => {}
                 number if kinds::is_about_all(number) => {}
                 number if kinds::is_about_end(number) => is_kept = true,
@@ -172,7 +172,7 @@ impl<W: Write> Cutter<'_, W> {
                     is_kept |= seen.time.is_none_or(is_within);
                 }
                 number if seen.content.contains(&number) => {
-                    // A packet without a time counts as of the time of the one before.
+                    // A packet without a timestamp gets the time of the previous one.
                     let time = seen.time.unwrap_or(latest);
                     is_kept |= time >= from && time < to;
                 }
@@ -180,30 +180,30 @@ impl<W: Write> Cutter<'_, W> {
             }
         }
         if is_kept {
-            if !seen.is_cleared && seen.needs_state && self.clean.insert(sequence) {
+            if !seen.is_cleared && seen.needs_state && self.complete.insert(sequence) {
                 let is_written = self.begun.remove(&sequence);
                 if !is_written && let Some(state) = self.state.state_now(&seen.writer) {
                     self.write(&state)?;
                 }
             } else if seen.is_cleared {
-                self.clean.insert(sequence);
+                self.complete.insert(sequence);
                 self.begun.remove(&sequence);
             }
-            return self.write(&standing_alone(packet, &seen, bundle.as_deref()));
+            return self.write(&standalone(packet, &seen, bundle.as_deref()));
         }
-        if !seen.concerns_sequence || !self.clean.contains(&sequence) {
+        if !seen.concerns_sequence || !self.complete.contains(&sequence) {
             return Ok(());
         }
         if seen.time.is_some_and(|time| time >= to) {
-            self.clean.remove(&sequence);
+            self.complete.remove(&sequence);
             return Ok(());
         }
-        self.write(&state_alone(packet, &seen))
+        self.write(&state_only(packet, &seen))
     }
 
-    /// Returns true for events of the service that say something of the recording as a whole.
-    /// Readers sort what lies between flushes, and the part has been put together anew.
-    fn is_of_whole(&mut self, event: &[u8]) -> bool {
+    /// Returns true for service events about the recording as a whole. Events of flushes are
+    /// dropped because readers sort the packets between them, and the part has a different order.
+    fn is_about_recording(&mut self, event: &[u8]) -> bool {
         let has = |number| Fields::find(number, event).is_some();
         self.is_over |= has(service::TRACING_DISABLED);
         match has(service::READ_TRACING_BUFFERS_COMPLETED) {

@@ -1,9 +1,9 @@
-//! Kinds of packets by where they belong in a part of a trace.
+//! Classification of packets by their place in a part of a trace.
 
 use ferretto_proto::fields::trace_packet as kind;
 
-/// Returns true for what describes the machine or the recording as a whole, once: each part begins
-/// with it.
+/// Returns true for packets that describe the machine or the recording as a whole: each part begins
+/// with them.
 pub(crate) fn is_about_all(number: u32) -> bool {
     matches!(
         number,
@@ -23,7 +23,8 @@ pub(crate) fn is_about_all(number: u32) -> bool {
     )
 }
 
-/// Returns true for what is known only later, whatever time it is about, such as what was lost.
+/// Returns true for packets that are kept regardless of their time, because they are written late,
+/// such as statistics.
 pub(crate) fn is_about_end(number: u32) -> bool {
     matches!(
         number,
@@ -42,12 +43,12 @@ pub(crate) fn is_about_end(number: u32) -> bool {
     )
 }
 
-/// Returns true for measurements that hold until the next one.
+/// Returns true for measurements that are valid until the next one.
 pub(crate) fn is_measurement(number: u32) -> bool {
     matches!(number, kind::SYS_STATS | kind::BATTERY)
 }
 
-/// Returns true for the descriptions of tracks and of the threads that write.
+/// Returns true for descriptors of tracks and of writing threads.
 pub(crate) fn is_descriptor(number: u32) -> bool {
     matches!(
         number,

@@ -1,11 +1,12 @@
-//! Making traces of others.
+//! Cutting, splitting and merging of traces.
 //!
-//! - [`cut`]: the part of a trace between two times.
-//! - [`Splitter`]: parts of a trace one after the other, also while it is recorded.
-//! - [`merge`]: several traces in one; [`MachineMerger`] for those of machines whose clocks were
-//!   compared.
+//! - [`cut`] writes the part of a trace between two times.
+//! - [`Splitter`] divides a trace into consecutive parts, also while it is recorded.
+//! - [`merge`] merges several traces into one; [`MachineMerger`] does so for machines whose clocks
+//!   were compared.
 //!
-//! A part opens alone: it begins with all that earlier packets say for those in it.
+//! A part can be opened on its own: it begins with the state that its packets need from earlier
+//! ones.
 #![forbid(unsafe_code)]
 
 mod bundle;

@@ -1,8 +1,8 @@
-//! One trace of the traces of several machines.
+//! Merging the traces of several machines into one.
 //!
-//! The result is what a service writes that has recorded all of them over relays: packets name
-//! their machine, each writer has a sequence of its own, and comparisons of clocks relate the
-//! machines to the one that made them, the host. It alone has no packets beside those.
+//! The result resembles a recording of all machines over relays: packets have machine ids, each
+//! writer has its own sequence, and clock comparisons relate the machines to the host that made
+//! them. The host itself has no other packets.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -22,38 +22,38 @@ use crate::write::{EditError, Taken, is_window, uuid_packet, write_packet};
 /// The sequence of the service, in every trace.
 const SERVICE_SEQUENCE: u32 = 1;
 
-/// Clocks and what they showed, in nanoseconds.
+/// Clock ids with their readings, in nanoseconds.
 pub type Readings = Vec<(u32, u64)>;
 
-/// A machine of a trace.
+/// A machine in a merged trace.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// The number by which packets name it; not 0, which is the host.
+    /// The machine id for its packets; not 0, which is the host.
     pub id: u32,
     /// Its name.
     pub name: Vec<u8>,
-    /// Comparisons of its clocks with the host's: in each group readings of the machine, and of the
-    /// host right after it, that follow each other.
+    /// Comparisons of its clocks with the host's. Each group contains consecutive pairs of a
+    /// reading of the machine and a reading of the host taken right after it.
     pub clocks: Vec<Vec<(Readings, Readings)>>,
 }
 
-/// Puts the traces of machines into one. Memory is bounded by the number of sequences.
+/// Merges the traces of machines. Memory is bounded by the number of sequences.
 #[derive(Debug)]
 pub struct MachineMerger<W> {
     out: W,
-    /// The number that the last sequence was given.
+    /// The last assigned sequence id.
     last_sequence: u32,
-    /// Packets that go to the end: what the services tell of the recordings as a whole. Readers
-    /// sort what lies between such packets, so each may come only when all machines have spoken.
+    /// Packets for the end of the trace: those of the services about the recordings as a whole.
+    /// Readers sort the packets between them, so they must follow the packets of all machines.
     tail: Vec<Vec<u8>>,
 }
 
 impl<W: Write> MachineMerger<W> {
-    /// Begins a trace, with an id of its own and the clocks of the host.
+    /// Begins a trace, with a new id and the clocks of the host.
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
+    /// If the trace cannot be written.
     pub fn new(out: W, uuid: [u8; 16], host: &[(u32, u64)]) -> io::Result<Self> {
         let mut merger = Self {
             out,
@@ -78,7 +78,7 @@ impl<W: Write> MachineMerger<W> {
     ///
     /// # Errors
     ///
-    /// If it is no trace, or nothing can be written.
+    /// If the input is not a trace, or the result cannot be written.
     pub fn add(&mut self, machine: &Machine, trace: impl Read) -> Result<Taken, EditError> {
         for group in &machine.clocks {
             self.write(&comparison(machine.id, group))?;
@@ -95,7 +95,7 @@ impl<W: Write> MachineMerger<W> {
             })
             .map_err(EditError::Read)?;
         if !is_described {
-            // Recordings that were cut begin late.
+            // A cut recording may lack the packet.
             self.write(&encode(|packet| {
                 packet.nested(trace_packet::SYSTEM_INFO, |info| {
                     info.bytes(system_info::MACHINE_NAME, &machine.name);
@@ -121,9 +121,9 @@ impl<W: Write> MachineMerger<W> {
     ) -> io::Result<()> {
         let is_of_service = Fields::find(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, packet)
             .is_some_and(|id| id.as_u32() == Some(SERVICE_SEQUENCE));
-        let mut goes = Place::Here;
+        let mut place = Place::Here;
         let last = &mut self.last_sequence;
-        let mut of = |sequence: u32| {
+        let mut new_id = |sequence: u32| {
             u64::from(*sequences.entry(sequence).or_insert_with(|| {
                 *last += 1;
                 *last
@@ -134,22 +134,24 @@ impl<W: Write> MachineMerger<W> {
                 let body = field.as_bytes().unwrap_or_default();
                 match field.number {
                     trace_packet::TRUSTED_PACKET_SEQUENCE_ID => {
-                        out.varint(field.number, of(field.as_u32().unwrap_or(0)));
+                        out.varint(field.number, new_id(field.as_u32().unwrap_or(0)));
                     }
-                    // Of the machines that it had recorded itself only it can tell.
+                    // Machines that the recording itself contained cannot be distinguished any
+                    // more.
                     trace_packet::MACHINE_ID => {}
-                    trace_packet::TRACE_UUID => goes = Place::Nowhere,
-                    trace_packet::TRACE_ATTRIBUTES if is_window(body) => goes = Place::Nowhere,
-                    // Comparisons relate the clocks, and these are not to be taken for the host's.
-                    trace_packet::CLOCK_SNAPSHOT if is_of_service => goes = Place::Nowhere,
-                    trace_packet::REMOTE_CLOCK_SYNC => goes = Place::Nowhere,
+                    trace_packet::TRACE_UUID => place = Place::Nowhere,
+                    trace_packet::TRACE_ATTRIBUTES if is_window(body) => place = Place::Nowhere,
+                    // Dropped, because readers would apply it to the host's clocks; the comparisons
+                    // relate the clocks instead.
+                    trace_packet::CLOCK_SNAPSHOT if is_of_service => place = Place::Nowhere,
+                    trace_packet::REMOTE_CLOCK_SYNC => place = Place::Nowhere,
                     trace_packet::SERVICE_EVENT => {
-                        goes = goes.max(of_event(body));
+                        place = place.max(place_of_event(body));
                         return false;
                     }
                     trace_packet::TRACE_STATS => {
-                        goes = goes.max(Place::End);
-                        out.nested(field.number, |out| write_stats(body, out, &mut of));
+                        place = place.max(Place::End);
+                        out.nested(field.number, |out| write_stats(body, out, &mut new_id));
                     }
                     trace_packet::SYSTEM_INFO => out.nested(field.number, |out| {
                         rewrite(body, out, |field, _| {
@@ -163,7 +165,7 @@ impl<W: Write> MachineMerger<W> {
             });
             out.varint(trace_packet::MACHINE_ID, machine.id.into());
         });
-        match goes {
+        match place {
             Place::Here => self.write(&changed),
             Place::End => {
                 self.tail.push(changed);
@@ -173,11 +175,11 @@ impl<W: Write> MachineMerger<W> {
         }
     }
 
-    /// Ends the trace, and returns what it was written to.
+    /// Ends the trace, and returns the writer.
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
+    /// If the trace cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
         for packet in std::mem::take(&mut self.tail) {
             self.write(&packet)?;
@@ -191,7 +193,7 @@ impl<W: Write> MachineMerger<W> {
     }
 }
 
-/// The place of a packet in the result.
+/// The position of a packet in the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Here,
@@ -199,8 +201,9 @@ enum Place {
     Nowhere,
 }
 
-/// Flushes of one machine say nothing of the others' packets.
-fn of_event(event: &[u8]) -> Place {
+/// Returns the position of a service event. Flushes are dropped: those of one machine do not
+/// concern the packets of others.
+fn place_of_event(event: &[u8]) -> Place {
     use tracing_service_event as kind;
     let has = |number| Fields::find(number, event).is_some();
     match has(kind::FLUSH_STARTED) || has(kind::ALL_DATA_SOURCES_FLUSHED) {
@@ -209,11 +212,11 @@ fn of_event(event: &[u8]) -> Place {
     }
 }
 
-/// Writes statistics with the new numbers of sequences.
+/// Writes statistics with the new sequence ids.
 pub(crate) fn write_stats(
     stats: &[u8],
     out: &mut Encoder<'_, Vec<u8>>,
-    of: &mut impl FnMut(u32) -> u64,
+    new_id: &mut impl FnMut(u32) -> u64,
 ) {
     use trace_stats::writer_stats::SEQUENCE_ID;
     rewrite(stats, out, |field, out| {
@@ -224,7 +227,7 @@ pub(crate) fn write_stats(
             rewrite(field.as_bytes().unwrap_or_default(), out, |field, out| {
                 let is_id = field.number == SEQUENCE_ID;
                 if is_id {
-                    out.varint(SEQUENCE_ID, of(field.as_u32().unwrap_or(0)));
+                    out.varint(SEQUENCE_ID, new_id(field.as_u32().unwrap_or(0)));
                 }
                 is_id
             });
@@ -233,7 +236,7 @@ pub(crate) fn write_stats(
     });
 }
 
-/// The packet of readings that follow each other.
+/// Returns the packet of consecutive clock readings.
 fn comparison(machine: u32, group: &[(Readings, Readings)]) -> Vec<u8> {
     use remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
     let boottime = |readings: &[(u32, u64)]| {

@@ -1,9 +1,8 @@
-//! Several traces in one.
+//! Merging several traces into one.
 //!
-//! Traces of one machine since it was started share its clocks, and become one by giving their
-//! writers numbers of their own. Traces of different machines, or of different lives of one, are
-//! related by the time of day: they become machines of one trace, as if a service with relays had
-//! recorded them.
+//! Traces of one boot of a machine share its clocks; their writers only get new sequence ids.
+//! Traces of different machines, or of different boots of one, are related by wall clock time: they
+//! become machines of one trace, as if a service with relays had recorded them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, Write};
@@ -19,16 +18,16 @@ use crate::write::{EditError, Taken, is_window, uuid_packet, write_packet};
 
 /// The sequence of the service, in every trace.
 const SERVICE_SEQUENCE: u32 = 1;
-/// Boot time and the time of day of one life of a machine differ by this much at most between two
-/// traces, in nanoseconds: the clock of a machine may be set.
-const SAME_LIFE: u64 = 2_000_000_000;
+/// The maximum change of the difference between wall clock time and boot time during one boot of a
+/// machine, in nanoseconds: the wall clock may be adjusted.
+const SAME_BOOT: u64 = 2_000_000_000;
 
-/// Tells one life of one machine from others.
+/// Identifies one boot of a machine.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Identity {
-    /// The names that the system has.
+    /// The names of the system.
     system: Vec<u8>,
-    /// The first reading of both clocks.
+    /// The first readings of both clocks.
     boot: Option<u64>,
     real: Option<u64>,
 }
@@ -64,23 +63,23 @@ impl Identity {
         }
     }
 
-    /// Returns when the machine was started, by its clock.
+    /// Returns the boot time of the machine, on its wall clock.
     fn started(&self) -> Option<u64> {
         self.real?.checked_sub(self.boot?)
     }
 
-    fn is_same_life(&self, other: &Self) -> bool {
+    fn is_same_boot(&self, other: &Self) -> bool {
         let both = self.started().zip(other.started());
-        let is_same_time = both.is_some_and(|(a, b)| a.abs_diff(b) < SAME_LIFE);
+        let is_same_time = both.is_some_and(|(a, b)| a.abs_diff(b) < SAME_BOOT);
         is_same_time && (self.system == other.system || other.system.is_empty())
     }
 }
 
-/// Puts traces into one, with an id of its own. Returns what was taken of each.
+/// Merges traces into one, with a new id. Returns the number of packets taken from each.
 ///
 /// # Errors
 ///
-/// If one cannot be read, clocks cannot be related, or the result cannot be written.
+/// If a trace cannot be read, clocks cannot be related, or the result cannot be written.
 pub fn merge<R: Read + Seek, W: Write>(
     traces: &mut [R],
     names: &[&str],
@@ -92,12 +91,12 @@ pub fn merge<R: Read + Seek, W: Write>(
         identities.push(Identity::read(&mut *trace)?);
         rewind(trace)?;
     }
-    let is_one_life = identities
+    let is_one_boot = identities
         .split_first()
-        .is_none_or(|(first, others)| others.iter().all(|other| first.is_same_life(other)));
-    match is_one_life {
-        true => of_one_machine(traces, uuid, out),
-        false => of_machines(traces, names, &identities, uuid, out),
+        .is_none_or(|(first, others)| others.iter().all(|other| first.is_same_boot(other)));
+    match is_one_boot {
+        true => merge_one_boot(traces, uuid, out),
+        false => merge_machines(traces, names, &identities, uuid, out),
     }
 }
 
@@ -106,8 +105,9 @@ fn rewind(trace: &mut impl Seek) -> Result<(), EditError> {
     trace.rewind().map_err(unreadable)
 }
 
-/// All become machines of which a host that recorded nothing knows; its clock is the first one's.
-fn of_machines<R: Read, W: Write>(
+/// Merges traces as machines of a host without its own recording, whose clock is that of the first
+/// trace.
+fn merge_machines<R: Read, W: Write>(
     traces: &mut [R],
     names: &[&str],
     identities: &[Identity],
@@ -116,7 +116,7 @@ fn of_machines<R: Read, W: Write>(
 ) -> Result<Vec<Taken>, EditError> {
     let of_first = identities.first().cloned().unwrap_or_default();
     let unknown = || {
-        let text = "the traces are of different machines, and one has no snapshot of the time of day to relate them";
+        let text = "the traces are of different machines or boots, and one of them has no clock snapshot with wall clock time to relate them";
         EditError::Write(std::io::Error::other(text))
     };
     let host = of_first.started().ok_or_else(unknown)?;
@@ -125,7 +125,7 @@ fn of_machines<R: Read, W: Write>(
     let mut all = Vec::new();
     for (place, (trace, identity)) in traces.iter_mut().zip(identities).enumerate() {
         let started = identity.started().ok_or_else(unknown)?;
-        // Two readings at once, of what each machine's clock showed at one time of day.
+        // Simultaneous readings of the clocks of both machines at one wall clock time.
         let exchange = |after: u64| {
             let host = boot + after;
             let own = (of_first.started().unwrap_or(0) + host).saturating_sub(started);
@@ -142,11 +142,12 @@ fn of_machines<R: Read, W: Write>(
     Ok(all)
 }
 
-/// Bytes of snapshots of clocks that are written first. Those beyond stay where they are.
+/// The maximum size of clock snapshots that are written first, in bytes. Others keep their
+/// position.
 const MAX_SNAPSHOTS: usize = 64 << 20;
 
-/// The snapshots of the clocks that all sequences share, by boot time, each once: parts of one
-/// recording repeat them, and readers expect clocks to go on.
+/// The deduplicated snapshots of global clocks, sorted by boot time: parts of one recording repeat
+/// them, and readers expect clocks to increase.
 #[derive(Debug, Default)]
 struct Snapshots {
     packets: BTreeMap<(u64, Vec<u8>), Vec<u8>>,
@@ -168,7 +169,7 @@ impl Snapshots {
         Self::key(packet).is_some_and(|key| self.packets.contains_key(&key))
     }
 
-    /// Returns the boot time in the snapshot of the service in a packet, and the snapshot.
+    /// Returns the boot time and the bytes of the service's clock snapshot in a packet.
     fn key(packet: &[u8]) -> Option<(u64, Vec<u8>)> {
         let snapshot = Fields::find(trace_packet::CLOCK_SNAPSHOT, packet)?;
         let snapshot = snapshot.as_bytes()?;
@@ -180,8 +181,8 @@ impl Snapshots {
     }
 }
 
-/// Sequences get numbers of their own.
-fn of_one_machine<R: Read + Seek, W: Write>(
+/// Merges traces of one boot of a machine, with new sequence ids.
+fn merge_one_boot<R: Read + Seek, W: Write>(
     traces: &mut [R],
     uuid: [u8; 16],
     mut out: W,
@@ -201,7 +202,7 @@ fn of_one_machine<R: Read + Seek, W: Write>(
     let mut all = Vec::new();
     let mut tail: Vec<Vec<u8>> = Vec::new();
     for trace in traces {
-        let mut numbers = HashMap::from([(0, 0), (SERVICE_SEQUENCE, SERVICE_SEQUENCE)]);
+        let mut ids = HashMap::from([(0, 0), (SERVICE_SEQUENCE, SERVICE_SEQUENCE)]);
         let (mut packets, mut failed) = (0, None);
         let damage: Damage = TraceReader::new(trace)
             .try_read_all(|packet| {
@@ -209,10 +210,10 @@ fn of_one_machine<R: Read + Seek, W: Write>(
                 if snapshots.has(packet.bytes) {
                     return true;
                 }
-                let mut goes = true;
+                let mut is_kept = true;
                 let mut is_last = false;
-                let mut of = |sequence: u32| {
-                    let number = *numbers.entry(sequence).or_insert_with(|| {
+                let mut new_id = |sequence: u32| {
+                    let number = *ids.entry(sequence).or_insert_with(|| {
                         last += 1;
                         last
                     });
@@ -223,21 +224,23 @@ fn of_one_machine<R: Read + Seek, W: Write>(
                         let body = field.as_bytes().unwrap_or_default();
                         match field.number {
                             trace_packet::TRUSTED_PACKET_SEQUENCE_ID => {
-                                let number = of(field.as_u32().unwrap_or(0));
+                                let number = new_id(field.as_u32().unwrap_or(0));
                                 out.varint(field.number, number);
                             }
-                            trace_packet::TRACE_UUID | trace_packet::SERVICE_EVENT => goes = false,
-                            trace_packet::TRACE_ATTRIBUTES if is_window(body) => goes = false,
+                            trace_packet::TRACE_UUID | trace_packet::SERVICE_EVENT => {
+                                is_kept = false
+                            }
+                            trace_packet::TRACE_ATTRIBUTES if is_window(body) => is_kept = false,
                             trace_packet::TRACE_STATS => {
                                 is_last = true;
-                                out.nested(field.number, |out| write_stats(body, out, &mut of));
+                                out.nested(field.number, |out| write_stats(body, out, &mut new_id));
                             }
                             _ => return false,
                         }
                         true
                     });
                 });
-                match (goes, is_last) {
+                match (is_kept, is_last) {
                     (true, false) => failed = write_packet(&mut out, &changed).err(),
                     (true, true) => tail.push(changed),
                     (false, _) => {}
@@ -261,7 +264,7 @@ fn of_one_machine<R: Read + Seek, W: Write>(
     Ok(all)
 }
 
-/// Returns what a clock shows in a snapshot.
+/// Returns the reading of a clock in a snapshot.
 fn reading(snapshot: &[u8], clock: u32) -> Option<u64> {
     let all = Fields::new(snapshot).map_while(Result::ok);
     let mut all = all.filter(|field| field.number == clock_snapshot::CLOCKS);

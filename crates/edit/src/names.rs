@@ -1,6 +1,6 @@
-//! Names of functions for the samples of a part, out of those for the whole.
+//! Filtering of symbols for the samples of a part.
 //!
-//! Readers take names of frames that there are not for an error.
+//! Readers count symbols without frames as an error.
 
 use ferretto_proto::fields::trace_packet;
 use ferretto_trace::profile::ProfileReader;
@@ -15,14 +15,13 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Takes in a packet of the part.
+    /// Adds a packet of the part.
     pub(crate) fn add(&mut self, packet: &[u8]) {
-        // Only the frames of samples matter.
+        // Only the frames of samples are needed.
         let _ = self.samples.add(packet);
     }
 
-    /// Returns the same packet with the names of functions that are in samples so far; `None` if it
-    /// has none of them.
+    /// Returns the packet with only the symbols of samples so far; `None` if there are none.
     pub(crate) fn of_samples(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
         let symbols = Fields::find(trace_packet::MODULE_SYMBOLS, packet)?;
         let part = self
@@ -40,7 +39,7 @@ impl Names {
     }
 }
 
-/// Returns true for packets with names of functions.
+/// Returns true for packets with symbols.
 pub(crate) fn has_names(packet: &[u8]) -> bool {
     Fields::find(trace_packet::MODULE_SYMBOLS, packet).is_some()
 }

@@ -1,8 +1,8 @@
-//! Changing fields of encoded messages, with everything else as it was.
+//! Rewriting of single fields of encoded messages.
 
 use ferretto_wire::{Encoder, Field, Fields, Value};
 
-/// Writes a field as it was read.
+/// Writes a field unchanged.
 pub(crate) fn copy(field: &Field<'_>, out: &mut Encoder<'_, Vec<u8>>) {
     match field.value {
         Value::Varint(value) => out.varint(field.number, value),
@@ -12,8 +12,8 @@ pub(crate) fn copy(field: &Field<'_>, out: &mut Encoder<'_, Vec<u8>>) {
     }
 }
 
-/// Writes all fields of a message; `change` writes those that are to be different, and returns true
-/// then. Fields behind a damaged one are lost, as they are for every reader.
+/// Writes all fields of a message. `change` returns true for fields that it replaces or drops.
+/// Fields after a malformed one are lost, as they are for every reader.
 pub(crate) fn rewrite(
     message: &[u8],
     out: &mut Encoder<'_, Vec<u8>>,

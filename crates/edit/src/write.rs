@@ -1,4 +1,4 @@
-//! Writing packets, and what can go wrong.
+//! Writing of packets, and errors.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -16,26 +16,26 @@ use crate::packet::rewrite;
 use crate::state::events::write_time;
 use crate::state::{Seen, State};
 
-/// The part of a trace that was taken over.
+/// The result of copying packets from a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// The number of packets.
+    /// The number of copied packets.
     pub packets: u64,
     /// The part of the file that could not be read.
     pub damage: Damage,
-    /// The number of entries for which there was no memory.
+    /// The number of entries left out because of the memory limit.
     pub left_out: u64,
 }
 
-/// Why a trace could not be made of others.
+/// An error of editing traces.
 #[derive(Debug)]
 pub enum EditError {
-    /// One could not be read.
+    /// A trace could not be read.
     Read(ReadError),
     /// The result could not be written.
     Write(io::Error),
-    /// There is nothing in the window that was asked for. The trace is from the first to the second
-    /// boot time, in nanoseconds.
+    /// The window contains no events. The numbers are the start and end of the trace, in
+    /// nanoseconds of boot time.
     Nothing(u64, u64),
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for EditError {
                 let seconds = last.saturating_sub(*first) as f64 / 1e9;
                 write!(
                     f,
-                    "nothing lies between these times; the trace is {seconds:.3} s long, from {first} to {last}"
+                    "there are no events between these times; the trace is {seconds:.3} s long, from {first} to {last}"
                 )
             }
         }
@@ -64,7 +64,7 @@ impl From<io::Error> for EditError {
     }
 }
 
-/// Writes a packet as it stands in a trace. Returns the bytes it takes.
+/// Writes a packet with its framing. Returns the number of bytes written.
 pub(crate) fn write_packet(out: &mut impl Write, packet: &[u8]) -> io::Result<u64> {
     let mut length = [0; 10];
     let count = ferretto_wire::encode_varint(packet.len() as u64, &mut length);
@@ -74,7 +74,7 @@ pub(crate) fn write_packet(out: &mut impl Write, packet: &[u8]) -> io::Result<u6
     Ok((1 + count + packet.len()) as u64)
 }
 
-/// Returns the packet of a trace's id.
+/// Returns the packet with the id of a trace.
 pub(crate) fn uuid_packet(uuid: [u8; 16]) -> Vec<u8> {
     let half = |bytes: &[u8]| bytes.iter().fold(0, |n, &byte| (n << 8) | u64::from(byte));
     encode(|packet| {
@@ -85,7 +85,7 @@ pub(crate) fn uuid_packet(uuid: [u8; 16]) -> Vec<u8> {
     })
 }
 
-/// Returns the packet that says between which moments a part lies.
+/// Returns the packet with the time window of a part.
 pub(crate) fn window_packet(from: u64, to: u64) -> Vec<u8> {
     encode(|packet| {
         packet.nested(trace_packet::TRACE_ATTRIBUTES, |attributes| {
@@ -99,8 +99,8 @@ pub(crate) fn window_packet(from: u64, to: u64) -> Vec<u8> {
     })
 }
 
-/// Returns true for the attributes of a trace that say between which moments it lies: they are not
-/// those of what is made of it.
+/// Returns true for trace attributes with the time window of a part: edited traces do not inherit
+/// them.
 pub(crate) fn is_window(attributes: &[u8]) -> bool {
     Fields::new(attributes).map_while(Result::ok).any(|entry| {
         let key = entry.as_bytes();
@@ -109,9 +109,9 @@ pub(crate) fn is_window(attributes: &[u8]) -> bool {
     })
 }
 
-/// Returns a packet without what only its place in the sequence explains: its time is on the clock
-/// of the machine, and there are no clocks of the sequence. `bundle` replaces kernel events.
-pub(crate) fn standing_alone(packet: &[u8], seen: &Seen, bundle: Option<&[u8]>) -> Vec<u8> {
+/// Returns a packet that does not depend on the clocks of its sequence: its time is on the clock of
+/// the machine, and clock snapshots are removed. `bundle` replaces kernel events.
+pub(crate) fn standalone(packet: &[u8], seen: &Seen, bundle: Option<&[u8]>) -> Vec<u8> {
     encode(|out| {
         let time = seen.time.filter(|_| seen.is_on_own_clock);
         if let Some(time) = time {
@@ -131,8 +131,8 @@ pub(crate) fn standing_alone(packet: &[u8], seen: &Seen, bundle: Option<&[u8]>) 
     })
 }
 
-/// Returns what a packet says for later ones of its sequence, alone.
-pub(crate) fn state_alone(packet: &[u8], seen: &Seen) -> Vec<u8> {
+/// Returns only the parts of a packet that later ones of its sequence need.
+pub(crate) fn state_only(packet: &[u8], seen: &Seen) -> Vec<u8> {
     encode(|out| {
         seen.writer.write(out);
         if !seen.is_cleared {
@@ -153,8 +153,8 @@ pub(crate) fn state_alone(packet: &[u8], seen: &Seen) -> Vec<u8> {
     })
 }
 
-/// Writes what a part begins with: its id, and the state. Returns the sequences whose state is
-/// written, and the bytes.
+/// Writes the start of a part: its id and the state. Returns the sequences with written state, and
+/// the number of bytes.
 pub(crate) fn begin_part(
     out: &mut impl Write,
     uuid: [u8; 16],

@@ -1,4 +1,4 @@
-//! One trace of the traces of several machines.
+//! Merging of traces of several machines.
 
 use ferretto_edit::{EditError, Machine, MachineMerger};
 use ferretto_format::clock::BOOTTIME;
@@ -8,7 +8,7 @@ use ferretto_proto::fields::{
 use ferretto_trace::{Summary, TraceReader, summarize};
 use ferretto_wire::{Encoder, Fields, encode};
 
-/// Makes a trace of packets.
+/// Returns a trace with these packets.
 fn trace(packets: &[Vec<u8>]) -> Vec<u8> {
     encode(|out| packets.iter().for_each(|packet| out.bytes(1, packet)))
 }
@@ -27,7 +27,7 @@ fn of_service(at: u64, kind: u32) -> Vec<u8> {
     })
 }
 
-/// The trace of a machine whose service overwrote so many chunks.
+/// Returns the trace of a machine whose service overwrote a number of chunks.
 fn recorded(overwritten: u64) -> Vec<u8> {
     let clocks = |out: &mut Encoder<'_, Vec<u8>>| {
         out.nested(trace_packet::CLOCK_SNAPSHOT, |snapshot| {
@@ -83,10 +83,10 @@ fn summary(trace: &[u8]) -> Summary {
 }
 
 #[test]
-fn each_writer_keeps_a_sequence_of_its_own() {
+fn each_writer_has_its_own_sequence() {
     let machines = [machine(3, "one", 0), machine(4, "two", 0)];
     let merged = merge(&machines.map(|machine| (machine, recorded(0))));
-    let mut seen = Vec::new();
+    let mut writers = Vec::new();
     let mut of_stats = Vec::new();
     let mut reader = TraceReader::new(&merged[..]);
     while let Some(packet) = reader.next_packet().unwrap() {
@@ -96,7 +96,7 @@ fn each_writer_keeps_a_sequence_of_its_own() {
         }
         let id = number(trace_packet::TRUSTED_PACKET_SEQUENCE_ID);
         if Fields::find(trace_packet::FOR_TESTING, packet.bytes).is_some() {
-            seen.push((number(trace_packet::MACHINE_ID).unwrap(), id.unwrap()));
+            writers.push((number(trace_packet::MACHINE_ID).unwrap(), id.unwrap()));
         }
         if let Some(stats) = Fields::find(trace_packet::TRACE_STATS, packet.bytes) {
             let writer = Fields::find(trace_stats::WRITER_STATS, stats.as_bytes().unwrap());
@@ -105,17 +105,17 @@ fn each_writer_keeps_a_sequence_of_its_own() {
         }
     }
     assert_eq!(
-        seen.iter().map(|seen| seen.0).collect::<Vec<_>>(),
+        writers.iter().map(|writers| writers.0).collect::<Vec<_>>(),
         [3, 3, 4, 4]
     );
-    let mut ids: Vec<u64> = seen.iter().map(|seen| seen.1).collect();
+    let mut ids: Vec<u64> = writers.iter().map(|writers| writers.1).collect();
     assert_eq!(of_stats, [ids[0], ids[2]]);
     ids.dedup();
     assert_eq!(ids.len(), 4, "{ids:?}");
 }
 
 #[test]
-fn losses_are_those_of_the_machine_that_had_them() {
+fn losses_are_attributed_to_their_machine() {
     let machines = [
         (machine(3, "one", 0), recorded(0)),
         (machine(4, "two", 7_000_000), recorded(12)),
@@ -134,7 +134,7 @@ fn losses_are_those_of_the_machine_that_had_them() {
 }
 
 #[test]
-fn a_machine_whose_recording_was_cut_off_is_named() {
+fn a_machine_with_a_truncated_recording_is_named() {
     let whole = recorded(0);
     // Without its last packet, the statistics.
     let mut packets = Vec::new();
@@ -156,7 +156,7 @@ fn a_machine_whose_recording_was_cut_off_is_named() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_and_damage_is_told() {
+fn invalid_input_is_rejected_and_damage_is_reported() {
     let mut merger = MachineMerger::new(Vec::new(), [7; 16], &[]).unwrap();
     let refused = merger.add(&machine(3, "one", 0), &b"ELF, say"[..]);
     assert!(matches!(refused, Err(EditError::Read(_))), "{refused:?}");

@@ -7,7 +7,7 @@ use crate::ElfError;
 use crate::bytes::Class;
 use crate::dynamic;
 use crate::header::{Headers, Image, SectionHeader, Segment};
-use crate::notes;
+use crate::notes::build_id_in_notes;
 use crate::part::Part;
 use crate::read_at::ReadAt;
 use crate::section::{self, DebugLink};
@@ -146,14 +146,6 @@ impl Elf {
         self.image.read("data", offset, size, limit)
     }
 
-    /// Returns a section as a [`Part`], which is read on request; `None` if the section has no
-    /// bytes in the file or is compressed.
-    #[must_use]
-    pub fn section_part(&self, section: &SectionHeader) -> Option<Part> {
-        let is_plain = section.has_data() && !section.is_compressed();
-        is_plain.then(|| self.part(section.offset, section.size))
-    }
-
     /// Returns `size` bytes at `offset` of the ELF file as a [`Part`], which is read on request.
     #[must_use]
     pub fn part(&self, offset: u64, size: u64) -> Part {
@@ -218,6 +210,6 @@ fn find_build_id(image: &Image<Arc<dyn ReadAt>>, headers: &Headers) -> Option<Bo
         .take(MAX_NOTE_PARTS)
         .find_map(|(offset, size)| {
             let bytes = image.read("notes", offset, size, MAX_NOTES).ok()?;
-            notes::build_id(&bytes).map(Box::from)
+            build_id_in_notes(&bytes).map(Box::from)
         })
 }

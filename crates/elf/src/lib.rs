@@ -34,6 +34,7 @@ pub use bytes::Class;
 pub use elf::Elf;
 pub use error::ElfError;
 pub use header::{SectionHeader, Segment};
+pub use notes::build_id_in_notes;
 pub use open::{open_regular, open_regular_within};
 pub use part::Part;
 pub use read_at::ReadAt;

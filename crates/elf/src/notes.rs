@@ -6,8 +6,9 @@ const NT_GNU_BUILD_ID: u32 = 3;
 /// The largest plausible size. Usual sizes are 8, 16 and 20 bytes.
 const MAX_BUILD_ID: usize = 64;
 
-/// Finds the build id in `notes`, which are aligned to four bytes, or to eight by some linkers.
-pub(crate) fn build_id(notes: &[u8]) -> Option<&[u8]> {
+/// Returns the GNU build id in ELF notes, which are aligned to four bytes, or to eight by some
+/// linkers.
+pub fn build_id_in_notes(notes: &[u8]) -> Option<&[u8]> {
     find(notes, 4).or_else(|| find(notes, 8))
 }
 

@@ -23,7 +23,7 @@ fn collect(slots: &Slots<u32>, kept: &mut Kept) {
 
 /// Runs a trace point. Returns the instance that it would have recorded into.
 fn trace(slots: &Slots<u32>, seen: &mut u32, kept: &mut Kept) -> Option<u32> {
-    for place in bits(slots.active()) {
+    for slot in bits(slots.active()) {
         let _point = point::enter()?;
         let generation = point::generation();
         if *seen != generation {
@@ -31,7 +31,7 @@ fn trace(slots: &Slots<u32>, seen: &mut u32, kept: &mut Kept) -> Option<u32> {
             collect(slots, kept);
         }
         if kept.is_none() {
-            let opened = slots.open(place)?;
+            let opened = slots.open(slot)?;
             *kept = Some((opened.epoch, opened.clears, opened.settings));
         }
         return kept.map(|(.., instance)| instance);

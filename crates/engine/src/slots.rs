@@ -106,35 +106,35 @@ impl<T: Clone + Send> Slots<T> {
     }
 
     /// Fills a free slot. Threads record only after [`start`](Self::start).
-    pub fn prepare(&self, place: usize, target: Target<T>) {
-        *lock_shown(self.targets.at(place)) = Some(target);
+    pub fn prepare(&self, slot: usize, target: Target<T>) {
+        *lock_shown(self.targets.at(slot)) = Some(target);
     }
 
     /// Lets threads record.
-    pub fn start(&self, place: usize) {
-        self.slots[place]
+    pub fn start(&self, slot: usize) {
+        self.slots[slot]
             .epoch
             .store(next_epoch(), Ordering::Release);
-        self.active.fetch_or(1 << place, Ordering::Release);
+        self.active.fetch_or(1 << slot, Ordering::Release);
     }
 
     /// Stops threads from recording. An event that is being written is completed.
-    pub fn stop(&self, place: usize) {
-        self.active.fetch_and(!(1 << place), Ordering::Release);
-        self.slots[place].epoch.store(0, Ordering::Release);
+    pub fn stop(&self, slot: usize) {
+        self.active.fetch_and(!(1 << slot), Ordering::Release);
+        self.slots[slot].epoch.store(0, Ordering::Release);
         point::request_collection();
     }
 
     /// Frees the slot.
-    pub fn release(&self, place: usize) {
-        let target = lock_shown(self.targets.at(place)).take();
+    pub fn release(&self, slot: usize) {
+        let target = lock_shown(self.targets.at(slot)).take();
         // Dropped without the lock, since the data source may have a destructor.
         drop(target);
     }
 
     /// Makes every thread restart its incremental state.
-    pub fn clear(&self, place: usize) {
-        self.slots[place].clears.fetch_add(1, Ordering::Release);
+    pub fn clear(&self, slot: usize) {
+        self.slots[slot].clears.fetch_add(1, Ordering::Release);
     }
 
     /// Returns the recording instances as bits, possibly with [`UNKNOWN`].
@@ -157,25 +157,25 @@ impl<T: Clone + Send> Slots<T> {
 
     /// Returns the epoch of a slot; 0 if no instance is recording.
     #[inline]
-    pub fn epoch(&self, place: usize) -> u64 {
-        self.slots[place].epoch.load(Ordering::Acquire)
+    pub fn epoch(&self, slot: usize) -> u64 {
+        self.slots[slot].epoch.load(Ordering::Acquire)
     }
 
     /// Returns the number of times that the incremental state was cleared.
     #[inline]
-    pub fn clears(&self, place: usize) -> u32 {
-        self.slots[place].clears.load(Ordering::Relaxed)
+    pub fn clears(&self, slot: usize) -> u32 {
+        self.slots[slot].clears.load(Ordering::Relaxed)
     }
 
     /// Opens the instance that is recording in a slot for a thread.
     #[cold]
-    pub fn open(&self, place: usize) -> Option<Opened<T>> {
-        let slot = &self.slots[place];
-        let target = lock_shown(self.targets.at(place));
+    pub fn open(&self, slot: usize) -> Option<Opened<T>> {
+        let shared = &self.slots[slot];
+        let target = lock_shown(self.targets.at(slot));
         // Loaded under the lock, so that both belong to the same instance: `stop` sets it to 0
         // before `release` takes the lock.
-        let epoch = slot.epoch.load(Ordering::Acquire);
-        let clears = slot.clears.load(Ordering::Acquire);
+        let epoch = shared.epoch.load(Ordering::Acquire);
+        let clears = shared.clears.load(Ordering::Acquire);
         let target = target.as_ref().filter(|_| epoch != 0).cloned()?;
         Some(Opened {
             epoch,
@@ -186,13 +186,13 @@ impl<T: Clone + Send> Slots<T> {
     }
 
     /// Returns the settings of the instance that is recording in a slot.
-    pub fn settings(&self, place: usize) -> Option<T> {
-        self.peek(place).filter(|_| self.epoch(place) != 0)
+    pub fn settings(&self, slot: usize) -> Option<T> {
+        self.peek(slot).filter(|_| self.epoch(slot) != 0)
     }
 
     /// Returns the settings of the instance in a slot, recording or not.
-    pub fn peek(&self, place: usize) -> Option<T> {
-        let target = lock_shown(self.targets.at(place));
+    pub fn peek(&self, slot: usize) -> Option<T> {
+        let target = lock_shown(self.targets.at(slot));
         target.as_ref().map(|target| target.settings.clone())
     }
 }
@@ -210,13 +210,13 @@ fn next_epoch() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-type Places<T> = [Mutex<Option<Target<T>>>; MAX_INSTANCES];
+type TargetSlots<T> = [Mutex<Option<Target<T>>>; MAX_INSTANCES];
 
 /// The targets of all slots. Each process creates its own, so that no lock is ever held by a thread
 /// of the parent.
 #[cfg(not(loom))]
 #[derive(Debug)]
-struct Targets<T: 'static>(ferretto_shm::fork::PerProcess<Places<T>>);
+struct Targets<T: 'static>(ferretto_shm::fork::PerProcess<TargetSlots<T>>);
 
 #[cfg(not(loom))]
 impl<T: Send> Targets<T> {
@@ -224,17 +224,17 @@ impl<T: Send> Targets<T> {
         Self(ferretto_shm::fork::PerProcess::new())
     }
 
-    fn at(&self, place: usize) -> &Mutex<Option<Target<T>>> {
-        let places = self
+    fn at(&self, slot: usize) -> &Mutex<Option<Target<T>>> {
+        let targets = self
             .0
             .get_or_init(|| [const { Mutex::new(None) }; MAX_INSTANCES]);
-        &places[place]
+        &targets[slot]
     }
 }
 
 #[cfg(loom)]
 #[derive(Debug)]
-struct Targets<T>(Places<T>);
+struct Targets<T>(TargetSlots<T>);
 
 #[cfg(loom)]
 impl<T> Targets<T> {
@@ -242,7 +242,7 @@ impl<T> Targets<T> {
         Self(std::array::from_fn(|_| Mutex::new(None)))
     }
 
-    fn at(&self, place: usize) -> &Mutex<Option<Target<T>>> {
-        &self.0[place]
+    fn at(&self, slot: usize) -> &Mutex<Option<Target<T>>> {
+        &self.0[slot]
     }
 }

@@ -40,22 +40,22 @@ pub trait Source: Send + Sync {
     fn descriptor(&self) -> DataSourceDescriptor;
 
     /// Prepares an instance.
-    fn setup(&self, place: usize, setup: Setup);
+    fn setup(&self, slot: usize, setup: Setup);
 
     /// Starts recording.
-    fn start(&self, place: usize);
+    fn start(&self, slot: usize);
 
     /// Stops recording, which ends when `completion` is dropped.
-    fn stop(&self, place: usize, completion: Completion);
+    fn stop(&self, slot: usize, completion: Completion);
 
     /// Drops the state of the instance.
-    fn release(&self, place: usize);
+    fn release(&self, slot: usize);
 
     /// Commits buffered data. The service is notified when `completion` is dropped.
-    fn flush(&self, place: usize, flags: FlushFlags, completion: Completion);
+    fn flush(&self, slot: usize, flags: FlushFlags, completion: Completion);
 
     /// Makes the incremental state start again.
-    fn clear_incremental_state(&self, place: usize);
+    fn clear_incremental_state(&self, slot: usize);
 
     /// Returns true if an instance of startup tracing matches the service's request.
     fn can_adopt(&self, startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {

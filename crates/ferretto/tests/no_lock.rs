@@ -13,7 +13,7 @@ mod stepping;
 #[cfg(not(target_arch = "x86_64"))]
 #[test]
 fn events_take_no_lock() {
-    println!("skipped: knows the instructions of x86-64 only");
+    println!("skipped: it reads the instructions of x86-64 only");
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -13,11 +13,14 @@
 //! - [`Process`] and [`Thread`]: the tracks of processes and threads with track events.
 //! - [`heap_sample`]: fields of heap profiles that upstream does not have.
 //! - [`kernel_names`]: kernel names that have numbers in traces.
+//! - [`CpuMode`]: the mode of a CPU at the time of a sample.
+//! - [`perf_record`]: the records of the kernel's perf events.
 //! - [`sequence`]: reading of sequences, by the rules of upstream's trace processor.
 #![forbid(unsafe_code)]
 
 pub mod budget;
 pub mod clock;
+mod cpu_mode;
 mod flush;
 mod framing;
 mod hash;
@@ -27,12 +30,14 @@ mod interned_data;
 pub mod kernel_names;
 mod loss;
 pub mod machine_clock;
+pub mod perf_record;
 mod process;
 pub mod sequence;
 mod sequence_clocks;
 pub mod sequence_flags;
 mod sequence_writer;
 
+pub use cpu_mode::CpuMode;
 pub use flush::{FlushFlags, FlushInitiator, FlushReason};
 pub use framing::{MAX_PACKET_SIZE, PACKET_TAG, Preamble};
 pub use hash::Fnv1a;

@@ -37,7 +37,7 @@ impl<'a> Line<'a> {
 const LINES_CHECKED: usize = 3;
 
 /// Returns true if a file starts with collapsed stacks. The last line may be incomplete.
-pub fn is_collapsed(head: &[u8]) -> bool {
+pub(crate) fn is_collapsed(head: &[u8]) -> bool {
     let mut lines = 0;
     let ends = head.iter().filter(|byte| **byte == b'\n').count();
     for (at, line) in head.split(|byte| *byte == b'\n').enumerate() {

@@ -12,6 +12,8 @@ pub mod perf_data;
 pub mod perf_text;
 pub mod pprof;
 pub mod strace;
+mod time;
 
 pub use detect::{Format, HEAD_BYTES, TRACE_LINE, find};
 pub use lines::LineBuffer;
+pub use time::nanoseconds;

@@ -1,5 +1,7 @@
 //! The output of `perf script`.
 
+use super::nanoseconds;
+
 /// The first line of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample<'a> {
@@ -48,7 +50,7 @@ impl<'a> Sample<'a> {
 
     fn parse_before_colon(text: &'a str) -> Option<Self> {
         let start = text.rfind([' ', '\t'])? + 1;
-        let ts = nanoseconds(&text[start..])?;
+        let ts = time(&text[start..])?;
         let mut rest = text[..start].trim_end();
         let mut cpu = None;
         if rest.ends_with(']') {
@@ -81,22 +83,11 @@ fn word(text: &str) -> (&str, &str) {
 }
 
 /// Parses a time in seconds with six or nine decimal places.
-fn nanoseconds(text: &str) -> Option<i64> {
+fn time(text: &str) -> Option<i64> {
     let (seconds, fraction) = text.split_once('.')?;
-    let scale = match fraction.len() {
-        6 => 1000,
-        9 => 1,
-        _ => return None,
-    };
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if seconds.is_empty() || !is_number(seconds) || !is_number(fraction) {
-        return None;
-    }
-    let seconds: i64 = seconds.parse().ok()?;
-    let fraction: i64 = fraction.parse().ok()?;
-    seconds
-        .checked_mul(1_000_000_000)?
-        .checked_add(fraction * scale)
+    matches!(fraction.len(), 6 | 9)
+        .then(|| nanoseconds(seconds, fraction))
+        .flatten()
 }
 
 /// A frame of a sample's callstack.
@@ -122,7 +113,7 @@ impl<'a> Frame<'a> {
 }
 
 /// Returns true if a file starts with a sample, or with comments and then a sample.
-pub fn is_perf_text(head: &[u8]) -> bool {
+pub(crate) fn is_perf_text(head: &[u8]) -> bool {
     let mut lines = head.split_inclusive(|byte| *byte == b'\n');
     let first = lines.find(|line| !line.starts_with(b"#") && !line.trim_ascii().is_empty());
     first

@@ -66,7 +66,7 @@ mod function {
 }
 
 /// Returns true if a file starts with fields of a profile. The last field may be incomplete.
-pub fn is_pprof(head: &[u8]) -> bool {
+pub(crate) fn is_pprof(head: &[u8]) -> bool {
     use profile::*;
     let mut has_core = false;
     for field in Fields::new(head).map_while(Result::ok) {
@@ -170,11 +170,6 @@ impl<'a> Profile<'a> {
     /// Returns the types of values.
     pub fn value_types(self) -> impl Iterator<Item = ValueType> {
         all(self.0, profile::SAMPLE_TYPE).map(value_type)
-    }
-
-    /// Returns the type of the events that trigger samples.
-    pub fn period_type(self) -> Option<ValueType> {
-        all(self.0, profile::PERIOD_TYPE).map(value_type).next()
     }
 
     /// Returns the start of the profile in nanoseconds since 1970.

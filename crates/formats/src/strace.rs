@@ -1,5 +1,7 @@
 //! The output of `strace -f -ttt`.
 
+use super::nanoseconds;
+
 /// A line that describes a system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call<'a> {
@@ -55,9 +57,9 @@ impl<'a> Call<'a> {
             tid = head.parse().ok();
             rest = tail.trim();
         }
-        let (time, tail) = rest.split_once(' ').ok_or(NoCall::Other)?;
-        let Some(ts) = nanoseconds(time) else {
-            return Err(match time.contains(':') {
+        let (stamp, tail) = rest.split_once(' ').ok_or(NoCall::Other)?;
+        let Some(ts) = time(stamp) else {
+            return Err(match stamp.contains(':') {
                 true => NoCall::NoDate,
                 false => NoCall::Other,
             });
@@ -104,25 +106,16 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Parses a time in seconds, with microseconds after the point.
-fn nanoseconds(text: &str) -> Option<i64> {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let (seconds, micros) = match text.split_once('.') {
-        None | Some((_, "")) => (text.trim_end_matches('.'), "0"),
-        Some(parts) => parts,
-    };
-    if !is_number(seconds) || !is_number(micros) {
-        return None;
-    }
-    let micros: i64 = micros.parse().ok().filter(|micros| *micros < 1_000_000)?;
-    let seconds: i64 = seconds.parse().ok()?;
-    seconds
-        .checked_mul(1_000_000_000)?
-        .checked_add(micros * 1000)
+/// Parses a time in seconds, with microseconds after the point, or another precision that `strace`
+/// was given.
+fn time(text: &str) -> Option<i64> {
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let fraction = if fraction.is_empty() { "0" } else { fraction };
+    nanoseconds(seconds, fraction)
 }
 
 /// Returns true if a file starts with a call.
-pub fn is_strace(head: &[u8]) -> bool {
+pub(crate) fn is_strace(head: &[u8]) -> bool {
     let line = head.split(|byte| *byte == b'\n').next();
     line.and_then(|line| std::str::from_utf8(line).ok())
         .is_some_and(|line| Call::parse(line).is_ok())

@@ -1,4 +1,4 @@
-//! The preload library: the functions of the allocator. Each calls the next library's function and
+//! The preload library: the allocator's functions. Each calls the next library's function and
 //! notifies the client.
 
 #![no_std]
@@ -104,16 +104,16 @@ fn note(address: *mut c_void, size: usize) -> *mut c_void {
     address
 }
 
-/// Like [`note`], for memory that is known to be sampled.
+/// Like [`note`], for an allocation that did not pass.
 #[inline(always)]
-fn tell(address: *mut c_void, size: usize) -> *mut c_void {
+fn note_sampled(address: *mut c_void, size: usize) -> *mut c_void {
     if !address.is_null() {
         client::allocated(address, size);
     }
     address
 }
 
-/// Calls a function with one number.
+/// Calls a function with one argument.
 #[inline(always)]
 fn one(next: &Next, argument: usize) -> *mut c_void {
     let address = next.get();
@@ -134,8 +134,8 @@ fn two(next: &Next, first: usize, second: usize) -> *mut c_void {
     unsafe { transmute::<*mut c_void, Two>(address)(first, second) }
 }
 
-/// The next library's functions once found. These two are called so often that a check would be
-/// expensive.
+/// The next library's functions. They start as functions that look for them, since a check in each
+/// call would be expensive.
 static MALLOC: AtomicPtr<c_void> = AtomicPtr::new(find_malloc as *const () as *mut c_void);
 static FREE: AtomicPtr<c_void> = AtomicPtr::new(find_free as *const () as *mut c_void);
 
@@ -162,19 +162,19 @@ extern "C" fn find_free(address: *mut c_void) {
 
 #[inline(always)]
 fn next_malloc(size: usize) -> *mut c_void {
-    // SAFETY: the function of that name, and the one that looks for it, have that type.
+    // SAFETY: `malloc` and `find_malloc` have that type.
     unsafe { transmute::<*mut c_void, One>(MALLOC.load(Ordering::Relaxed))(size) }
 }
 
 #[inline(always)]
 fn next_free(address: *mut c_void) {
-    // SAFETY: as above, and the caller promises that the address is its own.
+    // SAFETY: `free` and `find_free` have that type, and the caller owns the memory.
     unsafe { transmute::<*mut c_void, Free>(FREE.load(Ordering::Relaxed))(address) }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
-    // Checked before the allocation, so that nothing is left to do after it.
+    // Checked before the allocation, so that this is a tail call.
     match client::passes(size) {
         true => next_malloc(size),
         false => malloc_sampled(size),
@@ -184,7 +184,7 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
 #[cold]
 #[inline(never)]
 extern "C" fn malloc_sampled(size: usize) -> *mut c_void {
-    tell(next_malloc(size), size)
+    note_sampled(next_malloc(size), size)
 }
 
 #[unsafe(no_mangle)]
@@ -223,8 +223,7 @@ pub extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
         true => None,
         false => client::moving(old),
     };
-    // SAFETY: the function of that name has that type, and the caller promises that the address is
-    // its own.
+    // SAFETY: the function of that name has that type, and the caller owns the memory.
     let new = unsafe { transmute::<*mut c_void, Move>(next)(old, size) };
     if let Some(taken) = taken {
         client::moved(taken, !new.is_null() || size == 0);
@@ -237,7 +236,7 @@ pub extern "C" fn reallocarray(old: *mut c_void, count: usize, size: usize) -> *
     match count.checked_mul(size) {
         Some(bytes) => realloc(old, bytes),
         None => {
-            // SAFETY: the C library gives each thread the address of its own variable.
+            // SAFETY: the address is that of the calling thread's `errno`.
             unsafe { *sys::__errno_location() = sys::ENOMEM };
             ptr::null_mut()
         }
@@ -250,10 +249,11 @@ pub extern "C" fn posix_memalign(out: *mut *mut c_void, alignment: usize, size: 
     if next.is_null() {
         return sys::ENOMEM;
     }
-    // SAFETY: the function of that name has that type, and `out` is the caller's.
+    // SAFETY: the function of that name has that type, and the caller guarantees that `out` is
+    // valid.
     let result = unsafe { transmute::<*mut c_void, Align>(next)(out, alignment, size) };
     if result == 0 {
-        // SAFETY: as above; it was written.
+        // SAFETY: as above, and the function has written it.
         note(unsafe { *out }, size);
     }
     result
@@ -292,7 +292,7 @@ pub extern "C" fn mmap(
         client::unmapping(address, length);
     }
     let next = MMAP.get();
-    // SAFETY: the function of that name has that type; what is mapped is the caller's affair.
+    // SAFETY: the function of that name has that type, and the caller is responsible for the range.
     let mapped = unsafe {
         transmute::<*mut c_void, Map>(next)(address, length, protection, flags, fd, offset)
     };
@@ -330,7 +330,7 @@ pub extern "C" fn mremap(
     }
     let moving = client::remapping(old, length);
     let next = MREMAP.get();
-    // SAFETY: the function of that name takes these; what is moved is the caller's affair.
+    // SAFETY: the function of that name accepts these, and the caller is responsible for the range.
     let moved =
         unsafe { transmute::<*mut c_void, Remap>(next)(old, length, new_length, flags, new) };
     if let Some(moving) = moving {
@@ -339,16 +339,16 @@ pub extern "C" fn mremap(
     moved
 }
 
-/// Reports unmappings, since a program may unmap the client's memory, too.
+/// Always notifies the client, since a program may also unmap the client's memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
     client::unmapping(address, length);
     let next = MUNMAP.get();
-    // SAFETY: the function of that name has that type; what is unmapped is the caller's affair.
+    // SAFETY: the function of that name has that type, and the caller is responsible for the range.
     unsafe { transmute::<*mut c_void, Unmap>(next)(address, length) }
 }
 
-/// Reports unloading, since recorded stacks may have addresses in the library.
+/// Notifies the client, since recorded stacks may have addresses in the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     let next = DLCLOSE.get();
@@ -356,7 +356,7 @@ pub extern "C" fn dlclose(handle: *mut c_void) -> c_int {
         return -1;
     }
     client::unloading();
-    // SAFETY: the function of that name has that type, and the handle is the caller's.
+    // SAFETY: the function of that name has that type, and the caller owns the handle.
     let result = unsafe { transmute::<*mut c_void, Close>(next)(handle) };
     client::unloaded();
     result
@@ -364,7 +364,7 @@ pub extern "C" fn dlclose(handle: *mut c_void) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn AHeapInfo_create(name: *const c_char) -> *const Heap {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { client::create_info(name) }
 }
 
@@ -410,7 +410,7 @@ pub extern "C" fn AHeapProfile_reportFree(heap: u32, id: u64) {
 pub unsafe extern "C" fn AHeapProfileEnableCallbackInfo_getSamplingInterval(
     info: *const EnableInfo,
 ) -> u64 {
-    // SAFETY: the caller's promise: it is what a callback was given.
+    // SAFETY: the caller guarantees that it is a callback's argument.
     unsafe { info.as_ref() }.map_or(0, EnableInfo::sampling_interval)
 }
 
@@ -421,14 +421,14 @@ static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_c
 
 extern "C" fn construct(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
     const VARIABLE: &[u8] = b"FERRETTO_HEAP_SOCK_NAME=";
-    // SAFETY: takes a number.
+    // SAFETY: the function has no pointer arguments.
     if unsafe { sys::getauxval(sys::AT_SECURE) } != 0 {
         return;
     }
     let mut socket = None;
     let mut at = environment;
     while !at.is_null() {
-        // SAFETY: the environment is a list of texts that ends with null.
+        // SAFETY: the environment is a null-terminated list of strings.
         let entry = unsafe { at.read() };
         if entry.is_null() {
             break;
@@ -436,7 +436,7 @@ extern "C" fn construct(_: c_int, _: *const *const c_char, environment: *const *
         // SAFETY: as above.
         let text = unsafe { CStr::from_ptr(entry) };
         if text.to_bytes().starts_with(VARIABLE) {
-            // SAFETY: as many bytes come before the end.
+            // SAFETY: the string has at least this length.
             socket = Some(unsafe { CStr::from_ptr(entry.add(VARIABLE.len())) });
             break;
         }

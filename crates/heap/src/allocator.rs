@@ -43,14 +43,14 @@ fn note(address: *mut c_void, size: usize) -> *mut u8 {
     address.cast()
 }
 
-// SAFETY: all memory comes from the C library by the calls that fit the layout, and the client only
-// looks at addresses.
+// SAFETY: all memory comes from C library calls that respect the layout. The client never
+// dereferences the addresses.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let size = layout.size();
         if layout.align() <= ALIGNMENT && layout.align() <= size {
-            // SAFETY: takes a number.
+            // SAFETY: `malloc` accepts any size.
             return note(unsafe { sys::malloc(size) }, size);
         }
         let mut address = ptr::null_mut();
@@ -66,13 +66,13 @@ unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= ALIGNMENT && layout.align() <= layout.size() {
-            // SAFETY: takes numbers.
+            // SAFETY: `calloc` accepts any sizes.
             return note(unsafe { sys::calloc(layout.size(), 1) }, layout.size());
         }
-        // SAFETY: the caller's promise about the layout.
+        // SAFETY: the caller guarantees a valid layout.
         let address = unsafe { self.alloc(layout) };
         if !address.is_null() {
-            // SAFETY: as many bytes were just allocated.
+            // SAFETY: the allocation has that many bytes.
             unsafe { ptr::write_bytes(address, 0, layout.size()) };
         }
         address
@@ -81,14 +81,15 @@ unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn dealloc(&self, address: *mut u8, _: Layout) {
         client::freeing(address.cast());
-        // SAFETY: the caller's promise: it was allocated here.
+        // SAFETY: the caller guarantees that this allocator allocated it.
         unsafe { sys::free(address.cast()) };
     }
 
     #[inline]
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if layout.align() > ALIGNMENT || layout.align() > size {
-            // SAFETY: the caller's promise: the size is not 0, and fits the alignment.
+            // SAFETY: the caller guarantees that the size is not 0 and does not overflow when
+            // rounded up to the alignment.
             unsafe {
                 let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
                 if !new.is_null() {
@@ -99,7 +100,7 @@ unsafe impl GlobalAlloc for Allocator {
             }
         }
         let taken = client::moving(old.cast());
-        // SAFETY: the caller's promise: it was allocated here.
+        // SAFETY: the caller guarantees that this allocator allocated it.
         let new = unsafe { sys::realloc(old.cast(), size) };
         if let Some(taken) = taken {
             client::moved(taken, !new.is_null());

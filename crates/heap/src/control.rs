@@ -25,7 +25,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"FERRHEAP");
 #[derive(Debug)]
 pub(crate) struct Page {
     magic: AtomicU64,
-    /// Grows with each session that begins.
+    /// Incremented by each new session.
     pub(crate) generation: AtomicU32,
     /// The number of sessions.
     pub(crate) active: AtomicU32,
@@ -41,7 +41,7 @@ impl Page {
         }
     }
 
-    /// Maps the page of a profiler read-only. Only root's and this user's page is trusted.
+    /// Maps the page of a profiler read-only. Only a page owned by root or this user is trusted.
     pub(crate) fn open(path: &CStr) -> Option<&'static Self> {
         let flags = sys::O_RDONLY | sys::O_CLOEXEC | sys::O_NOFOLLOW;
         // SAFETY: the path ends with a 0.
@@ -67,7 +67,7 @@ impl Page {
 }
 
 fn map(fd: c_int, access: c_int) -> Option<*mut c_void> {
-    // SAFETY: a new mapping touches no memory that there is.
+    // SAFETY: a new mapping does not affect existing memory.
     let base = unsafe { sys::mmap(ptr::null_mut(), PAGE, access, sys::MAP_SHARED, fd, 0) };
     (base as isize != -1).then_some(base)
 }
@@ -79,14 +79,14 @@ pub struct ControlPage {
     page: *mut Page,
 }
 
-// SAFETY: the page belongs to no thread, and its fields are atomic.
+// SAFETY: the mapping is valid in all threads, and its fields are atomic.
 #[cfg(feature = "profiler")]
 unsafe impl Send for ControlPage {}
 
 #[cfg(feature = "profiler")]
 impl ControlPage {
-    /// Takes over a file of at least [`PAGE`] bytes that is open to read and write. `None` if it
-    /// cannot be mapped.
+    /// Initializes a file of at least [`PAGE`] bytes that is open for reading and writing. Returns
+    /// `None` if it cannot be mapped.
     #[must_use]
     pub fn new(file: &impl std::os::fd::AsRawFd) -> Option<Self> {
         let page = map(file.as_raw_fd(), sys::PROT_READ | sys::PROT_WRITE)?.cast::<Page>();
@@ -118,7 +118,7 @@ impl ControlPage {
 impl Drop for ControlPage {
     fn drop(&mut self) {
         self.set_active(0);
-        // SAFETY: mapped by `new`, and nobody else has the address.
+        // SAFETY: mapped by `new`, and the address is not used elsewhere.
         unsafe { sys::munmap(self.page.cast(), PAGE) };
     }
 }

@@ -10,22 +10,22 @@
 //!  program                                                  profiler
 //! ┌───────────────────────┐ session socket: config, ring   ┌─────────────┐
 //! │ malloc ─► sampler ────┼──────────────────────────────► │ sessions    │
-//! │             │ picked  │                                │             │
+//! │             │ sampled │                                │             │
 //! │ free ─► set ▼         │ ring: allocations, frees       │ callstacks, │
 //! │          ring writer ─┼──────────────────────────────► │ books       │
 //! └──────────▲────────────┘                                └──────┬──────┘
 //!            └────────── control page: is there a session? ◄──────┘
 //! ```
 //!
-//! - A client that is not recorded has no thread, no socket and no memory but one page that it
-//!   shares with all other clients and the profiler, who writes there that a session begins
-//!   ([`control`]). The next allocation of a program sees that and connects.
-//! - Handshake, ring and records ([`wire`]) are those of upstream's profiler, which a client talks
-//!   to like to ours. Ours says in the ring that it is ours, and then frees of unpicked memory are
-//!   not told, stacks are cut, and a record that finds no room is counted and does not end the
-//!   session.
-//! - The client runs inside of allocators: it never allocates, takes no lock that it does not give
-//!   up on, saves `errno`, and has initial-exec thread-local memory without destructors.
+//! - Without a session, a client has no thread, no socket and no memory except one page shared by
+//!   all clients and the profiler ([`control`]). The profiler announces a session there, and the
+//!   next allocation of a program connects.
+//! - Handshake, ring and records ([`wire`]) are those of upstream's profiler, so a client works
+//!   with either profiler. Ours marks the session in the ring as an *extended* one: frees of
+//!   unsampled memory are not written, stacks are truncated, and a record that does not fit is
+//!   counted as lost and does not end the session.
+//! - The client runs inside of allocators: it never allocates, all its locks have timeouts, it
+//!   saves `errno`, and its thread-local memory is initial-exec and has no destructors.
 //!
 //! This crate has no dependencies and needs only `core`. The feature `profiler` adds the profiler's
 //! side of ring and control page.
@@ -41,7 +41,7 @@ mod allocator;
 #[cfg(not(loom))]
 pub mod client;
 pub mod control;
-// The part of the client that has a model.
+// The only part of the client with a loom model.
 #[cfg(all(loom, test))]
 #[path = "client/gate.rs"]
 mod gate;

@@ -1,4 +1,4 @@
-//! The functions of the C library that the client calls, as it declares them.
+//! Declarations of the C library's functions, types and constants that the client uses.
 
 #![allow(missing_docs)]
 
@@ -6,7 +6,6 @@ use core::ffi::{c_char, c_int, c_long, c_void};
 
 pub const O_RDONLY: c_int = 0;
 pub const O_RDWR: c_int = 2;
-pub const O_CREAT: c_int = 0o100;
 pub const O_CLOEXEC: c_int = 0o2_000_000;
 #[cfg(target_arch = "aarch64")]
 pub const O_NOFOLLOW: c_int = 0o100_000;
@@ -49,7 +48,6 @@ pub const PR_SET_DUMPABLE: c_int = 4;
 pub const EINTR: c_int = 4;
 pub const EAGAIN: c_int = 11;
 pub const ENOMEM: c_int = 12;
-pub const EINVAL: c_int = 22;
 
 #[cfg(target_arch = "x86_64")]
 pub const SYS_GETTID: c_long = 186;
@@ -104,7 +102,7 @@ pub struct Limit {
     pub hard: u64,
 }
 
-/// `struct stat`, of which only the beginning has names.
+/// `struct stat`. Only the fields at the beginning have names.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy)]
 pub struct Stat {
@@ -127,7 +125,7 @@ pub struct Stat {
 
 impl Default for Stat {
     fn default() -> Self {
-        // SAFETY: all fields are integers.
+        // SAFETY: all fields are integers, so 0 is a valid value.
         unsafe { core::mem::zeroed() }
     }
 }
@@ -209,16 +207,16 @@ unsafe extern "C" {
 /// Returns the error of the last call.
 #[must_use]
 pub fn errno() -> c_int {
-    // SAFETY: the C library gives each thread the address of its own variable.
+    // SAFETY: the address is that of the calling thread's `errno`.
     unsafe { *__errno_location() }
 }
 
-/// Keeps `errno` as it was: code that runs inside of `malloc` and `free` may not change it.
+/// Restores `errno` when dropped, since code inside of `malloc` and `free` must not change it.
 #[derive(Debug)]
 pub struct KeptErrno(c_int);
 
 impl KeptErrno {
-    /// Remembers it.
+    /// Saves `errno`.
     #[must_use]
     pub fn new() -> Self {
         Self(errno())
@@ -238,32 +236,32 @@ impl Drop for KeptErrno {
     }
 }
 
-/// Returns the number of this process.
+/// Returns the ID of this process.
 #[must_use]
 pub fn pid() -> i32 {
     // SAFETY: always succeeds.
     unsafe { getpid() }
 }
 
-/// Returns the number of this thread.
+/// Returns the ID of this thread.
 #[must_use]
 pub fn tid() -> i32 {
     // SAFETY: always succeeds, and takes no arguments.
     unsafe { syscall(SYS_GETTID) as i32 }
 }
 
-/// Sleeps a little.
+/// Sleeps for less than a second.
 pub fn sleep_us(microseconds: i64) {
     let time = Timespec {
         seconds: 0,
         nanoseconds: microseconds * 1000,
     };
-    // SAFETY: the time is valid, and the rest is not asked for.
+    // SAFETY: the time is valid, and the remaining time may be null.
     unsafe { nanosleep(&time, core::ptr::null_mut()) };
 }
 
 /// Closes a descriptor that this process owns.
 pub fn close_fd(fd: c_int) {
-    // SAFETY: the caller owns the descriptor. A failure is of no concern.
+    // SAFETY: the caller owns the descriptor. Errors can be ignored.
     unsafe { close(fd) };
 }

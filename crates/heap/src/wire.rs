@@ -1,54 +1,54 @@
-//! The messages of a session: config and records, as upstream's profiler lays them out.
+//! The messages of a session, config and records, in the layout of upstream's profiler.
 
-/// Longest name of a heap, with the byte 0 that ends it.
+/// The size of a heap's name including the terminating 0.
 pub const NAME_BYTES: usize = 64;
-/// Heaps that a config can speak of.
+/// The maximum number of named heaps in a config.
 pub const MAX_HEAPS: usize = 64;
-/// Bytes of the registers in a record.
+/// The size of the registers in a record.
 pub const REGISTER_BYTES: usize = 272;
-/// Size of a [`ClientConfig`].
+/// The size of a [`ClientConfig`].
 pub const CONFIG_BYTES: usize = 4656;
 
-/// First byte of a client that only knows upstream's session.
+/// The first byte of a client that supports only upstream's sessions.
 pub const HELLO: u8 = b'x';
-/// First byte of a client that knows the extended session, too.
+/// The first byte of a client that supports extended sessions, too.
 pub const HELLO_EXTENDED: u8 = b'f';
 
-/// A heap of a config and its sampling interval; 0 is off.
+/// A heap of a config and its sampling interval; 0 if it is not recorded.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct HeapInterval {
-    /// The name, filled up with 0.
+    /// The name, padded with 0.
     pub name: [u8; NAME_BYTES],
-    /// Mean bytes between two samples.
+    /// The mean number of bytes between two samples.
     pub interval: u64,
 }
 
-/// The config of a session, as the client gets it.
+/// The config of a session that the profiler sends to the client.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ClientConfig {
-    /// The interval of heaps that are not named, if all are recorded.
+    /// The interval of all other heaps, if `all_heaps` is set.
     pub default_interval: u64,
-    /// The time that an allocation waits for room, in microseconds; 0 for as long as it takes.
+    /// The maximum time that an allocation waits for free space, in microseconds; 0 is unlimited.
     pub block_client_timeout_us: u64,
     /// The number of named heaps.
     pub num_heaps: u64,
-    /// If less of the ring is free, intervals double; 0 is never.
+    /// Intervals double while fewer bytes of the ring than this are free; 0 is never.
     pub adaptive_threshold: u64,
-    /// The interval that is not doubled any more; 0 for no such.
+    /// Intervals of at least this size are not doubled; 0 is no limit.
     pub adaptive_max_interval: u64,
     /// The named heaps.
     pub heaps: [HeapInterval; MAX_HEAPS],
-    /// Not 0: allocations wait for room in the ring.
+    /// Not 0: allocations wait for free space in the ring.
     pub block_client: u8,
-    /// Not 0: a process that was cloned goes on with its parent's session.
+    /// Not 0: a cloned process continues its parent's session.
     pub disable_fork_teardown: u8,
-    /// Not 0: `vfork` is not told from `fork`.
+    /// Not 0: `vfork` is treated like `fork`.
     pub disable_vfork_detection: u8,
-    /// Not 0: heaps that are not named are recorded, too.
+    /// Not 0: all heaps are recorded, not only the named ones.
     pub all_heaps: u8,
-    /// 0.
+    /// Always 0.
     pub padding: [u8; 4],
 }
 
@@ -73,21 +73,21 @@ impl ClientConfig {
         padding: [0; 4],
     };
 
-    /// Returns the config as it is sent.
+    /// Returns the config in its transmitted form.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; CONFIG_BYTES] {
-        // SAFETY: both have the same size, and there is no padding but the field of that name.
+        // SAFETY: both have the same size, and there is no implicit padding.
         unsafe { core::mem::transmute_copy(self) }
     }
 
-    /// Reads a config as it was sent.
+    /// Reads a config in its transmitted form.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; CONFIG_BYTES]) -> Self {
-        // SAFETY: both have the same size, and all bytes make valid integers.
+        // SAFETY: both have the same size, and all fields are integers.
         unsafe { core::mem::transmute_copy(bytes) }
     }
 
-    /// Appends a named heap; `false` if the name is too long or there is no room.
+    /// Appends a named heap. Returns false if the name is too long or the config is full.
     pub fn add_heap(&mut self, name: &[u8], interval: u64) -> bool {
         let Some(heap) = self.heaps.get_mut(self.num_heaps as usize) else {
             return false;
@@ -101,7 +101,7 @@ impl ClientConfig {
         true
     }
 
-    /// Returns the interval of a heap; 0 is off.
+    /// Returns the interval of a heap; 0 if it is not recorded.
     #[must_use]
     pub fn interval(&self, name: &[u8; NAME_BYTES]) -> u64 {
         let count = (self.num_heaps as usize).min(MAX_HEAPS);
@@ -122,10 +122,10 @@ pub mod record {
     pub const MALLOC: u64 = 1;
     /// A [`HeapName`](super::HeapName).
     pub const HEAP_NAME: u64 = 2;
-    /// An [`AllocMetadata`](super::AllocMetadata), a [`ChainHeader`](super::ChainHeader), as many
-    /// addresses as it says, and the stack. Of the extended session.
+    /// An [`AllocMetadata`](super::AllocMetadata), a [`ChainHeader`](super::ChainHeader), the
+    /// chain's addresses, and the stack. Only in extended sessions.
     pub const MALLOC_WITH_CHAIN: u64 = 0x101;
-    /// A library was unloaded: nothing follows. Of the extended session.
+    /// A library was unloaded. Has no body. Only in extended sessions.
     pub const MAPS_CHANGED: u64 = 0x102;
 }
 
@@ -133,23 +133,23 @@ pub mod record {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct AllocMetadata {
-    /// The place of the record among those of its heap.
+    /// The position of the record in the sequence of its heap.
     pub sequence_number: u64,
-    /// Bytes that were asked for.
+    /// The requested size.
     pub alloc_size: u64,
-    /// Bytes that the sample stands for.
+    /// The number of bytes that the sample represents.
     pub sample_size: u64,
-    /// The address, or what else names the allocation.
+    /// The address, or the ID that the program gave the allocation.
     pub alloc_address: u64,
-    /// The stack pointer, where the stack in the record begins.
+    /// The stack pointer, which is the start of the stack in the record.
     pub stack_pointer: u64,
-    /// Nanoseconds of `CLOCK_MONOTONIC_COARSE`.
+    /// The time by `CLOCK_MONOTONIC_COARSE` in nanoseconds.
     pub timestamp: u64,
-    /// The registers, in the order of DWARF's numbers, then the program counter.
+    /// The registers in the order of their DWARF numbers, then the program counter.
     pub registers: [u64; REGISTER_BYTES / 8],
-    /// The heap.
+    /// The ID of the heap.
     pub heap_id: u32,
-    /// The machine, one of [`arch`].
+    /// The architecture, one of [`arch`].
     pub arch: u8,
     pub(crate) padding: [u8; 3],
 }
@@ -157,7 +157,7 @@ pub struct AllocMetadata {
 const _: () = assert!(size_of::<AllocMetadata>() == 328);
 
 impl AllocMetadata {
-    /// One that is all 0.
+    /// Metadata with all fields 0.
     pub const EMPTY: Self = Self {
         sequence_number: 0,
         alloc_size: 0,
@@ -172,13 +172,13 @@ impl AllocMetadata {
     };
 }
 
-/// Numbers of machines.
+/// Numbers of architectures.
 pub mod arch {
     /// arm64.
     pub const ARM64: u8 = 2;
     /// x86-64.
     pub const X86_64: u8 = 4;
-    /// The one this program runs on.
+    /// The architecture of this program.
     pub const NATIVE: u8 = if cfg!(target_arch = "aarch64") {
         ARM64
     } else {
@@ -186,57 +186,59 @@ pub mod arch {
     };
 }
 
-/// The part that follows [`AllocMetadata`] in an extended record.
+/// The header of the frame pointer chain. Follows [`AllocMetadata`] in an extended record.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ChainHeader {
     /// The number of addresses that follow.
     pub count: u32,
-    /// Not 0: the stack goes on behind the copy.
+    /// Not 0: the copy of the stack is truncated.
     pub is_cut: u32,
 }
 
-/// The end of a sampled allocation.
+/// The free of a sampled allocation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeEntry {
-    /// The place of the record among those of its heap.
+    /// The position of the record in the sequence of its heap.
     pub sequence_number: u64,
-    /// The address.
+    /// The address, or the ID that the program gave the allocation.
     pub address: u64,
-    /// The heap.
+    /// The ID of the heap.
     pub heap_id: u32,
-    /// 0.
+    /// Always 0.
     pub padding: u32,
 }
 
-/// The name of a heap's number, and its interval; an empty name changes the interval alone.
+/// The name and interval of a heap. An empty name changes only the interval.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct HeapName {
-    /// Mean bytes between two samples.
+    /// The mean number of bytes between two samples.
     pub sample_interval: u64,
-    /// The heap.
+    /// The ID of the heap.
     pub heap_id: u32,
-    /// The name, filled up with 0.
+    /// The name, padded with 0.
     pub name: [u8; NAME_BYTES],
-    /// 0.
+    /// Always 0.
     pub padding: [u8; 4],
 }
 
 /// A record, borrowed from its bytes.
 #[derive(Debug)]
 pub enum Record<'a> {
-    /// A sampled allocation: with the frame pointer chain, whether the stack is cut, and the stack.
+    /// A sampled allocation: its [`AllocMetadata`], its frame pointer chain, true if the stack is
+    /// truncated, and the stack.
     Malloc(&'a [u8], &'a [u8], bool, &'a [u8]),
-    /// The end of one.
+    /// The free of a sampled allocation.
     Free(FreeEntry),
-    /// The name of a heap.
+    /// The name and interval of a heap.
     HeapName(HeapName),
     /// A library was unloaded.
     MapsChanged,
 }
 
+/// Returns the eight bytes at a position as an integer; 0 if there are fewer.
 fn word(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
     if let Some(found) = bytes.get(at..at + 8) {

@@ -1,26 +1,31 @@
 //! The ring between client and profiler.
 
+#[path = "../../wire/tests/common/random.rs"]
+mod random;
+
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferretto_heap::ring::{Full, Mapping, Read, Reader, Writer};
+use random::Random;
 
 fn ring(size: u64) -> (Reader, Writer, Mapping) {
-    let (reader, file) = Reader::create(size).expect("there is memory");
-    let map = || Mapping::new(file.as_raw_fd()).expect("it is a ring");
+    let (reader, file) = Reader::create(size).expect("creates");
+    let map = || Mapping::new(file.as_raw_fd()).expect("maps");
     (reader, Writer::new(map()), map())
 }
 
 fn write(writer: &Writer, bytes: &[u8]) -> Result<(), Full> {
     writer.write(bytes.len(), |to| {
-        // SAFETY: `to` has room for as many bytes.
+        // SAFETY: `to` has space for that many bytes.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     })
 }
 
-struct Over<'a>(&'a AtomicBool);
+/// Sets a flag when it is dropped.
+struct SetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -35,13 +40,13 @@ fn heap_016_records_of_all_writers_are_read_once_and_in_order() {
     let mut buffer = vec![0; 8192];
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Also if the test fails: then nobody reads any more.
-        let _over = Over(&is_over);
+        // Stops the writers if the test fails and reads no more.
+        let _over = SetOnDrop(&is_over);
         for id in 0..WRITERS {
             let (writer, is_over) = (&writer, &is_over);
             scope.spawn(move || {
                 for number in 0..RECORDS {
-                    // Of different lengths, all of one byte.
+                    // The length and the repeated byte differ between records.
                     let length = 16 + (number * 7 + id * 13) % 200;
                     let mut record = vec![(number % 251) as u8; length as usize];
                     record[..8].copy_from_slice(&id.to_ne_bytes());
@@ -72,7 +77,7 @@ fn heap_016_records_of_all_writers_are_read_once_and_in_order() {
                     read += 1;
                 }
                 Read::Nothing => std::thread::yield_now(),
-                Read::Corrupt => panic!("it is not corrupt"),
+                Read::Corrupt => panic!("the ring is corrupt"),
             }
         }
     });
@@ -118,9 +123,9 @@ impl Vandal {
     }
 
     fn set(&self, word: usize, value: u64) {
-        // SAFETY: the memory is mapped for as long as the test runs, and has more words.
-        let place = unsafe { AtomicU64::from_ptr(self.0.add(word)) };
-        place.store(value, Ordering::Relaxed);
+        // SAFETY: the mapping outlives `self`, and the word lies within it.
+        let word = unsafe { AtomicU64::from_ptr(self.0.add(word)) };
+        word.store(value, Ordering::Relaxed);
     }
 }
 
@@ -131,7 +136,7 @@ const DATA: usize = 512;
 #[test]
 fn heap_018_corrupt_positions_and_headers_are_detected() {
     let mut buffer = vec![0; 8192];
-    // Write before read, beyond the size, not aligned.
+    // Write position before the read position, beyond the size, or not aligned.
     for (read, written) in [
         (8, 0),
         (0, 8200),
@@ -147,7 +152,7 @@ fn heap_018_corrupt_positions_and_headers_are_detected() {
         assert_eq!(reader.read(&mut buffer), Read::Corrupt, "{read} {written}");
         let _ = write(&writer, &[0; 16]);
     }
-    // A header larger than what there is; one of 0 is a record that is being written.
+    // A size beyond the written data; 0 is a record that is still being written.
     for (header, expected) in [
         (100, Read::Corrupt),
         (u64::from(u32::MAX), Read::Corrupt),
@@ -171,12 +176,10 @@ fn heap_018_a_client_that_writes_arbitrary_data_does_no_harm() {
         let is_over = &is_over;
         scope.spawn(move || {
             let vandal = Vandal(base as *mut u64);
-            let mut state = 88_u64;
+            let mut random = Random(88);
             while !is_over.load(Ordering::Relaxed) {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                // Often something that looks right.
+                let state = random.next();
+                // Often a plausible value.
                 let value = [state, state % 9000, state % 1100 * 8, 0][state as usize >> 3 & 3];
                 vandal.set(
                     [1, 2, 2, DATA + state as usize % 1024][state as usize >> 9 & 3],

@@ -19,7 +19,7 @@ use crate::inherited::{InheritedError, InheritedSockets};
 use crate::options::{HostOptions, RelayEndpoints};
 use crate::permissions::FilePermissions;
 use crate::reactor::{ListenerState, Reactor};
-use crate::watchdog::RunWild;
+use crate::watchdog::WatchdogError;
 
 /// Tokens of event sources other than clients; those of clients are their ids, which start at 1.
 const WAKE: Token = Token(usize::MAX);
@@ -61,7 +61,7 @@ pub enum HostError {
     Inherited(#[from] InheritedError),
     /// The service exceeded the limits of its watchdog.
     #[error(transparent)]
-    RunWild(#[from] RunWild),
+    Watchdog(#[from] WatchdogError),
     /// Another system error.
     #[error("cannot start the tracing service: {0}")]
     Io(#[from] io::Error),
@@ -124,7 +124,7 @@ impl Host {
     /// # Errors
     ///
     /// See [`HostError`]. After an error, no socket is left.
-    pub fn with_sockets(
+    pub(crate) fn with_sockets(
         mut options: HostOptions,
         sockets: InheritedSockets,
     ) -> Result<Self, HostError> {
@@ -223,7 +223,8 @@ impl Host {
     /// # Errors
     ///
     /// Fails if the system's event queue fails, or if the service exceeds the limits of its
-    /// watchdog (the error then contains a [`RunWild`](crate::RunWild)). Both end the service.
+    /// watchdog (the error then contains a [`WatchdogError`](crate::WatchdogError)). Both end the
+    /// service.
     pub fn run(self) -> io::Result<()> {
         self.run_until(|| ())
     }
@@ -258,10 +259,10 @@ impl Host {
             heartbeat.for_each(|heartbeat| heartbeat.begin_turn(begin));
             let end = self.reactor.turn(begin);
             self.reactor.heartbeat.iter().for_each(Heartbeat::end_turn);
-            if let Err(wild) = self.reactor.check_usage(end) {
+            if let Err(error) = self.reactor.check_usage(end) {
                 stopped();
                 self.reactor.finish();
-                return Err(io::Error::other(wild));
+                return Err(io::Error::other(error));
             }
         }
         stopped();

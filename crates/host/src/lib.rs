@@ -48,4 +48,4 @@ pub use permissions::{FilePermissions, PermissionsError, SocketPermissions};
 pub use readiness::Readiness;
 pub use remote::{AllowedHost, NoSuchHost, RemoteRefusal};
 pub use traced::raise_descriptor_limit;
-pub use watchdog::{RunWild, WatchdogLimits, WatchdogScope};
+pub use watchdog::{WatchdogError, WatchdogLimits, WatchdogScope};

@@ -100,30 +100,32 @@ pub enum Notice {
         /// The limit of bytes held for its clients together.
         limit: usize,
     },
-    /// The clients of a user cause too much work, and are served less often as long as that lasts.
-    #[error("clients of {origin} are held back: they use more than {percent} % of a CPU")]
-    HeldBack {
+    /// The clients of a user cause too much work, and are served less often as long as they do.
+    #[error("clients of {origin} are throttled: they use more than {percent} % of a CPU")]
+    Throttled {
         /// The origin of the clients.
         origin: Origin,
         /// The share of a CPU that they may use, in percent.
         percent: u64,
     },
-    /// The clients of a user were held back for long, and the one with the most work was
+    /// The clients of a user were throttled for long, and the one with the most work was
     /// disconnected.
     #[error(
-        "{client} was disconnected: clients of {origin} have been held back for {seconds} s, most of all because of it"
+        "{client} was disconnected: clients of {origin} have been throttled for {seconds} s, and this one caused the most work"
     )]
     TooMuchWork {
         /// The client.
         client: ClientName,
         /// The origin of the client.
         origin: Origin,
-        /// The time for which they were held back, in seconds.
+        /// The time for which they were throttled, in seconds.
         seconds: u64,
     },
     /// Descriptors became scarce, and the origin with the most lost a connection.
-    #[error("{client} was disconnected: {origin} has more connections than others leave room for")]
-    MadeRoom {
+    #[error(
+        "{client} was disconnected: descriptors are scarce, and {origin} has the most connections"
+    )]
+    Evicted {
         /// The client.
         client: ClientName,
         /// The origin of the client.

@@ -13,7 +13,7 @@ use crate::inherited::InheritedSockets;
 use crate::notice::NoticeSink;
 use crate::options::HostOptions;
 use crate::readiness::Readiness;
-use crate::watchdog::RunWild;
+use crate::watchdog::WatchdogError;
 
 /// The variable with the descriptor to which `1` is written when both sockets listen.
 pub const NOTIFY_VARIABLE: &str = "TRACED_NOTIFY_FD";
@@ -52,11 +52,12 @@ pub fn run(mut options: HostOptions, listening: impl FnOnce(&Host)) -> Result<()
     host.stop_when_readable(signalled.into())?;
     readiness.ready()?;
     listening(&host);
-    host.run_until(|| readiness.stopping())
-        .map_err(|error| match error.downcast::<RunWild>() {
-            Ok(wild) => HostError::RunWild(wild),
+    host.run_until(|| readiness.stopping()).map_err(|error| {
+        match error.downcast::<WatchdogError>() {
+            Ok(error) => HostError::Watchdog(error),
             Err(error) => HostError::Io(error),
-        })
+        }
+    })
 }
 
 /// Raises this process's soft limit of descriptors to the hard limit: each client takes two or

@@ -62,7 +62,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// The reason why the watchdog ended the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum RunWild {
+pub enum WatchdogError {
     /// The service used memory that is not accounted for.
     #[error(
         "the service ended itself: for {seconds} s it used {used_mib} MiB of memory, of which its buffers and \
@@ -133,7 +133,7 @@ impl Watchdog {
     }
 
     /// Takes a sample and checks the limits. `now` is `CLOCK_MONOTONIC`.
-    pub(crate) fn check(&mut self, now: u64, explained: &Explained) -> Result<(), RunWild> {
+    pub(crate) fn check(&mut self, now: u64, explained: &Explained) -> Result<(), WatchdogError> {
         let cpu = match self.limits.scope {
             WatchdogScope::Own => clocks::thread_cpu().saturating_sub(explained.clients_cpu),
             WatchdogScope::Process => clocks::process_cpu(),
@@ -151,7 +151,7 @@ impl Watchdog {
         })
     }
 
-    fn judge(&mut self, usage: Usage) -> Result<(), RunWild> {
+    fn judge(&mut self, usage: Usage) -> Result<(), WatchdogError> {
         self.samples.push_back(usage);
         self.check_memory(usage)?;
         self.check_cpu(usage)?;
@@ -174,7 +174,7 @@ impl Watchdog {
         Some(self.samples.range(begin..))
     }
 
-    fn check_memory(&self, now: Usage) -> Result<(), RunWild> {
+    fn check_memory(&self, now: Usage) -> Result<(), WatchdogError> {
         let Some(samples) = self.since(now.at, self.limits.memory_window) else {
             return Ok(());
         };
@@ -190,14 +190,14 @@ impl Watchdog {
         if count < 2 || used <= explained.saturating_add(self.limits.memory_slack) {
             return Ok(());
         }
-        Err(RunWild::Memory {
+        Err(WatchdogError::Memory {
             used_mib: used >> 20,
             explained_mib: explained >> 20,
             seconds: (now.at - begin) / SECOND,
         })
     }
 
-    fn check_cpu(&self, now: Usage) -> Result<(), RunWild> {
+    fn check_cpu(&self, now: Usage) -> Result<(), WatchdogError> {
         let begin = self.since(now.at, self.limits.cpu_window);
         let Some(begin) = begin.and_then(|mut samples| samples.next()) else {
             return Ok(());
@@ -212,7 +212,7 @@ impl Watchdog {
             return Ok(());
         }
         let seconds = time / SECOND;
-        Err(RunWild::Cpu { percent, seconds })
+        Err(WatchdogError::Cpu { percent, seconds })
     }
 }
 
@@ -246,7 +246,7 @@ mod tests {
         }
 
         /// Lets time pass; afterwards this much memory is in use and accounted for.
-        fn after(&mut self, seconds: u64, mib: u64, explained: u64) -> Result<(), RunWild> {
+        fn after(&mut self, seconds: u64, mib: u64, explained: u64) -> Result<(), WatchdogError> {
             self.now.at += seconds * SECOND;
             self.now.memory = mib * MIB;
             self.now.explained = explained * MIB;
@@ -254,7 +254,7 @@ mod tests {
         }
 
         /// Lets time pass, in which the process is busy for `busy` seconds.
-        fn compute(&mut self, seconds: u64, busy: u64) -> Result<(), RunWild> {
+        fn compute(&mut self, seconds: u64, busy: u64) -> Result<(), WatchdogError> {
             self.now.cpu += busy * SECOND;
             self.after(seconds, 0, 0)
         }
@@ -270,7 +270,7 @@ mod tests {
         process.after(30, 228, 100).unwrap();
         assert_eq!(
             process.after(30, 102, 100),
-            Err(RunWild::Memory {
+            Err(WatchdogError::Memory {
                 used_mib: 165,
                 explained_mib: 100,
                 seconds: 30,
@@ -306,7 +306,7 @@ mod tests {
         }
         assert_eq!(
             process.compute(30, 28),
-            Err(RunWild::Cpu {
+            Err(WatchdogError::Cpu {
                 percent: 91,
                 seconds: 600,
             })
@@ -374,7 +374,7 @@ mod tests {
         all.check(1, &explained).unwrap();
         // Time has passed for the process, on a clock that the test controls.
         let error = all.check(2, &explained).unwrap_err();
-        assert!(matches!(error, RunWild::Cpu { .. }), "{error}");
+        assert!(matches!(error, WatchdogError::Cpu { .. }), "{error}");
         let unexplained = Explained {
             private: 0,
             ..explained
@@ -382,7 +382,10 @@ mod tests {
         let error = own
             .check(3, &unexplained)
             .and_then(|()| own.check(4, &unexplained));
-        assert!(matches!(error, Err(RunWild::Memory { .. })), "{error:?}");
+        assert!(
+            matches!(error, Err(WatchdogError::Memory { .. })),
+            "{error:?}"
+        );
     }
 
     #[test]

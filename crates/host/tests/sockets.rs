@@ -174,7 +174,7 @@ fn ipc_024_ipc_032_vsock_producers_are_served_like_those_over_tcp() {
     options.producers.push(address.clone());
     let host = match Host::bind(options) {
         Ok(host) => host,
-        Err(error) => return println!("skipped: no vsock sockets here: {error}"),
+        Err(error) => return println!("skipped: vsock sockets are not available: {error}"),
     };
     let mut other = HostOptions::in_folder(&folder.path().join("other"));
     other.producers = vec![address.clone()];
@@ -190,7 +190,9 @@ fn ipc_024_ipc_032_vsock_producers_are_served_like_those_over_tcp() {
     };
     // Context 1 is this machine, where the kernel supports it.
     match Socket::connect(&Address::Vsock { cid: 1, port }) {
-        Err(error) => println!("skipped: no vsock connections within this machine: {error}"),
+        Err(error) => {
+            println!("skipped: vsock connections within this machine are not available: {error}")
+        }
         Ok(socket) => {
             let mut client = Client::<producer::Port>::bind(socket);
             let request = producer::Request::InitializeConnection(Default::default());

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use common::TestHost;
 use ferretto_host::{
-    CpuAllowance, Host, HostOptions, RelayEndpoints, RunWild, WatchdogLimits, WatchdogScope,
+    CpuAllowance, Host, HostOptions, RelayEndpoints, WatchdogError, WatchdogLimits, WatchdogScope,
 };
 use ferretto_ipc::Address;
 use ferretto_ipc::client::Event;
@@ -41,7 +41,7 @@ fn a_service_that_exceeds_its_limits_ends_with_a_reason() {
         let error = host.run().unwrap_err();
         knocking.join().unwrap();
         let text = error.to_string();
-        let RunWild::Memory { used_mib, .. } = error.downcast().unwrap() else {
+        let WatchdogError::Memory { used_mib, .. } = error.downcast().unwrap() else {
             panic!("{text}");
         };
         assert!(
@@ -55,7 +55,7 @@ fn a_service_that_exceeds_its_limits_ends_with_a_reason() {
 }
 
 #[test]
-fn a_user_who_exceeds_the_allowance_is_held_back_and_then_disconnected_by_name() {
+fn a_user_who_exceeds_the_allowance_is_throttled_and_then_disconnected_by_name() {
     let host = TestHost::start_with(|options| {
         options.limits.cpu_per_user = Some(CpuAllowance {
             percent: 1,
@@ -83,14 +83,14 @@ fn a_user_who_exceeds_the_allowance_is_held_back_and_then_disconnected_by_name()
     }
     let name = format!("producer 1 (pid {})", std::process::id());
     let me = format!("user {}", rustix::process::getuid().as_raw());
-    let held_back = format!("clients of {me} are held back: they use more than 1 % of a CPU");
+    let throttled = format!("clients of {me} are throttled: they use more than 1 % of a CPU");
     let disconnected = format!(
-        "{name} was disconnected: clients of {me} have been held back for 0 s, most of all because of it"
+        "{name} was disconnected: clients of {me} have been throttled for 0 s, and this one caused the most work"
     );
-    assert_eq!(host.notice(), held_back);
+    assert_eq!(host.notice(), throttled);
     // On a busy machine the user may have had a pause in between.
     let mut notices = std::iter::from_fn(|| Some(host.notice()));
-    assert_eq!(notices.find(|it| *it != held_back), Some(disconnected));
+    assert_eq!(notices.find(|it| *it != throttled), Some(disconnected));
     // Other users are served all the while.
     let address = Address::Tcp {
         host: "127.0.0.1".to_owned(),

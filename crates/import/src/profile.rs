@@ -5,7 +5,7 @@ use std::io::{Read, Seek};
 
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_formats::collapsed::Line;
-use ferretto_formats::pprof::{MAX_BYTES, Profile};
+use ferretto_formats::pprof::{Function, Location, MAX_BYTES, Mapping, Profile};
 use ferretto_formats::{Format, LineBuffer};
 use ferretto_profiling::{Interner, MappingOf, MappingRange};
 use ferretto_proto::fields::stack_sample::counter_descriptor;
@@ -163,15 +163,7 @@ pub(crate) fn pprof<R: Read + Seek>(
             "the profile has no string table".to_owned(),
         ));
     };
-    let strings: Vec<&[u8]> = profile.strings().collect();
-    let text = |place: Option<u64>| -> &[u8] {
-        let place = place.and_then(|place| usize::try_from(place).ok());
-        place
-            .and_then(|place| strings.get(place))
-            .copied()
-            .unwrap_or_default()
-    };
-    let owned = |place| String::from_utf8_lossy(text(place)).into_owned();
+    let tables = Tables::read(profile);
     let mut report = Report::new(Format::Pprof);
     let mut weighted = Weighted {
         writer,
@@ -179,63 +171,26 @@ pub(crate) fn pprof<R: Read + Seek>(
         kinds: profile
             .value_types()
             .map(|kind| Kind {
-                name: owned(kind.kind),
-                unit: owned(kind.unit),
+                name: tables.name(kind.kind),
+                unit: tables.name(kind.unit),
             })
             .collect(),
         interner: Interner::new(),
         has_begun: false,
     };
-    let functions: FxHashMap<u64, _> = profile
-        .functions()
-        .filter_map(|function| Some((function.id?, function)))
-        .collect();
-    let mappings: FxHashMap<u64, _> = profile
-        .mappings()
-        .filter_map(|mapping| Some((mapping.id?, mapping)))
-        .collect();
-    let locations: FxHashMap<u64, _> = profile
-        .locations()
-        .filter_map(|location| Some((location.id?, location)))
-        .collect();
-    let mut lines = 0;
+    let mut without_file = 0;
     for sample in profile.samples() {
         weighted.keep_bounded()?;
-        let interner = &mut weighted.interner;
         let mut frames = Vec::new();
         for id in &sample.locations {
-            let Some(location) = locations.get(id) else {
+            let Some(location) = tables.locations.get(id) else {
                 report
                     .losses
                     .add("frames whose location the profile does not describe");
                 continue;
             };
-            let of = location.mapping.and_then(|id| mappings.get(&id));
-            let build_id = of.map_or_else(Vec::new, |of| bytes_of(text(of.build_id)));
-            let mapping = interner.mapping(&match of {
-                Some(of) => MappingOf {
-                    path: text(of.file),
-                    build_id: &build_id,
-                    range: MappingRange {
-                        start: of.start,
-                        end: of.end,
-                        exact_offset: of.offset,
-                        ..MappingRange::default()
-                    },
-                },
-                None => MappingOf::default(),
-            });
-            let start = of.map_or(0, |of| of.start.wrapping_sub(of.offset));
-            let place = location.address.wrapping_sub(start);
-            // Inlined functions are frames of their own.
-            for (function, line) in &location.lines {
-                let name = functions.get(function).map(|function| text(function.name));
-                lines += u64::from(line.is_some());
-                frames.push(interner.frame(mapping, place, name.unwrap_or_default()));
-            }
-            if location.lines.is_empty() {
-                frames.push(interner.frame(mapping, place, b""));
-            }
+            let interner = &mut weighted.interner;
+            without_file += tables.add_frames(location, interner, &mut frames);
         }
         let weights: Vec<u64> = sample
             .values
@@ -253,10 +208,93 @@ pub(crate) fn pprof<R: Read + Seek>(
         report.events += 1;
         weighted.sample(&frames, &weights)?;
     }
-    report.losses.add_many("source line numbers", lines);
+    let what = "line numbers without a source file";
+    report.losses.add_many(what, without_file);
     let labels = profile.labels();
     report.losses.add_many("labels of samples", labels as u64);
     Ok(report)
+}
+
+/// The entries of a pprof profile that others refer to.
+struct Tables<'a> {
+    strings: Vec<&'a [u8]>,
+    functions: FxHashMap<u64, Function>,
+    mappings: FxHashMap<u64, Mapping>,
+    locations: FxHashMap<u64, Location>,
+}
+
+impl<'a> Tables<'a> {
+    fn read(profile: Profile<'a>) -> Self {
+        let functions = profile.functions();
+        let mappings = profile.mappings();
+        let locations = profile.locations();
+        Self {
+            strings: profile.strings().collect(),
+            functions: functions.filter_map(|it| Some((it.id?, it))).collect(),
+            mappings: mappings.filter_map(|it| Some((it.id?, it))).collect(),
+            locations: locations.filter_map(|it| Some((it.id?, it))).collect(),
+        }
+    }
+
+    /// Returns a string; an empty one if there is none.
+    fn text(&self, place: Option<u64>) -> &'a [u8] {
+        place
+            .and_then(|place| self.strings.get(usize::try_from(place).ok()?))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn name(&self, place: Option<u64>) -> String {
+        String::from_utf8_lossy(self.text(place)).into_owned()
+    }
+
+    /// Adds the frames of a location, the innermost first. Inlined functions are frames of their
+    /// own. Returns the number of source lines whose file is not known.
+    fn add_frames(
+        &self,
+        location: &Location,
+        interner: &mut Interner,
+        frames: &mut Vec<u32>,
+    ) -> u64 {
+        let of = location.mapping.and_then(|id| self.mappings.get(&id));
+        let build_id = of.map_or_else(Vec::new, |of| bytes_of(self.text(of.build_id)));
+        let mapping = interner.mapping(&match of {
+            Some(of) => MappingOf {
+                path: self.text(of.file),
+                build_id: &build_id,
+                range: MappingRange {
+                    start: of.start,
+                    end: of.end,
+                    exact_offset: of.offset,
+                    ..MappingRange::default()
+                },
+            },
+            None => MappingOf::default(),
+        });
+        let start = of.map_or(0, |of| of.start.wrapping_sub(of.offset));
+        let place = location.address.wrapping_sub(start);
+        let mut without_file = 0;
+        for (function, line) in &location.lines {
+            let function = self.functions.get(function);
+            let name = function.map_or(&[][..], |function| self.text(function.name));
+            let file = function.map_or(&[][..], |function| self.text(function.file));
+            let line = line.and_then(|line| u32::try_from(line).ok());
+            frames.push(match file.is_empty() {
+                true => {
+                    without_file += u64::from(line.is_some());
+                    interner.frame(mapping, place, name)
+                }
+                false => {
+                    let source = (file, line.unwrap_or(0));
+                    interner.frame_in_source(mapping, place, name, source)
+                }
+            });
+        }
+        if location.lines.is_empty() {
+            frames.push(interner.frame(mapping, place, b""));
+        }
+        without_file
+    }
 }
 
 /// Returns the bytes of a build id in hexadecimal digits, or the text itself if it is not one.

@@ -58,7 +58,7 @@ fn run_directory() -> bool {
 }
 
 /// Returns the producer socket's name as text, from the environment or the default.
-pub fn producer_socket_name() -> OsString {
+pub(crate) fn producer_socket_name() -> OsString {
     Role::Producer.name(env::var_os(PRODUCER_SOCKET_VARIABLE), run_directory())
 }
 
@@ -90,7 +90,7 @@ pub fn producer_addresses() -> Result<Vec<Address>, AddressError> {
 /// # Errors
 ///
 /// Fails if the name contains no address ([`AddressError::Empty`]) or a malformed one.
-pub fn split_producer_name(name: &OsStr) -> Result<Vec<Address>, AddressError> {
+pub(crate) fn split_producer_name(name: &OsStr) -> Result<Vec<Address>, AddressError> {
     let addresses = Address::parse_list(name.as_bytes())?;
     if addresses.is_empty() {
         Err(AddressError::Empty)

@@ -9,7 +9,7 @@ use syn::{
 
 use crate::function::mentions;
 
-/// The way in which the value of a field is written.
+/// The trait with which the value of a field is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum With {
     Argument,
@@ -59,7 +59,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Reports attributes that have no meaning here.
+    /// Reports attributes that are not supported here.
     fn allow(&self, rename: bool, field: bool, library: bool, place: &str) -> syn::Result<()> {
         let refused = [
             (rename, self.rename.as_ref().map(LitStr::span), "rename"),
@@ -75,7 +75,7 @@ impl Settings {
             if let Some(span) = span.filter(|_| !is_allowed) {
                 return Err(Error::new(
                     span,
-                    format!("`{word}` has no meaning on {place}"),
+                    format!("`{word}` is not supported on {place}"),
                 ));
             }
         }
@@ -83,11 +83,11 @@ impl Settings {
     }
 }
 
-/// A field that is written.
+/// A recorded field.
 struct Field<'a> {
-    /// The name in the recording; nothing for those without a name.
+    /// The name in the recording, if it has one.
     key: Option<String>,
-    /// The variable that holds a reference to it.
+    /// The variable with a reference to it.
     variable: Ident,
     ty: &'a Type,
     with: With,
@@ -135,7 +135,7 @@ impl<'a> Shape<'a> {
         })
     }
 
-    /// Statements that write the fields to `annotation`.
+    /// Returns statements that write the fields to `annotation`.
     fn write(&self, library: &TokenStream, is_named: bool) -> TokenStream {
         let values = self.fields.iter().map(|field| field.value(library));
         if self.is_single {
@@ -215,7 +215,7 @@ pub(crate) fn expand(input: DeriveInput) -> syn::Result<TokenStream> {
             }
         }
         Data::Union(data) => {
-            let message = "a union cannot be an argument: nobody knows which field it holds";
+            let message = "a union cannot be an argument: the active field is unknown";
             return Err(Error::new(data.union_token.span, message));
         }
     };
@@ -238,7 +238,7 @@ fn name(ident: &Ident, settings: &Settings) -> String {
     }
 }
 
-/// Gives the type parameters the bounds that the fields of a shape need.
+/// Adds the bounds that the fields of a shape need to the type parameters.
 fn bound(generics: &mut Generics, shape: &Shape<'_>, library: &TokenStream) {
     for parameter in generics.type_params_mut() {
         for with in [With::Argument, With::Display, With::Debug] {

@@ -1,5 +1,5 @@
-//! The parts of a function that matter here. The rest stays as it is written, so that new syntax
-//! does no harm.
+//! The parts of a function that the macro needs. The rest is kept as it is, so unknown syntax is
+//! supported.
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -13,16 +13,16 @@ pub(crate) struct Function {
     pub(crate) head: TokenStream,
     pub(crate) name: Ident,
     pub(crate) is_async: bool,
-    /// The word, if it can be called at compile time.
+    /// The keyword of a `const fn`.
     pub(crate) constant: Option<Token![const]>,
-    /// The names of the parameters but `self`, in their order; those that are patterns have none.
+    /// The names of the parameters except `self`, in order, without patterns.
     pub(crate) parameters: Vec<Ident>,
-    /// The type that it returns, if it names one.
+    /// The return type, if there is one.
     pub(crate) output: Option<TokenStream>,
-    /// The attributes at the beginning of the body, which have to stay there.
+    /// The inner attributes of the body, which must stay at its start.
     inner: Vec<Attribute>,
     pub(crate) body: TokenStream,
-    /// The braces around the body, for messages.
+    /// The braces of the body, for messages.
     pub(crate) braces: proc_macro2::Span,
 }
 
@@ -79,7 +79,7 @@ impl Parse for Function {
     }
 }
 
-/// Everything before the last group in braces.
+/// Returns the tokens before the last group in braces.
 fn without_body(all: TokenStream) -> TokenStream {
     let mut tokens: Vec<_> = all.into_iter().collect();
     while let Some(token) = tokens.pop() {
@@ -90,7 +90,7 @@ fn without_body(all: TokenStream) -> TokenStream {
     tokens.into_iter().collect()
 }
 
-/// The names of the parameters.
+/// Returns the names of the parameters.
 fn parameters(input: ParseStream<'_>) -> syn::Result<Vec<Ident>> {
     let mut names = Vec::new();
     while !input.is_empty() {
@@ -115,7 +115,7 @@ fn parameters(input: ParseStream<'_>) -> syn::Result<Vec<Ident>> {
     Ok(names)
 }
 
-/// The type behind the arrow. It may have syntax that is not known here.
+/// Returns the type after the arrow, which may have unknown syntax.
 fn output(input: ParseStream<'_>) -> syn::Result<Option<TokenStream>> {
     if !input.peek(Token![->]) {
         return Ok(None);
@@ -145,7 +145,7 @@ fn is_colon(input: ParseStream<'_>) -> bool {
     input.peek(Token![:]) && !input.peek(Token![::])
 }
 
-/// The name a pattern binds: `name`, `mut name`, `ref name`.
+/// Returns the name that a pattern binds: `name`, `mut name`, `ref name`.
 fn name(pattern: &[TokenTree]) -> Option<Ident> {
     let words: Option<Vec<&Ident>> = pattern
         .iter()
@@ -159,7 +159,7 @@ fn name(pattern: &[TokenTree]) -> Option<Ident> {
 }
 
 impl Function {
-    /// The function with another body.
+    /// Returns the function with another body.
     pub(crate) fn with_body(&self, body: &TokenStream) -> TokenStream {
         let mut tokens = self.head.clone();
         let inner = &self.inner;
@@ -170,7 +170,7 @@ impl Function {
     }
 }
 
-/// Returns whether a word is among the tokens.
+/// Returns true if the tokens contain a word.
 pub(crate) fn mentions(tokens: TokenStream, word: &str) -> bool {
     tokens.into_iter().any(|token| match token {
         TokenTree::Ident(found) => found == word,

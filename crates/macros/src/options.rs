@@ -1,4 +1,4 @@
-//! The options of the attribute, in parentheses.
+//! The options of the attribute.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
@@ -14,7 +14,7 @@ pub(crate) enum Parameters {
     AllBut(Vec<Ident>),
 }
 
-/// A value with a name, as the macros take it.
+/// A named value, as the tracing macros accept it.
 pub(crate) struct Value {
     pub(crate) name: TokenStream,
     pub(crate) value: TokenStream,
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     pub(crate) name: Option<TokenStream>,
     pub(crate) parameters: Parameters,
     pub(crate) values: Vec<Value>,
-    /// The word, if each poll gets a slice.
+    /// The keyword `polls`, if it is set.
     pub(crate) polls: Option<Ident>,
     pub(crate) library: Option<Path>,
 }
@@ -44,7 +44,7 @@ impl Parse for Options {
                 if seen.contains(&word) {
                     return Err(syn::Error::new(
                         word.span(),
-                        format!("`{word}` is given twice"),
+                        format!("the option `{word}` is repeated"),
                     ));
                 }
                 options.option(&word, input)?;
@@ -67,10 +67,7 @@ impl Options {
                     input.parse::<LitStr>()?.to_token_stream()
                 } else {
                     let path: Path = input.parse().map_err(|error| {
-                        at(
-                            &error,
-                            "the category is a literal, or the path of a `Category`",
-                        )
+                        at(&error, "expected a literal, or the path of a `Category`")
                     })?;
                     path.to_token_stream()
                 });
@@ -102,7 +99,7 @@ impl Options {
             }
             _ => {
                 let known = "`category`, `name`, `args`, `skip`, `polls` and `crate`";
-                let message = format!("there is no option `{word}`, only {known}");
+                let message = format!("unknown option `{word}`, expected one of {known}");
                 return Err(syn::Error::new(word.span(), message));
             }
         }
@@ -114,7 +111,7 @@ fn at(error: &syn::Error, message: &str) -> syn::Error {
     syn::Error::new(error.span(), message)
 }
 
-/// `name`, `name = value`, `"name" = value`, and so on.
+/// Parses a list of `name`, `name = value` or `"name" = value`.
 fn values(input: ParseStream<'_>) -> syn::Result<Vec<Value>> {
     let mut values = Vec::new();
     while !input.is_empty() {
@@ -150,7 +147,7 @@ fn value(input: ParseStream<'_>) -> syn::Result<Value> {
     Ok(Value { name, value })
 }
 
-/// An expression, up to the next comma.
+/// Parses an expression, up to the next comma.
 fn expression(input: ParseStream<'_>) -> syn::Result<TokenStream> {
     let ahead = input.fork();
     if let Ok(expression) = ahead.parse::<Expr>()

@@ -1,9 +1,9 @@
-//! Errors that users get for code that cannot work.
+//! Tests of error messages for unsupported code.
 
 use proc_macro2::TokenStream;
 use syn::{LitStr, Macro};
 
-/// The message that the attribute gives, and the rest of the function.
+/// Returns the error message of the attribute, and the unchanged function.
 fn trace(options: &str, function: &str) -> (String, String) {
     let expanded = crate::trace::expand(options.parse().unwrap(), function.parse().unwrap());
     let text = expanded.to_string();
@@ -20,7 +20,7 @@ fn derive(item: &str) -> String {
     error.to_string()
 }
 
-/// The text of a call of `compile_error!`.
+/// Returns the text of a call of `compile_error!`.
 fn message(tokens: &str) -> String {
     let call: Macro = syn::parse_str(tokens).unwrap();
     let text: LitStr = syn::parse2::<LitStr>(call.tokens).unwrap();
@@ -28,28 +28,32 @@ fn message(tokens: &str) -> String {
 }
 
 #[test]
-fn mistakes_in_the_use_of_the_attribute_are_explained() {
+fn mistakes_in_the_attribute_are_reported() {
     let cases = [
         ("", "struct X;", "only functions can be traced"),
         ("", "fn f();", "a function without a body cannot be traced"),
         (
             "",
             "pub const unsafe fn f() {}",
-            "a `const fn` cannot be traced: it may run while the program is compiled",
+            "a `const fn` cannot be traced, because it may run at compile time",
         ),
         ("polls", "fn f() {}", "`polls` is for `async fn`"),
         (
             "polls, name = n",
             "async fn f(n: &str) {}",
-            "with `polls` the name is a literal, since it is written again and again",
+            "with `polls` the name must be a literal, because it is written repeatedly",
         ),
         ("skip(b)", "fn f(a: u8) {}", "there is no parameter `b`"),
         (
             "colour = 1",
             "fn f() {}",
-            "there is no option `colour`, only `category`, `name`, `args`, `skip`, `polls` and `crate`",
+            "unknown option `colour`, expected one of `category`, `name`, `args`, `skip`, `polls` and `crate`",
         ),
-        ("name = 1, name = 2", "fn f() {}", "`name` is given twice"),
+        (
+            "name = 1, name = 2",
+            "fn f() {}",
+            "the option `name` is repeated",
+        ),
         (
             "args(1)",
             "fn f() {}",
@@ -59,7 +63,7 @@ fn mistakes_in_the_use_of_the_attribute_are_explained() {
         (
             "category = 1",
             "fn f() {}",
-            "the category is a literal, or the path of a `Category`",
+            "expected a literal, or the path of a `Category`",
         ),
     ];
     for (options, function, expected) in cases {
@@ -67,16 +71,20 @@ fn mistakes_in_the_use_of_the_attribute_are_explained() {
         assert_eq!(message, expected, "{options} {function}");
         let rest: TokenStream = rest.parse().unwrap();
         let function: TokenStream = function.parse().unwrap();
-        assert_eq!(rest.to_string(), function.to_string(), "the item stays");
+        assert_eq!(
+            rest.to_string(),
+            function.to_string(),
+            "the item is unchanged"
+        );
     }
 }
 
 #[test]
-fn mistakes_in_the_use_of_the_derive_are_explained() {
+fn mistakes_in_the_derive_are_reported() {
     let cases = [
         (
             "union U { a: u8 }",
-            "a union cannot be an argument: nobody knows which field it holds",
+            "a union cannot be an argument: the active field is unknown",
         ),
         (
             "struct S { #[argument(colour)] a: u8 }",
@@ -88,19 +96,19 @@ fn mistakes_in_the_use_of_the_derive_are_explained() {
         ),
         (
             "struct S(#[argument(rename = \"a\")] u8);",
-            "`rename` has no meaning on this field",
+            "`rename` is not supported on this field",
         ),
         (
             "#[argument(skip)] struct S;",
-            "`skip` has no meaning on a type",
+            "`skip` is not supported on a type",
         ),
         (
             "#[argument(rename = \"a\")] enum E {}",
-            "`rename` has no meaning on an enum",
+            "`rename` is not supported on an enum",
         ),
         (
             "enum E { #[argument(with = debug)] A }",
-            "`with` has no meaning on a variant",
+            "`with` is not supported on a variant",
         ),
     ];
     for (item, expected) in cases {

@@ -1,4 +1,4 @@
-//! The expansion of a traced function.
+//! The expansion of `#[ferretto::trace]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -8,13 +8,13 @@ use syn::{Error, LitStr};
 use crate::function::{Function, mentions};
 use crate::options::{Options, Parameters, Value};
 
-/// Returns the function with its tracing; with a message in place of unsupported parts.
+/// Returns the traced function, or an error message and the unchanged function.
 pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream {
     let expanded = syn::parse2::<Function>(function.clone())
         .and_then(|function| Plan::new(syn::parse2(options)?, &function)?.expand());
     expanded.unwrap_or_else(|error| {
         let error = error.to_compile_error();
-        // The function stays, so that there is no second message wherever it is called.
+        // The function is kept, to avoid further errors where it is called.
         quote!(#error #function)
     })
 }
@@ -26,7 +26,7 @@ struct Plan<'a> {
     category: TokenStream,
     name: TokenStream,
     values: Vec<Value>,
-    /// The function's own name.
+    /// The name of the function.
     own_name: String,
     by_polls: bool,
 }
@@ -34,7 +34,7 @@ struct Plan<'a> {
 impl<'a> Plan<'a> {
     fn new(options: Options, function: &'a Function) -> syn::Result<Self> {
         if let Some(word) = &function.constant {
-            let message = "a `const fn` cannot be traced: it may run while the program is compiled";
+            let message = "a `const fn` cannot be traced, because it may run at compile time";
             return Err(Error::new(word.span, message));
         }
         if let Some(word) = options.polls.as_ref().filter(|_| !function.is_async) {
@@ -46,7 +46,8 @@ impl<'a> Plan<'a> {
         if let (Some(name), Some(_)) = (&options.name, &options.polls)
             && syn::parse2::<LitStr>(name.clone()).is_err()
         {
-            let message = "with `polls` the name is a literal, since it is written again and again";
+            let message =
+                "with `polls` the name must be a literal, because it is written repeatedly";
             return Err(Error::new_spanned(name, message));
         }
         Ok(Self {
@@ -72,7 +73,7 @@ impl<'a> Plan<'a> {
         Ok(self.function.with_body(&body))
     }
 
-    /// Returns the arguments behind the name in a call of a macro.
+    /// Returns the arguments after the name in a macro call.
     fn arguments(&self) -> TokenStream {
         let names = self.values.iter().map(|value| &value.name);
         let values = self.values.iter().map(|value| &value.value);
@@ -95,7 +96,7 @@ impl<'a> Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// The slice of an async function on a track of its own.
+    /// Returns the body of an async function with a slice on its own track.
     fn on_a_track(&self) -> TokenStream {
         let Self {
             library,
@@ -106,7 +107,7 @@ impl Plan<'_> {
         } = self;
         let (arguments, body) = (self.arguments(), &self.function.body);
         quote! {
-            // It has an address that no other call has, for as long as this one lasts.
+            // Its address is unique during the call.
             let __ferretto_call = 0u8;
             let __ferretto_slice = #library::slice!(
                 #category,
@@ -121,7 +122,7 @@ impl Plan<'_> {
         }
     }
 
-    /// A slice for each time an async function is polled.
+    /// Returns the body of an async function with a slice for each poll.
     fn by_polls(&self) -> TokenStream {
         let Self {
             library,
@@ -153,10 +154,11 @@ impl Plan<'_> {
         }
     }
 
-    /// A statement that is never executed and tells the compiler what an async block returns.
+    /// Returns a statement that is never executed, which tells the compiler the return type of an
+    /// async block.
     fn output(&self) -> TokenStream {
         let output = self.function.output.clone().unwrap_or_else(|| quote!(()));
-        // The type of those cannot be named.
+        // `impl` types cannot be written here.
         if mentions(output.clone(), "impl") {
             return TokenStream::new();
         }
@@ -170,13 +172,13 @@ impl Plan<'_> {
     }
 }
 
-/// The name of the package that is being compiled.
+/// Returns the name of the package that is being compiled.
 fn default_category() -> TokenStream {
     let name = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "function".to_owned());
     quote!(#name)
 }
 
-/// The parameters that are to be recorded.
+/// Returns the parameters to record.
 fn parameters(wanted: &Parameters, function: &Function) -> syn::Result<Vec<Value>> {
     let Parameters::AllBut(skipped) = wanted else {
         return Ok(Vec::new());

@@ -98,7 +98,7 @@ fn run(opened: &mut Opened, length: Duration) -> Result<Sum, Box<dyn Error>> {
     for reader in &mut opened.readers {
         reader.disable()?;
         reader.read(u64::MAX, &mut |record| sum.add(&record));
-        sum.lost += reader.take_untold_lost();
+        sum.lost += reader.take_unreported_lost();
     }
     Ok(sum)
 }

@@ -36,7 +36,6 @@ mod output;
 mod process;
 mod producer;
 mod registration;
-mod schedule;
 mod source;
 mod unwinding;
 

@@ -43,18 +43,18 @@ fn perf_054_what_overflows_a_ring_is_accounted_for_and_spoils_nothing() {
         }
     }
     (0..20).for_each(|_| burn());
-    let mut untold = 0;
+    let mut unreported = 0;
     for reader in &mut opened.readers {
         reader.disable().expect("disabled");
         reader.read(u64::MAX, &mut each);
         let lost_before = reader.lost();
-        untold += reader.take_untold_lost();
-        assert_eq!(reader.take_untold_lost(), 0);
+        unreported += reader.take_unreported_lost();
+        assert_eq!(reader.take_unreported_lost(), 0);
         assert!(reader.lost() >= lost_before);
         assert_eq!(reader.malformed(), 0);
     }
     let all: u64 = opened.readers.iter().map(|reader| reader.lost()).sum();
-    assert_eq!(all, lost.get() + untold);
+    assert_eq!(all, lost.get() + unreported);
     assert!(samples.get() > 0);
 }
 

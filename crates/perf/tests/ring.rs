@@ -86,9 +86,9 @@ fn written_is_read_or_lost(
         }
     }
     take(&mut reader, ALL);
-    let untold = reader.memory().dropped;
+    let unreported = reader.memory().dropped;
     prop_assert_eq!(&read, &expected);
-    prop_assert_eq!(lost + untold, (steps.len() - expected.len()) as u64);
+    prop_assert_eq!(lost + unreported, (steps.len() - expected.len()) as u64);
     prop_assert_eq!(reader.lost(), lost);
     prop_assert_eq!(reader.malformed(), 0);
     prop_assert_eq!(reader.memory().tail, reader.memory().head);

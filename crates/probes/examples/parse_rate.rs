@@ -17,8 +17,6 @@ impl PacketSink for Count {
     fn write_packet(&mut self, fields: &[u8]) {
         self.0 += fields.len();
     }
-
-    fn flush(&mut self) {}
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -32,14 +32,14 @@ mod probes;
 mod process_stats;
 mod procfs;
 mod registration;
-mod schedule;
-mod sink;
 mod source;
 mod sys_stats;
 mod system_info;
 
 pub use availability::{Unavailable, availability};
-pub use ferretto_client::{DaemonOptions as ProbesOptions, Notice, NoticeHandler, Stopper};
+pub use ferretto_client::{
+    DaemonOptions as ProbesOptions, Notice, NoticeHandler, PacketSink, Stopper,
+};
 pub use ftrace::FTRACE;
 pub use inode_map::{INODE_FILE_MAP, InodeMap};
 pub use journal::{Journal, SYSTEMD_JOURNALD};
@@ -47,7 +47,6 @@ pub use power::{Batteries, SYSFS_POWER};
 pub use probes::Probes;
 pub use process_stats::{PROCESS_STATS, ProcessStats};
 pub use registration::descriptors;
-pub use sink::PacketSink;
 pub use source::DataSource;
 pub use sys_stats::{SYS_STATS, SysStats};
 pub use system_info::SYSTEM_INFO;

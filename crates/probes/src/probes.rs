@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ferretto_client::{
     Daemon, DaemonOptions, Event, ExhaustedPolicy, InstanceId, Notice, ProducerOptions, Scraping,
-    Stopper,
+    Stopper, Timer,
 };
 use ferretto_metatrace::{Collector, Counter, Event as Activity, METATRACE};
 use ferretto_priority::{InvalidPriority, Priority, ThreadBoost};
@@ -16,7 +17,6 @@ use crate::PacketSink;
 use crate::clock::monotonic_ns;
 use crate::ftrace::{Controller, FTRACE};
 use crate::registration::descriptors;
-use crate::schedule::Timer;
 use crate::source::{DataSource, Kind};
 
 /// Name under which the producer is known.
@@ -327,7 +327,7 @@ impl Probes {
                 self.metatrace.start(id, writer);
             }
         }
-        instance.poll = instance.source.poll_period_ms().map(|_| Timer::now(now));
+        instance.poll = instance.source.poll_period_ms().map(|_| Timer::at(now));
         self.count_sessions();
         self.reset_drain_timer();
         self.daemon.handle().notify_started(id);
@@ -439,7 +439,7 @@ impl Probes {
         let is_over = self.flushes.is_empty() && self.leaving.is_empty();
         self.flush_timer = match is_over {
             true => None,
-            false => Some(Timer::next(monotonic_ns(), FLUSH_PERIOD_MS)),
+            false => Some(next_tick(monotonic_ns(), FLUSH_PERIOD_MS)),
         };
     }
 
@@ -471,7 +471,7 @@ impl Probes {
         self.drain = self
             .ftrace
             .drain_period_ms()
-            .map(|period| Timer::next(now, period));
+            .map(|period| next_tick(now, period));
     }
 
     /// Reads full kernel buffers, at most once in [`FILLED_PAUSE_MS`].
@@ -487,9 +487,9 @@ impl Probes {
         };
         drop(scope);
         self.pass_metadata_on();
-        self.pause = Some(Timer::next(now, FILLED_PAUSE_MS));
+        self.pause = Some(next_tick(now, FILLED_PAUSE_MS));
         if more {
-            self.drain = Some(Timer::now(now));
+            self.drain = Some(Timer::at(now));
         }
     }
 
@@ -506,7 +506,7 @@ impl Probes {
             self.pass_metadata_on();
             self.reset_drain_timer();
             if more {
-                self.drain = self.drain.map(|_| Timer::now(now));
+                self.drain = self.drain.map(|_| Timer::at(now));
             }
         }
         let recorder = Arc::clone(self.metatrace.recorder());
@@ -519,11 +519,16 @@ impl Probes {
                 source.poll();
             }
             let period = instance.source.poll_period_ms();
-            instance.poll = period.map(|period| Timer::next(monotonic_ns(), period));
+            instance.poll = period.map(|period| next_tick(monotonic_ns(), period));
         }
     }
 }
 
 fn source_name(config: &DataSourceConfig) -> String {
     String::from_utf8_lossy(config.name.as_deref().unwrap_or_default()).into_owned()
+}
+
+/// Returns a timer that is due at the next multiple of the period after `now`.
+fn next_tick(now: u64, period_ms: u32) -> Timer {
+    Timer::next(now, Duration::from_millis(period_ms.max(1).into()), 0)
 }

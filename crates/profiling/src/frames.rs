@@ -7,7 +7,7 @@ use ferretto_symbols::kernel::KernelSymbols;
 use ferretto_unwind::{Frame as UserFrame, Mapping};
 use rustc_hash::FxHashMap;
 
-use crate::interner::{Interner, MappingOf, MappingRange};
+use crate::interner::{Interner, MappingOf};
 
 /// The name of the mapping of all kernel frames, which trace readers recognise.
 const KERNEL: &[u8] = b"kernel";
@@ -165,17 +165,7 @@ impl Frames {
         if let Some(&number) = self.mappings.get(&mapping.id) {
             return number;
         }
-        let number = self.interner.mapping(&MappingOf {
-            path: mapping.path.as_bytes(),
-            build_id: &mapping.build_id,
-            range: MappingRange {
-                start: mapping.start,
-                end: mapping.end,
-                exact_offset: mapping.exact_offset,
-                start_offset: mapping.start_offset,
-                load_bias: mapping.load_bias,
-            },
-        });
+        let number = self.interner.mapping(&mapping.into());
         self.mappings.insert(mapping.id, number);
         number
     }

@@ -2,6 +2,7 @@
 
 use ferretto_format::InternedData;
 use ferretto_proto::fields::{callstack, frame, interned_data, mapping};
+use ferretto_unwind::Mapping;
 use rustc_hash::FxHashMap;
 
 /// The kind of a string. Each kind has its own table in the trace.
@@ -13,10 +14,12 @@ pub enum Role {
     Path,
     /// The name of a function.
     Function,
+    /// The path of a source file.
+    Source,
 }
 
 impl Role {
-    /// All kinds.
+    /// The kinds that every profile has. Source files are only in imported ones.
     pub const ALL: [Self; 3] = [Self::BuildId, Self::Path, Self::Function];
 
     /// Returns the field of the table in `InternedData`.
@@ -25,6 +28,7 @@ impl Role {
             Self::BuildId => interned_data::BUILD_IDS,
             Self::Path => interned_data::MAPPING_PATHS,
             Self::Function => interned_data::FUNCTION_NAMES,
+            Self::Source => interned_data::SOURCE_PATHS,
         }
     }
 }
@@ -38,6 +42,22 @@ pub struct MappingOf<'a> {
     pub build_id: &'a [u8],
     /// The range of the mapping.
     pub range: MappingRange,
+}
+
+impl<'a> From<&'a Mapping> for MappingOf<'a> {
+    fn from(mapping: &'a Mapping) -> Self {
+        Self {
+            path: mapping.path.as_bytes(),
+            build_id: &mapping.build_id,
+            range: MappingRange {
+                start: mapping.start,
+                end: mapping.end,
+                exact_offset: mapping.exact_offset,
+                start_offset: mapping.start_offset,
+                load_bias: mapping.load_bias,
+            },
+        }
+    }
 }
 
 /// The range of a mapping in memory, and its offsets in the file.
@@ -63,6 +83,9 @@ const MAX_NODES: usize = 229_376;
 /// The largest number of remembered bytes of strings.
 const MAX_STRING_BYTES: usize = 6 << 20;
 
+/// The mapping, the address and the function of a frame.
+type FrameKey = (u64, u64, u64);
+
 /// Assigns iids, and collects the `InternedData` of new entries.
 ///
 /// Callstacks form a tree with the outermost frame at the root, so that they share their common
@@ -70,13 +93,15 @@ const MAX_STRING_BYTES: usize = 6 << 20;
 #[derive(Debug)]
 pub struct Interner {
     /// Strings by kind.
-    strings: [FxHashMap<Box<[u8]>, u64>; 3],
+    strings: [FxHashMap<Box<[u8]>, u64>; 4],
     string_bytes: usize,
     /// Whole paths, which are written in parts.
     paths: FxHashMap<Box<[u8]>, u32>,
     /// Mappings by path, build id and range.
     mappings: FxHashMap<(u32, u64, MappingRange), u64>,
-    frames: FxHashMap<(u64, u64, u64), u32>,
+    frames: FxHashMap<FrameKey, u32>,
+    /// Frames with a source file and a line.
+    placed: FxHashMap<(FrameKey, u64, u32), u32>,
     /// Nodes by parent node and frame.
     nodes: FxHashMap<(u32, u32), u32>,
     /// For each node, true if it was written as a callstack.
@@ -107,6 +132,7 @@ impl Interner {
             paths: FxHashMap::default(),
             mappings: FxHashMap::default(),
             frames: FxHashMap::default(),
+            placed: FxHashMap::default(),
             nodes: FxHashMap::default(),
             written: vec![true; ROOT as usize + 1],
             next_string: 1,
@@ -123,7 +149,7 @@ impl Interner {
     /// Returns true if the interner should be cleared, which bounds the memory of long recordings.
     pub fn is_full(&self) -> bool {
         self.written.len() > MAX_NODES
-            || self.frames.len() > MAX_FRAMES
+            || self.frames.len() + self.placed.len() > MAX_FRAMES
             || self.mappings.len() > MAX_MAPPINGS
             || self.string_bytes > MAX_STRING_BYTES
     }
@@ -193,13 +219,47 @@ impl Interner {
         if let Some(&iid) = self.frames.get(&key) {
             return iid;
         }
-        let iid = self.frames.len() as u32 + 1;
+        let iid = self.add_frame(key, None);
+        self.frames.insert(key, iid);
+        iid
+    }
+
+    /// Returns the index of a frame whose source file and line are known; a line of 0 is unknown.
+    pub fn frame_in_source(
+        &mut self,
+        mapping: u64,
+        rel_pc: u64,
+        function: &[u8],
+        (file, line): (&[u8], u32),
+    ) -> u32 {
+        let function = self.string(Role::Function, function);
+        let file = self.string(Role::Source, file);
+        let key = (mapping, rel_pc, function);
+        if let Some(&iid) = self.placed.get(&(key, file, line)) {
+            return iid;
+        }
+        let iid = self.add_frame(key, Some((file, line)));
+        self.placed.insert((key, file, line), iid);
+        iid
+    }
+
+    fn add_frame(
+        &mut self,
+        (mapping, rel_pc, function): FrameKey,
+        source: Option<(u64, u32)>,
+    ) -> u32 {
+        let iid = (self.frames.len() + self.placed.len()) as u32 + 1;
         self.new.add(interned_data::FRAMES, iid.into(), |out| {
             out.varint(frame::FUNCTION_NAME_ID, function);
             out.varint(frame::MAPPING_ID, mapping);
             out.varint(frame::REL_PC, rel_pc);
+            if let Some((file, line)) = source {
+                out.varint(frame::SOURCE_PATH_IID, file);
+                if line != 0 {
+                    out.varint(frame::LINE_NUMBER, line.into());
+                }
+            }
         });
-        self.frames.insert(key, iid);
         iid
     }
 

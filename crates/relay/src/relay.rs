@@ -128,7 +128,10 @@ impl Relay {
     /// # Errors
     ///
     /// See [`RelayError`].
-    pub fn with_listener(options: RelayOptions, listener: Listener) -> Result<Self, RelayError> {
+    pub(crate) fn with_listener(
+        options: RelayOptions,
+        listener: Listener,
+    ) -> Result<Self, RelayError> {
         let poller = Poller::new()?;
         let dialler = Dialler::new(options.host.clone(), options.security.clone())?;
         let stop = Arc::new(Stop {

@@ -129,6 +129,13 @@ fn lost_data_is_reported_for_its_machine_alone() {
     let _whole = recorder(&whole.address, long_texts(100));
     let mut producer = producer_at(&lossy.address);
     next_event(&mut producer, |event| matches!(event, Event::Connected));
+    // The service has the data source before the session starts.
+    let (sender, registered) = mpsc::channel();
+    assert!(producer.handle().sync(move || sender.send(()).unwrap()));
+    while registered.try_recv().is_err() {
+        producer.process(std::time::Instant::now());
+        producer.wait(Some(std::time::Duration::from_millis(5)));
+    }
     let (is_over, over) = mpsc::channel();
     let recording = std::thread::spawn(move || {
         let handle = producer.handle();

@@ -96,9 +96,7 @@ fn our_relay_serves_upstreams_service() {
     records_all(&relay.address, &consumers, id);
 }
 
-/// `RELAY_THROUGHPUT=1 cargo test --profile simulation -p ferretto-relay --test upstream throughput
-/// -- --nocapture` prints how fast data gets to a service over TCP: directly, through our relay and,
-/// where it is, through upstream's. The CPU time is that of producer, relay and service together.
+/// Measures the way directly, through our relay, and through upstream's if it is available.
 #[test]
 fn throughput() {
     if !throughput::is_wanted() {

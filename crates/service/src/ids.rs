@@ -4,12 +4,13 @@ use std::num::NonZeroU64;
 
 use crate::event::FileId;
 
-/// The id of a connected producer: unique among the connected ones, never 0.
-pub(crate) type ProducerId = u16;
+/// The id of a connected producer, assigned by the service: unique among the connected ones, never
+/// 0.
+pub type ProducerId = u16;
 /// The id of a trace buffer in the protocol; never 0.
 pub(crate) type BufferId = u16;
-/// The id of a writer within its producer; 1 to [`MAX_WRITER_ID`](crate::limits::MAX_WRITER_ID).
-pub(crate) type WriterId = u16;
+/// The id of a writer, assigned by its producer; 1 to 32767.
+pub type WriterId = u16;
 /// The id of a data source instance; never reused.
 pub(crate) type InstanceId = u64;
 /// The id of a session; never reused.

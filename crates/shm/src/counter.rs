@@ -41,7 +41,7 @@ mod tests {
     fn the_kernel_thinks_the_same_of_the_counter() {
         let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let Some(flags) = text.lines().find(|line| line.starts_with("flags")) else {
-            println!("skipped: /proc/cpuinfo does not say");
+            println!("skipped: /proc/cpuinfo has no flags");
             return;
         };
         let has = |flag| flags.split_ascii_whitespace().any(|other| other == flag);

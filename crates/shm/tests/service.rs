@@ -1,6 +1,8 @@
 //! The service's side, with honest and hostile producers.
 
 mod common;
+#[path = "../../wire/tests/common/random.rs"]
+mod random;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{Stored, World, assemble};
 use ferretto_shm::{ArbiterOptions, ChunkHeader, Layout, PageSize, Region, ServiceRegion};
 use proptest::prelude::*;
+use random::Random;
 
 fn scrape(world: &World) -> Vec<(ChunkHeader, bool, Vec<u8>)> {
     let mut found = Vec::new();
@@ -230,11 +233,9 @@ fn shm_052_and_054_memory_that_changes_all_the_time_does_no_harm() {
     let attacker = std::thread::spawn({
         let (file, stop) = (Raw::new(&shared), Arc::clone(&stop));
         move || {
-            let mut state = 0x9e37_79b9_7f4a_7c15u64;
+            let mut random = Random(0x9e37_79b9_7f4a_7c15);
             while !stop.load(Ordering::Relaxed) {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
+                let state = random.next();
                 let page = state % 8 * 4096;
                 file.write(page, &(state as u32 & 0x7fff_ffff).to_le_bytes());
                 file.write(page + 8 + state % 4080, &state.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The files that a trace consists of: archives and compressed files contain others.
+//! The files of a trace. Archives and compressed files contain other files.
 
 use std::fmt;
 use std::io::{self, Cursor, Read};
@@ -20,39 +20,39 @@ use crate::strings::StringId;
 use crate::trace::{Continue, ImportError};
 use crate::trackers::clock::{ClockId, TRACE_FILE};
 
-/// Archives in archives beyond this depth are refused.
+/// The maximum depth of nested archives.
 const MAX_DEPTH: usize = 8;
-/// Bytes of manifests beyond this number are not read.
+/// The maximum size of a manifest in bytes.
 const MAX_MANIFEST: u64 = 64 << 20;
-/// Bytes read at a time from files without packets.
+/// The number of bytes that are read together from files without packets.
 const READ_BYTES: usize = 1 << 18;
 
-/// An import of a file and of all those in it.
+/// An import of a file and all files in it.
 pub(crate) struct FileImport<'a> {
     importer: Importer,
     options: &'a Options,
     progress: &'a mut dyn FnMut(u64) -> Continue,
-    /// Files with content of their own.
+    /// The files that are not containers.
     files: Vec<ReadFile>,
     remarks: Vec<String>,
-    /// True if the tables take more than allowed.
+    /// Set if the tables exceed the memory limit.
     is_over: bool,
-    /// The description of the files that people wrote.
+    /// The manifest, if there is one.
     manifest: Option<Manifest>,
-    /// The number of files that were read, with those that contain others.
+    /// The number of imported files, including containers.
     read: i64,
 }
 
-/// The row of `trace_file` that a file gets.
+/// The row of `trace_file` for a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Row {
-    /// One that is there.
+    /// An existing row.
     Known(u32),
-    /// A new one of a file in the one with this row.
+    /// A new row for a file that is contained in the file of this row.
     In(Option<u32>),
 }
 
-/// A file that was read.
+/// An imported file.
 #[derive(Debug)]
 struct ReadFile {
     /// `trace_file.id`
@@ -71,10 +71,10 @@ impl fmt::Debug for FileImport<'_> {
 }
 
 impl<'a> FileImport<'a> {
-    /// Returns an import of which nothing was read.
+    /// Creates an import.
     pub(crate) fn new(options: &'a Options, progress: &'a mut dyn FnMut(u64) -> Continue) -> Self {
         let budget = Budget::new(options.memory.min(1 << 30));
-        let store = Store::new(options.tables);
+        let store = Store::new(options.tables, options.threads);
         Self {
             importer: Importer::new(store, &budget, options),
             options,
@@ -87,11 +87,11 @@ impl<'a> FileImport<'a> {
         }
     }
 
-    /// Reads a file and those in it.
+    /// Reads a file and the files in it.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or if it is no trace.
+    /// Fails if the file cannot be read, or is not a trace.
     pub(crate) fn read(
         &mut self,
         mut source: Source<'_>,
@@ -125,7 +125,7 @@ impl<'a> FileImport<'a> {
         table.is_container.set(row, format.is_container());
         self.read += 1;
         if depth > MAX_DEPTH {
-            return Err(broken("too many archives in archives", name));
+            return Err(broken("archives are nested too deeply", name));
         }
         match format {
             Format::Gzip | Format::Zstd => {
@@ -139,7 +139,7 @@ impl<'a> FileImport<'a> {
             }
             Format::Manifest => return self.manifest(source, name, row),
             Format::PerfData => {
-                let what = "it is a file of perf record; make a trace of it with ferretto import";
+                let what = "it is a file of perf record; convert it with ferretto import";
                 return Err(broken(what, name));
             }
             _ => {}
@@ -174,7 +174,7 @@ impl<'a> FileImport<'a> {
         Ok(())
     }
 
-    /// Parses all that waits, and returns what was filled, and what is missing, in sentences.
+    /// Parses all waiting events. Returns the result, and sentences about missing data.
     pub(crate) fn finish(mut self) -> (Context, Vec<String>) {
         let (mut context, is_over) = self.importer.finish();
         for file in &self.files {
@@ -183,7 +183,7 @@ impl<'a> FileImport<'a> {
         }
         if is_over {
             self.remarks.push(format!(
-                "the tables take more than the {} bytes allowed; the rest of the file is left out",
+                "the tables take more than the limit of {} bytes; the rest of the file was not imported",
                 self.options.memory
             ));
         }
@@ -201,7 +201,7 @@ impl<'a> FileImport<'a> {
         let members = formats::members(format, &mut source, self.options.memory as u64);
         let members = members.map_err(|error| broken(&error.to_string(), name))?;
         if !self.importer.sort_fully() {
-            return Err(broken("an archive behind packets", name));
+            return Err(broken("an archive follows packets", name));
         }
         let rows: Vec<(u8, Member, u32)> = members
             .into_iter()
@@ -239,7 +239,7 @@ impl<'a> FileImport<'a> {
         store.tables.trace_file.push(row)
     }
 
-    /// Reads a manifest, which the files behind it follow.
+    /// Reads a manifest, which applies to the files after it.
     fn manifest(
         &mut self,
         source: Source<'_>,
@@ -269,7 +269,7 @@ impl<'a> FileImport<'a> {
         Ok(())
     }
 
-    /// Returns the machines and clocks that a file has.
+    /// Returns the machines and clocks of a file.
     fn place(&mut self, name: Option<&str>, is_trace: bool) -> Result<FilePlace, ImportError> {
         let manifest = self.manifest.as_ref();
         let entry = name.and_then(|name| manifest?.entry(name));
@@ -308,7 +308,7 @@ impl<'a> FileImport<'a> {
         })
     }
 
-    /// Reads packets, and returns the number of bytes.
+    /// Reads packets. Returns the number of bytes.
     fn packets(&mut self, source: Source<'_>, name: Option<&str>) -> Result<u64, ImportError> {
         let Self {
             importer, options, ..
@@ -336,7 +336,7 @@ impl<'a> FileImport<'a> {
         Ok(total)
     }
 
-    /// Reads a file without packets, and returns the number of bytes.
+    /// Reads a file without packets. Returns the number of bytes.
     fn other(
         &mut self,
         mut reader: Box<dyn formats::FileReader>,
@@ -374,7 +374,7 @@ impl<'a> FileImport<'a> {
     }
 }
 
-/// Returns the row of the machine with this name, or of the one that has none.
+/// Returns the row of the machine with this name, or of the machine without a name.
 pub(crate) fn machine_row(importer: &mut Importer, name: Option<&str>) -> u32 {
     let Context {
         machines, store, ..
@@ -402,7 +402,7 @@ fn read_head(source: &mut Source<'_>) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Counts what could not be read, and returns it in sentences.
+/// Counts damage to the file, and describes it in sentences.
 fn note(store: &mut Store, damage: &Damage) -> Vec<String> {
     let sentences = damage.sentences();
     if let Some(end) = damage.end()

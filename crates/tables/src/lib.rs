@@ -13,37 +13,36 @@
 //! # Ok::<(), ferretto_tables::ImportError>(())
 //! ```
 //!
-//! - [`Trace`] imports a file; [`Options`] say what of it, and with what means.
-//! - [`Tables`] are the tables, a struct each with typed columns. Programs that do not know the
-//!   tables read them as [`Table`]s with [`ColumnView`]s; [`TableSpec`] describes them.
-//! - Tables of the scheduler are [`Derived`]: computed when they are first asked for.
-//! - Texts are numbers in the [`StringPool`].
-//! - [`Stat`] names what was counted.
+//! - [`Trace`] imports a file, with [`Options`].
+//! - [`Tables`] has a struct with typed columns for each table. Generic programs read tables as
+//!   [`Table`]s with [`ColumnView`]s, described by a [`TableSpec`].
+//! - Tables of the scheduler are [`Derived`]: computed on first use.
+//! - Texts are interned in the [`StringPool`].
+//! - [`Stat`] is a statistic of the recording or the import.
 //!
-//! A table has the plain name of what it holds (`slice`, `thread`), and the columns that do not
-//! follow from others. The views that people ask in SQL (`thread_track`, `sched`) are made from
-//! them where SQL is.
+//! A table has the plain name of its content (`slice`, `thread`), and the columns that cannot be
+//! computed from others. SQL views (`thread_track`, `sched`) are defined by the SQL engine.
 //!
-//! # How a topic is added
+//! # Adding a topic
 //!
 //! A topic is a kind of packets (or kernel events), or a format of files.
 //!
-//! 1. Its tables: `schema`, a `table!` each, and a line in the list of `schema/mod.rs`.
-//! 2. `import/NAME.rs`: a struct with what the topic keeps between packets, which implements
+//! 1. Declare its tables: `schema`, a `table!` for each, and an entry in `schema/mod.rs`.
 //!    `Default`. `tokenize(cx, input, out)` sees its packets in the order of the file, and pushes
 //!    events; what depends on that order (deltas, clocks, interned texts) is decided here. An event
-//!    is small, and refers to the packet's bytes by a `Span` ([`Event`](import/event.rs) gets a
-//!    variant if `Event::Packet` does not do). `parse(cx, ts, …)` sees the events in the order of
-//!    time, and fills rows.
-//! 3. `import/topics.rs`: a field of `Topics`, and lines in `tokenize` and `parse`.
-//! 4. State that concerns more than one topic is kept by a tracker (`trackers`): threads and
-//!    processes and their names, tracks, slices, counters, states, flows, arguments, callstacks,
-//!    CPUs, clocks. Arguments are collected in an `ArgSet`.
-//! 5. A topic asks `cx.store.wants(TableId::…)` before work that only fills tables nobody wants.
+//! 2. Implement it in `import/NAME.rs`: a struct with the topic's state between packets, which
+//!    implements `Default`. `tokenize(cx, input, out)` reads its packets in the order of the file,
+//!    and pushes events. Data that depends on that order (deltas, clocks, interned texts) is
+//!    decoded here. An event is small, and refers to the bytes of the packet by a `Span`;
+//!    [`Event`](import/event.rs) gets a variant if `Event::Packet` does not suffice. `parse(cx, ts,
+//!    …)` reads the events in the order of time, and fills rows.
+//! 3. Register it in `import/topics.rs`: a field of `Topics`, and calls in `tokenize` and `parse`.
+//! 4. Keep state that several topics share in a tracker (`trackers`): threads and processes and
+//!    their names, tracks, slices, counters, states, flows, arguments, callstacks, CPUs, clocks.
+//!    Collect arguments in an `ArgSet`.
+//! 5. Check `cx.store.wants(TableId::…)` before work that only fills tables that may not be wanted.
 //!
-//! A format of files other than packets brings a reader that pushes events into the same sorter.
-//!
-//! All input is treated as hostile: no file makes this crate panic or use memory out of proportion.
+//! A format of files without packets has a reader that pushes events into the same sorter.
 #![forbid(unsafe_code)]
 
 pub mod column;
@@ -53,6 +52,9 @@ mod formats;
 mod import;
 mod manifest;
 mod options;
+#[cfg(test)]
+#[path = "../../wire/tests/common/random.rs"]
+mod random;
 pub mod schema;
 mod stats;
 mod store;
@@ -60,6 +62,7 @@ mod strings;
 mod table;
 mod trace;
 mod trackers;
+mod worker;
 
 pub use column::{Bitmap, ColumnKind, ColumnView, Numbers, Value, Values};
 pub use derived::Derived;

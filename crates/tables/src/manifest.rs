@@ -1,5 +1,4 @@
-//! Manifests: files in archives that say of other files whose they are, and how their clocks
-//! relate.
+//! Manifests: files in archives that assign the other members to machines and relate their clocks.
 
 use ferretto_format::clock;
 use serde_json::{Map, Value};
@@ -12,17 +11,17 @@ use crate::trackers::metadata::{Fact, FactScope};
 /// The members of an archive, as a manifest describes them.
 #[derive(Debug, Default)]
 pub(crate) struct Manifest {
-    /// The clock that all times are told in.
+    /// The clock of all times in the tables.
     pub(crate) trace_time: Option<TraceTime>,
     pub(crate) files: Vec<Entry>,
     pub(crate) attributes: Vec<(String, Attribute)>,
 }
 
-/// The clock of all times.
+/// The clock of all times in the tables.
 #[derive(Debug)]
 pub(crate) struct TraceTime {
     pub(crate) clock: u32,
-    /// The machine that has it.
+    /// The machine of the clock.
     pub(crate) of: Place,
 }
 
@@ -33,7 +32,7 @@ pub(crate) struct Place {
     pub(crate) machine: Option<String>,
 }
 
-/// A fact that people add.
+/// An attribute of the trace.
 #[derive(Debug)]
 pub(crate) enum Attribute {
     Int(i64),
@@ -44,36 +43,36 @@ pub(crate) enum Attribute {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) path: String,
-    /// The name of the one machine that it is of.
+    /// The name of the machine, if the file has only one.
     pub(crate) machine: Option<String>,
-    /// The names of machines by their numbers in the file.
+    /// The names of machines by their ids in the file.
     pub(crate) machines: Vec<(u32, String)>,
     pub(crate) clocks: Option<Clocks>,
 }
 
-/// The relation of a clock of a file to one of another file.
+/// The relation between a clock of a file and one of another file.
 #[derive(Debug)]
 pub(crate) struct Clocks {
-    /// The machine of the file that has the clock.
+    /// The machine of the clock, in this file.
     pub(crate) machine: Option<String>,
-    /// Its number; the file has no clock of its own if there is none.
+    /// The id of the clock; `None` for the clock of the file.
     pub(crate) clock: Option<u32>,
-    /// The machine that has the other clock.
+    /// The machine of the other clock.
     pub(crate) sync_to: Place,
-    /// The number of the other clock; it is that of the file if there is none.
+    /// The id of the other clock; `None` for the clock of the other file.
     pub(crate) other: Option<u32>,
-    /// The other clock is ahead by so many nanoseconds.
+    /// The offset by which the other clock is ahead, in nanoseconds.
     pub(crate) offset_ns: i64,
 }
 
 type Object = Map<String, Value>;
 
 impl Manifest {
-    /// Reads a manifest.
+    /// Parses a manifest.
     ///
     /// # Errors
     ///
-    /// If it breaks a rule.
+    /// Fails if it breaks a rule.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let root: Value = serde_json::from_slice(bytes)
             .map_err(|error| format!("perfetto_manifest: not valid JSON: {error}"))?;
@@ -113,11 +112,11 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Adds the machines that it names, and relates the clocks.
+    /// Adds the declared machines, and relates the clocks.
     ///
     /// # Errors
     ///
-    /// If it names what it does not describe, or files that are not there.
+    /// Fails if the manifest refers to undeclared machines or to missing files.
     pub(crate) fn apply(&self, importer: &mut Importer) -> Result<(), String> {
         for (key, value) in &self.attributes {
             let context = &mut importer.context;
@@ -184,16 +183,16 @@ impl Manifest {
         Ok(())
     }
 
-    /// Returns what it says of the file with this name.
+    /// Returns the entry of the file with this path.
     pub(crate) fn entry(&self, path: &str) -> Option<&Entry> {
         self.files.iter().find(|entry| entry.path == path)
     }
 
-    /// Returns the name of the machine of a place; `None` if it is one without a name.
+    /// Returns the name of the machine of a place; `None` for the machine without a name.
     ///
     /// # Errors
     ///
-    /// If it is not told which one is meant. `key` is what it is called in the manifest.
+    /// Fails if the machine is ambiguous. `key` is the name of the place in the manifest.
     pub(crate) fn machine_of(&self, place: &Place, key: &str) -> Result<Option<&str>, String> {
         let Place { file, machine } = place;
         let Some(file) = file else {
@@ -276,18 +275,18 @@ impl Entry {
         Ok(entry)
     }
 
-    /// Returns the name of the machine of what names none.
+    /// Returns the name of the machine of data without a machine id.
     pub(crate) fn base_machine(&self) -> Option<&str> {
         let first = self.machines.iter().find(|(id, _)| *id == 0);
         let first = first.map(|(_, name)| name.as_str());
         first.or(self.machine.as_deref())
     }
 
-    /// Returns the name of one of its machines, or that of the only one.
+    /// Returns the name of one of the machines, or of the only one.
     ///
     /// # Errors
     ///
-    /// If it has several, or none of this name; true if the name is known.
+    /// Fails if there are several, or none of this name. The error is true if the name is declared.
     fn machine(&self, name: Option<&str>) -> Result<Option<&str>, bool> {
         let Some(name) = name else {
             return match self.machines.is_empty() {
@@ -306,11 +305,11 @@ impl Entry {
         }
     }
 
-    /// Returns the name of the machine that has the clock which is related to another one.
+    /// Returns the name of the machine of the clock that is related to another one.
     ///
     /// # Errors
     ///
-    /// If it is not told which one is meant.
+    /// Fails if the machine is ambiguous.
     pub(crate) fn clock_machine(&self, clocks: &Clocks) -> Result<Option<&str>, String> {
         let path = &self.path;
         self.machine(clocks.machine.as_deref()).map_err(|is_known| {
@@ -327,7 +326,7 @@ impl Entry {
     }
 }
 
-/// Returns the clock of a machine with this number, or that of a file.
+/// Returns the clock of a machine with this id, or the clock of a file.
 fn clock_of(
     importer: &Importer,
     machine: u32,

@@ -1,4 +1,4 @@
-//! The choice of what to import, and by which means.
+//! Options of an import.
 
 use std::sync::OnceLock;
 
@@ -6,39 +6,40 @@ use ferretto_trace::Limits;
 
 use crate::schema::{TableId, TableSet};
 
-/// The choice of what to import, and by which means.
+/// Options of an import.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The tables that are wanted. Others may stay empty, which takes less time and memory.
+    /// The tables that are wanted. Other tables may stay empty, which takes less time and memory.
     ///
     /// - `sched_slice`, `thread_state`, `spurious_sched_wakeup` and `ftrace_event` are computed
-    ///   from one log when they are asked for. It is not kept if none of them is wanted.
-    /// - Without `ftrace_event`, kernel events are read only as far as other tables need them, and
-    ///   there are no names in the log.
-    /// - Without `args`, those of track events are not read, and none are kept. In many traces
-    ///   nothing takes longer.
+    ///   from a log on first use. Without any of them, there is no log.
+    /// - Without `ftrace_event`, only the kernel events that other tables need are read, and the
+    ///   log contains no names.
+    /// - Without `args`, arguments of track events are not read. In many traces, they take the most
+    ///   time.
     /// - Without `slice`, `counter`, `logs`, `filedescriptor`, `heap_profile_allocation` or
-    ///   `profiler_smaps`, what only fills these is left out.
+    ///   `profiler_smaps`, data that only fills these tables is skipped.
     ///
-    /// Threads, processes and tracks are always there, so that a row that refers to them has the
+    /// Threads, processes and tracks are always imported, so that ids in other rows do not depend
+    /// on this option.
     /// same numbers whatever else is wanted.
     pub tables: TableSet,
-    /// The memory that the reader of the file may take.
+    /// The limits of the memory of the reader.
     pub limits: Limits,
-    /// The memory that tables and waiting packets may take, in bytes. When they take more, the rest
-    /// of the file is left out. Tables that are computed later do not count.
+    /// The maximum memory of tables and waiting packets in bytes. The import ends at this limit.
+    /// Tables that are computed later do not count.
     pub memory: usize,
-    /// The threads that may work at a time: with more than one, the file is read and events are
-    /// decoded ahead of those that fill the tables. The tables are the same for any number.
+    /// The number of threads. With more than one, the file is read and events are decoded ahead of
+    /// the thread that fills the tables. The result does not depend on it.
     pub threads: usize,
     /// Sorts all events at once instead of in windows.
     pub full_sort: bool,
 }
 
 impl Default for Options {
-    /// All tables, as many threads as there are CPUs, and half of the machine's memory. Programs
-    /// that import several traces at a time, or may use only a part of the machine, have to set a
-    /// bound of their own.
+    /// All tables, one thread for each CPU, and half of the memory of the machine. Programs that
+    /// import several traces at a time, or that may use only a part of the machine, should set
+    /// lower limits.
     fn default() -> Self {
         Self {
             tables: TableSet::ALL,
@@ -51,7 +52,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns options for these tables alone.
+    /// Returns options for only these tables.
     pub fn for_tables(tables: &[TableId]) -> Self {
         Self {
             tables: TableSet::of(tables),
@@ -60,7 +61,7 @@ impl Options {
     }
 }
 
-/// Returns half of the memory of this machine, in bytes; no bound if the system does not tell.
+/// Returns half of the memory of this machine in bytes, or no limit if the size is unknown.
 fn half_of_machine() -> usize {
     static HALF: OnceLock<usize> = OnceLock::new();
     *HALF.get_or_init(|| {
@@ -77,9 +78,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_bounded_by_default() {
+    fn the_memory_of_tables_is_limited_by_default() {
         let memory = Options::default().memory;
-        let is_told = std::path::Path::new("/proc/meminfo").exists();
-        assert_eq!(memory < usize::MAX, is_told);
+        let is_known = std::path::Path::new("/proc/meminfo").exists();
+        assert_eq!(memory < usize::MAX, is_known);
     }
 }

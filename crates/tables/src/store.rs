@@ -1,33 +1,37 @@
-//! All that an import fills.
+//! The output of an import.
 
 use crate::derived::SchedLog;
 use crate::schema::{ArgsTable, TableId, TableSet, Tables, TraceImportLogsRow};
 use crate::stats::{Stat, StatsTracker};
 use crate::strings::StringPool;
 use crate::trackers::args::ArgSet;
+use crate::trackers::waiting_args::WaitingArgs;
 
-/// The tables, texts and numbers that an import fills.
+/// The tables, texts and statistics of an import.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) tables: Tables,
     pub(crate) strings: StringPool,
     pub(crate) stats: StatsTracker,
-    /// The log that tables of the scheduler are computed from.
+    /// The log from which tables of the scheduler are computed.
     pub(crate) sched: SchedLog,
-    /// The places where data was lost, in the order of the file.
+    /// The losses, in the order of the file.
     pub(crate) losses: Vec<Loss>,
-    /// The tables that are wanted. Others may be left empty.
+    /// The tables that are wanted. Others may stay empty.
     pub(crate) wanted: TableSet,
-    /// The machine of the packet or event at hand: a row of `machine`.
+    /// The current machine: a row of `machine`.
     pub(crate) machine: u32,
-    /// The file that is read: a row of `trace_file`.
+    /// The current file: a row of `trace_file`.
     pub(crate) trace_file: u32,
+    /// Sets of arguments that are not in the table yet.
+    pub(crate) waiting_args: WaitingArgs,
 }
 
-/// A place in the trace where data was lost.
+/// A loss of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
-    /// The time before or behind it at which something is known, in nanoseconds.
+    /// The time of the first known event after the loss or of the last one before it, in
+    /// nanoseconds.
     pub ts: i64,
     /// The data that was lost.
     pub lost: Lost,
@@ -38,7 +42,7 @@ pub struct Loss {
 pub enum Lost {
     /// Packets of a sequence.
     Packets {
-        /// The number of the sequence in the file.
+        /// The id of the sequence in the file.
         sequence: u32,
     },
     /// Kernel events of a CPU.
@@ -48,15 +52,15 @@ pub enum Lost {
     },
 }
 
-/// Losses beyond this number are not told apart.
+/// The maximum number of recorded losses.
 const MAX_LOSSES: usize = 1 << 14;
 
-/// Rows of `trace_import_logs` beyond this number are left out.
+/// The maximum number of rows of `trace_import_logs`.
 const MAX_LOGS: u32 = 1 << 16;
 
 impl Store {
-    /// Returns one without rows.
-    pub(crate) fn new(wanted: TableSet) -> Self {
+    /// Creates an empty store, filled by at most this number of threads.
+    pub(crate) fn new(wanted: TableSet, threads: usize) -> Self {
         let mut strings = StringPool::default();
         let args = ArgsTable::new(&mut strings);
         Self {
@@ -71,46 +75,56 @@ impl Store {
             wanted,
             machine: 0,
             trace_file: 0,
+            waiting_args: WaitingArgs::new(threads),
         }
     }
 
-    /// Notes that data was lost before this time.
+    /// Records a loss of data before this time.
     pub(crate) fn lost(&mut self, ts: i64, lost: Lost) {
         if self.losses.len() < MAX_LOSSES {
             self.losses.push(Loss { ts, lost });
         }
     }
 
-    /// Returns true if this table is to be filled.
+    /// Returns true if this table is wanted.
     #[inline]
     pub(crate) fn wants(&self, table: TableId) -> bool {
         self.wanted.has(table)
     }
 
-    /// Returns the memory that tables and texts take, in bytes.
-    pub(crate) fn memory(&self) -> usize {
-        self.tables.memory() + self.strings.memory() + self.sched.memory()
+    /// Moves all waiting sets of arguments into the table.
+    #[inline]
+    pub(crate) fn settle_args(&mut self) {
+        if !self.waiting_args.is_empty() {
+            self.waiting_args.settle(&mut self.tables);
+        }
     }
 
-    /// Reads and parses for this machine from now on.
+    /// Returns the memory of tables and texts in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let away = self.waiting_args.memory();
+        self.tables.memory() + away + self.strings.memory() + self.sched.memory()
+    }
+
+    /// Sets the current machine.
     #[inline]
     pub(crate) fn set_machine(&mut self, machine: u32) {
         self.machine = machine;
         self.stats.set_machine(machine);
     }
 
-    /// Counts something at a time in the trace, and logs it.
+    /// Counts an event with a time of the trace, and logs it.
     pub(crate) fn log(&mut self, stat: Stat, ts: Option<i64>, mut args: ArgSet) {
         self.stats.add(stat, 1);
         self.push_log(stat, ts, None, &mut args);
     }
 
-    /// Counts something at a place in the file, and logs it.
+    /// Counts an event at an offset in the file, and logs it.
     pub(crate) fn log_at(&mut self, stat: Stat, byte_offset: u64) {
         self.log_about(stat, byte_offset, ArgSet::default());
     }
 
-    /// Counts something at a place in the file, and logs it with arguments.
+    /// Counts an event at an offset in the file, and logs it with arguments.
     pub(crate) fn log_about(&mut self, stat: Stat, byte_offset: u64, mut args: ArgSet) {
         self.stats.add(stat, 1);
         self.push_log(stat, None, Some(byte_offset as i64), &mut args);

@@ -1,4 +1,4 @@
-//! Texts, each kept once.
+//! Interned texts.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -6,16 +6,16 @@ use std::ops::Range;
 
 use rustc_hash::FxBuildHasher;
 
-/// The number of a text in a [`StringPool`].
+/// The id of a text in a [`StringPool`].
 ///
-/// [`NULL`](Self::NULL) is no text, which is not the same as an [`EMPTY`](Self::EMPTY) one.
+/// [`NULL`](Self::NULL) is no text, in contrast to [`EMPTY`](Self::EMPTY).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StringId(pub(crate) u32);
 
 impl StringId {
     /// No text.
     pub const NULL: Self = Self(0);
-    /// The text of no characters.
+    /// The empty text.
     pub const EMPTY: Self = Self(1);
 
     /// Returns true if this is no text.
@@ -24,7 +24,7 @@ impl StringId {
         self == Self::NULL
     }
 
-    /// Returns the number itself: 0 is no text, and others count from 1.
+    /// Returns the id as a number. 0 is no text; texts count from 1.
     #[inline]
     pub fn raw(self) -> u32 {
         self.0
@@ -38,26 +38,25 @@ impl StringId {
     }
 }
 
-/// Texts beyond this many bytes are cut.
+/// The maximum length of a text in bytes. Longer texts are cut.
 const MAX_TEXT: usize = 16 << 20;
 
-/// The texts of a trace, each kept once.
+/// The interned texts of a trace.
 ///
-/// They lie one behind the other in one buffer. A trace's bytes that are not UTF-8 are kept with
-/// U+FFFD in their place.
+/// All texts lie in one buffer. Invalid UTF-8 is replaced by U+FFFD.
 #[derive(Debug)]
 pub struct StringPool {
     text: String,
-    /// The ends of the texts in `text`. The first one is that of no text, the second of the empty
-    /// one.
+    /// The ends of the texts in `text`. The first one belongs to `NULL`, the second one to the
+    /// empty text.
     ends: Vec<u64>,
-    /// Open addressing: numbers of texts, 0 where there is none.
+    /// A hash table with open addressing: ids of texts, or 0.
     slots: Vec<u32>,
-    /// Set once many texts had one place: someone may have chosen them so.
+    /// Set after many texts had the same slot, since this may be an attack.
     keyed: Option<RandomState>,
 }
 
-/// Texts that may have one place before places are chosen with a secret.
+/// The maximum number of texts with the same slot. Above it, a keyed hash is used.
 const MAX_PROBES: usize = 512;
 
 impl Default for StringPool {
@@ -74,7 +73,7 @@ impl Default for StringPool {
 }
 
 impl StringPool {
-    /// Returns the number of a text, which is kept if it is new.
+    /// Returns the id of a text. Adds new texts.
     #[inline]
     pub fn intern(&mut self, text: &str) -> StringId {
         let text = cut(text);
@@ -98,10 +97,10 @@ impl StringPool {
         }
     }
 
-    /// Returns the number of a text that may not be UTF-8.
+    /// Returns the id of a text that may not be UTF-8. Adds new texts.
     #[inline]
-    pub fn intern_bytes(&mut self, text: &[u8]) -> StringId {
-        // Most texts are there, and need not be looked at again.
+    pub(crate) fn intern_bytes(&mut self, text: &[u8]) -> StringId {
+        // Most texts exist already, and are not validated again.
         if let Some(known) = self.find_bytes(text) {
             return known;
         }
@@ -111,7 +110,7 @@ impl StringPool {
         }
     }
 
-    /// Returns the number of a text if it is there.
+    /// Returns the id of a text if it exists.
     pub fn find(&self, text: &str) -> Option<StringId> {
         self.find_bytes(cut(text).as_bytes())
     }
@@ -140,27 +139,27 @@ impl StringPool {
         self.text_at(id.0)
     }
 
-    /// Returns the number of texts, that of no text included, so that all numbers are below it.
+    /// Returns the number of ids, including that of no text. All ids are smaller.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Returns true if there is no text but the empty one.
+    /// Returns true if there is no text except the empty one.
     pub fn is_empty(&self) -> bool {
         self.ends.len() <= 2
     }
 
-    /// Returns all texts by number. The first is that of [`StringId::NULL`], and empty.
+    /// Returns all texts by id. The first is that of [`StringId::NULL`], and empty.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.ends.len() as u32).map(|id| self.text_at(id))
     }
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     pub fn memory(&self) -> usize {
         self.text.capacity() + 8 * self.ends.capacity() + 4 * self.slots.capacity()
     }
 
-    /// Gives back memory that is kept for more texts.
+    /// Frees unused capacity.
     pub(crate) fn shrink(&mut self) {
         self.text.shrink_to_fit();
         self.ends.shrink_to_fit();
@@ -197,7 +196,7 @@ impl StringPool {
 
     #[inline]
     fn slot(&self, hash: u64) -> usize {
-        // The upper bits are the better ones.
+        // The upper bits of the hash have the better distribution.
         (hash >> 20) as usize & (self.slots.len() - 1)
     }
 
@@ -207,7 +206,7 @@ impl StringPool {
             .ok()
             .filter(|id| *id < u32::MAX)
         else {
-            // There are more texts than numbers.
+            // All ids are in use.
             return StringId::EMPTY;
         };
         self.text.push_str(text);
@@ -219,7 +218,7 @@ impl StringPool {
         StringId(id)
     }
 
-    /// Finds new places for all texts, among so many.
+    /// Rebuilds the hash table with this number of slots.
     fn place_all(&mut self, length: usize) {
         self.slots = vec![0; length];
         for id in 1..self.ends.len() as u32 {
@@ -244,9 +243,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_chosen_to_have_one_place_do_no_harm() {
+    fn texts_chosen_for_equal_slots_do_not_slow_down_the_pool() {
         let mut pool = StringPool::default();
-        // All of them have one place among 2^12.
+        // All of them have the same slot among 2^12.
         let place = |text: &str| FxBuildHasher.hash_one(text.as_bytes()) >> 20 & 0xfff;
         let texts = (0..).map(|n| format!("{n}"));
         let texts: Vec<_> = texts.filter(|text| place(text) == 7).take(700).collect();
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_kept_once_and_empty_is_not_null() {
+    fn texts_are_interned_and_empty_is_not_null() {
         let mut pool = StringPool::default();
         let ids: Vec<_> = (0..5000)
             .map(|n| pool.intern(&format!("text {n}")))

@@ -4,40 +4,40 @@ use std::fmt;
 
 use crate::column::{ColumnKind, ColumnView};
 
-/// The facts about a column that hold before there are rows.
+/// The declaration of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ColumnSpec {
     /// The name.
     pub name: &'static str,
-    /// A description, as text of several lines.
+    /// The description, as lines of text.
     pub doc: &'static [&'static str],
     /// The kind of its values.
     pub kind: ColumnKind,
-    /// True if there may be NULL among them.
+    /// Set if values may be NULL.
     pub is_nullable: bool,
-    /// True if they ascend.
+    /// Set if values ascend.
     pub is_sorted: bool,
 }
 
-/// The facts about a table that hold before there are rows.
+/// The declaration of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableSpec {
     /// The name.
     pub name: &'static str,
-    /// A description, as text of several lines.
+    /// The description, as lines of text.
     pub doc: &'static [&'static str],
-    /// The columns. The first one is always `id`, the number of the row.
+    /// The columns. The first one is always `id`, the index of the row.
     pub columns: &'static [ColumnSpec],
 }
 
 impl TableSpec {
-    /// Returns the place of a column among the others.
+    /// Returns the index of a column.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
 }
 
-/// The column that every table begins with.
+/// The first column of every table.
 pub(crate) const ID: ColumnSpec = ColumnSpec {
     name: "id",
     doc: &["The number of the row."],
@@ -47,8 +47,8 @@ pub(crate) const ID: ColumnSpec = ColumnSpec {
 };
 
 impl TableSpec {
-    /// Returns the memory that so many rows take at most, in bytes.
-    pub fn memory_of(&self, rows: usize) -> usize {
+    /// Returns the maximum memory of this many rows in bytes.
+    pub(crate) fn memory_of(&self, rows: usize) -> usize {
         let bits = |column: &ColumnSpec| {
             let bytes = match column.kind {
                 ColumnKind::Id => 0,
@@ -59,12 +59,12 @@ impl TableSpec {
             8 * bytes + usize::from(column.is_nullable)
         };
         let bits: usize = self.columns.iter().map(bits).sum();
-        // Bits come in words, of each column.
+        // The bitmap of each column consists of words.
         rows.saturating_mul(bits) / 8 + 8 * (self.columns.len() + 1)
     }
 }
 
-/// A table as it is read by whoever does not know which one it is.
+/// A table of any type.
 pub trait Table: fmt::Debug {
     /// Returns its name and columns.
     fn spec(&self) -> &'static TableSpec;
@@ -72,14 +72,14 @@ pub trait Table: fmt::Debug {
     /// Returns the number of rows.
     fn rows(&self) -> usize;
 
-    /// Returns a column by its place in [`TableSpec::columns`]; `None` if there are not so many.
+    /// Returns a column by its index in [`TableSpec::columns`]; `None` if there is no such column.
     fn column(&self, place: usize) -> Option<ColumnView<'_>>;
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     fn memory(&self) -> usize;
 
-    /// Returns the memory that it takes at most when all of it was asked for, in bytes.
-    fn most_memory(&self) -> usize {
+    /// Returns the maximum memory in bytes, with all parts computed.
+    fn max_memory(&self) -> usize {
         self.memory()
     }
 
@@ -89,20 +89,20 @@ pub trait Table: fmt::Debug {
     }
 }
 
-/// A table that takes rows.
+/// A table to which rows can be appended.
 pub(crate) trait Fill {
-    /// A row of it.
+    /// The type of rows.
     type Row: Copy;
 
-    /// Appends rows, which takes less time than to append them one by one.
+    /// Appends rows, which is faster than to append them one by one.
     fn extend(&mut self, rows: &[Self::Row]);
 }
 
-/// Declares a table: a struct for a row, one for the table, and its [`TableSpec`].
+/// Declares a table: a struct for rows, one for the table, and its [`TableSpec`].
 ///
-/// A column is declared by its doc comment, name and type, and `[sorted]` if its values ascend. The
-/// types are those of [`Cell`](crate::column::Cell), `Option`s of them if there may be NULL. The
-/// column `id` is there without being declared.
+/// A column has a doc comment, a name and a type, and `[sorted]` if its values ascend. The types
+/// are those of [`Cell`](crate::column::Cell), or `Option`s of them for columns with NULL. The
+/// column `id` is added to each table.
 macro_rules! table {
     (
         $(#[doc = $doc:literal])+
@@ -144,25 +144,25 @@ macro_rules! table {
                 ],
             };
 
-            /// Returns an empty table of which the columns are packed while they are filled.
+            /// Returns an empty table with columns that are packed while they are filled.
             pub(crate) fn packing() -> Self {
-                use $crate::column::Keep;
+                use $crate::column::TableColumn;
                 Self {
-                    $( $column: Keep::packing(), )+
+                    $( $column: TableColumn::packing(), )+
                     len: 0,
                 }
             }
 
-            /// Packs all columns. There will be no more rows.
+            /// Packs all columns. No more rows may follow.
             pub(crate) fn pack(&mut self) {
-                use $crate::column::Keep;
+                use $crate::column::TableColumn;
                 $( self.$column.pack(); )+
             }
 
             /// Appends a row, and returns its id.
             #[inline]
             pub(crate) fn push(&mut self, row: $row) -> u32 {
-                use $crate::column::Keep;
+                use $crate::column::TableColumn;
                 $( self.$column.push(row.$column); )+
                 let id = self.len;
                 self.len = self.len.saturating_add(1);
@@ -180,7 +180,7 @@ macro_rules! table {
                 self.len == 0
             }
 
-            /// Returns a row; `None` if there are not so many.
+            /// Returns a row; `None` if there is no such row.
             pub fn row(&self, id: u32) -> Option<$row> {
                 (id < self.len).then(|| $row {
                     $( $column: self.$column.get(id), )+
@@ -195,9 +195,9 @@ macro_rules! table {
                 }
             )+
 
-            /// Gives back memory that is kept for more rows.
+            /// Frees unused capacity.
             pub(crate) fn shrink(&mut self) {
-                use $crate::column::Keep;
+                use $crate::column::TableColumn;
                 $( self.$column.shrink(); )+
             }
         }
@@ -206,7 +206,7 @@ macro_rules! table {
             type Row = $row;
 
             fn extend(&mut self, rows: &[$row]) {
-                use $crate::column::Keep;
+                use $crate::column::TableColumn;
                 $( self.$column.extend(rows.iter().map(|row| row.$column)); )+
                 self.len = self.len.saturating_add(rows.len() as u32);
             }
@@ -222,7 +222,7 @@ macro_rules! table {
             }
 
             fn column(&self, place: usize) -> Option<$crate::column::ColumnView<'_>> {
-                use $crate::column::Keep;
+                use $crate::column::TableColumn;
                 if place == 0 {
                     return Some($crate::column::ColumnView {
                         values: $crate::column::Values::Id(self.len as usize),
@@ -241,7 +241,7 @@ macro_rules! table {
             }
 
             fn memory(&self) -> usize {
-                use $crate::column::Keep;
+                use $crate::column::TableColumn;
                 [$( self.$column.memory() ),+].iter().sum()
             }
         }

@@ -1,4 +1,4 @@
-//! A trace in columns.
+//! Imported traces.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,13 +17,13 @@ use crate::store::{Loss, Store};
 use crate::strings::StringPool;
 use crate::table::Table;
 
-/// A trace in columns.
+/// An imported trace.
 #[derive(Debug)]
 pub struct Trace {
     tables: Tables,
     strings: StringPool,
     stats: StatsTracker,
-    /// The log that some tables are computed from.
+    /// The log from which some tables are computed.
     log: Arc<SchedLog>,
     remarks: Vec<String>,
     losses: Vec<Loss>,
@@ -32,13 +32,13 @@ pub struct Trace {
 /// The progress of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// The bytes that were read.
+    /// The number of bytes read.
     pub bytes: u64,
     /// The size of the file, if it is known.
     pub of: Option<u64>,
 }
 
-/// Why a trace cannot be imported.
+/// The reason why an import failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The file cannot be opened.
@@ -46,27 +46,27 @@ pub enum ImportError {
     Open {
         /// The file.
         path: PathBuf,
-        /// The answer of the system.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file cannot be read.
     #[error("cannot import the trace")]
     Read(#[from] ReadError),
-    /// The file is of no format that is known.
+    /// The format of the file is unknown.
     #[error("Unknown trace type provided (ERR:fmt){}", within(file))]
     UnknownFormat {
-        /// The file in an archive, if it is in one.
+        /// The path of the file in an archive, if it is in one.
         file: Option<String>,
     },
-    /// The file breaks the rules of its format.
+    /// The file is malformed.
     #[error("Trace parse failure: {reason} (ERR:tp-parse){}", within(file))]
     Parse {
-        /// The rule that it breaks.
+        /// The rule that the file breaks.
         reason: String,
-        /// The file in an archive, if it is in one.
+        /// The path of the file in an archive, if it is in one.
         file: Option<String>,
     },
-    /// The import was ended.
+    /// The import was cancelled.
     #[error("the import was cancelled")]
     Cancelled,
 }
@@ -76,24 +76,24 @@ fn within(file: &Option<String>) -> String {
     file.map_or(String::new(), |name| format!(" in {name}"))
 }
 
-/// The answer to a report of progress.
+/// The return value of a progress callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Continue {
-    /// The rest of the file.
+    /// Continue the import.
     Yes,
-    /// Nothing: the import ends with [`ImportError::Cancelled`].
+    /// Cancel the import, which then fails with [`ImportError::Cancelled`].
     No,
 }
 
 impl Trace {
-    /// Imports a file, and reports progress now and then.
+    /// Imports a file, and reports progress repeatedly.
     ///
-    /// A file that is damaged gives what is readable, and [`remarks`](Self::remarks) say what is
-    /// missing.
+    /// For a damaged file, the result contains its readable part, and [`remarks`](Self::remarks)
+    /// describe the missing data.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or if it is no trace.
+    /// Fails if the file cannot be read, or is not a trace.
     pub fn open(
         path: impl AsRef<Path>,
         options: &Options,
@@ -113,7 +113,7 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// If reading fails, or if it is no trace.
+    /// Fails if reading fails, or the input is not a trace.
     pub fn read(input: impl Read + Send, options: &Options) -> Result<Self, ImportError> {
         Self::import(Box::new(input), None, options, |_| Continue::Yes)
     }
@@ -129,6 +129,7 @@ impl Trace {
         files.read(source, None, Row::In(None), 0)?;
         let (context, remarks) = files.finish();
         let mut store = context.store;
+        store.settle_args();
         store
             .stats
             .finish(&mut store.tables.stats, &mut store.strings);
@@ -173,30 +174,29 @@ impl Trace {
         &self.strings
     }
 
-    /// Returns a number of the table `stats`, of the first machine.
+    /// Returns a value of the table `stats` for the first machine.
     pub fn stat(&self, stat: Stat) -> i64 {
         self.stats.get(stat, None).unwrap_or(0)
     }
 
-    /// Returns what is missing, one sentence each.
+    /// Returns sentences about missing data.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Returns where data was lost, in the order of the file.
+    /// Returns the losses of data, in the order of the file.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }
 
-    /// Returns the memory that tables and texts take, in bytes. Tables that are computed when they
-    /// are asked for count from then on.
+    /// Returns the memory of tables and texts in bytes. Computed tables count after their first
+    /// use.
     pub fn memory(&self) -> usize {
         self.tables.memory() + self.strings.memory() + self.log.memory()
     }
 
-    /// Returns the memory that it takes at most, in bytes: when all tables and columns that are
-    /// computed when they are asked for were asked for.
-    pub fn most_memory(&self) -> usize {
-        self.tables.most_memory() + self.strings.memory() + self.log.memory()
+    /// Returns the maximum memory in bytes, with all tables and columns computed.
+    pub fn max_memory(&self) -> usize {
+        self.tables.max_memory() + self.strings.memory() + self.log.memory()
     }
 }

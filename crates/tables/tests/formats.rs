@@ -1,4 +1,4 @@
-//! Files other than packets, and files that contain others.
+//! Formats other than Perfetto's, and files that contain others.
 
 mod common;
 
@@ -11,12 +11,12 @@ use flate2::write::{DeflateEncoder, GzEncoder};
 
 fn error(bytes: &[u8]) -> String {
     match Trace::read(bytes, &Options::default()) {
-        Ok(_) => panic!("that is no trace"),
+        Ok(_) => panic!("the file is not a trace"),
         Err(error) => error.to_string(),
     }
 }
 
-/// A trace with one instant of this name.
+/// Returns a trace with one instant of this name.
 fn proto(name: &str) -> Vec<u8> {
     encode(&format!(
         "packet {{ timestamp: 5 trusted_packet_sequence_id: 1
@@ -30,7 +30,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// One block that is not compressed.
+/// Returns a frame with one uncompressed block.
 fn zstd(bytes: &[u8]) -> Vec<u8> {
     let block = (bytes.len() as u32) << 3 | 1;
     let head = [
@@ -44,7 +44,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     [&head[..], &block.to_le_bytes()[..3], bytes].concat()
 }
 
-/// An archive; members with a `true` are deflated, with their sizes behind them.
+/// Returns an archive. Members with `true` are deflated, with their sizes in a trailing descriptor.
 fn zip(members: &[(&str, &[u8], bool)]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, content, is_deflated) in members {
@@ -96,7 +96,7 @@ fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
 
 #[test]
 fn query_028_a_file_of_no_known_format_is_refused() {
-    assert!(error(b"nothing of that kind").contains("(ERR:fmt)"));
+    assert!(error(b"of no known format").contains("(ERR:fmt)"));
     assert!(matches!(
         Trace::read(&b"?"[..], &Options::default()),
         Err(ImportError::UnknownFormat { file: None })
@@ -104,7 +104,7 @@ fn query_028_a_file_of_no_known_format_is_refused() {
 }
 
 #[test]
-fn query_140_files_in_files_are_read() {
+fn query_140_nested_files_are_read() {
     let (a, b) = (proto("a"), proto("b"));
     let symbols = encode(r#"packet { module_symbols { path: "/x" } }"#);
     let names = |bytes: &[u8]| rows(&import_bytes(bytes), "slice", "name");
@@ -155,7 +155,7 @@ fn query_141_hidden_members_are_left_out_and_unknown_ones_refused() {
 }
 
 #[test]
-fn query_142_json_events_are_slices_counters_and_names() {
+fn query_142_json_events_become_slices_counters_and_names() {
     let trace = import_bytes(
         br#"[
         {"ph":"M","name":"process_name","pid":1,"args":{"name":"app"}},
@@ -330,7 +330,7 @@ fn a_profile_of_pprof_is_counted_by_callstack() {
     }
 }
 
-/// Kernel events as text: two threads on a CPU.
+/// Kernel events as text: two threads on one CPU.
 const EVENTS: &str = "\
   a-1 ( 1) [000] d..2 1.000001: sched_switch: prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=110
   b-2 ( 2) [000] .... 1.000002: tracing_mark_write: B|2|work
@@ -374,7 +374,7 @@ fn calls_of_strace_are_slices_of_their_threads() {
 }
 
 #[test]
-fn query_143_kernel_events_are_the_same_in_text_pages_and_json() {
+fn query_143_kernel_events_are_equal_in_text_html_and_json() {
     let text = format!("# tracer: nop\n#\n{EVENTS}");
     let page = format!(
         "<!DOCTYPE html>\n<html>\n<script class=\"trace-data\" type=\"application/text\">\n\
@@ -408,7 +408,7 @@ fn query_143_kernel_events_are_the_same_in_text_pages_and_json() {
     }
 }
 
-/// Any bytes give a trace or an error, and neither a panic nor a hang.
+/// Any bytes give a trace or an error, without a panic or a hang.
 #[test]
 fn query_145_damaged_files_of_every_format_are_errors_or_traces() {
     let a = proto("a");
@@ -446,7 +446,7 @@ fn query_145_damaged_files_of_every_format_are_errors_or_traces() {
             let _ = Trace::read(&file[..], &options);
         }
     }
-    // Nested deeper than anybody reads.
+    // Nested beyond the limit of depth.
     let deep = [
         b"[{\"ph\":\"B\",\"ts\":1,\"args\":{\"a\":".to_vec(),
         vec![b'['; 1 << 20],

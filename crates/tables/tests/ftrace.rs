@@ -64,7 +64,7 @@ fn query_077_asynchronous_lines_are_slices_of_the_process() {
 }
 
 #[test]
-fn query_078_lost_events_are_told() {
+fn query_078_lost_events_are_in_the_statistics() {
     let trace = import(&bundle("lost_events: true"));
     let stats = rows(&trace, "stats", "name idx value severity");
     assert!(stats.contains(&"ftrace_cpu_has_data_loss 0 1 data_loss".to_owned()));
@@ -95,7 +95,7 @@ fn query_079_events_before_all_cpus_have_data_are_raw_only() {
 }
 
 #[test]
-fn query_080_events_themselves_can_be_left_out() {
+fn query_080_the_table_of_raw_events_can_be_left_out() {
     let bytes = common::encode(&bundle(
         "event { timestamp: 1 pid: 1 sched_switch { prev_pid: 1 next_pid: 2 } }
          event { timestamp: 2 pid: 2 irq_handler_entry { irq: 1 name: \"x\" } }",
@@ -167,7 +167,7 @@ fn query_085_polled_and_traced_frequencies_are_one_counter() {
 }
 
 #[test]
-fn memory_of_threads_is_that_of_their_process() {
+fn memory_counters_of_threads_belong_to_their_process() {
     let trace = import(&format!(
         "{} packet {{ timestamp: 90 process_tree {{ processes {{ pid: 20 ppid: 1 cmdline: \"x\" }}
             threads {{ tid: 21 tgid: 20 }} }} }}",
@@ -194,7 +194,7 @@ fn memory_of_threads_is_that_of_their_process() {
 }
 
 #[test]
-fn events_that_describe_themselves_are_rows_and_slices() {
+fn events_with_their_own_descriptor_become_rows_and_slices() {
     // DescriptorProto { name: "kick", field { name, number, type } … }
     let descriptor = ferretto_wire::encode(|out| {
         out.string(1, "kick");
@@ -248,7 +248,7 @@ fn events_that_describe_themselves_are_rows_and_slices() {
 }
 
 #[test]
-fn query_099_numbers_of_the_kernel_are_subtracted() {
+fn query_099_statistics_of_the_kernel_are_differences() {
     let stats = |phase, lost| {
         format!(
             "packet {{ trusted_packet_sequence_id: 1 ftrace_stats {{ phase: {phase} cpu_stats {{ cpu: 2
@@ -275,7 +275,7 @@ fn query_099_numbers_of_the_kernel_are_subtracted() {
 }
 
 #[test]
-fn bundles_that_are_none_are_counted() {
+fn malformed_bundles_are_counted() {
     let trace = import("packet { ftrace_events { } } packet { ftrace_events { cpu: 5000 } }");
     assert_eq!(stat(&trace, "ftrace_bundle_tokenizer_errors"), 2);
 }

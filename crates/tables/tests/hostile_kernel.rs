@@ -1,4 +1,4 @@
-//! Kernel events and counters of the system that are damaged.
+//! Damaged kernel events and system counters.
 
 mod common;
 
@@ -39,7 +39,7 @@ const WHOLE: &str = r#"
 "#;
 
 #[test]
-fn query_145_damaged_kernel_events_do_no_harm() {
+fn query_145_damaged_kernel_events_cause_no_panic() {
     let whole = common::encode(WHOLE);
     let mut random = 7_u64;
     let mut next = |bound: usize| {
@@ -65,7 +65,7 @@ fn query_145_damaged_kernel_events_do_no_harm() {
         if next(4) == 0 {
             bytes.truncate(next(bytes.len()));
         }
-        // An error is as good as tables.
+        // Errors are permitted as well.
         if let Ok(trace) = Trace::read(&bytes[..], &options) {
             assert!(trace.memory() < 64 << 20);
         }

@@ -1,4 +1,4 @@
-//! Manifests in archives: the machines and clocks of the other members.
+//! Manifests of archives: the machines and clocks of the other members.
 
 mod common;
 
@@ -7,7 +7,7 @@ use ferretto_tables::{ImportError, Options, Trace};
 
 const JSON: &[u8] = br#"[{"ph":"X","ts":2000,"dur":1,"name":"of_json","pid":3,"tid":3}]"#;
 
-/// A trace with its boot time and the time of day, and a slice of machine 0 and another of 7.
+/// Returns a trace with boot time and real time, a slice of machine 0 and one of machine 7.
 fn machines() -> Vec<u8> {
     encode(
         r#"packet { trusted_packet_sequence_id: 1 clock_snapshot { primary_trace_clock: BUILTIN_CLOCK_BOOTTIME
@@ -18,7 +18,7 @@ fn machines() -> Vec<u8> {
     )
 }
 
-/// An archive without compression, as `tar` writes it.
+/// Returns an uncompressed archive in the format of `tar`.
 fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, bytes) in members {
@@ -54,7 +54,7 @@ fn error(manifest: &str) -> String {
 }
 
 #[test]
-fn files_are_of_machines_with_names() {
+fn files_have_machines_with_names() {
     let manifest = r#"{"version": 1, "files": [
         {"path": "a.pb", "machines": [{"id": 0, "name": "phone"}, {"id": 7, "name": "watch"}]},
         {"path": "b.json", "machine": {"name": "watch"},
@@ -93,7 +93,7 @@ fn files_are_of_machines_with_names() {
 }
 
 #[test]
-fn all_times_are_of_the_clock_that_is_named() {
+fn the_manifest_can_name_the_clock_of_all_times() {
     let manifest = r#"{"version": 1, "trace_time": {"clock": "REALTIME"}}"#;
     let trace = import_bytes(&with(manifest, &[("a.pb", &machines())]));
     assert_eq!(rows(&trace, "slice", "name ts")[0], "of_0 2700");

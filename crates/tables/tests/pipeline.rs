@@ -1,4 +1,4 @@
-//! Clocks, incremental state and the order of time.
+//! Clocks, incremental state and sorting by time.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn slices(trace: &Trace) -> Vec<String> {
 const MONOTONIC: &str = "timestamp_clock_id: 3";
 
 #[test]
-fn query_008_009_times_are_converted_by_the_snapshot_before() {
+fn query_008_009_times_are_converted_with_the_previous_snapshot() {
     let trace = import(
         &(snapshot(&[(6, 1000), (3, 100)])
             + &snapshot(&[(6, 2000), (3, 1050)])
@@ -49,7 +49,7 @@ fn query_008_009_times_are_converted_by_the_snapshot_before() {
 }
 
 #[test]
-fn query_010_real_time_may_go_back() {
+fn query_010_real_time_may_decrease() {
     let trace = import(
         &(snapshot(&[(6, 1000), (3, 100), (1, 50_000)])
             + &snapshot(&[(6, 2000), (3, 1100), (1, 40_000)])
@@ -89,7 +89,7 @@ fn query_012_incremental_clocks_belong_to_their_sequence() {
 }
 
 #[test]
-fn query_013_unknown_clocks_drop_their_packets_alone() {
+fn query_013_unknown_clocks_drop_only_their_packets() {
     let trace = import(
         &(snapshot(&[(6, 1000), (3, 100)])
             + &instant(1, 1, "timestamp_clock_id: 200", "lost")
@@ -100,7 +100,7 @@ fn query_013_unknown_clocks_drop_their_packets_alone() {
 }
 
 #[test]
-fn query_014_a_late_snapshot_still_counts() {
+fn query_014_a_late_snapshot_is_used() {
     let trace = import(
         &(snapshot(&[(6, 1)])
             + &instant(1, 200, MONOTONIC, "early")
@@ -111,7 +111,7 @@ fn query_014_a_late_snapshot_still_counts() {
 }
 
 #[test]
-fn query_016_without_snapshots_times_are_as_written() {
+fn query_016_without_snapshots_times_are_not_converted() {
     let trace = import(&instant(1, 123, "", "a"));
     assert_eq!(slices(&trace), ["123 a"]);
 }
@@ -134,7 +134,7 @@ fn query_017_each_clock_of_a_snapshot_is_a_row() {
 }
 
 #[test]
-fn query_002_the_idle_task_is_there() {
+fn query_002_the_idle_task_has_a_row() {
     let trace = import(&instant(1, 1, "", "a"));
     assert_eq!(
         rows(&trace, "thread", "tid upid is_main_thread is_idle")[0],
@@ -148,7 +148,7 @@ const READ: &str =
     "packet { timestamp: 1 service_event { read_tracing_buffers_completed: true } }\n";
 
 #[test]
-fn query_018_019_windows_give_what_one_sort_gives() {
+fn query_018_019_sorting_in_windows_equals_sorting_at_once() {
     let mut text = String::new();
     for window in 0..20_u64 {
         for event in 0..10 {
@@ -176,7 +176,7 @@ fn query_018_019_windows_give_what_one_sort_gives() {
 }
 
 #[test]
-fn query_020_events_that_come_too_late_are_dropped() {
+fn query_020_late_events_are_dropped() {
     let window = FLUSHED.repeat(2) + READ;
     let trace = import(
         &(instant(1, 100, "", "a")
@@ -232,7 +232,7 @@ fn query_024_a_text_keeps_its_first_meaning() {
 }
 
 #[test]
-fn query_025_bounds() {
+fn query_025_the_bounds_span_all_events() {
     let bounds = |text: &str| rows(&import(text), "trace_bounds", "start_ts end_ts");
     assert_eq!(bounds(&snapshot(&[(6, 5)])), ["0 0"]);
     assert_eq!(bounds(&instant(1, 7, "", "a")), ["7 8"]);
@@ -243,7 +243,7 @@ fn query_025_bounds() {
 }
 
 #[test]
-fn query_026_a_file_that_is_cut_gives_what_is_there() {
+fn query_026_a_truncated_file_gives_its_complete_packets() {
     let bytes = encode(&(instant(1, 1, "", "a") + &instant(1, 2, "", "b")));
     let trace = import_bytes(&bytes[..bytes.len() - 3]);
     assert_eq!(slices(&trace), ["1 a"]);
@@ -251,7 +251,7 @@ fn query_026_a_file_that_is_cut_gives_what_is_there() {
 }
 
 #[test]
-fn damage_is_counted_and_told() {
+fn damage_is_counted_and_logged() {
     let mut bytes = encode(&(instant(1, 1, "", "a")));
     bytes.extend([0x0a, 0x02, 0x0b, 0xff, 0x07, 0x07]);
     let trace = import_bytes(&bytes);
@@ -277,7 +277,7 @@ fn a_second_machine_has_its_own_threads() {
 }
 
 #[test]
-fn clocks_of_machines_are_compared() {
+fn clocks_of_machines_are_synchronized() {
     let clocks = |boot: u64| format!("clocks {{ clock_id: 6 timestamp: {boot} }}");
     let pair = |there: u64, here: u64| {
         format!(
@@ -299,18 +299,18 @@ fn clocks_of_machines_are_compared() {
             + &instant(1, 11_020, "machine_id: 77 timestamp_clock_id: 6", "there")
             + &instant(1, 1030, "", "here")),
     );
-    // Both estimates are 10 005 and 10 005 ahead.
+    // Both estimates are 10 005 ns ahead.
     assert_eq!(slices(&trace), ["1015 there", "1020 before", "1030 here"]);
 }
 
 #[test]
-fn clocks_of_machines_are_compared_by_what_took_least_where_the_error_is_stated() {
+fn the_fastest_exchange_synchronizes_clocks_with_a_stated_error() {
     use ferretto_format::machine_clock::STATED;
     use ferretto_proto::fields::clock_snapshot::{CLOCKS, clock};
     use ferretto_proto::fields::remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
     use ferretto_proto::fields::trace_packet::{MACHINE_ID, REMOTE_CLOCK_SYNC};
 
-    // The machine is 10 000 ahead. The first round trip took long on its way there.
+    // The machine is 10 000 ns ahead. The first round trip took long on its way there.
     let exchanges = [
         (10_100_u64, 900_100_u64),
         (910_110, 900_120),
@@ -352,7 +352,7 @@ fn clocks_of_machines_are_compared_by_what_took_least_where_the_error_is_stated(
 }
 
 #[test]
-fn tables_beyond_the_memory_allowed_end_the_import() {
+fn the_import_ends_at_the_memory_limit() {
     let mut text = String::new();
     for ts in 0..20_000 {
         text += &instant(1, ts, "", &format!("name {ts}"));
@@ -367,6 +367,6 @@ fn tables_beyond_the_memory_allowed_end_the_import() {
         trace
             .remarks()
             .iter()
-            .any(|text| text.contains("more than the 1048576 bytes"))
+            .any(|text| text.contains("more than the limit of 1048576 bytes"))
     );
 }

@@ -1,4 +1,4 @@
-//! Threads and processes, from the list of processes and from kernel events.
+//! Threads and processes, from process trees and kernel events.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn query_059_new_tasks_are_processes_or_threads() {
 }
 
 #[test]
-fn query_060_a_process_ends_and_its_number_is_used_again() {
+fn query_060_a_process_ends_and_its_pid_is_reused() {
     let trace = import(&format!(
         "packet {{ timestamp: 1 process_tree {{ processes {{ pid: 10 ppid: 1 cmdline: \"a\" }} }} }} {}",
         ftrace(
@@ -47,7 +47,7 @@ fn query_060_a_process_ends_and_its_number_is_used_again() {
 }
 
 #[test]
-fn query_061_better_sources_of_names_stay() {
+fn query_061_names_from_better_sources_are_kept() {
     let trace = import(&format!(
         "packet {{ trusted_packet_sequence_id: 1 track_descriptor {{ uuid: 1
              thread {{ pid: 10 tid: 11 thread_name: \"described\" }}
@@ -78,7 +78,7 @@ fn query_062_names_of_processes_are_from_their_command_lines() {
 }
 
 #[test]
-fn query_063_workers_of_the_kernel_lose_the_name_of_their_queue() {
+fn query_063_kernel_workers_are_named_without_their_queue() {
     let trace = import(
         "packet { timestamp: 1 process_tree {
             processes { pid: 30 ppid: 2 cmdline: \"kworker/45:2-mm_percpu_wq\" cmdline_is_comm: true }
@@ -104,7 +104,7 @@ fn query_063_workers_of_the_kernel_lose_the_name_of_their_queue() {
 }
 
 #[test]
-fn query_064_users_are_split_as_android_does() {
+fn query_064_uids_are_split_into_android_users_and_apps() {
     let trace = import(
         "packet { timestamp: 1 process_tree {
             processes { pid: 10 ppid: 1 cmdline: \"x\" uid: 1010123 is_kthread: false
@@ -117,7 +117,7 @@ fn query_064_users_are_split_as_android_does() {
 }
 
 #[test]
-fn query_065_whether_a_thread_is_the_main_one_is_unknown_without_its_process() {
+fn query_065_main_threads_are_unknown_without_their_process() {
     let trace = import(&ftrace(
         "event { timestamp: 100 pid: 0 sched_switch { prev_pid: 0 next_pid: 11 next_comm: \"t\" } }",
     ));

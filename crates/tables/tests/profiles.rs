@@ -4,7 +4,7 @@ mod common;
 
 use common::{import, rows, stat};
 
-/// A sequence of samples: the counters, a mapping, and frames `main` and `work` of it.
+/// A sequence of samples: the counters, a mapping, and its frames `main` and `work`.
 const SESSION: &str = r#"
     packet { trusted_packet_sequence_id: 1 sequence_flags: 1 timestamp: 1
         trace_packet_defaults { perf_sample_defaults {
@@ -88,7 +88,7 @@ fn query_087_a_sample_refers_to_its_leaf_and_has_counters() {
 }
 
 #[test]
-fn query_088_records_lost_by_the_kernel_are_no_sample() {
+fn query_088_records_of_lost_events_are_not_samples() {
     let text = SESSION.to_owned()
         + &sample(10, "cpu: 3 kernel_records_lost: 17")
         + &sample(11, "cpu: 3 kernel_records_lost: 3")
@@ -128,7 +128,7 @@ fn query_089_skipped_samples_are_rows_without_callstack() {
 }
 
 #[test]
-fn query_090_late_symbols_name_frames() {
+fn query_090_late_symbols_are_assigned_to_frames() {
     let symbols = |build_id: &str, path: &str| {
         format!(
             r#"packet {{ module_symbols {{ path: "{path}" build_id: "{build_id}"
@@ -164,7 +164,7 @@ fn query_090_late_symbols_name_frames() {
 fn query_091_a_mapping_is_named_by_its_path_and_build_id() {
     let text = SESSION.to_owned()
         + &sample(10, "cpu: 0 pid: 5 tid: 5 callstack_iid: 1")
-        // Another process has mappings of its own.
+        // Another process has its own mappings.
         + &sample(11, "cpu: 0 pid: 6 tid: 6 callstack_iid: 2");
     let trace = import(&text);
     assert_eq!(
@@ -174,7 +174,7 @@ fn query_091_a_mapping_is_named_by_its_path_and_build_id() {
 }
 
 #[test]
-fn unknown_references_are_counted_and_the_samples_kept() {
+fn samples_with_unknown_references_are_counted_and_kept() {
     let bad = r#"packet { trusted_packet_sequence_id: 1 sequence_flags: 2 timestamp: 2
         interned_data {
             callstacks { iid: 3 frame_ids: 9 }
@@ -199,9 +199,10 @@ fn unknown_references_are_counted_and_the_samples_kept() {
     assert_eq!(stat(&trace, "interned_data_tokenizer_errors"), 4);
 }
 
-/// A small file whose processes share one deep callstack asks for a row of each frame for each.
+/// A small file whose processes share one deep callstack would need a row of each frame for each
+/// process.
 #[test]
-fn shared_callstacks_do_not_grow_without_bound() {
+fn shared_callstacks_take_bounded_memory() {
     let mut text = r#"packet { trusted_packet_sequence_id: 1 sequence_flags: 1 timestamp: 1
         interned_data { mappings { iid: 1 start: 1 end: 2 }"#
         .to_owned();
@@ -223,7 +224,7 @@ fn shared_callstacks_do_not_grow_without_bound() {
     assert!(stat(&trace, "stackprofile_parser_error") > 100);
 }
 
-/// A sequence of heap profiles, and the packets of dumps.
+/// The interned data of a sequence of heap profiles.
 const HEAP: &str = r#"
     packet { clock_snapshot { clocks { clock_id: 6 timestamp: 0 } clocks { clock_id: 4 timestamp: 0 } } }
     packet { trusted_packet_sequence_id: 2 sequence_flags: 1
@@ -251,7 +252,7 @@ fn heap_sample(callstack: u64, [allocated, allocations, freed, frees]: [u64; 4])
 }
 
 #[test]
-fn query_092_a_heap_dump_is_what_changed() {
+fn query_092_a_heap_dump_has_the_differences() {
     let first = heap_sample(1, [100, 2, 50, 1]) + &heap_sample(2, [8, 1, 0, 0]);
     let second = heap_sample(1, [300, 4, 100, 2]) + &heap_sample(2, [8, 1, 0, 0]);
     let text = HEAP.to_owned()
@@ -299,7 +300,7 @@ fn query_093_gaps_and_unfinished_dumps_are_counted() {
 }
 
 #[test]
-fn how_a_heap_profile_went_is_in_the_statistics() {
+fn errors_of_a_heap_profile_are_in_the_statistics() {
     let flags = "disconnected: true buffer_overran: true hit_guardrail: true
         client_error: CLIENT_ERROR_INVALID_STACK_BOUNDS
         sampling_interval_bytes: 50 orig_sampling_interval_bytes: 10
@@ -325,7 +326,7 @@ fn how_a_heap_profile_went_is_in_the_statistics() {
 }
 
 #[test]
-fn query_094_samples_of_other_profilers_are_beside_those_of_perf() {
+fn query_094_samples_of_other_profilers_are_in_the_same_table() {
     let text = SESSION.to_owned()
         + &sample(10, "cpu: 0 pid: 5 tid: 5 callstack_iid: 1")
         + r#"packet { trusted_packet_sequence_id: 3 sequence_flags: 1 timestamp: 20
@@ -405,7 +406,7 @@ fn memory_maps_are_read_in_both_forms() {
 }
 
 #[test]
-fn callstacks_that_part_share_the_callsites_before() {
+fn callstacks_share_the_callsites_of_a_common_prefix() {
     let stack = |iid: u32, frames: &[u32]| {
         let frames: Vec<_> = frames
             .iter()
@@ -444,7 +445,7 @@ fn callstacks_that_part_share_the_callsites_before() {
 }
 
 #[test]
-fn samples_of_a_number_that_is_used_again_are_of_another_thread() {
+fn samples_of_a_reused_tid_belong_to_another_thread() {
     let at = |ts| sample(ts, "pid: 5 tid: 6");
     let event = |ts: u64, event: &str| {
         format!(

@@ -4,7 +4,7 @@ mod common;
 
 use common::{import, rows, stat};
 
-/// Sequence 3 is of producer 7, whose patches change the time and the trigger.
+/// Sequence 3 belongs to producer 7, whose patches change the time and the trigger.
 const VM: &str = r#"
     packet { trace_provenance { buffers { sequences { id: 3 producer_id: 7 } } } }
     packet { protovms { instance { producer_id: 7 memory_limit_kb: 16
@@ -31,10 +31,10 @@ fn patch(fields: &str) -> String {
 }
 
 #[test]
-fn protovm_041_patches_are_read_as_what_they_lead_to() {
+fn protovm_041_patches_are_read_as_the_resulting_packets() {
     let text = vm("ABORT")
         + &patch(r#"timestamp: 10 trigger { trigger_name: "one" }"#)
-        // Other sequences are left alone.
+        // Other sequences are not affected.
         + r#"packet { trusted_packet_sequence_id: 4 timestamp: 15 trigger { trigger_name: "x" } }"#
         + &patch(r#"timestamp: 20 trigger { trigger_name: "two" trusted_producer_uid: 9 }"#)
         + &patch(r#"timestamp: 30 trigger { trigger_name: "three" }"#);
@@ -53,7 +53,7 @@ fn protovm_041_patches_are_read_as_what_they_lead_to() {
 }
 
 #[test]
-fn protovm_042_a_packet_that_is_no_patch_is_read_as_it_is() {
+fn protovm_042_other_packets_are_read_unchanged() {
     let text = vm("SKIP_CURRENT_INSTRUCTION_AND_BREAK_OUTER")
         + &patch(r#"timestamp: 10 clone_snapshot_trigger { trigger_name: "as it is" }"#);
     let trace = import(&text);
@@ -75,7 +75,7 @@ fn protovm_043_unknown_producers_and_failing_programs_are_counted() {
 }
 
 #[test]
-fn protovm_044_a_patch_behind_a_loss_is_none() {
+fn protovm_044_a_patch_after_a_loss_is_dropped() {
     let loss = |with_vm: &str| {
         let text = with_vm.to_owned()
             + &patch(r#"timestamp: 10 trigger { trigger_name: "one" }"#)

@@ -1,10 +1,10 @@
-//! The reference of all tables in `docs`.
+//! The reference of all tables in `docs/tables.md`.
 
 use std::fs;
 use std::path::Path;
 
 #[test]
-fn the_reference_is_that_of_the_tables() {
+fn the_reference_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tables.md");
     let page = ferretto_tables::schema::reference();
     if std::env::var_os("FERRETTO_WRITE_REFERENCE").is_some() {

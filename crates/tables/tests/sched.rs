@@ -17,7 +17,7 @@ fn on_cpu(cpu: u32, events: &str) -> String {
     format!("packet {{ trusted_packet_sequence_id: 1 ftrace_events {{ cpu: {cpu} {events} }} }}")
 }
 
-/// A trace of one bundle with these columns.
+/// Returns a trace of one bundle with these columns.
 fn compact_bundle(cpu: u64, names: &[&str], columns: &[(u32, &[u64])]) -> Vec<u8> {
     encode(|trace| {
         trace.nested(1, |packet| {
@@ -78,10 +78,10 @@ fn query_066_switches_are_rows_of_sched() {
 }
 
 #[test]
-fn query_067_a_thread_that_left_its_cpu_waits() {
+fn query_067_a_thread_without_its_cpu_has_a_waiting_state() {
     let trace = import(&on_cpu(0, SWITCHES));
     let states = rows(&trace, "thread_state", "ts dur utid state ucpu");
-    // Thread 1 is `a`, as the thread that comes is looked at first.
+    // Thread 1 is `a`, since the next thread of a switch is handled first.
     assert_eq!(
         states,
         ["10 -1 2 S NULL", "10 10 1 Running 0", "20 -1 1 D NULL"]
@@ -114,7 +114,7 @@ fn query_068_a_wake_up_ends_the_wait() {
 }
 
 #[test]
-fn query_069_waking_who_is_awake_is_kept_apart() {
+fn query_069_wakeups_of_awake_threads_are_in_their_own_table() {
     let trace = import(&on_cpu(
         0,
         &format!(
@@ -153,7 +153,7 @@ fn query_070_preemption_and_the_reason_of_waits() {
 }
 
 #[test]
-fn query_071_a_thread_that_was_not_there_is_counted() {
+fn query_071_an_unexpected_previous_thread_is_counted() {
     let trace = import(&on_cpu(
         0,
         "event { timestamp: 10 pid: 1 sched_switch { prev_pid: 1 next_pid: 2 } }
@@ -167,7 +167,7 @@ fn query_071_a_thread_that_was_not_there_is_counted() {
 }
 
 #[test]
-fn query_072_the_compact_form_says_the_same_but_the_first() {
+fn query_072_compact_switches_equal_the_others_except_for_the_first() {
     let whole = import(&on_cpu(
         0,
         "event { timestamp: 10 pid: 1 sched_switch { prev_pid: 1 prev_comm: \"a\" prev_prio: 120
@@ -229,7 +229,7 @@ fn query_072_wake_ups_before_any_switch_are_counted() {
             (field::SWITCH_PREV_STATE, &[0]),
             (field::SWITCH_NEXT_PID, &[1]),
             (field::SWITCH_NEXT_PRIO, &[120]),
-            // There is no such name.
+            // The index of a missing name.
             (field::SWITCH_NEXT_COMM_INDEX, &[5]),
         ],
     ));
@@ -246,7 +246,7 @@ fn query_073_idle_cpus_have_rows_and_idle_threads_have_no_states() {
 }
 
 #[test]
-fn query_074_numbers_that_are_no_state_are_counted() {
+fn query_074_invalid_states_are_counted() {
     let trace = import(&on_cpu(
         0,
         "event { timestamp: 10 pid: 1 sched_switch { prev_pid: 1 prev_state: 0 next_pid: 2 } }
@@ -257,7 +257,7 @@ fn query_074_numbers_that_are_no_state_are_counted() {
 }
 
 #[test]
-fn a_new_task_can_run() {
+fn a_new_task_is_runnable() {
     let trace = import(&on_cpu(
         0,
         "event { timestamp: 10 pid: 1 task_newtask { pid: 5 comm: \"x\" } }",
@@ -267,13 +267,13 @@ fn a_new_task_can_run() {
 }
 
 #[test]
-fn states_go_on_after_a_loss() {
+fn states_are_correct_after_a_loss() {
     let trace = import(&on_cpu(
         0,
         "event { timestamp: 10 pid: 1 sched_switch { prev_pid: 1 prev_state: 1 next_pid: 2 } }
          event { timestamp: 20 pid: 1 sched_switch { prev_pid: 1 prev_state: 2 next_pid: 3 } }",
     ));
-    // Thread 1 was not seen to run again, so nobody knows how long it waited.
+    // The wait of thread 1 has an unknown duration, since its next run was lost.
     let states = rows(&trace, "thread_state", "ts dur utid state");
     assert_eq!(
         states,
@@ -287,7 +287,7 @@ fn states_go_on_after_a_loss() {
 }
 
 #[test]
-fn events_of_one_moment_come_by_cpu() {
+fn events_with_equal_times_are_sorted_by_cpu() {
     let on = |cpu| {
         on_cpu(
             cpu,
@@ -299,7 +299,7 @@ fn events_of_one_moment_come_by_cpu() {
 }
 
 #[test]
-fn tables_of_the_scheduler_are_computed_when_asked_for() {
+fn tables_of_the_scheduler_are_computed_on_first_use() {
     let waking = "event { timestamp: 25 pid: 0 sched_waking { pid: 2 comm: \"b\" } }";
     let bytes = common::encode(&on_cpu(0, &format!("{SWITCHES} {waking}")));
     let trace = ferretto_tables::Trace::read(&bytes[..], &ferretto_tables::Options::default());
@@ -307,11 +307,11 @@ fn tables_of_the_scheduler_are_computed_when_asked_for() {
     let tables = trace.tables();
     assert!(!tables.sched_slice.is_computed() && !tables.thread_state.is_computed());
     assert!(!tables.ftrace_event.is_computed());
-    let (before, most) = (trace.memory(), trace.most_memory());
+    let (before, most) = (trace.memory(), trace.max_memory());
     assert_eq!(tables.thread_state.len(), 4);
     assert!(tables.thread_state.is_computed() && !tables.sched_slice.is_computed());
     assert!(trace.memory() > before);
-    // Rows that do not follow from the log lie between the others.
+    // Rows that are not derived from the log lie between derived ones.
     assert_eq!(
         rows(&trace, "ftrace_event", "ts name"),
         ["10 sched_switch", "20 sched_switch", "25 sched_waking"]
@@ -328,11 +328,11 @@ fn tables_of_the_scheduler_are_computed_when_asked_for() {
         assert_eq!(table.column(0).expect("a column").len(), table.rows());
     }
     assert!(trace.memory() <= most, "{} {most}", trace.memory());
-    assert_eq!(trace.most_memory(), trace.memory());
+    assert_eq!(trace.max_memory(), trace.memory());
 }
 
 #[test]
-fn columns_are_read_in_ranges_as_row_by_row() {
+fn reading_columns_in_ranges_equals_reading_row_by_row() {
     let print = "event { timestamp: 12 pid: 1 print { buf: \"B|1|a\" } }";
     let waking = "event { timestamp: 25 pid: 0 sched_waking { pid: 2 comm: \"b\" prio: 120 } }";
     let trace = import(&on_cpu(0, &format!("{SWITCHES} {print} {waking}")));

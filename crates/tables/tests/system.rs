@@ -1,4 +1,4 @@
-//! Counters and facts of the system.
+//! Counters and properties of the system.
 
 mod common;
 
@@ -53,7 +53,7 @@ fn query_083_counters_have_the_names_and_units_of_the_system() {
 }
 
 #[test]
-fn query_084_disks_are_told_by_differences() {
+fn query_084_counters_of_disks_are_differences() {
     let sample = |ts: u64, sectors: u64, time: u64| {
         format!(
             "packet {{ timestamp: {ts} sys_stats {{ disk_stat {{ device_name: \"sda\"
@@ -80,7 +80,7 @@ fn query_084_disks_are_told_by_differences() {
 }
 
 #[test]
-fn query_086_cpus_that_were_seen_have_clusters() {
+fn query_086_used_cpus_have_clusters() {
     let by_capacity = import(
         "packet { cpu_info { cpus { processor: \"A\" capacity: 1024 frequencies: 300 frequencies: 600 }
             cpus { processor: \"A\" capacity: 400 } cpus { processor: \"A\" capacity: 1024 } } }",
@@ -111,7 +111,7 @@ fn unknown_counters_are_counted() {
 }
 
 #[test]
-fn lines_of_the_journal_are_logs() {
+fn lines_of_the_journal_are_in_the_logs() {
     let trace = import(
         "packet { timestamp: 5 journald_event { pid: 20 tid: 21 uid: 0 prio: 6 tag: \"sshd\"
             message: \"hello\" comm: \"sshd\" } }

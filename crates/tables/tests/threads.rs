@@ -1,4 +1,4 @@
-//! The same tables on any number of threads.
+//! Import on any number of threads gives the same tables.
 
 mod common;
 
@@ -13,12 +13,12 @@ use ferretto_wire::{Encoder, encode};
 
 type Out<'a> = Encoder<'a, Vec<u8>>;
 
-/// Events of a trace: so many that other threads get some to decode several times.
+/// The number of events of a trace: enough for other threads to decode several batches.
 const EVENTS: u64 = 12_000;
 const SEQUENCES: u64 = 5;
 const INTERNED: u64 = 30;
 
-/// Numbers that look random and are the same each time.
+/// Pseudo-random numbers from a fixed seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -33,8 +33,8 @@ impl Numbers {
     }
 }
 
-/// Returns a trace of track events of all kinds, samples and switches, with losses and new starts
-/// of incremental state. With `has_flushes` it is sorted in windows.
+/// Returns a trace of track events of all kinds, samples and switches, with losses and restarts of
+/// incremental state. With `has_flushes`, it is sorted in windows.
 fn trace(seed: u64, has_flushes: bool) -> Vec<u8> {
     let mut numbers = Numbers(seed);
     encode(|trace| {
@@ -62,7 +62,7 @@ fn trace(seed: u64, has_flushes: bool) -> Vec<u8> {
                 2..10 => switches(trace, now, &mut numbers),
                 10..30 => sample(trace, now, sequence, &mut numbers),
                 _ => {
-                    // Some come late.
+                    // Some events are late.
                     let late = if numbers.one_in(10) {
                         numbers.below(900)
                     } else {
@@ -87,7 +87,7 @@ fn trace(seed: u64, has_flushes: bool) -> Vec<u8> {
     })
 }
 
-/// Starts incremental state anew: tracks and interned data.
+/// Restarts incremental state: tracks and interned data.
 fn start(trace: &mut Out<'_>, sequence: u64) {
     let describe = |trace: &mut Out<'_>, write: &dyn Fn(&mut Out<'_>)| {
         trace.nested(1, |packet| {
@@ -182,7 +182,7 @@ fn track_event(trace: &mut Out<'_>, ts: u64, sequence: u64, numbers: &mut Number
             match numbers.below(20) {
                 0 => event.string(event::NAME, "inline"),
                 1 => {}
-                // Some are not known.
+                // Some ids are unknown.
                 _ => event.varint(event::NAME_IID, numbers.below(INTERNED + 1)),
             }
             for _ in 0..numbers.below(3) {
@@ -267,9 +267,50 @@ fn switches(trace: &mut Out<'_>, ts: u64, numbers: &mut Numbers) {
     });
 }
 
+/// Returns a trace of slices and counters with arguments, enough for several batches of sets.
+fn slices_with_arguments(seed: u64) -> Vec<u8> {
+    let mut numbers = Numbers(seed);
+    encode(|trace| {
+        start(trace, 1);
+        for number in 0..EVENTS {
+            trace.nested(1, |packet| {
+                packet.varint(packet::TIMESTAMP, 2000 + number * 10);
+                packet.varint(packet::TRUSTED_PACKET_SEQUENCE_ID, 1);
+                packet.varint(packet::SEQUENCE_FLAGS, 2);
+                packet.nested(packet::TRACK_EVENT, |event| {
+                    let kind = [1, 1, 1, 2, 2, 2, 3, 3, 4][numbers.below(9) as usize];
+                    event.varint(event::TYPE, kind);
+                    if kind == 4 {
+                        // It has the thread as an argument, which writes for its process.
+                        event.varint(event::TRACK_UUID, 301);
+                        event.varint(event::COUNTER_VALUE, numbers.below(100));
+                        return;
+                    }
+                    event.varint(event::TRACK_UUID, 201);
+                    if kind == 2 && numbers.one_in(2) {
+                        return;
+                    }
+                    for name in 1..=numbers.below(4) {
+                        event.nested(event::DEBUG_ANNOTATIONS, |annotation| {
+                            annotation.varint(debug_annotation::NAME_IID, name);
+                            let value = numbers.below(20 << (number / 2000));
+                            annotation.varint(debug_annotation::INT_VALUE, value);
+                        });
+                    }
+                });
+            });
+        }
+    })
+}
+
 fn import(bytes: &[u8], threads: usize) -> Trace {
+    import_within(bytes, threads, Options::default().memory)
+}
+
+fn import_within(bytes: &[u8], threads: usize, memory: usize) -> Trace {
     let options = Options {
         threads,
+        memory,
         ..Options::default()
     };
     Trace::read(bytes, &options).expect("a trace")
@@ -285,6 +326,38 @@ fn tables_are_the_same_on_any_number_of_threads() {
         assert!(tables.sched_slice.len() > 100 && tables.profiler_sample.len() > 100);
         for threads in [2, 3, 6] {
             common::assert_same(&one, &import(&bytes, threads));
+        }
+    }
+}
+
+#[test]
+fn sets_of_arguments_are_the_same_on_any_number_of_threads() {
+    for seed in 0..4 {
+        let bytes = slices_with_arguments(seed);
+        let one = import(&bytes, 1);
+        let slices = &one.tables().slice;
+        assert!(slices.len() > 5000);
+        let sets = slices.arg_set_id();
+        let with_set = (0..slices.len()).filter(|row| sets.get(*row).is_some());
+        assert!(with_set.count() > 4000);
+        let counters = &one.tables().counter;
+        assert!(counters.len() > 500 && counters.arg_set_id().get(0).is_some());
+        for threads in [2, 3] {
+            common::assert_same(&one, &import(&bytes, threads));
+        }
+    }
+}
+
+#[test]
+fn tables_beyond_the_memory_end_at_the_same_row_on_any_number_of_threads() {
+    for seed in 0..2 {
+        for bytes in [slices_with_arguments(seed), trace(seed, true)] {
+            for memory in [500_000, 800_000, 1_100_000, 1_400_000] {
+                let one = import_within(&bytes, 1, memory);
+                for threads in [2, 3] {
+                    common::assert_same(&one, &import_within(&bytes, threads, memory));
+                }
+            }
         }
     }
 }

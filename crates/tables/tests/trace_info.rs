@@ -1,11 +1,11 @@
-//! Facts about the trace, and what was counted.
+//! Metadata of the trace, and statistics.
 
 mod common;
 
 use common::{import, rows, stat};
 
 #[test]
-fn query_097_numbers_without_index_are_there_from_the_start() {
+fn query_097_statistics_without_index_always_have_a_row() {
     let trace = import("packet { timestamp: 1 }");
     let stats = rows(&trace, "stats", "name idx severity source value");
     for expected in [
@@ -20,12 +20,12 @@ fn query_097_numbers_without_index_are_there_from_the_start() {
     }
     assert!(
         !stats.iter().any(|row| row.starts_with("traced_buf_")),
-        "no buffer was told of"
+        "the trace has no buffer"
     );
     let described = rows(&trace, "stats", "description");
     assert!(
         described.iter().all(|text| text.len() > 10),
-        "each says what it counts"
+        "each statistic has a description"
     );
 }
 
@@ -61,7 +61,7 @@ fn query_098_losses_are_counted_by_the_buffer_of_their_sequence() {
 }
 
 #[test]
-fn query_099_what_the_kernel_overwrote_may_be_older_than_the_recording() {
+fn query_099_overwritten_kernel_events_may_be_older_than_the_recording() {
     let trace = import("packet { timestamp: 1 }");
     let severity = |name: &str| {
         let all = ferretto_tables::Stat::ALL.iter();
@@ -76,7 +76,7 @@ fn query_099_what_the_kernel_overwrote_may_be_older_than_the_recording() {
 }
 
 #[test]
-fn facts_are_in_the_metadata() {
+fn properties_of_the_trace_are_in_the_metadata() {
     let text = r#"
         packet { trace_uuid { msb: 1147797409030816545 lsb: 2 } }
         packet { timestamp: 1 trace_config { unique_session_name: "mine" trace_uuid_lsb: 9
@@ -146,7 +146,7 @@ fn a_trace_without_uuid_gets_one_from_its_bytes() {
 }
 
 #[test]
-fn configurations_that_record_badly_get_advice() {
+fn problematic_configs_get_advice() {
     let config = |ftrace: &str| {
         format!(
             "packet {{ trusted_packet_sequence_id: 1 timestamp: 1 trace_config {{

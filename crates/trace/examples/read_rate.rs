@@ -1,9 +1,9 @@
-//! Reads a trace again and again, and prints the nanoseconds that a packet takes: `read_rate WHAT
-//! FILE [TIMES]`, where WHAT is `packets`, `events`, `profile`, `summary`, or `make` to write a
-//! trace of track events and context switches to FILE.
+//! Reads a trace repeatedly and prints the nanoseconds per packet: `read_rate MODE FILE [TIMES]`.
+//! MODE is `packets`, `events`, `profile`, `summary`, or `make` to write a trace of track events
+//! and context switches to FILE.
 //!
-//! Made for `valgrind --tool=none` and `--tool=callgrind` with one pass, too: instruction counts do
-//! not depend on what else the machine does.
+//! Also useful with one pass under `valgrind --tool=none` and `--tool=callgrind`: instruction
+//! counts do not depend on the load of the machine.
 
 use std::error::Error;
 use std::fs::File;
@@ -24,14 +24,14 @@ use ferretto_wire::encode;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (what, path, times) = match arguments.as_slice() {
-        [what, path] => (what.as_str(), path, 1),
-        [what, path, times] => (what.as_str(), path, times.parse()?),
+    let (mode, path, times) = match arguments.as_slice() {
+        [mode, path] => (mode.as_str(), path, 1),
+        [mode, path, times] => (mode.as_str(), path, times.parse()?),
         _ => {
             return Err("usage: read_rate packets|events|profile|summary|make FILE [TIMES]".into());
         }
     };
-    if what == "make" {
+    if mode == "make" {
         return make(path);
     }
     let bytes = std::fs::read(path)?;
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let begin = Instant::now();
         let mut count = 0u64;
         let mut reader = TraceReader::new(&bytes[..]);
-        match what {
+        match mode {
             "packets" => {
                 reader.read_all(|packet| count += u64::from(!black_box(packet.bytes).is_empty()))?
             }
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 black_box(summary.finish());
                 damage
             }
-            _ => return Err(format!("nothing is known of {what:?}").into()),
+            _ => return Err(format!("unknown mode {mode:?}").into()),
         };
         let ns = begin.elapsed().as_nanos() as f64;
         println!(
@@ -78,16 +78,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Threads that write track events, and packets that each writes before another one does.
+/// The number of threads that write track events, and the number of consecutive packets of each.
 const SEQUENCES: u64 = 8;
 const RUN: u64 = 32;
 const EVENTS: u64 = 500_000;
 const NAMES: u64 = 40;
-/// Context switches of a bundle; there is a bundle for each run of events.
+/// The number of context switches in a bundle; each run of events is followed by a bundle.
 const SWITCHES: u64 = 16;
 
-/// A trace as the service writes it: runs of track events with incremental timestamps, kernel
-/// events between them.
+/// Writes a trace like the service does: runs of track events with incremental timestamps, with
+/// kernel events between them.
 fn make(path: &str) -> Result<(), Box<dyn Error>> {
     let mut out = BufWriter::new(File::create(path)?);
     let mut now = 1_000_000_000;

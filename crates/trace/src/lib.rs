@@ -3,14 +3,14 @@
 //! Notes:
 //!
 //! - [`TraceReader`] streams the packets of a trace from any reader. It unpacks compressed packets
-//!   and whole files, stays within its [`Limits`], and reports a truncated end instead of failing.
+//!   and whole files, stays within its [`Limits`], and reports a truncated file instead of failing.
 //! - [`Summary`], made by [`summarize`] in one pass: events by source, CPU time by process,
 //!   counters, and losses with the settings that would have avoided them.
 //! - [`profile`] decodes callstack samples, and writes them as folded stacks and for pprof.
 //! - [`lines`] prints one line for each event.
 //! - [`events`] decodes track events, and reports their problems.
 //!
-//! All input is treated as hostile: no file makes this crate panic or use memory out of proportion.
+//! Files are not trusted: no input causes a panic or unbounded memory use.
 #![forbid(unsafe_code)]
 
 pub mod events;

@@ -1,9 +1,10 @@
-//! Names of a trace as they may be shown.
+//! Names from traces, made safe to print.
 
-/// Longest text kept, in bytes.
+/// The maximum length of a stored text, in bytes.
 pub(crate) const MAX_TEXT: usize = 256;
 
-/// Text for a terminal: lossy UTF-8 without control characters, cut at [`MAX_TEXT`].
+/// Returns text for a terminal: lossy UTF-8 without control characters, at most [`MAX_TEXT`] bytes
+/// of it.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     printable_within(bytes, MAX_TEXT)
 }

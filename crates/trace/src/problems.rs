@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The number of times that there was each problem of one kind, such as
+/// The number of occurrences of each problem of a type such as
 /// [`events::Problem`](crate::events::Problem).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems<P>(BTreeMap<P, u64>);
@@ -14,7 +14,7 @@ impl<P> Default for Problems<P> {
 }
 
 impl<P: Ord + Copy> Problems<P> {
-    /// Returns the number of times that there was this problem.
+    /// Returns the number of occurrences of a problem.
     pub fn count(&self, problem: P) -> u64 {
         self.0.get(&problem).copied().unwrap_or(0)
     }
@@ -24,7 +24,7 @@ impl<P: Ord + Copy> Problems<P> {
         self.0.is_empty()
     }
 
-    /// The problems there were, and how often.
+    /// Returns all problems that occurred, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (P, u64)> + '_ {
         self.0.iter().map(|(problem, count)| (*problem, *count))
     }

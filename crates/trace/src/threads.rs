@@ -1,4 +1,4 @@
-//! The threads of a trace, and how long each ran.
+//! The threads of a trace and their CPU times.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -8,30 +8,31 @@ use ferretto_wire::Fields;
 use crate::limits::{Budget, entry_bytes};
 use crate::printable::{MAX_TEXT as MAX_NAME, printable, printable_within};
 
-/// Threads beyond this number are counted together, so that memory stays bounded on any input.
+/// The maximum number of threads and of processes, so that memory is bounded for any input. Others
+/// are not counted.
 const MAX_THREADS: usize = 1 << 20;
 
-/// Longest name of a thread kept, in bytes; the kernel's are shorter.
+/// The maximum length of a stored thread name, in bytes; the kernel's are shorter.
 const MAX_COMM: usize = 64;
 
-/// A process with its name, also in the list of those that ran.
+/// The memory of a process with its name, including its entry in the list of processes that ran.
 const PROCESS_BYTES: usize = entry_bytes::<((u32, i32), String)>() + MAX_NAME;
-/// A thread with its name, also in the list of the processes that ran.
+/// The memory of a thread with its name, including its entry in the list of processes that ran.
 const THREAD_BYTES: usize = 3 * entry_bytes::<((u32, i32), Thread)>() + 64;
 
 /// `CLONE_THREAD` of clone(2): the new task belongs to its parent's process.
 const CLONE_THREAD: u64 = 0x0001_0000;
 
-/// CPU time of one process.
+/// The CPU time of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessSummary {
-    /// Process id, or the thread id of a thread whose process the trace does not name.
+    /// The process id, or the thread id of a thread whose process is unknown.
     pub pid: i32,
-    /// The machine it ran on; 0 is the one of the tracing service.
+    /// The machine on which it ran; 0 is the machine of the tracing service.
     pub machine: u32,
-    /// Its command line if the trace has it, else the name of its thread.
+    /// Its command line if the trace contains it, otherwise the name of its thread.
     pub name: String,
-    /// Time on a CPU, in nanoseconds.
+    /// Its CPU time, in nanoseconds.
     pub cpu_ns: u64,
     /// The number of its threads that ran.
     pub threads: usize,
@@ -40,15 +41,15 @@ pub struct ProcessSummary {
 #[derive(Debug, Default)]
 struct Thread {
     tgid: Option<i32>,
-    /// The process that started this one, of the first thread of a process.
+    /// The parent process; set for the main thread of a process.
     parent: Option<i32>,
     comm: String,
-    /// The time at which it had this name.
+    /// The timestamp of this name.
     named_at: u64,
     cpu_ns: u64,
 }
 
-/// Threads by (machine, id).
+/// Threads and processes by machine and id.
 #[derive(Debug)]
 pub(crate) struct Threads {
     budget: Budget,
@@ -57,7 +58,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// None yet.
+    /// Creates an empty table.
     pub(crate) fn new(budget: &Budget) -> Self {
         Self {
             budget: budget.clone(),
@@ -66,7 +67,7 @@ impl Threads {
         }
     }
 
-    /// Adds time on a CPU. Id 0 is the idle task and is not counted.
+    /// Adds CPU time. Id 0 is the idle task and is not counted.
     pub(crate) fn add_time(&mut self, machine: u32, tid: i32, ns: u64) {
         if tid == 0 {
             return;
@@ -76,8 +77,8 @@ impl Threads {
         }
     }
 
-    /// Notes the name that the kernel had for a thread at a time. The newest one stays: the events
-    /// of one CPU may follow newer ones of another in the file.
+    /// Sets the name that the kernel reported for a thread at a time. The newest name is kept: the
+    /// file may contain the events of one CPU after newer events of another.
     pub(crate) fn set_comm(&mut self, machine: u32, at: u64, tid: i32, comm: &[u8]) {
         if let Some(thread) = self.thread(machine, tid)
             && thread.named_at <= at
@@ -89,7 +90,7 @@ impl Threads {
         }
     }
 
-    /// Reads a `task_newtask` event: `parent` made the task.
+    /// Reads a `task_newtask` event: `parent` created the task.
     pub(crate) fn new_task(&mut self, machine: u32, at: u64, parent: i32, event: &[u8]) {
         let (mut pid, mut comm, mut flags) = (None, None, 0);
         for field in Fields::new(event).map_while(Result::ok) {
@@ -166,14 +167,14 @@ impl Threads {
         let Some(tid) = tid else { return };
         if let Some(thread) = self.thread(machine, tid) {
             thread.tgid = tgid.or(thread.tgid);
-            // The last one holds: the thread may have become another program.
+            // The last name is kept: the thread may have executed another program.
             if let Some(name) = name.filter(|name| !name.is_empty()) {
                 thread.comm = printable_within(name, MAX_COMM);
             }
         }
     }
 
-    /// Names a process, as its process tree entry or its track descriptor does.
+    /// Sets the name of a process from its process tree entry or track descriptor.
     pub(crate) fn name_process(&mut self, machine: u32, pid: i32, name: String) {
         let known = self.processes.len() < MAX_THREADS;
         if name.is_empty() {
@@ -188,7 +189,7 @@ impl Threads {
         }
     }
 
-    /// The name of a process, if the trace tells it.
+    /// Returns the name of a process, if the trace contains it.
     pub(crate) fn process_name(&self, machine: u32, pid: i32) -> Option<&str> {
         let named = self.processes.get(&(machine, pid)).map(String::as_str);
         let comm = || {
@@ -199,21 +200,21 @@ impl Threads {
         named.or_else(comm).filter(|name| !name.is_empty())
     }
 
-    /// The name of a thread, if the trace tells it.
+    /// Returns the name of a thread, if the trace contains it.
     pub(crate) fn thread_name(&self, machine: u32, tid: i32) -> Option<&str> {
         let thread = self.threads.get(&(machine, tid));
         let comm = thread.map(|thread| thread.comm.as_str());
         comm.filter(|name| !name.is_empty())
     }
 
-    /// The process of the service's machine with this command line, if there is one.
+    /// Finds a process with this command line on the service's machine.
     pub(crate) fn process_named(&self, command: &str) -> Option<i32> {
         let mut named = self.processes.iter();
         let found = named.find(|((machine, _), name)| *machine == 0 && *name == command);
         found.map(|((_, pid), _)| *pid)
     }
 
-    /// A process of the service's machine and all that it started, and those that they started.
+    /// Returns a process of the service's machine and all its descendants.
     pub(crate) fn with_descendants(&self, pid: i32) -> BTreeSet<i32> {
         let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for (&(machine, tid), thread) in &self.threads {
@@ -230,7 +231,7 @@ impl Threads {
         found
     }
 
-    /// Time on a CPU and number of the threads of processes of the service's machine.
+    /// Returns the CPU time and the number of threads of processes on the service's machine.
     pub(crate) fn of_processes(&self, pids: &BTreeSet<i32>) -> (u64, usize) {
         let (mut cpu_ns, mut count) = (0u64, 0);
         for (&(machine, tid), thread) in &self.threads {
@@ -242,12 +243,12 @@ impl Threads {
         (cpu_ns, count)
     }
 
-    /// Returns the number of threads that the trace knows.
+    /// Returns the number of known threads.
     pub(crate) fn len(&self) -> usize {
         self.threads.len()
     }
 
-    /// Processes that ran, the longest first.
+    /// Returns the processes that ran, in descending order of CPU time.
     pub(crate) fn by_process(&self) -> Vec<ProcessSummary> {
         let mut processes: HashMap<(u32, i32), ProcessSummary> = HashMap::new();
         for (&(machine, tid), thread) in &self.threads {

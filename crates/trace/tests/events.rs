@@ -1,11 +1,11 @@
-//! Track events of hand-made traces, right ones and hostile ones.
+//! Decoding of track events in valid and malformed traces.
 
 use ferretto_trace::events::{Event, EventReader, Events, Kind, Number, Problem, Value};
 use ferretto_wire::{Encoder, encode};
 
 type Writer<'a> = Encoder<'a, Vec<u8>>;
 
-/// Feeds packets to a reader.
+/// A reader, and the events it returned.
 #[derive(Default)]
 struct Trace {
     reader: EventReader,
@@ -13,7 +13,7 @@ struct Trace {
 }
 
 impl Trace {
-    /// A trace whose sequence 1 has begun, with track 7 as its own.
+    /// Creates a trace in which sequence 1 has valid state and track 7 as its default.
     fn begun() -> Self {
         let mut trace = Self::default();
         trace.packet(1, |p| {
@@ -37,7 +37,7 @@ impl Trace {
         self
     }
 
-    /// An event on sequence 1 that needs incremental state.
+    /// Adds an event on sequence 1 that needs incremental state.
     fn event(&mut self, time: u64, kind: u64, write: impl FnOnce(&mut Writer<'_>)) -> &mut Self {
         self.packet(1, |p| {
             p.varint(8, time);
@@ -91,7 +91,7 @@ fn problems(events: &Events) -> Vec<(Problem, u64)> {
 }
 
 #[test]
-fn names_times_and_counters_are_put_together() {
+fn names_times_and_counters_are_resolved() {
     let mut trace = Trace::default();
     trace.packet(1, |p| {
         p.varint(13, 1);
@@ -190,7 +190,7 @@ fn trackevent_043_packets_that_need_a_state_are_skipped_without_one() {
 }
 
 #[test]
-fn trackevent_044_a_new_start_wins_over_a_loss_in_the_same_packet() {
+fn trackevent_044_a_cleared_state_is_valid_despite_a_loss_in_the_same_packet() {
     let mut trace = Trace::begun();
     trace.packet(1, |p| {
         p.varint(42, 257);
@@ -219,7 +219,7 @@ fn define(p: &mut Writer<'_>, iid: u64, name: &str) {
 }
 
 #[test]
-fn trackevent_045_the_first_definition_of_a_number_holds() {
+fn trackevent_045_the_first_definition_of_an_iid_is_kept() {
     let mut trace = Trace::begun();
     trace.packet(1, |p| define(p, 1, "first"));
     trace.packet(1, |p| define(p, 1, "second"));
@@ -236,7 +236,7 @@ fn trackevent_045_the_first_definition_of_a_number_holds() {
 }
 
 #[test]
-fn trackevent_046_unknown_numbers_cost_the_text_and_not_the_event() {
+fn trackevent_046_events_with_undefined_iids_lack_only_the_text() {
     let mut trace = Trace::begun();
     trace.event(1, INSTANT, |event| {
         event.varint(10, 5);
@@ -289,7 +289,7 @@ fn trackevent_047_unknown_fields_are_skipped_and_groups_rejected() {
     });
     // A group: field 11, wire types 3 and 4.
     trace.raw(&[0x50, 1, 0x5b, 0x48, 3, 0x5c]);
-    // Cut short, a varint without end, a field numbered 0.
+    // A truncated packet, an unterminated varint, field number 0.
     trace.raw(&[0x50, 1, 0x5a, 9]);
     trace.raw(&[0xff; 11]);
     trace.raw(&[0x00, 0x00]);
@@ -303,7 +303,7 @@ fn trackevent_047_unknown_fields_are_skipped_and_groups_rejected() {
 }
 
 #[test]
-fn trackevent_048_arguments_nested_ten_thousand_deep_are_cut() {
+fn trackevent_048_arguments_nested_ten_thousand_levels_deep_are_truncated() {
     for field in [11, 12] {
         let mut nested = encode(|argument| {
             argument.string(10, "inner");
@@ -325,7 +325,7 @@ fn trackevent_048_arguments_nested_ten_thousand_deep_are_cut() {
 }
 
 #[test]
-fn trackevent_049_tracks_without_a_way_to_the_root_are_counted() {
+fn trackevent_049_tracks_without_a_path_to_the_root_are_counted() {
     let chain = |length: u64| {
         let mut trace = Trace::begun();
         for uuid in 1000..1000 + length {
@@ -355,7 +355,7 @@ fn trackevent_049_tracks_without_a_way_to_the_root_are_counted() {
 }
 
 #[test]
-fn trackevent_050_slices_and_counters_that_do_not_fit_are_counted() {
+fn trackevent_050_unmatched_slices_and_counters_are_counted() {
     let mut trace = Trace::begun();
     trace.event(1, END, |_| {});
     for time in 0..513 {
@@ -394,7 +394,7 @@ fn trackevent_050_slices_and_counters_that_do_not_fit_are_counted() {
 }
 
 #[test]
-fn trackevent_051_odd_snapshots_are_counted() {
+fn trackevent_051_invalid_snapshots_are_counted() {
     let clock = |snapshot: &mut Writer<'_>, id: u64, at: u64| {
         snapshot.nested(1, |clock| {
             clock.varint(1, id);
@@ -424,7 +424,7 @@ fn trackevent_051_odd_snapshots_are_counted() {
     at(1, 200);
     let read = trace.finish();
     let times: Vec<_> = read.events.iter().map(|event| event.time).collect();
-    // A multiplier of 0 is 1; the first reading of a clock holds.
+    // A multiplier of 0 means 1; the first reading of a clock is kept.
     assert_eq!(times, [Some(503), None, None, None]);
     let expected = [
         (Problem::UnknownClock, 2),
@@ -436,9 +436,9 @@ fn trackevent_051_odd_snapshots_are_counted() {
 }
 
 #[test]
-fn trackevent_052_what_old_writers_wrote_is_read() {
+fn trackevent_052_old_encodings_are_read() {
     let mut trace = Trace::default();
-    // The old form of a new start, and of who the thread is and when.
+    // The old encodings of a cleared state, the thread and its reference time.
     trace.packet(1, |p| {
         p.bool(41, true);
         p.nested(43, |process| process.varint(1, 100));
@@ -481,7 +481,7 @@ fn trackevent_052_what_old_writers_wrote_is_read() {
     let read = trace.finish();
     assert_eq!(problems(&read), []);
     let event = &read.events[0];
-    // 7000 µs + 3 µs of the monotonic clock, which boot time is 1 ms ahead of.
+    // 7000 µs + 3 µs on the monotonic clock; boot time is 1 ms ahead of it.
     assert_eq!(event.time, Some(8_003_000));
     assert_eq!(event.kind, Kind::Begin);
     assert_eq!(

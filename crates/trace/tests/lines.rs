@@ -1,4 +1,4 @@
-//! One line for each event of hand-made traces.
+//! Printing of traces as one line per event.
 
 use ferretto_trace::Limits;
 use ferretto_trace::lines::{Printed, Resolver};
@@ -18,8 +18,7 @@ fn packed(values: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// Kernel events, a slice with its name and thread told apart from it, and a sample whose function
-/// is named at the end.
+/// Creates a trace with kernel events, and a slice whose name and thread are in other packets.
 fn trace() -> Vec<u8> {
     let mut trace = Vec::new();
     packet(&mut trace, |p| {
@@ -99,7 +98,7 @@ fn print(trace: &[u8], limits: Limits) -> (String, Printed) {
 }
 
 #[test]
-fn events_are_in_the_order_of_time_with_names_put_in() {
+fn events_are_sorted_by_time_with_names_resolved() {
     let (text, printed) = print(&trace(), Limits::default());
     let lines: Vec<&str> = text.lines().collect();
     let expected = [
@@ -114,7 +113,7 @@ fn events_are_in_the_order_of_time_with_names_put_in() {
 }
 
 #[test]
-fn lines_that_come_too_late_are_counted() {
+fn lines_beyond_the_sorting_window_are_counted() {
     let mut trace = Vec::new();
     let count = 60_000u64;
     for n in 0..count {
@@ -136,7 +135,7 @@ fn lines_that_come_too_late_are_counted() {
 }
 
 #[test]
-fn any_change_of_any_byte_is_survived() {
+fn no_changed_byte_causes_a_panic() {
     let trace = trace();
     for at in 0..trace.len() {
         for flip in [0x01, 0x80, 0xff] {

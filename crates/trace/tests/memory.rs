@@ -1,7 +1,7 @@
-//! Readers stay within their memory for any file.
+//! The memory limits of readers.
 //!
-//! Each reader runs in a process of its own, this test again, which says at its end how much memory
-//! it took.
+//! Each reader runs in its own process: the test runs itself, and the child prints its peak memory
+//! at the end.
 
 use std::env;
 use std::fs::File;
@@ -16,16 +16,16 @@ use ferretto_trace::{Limits, TraceReader, summarize_within};
 use ferretto_wire::encode;
 use flate2::Compression;
 
-/// The memory that readers may take unless they are told otherwise.
+/// The default memory limit of readers.
 const DEFAULT: u64 = 256 << 20;
-/// As little as they get by on.
+/// The smallest memory limit of readers.
 const SMALL: u64 = Limits::MIN_MEMORY;
 const READERS: [&str; 4] = ["text", "summary", "events", "profile"];
-/// The memory that the program takes itself.
+/// The memory of the program itself.
 const PROGRAM_BYTES: u64 = 12 << 20;
 
-/// A packet of packets: these bytes, and then a million of them at a time one byte that is
-/// repeated.
+/// Returns a compressed packet that decompresses to `bytes` followed by `millions` million copies
+/// of one byte.
 fn bomb(bytes: &[u8], millions: usize) -> Vec<u8> {
     let block = |kind: u32, length: usize| (kind << 1 | (length as u32) << 3).to_le_bytes();
     // A frame of Zstandard with a window of 8 MiB.
@@ -44,21 +44,21 @@ fn compressed(stream: &[u8]) -> Vec<u8> {
     encode(|trace| trace.nested(1, |packet| packet.bytes(50, stream)))
 }
 
-/// The head of a field with so many bytes, which are to follow.
+/// Returns the tag and length of a field whose content follows.
 fn head(number: u32, length: u64) -> Vec<u8> {
     let varint = |value: u64| encode(|out| out.varint(1, value))[1..].to_vec();
     [varint(u64::from(number << 3 | 2)), varint(length)].concat()
 }
 
-/// One packet whose string is as large as a packet may be anywhere.
+/// Returns a packet with a string of the maximum size of any packet.
 fn long_string() -> Vec<u8> {
     let length = 500 << 20;
     let inner = head(900, length);
     bomb(&[head(1, length + inner.len() as u64), inner].concat(), 500)
 }
 
-/// The largest packet that is read, and it is an event with a text that is no UTF-8.
-fn strange_string() -> Vec<u8> {
+/// Returns an event of the maximum packet size whose text is not UTF-8.
+fn invalid_utf8() -> Vec<u8> {
     let limit = Limits::memory(SMALL).packet_bytes() as usize;
     encode(|trace| {
         trace.nested(1, |packet| {
@@ -68,7 +68,7 @@ fn strange_string() -> Vec<u8> {
     })
 }
 
-/// Distinct entries of all tables there are.
+/// Returns a trace with many distinct entries for all tables.
 fn many_entries() -> Vec<u8> {
     let mut file = Vec::new();
     for chunk in 0..8u64 {
@@ -107,7 +107,7 @@ fn many_entries() -> Vec<u8> {
     file
 }
 
-/// A text of the dictionary that one event names very often.
+/// Returns a trace in which an event refers to an interned string many times.
 fn repeated_argument() -> Vec<u8> {
     encode(|trace| {
         trace.nested(1, |packet| {
@@ -136,7 +136,7 @@ fn repeated_argument() -> Vec<u8> {
     })
 }
 
-/// Callstacks as deep as can be, of functions with names as long as can be, each a different one.
+/// Returns a trace with distinct callstacks of maximum depth, whose functions have long names.
 fn deep_callstacks() -> Vec<u8> {
     encode(|trace| {
         trace.nested(1, |packet| {
@@ -204,7 +204,7 @@ fn run(reader: &str, file: File, limits: Limits) {
     }
 }
 
-/// The most memory that this process had, in bytes.
+/// Returns the peak memory of this process, in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -213,7 +213,7 @@ fn peak() -> u64 {
 }
 
 #[test]
-fn every_reader_stays_within_its_memory() {
+fn every_reader_stays_within_its_memory_limit() {
     if let Ok(reader) = env::var("MEMORY_TEST_READER") {
         let file = File::open(env::var_os("MEMORY_TEST_FILE").unwrap()).unwrap();
         let memory = env::var("MEMORY_TEST_LIMIT").unwrap();
@@ -226,7 +226,7 @@ fn every_reader_stays_within_its_memory() {
     type Make = fn() -> Vec<u8>;
     let files: [(&str, Make, u64); 5] = [
         ("long_string", long_string, DEFAULT),
-        ("strange_string", strange_string, SMALL),
+        ("invalid_utf8", invalid_utf8, SMALL),
         ("many_entries", many_entries, SMALL),
         ("repeated_argument", repeated_argument, SMALL),
         ("deep_callstacks", deep_callstacks, SMALL),
@@ -248,7 +248,7 @@ fn measure(reader: &str, path: &Path, limit: u64) -> u64 {
     let child = Command::new(env::current_exe().unwrap())
         .args([
             "--exact",
-            "every_reader_stays_within_its_memory",
+            "every_reader_stays_within_its_memory_limit",
             "--nocapture",
         ])
         .env("MEMORY_TEST_READER", reader)

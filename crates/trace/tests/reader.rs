@@ -1,4 +1,4 @@
-//! Reading packets out of whole, damaged and hostile files.
+//! Reading packets from intact, damaged and malicious files.
 
 use std::io::Write;
 
@@ -23,21 +23,21 @@ fn compressed(packets: &[Vec<u8>]) -> Vec<u8> {
     })
 }
 
-/// Reads until the end; recoverable errors are passed over and counted.
+/// Reads until the end; recoverable errors are skipped and counted.
 fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, u32, Option<ReadError>, Option<Truncated>) {
     let mut reader = TraceReader::new(bytes);
-    let (mut packets, mut passed) = (Vec::new(), 0);
+    let (mut packets, mut skipped) = (Vec::new(), 0);
     loop {
         match reader.next_packet() {
             Ok(Some(packet)) => packets.push(packet.bytes.to_vec()),
-            Ok(None) => return (packets, passed, None, reader.truncated()),
-            Err(error) if error.is_recoverable() => passed += 1,
+            Ok(None) => return (packets, skipped, None, reader.truncated()),
+            Err(error) if error.is_recoverable() => skipped += 1,
             Err(error) => {
                 assert!(
                     reader.next_packet().unwrap().is_none(),
                     "an error ends the trace"
                 );
-                return (packets, passed, Some(error), reader.truncated());
+                return (packets, skipped, Some(error), reader.truncated());
             }
         }
     }
@@ -78,7 +78,7 @@ fn an_empty_file_is_a_trace_without_packets() {
 }
 
 #[test]
-fn a_file_cut_anywhere_gives_the_whole_packets_before_the_cut() {
+fn a_truncated_file_contains_all_complete_packets() {
     let packets = [
         packet(1),
         packet(u64::MAX),
@@ -105,34 +105,34 @@ fn a_file_cut_anywhere_gives_the_whole_packets_before_the_cut() {
 }
 
 #[test]
-fn compressed_packets_are_unpacked_in_place() {
+fn compressed_packets_are_decompressed_in_order() {
     let file = trace(&[packet(1), compressed(&[packet(2), packet(3)]), packet(4)]);
-    let (packets, passed, error, _) = read(&file);
+    let (packets, skipped, error, _) = read(&file);
     assert_eq!(packets, [packet(1), packet(2), packet(3), packet(4)]);
-    assert!(passed == 0 && error.is_none());
+    assert!(skipped == 0 && error.is_none());
 }
 
 #[test]
-fn damaged_compression_costs_only_its_own_packets() {
+fn a_damaged_compressed_packet_loses_only_its_own_packets() {
     let mut bad = compressed(&[packet(2), packet(3)]);
     let middle = bad.len() / 2;
     bad[middle] ^= 0xff;
     let file = trace(&[packet(1), bad, packet(4)]);
-    let (packets, passed, error, _) = read(&file);
+    let (packets, skipped, error, _) = read(&file);
     assert_eq!(packets.first(), Some(&packet(1)));
     assert_eq!(packets.last(), Some(&packet(4)));
-    assert!(passed == 1 && error.is_none());
+    assert!(skipped == 1 && error.is_none());
 }
 
 #[test]
-fn compression_inside_compression_is_refused() {
+fn nested_compression_is_rejected() {
     let file = trace(&[compressed(&[compressed(&[packet(1)])]), packet(2)]);
-    let (packets, passed, error, _) = read(&file);
+    let (packets, skipped, error, _) = read(&file);
     assert_eq!(packets, [packet(2)]);
-    assert!(passed == 1 && error.is_none());
+    assert!(skipped == 1 && error.is_none());
 }
 
-/// A packet with the records of `packets` as one Zstandard frame.
+/// Returns a packet with the records of `packets` as one Zstandard frame.
 fn zstd_compressed(packets: &[Vec<u8>]) -> Vec<u8> {
     use structured_zstd::encoding::{CompressionLevel, compress_to_vec};
     let stream = compress_to_vec(&trace(packets)[..], CompressionLevel::Fastest);
@@ -140,11 +140,11 @@ fn zstd_compressed(packets: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn zstd_is_unpacked_like_deflate() {
+fn zstd_is_decompressed_like_deflate() {
     let long = encode(|p| p.bytes(900, &vec![7; 300_000]));
     let inner = [packet(2), long, packet(3)];
     let file = trace(&[packet(1), zstd_compressed(&inner), packet(4)]);
-    let (packets, passed, error, _) = read(&file);
+    let (packets, skipped, error, _) = read(&file);
     assert_eq!(
         packets,
         [
@@ -155,14 +155,14 @@ fn zstd_is_unpacked_like_deflate() {
             packet(4)
         ]
     );
-    assert!(passed == 0 && error.is_none());
+    assert!(skipped == 0 && error.is_none());
 }
 
 #[test]
-fn damaged_zstd_costs_only_its_own_packets() {
+fn a_damaged_zstd_packet_loses_only_its_own_packets() {
     let not_zstd = encode(|p| p.bytes(133, b"not a frame"));
-    let (packets, passed, _, _) = read(&trace(&[not_zstd, packet(2)]));
-    assert_eq!((packets, passed), (vec![packet(2)], 1));
+    let (packets, skipped, _, _) = read(&trace(&[not_zstd, packet(2)]));
+    assert_eq!((packets, skipped), (vec![packet(2)], 1));
     let good = zstd_compressed(&[
         packet(5),
         encode(|p| p.bytes(900, b"some words, some words")),
@@ -177,7 +177,7 @@ fn damaged_zstd_costs_only_its_own_packets() {
 }
 
 #[test]
-fn what_is_no_trace_is_said_to_be_none() {
+fn files_that_are_not_traces_are_reported_with_a_hint() {
     for (bytes, hint) in [
         (&b"{\"traceEvents\":[]}"[..], "JSON"),
         (b"PK\x03\x04rest", "zip"),
@@ -204,7 +204,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn compressed_files_are_read_as_they_are() {
+fn compressed_files_are_read() {
     let packets = [packet(1), packet(2), packet(3)];
     let (one, two) = (trace(&packets[..2]), trace(&packets[2..]));
     let skipped = [b"\x50\x2a\x4d\x18\x02\x00\x00\x00hm", &zstd(&one)[..]].concat();
@@ -220,9 +220,9 @@ fn compressed_files_are_read_as_they_are() {
         ),
         ([skipped, zstd(&two)].concat(), Compression::Zstd),
     ] {
-        let (got, passed, error, truncated) = read(&file);
+        let (got, skipped, error, truncated) = read(&file);
         assert_eq!(got, packets);
-        assert!(passed == 0 && error.is_none() && truncated.is_none());
+        assert!(skipped == 0 && error.is_none() && truncated.is_none());
         let mut reader = TraceReader::new(&file[..]);
         while reader.next_packet().unwrap().is_some() {}
         assert_eq!(reader.compression(), Some((compression, file.len() as u64)));
@@ -231,7 +231,7 @@ fn compressed_files_are_read_as_they_are() {
 }
 
 #[test]
-fn compressed_files_that_are_cut_or_damaged_give_what_stands_before() {
+fn truncated_or_damaged_compressed_files_contain_the_packets_before() {
     let noise = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let packets: Vec<Vec<u8>> = (0..400).map(|n| packet(noise(n))).collect();
     for file in [gzip(&trace(&packets)), zstd(&trace(&packets))] {
@@ -250,7 +250,7 @@ fn compressed_files_that_are_cut_or_damaged_give_what_stands_before() {
 }
 
 #[test]
-fn packets_beyond_the_limit_are_left_out_and_the_rest_is_read() {
+fn packets_beyond_the_limit_are_skipped() {
     let limits = Limits::memory(Limits::MIN_MEMORY);
     let large = encode(|p| p.bytes(900, &vec![7; limits.packet_bytes() as usize]));
     let bomb = compressed(&[packet(2), large.clone(), packet(3)]);
@@ -266,17 +266,17 @@ fn packets_beyond_the_limit_are_left_out_and_the_rest_is_read() {
     assert_eq!(
         damage.sentences(),
         [format!(
-            "2 packets are too large for the memory allowed, the first at byte {offset}; they are left out"
+            "2 packets are too large for the memory limit, the first at byte {offset}; they are skipped"
         )]
     );
-    // With more memory all of it is there.
-    let (got, passed, ..) = read(&file);
-    assert_eq!((got.len(), passed), (6, 0));
+    // A higher limit allows all packets.
+    let (got, skipped, ..) = read(&file);
+    assert_eq!((got.len(), skipped), (6, 0));
 }
 
 #[test]
-fn a_window_beyond_the_limit_is_refused_before_anything_is_unpacked() {
-    // A frame with a window of 32 MiB, which nothing follows.
+fn a_window_beyond_the_limit_is_rejected_before_decompression() {
+    // A frame header with a window of 32 MiB, without content.
     let frame = b"\x28\xb5\x2f\xfd\x00\x78";
     let file = trace(&[encode(|p| p.bytes(133, frame)), packet(2)]);
     let mut reader = TraceReader::new(&file[..]);
@@ -293,7 +293,7 @@ fn a_window_beyond_the_limit_is_refused_before_anything_is_unpacked() {
 }
 
 #[test]
-fn damage_after_packets_says_where() {
+fn damage_after_packets_is_reported_with_its_offset() {
     let mut file = trace(&[packet(1)]);
     let offset = file.len() as u64;
     file.extend([0x0b, 0xff]);
@@ -306,15 +306,15 @@ fn damage_after_packets_says_where() {
 }
 
 #[test]
-fn a_claimed_length_takes_no_memory() {
-    // 511 MiB claimed, three bytes there.
+fn a_claimed_length_allocates_no_memory() {
+    // Claims 511 MiB, but has three bytes.
     let mut file = trace(&[packet(1)]);
     file.extend([0x0a, 0x80, 0x80, 0x80, 0xff, 0x01, 1, 2, 3]);
     let (packets, _, error, truncated) = read(&file);
     assert_eq!(packets, [packet(1)]);
     assert!(error.is_none());
     assert!(truncated.is_some());
-    // Beyond the limit it is damage.
+    // A length beyond the limit is damage.
     let mut file = trace(&[packet(1)]);
     file.extend([
         0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01,
@@ -323,7 +323,7 @@ fn a_claimed_length_takes_no_memory() {
 }
 
 #[test]
-fn every_single_byte_change_is_survived() {
+fn no_changed_byte_causes_a_panic() {
     let file = trace(&[packet(1), compressed(&[packet(2), packet(3)]), packet(4)]);
     for at in 0..file.len() {
         for flip in [0x01, 0x80, 0xff] {

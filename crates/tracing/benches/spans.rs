@@ -1,8 +1,8 @@
 //! The cost of a span: with the registry of `tracing-subscriber` alone, and with the layer.
 //!
 //! Prints nanoseconds, the best of many runs, for a span without fields, with one and with three,
-//! and for an event. Each run of one kind is followed by one of the next, so that what disturbs the
-//! machine disturbs all. Recordings are made in the process, into a ring.
+//! and for an event. Runs of different kinds alternate, so that disturbances affect all of them.
+//! Recordings are made in the process, into a ring.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ fn run(dispatch: &Dispatch, times: &mut Times) {
     });
 }
 
-/// The same without `tracing`.
+/// Measures the same operations without `tracing`.
 fn run_macros(times: &mut Times) {
     static SPANS: ferretto::Category = ferretto::Category::new("spans");
     best(&mut times[0], |_| drop(ferretto::slice!(SPANS, "span")));
@@ -101,7 +101,7 @@ fn main() {
             if is_recorded {
                 "recorded"
             } else {
-                "nobody records"
+                "not recorded"
             }
         );
         let mut times = vec![[f64::MAX; 4]; kinds.len()];

@@ -1,4 +1,4 @@
-//! A program that uses `tracing`, with tasks that several threads take part in.
+//! A program that uses `tracing`, with tasks that run on several threads.
 //!
 //! Run it with `ferretto record -- cargo run -p tracing-ferretto --example tracing_layer`, then
 //! `ferretto open`.
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tracing::{Span, info, info_span, instrument, warn};
 use tracing_ferretto::{FerrettoLayer, Spans};
 
-/// A request on its way from thread to thread. Its span is entered by each.
+/// A request that passes from thread to thread. Each enters its span.
 struct Request {
     id: u64,
     span: Span,
@@ -18,7 +18,7 @@ struct Request {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     ferretto::init()?;
-    // Requests are entered by several threads, one after the other: arrows show the way.
+    // Requests are entered by several threads, one after the other: arrows connect their slices.
     FerrettoLayer::new()
         .spans_by(|metadata| match metadata.name() {
             "request" => Spans::Flows,
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let span = info_span!("request", id, status = tracing::field::Empty);
         span.in_scope(|| accept(id));
         to_worker.send(Request { id, span })?;
-        // A counter: the field's name says so.
+        // A counter, because of the field's name.
         info!(counter.requests = id);
     }
     drop(to_worker);

@@ -1,4 +1,4 @@
-//! The places in programs that make spans or events.
+//! The callsites of spans and events.
 
 use std::fmt;
 use std::ptr;
@@ -13,17 +13,19 @@ use tracing_core::{Level, Metadata};
 use crate::names::{self, Special};
 use crate::options::{Options, Spans};
 
-/// The number of places in the first table; each further one has twice as many.
+/// The size of the first table; each further table is twice as large.
 const FIRST: usize = 512;
 
-/// Tables at most. They hold millions of places; others are looked up under the lock.
+/// The maximum number of tables. They have room for millions of callsites; others are looked up
+/// under the lock.
 const TABLES: usize = 14;
 
-/// Categories made of targets that are known at run time only, as those of the crate `log`.
+/// The maximum number of categories for targets that are only known at run time, such as those of
+/// the crate `log`.
 #[cfg(feature = "log")]
 const MAX_DYNAMIC: usize = 1024;
 
-/// A place that makes spans or events.
+/// A callsite of spans or events.
 #[derive(Debug)]
 pub(crate) struct Callsite {
     pub(crate) metadata: &'static Metadata<'static>,
@@ -31,45 +33,46 @@ pub(crate) struct Callsite {
     pub(crate) level: &'static str,
     pub(crate) priority: Priority,
     pub(crate) spans: Spans,
-    /// True if there are counters or flows among its fields.
+    /// True if some fields are counters or flows.
     pub(crate) has_special: bool,
-    /// True if there are arguments.
+    /// True if some fields are arguments.
     pub(crate) has_plain: bool,
-    /// True if there is a text.
+    /// True if there is a message.
     pub(crate) has_message: bool,
     pub(crate) location: Option<&'static SourceLocation>,
-    /// Spans have nothing but a name.
+    /// True if its spans only have a name.
     pub(crate) is_bare: bool,
-    /// True if there are arguments, counters or flows.
+    /// True if some fields are arguments, counters or flows.
     pub(crate) has_values: bool,
-    /// Spans have nothing but a name and values.
+    /// True if its spans only have a name and values.
     pub(crate) is_plain: bool,
     /// The names of the fields.
     fields: Box<[&'static str]>,
 }
 
-/// All places seen so far. Looked up without locks.
+/// The known callsites. Lookups take no locks.
 pub(crate) struct Callsites {
     tables: [OnceLock<Table>; TABLES],
     rare: Mutex<Rare>,
-    /// Some span follows from another.
+    /// True if any span follows from another.
     has_follows: AtomicBool,
 }
 
-/// Open addressing by the address of a place's metadata. Entries are never removed.
+/// A hash table with open addressing by the address of a callsite's metadata. Entries are never
+/// removed.
 struct Table {
-    /// Addresses, 0 for none, and their entries.
+    /// The addresses, or 0, and their entries.
     places: Box<[(AtomicUsize, OnceLock<&'static Callsite>)]>,
 }
 
-/// The part that is needed when a place is seen for the first time.
+/// The data for adding callsites.
 #[derive(Debug, Default)]
 struct Rare {
-    /// The number of entries of each table.
+    /// The number of entries in each table.
     used: [usize; TABLES],
-    /// Places that found no room there.
+    /// The callsites that do not fit in the tables.
     more: FxHashMap<usize, &'static Callsite>,
-    /// By target and level.
+    /// The categories by target and level.
     categories: FxHashMap<(&'static str, Level), &'static Category>,
     #[cfg(feature = "log")]
     dynamic: usize,
@@ -96,7 +99,7 @@ impl Table {
         }
     }
 
-    /// Adds an entry; there is room, and the caller holds the lock.
+    /// Adds an entry. The table must have room, and the caller must hold the lock.
     fn insert(&self, key: usize, callsite: &'static Callsite) {
         let mask = self.places.len() - 1;
         let mut at = start(key);
@@ -125,7 +128,7 @@ impl Callsites {
         }
     }
 
-    /// Returns true if spans without fields may have something stored.
+    /// Returns true if spans without fields may have stored data.
     #[inline]
     pub(crate) fn has_follows(&self) -> bool {
         self.has_follows.load(Ordering::Relaxed)
@@ -135,7 +138,7 @@ impl Callsites {
         self.has_follows.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the facts about a place.
+    /// Returns the entry of a callsite, adding it if needed.
     #[inline]
     pub(crate) fn get(
         &self,
@@ -153,7 +156,7 @@ impl Callsites {
         self.add(key, metadata, options)
     }
 
-    /// Returns the facts about the place whose metadata is at an address.
+    /// Returns the entry of the callsite whose metadata is at an address.
     pub(crate) fn find(&self, address: usize) -> Option<&'static Callsite> {
         let known = self
             .tables
@@ -177,7 +180,7 @@ impl Callsites {
         let category = rare.category(metadata.target(), *metadata.level());
         let callsite: &'static Callsite =
             Box::leak(Box::new(Callsite::new(metadata, category, options)));
-        // Tables are filled up to the half.
+        // Tables are filled up to one half.
         match (0..TABLES).find(|&index| rare.used[index] < FIRST << index >> 1) {
             Some(index) => {
                 rare.used[index] += 1;
@@ -191,7 +194,7 @@ impl Callsites {
         callsite
     }
 
-    /// The category of events whose target is known at run time only.
+    /// Returns the category of events whose target is only known at run time.
     #[cfg(feature = "log")]
     pub(crate) fn dynamic_category(&self, target: &str, level: Level) -> &'static Category {
         let mut rare = self.lock();
@@ -229,8 +232,8 @@ impl Rare {
     }
 }
 
-/// The tags of the category of a level. Categories with the tags `slow` and `debug` are off unless
-/// asked for.
+/// Returns the tags of a level's category. Categories with the tags `slow` and `debug` are only
+/// recorded on request.
 fn tags(level: Level) -> &'static [&'static str] {
     match level {
         Level::ERROR => &["error"],
@@ -242,7 +245,7 @@ fn tags(level: Level) -> &'static [&'static str] {
 }
 
 impl Callsite {
-    /// The name of a field.
+    /// Returns the name of a field.
     #[inline]
     pub(crate) fn field(&self, index: u8) -> &'static str {
         self.fields.get(usize::from(index)).copied().unwrap_or("")

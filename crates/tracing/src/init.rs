@@ -1,4 +1,4 @@
-//! Everything in one line.
+//! Initialization with a single call.
 
 use std::error::Error;
 use std::fmt;
@@ -8,15 +8,15 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::layer::FerrettoLayer;
 
-/// Why tracing could not be started.
+/// An error of initialization.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InitError {
-    /// See there.
+    /// Initialization of [`ferretto`] failed.
     Ferretto(ferretto::InitError),
-    /// Another subscriber is the global default already: add a [`FerrettoLayer`] to that.
+    /// Another subscriber is already the global default: add a [`FerrettoLayer`] to it.
     Taken,
-    /// Messages of the crate `log` go elsewhere already.
+    /// The crate `log` already has a logger.
     #[cfg(feature = "log")]
     LogTaken,
 }
@@ -25,9 +25,11 @@ impl fmt::Display for InitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ferretto(error) => error.fmt(f),
-            Self::Taken => f.write_str("another subscriber is the global default already"),
+            Self::Taken => f.write_str(
+                "another subscriber is already the global default; add a FerrettoLayer to it",
+            ),
             #[cfg(feature = "log")]
-            Self::LogTaken => f.write_str("messages of the crate `log` go elsewhere already"),
+            Self::LogTaken => f.write_str("the crate `log` already has a logger"),
         }
     }
 }
@@ -47,21 +49,22 @@ impl From<ferretto::InitError> for InitError {
     }
 }
 
-/// Makes this process part of recordings by the service of this machine, with all its spans and
-/// events. See [`FerrettoLayer::init`] for options.
+/// Records all spans and events of this process in recordings by the service of this machine. See
+/// [`FerrettoLayer::init`] for options.
 ///
 /// # Errors
 ///
-/// See [`InitError`]. The absence of a service is none: it is waited for in the background.
+/// See [`InitError`]. The absence of a service is not an error: the process connects in the
+/// background.
 pub fn init() -> Result<(), InitError> {
     ferretto::init()?;
     FerrettoLayer::new().init()
 }
 
 impl FerrettoLayer {
-    /// Makes this layer, alone, the global default for spans and events, and with the feature `log`
-    /// for messages of the crate `log`. [`ferretto::init`] or [`ferretto::Options`] make the
-    /// process take part in recordings.
+    /// Makes this layer the global default for spans and events, and with the feature `log` for
+    /// messages of the crate `log`. [`ferretto::init`] or [`ferretto::Options`] connect the process
+    /// to recordings.
     ///
     /// # Errors
     ///

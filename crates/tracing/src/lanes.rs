@@ -1,4 +1,4 @@
-//! Spans with tracks of their own.
+//! Spans with their own tracks.
 
 use ferretto::Track;
 use ferretto::track_event::Listeners;
@@ -16,7 +16,7 @@ impl Lane {
     }
 }
 
-/// Begins the slice of a span, when it is entered for the first time.
+/// Begins the slice of a span when it is first entered.
 pub(crate) fn enter<S: for<'a> LookupSpan<'a>>(callsite: &'static Callsite, span: &SpanRef<'_, S>) {
     let is_begun = |stored: &Stored| stored.lane.is_some();
     if span.extensions().get::<Stored>().is_some_and(is_begun) {
@@ -27,8 +27,7 @@ pub(crate) fn enter<S: for<'a> LookupSpan<'a>>(callsite: &'static Callsite, span
     let stored = Stored::of(&mut extensions);
     let lane = parent.unwrap_or_else(|| Lane {
         name: callsite.metadata.name(),
-        // Nothing else is there as long as the span lives; and when it is gone the track is used
-        // again.
+        // The address is unique as long as the span exists; afterwards the track is reused.
         number: std::ptr::from_ref::<Stored>(stored).addr() as u64,
         is_shared: false,
         is_taken: false,
@@ -40,7 +39,7 @@ pub(crate) fn enter<S: for<'a> LookupSpan<'a>>(callsite: &'static Callsite, span
     stored.lane = Some(Lane { written, ..lane });
 }
 
-/// The parent's lane, if there is room in it.
+/// Returns the parent's lane, if no other span uses it.
 fn share<S: for<'a> LookupSpan<'a>>(parent: &SpanRef<'_, S>) -> Option<Lane> {
     let mut extensions = parent.extensions_mut();
     let lane = extensions.get_mut::<Stored>()?.lane.as_mut()?;
@@ -75,7 +74,7 @@ pub(crate) fn close<S: for<'a> LookupSpan<'a>>(callsite: &'static Callsite, span
     }
 }
 
-/// The track of the span that an event belongs to, if that has one of its own.
+/// Returns the track of an event's span, if that has its own track.
 pub(crate) fn of_event<S>(event: &Event<'_>, context: &Context<'_, S>) -> Option<Track<'static>>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,

@@ -1,4 +1,4 @@
-//! The layer.
+//! The layer for `tracing-subscriber`.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::spans::{Entered, SpanStore, Stored};
 use crate::visit::{Message, Specials};
 use crate::write::{self, Instant, Slice};
 
-/// Memory for the texts of events that each thread keeps, at most, in bytes.
-const KEPT: usize = 4096;
+/// The maximum memory for texts of events that each thread keeps, in bytes.
+const MAX_KEPT_TEXT: usize = 4096;
 
 thread_local! {
-    /// Memory in which the texts of events are put together.
+    /// A reused buffer for texts of events.
     static TEXT: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// Turns spans into slices and events into instants.
+/// A layer that records spans as slices and events as instants.
 ///
 /// ```
 /// use tracing_ferretto::{FerrettoLayer, Spans};
@@ -45,7 +45,8 @@ pub struct FerrettoLayer {
 }
 
 impl Clone for FerrettoLayer {
-    /// The same on another registry, whose spans may have the same numbers.
+    /// Creates a layer with the same options for another registry, whose spans may have the same
+    /// ids.
     fn clone(&self) -> Self {
         Self {
             options: self.options.clone(),
@@ -62,7 +63,7 @@ impl Default for FerrettoLayer {
 }
 
 impl FerrettoLayer {
-    /// A layer with the default options.
+    /// Creates a layer with the default options.
     pub fn new() -> Self {
         Self {
             options: Options::default(),
@@ -71,7 +72,7 @@ impl FerrettoLayer {
         }
     }
 
-    /// Chooses where the slices of all spans are.
+    /// Sets the tracks for the slices of all spans.
     #[must_use]
     pub fn spans(mut self, spans: Spans) -> Self {
         self.options.spans = Arc::new(move |_| spans);
@@ -79,7 +80,8 @@ impl FerrettoLayer {
         self
     }
 
-    /// Chooses where the slices of spans are, for each place that makes some: asked once.
+    /// Sets a function that chooses the tracks for the slices of spans. It is called once per
+    /// callsite.
     ///
     /// ```
     /// use tracing_ferretto::{FerrettoLayer, Spans};
@@ -100,16 +102,15 @@ impl FerrettoLayer {
         self
     }
 
-    /// Sets whether events are messages of a log, too, which viewers list with their levels;
-    /// Perfetto's lists those of spans that have tracks of their own ([`Spans::Tracks`]) nowhere.
-    /// Off by default.
+    /// Enables log messages: viewers also list events with their levels. Perfetto's viewer does not
+    /// list events of spans with their own tracks ([`Spans::Tracks`]). Off by default.
     #[must_use]
     pub fn log_messages(mut self, on: bool) -> Self {
         self.options.log_messages = on;
         self
     }
 
-    /// Sets whether slices and instants say which line of source they come from. Off by default.
+    /// Enables source locations of slices and instants. Off by default.
     #[must_use]
     pub fn locations(mut self, on: bool) -> Self {
         self.options.locations = on;
@@ -121,7 +122,7 @@ impl FerrettoLayer {
         self.callsites.get(metadata, &self.options)
     }
 
-    /// Notes where a new span was made.
+    /// Stores the callsite of a new span.
     #[inline(never)]
     fn note(&self, metadata: &'static Metadata<'static>, span: u64) -> &'static Callsite {
         let callsite = self.callsite(metadata);
@@ -129,15 +130,15 @@ impl FerrettoLayer {
         callsite
     }
 
-    /// Returns true if slices have nothing but a name and so need no look at their span.
+    /// Returns true if slices only have a name, so that their span's data is not needed.
     #[inline]
     fn is_bare(&self, callsite: &Callsite) -> bool {
         callsite.is_bare && !self.callsites.has_follows()
     }
 
-    /// Returns the place where a span was made.
+    /// Returns the callsite of a span.
     #[inline]
-    fn site_of<S>(&self, id: &Id, context: &Context<'_, S>) -> Option<&'static Callsite>
+    fn callsite_of<S>(&self, id: &Id, context: &Context<'_, S>) -> Option<&'static Callsite>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
@@ -145,13 +146,13 @@ impl FerrettoLayer {
         known.or_else(|| Some(self.callsite(context.metadata(id)?)))
     }
 
-    /// Begins the slice of a span that was entered.
+    /// Begins the slice of an entered span.
     #[inline(never)]
     fn enter<S>(&self, id: &Id, context: Context<'_, S>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let Some(callsite) = self.site_of(id, &context) else {
+        let Some(callsite) = self.callsite_of(id, &context) else {
             return;
         };
         if callsite.spans != Spans::Tracks {
@@ -163,7 +164,7 @@ impl FerrettoLayer {
         }
     }
 
-    /// The same on the thread's track, made in a place that is known.
+    /// Begins the slice of an entered span with a known callsite on the thread's track.
     #[inline(never)]
     fn enter_here<S>(&self, callsite: &'static Callsite, id: &Id, context: Context<'_, S>)
     where
@@ -195,8 +196,8 @@ impl FerrettoLayer {
         self.store.enter(entered);
     }
 
-    /// Writes the beginning of a slice on the thread's track; returns how much it has of the span's
-    /// values.
+    /// Writes the begin event of a slice on the thread's track. Returns the number of bytes of the
+    /// span's values in it.
     #[inline(never)]
     fn begin_with_any<S>(
         &self,
@@ -224,8 +225,7 @@ impl FerrettoLayer {
         self.store.read(id, context, has_flow, begin)
     }
 
-    /// Ends the slice of a span that was left. Slices that began later end before it and begin
-    /// again.
+    /// Ends the slice of an exited span. Slices that began later end before it and begin again.
     #[inline(never)]
     fn leave<S>(&self, id: &Id, context: Context<'_, S>)
     where
@@ -243,7 +243,7 @@ impl FerrettoLayer {
         }
     }
 
-    /// Writes the end of a slice on the thread's track.
+    /// Writes the end event of a slice on the thread's track.
     fn end<S>(&self, entered: &Entered, context: &Context<'_, S>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -258,9 +258,9 @@ impl FerrettoLayer {
         }
     }
 
-    /// Keeps the values of a new span.
+    /// Stores the values of a new span.
     #[inline(never)]
-    fn keep<S>(
+    fn store_values<S>(
         &self,
         callsite: &Callsite,
         attributes: &Attributes<'_>,
@@ -272,13 +272,13 @@ impl FerrettoLayer {
         if !callsite.has_values || !callsite.category.is_enabled() {
             return;
         }
-        if !(callsite.is_plain && self.store.keep_numbers(attributes, id.into_u64())) {
-            self.keep_any(callsite, attributes, id, context);
+        if !(callsite.is_plain && self.store.store_numbers(attributes, id.into_u64())) {
+            self.store_any(callsite, attributes, id, context);
         }
     }
 
     #[inline(never)]
-    fn keep_any<S>(
+    fn store_any<S>(
         &self,
         callsite: &Callsite,
         attributes: &Attributes<'_>,
@@ -296,7 +296,7 @@ impl FerrettoLayer {
             return;
         }
         let has_track = callsite.spans == Spans::Tracks;
-        self.store.keep(id, stored, has_track, context);
+        self.store.store_values(id, stored, has_track, context);
     }
 
     /// Ends the slices of a closed span.
@@ -305,7 +305,7 @@ impl FerrettoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        self.store.forget_values(id.into_u64());
+        self.store.remove_values(id.into_u64());
         if self.options.has_tracks
             && let Some(span) = context.span(&id)
         {
@@ -313,7 +313,7 @@ impl FerrettoLayer {
         }
     }
 
-    /// Has a span take part in a flow: its next slice, or the end of its present one.
+    /// Adds a flow to a span: to its next slice, or to the end of its current one.
     fn join<S>(&self, id: &Id, flow: Flow, context: &Context<'_, S>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -361,13 +361,13 @@ impl FerrettoLayer {
             is_log: self.options.log_messages,
         };
         instant.write(event);
-        if text.capacity() <= KEPT {
+        if text.capacity() <= MAX_KEPT_TEXT {
             TEXT.set(text);
         }
     }
 }
 
-/// Sets the counters among the fields that `record` shows, and returns the flows.
+/// Sets the counters among the fields that `record` visits, and returns the flows.
 fn specials(category: &'static Category, record: impl FnOnce(&mut dyn Visit)) -> Vec<(Flow, bool)> {
     let mut visitor = Specials {
         counter: |track, value| emit_counter(category, &track, value, &[]),
@@ -397,7 +397,7 @@ where
             None => self.note(metadata, span),
         };
         if !callsite.is_bare {
-            self.keep(callsite, attributes, id, &context);
+            self.store_values(callsite, attributes, id, &context);
         }
     }
 
@@ -432,8 +432,8 @@ where
         }
     }
 
-    // The methods below run for each span: the common case in registers alone, and the rest
-    // elsewhere.
+    // The methods below run for each span: the common case is inlined, and the rest is in other
+    // functions.
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         let span = id.into_u64();
@@ -465,7 +465,7 @@ where
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
-        match self.store.forget_site(id.into_u64()) {
+        match self.store.remove_callsite(id.into_u64()) {
             Some(callsite) if callsite.is_bare => {}
             _ => self.close(id, context),
         }
@@ -473,8 +473,8 @@ where
 }
 
 impl FerrettoLayer {
-    /// The category of an event. The target of messages of the crate `log` is known at run time
-    /// only.
+    /// Returns the category of an event. The target of messages of the crate `log` is only known at
+    /// run time.
     #[cfg(feature = "log")]
     fn category(&self, event: &Event<'_>, callsite: &Callsite) -> &'static Category {
         use tracing_log::NormalizeEvent;

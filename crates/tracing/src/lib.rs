@@ -14,43 +14,41 @@
 //! }
 //! ```
 //!
-//! Run such a program under `ferretto record -- PROGRAM` and open what was recorded with `ferretto
-//! open`: each thread has a line with its spans.
+//! Run such a program under `ferretto record -- PROGRAM` and open the trace with `ferretto open`:
+//! each thread has a track with its spans.
 //!
-//! # What becomes what
+//! # Mapping
 //!
 //! | `tracing` | in the recording |
 //! |---|---|
-//! | span | a slice from when it is entered to when it is left, on the track of the thread; see [`Spans`] for others |
-//! | event | an instant, named by its message, with its level |
-//! | fields | arguments; numbers stay numbers. Those recorded later are added to the slice if the thread is in the span, and to later slices of the span |
+//! | span | a slice from enter to exit, on the track of the thread; see [`Spans`] for other tracks |
+//! | event | an instant with the message as its name, and the level |
+//! | fields | arguments; numbers stay numbers. Values recorded later are added to the slice if the thread is in the span, and to later slices of the span |
 //! | target | the category |
 //! | level | the tag of the category: `error`, `warn`, `info`, `debug`, `trace` |
-//! | `counter.NAME = 5` | sets the counter `NAME` of the process. `NAME.bytes`, `NAME.ns` and `NAME.count` say what it counts. An event with nothing but counters makes no instant |
-//! | `flow = 7`, `flow.NAME = 7` | the slice or instant takes part in the flow of this number, as all others do that name it so: arrows in the viewer |
-//! | `flow.end = 7`, `flow.NAME.end = 7` | the last one of the flow |
-//! | `follows_from` | an arrow from one span's slice to the other's, if the first is running or begins later |
+//! | `counter.NAME = 5` | sets the counter `NAME` of the process. `NAME.bytes`, `NAME.ns` and `NAME.count` set the unit. An event with only counters creates no instant |
+//! | `flow = 7`, `flow.NAME = 7` | connects the slice or instant with all others of this flow: arrows in the viewer |
+//! | `flow.end = 7`, `flow.NAME.end = 7` | the last event of the flow |
+//! | `follows_from` | an arrow from one span's slice to the other's, if the first slice is open or begins later |
 //!
-//! A recording chooses by category and tag. Spans and events of the levels `DEBUG` and `TRACE` are
-//! recorded only if it asks for them:
+//! A recording selects spans and events by category and tag. The levels `DEBUG` and `TRACE` are
+//! only recorded on request:
 //!
 //! ```text
 //! track_event_config { enabled_tags: "debug" enabled_categories: "my_crate::*" }
 //! ```
 //!
-//! # What it costs
+//! # Performance
 //!
-//! While nobody records a category, its spans and events are switched off where they are made:
-//! `tracing` sees that nobody is interested and does nothing but look at that. Nothing is formatted
-//! or allocated.
+//! While a category is not recorded, its spans and events are disabled at their callsites:
+//! `tracing` only checks a flag. Nothing is formatted or allocated.
 //!
-//! While it is recorded, a span costs what the registry takes for it and what `ferretto::slice!`
-//! takes for the same slice, which is about as much again, and little more where it is entered on
-//! the thread that made it. Up to four numbers and truth values are kept without locks and memory
-//! of their own; a span with other values, or more of them, costs more. `cargo bench -p
-//! tracing-ferretto` measures it.
+//! While it is recorded, a span costs the time of the registry plus about the same time for the
+//! slice, as with `ferretto::slice!`, if it is entered on the thread that created it. Up to four
+//! numbers and Booleans are stored without locks and allocations; other values, or more of them,
+//! cost more. `cargo bench -p tracing-ferretto` measures it.
 //!
-//! # Beside other layers
+//! # Combination with other layers
 //!
 //! ```no_run
 //! use tracing_ferretto::{FerrettoLayer, Spans};
@@ -64,8 +62,8 @@
 //! # }
 //! ```
 //!
-//! [`FerrettoLayer::recorded`] makes the layer ask only for spans and events that are recorded; it
-//! does not affect other layers.
+//! [`FerrettoLayer::recorded`] enables only recorded spans and events for this layer; it does not
+//! affect other layers.
 #![forbid(unsafe_code)]
 
 mod callsites;

@@ -1,21 +1,21 @@
-//! Names of fields with a meaning.
+//! Field names with a special meaning.
 
 use ferretto::{CounterTrack, Flow, Unit};
 
-/// The meaning of a field, by its name.
+/// The meaning of a field name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Special {
-    /// Nothing: it is an argument.
+    /// No special meaning: an argument.
     None,
-    /// It is the text of an event.
+    /// The message of an event.
     Message,
-    /// It sets a counter.
+    /// The value of a counter.
     Counter(CounterTrack<'static>),
-    /// It names a flow; whether that ends there.
+    /// The id of a flow in a scope; true if the flow ends.
     Flow(&'static str, bool),
 }
 
-/// Returns the meaning of a field's name.
+/// Returns the meaning of a field name.
 pub(crate) fn special(name: &'static str) -> Special {
     match name.as_bytes().first() {
         Some(b'm') if name == "message" => Special::Message,
@@ -54,7 +54,7 @@ fn flow(rest: &'static str) -> Special {
     }
 }
 
-/// The flow of a number in a scope.
+/// Returns the flow with an id in a scope.
 pub(crate) fn flow_of(scope: &'static str, id: u64) -> Flow {
     match scope {
         "" => Flow::process(id),

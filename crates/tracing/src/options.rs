@@ -1,23 +1,24 @@
-//! The choices of users.
+//! The options of the layer.
 
 use std::fmt;
 use std::sync::Arc;
 
 use tracing_core::Metadata;
 
-/// The tracks on which the slices of spans are.
+/// The tracks for the slices of spans.
 ///
-/// A span that is not async is entered and left once, and looks the same with the first two.
+/// A span of synchronous code is entered once, so the first two options are equivalent for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Spans {
     /// A slice each time the span is entered, on the track of the thread that enters it.
     #[default]
     Threads,
-    /// As [`Spans::Threads`], with arrows from each slice of the span to the next, across threads.
+    /// Like [`Spans::Threads`], with arrows from each slice of the span to the next, across
+    /// threads.
     Flows,
-    /// One slice, from when the span is first entered to when it is closed, on a track of its own;
-    /// or on that of its parent, if it lies within the parent's slice and beside no other.
+    /// One slice, from when the span is first entered to when it is closed, on its own track. A
+    /// child span uses the track of its parent, unless another child uses it.
     Tracks,
 }
 
@@ -25,11 +26,11 @@ pub enum Spans {
 #[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) spans: Arc<dyn Fn(&Metadata<'static>) -> Spans + Send + Sync>,
-    /// True if spans may have tracks of their own.
+    /// True if spans may have their own tracks.
     pub(crate) has_tracks: bool,
     pub(crate) log_messages: bool,
     pub(crate) locations: bool,
-    /// There is no other layer that might want spans that are not recorded.
+    /// True if there is no other layer that may need spans that are not recorded.
     pub(crate) is_alone: bool,
 }
 

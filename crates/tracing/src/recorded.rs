@@ -10,7 +10,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::layer::FerrettoLayer;
 
-/// A filter that lets only recorded spans and events through. See [`FerrettoLayer::recorded`].
+/// A filter that enables only recorded spans and events. See [`FerrettoLayer::recorded`].
 #[derive(Clone, Debug)]
 pub struct Recorded(FerrettoLayer);
 
@@ -30,8 +30,8 @@ impl<S> Filter<S> for Recorded {
 }
 
 impl FerrettoLayer {
-    /// The layer, for use beside others: it asks for nothing that nobody records, so that spans and
-    /// events that no other layer wants either cost next to nothing.
+    /// Returns the layer for use with others: it disables spans and events that are not recorded,
+    /// which then cost almost nothing unless another layer enables them.
     pub fn recorded<S>(self) -> Filtered<Self, Recorded, S>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -42,7 +42,7 @@ impl FerrettoLayer {
     }
 }
 
-/// Has every callsite ask anew whether it is enabled, whenever recordings start or stop.
+/// Re-evaluates all callsites whenever recordings start or stop.
 pub(crate) fn rebuild_on_change() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! From the fields of events to arguments, counters, flows and texts.
+//! Visitors of fields, for arguments, counters, flows and messages.
 
 use std::error::Error;
 use std::fmt::{self, Write};
@@ -9,7 +9,7 @@ use tracing_core::field::{Field, Visit};
 
 use crate::names::{self, Special};
 
-/// Attaches fields to an event as arguments.
+/// Adds fields to an event as arguments.
 pub(crate) struct Attach<'a, 'e>(pub(crate) &'a mut Arguments<'e>);
 
 impl Attach<'_, '_> {
@@ -67,11 +67,11 @@ impl Visit for Attach<'_, '_> {
     }
 }
 
-/// Looks for counters and flows.
+/// Finds counters and flows.
 pub(crate) struct Specials<C> {
     /// Called with each counter.
     pub(crate) counter: C,
-    /// Flows, and whether they end.
+    /// The flows; true for those that end.
     pub(crate) flows: Vec<(Flow, bool)>,
 }
 
@@ -105,7 +105,7 @@ impl<C: FnMut(CounterTrack<'static>, CounterValue)> Visit for Specials<C> {
     fn record_debug(&mut self, _field: &Field, _value: &dyn fmt::Debug) {}
 }
 
-/// Looks for the text of an event.
+/// Finds the message of an event.
 pub(crate) struct Message<'a>(pub(crate) &'a mut String);
 
 impl Visit for Message<'_> {
@@ -117,7 +117,7 @@ impl Visit for Message<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            // The output of a failing implementation up to its error stays.
+            // If an implementation fails, its output before the error is kept.
             let _ = write!(self.0, "{value:?}");
         }
     }

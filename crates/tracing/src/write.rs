@@ -1,4 +1,4 @@
-//! Slices and instants, written.
+//! Writing of slices and instants.
 
 use ferretto::track_event::{
     Arguments, Field, Kind, Listeners, LogMessage, Name, SourceLocation, emit,
@@ -10,7 +10,7 @@ use crate::callsites::Callsite;
 use crate::spans::{FEW, NUMBER_LENGTH, Shared, Stored, Value};
 use crate::visit::Attach;
 
-/// A place in which a field will be.
+/// A placeholder for a field.
 const NOTHING: (&str, Value<'_>) = ("", Value::Text(&[]));
 
 /// A slice of a span.
@@ -20,7 +20,7 @@ pub(crate) struct Slice<'a> {
 }
 
 impl<'a> Slice<'a> {
-    /// On the track of the thread.
+    /// Creates a slice on the track of the thread.
     pub(crate) fn on_thread(callsite: &'static Callsite) -> Self {
         Self {
             callsite,
@@ -28,7 +28,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// On a track of its own.
+    /// Creates a slice on its own track.
     pub(crate) fn on_track(callsite: &'static Callsite, track: &'a Track<'a>) -> Self {
         Self {
             callsite,
@@ -36,7 +36,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// Writes the beginning.
+    /// Writes the begin event.
     pub(crate) fn begin(&self, listeners: Listeners, stored: &mut Stored) {
         let (category, name) = (self.callsite.category, self.callsite.metadata.name());
         let more = More {
@@ -49,7 +49,7 @@ impl<'a> Slice<'a> {
         });
     }
 
-    /// Writes the end, with the values behind the first `from` bytes.
+    /// Writes the end event, with the values after the first `from` bytes.
     pub(crate) fn end(&self, stored: &mut Stored, from: usize) {
         let more = More {
             flows: std::mem::take(&mut stored.flows),
@@ -60,7 +60,7 @@ impl<'a> Slice<'a> {
         });
     }
 
-    /// Has `emit` write the stored values, and more.
+    /// Calls `emit` with the stored values and the other parts.
     fn write(&self, stored: &Stored, from: usize, more: &More, emit: impl FnOnce(&[Field<'_>])) {
         let metadata = self.callsite.metadata;
         let is_plain = more.is_empty() && self.track.is_none();
@@ -82,7 +82,7 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// The parts of a slice beside values.
+/// The parts of a slice other than values.
 #[derive(Default)]
 struct More {
     flows: Vec<(Flow, bool)>,
@@ -102,8 +102,8 @@ fn arguments<'a>(values: &'a [(&'static str, Value<'_>); FEW]) -> [Field<'a>; FE
     fields.map(|(name, value)| Field::Argument(name, value))
 }
 
-/// Writes the beginning of a slice on the thread's track that has nothing but numbers; returns how
-/// many bytes these take among the values of a span, 0 if they are no longer there.
+/// Writes the begin event of a slice on the thread's track that only has numbers. Returns the
+/// number of bytes that these take among the values of a span, or 0 if they were moved.
 #[inline]
 pub(crate) fn begin_with(
     listeners: Listeners,

@@ -1,4 +1,4 @@
-//! The layer beside others.
+//! The layer in combination with others.
 
 #[path = "../../ferretto/tests/common/mod.rs"]
 mod common;
@@ -33,7 +33,7 @@ fn work() {
 
 // One test, since a process has one connection.
 #[test]
-fn other_layers_get_what_they_want_and_no_more() {
+fn other_layers_are_not_affected() {
     let mut recorder = Recorder::new();
     let layer = FerrettoLayer::new().log_messages(true).locations(true);
     let subscriber = tracing_subscriber::registry()
@@ -54,7 +54,7 @@ fn other_layers_get_what_they_want_and_no_more() {
     ];
     assert_eq!(decoded.lines(), expected);
 
-    // Other layers still get spans that the recording does not want.
+    // Other layers still get spans that are not recorded.
     let nothing = encode(|config| config.string(1, "*"));
     let decoded = recorder.record(Some(nothing), work);
     assert_eq!(SEEN.load(Ordering::Relaxed), 3);

@@ -9,10 +9,10 @@ use common::events::Decoded;
 use common::{LIMIT, Service, config, source, start, stop};
 use ferretto_client::Consumer;
 
-/// Set in the program that is recorded.
+/// Set in the recorded program.
 const RECORDED: &str = "FERRETTO_TEST_RECORDED";
 
-/// All that the program does.
+/// The work of the recorded program.
 fn program() {
     tracing_ferretto::init().unwrap();
     for id in 0..3u64 {

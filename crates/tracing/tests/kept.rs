@@ -1,4 +1,4 @@
-//! The values and tracks of spans, in any number and order.
+//! Values and tracks of spans, in different numbers and orders.
 
 #[path = "../../ferretto/tests/common/mod.rs"]
 mod common;
@@ -29,7 +29,7 @@ fn end(consumer: &mut Consumer) -> Decoded {
     Decoded::new(&packets)
 }
 
-/// The lines of a recording of `work`.
+/// Returns the lines of a recording of `work`.
 fn record(consumer: &mut Consumer, work: impl FnOnce()) -> Vec<String> {
     begin(consumer);
     with_default(&subscriber(), work);
@@ -40,7 +40,7 @@ fn record(consumer: &mut Consumer, work: impl FnOnce()) -> Vec<String> {
         .collect()
 }
 
-/// Does `work` on another thread.
+/// Runs `work` on another thread.
 fn elsewhere(work: impl FnOnce() + Send) {
     let dispatch = get_default(Dispatch::clone);
     std::thread::scope(|threads| {
@@ -48,7 +48,7 @@ fn elsewhere(work: impl FnOnce() + Send) {
     });
 }
 
-/// Enters spans within each other, so many deep, and leaves each after those within it.
+/// Enters nested spans up to a depth, and exits them in reverse order.
 fn nest(depth: u64) {
     if depth > 0 {
         let _bare = info_span!("bare").entered();
@@ -64,7 +64,7 @@ fn nested(depth: u64) -> Vec<String> {
     begins.chain(ends).collect()
 }
 
-/// Leaves the outermost of many spans first.
+/// Exits the outermost of many spans first.
 fn leave_from_outside(count: u64) {
     let spans: Vec<_> = (0..count).map(|n| info_span!("span", n)).collect();
     let entered: Vec<_> = spans.iter().map(Span::enter).collect();
@@ -83,7 +83,7 @@ fn numbers() {
     let later = info_span!("later", no = false, a = 7, b = Empty);
     let entered = later.enter();
     later.record("b", 8);
-    // It is in another again, and not the innermost one.
+    // The span is entered again inside of another one.
     let inner = info_span!("inner").entered();
     later.record("a", 9);
     drop(entered);
@@ -99,18 +99,18 @@ fn numbers() {
     far.in_scope(|| {});
 }
 
-/// More spans at the same time than there are places for their values, each closed on another
-/// thread.
+/// Creates more simultaneous spans than there are places for their values, and closes them on
+/// another thread.
 fn many() {
     let spans: Vec<_> = (0..600).map(|n| info_span!("many", n)).collect();
     spans.iter().for_each(|span| span.in_scope(|| {}));
     elsewhere(move || drop(spans));
-    // Their places and numbers are used again.
+    // Their places and ids are reused.
     info_span!("many", n = 600).in_scope(|| {});
     (0..600).for_each(|_| info_span!("bare").in_scope(|| {}));
 }
 
-/// Spans of two registries have the same numbers.
+/// Spans of two registries have the same ids.
 fn two_registries() {
     let other = subscriber();
     let a = info_span!("a", n = 1);
@@ -130,7 +130,7 @@ fn one() {
 
 // One test, since a process has one connection.
 #[test]
-fn spans_have_what_is_theirs_however_it_is_kept() {
+fn spans_have_their_own_values_however_they_are_stored() {
     let service = Service::start();
     let options = ferretto::Options::new();
     options
@@ -149,7 +149,7 @@ fn spans_have_what_is_theirs_however_it_is_kept() {
         let begins = |from: u64| (from..count).map(|n| format!("B span n=u{n}"));
         let ends = |count: u64| (0..count).map(|_| "E".to_owned());
         let expected: Vec<_> = begins(0)
-            // The first one ends after all others, which begin again, and the last one ends.
+            // The first one ends after all others, which begin again; then the last one ends.
             .chain(ends(count))
             .chain(begins(1))
             .chain(ends(1))
@@ -197,7 +197,7 @@ fn spans_have_what_is_theirs_however_it_is_kept() {
     ];
     assert_eq!(record(&mut consumer, two_registries), expected);
 
-    // On a thread that did not make it, and closed on another.
+    // Entered on a thread that did not create it.
     let lines = record(&mut consumer, || {
         let span = info_span!("away", n = 5u64);
         elsewhere(|| span.in_scope(|| info_span!("inside").in_scope(|| {})));
@@ -211,7 +211,7 @@ fn spans_have_what_is_theirs_however_it_is_kept() {
     expected_sorted.sort();
     assert_eq!(sorted, expected_sorted, "{lines:?}");
 
-    // A layer that follows another may have other options for the same places.
+    // A later layer may have other options for the same callsites.
     begin(&mut consumer);
     for spans in [Spans::Threads, Spans::Tracks, Spans::Threads] {
         let layer = FerrettoLayer::new().spans(spans);
@@ -224,7 +224,7 @@ fn spans_have_what_is_theirs_however_it_is_kept() {
     assert!(own.is_some());
     assert_eq!(tracks, [None, None, own, own, None, None]);
 
-    // A recording that starts while a thread is in a span knows nothing of that.
+    // A recording that starts while a thread is in a span does not contain that span.
     let mut second = Consumer::connect(&service.consumers, LIMIT).unwrap();
     begin(&mut consumer);
     with_default(&subscriber(), || {

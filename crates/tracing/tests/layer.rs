@@ -1,4 +1,4 @@
-//! A program whose spans and events are recorded.
+//! Recording of spans and events.
 
 #[path = "../../ferretto/tests/common/mod.rs"]
 mod common;
@@ -15,7 +15,7 @@ thread_local! {
     static FORMATTED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Counts how often it is looked at.
+/// Counts how often it is formatted.
 struct Counted;
 
 impl fmt::Debug for Counted {
@@ -84,7 +84,7 @@ fn out_of_order() {
     drop(in_a);
     info!("still in b");
     drop(in_b);
-    // The same one twice.
+    // The same span twice.
     let twice = a.enter();
     let _ = a.in_scope(|| 5);
     drop(twice);
@@ -97,7 +97,7 @@ fn following() {
     effect.in_scope(|| {});
 }
 
-/// The part of a recording that is about events, without the level where that is INFO.
+/// Returns the events of a recording, without the level if it is INFO.
 fn lines(decoded: &Decoded) -> Vec<String> {
     let lines = decoded.lines().into_iter();
     lines
@@ -113,10 +113,10 @@ fn spans_and_events_are_recorded() {
     let again = tracing_ferretto::init().unwrap_err();
     assert_eq!(
         again.to_string(),
-        "another subscriber is the global default already"
+        "another subscriber is already the global default; add a FerrettoLayer to it"
     );
 
-    // Nobody records: nobody is interested, and nothing is formatted.
+    // Without a recording, callsites are disabled and nothing is formatted.
     assert!(!tracing::enabled!(Level::ERROR));
     function("abc", Counted);
     info!(value = ?Counted);
@@ -128,7 +128,7 @@ fn spans_and_events_are_recorded() {
         assert!(tracing::enabled!(Level::INFO) && !tracing::enabled!(Level::DEBUG));
         assert_eq!(function("abc", Counted), 3);
         info!(value = ?Counted, "text");
-        // Begun before the recording, so that nothing knows of it.
+        // Created before the recording, so its values are unknown.
         span.in_scope(|| {});
     });
     let expected = [
@@ -139,7 +139,7 @@ fn spans_and_events_are_recorded() {
     ];
     assert_eq!(lines(&decoded), expected);
     assert_eq!(FORMATTED.get(), 1);
-    assert!(!tracing::enabled!(Level::ERROR), "nobody records any more");
+    assert!(!tracing::enabled!(Level::ERROR), "the recording has ended");
 
     let decoded = recorder.record(None, values);
     let before = "int=i-1 uint=u18446744073709551615 float=d0.5 yes=true text=\"a\\0b\" \
@@ -215,7 +215,7 @@ fn spans_and_events_are_recorded() {
     assert!(begin.flows.is_empty());
     assert_eq!((end.flows.len(), &end.flows), (1, &effect.flows));
 
-    // A panic leaves its spans.
+    // A panic exits its spans.
     let decoded = recorder.record(None, || {
         let panics = || {
             info_span!("outer").in_scope(|| info_span!("inner").in_scope(|| panic!("on purpose")))
@@ -227,7 +227,7 @@ fn spans_and_events_are_recorded() {
         ["B layer outer", "B layer inner", "E", "E"]
     );
 
-    // A recording chooses by category.
+    // A recording selects by category.
     let filter = encode(|config| {
         config.string(1, "*");
         config.string(2, "else*");

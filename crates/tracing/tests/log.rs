@@ -12,7 +12,7 @@ use tracing_ferretto::FerrettoLayer;
 fn messages_of_the_crate_log_are_recorded() {
     let mut recorder = Recorder::new();
     FerrettoLayer::new().init().unwrap();
-    log::error!("nobody listens");
+    log::error!("not recorded");
     let decoded = recorder.record(None, || {
         log::warn!("low on {}", "memory");
         log::info!(target: "somewhere::else", "here");

@@ -1,4 +1,4 @@
-//! Spans that are entered again and again, on several threads.
+//! Spans that are entered repeatedly, on several threads.
 
 #[path = "../../ferretto/tests/common/mod.rs"]
 mod common;
@@ -12,7 +12,7 @@ use tracing::{Span, info, info_span};
 use tracing_ferretto::{FerrettoLayer, Spans};
 use tracing_subscriber::prelude::*;
 
-/// Polls a task twice, each time on a thread of its own, and once more here.
+/// Polls a task twice, each time on another thread, and once more here.
 fn poll(span: &Span) {
     for poll in 0..2 {
         let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
@@ -28,7 +28,7 @@ fn record(recorder: &mut Recorder, layer: FerrettoLayer, work: impl FnOnce()) ->
     recorder.record(None, || with_default(&Dispatch::new(subscriber), work))
 }
 
-/// The events on the same track as the given one.
+/// Returns the events on the same track as the given one.
 fn beside(decoded: &Decoded, index: usize) -> Vec<String> {
     let track = decoded.track(&decoded.events[index]);
     let events = decoded.events.iter();
@@ -87,7 +87,7 @@ fn spans_of_tasks_have_flows_or_tracks() {
             let inner = info_span!("inner");
             let beside = info_span!("beside");
             inner.in_scope(|| info!("in the parent's lane"));
-            beside.in_scope(|| info!("in a lane of its own"));
+            beside.in_scope(|| info!("in its own lane"));
             info_span!("on its thread").in_scope(|| {});
         });
         info_span!(parent: &one, "after").in_scope(|| {});
@@ -110,10 +110,10 @@ fn spans_of_tasks_have_flows_or_tracks() {
         "E status=i200",
     ];
     assert_eq!(beside(&decoded, one), expected);
-    let expected = ["B tasks beside", "I tasks in a lane of its own", "E"];
+    let expected = ["B tasks beside", "I tasks in its own lane", "E"];
     assert_eq!(beside(&decoded, find("B tasks beside")), expected);
     let two = find("B tasks task id=i2");
-    // A recording has one thread after the other, not in the order of times.
+    // A recording contains one thread after the other, not sorted by time.
     let mut lines = beside(&decoded, two);
     lines.sort();
     let expected = [

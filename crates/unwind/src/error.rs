@@ -44,7 +44,7 @@ impl UnwindError {
 
     /// Returns the name of the frame that represents the error: `ERROR ` and the name of the code.
     #[must_use]
-    pub fn frame_name(self) -> &'static str {
+    pub(crate) fn frame_name(self) -> &'static str {
         match self {
             Self::MemoryInvalid => "ERROR MEMORY_INVALID",
             Self::UnwindInfo => "ERROR UNWIND_INFO",

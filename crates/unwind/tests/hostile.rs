@@ -3,6 +3,8 @@
 // The tests read registers of x86-64.
 #![cfg(target_arch = "x86_64")]
 
+#[path = "../../wire/tests/common/random.rs"]
+mod random;
 mod target;
 
 use std::fs::{self, File};
@@ -10,6 +12,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
 use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, StackCopy, UnwindError};
+use random::Random;
 use target::{Target, cc, names, unwind};
 
 const RECURSION: &str = r#"
@@ -19,18 +22,6 @@ __attribute__((noinline)) void bottom(void) { puts("ready"); fflush(stdout); whi
 __attribute__((noinline)) int dive(int n) { if (n) dive(n - 1); else bottom(); return stop + n; }
 int main() { return dive(depth); }
 "#;
-
-/// A pseudorandom number generator.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-}
 
 #[test]
 fn perf_036_the_outermost_frame_names_the_error() {
@@ -90,7 +81,7 @@ fn arbitrary_stacks_and_registers_never_panic() {
     let stopped = target.stop_in("bottom");
     let mut process = target.process();
     let cache = Cache::new();
-    let mut numbers = Numbers(7);
+    let mut numbers = Random(7);
     let chain = stopped.chain(10);
     for round in 0..300 {
         let mut stack = stopped.stack.clone();
@@ -289,7 +280,7 @@ fn damaged_tables_never_panic() {
     let file = cc(folder.path(), "program", RECURSION, &["-O1", "-DDEPTH=3"]);
     let size = 0x4000;
     let original = fs::read(&file).unwrap();
-    let mut numbers = Numbers(99);
+    let mut numbers = Random(99);
     for round in 0..120 {
         let name = [".eh_frame", ".eh_frame_hdr"][round % 2];
         let (at, header) = header_of(&file, name);
@@ -461,7 +452,7 @@ fn perf_035_many_large_files_take_bounded_memory_and_stacks_stay_correct() {
             process_of(&folder, &copy, size)
         })
         .collect();
-    let mut numbers = Numbers(7);
+    let mut numbers = Random(7);
     for round in 0..3 {
         for process in &mut processes {
             for _ in 0..20 {

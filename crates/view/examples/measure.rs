@@ -1,4 +1,4 @@
-//! Measures what it takes to look at a trace: `measure FILE`.
+//! Measures the cost of viewing a trace: `measure FILE`.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tables = trace.tables();
     let (slices, sched) = (tables.slice.len(), tables.sched_slice.len());
     println!(
-        "{slices} slices, {sched} times on CPUs, {} values",
+        "{slices} slices, {sched} CPU slices, {} values",
         tables.counter.len()
     );
     let start = Instant::now();
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Looks at screens of 1500 points, from the whole trace down to microseconds: each node alone, and
+/// Requests screens of 1500 pixels, from the whole trace down to microseconds: each node alone, and
 /// 60 at once.
 fn tiles(view: &View) {
     let length = view.duration() as f64;

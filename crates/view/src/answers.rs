@@ -1,4 +1,4 @@
-//! The requests of the page, and their answers.
+//! The requests of the page, and the replies.
 
 use serde_json::{Value, json};
 
@@ -12,10 +12,10 @@ use crate::view::View;
 
 /// The most nodes of a request for tiles.
 const MAX_NODES: usize = 4096;
-/// The most rows of a list or search, if the request does not say.
+/// The default limit of rows of a list or a search.
 const LIMIT: usize = 1000;
 
-/// The traces that the page asks about.
+/// The traces that requests are about.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Traces<'a> {
     pub(crate) view: &'a View,
@@ -29,10 +29,10 @@ fn bad(sentence: &str) -> Response {
 }
 
 pub(crate) fn not_found() -> Response {
-    Response::error("404 Not Found", "There is nothing here.")
+    Response::error("404 Not Found", "No such page, row or profile.")
 }
 
-/// The fields of a request's body.
+/// The fields of the body of a request.
 struct Fields(Value);
 
 impl Fields {
@@ -48,7 +48,7 @@ impl Fields {
         self.0.get(name)?.as_str()
     }
 
-    /// Returns the nodes that are named; `None` for all. An error if it is no list of nodes.
+    /// Returns the list of nodes; `None` for all nodes, and an error if it is malformed.
     fn nodes(&self) -> Result<Option<Vec<u32>>, ()> {
         match self.0.get("nodes") {
             None | Some(Value::Null) => Ok(None),
@@ -63,8 +63,8 @@ impl Fields {
 }
 
 impl View {
-    /// Answers a request of the page for what is named behind the token. `PROTOCOL.md` lists the
-    /// names.
+    /// Answers the request for `name`, the part of the path after the token. `PROTOCOL.md` lists
+    /// the names.
     pub fn answer(&self, name: &str, head: &Head, body: &[u8]) -> Response {
         let traces = Traces {
             view: self,
@@ -77,7 +77,7 @@ impl View {
 }
 
 impl Traces<'_> {
-    /// Answers a request for what is named behind the token.
+    /// Answers the request for `name`, the part of the path after the token.
     pub(crate) fn answer(self, name: &str, head: &Head, body: &[u8]) -> Response {
         match (head.method.as_str(), name) {
             ("GET", "") => Response::new(
@@ -209,7 +209,7 @@ mod tests {
         View::new(trace, "test", 1)
     });
 
-    /// Names, or values of queries, that are asked for or nearly are.
+    /// Generates names and values of queries, some of them almost valid.
     fn names() -> impl Strategy<Value = &'static str> {
         select(vec![
             "", "trace", "tiles", "details", "next", "search", "flows", "summary", "list",

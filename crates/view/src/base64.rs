@@ -1,10 +1,10 @@
-//! Bytes as text that HTML may contain.
+//! Base64, for binary data in HTML.
 
 use std::io::{self, Write};
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Bytes that are written as text.
+/// Bytes to write as base64.
 pub(crate) struct Base64<'a>(pub(crate) &'a [u8]);
 
 impl Base64<'_> {
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_become_text() {
+    fn bytes_are_encoded_as_base64() {
         for (bytes, text) in [
             (&b""[..], ""),
             (b"f", "Zg=="),

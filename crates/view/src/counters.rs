@@ -7,10 +7,10 @@ use ferretto_tables::schema::CounterTable;
 use crate::lanes::{Lanes, promising};
 use crate::parallel;
 
-/// Counters with fewer values have no levels.
+/// The number of values from which a counter has levels.
 const MIN_VALUES: usize = 256;
 
-/// A value that is shown, or several as one.
+/// A value to show, or several merged ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Point {
     pub(crate) time: i64,
@@ -26,7 +26,7 @@ pub(crate) struct Point {
 struct Level {
     shift: u8,
     firsts: Vec<u32>,
-    /// The places of each run's least and greatest value.
+    /// The places of the least and the greatest value of each run.
     extremes: Vec<(u32, u32)>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Sorts values by counter. `counter` says which one a track is.
+    /// Sorts values by counter. `counter` returns the counter of a track.
     pub(crate) fn new(
         table: &CounterTable,
         counters: usize,
@@ -51,7 +51,7 @@ impl Counters {
         }
     }
 
-    /// Makes the levels of all counters that have many values.
+    /// Builds the levels of all counters with many values.
     pub(crate) fn build(&mut self, table: &CounterTable, origin: i64, threads: usize) {
         let long = self.lanes.with_rows(MIN_VALUES);
         let built = parallel::map(&long, threads, |counter| {
@@ -65,7 +65,7 @@ impl Counters {
         self.lanes.rows(counter)
     }
 
-    /// Hands out the points that are seen in a window, the one before it included.
+    /// Calls `each` with the points to show in a window, and the one before it.
     pub(crate) fn show(
         &self,
         counter: u32,
@@ -120,7 +120,7 @@ impl Counters {
         }
     }
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory of the levels in bytes.
     pub(crate) fn memory(&self) -> usize {
         let levels = self.pyramids.iter().flat_map(|(_, levels)| levels);
         self.lanes.memory()

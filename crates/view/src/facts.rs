@@ -1,4 +1,4 @@
-//! The trace as a whole: the frame `trace`.
+//! The frame `trace`: the nodes, and facts about the whole trace.
 
 use ferretto_tables::{Lost, StringId};
 use ferretto_trace::summary::human_bytes;
@@ -10,28 +10,28 @@ use crate::view::View;
 
 /// The version of the protocol.
 const VERSION: u32 = 1;
-/// The number of the wall clock among clocks.
+/// The id of the wall clock.
 const REALTIME: i64 = 1;
-/// Losses and remarks beyond this number are not told.
+/// The maximum number of losses, and of remarks.
 const MAX_REMARKS: usize = 1000;
 
-/// The circumstances in which a trace is looked at.
+/// The circumstances in which a trace is shown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Circumstances<'a> {
-    /// True while it is still recorded.
+    /// True while the trace is recorded.
     pub live: bool,
-    /// Counts up when there is more of it.
+    /// Increases whenever the trace has grown.
     pub generation: u64,
-    /// True if there is another trace to compare profiles with.
+    /// True if there is a second trace to compare profiles with.
     pub before: bool,
-    /// A sentence about events that were left out.
+    /// A sentence about parts that were left out.
     pub left_out: Option<&'a str>,
-    /// The time from which on nothing is there, if that was left out.
+    /// The time from which events are missing, if they were left out.
     pub lost_from: Option<i64>,
 }
 
 impl View {
-    /// Returns the nodes, and what is to be known of the trace as a whole, as a frame.
+    /// Returns the frame `trace`.
     pub fn index(&self, of: Circumstances<'_>) -> Vec<u8> {
         let mut frame = Frame::new("trace");
         frame.field("version", VERSION);
@@ -140,7 +140,7 @@ impl View {
         })
     }
 
-    /// Returns the wall clock at the beginning of the trace.
+    /// Returns the Unix time of the start of the trace.
     fn wall(&self) -> Option<i64> {
         let clocks = &self.trace.tables().clock_snapshot;
         let row = (0..clocks.len()).find(|row| {
@@ -151,7 +151,7 @@ impl View {
         clocks.clock_value().get(row).checked_sub(since)
     }
 
-    /// Returns where data was lost, and what was lost at times that are not known.
+    /// Returns losses with a time, and remarks on other missing data.
     fn losses(&self) -> (Vec<Value>, Vec<Value>) {
         let (tables, strings) = (self.trace.tables(), self.trace.strings());
         let stats = &tables.stats;
@@ -207,7 +207,7 @@ impl View {
         (losses, remarks)
     }
 
-    /// Returns a sentence on each buffer in which newer data took the place of older.
+    /// Returns a sentence about each ring buffer in which newer data has overwritten older data.
     fn rings(&self) -> impl Iterator<Item = Value> {
         let (stats, strings) = (&self.trace.tables().stats, self.trace.strings());
         let is_ring = |row: &u32| {
@@ -219,12 +219,12 @@ impl View {
             let bytes = human_bytes(stats.value().get(row).unsigned_abs());
             let buffer = stats.idx().get(row).unwrap_or_default();
             json!(format!(
-                "Buffer {buffer}: {bytes} of older data made room for newer, as in a ring."
+                "Buffer {buffer}: newer data has overwritten {bytes} of older data, as configured."
             ))
         })
     }
 
-    /// Returns rows about the trace to show: label and text.
+    /// Returns facts about the trace to show: label and text.
     fn facts(&self) -> Vec<Value> {
         let (tables, strings) = (self.trace.tables(), self.trace.strings());
         let mut facts = Vec::new();

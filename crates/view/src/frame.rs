@@ -1,21 +1,21 @@
-//! Frames: tables as the page reads them.
+//! Frames: tables in the encoding of the page.
 
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
 
-/// The way in which the values of a column are written.
+/// The encoding of the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
-    /// Whole numbers, as many bytes each as they need.
+    /// Integers of variable length.
     Varint,
-    /// The differences between whole numbers, as many bytes each as they need.
+    /// Differences of integers, of variable length.
     Delta,
 }
 
-/// The largest whole number that all readers keep exactly.
+/// The largest integer that all readers represent exactly.
 const MAX_WHOLE: u64 = 1 << 53;
 
-/// Whole numbers as they are written into a column.
+/// The encoded integers of a column.
 #[derive(Debug)]
 pub(crate) struct Coded {
     code: Code,
@@ -51,7 +51,7 @@ impl Coded {
         self.length += 1;
     }
 
-    /// Returns true if it has no values.
+    /// Returns true if the column has no values.
     pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -62,7 +62,7 @@ impl Coded {
     }
 }
 
-/// A table that is being written: a header of JSON, and columns behind it.
+/// A table under construction: a header in JSON, followed by columns.
 ///
 /// The encoding is described in `PROTOCOL.md`.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Frame {
         self.header.insert(name.to_owned(), value.into());
     }
 
-    /// Adds the list of texts that columns refer to.
+    /// Adds the list of texts to which columns refer.
     pub(crate) fn texts(&mut self, texts: Texts<'_>) {
         self.field("strings", texts.list);
     }
@@ -132,7 +132,7 @@ impl Frame {
         self.data.extend_from_slice(values);
     }
 
-    /// Adds a column of whole numbers, which the reader keeps as `kind`.
+    /// Adds a column of integers, which the reader stores as `kind`.
     pub(crate) fn whole(
         &mut self,
         name: &str,
@@ -145,7 +145,7 @@ impl Frame {
         self.coded(name, kind, &coded);
     }
 
-    /// Adds a column of whole numbers that are coded already.
+    /// Adds a column of encoded integers.
     pub(crate) fn coded(&mut self, name: &str, kind: &str, coded: &Coded) {
         self.begin(name, kind, coded.length);
         self.data.extend_from_slice(&coded.bytes);
@@ -195,7 +195,7 @@ fn varint(data: &mut Vec<u8>, mut value: u64) {
     data.extend_from_slice(&bytes[..=length]);
 }
 
-/// The texts of a frame, each there once. The first is no text.
+/// The distinct texts of a frame. The first is the empty text.
 #[derive(Debug)]
 pub(crate) struct Texts<'a> {
     list: Vec<Value>,
@@ -222,7 +222,7 @@ impl<'a> Texts<'a> {
         })
     }
 
-    /// Returns the place of a text of a pool.
+    /// Returns the place of a text of a string pool.
     pub(crate) fn of(
         &mut self,
         pool: &'a ferretto_tables::StringPool,
@@ -236,7 +236,7 @@ impl<'a> Texts<'a> {
         place
     }
 
-    /// Adds a text that is made up, and returns its place.
+    /// Adds a generated text, and returns its place.
     pub(crate) fn add(&mut self, text: String) -> u32 {
         if let Some(place) = self.places.get(text.as_str()) {
             return *place;

@@ -1,7 +1,7 @@
-//! Pictures of a trace: its tables at every level of detail, and the page that draws them.
+//! A viewer of traces: the tables at every level of detail, and the page that draws them.
 //!
-//! [`View`] is a trace that is ready to be looked at. The requests of the page, and the encoding of
-//! the answers, are described in `PROTOCOL.md`.
+//! [`View`] is a trace prepared for viewing. `PROTOCOL.md` describes the requests of the page, and
+//! the encoding of the replies.
 #![forbid(unsafe_code)]
 
 mod answers;

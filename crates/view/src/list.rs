@@ -9,13 +9,13 @@ use crate::details::arg_text;
 use crate::nodes::{Content, Kind, NONE};
 use crate::view::View;
 
-/// The most rows of an answer.
+/// The maximum number of rows of a list.
 const MAX_ROWS: usize = 1000;
-/// The most values of an event that are told.
+/// The maximum number of arguments of an event in a list.
 const MAX_VALUES: usize = 64;
 
 impl View {
-    /// Returns lines and kernel events of these nodes, or of all, between two times, as JSON.
+    /// Returns the lines and kernel events of these or all nodes between two times, as JSON.
     pub fn list(
         &self,
         from: f64,

@@ -1,4 +1,4 @@
-//! The page as it opens: with what its first picture needs, so that it has nothing to ask before.
+//! The page with embedded data for its first picture, which then needs no request.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -9,26 +9,27 @@ use crate::page::{self, Class};
 use crate::tiles::Window;
 use crate::view::View;
 
-/// The most nodes of which a first picture comes with the page. With more, the page asks for all.
+/// The maximum number of nodes for which the page has embedded data. With more, the page requests
+/// it.
 const MAX_NODES: usize = 10_000;
-/// The most rows that come with the page.
+/// The maximum number of embedded rows.
 const MAX_ROWS: usize = 16_000;
-/// The most nodes that have rows in the page: as many as are in sight on a large screen.
+/// The maximum number of nodes with embedded rows: those in sight on a large screen.
 const MAX_DRAWN: usize = 150;
-/// The rows of a picture are this many steps coarser than its pixels, of which it has about 2^10.
+/// Embedded rows are 2^`COARSE` times coarser than the pixels of a picture that is 2^`PIXELS` wide.
 const COARSE: u32 = 4;
 const PIXELS: u32 = 10;
 
-/// The parts of a first picture that depend on the trace alone, when it was prepared or asked for.
+/// The computed parts of a first picture, which depend only on the trace.
 #[derive(Debug, Default)]
 pub(crate) struct Opening {
     overview: OnceLock<Vec<u8>>,
-    /// Coarse rows of what is likely to be in sight.
+    /// Coarse rows of the nodes that are likely in sight.
     tiles: OnceLock<Vec<u8>>,
 }
 
 impl View {
-    /// Makes the first picture, which takes some time, before it is asked for.
+    /// Computes the first picture before it is requested, which takes some time.
     pub(crate) fn prepare(&self) {
         self.first_overview();
         if self.nodes.len() <= MAX_NODES {
@@ -41,8 +42,8 @@ impl View {
         self.opening.overview.get_or_init(|| self.overview())
     }
 
-    /// Returns the page with what there is to draw, and coarse rows of what is likely to be in
-    /// sight.
+    /// Returns the page with the data of its first picture: the nodes, and coarse rows of those
+    /// that are likely in sight.
     pub(crate) fn page(&self, of: Circumstances<'_>) -> Vec<u8> {
         let mut frames: Vec<(&str, Cow<'_, [u8]>)> = Vec::new();
         if self.nodes.len() <= MAX_NODES {
@@ -61,7 +62,7 @@ impl View {
 
     fn make_first_tiles(&self) -> Vec<u8> {
         let mut nodes: Vec<u32> = (0..self.nodes.len() as u32).collect();
-        // In the order in which the page shows them.
+        // Sorted as in the page.
         nodes.sort_by_key(|node| match self.nodes[*node as usize].kind {
             Kind::Cpu => 0,
             Kind::Process => 1,

@@ -4,12 +4,12 @@ use crate::nodes::{Kind, Node};
 use crate::view::View;
 
 const STEPS: usize = 800;
-/// Most nodes that are looked at.
+/// The maximum number of nodes in the overview.
 const MAX_NODES: usize = 64;
 
 impl View {
     /// Returns the load of the whole trace in equal steps, from 0 to 255: the mean load of its
-    /// CPUs, or how many events there are. Empty if the trace takes no time.
+    /// CPUs, or the number of events. Empty if the trace has no duration.
     pub(crate) fn overview(&self) -> Vec<u8> {
         let step = self.duration() as f64 / STEPS as f64;
         if step <= 0.0 {
@@ -35,7 +35,7 @@ impl View {
         sums.iter().map(|sum| level((sum / most).sqrt())).collect()
     }
 
-    /// Adds the share of each step in which something ran.
+    /// Adds the share of each step in which a thread ran.
     fn add_load(&self, nodes: &[&Node], step: f64, sums: &mut [f64]) {
         self.show_all(nodes, step, |shown| {
             let (start, end) = (self.relative(shown.start), self.relative(shown.end));
@@ -54,7 +54,7 @@ impl View {
         });
     }
 
-    /// Adds the number of events that begin in each step.
+    /// Adds the number of events that start in each step.
     fn add_events(&self, nodes: &[&Node], step: f64, sums: &mut [f64]) {
         self.show_all(nodes, step, |shown| {
             let at = (self.relative(shown.start) / step).max(0.0) as usize;

@@ -4,19 +4,19 @@ use std::io::{self, Write};
 
 use crate::base64::Base64;
 
-/// The whole page, with script and style inside.
+/// The page, including script and style.
 pub(crate) const PAGE: &str = include_str!("../page/index.html");
 
-/// The line of the page that frames take the place of.
+/// The line of the page that is replaced by frames.
 const MARKER: &str = "<!-- ferretto:data -->";
 const CLOSE: &str = "</script>\n";
 
-/// The class of frames in a page.
+/// The class of the embedded frames in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// A part of an export, compressed.
+    /// A compressed part of an export.
     Frame,
-    /// A part of the first picture, as it is.
+    /// An uncompressed part of the first picture.
     First,
 }
 
@@ -30,7 +30,7 @@ impl Class {
     }
 }
 
-/// Returns the size of a page with such frames in it.
+/// Returns the size of a page with these frames.
 pub(crate) fn size<B: AsRef<[u8]>>(class: Class, frames: &[(&str, B)]) -> usize {
     let frames = frames.iter().map(|(name, bytes)| {
         class.open(name).len() + bytes.as_ref().len().div_ceil(3) * 4 + CLOSE.len()
@@ -38,7 +38,7 @@ pub(crate) fn size<B: AsRef<[u8]>>(class: Class, frames: &[(&str, B)]) -> usize 
     PAGE.len() - MARKER.len() + frames.sum::<usize>()
 }
 
-/// Writes a page with frames in it.
+/// Writes a page with these frames.
 pub(crate) fn write(
     class: Class,
     frames: &[(&str, impl AsRef<[u8]>)],

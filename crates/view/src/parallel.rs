@@ -1,9 +1,9 @@
-//! Work on many things, on several threads.
+//! Parallel work on many items.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Returns what `work` makes of each item, in their order.
+/// Returns the result of `work` for each item, in their order.
 pub(crate) fn map<T: Sync, R: Send>(
     items: &[T],
     threads: usize,

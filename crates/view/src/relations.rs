@@ -1,5 +1,4 @@
-//! The neighbours of rows: those before and behind, around and within them, and at the other ends
-//! of arrows.
+//! The neighbours of rows: next, previous, parent and children, and the other ends of arrows.
 
 use serde_json::Value;
 
@@ -9,26 +8,26 @@ use crate::view::View;
 
 /// The most arrows in an answer.
 const MAX_FLOWS: usize = 10_000;
-/// Slices within another are looked for among this many.
+/// The maximum number of slices that are searched for children.
 const MAX_LOOKED_AT: usize = 1 << 20;
 
-/// A way from one row to another.
+/// The direction from one row to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// To the next one of the same depth.
+    /// The next row of the same depth.
     Next,
-    /// To the one before, of the same depth.
+    /// The previous row of the same depth.
     Previous,
-    /// To the one around it.
+    /// The row that contains this one.
     Parent,
-    /// To the first one within it.
+    /// The first row that this one contains.
     Child,
 }
 
 /// The ends of arrows.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
-    /// Slice, the other slice, and true if the arrow begins at the former; sorted.
+    /// Slice, the other slice, and true if the arrow starts at the former; sorted.
     ends: Vec<(u32, u32, bool)>,
 }
 
@@ -47,7 +46,8 @@ impl View {
         })
     }
 
-    /// Returns the slices at the other ends of a slice's arrows, and true if they begin here.
+    /// Returns the slices at the other ends of a slice's arrows, and true for arrows that start at
+    /// it.
     pub(crate) fn flows_of(&self, slice: u32) -> impl Iterator<Item = (u32, bool)> {
         let ends = &self.flows().ends;
         let first = ends.partition_point(|end| end.0 < slice);
@@ -55,7 +55,7 @@ impl View {
         ends.map(|(_, other, is_out)| (*other, *is_out))
     }
 
-    /// Returns the slices directly within a slice.
+    /// Returns the direct children of a slice.
     pub(crate) fn children(&self, slice: u32) -> Vec<u32> {
         let Some((node, depth)) = self.place_of_slice(slice) else {
             return Vec::new();
@@ -108,7 +108,7 @@ impl View {
         self.reference(node, depth, *rows.get(other)?)
     }
 
-    /// Returns the arrows that have an end on one of the nodes, or on any, in a time, as a frame.
+    /// Returns the arrows with an end on one of these or any nodes in a time range, as a frame.
     pub fn arrows(&self, from: f64, to: f64, nodes: Option<&[u32]>, limit: usize) -> Vec<u8> {
         let limit = limit.min(MAX_FLOWS);
         let window = self.absolute(from)..self.absolute(to);

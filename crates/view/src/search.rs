@@ -1,4 +1,4 @@
-//! Rows by their names and arguments: the frame `found`.
+//! The search for rows by names and arguments: the frame `found`.
 
 use ferretto_tables::column::NullableColumn;
 use ferretto_tables::{StringId, StringPool};
@@ -8,9 +8,9 @@ use crate::frame::{Frame, Texts};
 use crate::nodes::{Content, NONE};
 use crate::view::View;
 
-/// The most rows of an answer.
+/// The maximum number of rows found.
 const MAX_FOUND: usize = 10_000;
-/// The most nodes of an answer.
+/// The maximum number of nodes found.
 const MAX_NODES: usize = 1000;
 
 /// The texts that are searched.
@@ -24,7 +24,7 @@ pub enum SearchIn {
     All,
 }
 
-/// A text that is looked for, of letters of either case.
+/// A text to search for, ignoring case.
 struct Needle(String);
 
 impl Needle {
@@ -40,10 +40,10 @@ impl Needle {
     }
 }
 
-/// Texts and sets of arguments that match.
+/// The texts and sets of arguments that match.
 struct Matches {
     names: Vec<bool>,
-    /// By set; `None` where that is not known yet.
+    /// The result of each set; `None` if it has not been searched yet.
     args: Vec<Option<bool>>,
     key: Option<Needle>,
     value: Needle,
@@ -87,7 +87,7 @@ struct Found {
 }
 
 impl View {
-    /// Returns the rows that have a text in them, as a frame. `key=value` looks for arguments.
+    /// Returns the rows that contain a text, as a frame. `key=value` searches arguments.
     pub fn search(&self, text: &str, place: SearchIn, limit: usize) -> Vec<u8> {
         let limit = limit.min(MAX_FOUND);
         let lower = text.to_lowercase();
@@ -138,7 +138,8 @@ impl View {
         frame.finish()
     }
 
-    /// Hands out what matches, table by table, with the number that was kept of the table.
+    /// Calls `each` with all matches, table by table, and with the number of rows kept of the
+    /// table.
     fn each_match(&self, matches: &mut Matches, mut each: impl FnMut(&mut usize, Found)) {
         let tables = self.trace.tables();
         let args = |matches: &mut Matches, sets: &NullableColumn<u32>, row: u32| {
@@ -218,7 +219,7 @@ impl View {
     }
 }
 
-/// Tells which texts have this one in them.
+/// Returns for each text if it contains the searched one.
 fn names(strings: &StringPool, needle: &Needle, place: SearchIn) -> Vec<bool> {
     if place == SearchIn::Args {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The server on the loopback address that hands out page and tiles.
+//! The server of the page and its data, on the loopback address.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -10,16 +10,17 @@ use crate::answers::{Traces, not_found};
 use crate::http::{Connection, Gate, Head, Response};
 use crate::view::View;
 
-/// The time for which a connection may be silent between requests.
+/// The maximum time between requests on a connection.
 const IDLE: Duration = Duration::from_secs(120);
-/// The time in which a connection has to show the token.
-const STRANGER: Duration = Duration::from_secs(10);
-/// The time between signs of life.
-const BEAT: Duration = Duration::from_secs(1);
-/// The time after which a page that was closed does not come back: one that is loaded anew does.
+/// The time limit for a connection to send the token.
+const TOKEN_PATIENCE: Duration = Duration::from_secs(10);
+/// The interval of keep-alive messages in event streams.
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
+/// The time to wait for a new event stream after the last one closed, since a reloaded page opens
+/// one.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Tells whether a connection may be answered.
+/// Returns true if a connection may be served.
 pub type Permission = Box<dyn Fn(&TcpStream) -> bool + Send + Sync>;
 
 /// A server of one trace.
@@ -37,7 +38,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// The handle by which a live trace grows.
+/// The handle that replaces a growing trace.
 #[derive(Clone)]
 pub struct Live(Arc<Shared>);
 
@@ -60,21 +61,20 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Pages that are open.
+    /// The number of open pages.
     pages: usize,
-    /// The time at which the last of them was closed.
+    /// The time at which the last page was closed.
     closed: Option<Instant>,
     generation: u64,
     live: bool,
 }
 
 impl Server {
-    /// Listens on any free port of the loopback address. Requests with the token are answered;
-    /// nobody else can guess it.
+    /// Listens on a free port of the loopback address. Answers only requests with the secret token.
     ///
     /// # Errors
     ///
-    /// If the address cannot be had.
+    /// Fails if the address is not available.
     pub fn bind(
         view: View,
         before: Option<View>,
@@ -99,7 +99,7 @@ impl Server {
         })
     }
 
-    /// Sets the time after which a page that was closed does not come back.
+    /// Sets the time to wait for a page that is reloaded.
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
@@ -113,24 +113,24 @@ impl Server {
         )
     }
 
-    /// Returns the handle by which the trace grows.
+    /// Returns the handle that replaces the trace.
     pub fn live(&self) -> Live {
         Live(self.shared.clone())
     }
 
-    /// Answers until the page is closed.
+    /// Serves until the page is closed.
     ///
     /// # Errors
     ///
-    /// If no thread can be started.
+    /// Fails if no thread can be started.
     pub fn run(self) -> io::Result<()> {
         let shared = self.shared.clone();
         let listener = self.listener;
-        // It ends with the process.
+        // The thread runs until the process ends.
         thread::Builder::new()
             .name("view".to_owned())
             .spawn(move || accept(&listener, &shared))?;
-        // While a browser starts.
+        // Runs while the browser starts.
         self.shared.view().prepare();
         let mut state = self.shared.state();
         loop {
@@ -152,7 +152,7 @@ impl Server {
 }
 
 impl Live {
-    /// Shows more of the trace from now on; `live` says that there will be still more.
+    /// Replaces the trace by a longer one. `live` is true if it will grow further.
     pub fn grow(&self, view: View, live: bool) {
         let view = Arc::new(view);
         *self.0.view.write().unwrap_or_else(PoisonError::into_inner) = view;
@@ -161,14 +161,14 @@ impl Live {
         state.live = live;
     }
 
-    /// Says that there will be no more of the trace.
+    /// Marks the trace as complete.
     pub fn end(&self) {
         let mut state = self.0.state();
         state.generation += 1;
         state.live = false;
     }
 
-    /// Says that the trace will grow.
+    /// Marks the trace as growing.
     pub fn begin(&self) {
         self.0.state().live = true;
     }
@@ -177,7 +177,7 @@ impl Live {
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
-            // There are no descriptors left, say.
+            // For example, there are no descriptors left.
             thread::sleep(Duration::from_millis(50));
             continue;
         };
@@ -186,9 +186,9 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         };
         let shared = shared.clone();
         let thread = thread::Builder::new().name("view".to_owned());
-        // A connection without a thread is not answered.
+        // If no thread can be started, the connection is closed.
         let _ = thread.spawn(move || {
-            // A client that goes away needs no answer.
+            // Errors mean that the client has closed the connection.
             let _ = shared.serve(stream, &mut || entry.admit());
         });
     }
@@ -209,14 +209,14 @@ impl Shared {
         if !(self.permission)(connection.stream()) {
             return Ok(());
         }
-        let mut patience = STRANGER;
+        let mut patience = TOKEN_PATIENCE;
         while let Some(head) = connection.head(patience)? {
             let Some(name) = self.requested(&head) else {
                 connection.send(&not_found(), false)?;
                 break;
             };
             if !admit() {
-                let busy = "There are too many connections.";
+                let busy = "Too many connections are open.";
                 connection.send(&Response::error("503 Service Unavailable", busy), false)?;
                 break;
             }
@@ -239,8 +239,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns what is asked for, if it is asked of this server, by its own page or by a person,
-    /// and with the token.
+    /// Returns the requested name if the request is for this server, has the token, and comes from
+    /// its own page or from a user.
     fn requested<'a>(&self, head: &'a Head) -> Option<&'a str> {
         let host = head.host.as_deref().filter(|_| head.is_for(self.port))?;
         if let Some(origin) = &head.origin
@@ -249,7 +249,7 @@ impl Shared {
             return None;
         }
         let (token, rest) = head.path.strip_prefix('/')?.split_once('/')?;
-        // Links on other pages may lead to the page, and nowhere else.
+        // Other pages may link to the page itself, but request nothing else.
         let is_near = match head.site.as_deref() {
             None | Some("same-origin" | "none") => true,
             Some(_) => rest.is_empty() && head.method == "GET",
@@ -272,19 +272,20 @@ impl Shared {
         traces.answer(name, head, body)
     }
 
-    /// Keeps an event stream for as long as the page is open, which has a generation of the trace.
+    /// Serves an event stream until the page is closed. The page has the given generation of the
+    /// trace.
     fn keep_alive(&self, mut connection: Connection, has: Option<u32>) -> io::Result<()> {
         connection.begin_events()?;
-        let mut told = {
+        let mut sent_generation = {
             let mut state = self.state();
             state.pages += 1;
             has.map_or(state.generation, u64::from)
         };
         loop {
             let generation = self.state().generation;
-            let event = (generation != told).then_some(("more", generation));
-            told = generation;
-            if connection.event(event).is_err() || connection.is_closed_within(BEAT) {
+            let event = (generation != sent_generation).then_some(("more", generation));
+            sent_generation = generation;
+            if connection.event(event).is_err() || connection.is_closed_within(KEEP_ALIVE) {
                 break;
             }
         }
@@ -296,7 +297,7 @@ impl Shared {
     }
 }
 
-/// Compares in the same time wherever they differ.
+/// Compares in constant time.
 fn is_same(one: &str, other: &str) -> bool {
     let pairs = one.bytes().zip(other.bytes());
     one.len() == other.len() && pairs.fold(0, |all, (a, b)| all | (a ^ b)) == 0

@@ -1,4 +1,4 @@
-//! The happenings of a time, in numbers.
+//! Statistics of a time range.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -13,17 +13,17 @@ use crate::nodes::{Content, NONE};
 use crate::parallel;
 use crate::view::View;
 
-/// From so many rows on, several threads sum up.
+/// The number of rows from which several threads are used.
 const MANY: usize = 1 << 17;
-/// The most entries of each list.
+/// The maximum number of entries of each list.
 const MAX_ENTRIES: usize = 1000;
 
-/// Intervals of one name.
+/// The intervals with one name.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     count: u64,
     total: i64,
-    /// The part of it in which no other interval was within.
+    /// The time without that of contained intervals.
     own: i64,
     min: i64,
     max: i64,
@@ -60,7 +60,7 @@ impl Sum {
 /// Sums by name.
 #[derive(Debug, Default)]
 struct Named {
-    /// The place of each name's sum, by number; `NONE` for those that were not met.
+    /// The index of the sum of each name, by number; `NONE` for unused names.
     places: Vec<u32>,
     sums: Vec<(StringId, Sum)>,
 }
@@ -97,7 +97,7 @@ impl Named {
 struct Sums {
     names: Named,
     states: Named,
-    /// Time on CPUs, by thread: as CPUs tell, and as states of threads do.
+    /// CPU time by thread, from CPU slices and from states of threads.
     on_cpus: FxHashMap<u32, i64>,
     running: FxHashMap<u32, i64>,
     counters: Vec<Value>,
@@ -105,7 +105,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Adds what happened on other nodes.
+    /// Adds the sums of other nodes.
     fn merge(&mut self, other: Self) {
         self.names.merge(other.names);
         self.states.merge(other.states);
@@ -121,7 +121,7 @@ impl Sums {
     }
 }
 
-/// Returns the length of what of a row is in a window.
+/// Returns the duration of a row within a window.
 fn within(times: Times<'_>, row: u32, window: &Range<i64>) -> i64 {
     let (start, end) = (times.start(row), times.end(row));
     let length = end.min(window.end).saturating_sub(start.max(window.start));
@@ -129,7 +129,7 @@ fn within(times: Times<'_>, row: u32, window: &Range<i64>) -> i64 {
 }
 
 impl View {
-    /// Returns what happened on these nodes, or everywhere, between two times, as JSON.
+    /// Returns the statistics of these or all nodes between two times, as JSON.
     pub fn summary(&self, from: f64, to: f64, nodes: Option<&[u32]>) -> Value {
         let window = self.absolute(from)..self.absolute(to);
         let nodes = self.with_events(nodes);
@@ -238,7 +238,7 @@ impl View {
                             *sums.running.entry(utid).or_default() += dur;
                         }
                     }
-                    // Each of these is on a CPU, too.
+                    // Each of these rows is also one of a CPU.
                     Content::Activity(_) => {}
                     _ => {
                         let name = self.label(&of.content, row).name;

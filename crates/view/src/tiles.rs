@@ -9,10 +9,10 @@ use crate::lanes::Shown;
 use crate::nodes::{Content, NONE};
 use crate::view::View;
 
-/// A window of time, and how closely it is looked at.
+/// A window of time, and its resolution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
-    /// The beginning, in nanoseconds from that of the trace.
+    /// The start, in nanoseconds from the start of the trace.
     pub from: f64,
     /// The end.
     pub to: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Label {
     pub(crate) other: u32,
 }
 
-/// The columns of a frame that is being filled.
+/// The columns of a frame under construction.
 #[derive(Debug, Default)]
 struct Columns {
     start: Vec<f64>,
@@ -47,13 +47,13 @@ struct Columns {
 }
 
 impl View {
-    /// Returns what these nodes have in a window, as a frame.
+    /// Returns the events of these nodes in a window, as a frame.
     pub fn tiles(&self, nodes: &[u32], window: Window) -> Vec<u8> {
         self.tiles_up_to(nodes, window, usize::MAX)
     }
 
-    /// Returns what the first of these nodes have in a window: of as many as there are before they
-    /// have more than so many rows together.
+    /// Returns the events of the first nodes in a window, as a frame. Stops before the node with
+    /// which the total exceeds `most` rows.
     pub(crate) fn tiles_up_to(&self, nodes: &[u32], window: Window, most: usize) -> Vec<u8> {
         let mut columns = Columns::default();
         let mut texts = Texts::default();
@@ -74,7 +74,7 @@ impl View {
         frame.field("to", window.to);
         frame.field("level", window.level);
         frame.texts(texts);
-        // Times are whole numbers.
+        // Times are integers.
         let times =
             |values: &[f64]| -> Vec<u64> { values.iter().map(|time| *time as u64).collect() };
         let wide = |values: &[u32]| -> Vec<u64> { values.iter().copied().map(u64::from).collect() };
@@ -91,7 +91,7 @@ impl View {
         whole("name", "u32", Code::Varint, wide(&columns.name));
         whole("id", "u32", Code::Delta, wide(&columns.id));
         whole("count", "u32", Code::Varint, wide(&columns.count));
-        // Columns of defaults need not be sent.
+        // Columns of default values are optional.
         if columns.other.iter().any(|other| *other != NONE) {
             whole("other", "u32", Code::Varint, wide(&columns.other));
         }
@@ -158,7 +158,7 @@ impl View {
         }
     }
 
-    /// Returns the name of a row, and the node it refers to.
+    /// Returns the name of a row, and the node to which it refers.
     pub(crate) fn label(&self, content: &Content, row: u32) -> Label {
         let tables = self.trace.tables();
         let of = |nodes: &[u32], place: u32| nodes.get(place as usize).copied().unwrap_or(NONE);

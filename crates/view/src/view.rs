@@ -1,4 +1,4 @@
-//! A trace that is ready to be looked at.
+//! A trace prepared for viewing.
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,36 +8,35 @@ use ferretto_tables::{Continue, ImportError, Options, Progress, Tables, Trace};
 
 use crate::counters::Counters;
 use crate::lanes::{Lanes, Times};
-use crate::nodes::{Content, MachineRows, NONE, Node, make};
+use crate::nodes::{self, Content, MachineRows, NONE, Node};
 use crate::opening::Opening;
 use crate::profile::{Profile, sample_weights, sources};
 use crate::relations::Flows;
 
-/// Slices with more slices around them are not shown.
+/// The maximum depth of slices. Deeper ones are not shown.
 const MAX_DEPTH: u32 = 1024;
 
-/// A trace that is ready to be looked at: its tables, its nodes, and what is seen of them at each
-/// level of detail.
+/// A trace prepared for viewing: its tables, its nodes, and its levels of detail.
 #[derive(Debug)]
 pub struct View {
     pub(crate) trace: Trace,
     pub(crate) name: String,
-    /// The first moment of the trace.
+    /// The time of the first event.
     pub(crate) origin: i64,
-    /// The last moment of the trace.
+    /// The time of the last event.
     pub(crate) end: i64,
     pub(crate) nodes: Vec<Node>,
-    /// The node of each track, and the line at which it begins.
+    /// The node of each track, and the depth at which the track starts.
     pub(crate) track_nodes: Vec<(u32, u16)>,
     pub(crate) thread_nodes: Vec<u32>,
     pub(crate) cpu_nodes: Vec<u32>,
     pub(crate) process_nodes: Vec<u32>,
     pub(crate) profiles: Vec<Profile>,
-    /// The weight of each sample; empty if all weigh the same.
+    /// The weight of each sample; empty if all weights are equal.
     pub(crate) weights: Vec<f64>,
     pub(crate) lanes: AllLanes,
     pub(crate) counters: Counters,
-    /// The ends of arrows, when they were asked for.
+    /// The ends of arrows, computed on first use.
     pub(crate) flows: OnceLock<Flows>,
     pub(crate) opening: Opening,
 }
@@ -47,7 +46,7 @@ pub struct View {
 pub(crate) struct AllLanes {
     pub(crate) slices: Lanes,
     pub(crate) sched: Lanes,
-    /// Times on CPUs by process.
+    /// CPU slices by process.
     pub(crate) activity: Lanes,
     pub(crate) states: Lanes,
     pub(crate) values: Lanes,
@@ -58,11 +57,11 @@ pub(crate) struct AllLanes {
 }
 
 impl View {
-    /// Imports a trace, and makes it ready.
+    /// Imports a trace and prepares it.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or if it is no trace.
+    /// Fails if the file cannot be read or is not a trace.
     pub fn open(
         path: &Path,
         options: &Options,
@@ -73,12 +72,12 @@ impl View {
         Ok(Self::new(trace, &name.to_string_lossy(), options.threads))
     }
 
-    /// Makes a trace ready.
+    /// Prepares a trace.
     pub fn new(trace: Trace, name: &str, threads: usize) -> Self {
         let bounds = trace.tables().trace_bounds.row(0);
         let (origin, end) = bounds.map_or((0, 0), |bounds| (bounds.start_ts, bounds.end_ts));
         let rows = count(trace.tables(), end);
-        let made = make(trace.tables(), trace.strings(), &rows);
+        let built = nodes::build(trace.tables(), trace.strings(), &rows);
         let profiles = sources(&trace);
         let mut view = Self {
             weights: sample_weights(&trace, &profiles),
@@ -87,11 +86,11 @@ impl View {
             name: name.to_owned(),
             origin,
             end,
-            nodes: made.nodes,
-            track_nodes: made.tracks,
-            thread_nodes: made.threads,
-            cpu_nodes: made.cpus,
-            process_nodes: made.processes,
+            nodes: built.nodes,
+            track_nodes: built.tracks,
+            thread_nodes: built.threads,
+            cpu_nodes: built.cpus,
+            process_nodes: built.processes,
             lanes: AllLanes::default(),
             counters: Counters::default(),
             flows: OnceLock::new(),
@@ -103,7 +102,7 @@ impl View {
         view
     }
 
-    /// Gives each node its lanes.
+    /// Numbers the lanes of each node.
     fn number_lanes(&mut self, rows: &MachineRows) -> Numbers {
         let tables = self.trace.tables();
         let mut numbers = Numbers {
@@ -229,7 +228,7 @@ impl View {
         self.counters.build(&tables.counter, origin, threads);
     }
 
-    /// Returns the lanes that nodes with such content have, and the times of their rows.
+    /// Returns the lanes of nodes with this content, and the times of their rows.
     pub(crate) fn lanes(&self, content: &Content) -> Option<(&Lanes, Times<'_>)> {
         let lanes = match content {
             Content::None | Content::Counter(_) => return None,
@@ -261,7 +260,7 @@ impl View {
         self.end.saturating_sub(self.origin)
     }
 
-    /// Returns the memory that the levels of detail take beside the tables, in bytes.
+    /// Returns the memory of the levels of detail, without the tables, in bytes.
     pub fn memory(&self) -> usize {
         let lanes = &self.lanes;
         let all = [
@@ -282,23 +281,23 @@ impl View {
             + 4 * (self.thread_nodes.capacity() + self.cpu_nodes.capacity())
     }
 
-    /// Returns a time of the page as one of the trace.
+    /// Converts a time of the page to one of the trace.
     pub(crate) fn absolute(&self, time: f64) -> i64 {
         self.origin.saturating_add(time as i64)
     }
 
-    /// Returns a time of the trace as one of the page.
+    /// Converts a time of the trace to one of the page.
     pub(crate) fn relative(&self, ts: i64) -> f64 {
         ts.saturating_sub(self.origin) as f64
     }
 
-    /// Returns a node that something is on; `None` if there is none.
+    /// Returns a node with events; `None` if it has none.
     pub(crate) fn node(&self, node: u32) -> Option<&Node> {
         self.nodes.get(node as usize)
     }
 
-    /// Returns the nodes with events among these and all that is below them, in their order; all
-    /// there are if none are named.
+    /// Returns the nodes with events among these and their descendants, in order. Without a list,
+    /// returns all nodes with events.
     pub(crate) fn with_events(&self, nodes: Option<&[u32]>) -> Vec<u32> {
         let everything = 0..self.nodes.len() as u32;
         let below = |node: &u32| Some(*node..self.node(*node)?.behind);
@@ -326,7 +325,7 @@ fn bump(number: &mut u32) -> u32 {
     *number - 1
 }
 
-/// Marks a lane of a table that has one for each row of another, and returns it.
+/// Marks a lane as used, and returns it. The table has one lane for each row of another.
 fn place(lanes: &mut [u32], place: u32) -> u32 {
     if let Some(lane) = lanes.get_mut(place as usize) {
         *lane = place;
@@ -334,13 +333,13 @@ fn place(lanes: &mut [u32], place: u32) -> u32 {
     place
 }
 
-/// The numbers of lanes.
+/// The numbering of lanes.
 #[derive(Debug, Default)]
 struct Numbers {
     slice_lanes: u32,
     counters: u32,
     values: u32,
-    /// Of each track, the first lane.
+    /// The first lane of each track.
     tracks: Vec<u32>,
     cpus: Vec<u32>,
     activity: Vec<u32>,
@@ -367,13 +366,13 @@ fn times<'a>(tables: &'a Tables, end: i64, content: &Content) -> Option<Times<'a
     Some(Times::new(ts, dur, end))
 }
 
-/// Returns the thread that a sample is of.
+/// Returns the thread of a sample.
 pub(crate) fn sample_thread(tables: &Tables, row: u32) -> Option<u32> {
     let task = tables.profiler_sample.task_context_id().get(row)?;
     tables.profiler_task_context.utid().get(task)
 }
 
-/// Counts what there is of everything.
+/// Counts the rows of all objects.
 fn count(tables: &Tables, end: i64) -> MachineRows {
     let zeros = |len: u32| vec![0_u32; len as usize];
     let mut rows = MachineRows {

@@ -65,7 +65,7 @@ fn many(count: u64) -> View {
 }
 
 #[test]
-fn a_page_has_all_of_the_trace() {
+fn an_export_has_all_rows_of_the_trace() {
     let view = many(3000);
     let export = Export::new(&view, u64::MAX, 2).expect("export");
     assert_eq!(export.left_out(), None);
@@ -101,7 +101,7 @@ fn a_page_has_all_of_the_trace() {
 }
 
 #[test]
-fn a_page_of_scheduling_has_the_threads_that_wake() {
+fn an_export_of_scheduling_has_the_threads_that_wake() {
     let export = Export::new(&view(SCHED.as_bytes()), u64::MAX, 1).expect("export");
     let frames = frames(&page(&export));
     let of = |wanted: &str| {
@@ -130,7 +130,7 @@ fn a_page_of_scheduling_has_the_threads_that_wake() {
 }
 
 #[test]
-fn a_page_keeps_its_bound_and_says_what_is_missing() {
+fn an_export_keeps_its_size_limit_and_lists_missing_parts() {
     let view = many(6000);
     let whole = Export::new(&view, u64::MAX, 2).expect("export").size();
     let empty = Export::new(&json(""), u64::MAX, 1).expect("export").size();
@@ -143,7 +143,7 @@ fn a_page_keeps_its_bound_and_says_what_is_missing() {
         export.size()
     );
     let sentence = export.left_out().expect("sentence").to_owned();
-    assert!(sentence.contains("arguments") && sentence.contains("begins after the first"));
+    assert!(sentence.contains("arguments") && sentence.contains("begin after the first"));
     let frames = frames(&page(&export));
     let trace = &frames[0].1;
     assert_eq!(trace.header["left_out"], sentence.as_str());
@@ -159,7 +159,7 @@ fn a_page_keeps_its_bound_and_says_what_is_missing() {
 }
 
 #[test]
-fn nothing_of_a_trace_is_markup() {
+fn texts_of_a_trace_are_not_markup() {
     let export = Export::new(
         &json(&slice(1, "</script><script>alert(1)", 0, 5)),
         u64::MAX,

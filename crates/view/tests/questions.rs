@@ -10,7 +10,7 @@ fn index(view: &View) -> Frame {
     Frame::read(&view.index(Circumstances::default()))
 }
 
-/// Returns the rows of a node that have this name.
+/// Returns the rows of a node with this name.
 fn rows(view: &View, node: u32, name: &str) -> Vec<u32> {
     let all = Window {
         from: -1e15,
@@ -38,7 +38,7 @@ fn nested() -> View {
 }
 
 #[test]
-fn a_slice_tells_what_is_around_it() {
+fn details_of_a_slice_include_its_neighbours() {
     let view = nested();
     let node = index(&view).node(5, "*");
     let [first, second] = rows(&view, node, "parse <b>")[..] else {
@@ -100,7 +100,7 @@ fn a_search_finds_names_and_arguments() {
 }
 
 #[test]
-fn a_summary_counts_what_is_inside() {
+fn a_summary_counts_intervals_within_its_window() {
     let view = nested();
     let all = view.summary(0.0, 1e9, None);
     let name = |sums: &Value, name: &str| {
@@ -120,14 +120,14 @@ fn a_summary_counts_what_is_inside() {
         (&parse["count"], &parse["min"], &parse["max"]),
         (&value!(2), &value!(20_000), &value!(30_000))
     );
-    // Half of the second one.
+    // Half of the second slice.
     let part = view.summary(55_000.0, 1e9, None);
     assert_eq!(name(&part, "parse <b>")["total"], 15_000);
     assert_eq!(name(&part, "request")["self"], 30_000);
 }
 
 #[test]
-fn a_thread_tells_who_woke_it() {
+fn details_of_a_thread_include_its_wakers() {
     let view = view(SCHED.as_bytes());
     let index = index(&view);
     let cpu = index.node(7, "CPU 0");
@@ -166,7 +166,7 @@ fn a_thread_tells_who_woke_it() {
 }
 
 #[test]
-fn kernel_events_are_a_list() {
+fn kernel_events_are_listed() {
     let view = wakings(&[1000, 2000, 3000, 4000]);
     let log = view.list(0.0, 2500.0, None, 1, 1);
     assert_eq!(
@@ -182,7 +182,7 @@ fn kernel_events_are_a_list() {
 }
 
 #[test]
-fn lost_data_has_its_place() {
+fn losses_have_a_time_and_a_text() {
     let view = wakings_after_a_loss(&[1000, 2000, 3000]);
     let losses = index(&view).header["losses"].clone();
     assert_eq!(losses.as_array().unwrap().len(), 1, "{losses}");
@@ -193,12 +193,12 @@ fn lost_data_has_its_place() {
 }
 
 #[test]
-fn the_command_that_was_recorded_comes_first() {
-    for (is_told, wanted) in [
+fn processes_of_the_recorded_command_come_first() {
+    for (has_command, wanted) in [
         (true, ["work", "sh", "other"]),
         (false, ["other", "work", "sh"]),
     ] {
-        let index = index(&of_a_command(is_told));
+        let index = index(&of_a_command(has_command));
         let kinds = index.column("kind").iter();
         let names = index.texts("name").into_iter().zip(kinds);
         let processes = names.filter(|(_, kind)| **kind == 2.0);

@@ -1,4 +1,4 @@
-//! The server among hostile pages and programs, over real sockets.
+//! The server with its own page and with hostile clients, over real sockets.
 
 mod common;
 
@@ -12,7 +12,7 @@ use common::{Frame, json, slice};
 use ferretto_view::Server;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-/// The longest time that anything takes on a machine that has much else to do.
+/// A time limit that also suffices on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Running {
@@ -43,7 +43,7 @@ impl Running {
         stream
     }
 
-    /// Returns status and body of the answer to a request with these headers.
+    /// Returns status and body of the reply to a request with these headers.
     fn ask(&self, line: &str, headers: &str, body: &str) -> (u16, Vec<u8>) {
         let mut stream = self.connect();
         let length = body.len();
@@ -71,12 +71,12 @@ impl Running {
 }
 
 #[test]
-fn a_page_gets_what_it_asks_for() {
+fn requests_of_the_page_are_answered() {
     let server = Running::new();
     let (status, page) = server.get("");
     assert_eq!(status, 200);
     assert!(page.starts_with(b"<!") && page.len() > 100);
-    // With what its first picture needs.
+    // Includes the data of the first picture.
     let page = String::from_utf8(page).expect("text");
     for kind in ["trace", "tiles"] {
         let frame =
@@ -120,7 +120,7 @@ fn a_page_gets_what_it_asks_for() {
     ] {
         assert_eq!(server.ask(&line, &server.host(), body).0, 400, "{body}");
     }
-    // Several on one connection.
+    // Several requests on one connection.
     let mut stream = server.connect();
     let request = format!("GET /{TOKEN}/trace HTTP/1.1\r\n{}\r\n", server.host());
     stream
@@ -139,7 +139,7 @@ fn a_page_gets_what_it_asks_for() {
 }
 
 #[test]
-fn strangers_get_nothing() {
+fn requests_without_token_or_from_other_pages_are_refused() {
     let server = Running::new();
     let here = server.host();
     let wrong_token = TOKEN.replace('0', "1");
@@ -163,7 +163,7 @@ fn strangers_get_nothing() {
     let port = server.port;
     let get = format!("GET /{TOKEN}/trace");
     for headers in [
-        // Names that an attacker lets lead to this address.
+        // Foreign names that resolve to this address.
         format!("Host: evil.example:{port}\r\n"),
         format!("Host: 127.0.0.1.evil.example:{port}\r\n"),
         "Host: 127.0.0.1\r\n".to_owned(),
@@ -187,7 +187,7 @@ fn strangers_get_nothing() {
 }
 
 #[test]
-fn floods_do_not_lock_the_page_out() {
+fn many_connections_do_not_block_the_page() {
     let server = Running::new();
     let mut page = server.connect();
     let request = format!("GET /{TOKEN}/trace HTTP/1.1\r\n{}\r\n", server.host());
@@ -213,22 +213,22 @@ fn floods_do_not_lock_the_page_out() {
         std::io::copy(&mut (&page).take(length), &mut std::io::sink()).expect("body");
     };
     ask();
-    // Half a request each, and no end.
+    // Incomplete requests.
     let mut half_open = Vec::new();
     for _ in 0..300 {
         let mut stream = server.connect();
-        // It may have been closed already, for one that came later.
+        // The server may have closed it in favour of a later one.
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: ");
         half_open.push(stream);
     }
     ask();
-    // Others with the token get in as well.
+    // Other connections with the token are served.
     assert_eq!(server.get("trace").0, 200);
-    // The first ones made room.
+    // The first connections were closed.
     let mut rest = Vec::new();
     let _ = half_open[0].read_to_end(&mut rest);
     assert!(rest.is_empty());
-    // Requests that are too long end.
+    // Requests that are too long are refused.
     let mut long = server.connect();
     let _ = long.write_all(&vec![b'x'; 100 << 10]);
     let _ = long.read_to_end(&mut rest);
@@ -244,7 +244,7 @@ fn floods_do_not_lock_the_page_out() {
 }
 
 #[test]
-fn it_ends_when_the_last_page_is_closed() {
+fn the_server_ends_after_the_last_page_is_closed() {
     let server = Running::new();
     let open = || {
         let mut stream = server.connect();
@@ -252,7 +252,7 @@ fn it_ends_when_the_last_page_is_closed() {
         stream.write_all(request.as_bytes()).expect("write");
         let mut byte = [0];
         let mut seen = Vec::new();
-        // The first sign of life.
+        // The first keep-alive message.
         while !seen.ends_with(b"\r\n\r\n:\n\n") {
             stream.read_exact(&mut byte).expect("read");
             seen.push(byte[0]);

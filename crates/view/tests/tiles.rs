@@ -1,4 +1,4 @@
-//! The sight of a trace at each level of detail.
+//! The rows shown at each level of detail.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn random(state: &mut u32, below: u64) -> u64 {
 }
 
 #[test]
-fn every_slice_is_seen_once_at_every_level() {
+fn every_slice_is_shown_once_at_every_level() {
     let mut events = String::new();
     let (mut state, mut at) = (7, 0);
     for n in 0..6000 {
@@ -63,7 +63,7 @@ fn every_slice_is_seen_once_at_every_level() {
             wide += usize::from(longest >= step);
             at += merged;
         }
-        // Twice as many as there have to be, at most: wide ones, and those between them.
+        // At most twice the necessary number: wide ones, and those between them.
         let bound = 2 * (2 * wide + 1 + (length / step) as usize + 1);
         assert!(
             seen.column("start").len() <= bound.max(256),
@@ -73,7 +73,7 @@ fn every_slice_is_seen_once_at_every_level() {
 }
 
 #[test]
-fn a_window_has_what_reaches_into_it_and_no_more() {
+fn a_window_has_the_rows_that_overlap_it() {
     let mut events = slice(1, "outer", 0, 1_000_000);
     for n in 0..2000 {
         events += &slice(1, "inner", n * 500, 400);
@@ -104,7 +104,7 @@ fn a_window_has_what_reaches_into_it_and_no_more() {
         },
     );
     assert_eq!(Frame::read(&unknown).column("rows"), [0.0]);
-    // Times that no trace has.
+    // Times outside of the trace.
     for (from, to) in [(f64::MIN, f64::MAX), (f64::MAX, f64::MIN), (1e300, 1e301)] {
         tiles(&view, node, from, to, 63);
     }
@@ -132,7 +132,7 @@ fn counters_keep_their_extremes() {
             assert!(seen.column("time").len() <= 2 * (1 + (5e7 as u64 >> level)) as usize + 256);
         }
     }
-    // The value before a window holds in it.
+    // The value before a window is still valid in it.
     let seen = tiles(&view, node, 12_345.0, 12_346.0, 0);
     assert_eq!(seen.column("time"), [10_000.0]);
 }
@@ -151,7 +151,7 @@ fn a_trace_without_events_has_no_nodes() {
 }
 
 #[test]
-fn many_tracks_are_many_nodes() {
+fn each_track_has_its_node_after_its_parent() {
     let mut events = String::new();
     for tid in 0..3000 {
         events += &slice(tid + 1, "s", u64::from(tid), 5);

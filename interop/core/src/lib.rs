@@ -1,20 +1,20 @@
-//! Upstream's C++ core: one file of a quarter of a million lines, the source that the package
-//! `perfetto-sdk-sys` builds its library from. Build scripts compile it into peers of ours.
+//! Upstream's C++ core: one file of 250,000 lines, from which the package `perfetto-sdk-sys` builds
+//! its library. Build scripts compile it into peer programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A compiler set up for C++ that includes `PERFETTO_CORE`, the core's source.
+/// Returns a compiler configured for C++ that includes `PERFETTO_CORE`, the source of the core.
 ///
 /// # Panics
 ///
-/// If the package is not in the lock file, as build scripts do.
+/// If the package is not in the lock file.
 pub fn build() -> cc::Build {
     let core = package_folder("perfetto-sdk-sys").join("libperfetto_c/perfetto_c.cc");
     println!("cargo:rerun-if-changed={}", core.display());
     println!("cargo:rerun-if-env-changed=CXX");
     let mut build = cc::Build::new();
-    // Takes half the time of the other, and the official release is built with it.
+    // Clang takes half the time of GCC, and the official release is built with it.
     let clang = Command::new("clang++").arg("--version").output();
     if std::env::var_os("CXX").is_none() && clang.is_ok() {
         build.compiler("clang++");
@@ -40,11 +40,11 @@ pub fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"))
 }
 
-/// Returns the folder in which cargo keeps the source of a package of the lock file. The package
-/// offers no build metadata that would tell.
+/// Returns the folder with the source of a package in the lock file. The package has no build
+/// metadata with this path.
 fn package_folder(name: &str) -> PathBuf {
     let output = Command::new(variable("CARGO"))
-        // Only what this build needs is sure to be downloaded already.
+        // Only packages for this target are certainly downloaded.
         .args(["metadata", "--format-version=1", "--filter-platform"])
         .arg(variable("TARGET"))
         .arg("--manifest-path")

@@ -1,56 +1,54 @@
-//! The line protocol between a scenario and the programs it drives.
+//! The line protocol between a scenario and its programs.
 //!
-//! One command a line on standard input, exactly one line of answer each:
-//! `ok` with an optional result, or `error` with the reason. The end of input
-//! ends the program. Both implementations offer the same commands, so a
-//! scenario does not know which one it talks to.
+//! Each line on standard input is a command, answered by exactly one line: `ok` with an optional
+//! result, or `error` with the reason. The end of input ends the program. Both implementations have
+//! the same commands, so scenarios do not depend on the implementation.
 //!
-//! | a producer understands | |
+//! | command of a producer | |
 //! |---|---|
-//! | `await-start N` | waits until its data source [`PACKETS`] was started N times; what a config lists before it has started then, too |
-//! | `await-stop N` | the same for stops |
-//! | `await-flush N` | and for flushes |
+//! | `await-start N` | waits until its data source [`PACKETS`] was started N times, and with it all data sources before it in the config |
+//! | `await-stop N` | waits for N stops |
+//! | `await-flush N` | waits for N flushes |
 //! | `slices N` | writes N rounds of slice, instant and counter, then the instant `last`, and commits them |
-//! | `script` | traces what `script.rs` of either side says, from threads with names |
-//! | `packet BYTES` | writes one packet with that much text and waits until the service has it |
-//! | `numbers FROM COUNT` | writes that many packets with a number as text, filled up to 100 bytes, and waits until the service has them |
-//! | `text WORD` | writes one packet with that text and waits until the service has it |
-//! | `fill FROM COUNT` | writes packets as `numbers`, but waits for nothing |
-//! | `known` | writes one packet that says `new` if those before are not to be relied upon, and `known` otherwise, answers the same, and waits until the service has it |
-//! | `tag` | writes one packet to each session with the text that its config has for the data source, and waits until the service has it |
-//! | `tags` | answers the texts of all configs that came |
+//! | `script` | runs the trace points of `script.rs` on named threads |
+//! | `packet BYTES` | writes one packet with a text of this size and waits until the service has received it |
+//! | `numbers FROM COUNT` | writes COUNT packets with a number as text, padded to 100 bytes, and waits until the service has received them |
+//! | `text WORD` | writes one packet with this text and waits until the service has received it |
+//! | `fill FROM COUNT` | writes packets like `numbers`, without waiting |
+//! | `known` | writes one packet with `new` if it must not depend on earlier ones, otherwise with `known`, answers the same, and waits until the service has received it |
+//! | `tag` | writes one packet to each session with the text in its config, and waits until the service has received it |
+//! | `tags` | answers the texts of all received configs |
 //! | `trigger NAME` | activates a trigger |
-//! | `hold-stops`, `hold-flushes` | from now on data sources do not stop, or are not flushed, until told to |
-//! | `release` | tells them |
+//! | `hold-stops`, `hold-flushes` | data sources delay the answers to stops or flushes |
+//! | `release` | data sources give the delayed answers |
 //!
-//! | a consumer understands | |
+//! | command of a consumer | |
 //! |---|---|
-//! | `start FILE` | starts a session with the encoded config in FILE; answered when all known data sources have started |
-//! | `flush` | answers `true` when every data source flushed |
-//! | `stop` | stops, answered when all data sources have stopped |
-//! | `read FILE` | writes what the buffers hold to FILE |
+//! | `start FILE` | starts a session with the encoded config in FILE; answers when all known data sources have started |
+//! | `flush` | answers `true` when every data source has flushed |
+//! | `stop` | stops, and answers when all data sources have stopped |
+//! | `read FILE` | writes the contents of the buffers to FILE |
 //! | `end` | closes the session |
 //!
-//! The official SDK can do no more than that. Our consumer and upstream's own
-//! endpoint understand besides:
+//! The official SDK supports only these. Our consumer and upstream's own endpoint have further
+//! commands:
 //!
-//! | a full consumer understands | |
+//! | command of a full consumer | |
 //! |---|---|
-//! | `start FILE TRACE` | the service writes the trace into TRACE |
-//! | `enable FILE [TRACE]` | creates a session that is not to start yet |
+//! | `start FILE TRACE` | like `start`; the service writes the trace to TRACE |
+//! | `enable FILE [TRACE]` | creates a session without starting it |
 //! | `await-started` | waits until all data sources have started |
-//! | `start-deferred` | starts a session that was created with `enable`, answered as `start` |
+//! | `start-deferred` | starts a session created with `enable`, and answers like `start` |
 //! | `change FILE` | changes the session's config |
-//! | `await-end` | waits until the session has ended by itself and answers why, if it failed |
-//! | `await-clone-trigger` | waits for a trigger that asks to clone and answers the session's number and the trigger's name |
-//! | `clone SESSION [TRACE]` | clones a session by number or name, and answers the low and the high half of the copy's UUID, and `file` if the service wrote it into TRACE |
-//! | `detach KEY`, `attach KEY` | answers whether it could |
-//! | `sessions` | answers NUMBER:STATE:NAME of each |
+//! | `await-end` | waits until the session has ended by itself, and answers the error, if any |
+//! | `await-clone-trigger` | waits for a clone trigger, and answers the session's id and the trigger's name |
+//! | `clone SESSION [TRACE]` | clones a session by id or name, and answers the low and the high half of the clone's UUID, and `file` if the service wrote it to TRACE |
+//! | `detach KEY`, `attach KEY` | answers `true` on success, otherwise `false` |
+//! | `sessions` | answers ID:STATE:NAME of each session |
 //!
-//! Our producer alone understands `more`: what the official SDK has no words for.
+//! Only our producer has `more`: trace points that the official SDK does not support.
 //!
-//! Our consumer alone answers to `sources` with the names of all registered data
-//! sources.
+//! Only our consumer has `sources`: it answers the names of all registered data sources.
 
 #![forbid(unsafe_code)]
 
@@ -59,23 +57,23 @@ use std::process::ExitCode;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// The data source of the producers whose packets have any size.
+/// The producers' data source for packets of any size.
 pub const PACKETS: &str = "ferretto.interop.packets";
 
-/// A command that would take longer fails instead.
+/// The time limit of commands.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that can be asked to do things.
+/// A program that executes commands.
 pub trait Role {
-    /// Runs one command and returns what to say after `ok`.
+    /// Runs one command and returns the text after `ok`.
     ///
     /// # Errors
     ///
-    /// The text after `error`.
+    /// Returns the text after `error`.
     fn run(&mut self, words: &[&str]) -> Result<String, String>;
 }
 
-/// Answers the commands on standard input until it ends.
+/// Executes the commands on standard input until its end.
 #[must_use]
 pub fn serve(role: Result<Box<dyn Role>, String>) -> ExitCode {
     let mut role = match role {
@@ -98,85 +96,85 @@ pub fn serve(role: Result<Box<dyn Role>, String>) -> ExitCode {
         }
     }
     drop(stdout);
-    // Without the usual end: the C++ core's threads are still running, and its
-    // static destructors must not run underneath them.
+    // Skips the usual exit: the C++ core's threads are still running, so its static destructors
+    // must not run.
     std::process::exit(0)
 }
 
-/// The answer of a producer whose data source no session has started.
+/// The error of a producer whose data source is not started.
 pub const NOT_STARTED: &str = "the data source is not started";
 
-/// The messages to a data source, and the answers that it may give.
+/// The callbacks of a data source, and its delayed answers.
 #[derive(Debug, Default)]
-pub struct Life {
+pub struct Lifecycle {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    told: [u64; 3],
-    /// Set if answers to these wait.
+    called: [u64; 3],
+    /// True for callbacks whose answers are delayed.
     held: [bool; 3],
     tags: Vec<String>,
 }
 
-/// A message to a data source.
+/// A callback of a data source.
 #[derive(Debug, Clone, Copy)]
-pub enum Told {
-    /// It was started.
+pub enum Callback {
+    /// The instance started.
     Start = 0,
-    /// It is to stop.
+    /// The instance must stop.
     Stop = 1,
-    /// The instance has to flush.
+    /// The instance must flush.
     Flush = 2,
 }
 
-impl Life {
-    /// It is set up with a config that has this text for it.
+impl Lifecycle {
+    /// Records the text in the config of a new instance.
     pub fn set_up(&self, tag: String) {
         self.change(|state| state.tags.push(tag));
     }
 
-    /// The texts of all configs.
+    /// Returns the texts of all configs.
     pub fn tags(&self) -> String {
         self.state
             .lock()
             .map_or(String::new(), |state| state.tags.join(" "))
     }
 
-    /// It was told. Returns whether to wait with the answer for [`Self::await_release`].
-    pub fn told(&self, what: Told) -> bool {
+    /// Records a callback. Returns true if the answer must wait for [`Self::await_release`].
+    pub fn called(&self, what: Callback) -> bool {
         self.change(|state| {
-            state.told[what as usize] += 1;
+            state.called[what as usize] += 1;
             state.held[what as usize]
         })
     }
 
-    /// From now on answers wait.
-    pub fn hold(&self, what: Told) -> String {
+    /// Delays answers from now on.
+    pub fn hold(&self, what: Callback) -> String {
         self.change(|state| state.held[what as usize] = true);
         String::new()
     }
 
-    /// Answers do not wait any more.
+    /// Releases delayed answers.
     pub fn release(&self) -> String {
         self.change(|state| state.held = [false; 3]);
         String::new()
     }
 
-    /// Waits until answers do not wait any more.
+    /// Waits until answers are not delayed any more.
     pub fn await_release(&self) {
         let _ = self.wait(|state| state.held == [false; 3]);
     }
 
-    /// Waits until it was told this often.
+    /// Waits until a callback was called a number of times.
     ///
     /// # Errors
     ///
-    /// When that does not happen.
-    pub fn await_told(&self, what: Told, count: u64) -> Result<String, String> {
-        self.wait(|state| state.told[what as usize] >= count)
+    /// If this does not happen in time.
+    pub fn await_callback(&self, what: Callback, count: u64) -> Result<String, String> {
+        self.wait(|state| state.called[what as usize] >= count)
     }
 
     fn change<T: Default>(&self, change: impl FnOnce(&mut State) -> T) -> T {
@@ -195,35 +193,35 @@ impl Life {
             .wait_timeout_while(state, PATIENCE, |state| !reached(state))
             .map_err(|error| error.to_string())?;
         if timeout.timed_out() {
-            return Err(format!("starts, stops, flushes: {:?}", state.told));
+            return Err(format!("starts, stops, flushes: {:?}", state.called));
         }
         Ok(String::new())
     }
 }
 
-/// The text of the command `packet`.
+/// Returns the text of the command `packet`.
 #[must_use]
 pub fn letters(length: usize) -> String {
     ('a'..='z').cycle().take(length).collect()
 }
 
-/// The texts of the command `numbers`.
+/// Returns the texts of the command `numbers`.
 #[must_use]
 pub fn numbered(from: u64, count: u64) -> Vec<String> {
     let numbers = from..from + count;
     numbers.map(|number| format!("{number:.<100}")).collect()
 }
 
-/// Reads a number of a command.
+/// Parses a number of a command.
 ///
 /// # Errors
 ///
-/// When it is none.
+/// If it is not a number.
 pub fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
     word.parse().map_err(|_| format!("not a number: {word}"))
 }
 
-/// The reply to an unknown command.
+/// Returns the error for an unknown command.
 ///
 /// # Errors
 ///

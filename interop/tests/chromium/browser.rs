@@ -24,7 +24,7 @@ const ARGUMENTS: [&str; 11] = [
     "--enable-features=EnablePerfettoSystemTracing",
 ];
 
-/// The time that it may take to end when told to.
+/// The time limit for its end.
 const END: Duration = Duration::from_secs(10);
 
 /// A browser that can be started.
@@ -35,7 +35,7 @@ impl Browser {
         Self(program)
     }
 
-    /// Shows a page. All that it writes is in the folder of the scenario.
+    /// Opens a page. All files are in the folder of the scenario.
     pub(crate) fn start(&self, world: &World, address: &str) -> Running {
         let home = world.file("home");
         std::fs::create_dir_all(&home).expect("a folder for the browser");
@@ -63,7 +63,7 @@ impl Browser {
     }
 }
 
-/// Ended, with all its processes, when dropped.
+/// A running browser. Ended, with all its processes, when dropped.
 pub(crate) struct Running(Child);
 
 impl Drop for Running {

@@ -1,5 +1,5 @@
-//! A browser, instrumented by upstream with upstream's library, records its track events by our
-//! service. Only if `FERRETTO_CHROMIUM` names the program.
+//! Recording of a browser, which uses upstream's library, by our service. Runs only if
+//! `FERRETTO_CHROMIUM` contains the path of the program.
 
 mod browser;
 mod page;
@@ -10,7 +10,7 @@ use std::time::Instant;
 use ferretto_interop::config::browser_events;
 use ferretto_interop::importer::Importer;
 use ferretto_interop::trace;
-use ferretto_interop::{Cast, Peer, Programs, Sdk, Whose, World};
+use ferretto_interop::{Cast, Peer, Programs, Sdk, Side, World};
 use ferretto_interop_driver::PATIENCE;
 use ferretto_proto::fields::trace_stats::buffer_stats;
 use ferretto_proto::fields::{process_descriptor, trace_packet, track_descriptor};
@@ -24,17 +24,17 @@ const PROGRAMS: Programs = Programs {
     official: env!("CARGO_BIN_EXE_official"),
 };
 
-/// Processes that offer track events: the browser itself, one for the display, one for the network,
-/// one for the page.
+/// The number of processes with track events: the browser itself, and one each for the display, the
+/// network and the page.
 const PROCESSES: usize = 4;
 
 #[test]
 fn a_browser_is_recorded() {
     let Some(program) = std::env::var_os("FERRETTO_CHROMIUM") else {
-        println!("skipped: FERRETTO_CHROMIUM does not name a browser");
+        println!("skipped: FERRETTO_CHROMIUM is not set");
         return;
     };
-    let trace = record(Whose::Ours, &Browser::new(program.clone()));
+    let trace = record(Side::Ours, &Browser::new(program.clone()));
     let categories = report(&trace);
     for category in ["toplevel", "v8", "blink", "loading", "navigation"] {
         assert!(categories.contains_key(category), "{category} is missing");
@@ -44,26 +44,28 @@ fn a_browser_is_recorded() {
         println!("skipped: FERRETTO_UPSTREAM does not name the folder of upstream's programs");
         return;
     };
-    let official = record(Whose::Official, &Browser::new(program));
+    let official = record(Side::Official, &Browser::new(program));
     let kinds = |trace: &[u8]| -> BTreeSet<String> {
         let complaints = importer.complaints(trace);
         let names = complaints.iter().filter_map(|row| row.split(',').next());
         names.map(str::to_owned).collect()
     };
     let (ours, official) = (kinds(&trace), kinds(&official));
-    println!("upstream's importer complains of ours: {ours:?}; of upstream's: {official:?}");
+    println!(
+        "errors of upstream's importer with our trace: {ours:?}; with upstream's: {official:?}"
+    );
     let slices = importer.query(&trace, "select count(*) from slice");
-    println!("it shows {slices:?} slices and instants");
+    println!("{slices:?} slices and instants");
     assert!(ours.is_subset(&official));
 }
 
-/// Records what the browser traces while it shows a page that keeps it busy.
-fn record(service: Whose, browser: &Browser) -> Vec<u8> {
+/// Records the browser while it shows a page that keeps it busy.
+fn record(service: Side, browser: &Browser) -> Vec<u8> {
     let world = World::new(
         Cast {
             service,
             producer: Sdk::Ours,
-            consumer: Whose::Ours,
+            consumer: Side::Ours,
         },
         PROGRAMS,
     );
@@ -87,12 +89,15 @@ fn await_processes(consumer: &mut Peer) {
         if offers.count() >= PROCESSES {
             return;
         }
-        assert!(Instant::now() < deadline, "only these offer: {sources}");
+        assert!(
+            Instant::now() < deadline,
+            "only these data sources: {sources}"
+        );
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
 
-/// Prints what is in the trace; returns how many events each category has.
+/// Prints the contents of the trace. Returns the number of events of each category.
 fn report(bytes: &[u8]) -> BTreeMap<String, usize> {
     let Events {
         events,
@@ -100,7 +105,7 @@ fn report(bytes: &[u8]) -> BTreeMap<String, usize> {
         problems,
     } = read_events(bytes).expect("it can be read");
     let packets = trace::decode(bytes);
-    // Browsers have extensions of their own from 1000 on.
+    // Browsers have their own extensions from field 1000.
     let mut unknown = trace::unknown_fields(&packets);
     unknown.retain(|field| !field.starts_with("perfetto.protos.TrackEvent.1"));
     println!(
@@ -110,8 +115,7 @@ fn report(bytes: &[u8]) -> BTreeMap<String, usize> {
         events.len()
     );
     assert!(unknown.is_empty(), "not in the schema: {unknown:?}");
-    // The browser opens the sockets of its processes: who wrote a packet is not who is trusted to
-    // have.
+    // The browser opens the sockets of its processes, so the trusted pid is not that of the writer.
     let processes: BTreeSet<u64> = trace::with(&packets, trace_packet::TRACK_DESCRIPTOR)
         .iter()
         .map(|packet| packet.message(trace_packet::TRACK_DESCRIPTOR))
@@ -139,7 +143,7 @@ fn report(bytes: &[u8]) -> BTreeMap<String, usize> {
     ] {
         assert_eq!(trace::in_buffers(&stats, field), 0, "BufferStats.{field}");
     }
-    // It was in the middle of things when the recording began.
+    // Slices were open when the recording began.
     let other = problems
         .iter()
         .filter(|(problem, _)| *problem != Problem::EndWithoutBegin);

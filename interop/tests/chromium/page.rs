@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use ferretto_interop_driver::PATIENCE;
 
-/// Computes, draws and asks the server for more, over and over.
+/// Computes, draws and sends requests to the server repeatedly.
 const TEXT: &str = "<!doctype html><title>page</title><p id=text>text<script>
 let round = 0;
 async function work() {
@@ -32,7 +32,7 @@ impl Page {
         let (sender, visits) = channel();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                // Nobody counts any more.
+                // The receiver was dropped.
                 if answer(stream, &sender).is_none() {
                     break;
                 }
@@ -50,7 +50,7 @@ impl Page {
         while self.visits.try_recv().is_ok() {}
         for _ in 0..count {
             let visit = self.visits.recv_timeout(PATIENCE);
-            visit.expect("the page is at work");
+            visit.expect("the page sends requests");
         }
     }
 }

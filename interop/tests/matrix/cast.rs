@@ -1,19 +1,19 @@
-//! The casts.
+//! The casts: combinations of implementations.
 
-use ferretto_interop::{Cast, Sdk, Whose};
+use ferretto_interop::{Cast, Sdk, Side};
 
-/// Every cast. The last proves the scenarios themselves.
+/// All casts. The last one consists of official programs only, and checks the scenarios themselves.
 pub(crate) const CASTS: &[Cast] = &all();
 
-const SERVICES: [Whose; 2] = [Whose::Ours, Whose::Official];
+const SERVICES: [Side; 2] = [Side::Ours, Side::Official];
 const PRODUCERS: [Sdk; 3] = [Sdk::Ours, Sdk::OfficialOnOurs, Sdk::Official];
-const CONSUMERS: [Whose; 2] = [Whose::Ours, Whose::Official];
+const CONSUMERS: [Side; 2] = [Side::Ours, Side::Official];
 
 const fn all() -> [Cast; SERVICES.len() * PRODUCERS.len() * CONSUMERS.len()] {
     let mut casts = [Cast {
-        service: Whose::Ours,
+        service: Side::Ours,
         producer: Sdk::Ours,
-        consumer: Whose::Ours,
+        consumer: Side::Ours,
     }; 12];
     let mut number = 0;
     while number < casts.len() {
@@ -27,13 +27,13 @@ const fn all() -> [Cast; SERVICES.len() * PRODUCERS.len() * CONSUMERS.len()] {
     casts
 }
 
-/// The name of a cast in the names of its tests.
+/// Returns the name of a cast for the names of its tests.
 pub(crate) fn name(cast: Cast) -> String {
     let [service, producer, consumer] = players(cast).map(|player| player.replace(' ', "_"));
     format!("{service}_{producer}_{consumer}")
 }
 
-/// Returns the players of the service, the producer and the consumer.
+/// Returns the implementations of the service, the producer and the consumer.
 pub(crate) fn players(cast: Cast) -> [&'static str; 3] {
     let producer = match cast.producer {
         Sdk::Ours => "ours",
@@ -43,9 +43,9 @@ pub(crate) fn players(cast: Cast) -> [&'static str; 3] {
     [player(cast.service), producer, player(cast.consumer)]
 }
 
-fn player(whose: Whose) -> &'static str {
+fn player(whose: Side) -> &'static str {
     match whose {
-        Whose::Ours => "ours",
-        Whose::Official => "official",
+        Side::Ours => "ours",
+        Side::Official => "official",
     }
 }

@@ -1,7 +1,7 @@
-//! Every scenario in every cast: our and the official service and consumer, and producers on our
-//! SDK, on the official one, and on the official one with our library underneath.
+//! Every scenario in every cast: our and the official service and consumer, and producers with our
+//! SDK, the official SDK, and the official SDK on our library.
 //!
-//! The table in the documentation is what came of it. A run of everything compares the two; with
+//! The table in the documentation contains the results. A complete run compares the two; with
 //! `UPDATE_DOCS=1` it writes the table.
 
 mod cast;
@@ -22,7 +22,7 @@ const PROGRAMS: Programs = Programs {
     official: env!("CARGO_BIN_EXE_official"),
 };
 
-/// Part of the document that this writes.
+/// The part of the document with the results.
 const TABLE: &str = "casts and scenarios";
 
 fn main() -> ExitCode {

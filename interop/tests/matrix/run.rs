@@ -1,5 +1,5 @@
-//! Plays cells of the matrix at the same time, as their programs sleep most of the time, and says
-//! what came of each.
+//! Runs cells of the matrix in parallel, because their programs mostly sleep, and prints the
+//! results.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
@@ -7,13 +7,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Cells played at a time for each processor.
+/// The number of parallel cells per processor.
 const CELLS_A_PROCESSOR: usize = 4;
 
 /// A scenario in a cast.
 pub(crate) struct Cell {
     pub(crate) name: String,
-    /// Why it cannot be played.
+    /// The reason why it cannot run.
     pub(crate) exception: Option<&'static str>,
     pub(crate) play: Box<dyn Fn() + Send + Sync>,
 }
@@ -24,11 +24,11 @@ pub(crate) enum Outcome {
     Passed,
     Failed,
     Exception,
-    /// It was not asked for.
+    /// It was not selected.
     NotPlayed,
 }
 
-/// The options on the command line, in the words of Rust's own test harness.
+/// The options on the command line, named like those of Rust's test harness.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) is_list: bool,
@@ -73,11 +73,11 @@ impl Options {
 }
 
 thread_local! {
-    /// The place and message of this thread's last panic.
+    /// The location and message of this thread's last panic.
     static COMPLAINT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Plays all cells that are asked for and prints what came of them.
+/// Runs all selected cells and prints the results.
 pub(crate) fn all(cells: &[Cell], options: &Options) -> Vec<Outcome> {
     panic::set_hook(Box::new(|info| {
         COMPLAINT.with_borrow_mut(|complaint| *complaint = info.to_string());
@@ -90,13 +90,13 @@ pub(crate) fn all(cells: &[Cell], options: &Options) -> Vec<Outcome> {
                 while let Some((number, cell)) = take(cells, &next) {
                     if options.asks_for(&cell.name) {
                         let outcome = play(cell);
-                        outcomes.lock().expect("nobody panics")[number] = outcome;
+                        outcomes.lock().expect("the lock is not poisoned")[number] = outcome;
                     }
                 }
             });
         }
     });
-    let outcomes = outcomes.into_inner().expect("nobody panics");
+    let outcomes = outcomes.into_inner().expect("the lock is not poisoned");
     drop(panic::take_hook());
     summarize(&outcomes);
     outcomes
@@ -109,7 +109,7 @@ fn take<'a>(cells: &'a [Cell], next: &AtomicUsize) -> Option<(usize, &'a Cell)> 
 
 fn play(cell: &Cell) -> Outcome {
     if let Some(reason) = cell.exception {
-        println!("test {} ... cannot be played: {reason}", cell.name);
+        println!("test {} ... not supported: {reason}", cell.name);
         return Outcome::Exception;
     }
     if panic::catch_unwind(AssertUnwindSafe(|| (cell.play)())).is_ok() {
@@ -126,7 +126,7 @@ fn summarize(outcomes: &[Outcome]) {
     let failed = count(Outcome::Failed);
     let result = if failed == 0 { "ok" } else { "FAILED" };
     println!(
-        "\ntest result: {result}. {} passed; {failed} failed; {} cannot be played; {} filtered out",
+        "\ntest result: {result}. {} passed; {failed} failed; {} not supported; {} filtered out",
         count(Outcome::Passed),
         count(Outcome::Exception),
         count(Outcome::NotPlayed),

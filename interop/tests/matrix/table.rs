@@ -1,4 +1,4 @@
-//! The results of all cells, as the document shows them.
+//! The table of results for the document.
 
 use std::fmt::Write as _;
 
@@ -6,9 +6,9 @@ use crate::cast::{CASTS, players};
 use crate::run::Outcome;
 use crate::scenarios::{Exception, Parts, SCENARIOS};
 
-/// The casts, the outcomes scenario by scenario, and why what is not played is not.
+/// Returns the tables of casts and results, and the reasons for exceptions.
 ///
-/// `outcomes` come cast by cast.
+/// `outcomes` are sorted by cast.
 pub(crate) fn of(outcomes: &[Outcome]) -> String {
     let mut text = String::from("| cast | service | producer | consumer |\n|---|---|---|---|\n");
     for (number, cast) in (1..).zip(CASTS) {

@@ -1,14 +1,14 @@
-//! The track events of a trace in words that do not depend on numbers, times and processes.
+//! The track events of a trace as text that does not depend on ids, times and processes.
 
 use std::collections::BTreeMap;
 
 use ferretto_trace::events::{Event, Tracks, read_events};
 
-/// One line for each event, in the order in which they happened.
+/// Returns one line for each event, sorted by time.
 ///
 /// # Panics
 ///
-/// If anything is wrong with the trace.
+/// If the trace has problems.
 pub(crate) fn lines(trace: &[u8]) -> Vec<String> {
     let mut read = read_events(trace).expect("the trace can be read");
     assert!(read.problems.is_empty(), "{:?}", read.problems);
@@ -19,7 +19,7 @@ pub(crate) fn lines(trace: &[u8]) -> Vec<String> {
 }
 
 fn line(event: &Event, tracks: &Tracks, flows: &mut BTreeMap<u64, usize>) -> String {
-    // Numbers of flows by when they are first seen.
+    // Numbers flows in the order of their first use.
     let mut flow = |id: &u64| {
         let next = flows.len();
         *flows.entry(*id).or_insert(next)

@@ -1,8 +1,8 @@
-//! The trace as upstream's importer shows it.
+//! The contents of a trace in upstream's importer.
 
 use ferretto_interop::importer::Importer;
 
-/// Slices and instants with what is around them.
+/// Slices and instants with their parents and tracks.
 const SLICES: &str = "select s.name, s.category, s.depth, sign(s.dur) as length, p.name as parent, \
      t.name as track, th.name as thread from slice s join track t on s.track_id = t.id \
      left join slice p on s.parent_id = p.id left join thread_track tt on tt.id = t.id \
@@ -13,11 +13,11 @@ const FLOWS: &str = "select o.name as source, i.name as target from flow f join 
      join slice i on f.slice_in = i.id order by o.ts, i.ts";
 const COUNTERS: &str = "select t.name, c.value from counter c join counter_track t on c.track_id = t.id \
      order by c.ts, c.id";
-/// Tracks that are not those of threads, with their parents.
+/// Tracks other than those of threads, with their parents.
 const TRACKS: &str = "select t.name, p.name as parent from track t left join track p on t.parent_id = p.id \
      where t.type like '%track_event%' order by t.name, p.name";
 
-/// The trace as upstream shows it.
+/// The contents of a trace.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     slices: Vec<String>,
@@ -25,14 +25,14 @@ pub(crate) struct Shown {
     flows: Vec<String>,
     counters: Vec<String>,
     tracks: Vec<String>,
-    /// The importer's complaints.
+    /// The errors and losses that the importer counts.
     pub(crate) complaints: Vec<String>,
 }
 
 impl Shown {
     /// # Panics
     ///
-    /// If the importer does not show what the script traces.
+    /// If the contents differ from the script.
     pub(crate) fn assert_whole(&self) {
         assert_eq!(self.complaints, Vec::<String>::new());
         assert_eq!(self.slices.len(), 15, "{:#?}", self.slices);
@@ -44,7 +44,7 @@ impl Shown {
     }
 }
 
-/// Returns the trace as the importer shows it.
+/// Imports a trace and returns its contents.
 pub(crate) fn show(importer: &Importer, trace: &[u8]) -> Shown {
     let query = |query| importer.query(trace, query);
     Shown {

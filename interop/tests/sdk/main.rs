@@ -1,6 +1,7 @@
-//! One program, recorded in every way: by our service inside of it, by our service beside it, and
-//! by upstream's. All traces say the same. And upstream's importer shows the same of it as of its
-//! equal on the official SDK, if `FERRETTO_UPSTREAM` names the folder of upstream's programs.
+//! One program, recorded by our in-process service, by our service in another process, and by
+//! upstream's. All traces have the same contents. Upstream's importer also reads the same contents
+//! as for the equivalent program with the official SDK, if `FERRETTO_UPSTREAM` is the folder of
+//! upstream's programs.
 
 mod decoded;
 mod imported;
@@ -9,7 +10,7 @@ use std::process::Command;
 
 use ferretto_interop::config::config;
 use ferretto_interop::importer::Importer;
-use ferretto_interop::{Cast, Programs, Whose, World};
+use ferretto_interop::{Cast, Programs, Side, World};
 use imported::show;
 
 const PROGRAMS: Programs = Programs {
@@ -17,12 +18,12 @@ const PROGRAMS: Programs = Programs {
     official: env!("CARGO_BIN_EXE_official"),
 };
 
-/// Returns a trace of a producer that did these commands, recorded by a service.
-fn record(service: Whose, producer: Whose, commands: &[&str]) -> Vec<u8> {
+/// Returns a trace of a producer that ran these commands, recorded by a service.
+fn record(service: Side, producer: Side, commands: &[&str]) -> Vec<u8> {
     let cast = Cast {
         service,
         producer: producer.into(),
-        consumer: Whose::Ours,
+        consumer: Side::Ours,
     };
     let world = World::new(cast, PROGRAMS);
     let mut program = world.producer();
@@ -48,33 +49,30 @@ fn record_inside() -> Vec<u8> {
 const EVERYTHING: [&str; 2] = ["script", "more"];
 
 #[test]
-fn every_service_records_the_same_of_one_program() {
-    let ours = decoded::lines(&record(Whose::Ours, Whose::Ours, &EVERYTHING));
-    let official = decoded::lines(&record(Whose::Official, Whose::Ours, &EVERYTHING));
+fn all_services_record_the_same_contents() {
+    let ours = decoded::lines(&record(Side::Ours, Side::Ours, &EVERYTHING));
+    let official = decoded::lines(&record(Side::Official, Side::Ours, &EVERYTHING));
     assert_eq!(ours.len(), 37, "{ours:#?}");
     assert_eq!(ours, official);
     assert_eq!(decoded::lines(&record_inside()), ours);
 }
 
 #[test]
-fn upstream_shows_the_same_of_a_program_on_either_sdk() {
+fn upstream_imports_the_same_contents_with_either_sdk() {
     let Some(importer) = Importer::from_environment() else {
         println!("skipped: FERRETTO_UPSTREAM does not name the folder of upstream's programs");
         return;
     };
     let expected = show(
         &importer,
-        &record(Whose::Official, Whose::Official, &["script"]),
+        &record(Side::Official, Side::Official, &["script"]),
     );
     expected.assert_whole();
-    for service in [Whose::Official, Whose::Ours] {
-        let shown = show(&importer, &record(service, Whose::Ours, &["script"]));
+    for service in [Side::Official, Side::Ours] {
+        let shown = show(&importer, &record(service, Side::Ours, &["script"]));
         assert_eq!(shown, expected, "recorded by the service of {service:?}");
     }
-    for trace in [
-        record(Whose::Ours, Whose::Ours, &EVERYTHING),
-        record_inside(),
-    ] {
+    for trace in [record(Side::Ours, Side::Ours, &EVERYTHING), record_inside()] {
         let all = show(&importer, &trace);
         assert_eq!(all.complaints, Vec::<String>::new());
     }

@@ -1,15 +1,15 @@
 //! The same recordings with upstream's own programs and with ours: `traced`, `perfetto`,
-//! `trigger_perfetto` and `traced_probes` in all mixes. Every mix has to give the result that
-//! upstream's programs give among themselves.
+//! `trigger_perfetto` and `traced_probes` in all combinations. The results must equal those of
+//! upstream's programs alone.
 //!
-//! `FERRETTO_UPSTREAM` names the folder of upstream's programs; without it
-//! these tests are skipped. Ours are the `ferretto` that `cargo build` made.
+//! `FERRETTO_UPSTREAM` is the folder of upstream's programs; without it these tests are skipped.
+//! Ours are the `ferretto` built by `cargo build`.
 
 mod mix;
 mod outcome;
 mod recordings;
 
-use ferretto_interop::{Programs, Whose, document};
+use ferretto_interop::{Programs, Side, document};
 use mix::{Folders, Mix, Run};
 use outcome::Outcome;
 
@@ -18,15 +18,15 @@ const PROGRAMS: Programs = Programs {
     official: env!("CARGO_BIN_EXE_official"),
 };
 
-/// The first is the reference.
+/// The combinations; the first is the reference.
 const MIXES: [Mix; 4] = [
-    Mix::of(Whose::Official, Whose::Official),
-    Mix::of(Whose::Ours, Whose::Official),
-    Mix::of(Whose::Official, Whose::Ours),
-    Mix::of(Whose::Ours, Whose::Ours),
+    Mix::of(Side::Official, Side::Official),
+    Mix::of(Side::Ours, Side::Official),
+    Mix::of(Side::Official, Side::Ours),
+    Mix::of(Side::Ours, Side::Ours),
 ];
 
-/// Runs a recording in every mix and compares what came of it.
+/// Runs a recording in every mix and compares the results.
 fn compare(name: &str, recording: impl Fn(&mut Run)) {
     let Some(folders) = Folders::from_environment() else {
         println!("skipped: FERRETTO_UPSTREAM does not name the folder of upstream's programs");
@@ -54,7 +54,7 @@ macro_rules! recordings {
     )*
 
         #[test]
-        fn the_list_in_the_document_is_these_tests() {
+        fn the_document_lists_these_tests() {
             let names = [$(stringify!($name)),*].map(|name| name.replace('_', " "));
             document::check("recordings", &format!("{}.\n", names.join(" · ")));
         }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use ferretto_interop::wire::Message;
-use ferretto_interop::{Peer, Whose, World};
+use ferretto_interop::{Peer, Side, World};
 use ferretto_interop_driver::PATIENCE;
 use ferretto_proto::TraceConfig;
 use ferretto_proto::fields::{trace, trace_packet};
@@ -18,15 +18,15 @@ use tempfile::TempDir;
 
 use crate::PROGRAMS;
 
-/// The daemon that serves, and the commands that record, by their side.
+/// The sides of the daemon and of the commands.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mix {
-    pub(crate) service: Whose,
-    pub(crate) client: Whose,
+    pub(crate) service: Side,
+    pub(crate) client: Side,
 }
 
 impl Mix {
-    pub(crate) const fn of(service: Whose, client: Whose) -> Self {
+    pub(crate) const fn of(service: Side, client: Side) -> Self {
         Self { service, client }
     }
 }
@@ -37,7 +37,7 @@ impl fmt::Display for Mix {
     }
 }
 
-/// The folders of the programs of both sides, under upstream's names.
+/// The folders with the programs of both sides, under upstream's names.
 #[derive(Debug)]
 pub(crate) struct Folders {
     upstream: PathBuf,
@@ -61,14 +61,14 @@ impl Folders {
         Some(Self { upstream, ours })
     }
 
-    fn of(&self, whose: Whose) -> &Path {
+    fn of(&self, whose: Side) -> &Path {
         match whose {
-            Whose::Ours => self.ours.path(),
-            Whose::Official => &self.upstream,
+            Side::Ours => self.ours.path(),
+            Side::Official => &self.upstream,
         }
     }
 
-    /// Upstream's importer, if it is among the programs.
+    /// Returns upstream's importer, if it is in the folder.
     pub(crate) fn importer(&self) -> Option<PathBuf> {
         let path = self.upstream.join("trace_processor_shell");
         path.exists().then_some(path)
@@ -90,8 +90,8 @@ impl<'a> Run<'a> {
         let daemon = Command::new(folders.of(mix.service).join("traced"));
         let world = World::of_daemon(daemon, PROGRAMS);
         let producers = vec![
-            world.producer_of(Whose::Ours),
-            world.producer_of(Whose::Official),
+            world.producer_of(Side::Ours),
+            world.producer_of(Side::Official),
         ];
         Self {
             folders,
@@ -118,14 +118,14 @@ impl<'a> Run<'a> {
         self.produce(&format!("await-start {starts}"));
     }
 
-    /// Has both producers do something, one after the other.
+    /// Runs a command in both producers, one after the other.
     pub(crate) fn produce(&mut self, command: &str) {
         for producer in &mut self.producers {
             producer.run(command);
         }
     }
 
-    /// Writes `count` numbers, from the first on, half of them by each producer.
+    /// Writes `count` numbers from the first one, half of them by each producer.
     pub(crate) fn numbers(&mut self, from: u64, count: u64) {
         let half = count / 2;
         for (part, producer) in (0..).zip(&mut self.producers) {
@@ -133,9 +133,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Waits for a session in a state and returns its number.
+    /// Waits for a session in a state and returns its id.
     pub(crate) fn await_session(&self, state: &str) -> String {
-        let mut observer = self.world.consumer_of(Whose::Ours);
+        let mut observer = self.world.consumer_of(Side::Ours);
         until("the session is in that state", || {
             let sessions = observer.run("sessions");
             let found = sessions
@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
 
     /// Waits until data sources are registered.
     pub(crate) fn await_sources(&self, names: &[Vec<u8>]) {
-        let mut observer = self.world.consumer_of(Whose::Ours);
+        let mut observer = self.world.consumer_of(Side::Ours);
         until("the data sources are registered", || {
             let sources = observer.run("sources");
             let sources: Vec<&[u8]> = sources.split(' ').map(str::as_bytes).collect();
@@ -158,7 +158,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// Waits until a trace is written to its end, which statistics mark.
+    /// Waits until a trace is completely written, with statistics at its end.
     pub(crate) fn await_file(&self, name: &str) {
         let path = self.world.file(name);
         until("the file is written", || {
@@ -182,7 +182,7 @@ impl<'a> Run<'a> {
         file.expect("a log").into()
     }
 
-    /// Runs a command to its end and returns what it printed.
+    /// Runs a command to its end and returns its output.
     pub(crate) fn run(&mut self, program: &str, args: &[&str]) -> String {
         let mut command = self.command(program, args);
         let output = command.stderr(self.log()).output().expect("it runs");
@@ -204,7 +204,7 @@ impl<'a> Run<'a> {
         self.exits.push(status.code().unwrap_or(-1));
     }
 
-    /// Interrupts a command as the terminal does, and waits for it.
+    /// Interrupts a command like a terminal, and waits for its end.
     pub(crate) fn interrupt(&mut self, command: Foreground) {
         signal(command.0.0.id(), Signal::INT);
         self.wait(command);
@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
 /// A command that records.
 pub(crate) struct Foreground(Ended);
 
-/// A program that does not outlive the test.
+/// A program that is killed when dropped.
 pub(crate) struct Ended(Child);
 
 impl Drop for Ended {
@@ -232,7 +232,7 @@ fn until<T>(what: &str, mut reached: impl FnMut() -> Option<T>) -> T {
         }
         std::thread::yield_now();
     }
-    panic!("it never happens that {what}");
+    panic!("timeout while waiting until {what}");
 }
 
 fn pid(id: u32) -> Pid {
@@ -241,17 +241,17 @@ fn pid(id: u32) -> Pid {
 }
 
 fn signal(id: u32, signal: Signal) {
-    kill_process(pid(id), signal).expect("the process is there");
+    kill_process(pid(id), signal).expect("the process exists");
 }
 
-/// Ends a process that is no child, and waits until it is gone.
+/// Ends a process that is not a child, and waits for its end.
 pub(crate) fn end(id: u32) {
-    let process = pidfd_open(pid(id), PidfdFlags::empty()).expect("the process is there");
+    let process = pidfd_open(pid(id), PidfdFlags::empty()).expect("the process exists");
     signal(id, Signal::TERM);
     poll(&mut [PollFd::new(&process, PollFlags::IN)], None).expect("it ends");
 }
 
-/// A file in the run's folder, whole.
+/// Returns the contents of a file.
 pub(crate) fn contents(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

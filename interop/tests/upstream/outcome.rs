@@ -1,4 +1,4 @@
-//! The result of a recording, as far as it has to be the same in every mix.
+//! The parts of a recording's result that must be the same in every mix.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,7 +13,7 @@ use ferretto_text::schema::{Kind, MessageId, Schema};
 
 use crate::mix::{Run, contents};
 
-/// Statistics that are not info and say that something happened.
+/// The query for the errors and losses that the importer counts.
 const COMPLAINTS: &str = "select name from stats where severity != 'info' and value > 0";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -25,37 +25,37 @@ pub(crate) struct Outcome {
 /// The parts of one trace file that are compared.
 #[derive(Debug, PartialEq, Eq)]
 struct Trace {
-    /// The fields in which its packets are compressed, if they are.
+    /// The fields with compressed packets, if there are any.
     compressed: BTreeSet<u32>,
-    /// The kinds of the service's own packets in the order in which they come
-    /// first: how many clock snapshots there are is a matter of time.
+    /// The kinds of the service's own packets in the order of their first occurrence: the number of
+    /// clock snapshots depends on timing.
     service: Vec<String>,
-    /// Those whose place is a matter of time, too.
+    /// The kinds of packets whose position depends on timing.
     anywhere: BTreeSet<String>,
-    /// The other packets and their senders, by kind.
+    /// The number of other packets, by kind.
     kinds: BTreeMap<String, usize>,
     texts: Vec<String>,
     stats: BTreeMap<&'static str, u64>,
     unknown: BTreeSet<String>,
-    /// The complaints of upstream's importer.
+    /// The errors and losses that upstream's importer counts.
     complaints: BTreeSet<String>,
 }
 
-/// With each batch of a long recording; with the clock of the flush beside it.
+/// Packets whose position depends on the writes of a long recording and on flushes.
 const ANYWHERE: [&str; 3] = [
     "trace_stats",
     "service_event+read_tracing_buffers_completed",
     "service_event+clone_started",
 ];
 
-/// Packets that come as often as time allows.
+/// Packets whose number depends on timing.
 const POLLED: [&str; 3] = ["sys_stats", "process_stats", "process_tree"];
 
-/// Data that a detached session has only if somebody is attached just then.
+/// An event that a detached session only has if a consumer is attached at that time.
 const AT_TIMES: &str = "service_event+all_data_sources_started";
 
 impl Outcome {
-    /// Of all traces in the run's folder.
+    /// Returns the result with all traces in the run's folder.
     pub(crate) fn of(run: &Run) -> Self {
         let folder = std::fs::read_dir(run.world.folder()).expect("the folder is there");
         let paths = folder.map(|entry| entry.expect("an entry").path());
@@ -84,8 +84,7 @@ impl Outcome {
     }
 
     /// # Panics
-    ///
-    /// When something differs.
+    /// If the results differ.
     pub(crate) fn assert_same(&self, reference: &Self, whose: &str) {
         assert_eq!(self.exits, reference.exits, "{whose}: exit codes");
         let names = |outcome: &Self| outcome.traces.keys().cloned().collect::<Vec<_>>();
@@ -166,7 +165,7 @@ impl Trace {
             let count: &mut usize = kinds.entry(kind).or_default();
             *count = if polled { 1 } else { *count + 1 };
         }
-        // Between the sequences of the producers there is no order.
+        // The sequences of different producers have no order.
         let mut texts = trace::texts(&packets);
         texts.sort_unstable();
         Self {
@@ -182,15 +181,14 @@ impl Trace {
     }
 }
 
-/// The fields of a packet that say what it is about, by name.
+/// Returns the names of a packet's message fields.
 fn kind(packet: &Message) -> String {
     let id = Schema::perfetto().message_named("perfetto.protos.TracePacket");
     let mut names = Vec::new();
     for (number, value) in packet.fields() {
-        if let (Some((name, inner)), Value::Bytes(bytes)) = (
-            message_field(id.expect("it is in the schema"), *number),
-            value,
-        ) {
+        if let (Some((name, inner)), Value::Bytes(bytes)) =
+            (message_field(id.expect("in the schema"), *number), value)
+        {
             names.push(name.to_owned());
             if *number == trace_packet::SERVICE_EVENT {
                 let event = Message::decode(bytes);
@@ -211,7 +209,7 @@ fn message_field(id: MessageId, number: u32) -> Option<(&'static str, MessageId)
     }
 }
 
-/// The statistics that do not depend on sizes and times.
+/// Returns the statistics that do not depend on sizes and times.
 fn stats(packets: &[Message]) -> BTreeMap<&'static str, u64> {
     if trace::with(packets, trace_packet::TRACE_STATS).is_empty() {
         return BTreeMap::new();
@@ -239,7 +237,7 @@ fn stats(packets: &[Message]) -> BTreeMap<&'static str, u64> {
     ])
 }
 
-/// Returns what upstream's importer says of the trace.
+/// Returns the errors and losses that upstream's importer counts in the trace.
 fn import(importer: &Path, trace: &Path) -> BTreeSet<String> {
     let mut command = Command::new(importer);
     let output = command.arg("-Q").arg(COMPLAINTS).arg(trace).output();

@@ -1,5 +1,5 @@
-//! The recordings, as somebody at a terminal makes them. Each leaves its traces
-//! in files named `*.pftrace*`.
+//! The recordings, made with commands like in a terminal. Each writes its traces to files named
+//! `*.pftrace*`.
 
 use ferretto_interop::config::{config, filter, triggered};
 use ferretto_interop::trace;
@@ -57,7 +57,7 @@ pub(crate) fn ring(run: &mut Run) {
 }
 
 pub(crate) fn start_trigger(run: &mut Run) {
-    // Ends by itself, a while after the trigger.
+    // Ends by itself, some time after the trigger.
     let config = triggered(TriggerMode::START_TRACING, 1500);
     let command = run.perfetto(&config, &["-o", "start.pftrace"]);
     run.await_session(":CONFIGURED:");
@@ -122,7 +122,7 @@ pub(crate) fn cloned(run: &mut Run) {
 pub(crate) fn cloned_from_a_file(run: &mut Run) {
     let config = TraceConfig {
         unique_session_name: Some(b"original".to_vec()),
-        // Nothing is in the file yet when it is cloned.
+        // The file is still empty when it is cloned.
         file_write_period_ms: Some(600_000),
         ..long()
     };

@@ -12,9 +12,9 @@ use ferretto_query::output::Format;
 use ferretto_query::rpc::{API_VERSION, Processor, ServerOptions, UPSTREAM_VERSION};
 use ferretto_query::trace::LoadedTrace;
 
-use super::{health, listen, print_results, shell};
+use super::{listen, print_health, print_results, shell};
 
-/// Ask a trace with SQL, with the flags of upstream's program of this name.
+/// Query a trace with SQL, with the flags of upstream's program of this name.
 #[derive(Debug, Parser)]
 #[command(
     name = "trace_processor_shell",
@@ -37,35 +37,35 @@ struct Classic {
     #[arg(short = 'Q', long, value_name = "SQL", conflicts_with = "query_file")]
     query_string: Option<String>,
 
-    /// Begin a shell after the queries.
+    /// Start a shell after the queries.
     #[arg(short = 'i', long)]
     interactive: bool,
 
-    /// Answer programs over HTTP.
+    /// Serve queries over HTTP.
     #[arg(short = 'D', long)]
     httpd: bool,
 
-    /// Answer a program on standard input and output.
+    /// Serve queries on standard input and output.
     #[arg(long, conflicts_with = "httpd")]
     stdiod: bool,
 
-    /// The port to answer on.
+    /// The port to listen on.
     #[arg(long, value_name = "PORT", default_value_t = 9001)]
     http_port: u16,
 
-    /// The address to answer on.
+    /// The address to listen on.
     #[arg(long, value_name = "ADDRESS", default_value = "localhost")]
     http_ip_address: String,
 
-    /// Further origins of browsers that may ask, with commas between them.
+    /// Further web origins that may send queries, separated by commas.
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',')]
     http_additional_cors_origins: Vec<String>,
 
-    /// Write the times of import and queries, in nanoseconds, to a file.
+    /// Write the durations of import and queries, in nanoseconds, to a file.
     #[arg(short = 'p', long, value_name = "FILE")]
     perf_file: Option<PathBuf>,
 
-    /// Sort all events of the trace at once.
+    /// Sort all events of the trace together.
     #[arg(long)]
     full_sort: bool,
 
@@ -100,7 +100,7 @@ fn package(argument: &str) -> Result<Vec<(String, String)>, String> {
             let path = entry.map_err(failed)?.path();
             let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned());
             let module = format!("{name}.{}", stem.unwrap_or_default());
-            // Links are not followed: they may go round.
+            // Links are not followed: they can form cycles.
             if path.is_dir() && !path.is_symlink() {
                 folders.push((path, module));
             } else if path.extension().is_some_and(|e| e == "sql") {
@@ -125,12 +125,12 @@ fn run(args: Classic) -> Result<(), String> {
     let mut import = super::import_options(0);
     import.full_sort = args.full_sort;
     if args.no_ftrace_raw {
-        let wanted: Vec<_> = ferretto_tables::TableId::ALL
+        let tables: Vec<_> = ferretto_tables::TableId::ALL
             .iter()
             .copied()
             .filter(|id| id.spec().name != "ftrace_event")
             .collect();
-        import.tables = ferretto_tables::TableSet::of(&wanted);
+        import.tables = ferretto_tables::TableSet::of(&tables);
     }
     let mut modules = Vec::new();
     for argument in &args.add_sql_package {
@@ -143,12 +143,16 @@ fn run(args: Classic) -> Result<(), String> {
             processor
                 .open(path)
                 .map_err(|e| format!("{}: {e}", path.display()))?;
-            health(processor.trace());
+            print_health(processor.trace());
         }
         if args.stdiod {
             let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
-            return ferretto_query::rpc::answer(&mut input, &mut output, &Mutex::new(processor))
-                .map_err(|e| e.to_string());
+            return ferretto_query::rpc::serve_stream(
+                &mut input,
+                &mut output,
+                &Mutex::new(processor),
+            )
+            .map_err(|e| e.to_string());
         }
         let options = ServerOptions {
             address: args.http_ip_address,
@@ -162,16 +166,16 @@ fn run(args: Classic) -> Result<(), String> {
         .thread_stack_size(STACK)
         .build()
         .map_err(|e| format!("cannot start threads: {e}"))?;
-    runtime.block_on(ask(args, &import, &modules))
+    runtime.block_on(run_queries(args, &import, &modules))
 }
 
-async fn ask(
+async fn run_queries(
     args: Classic,
     import: &ferretto_tables::Options,
     modules: &[(String, String)],
 ) -> Result<(), String> {
     let Some(path) = &args.trace else {
-        return Err("name a trace file".into());
+        return Err("the trace file is missing: name one".into());
     };
     let started = Instant::now();
     let trace = LoadedTrace::open(path, import, |_| ferretto_tables::Continue::Yes)
@@ -186,7 +190,7 @@ async fn ask(
     for remark in trace.tables().remarks() {
         eprintln!("{}: {remark}", path.display());
     }
-    health(&trace);
+    print_health(&trace);
     let mut engine = Engine::new(&Options::default(), Some(&trace)).map_err(|e| e.to_string())?;
     for (name, sql) in modules {
         engine

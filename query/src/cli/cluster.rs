@@ -1,4 +1,4 @@
-//! Schedulers and executors, from the command line.
+//! The subcommands `scheduler` and `executor`.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use ferretto_query::cluster::{ExecutorOptions, PORT, execute, schedule};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Hand out parts of questions to executors, for 'ferretto-query --cluster'.
+/// Distribute parts of queries to executors, for 'ferretto-query --cluster'.
 ///
-/// Every client that reaches the port can ask questions, and so read all files that the executors
-/// can read: it is open to this machine alone unless --bind says otherwise. There is no encryption.
+/// Every client that reaches the port can run queries, and so read all files that the executors
+/// can read. Only this machine can connect unless --bind is given. There is no encryption.
 #[derive(Debug, Parser)]
 #[command(name = "ferretto-query scheduler", max_term_width = 100)]
 struct Scheduler {
@@ -20,45 +20,44 @@ struct Scheduler {
     #[arg(long, value_name = "ADDRESS", default_value_t = LOOPBACK)]
     bind: IpAddr,
 
-    /// The port to listen on; 0 for one that is free.
+    /// The port to listen on; 0 for any free port.
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     port: u16,
 }
 
-/// Answer parts of questions that a scheduler hands out.
+/// Run the parts of queries that a scheduler distributes.
 ///
-/// Traces are read where the question says: in folders that are shared under the same path, or
-/// in an object store.
+/// Traces are read from the paths of the query: folders that are shared under the same path, or
+/// object stores.
 #[derive(Debug, Parser)]
 #[command(name = "ferretto-query executor", max_term_width = 100)]
 struct Executor {
-    /// The scheduler.
+    /// The address of the scheduler.
     #[arg(long, value_name = "URL", default_value = "df://127.0.0.1:50050")]
     scheduler: String,
 
-    /// The address to listen on. Ports are those that are free.
+    /// The address to listen on. The ports are free ones.
     #[arg(long, value_name = "ADDRESS", default_value_t = LOOPBACK)]
     bind: IpAddr,
 
-    /// The name by which the others reach this machine, if it is not --bind.
+    /// The name or address of this machine for the others, if it is not --bind.
     #[arg(long, value_name = "HOST")]
     external: Option<String>,
 
-    /// The tasks at a time. Without it, one for each processor.
+    /// The number of concurrent tasks. The default is one for each processor.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
 
-    /// The memory of queries, and of traces at a time, such as 2G.
+    /// The memory limit of queries, and that of imported traces, such as 2G.
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = super::parse_size)]
     memory_limit: u64,
 
-    /// The folder for results between the parts of a plan. Without it, a new one that is removed
-    /// at the end.
+    /// The folder for intermediate results. The default is a temporary folder.
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
 }
 
-/// Runs a scheduler or an executor if the first argument says so.
+/// Runs a scheduler or an executor if the first argument is that subcommand.
 pub(super) fn main() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     let program = arguments.next()?;
@@ -69,7 +68,7 @@ pub(super) fn main() -> Option<ExitCode> {
             let args = Scheduler::parse_from(arguments);
             super::runtime().and_then(|runtime| {
                 let work = schedule((args.bind, args.port).into(), |address| {
-                    eprintln!("scheduling on df://{address}");
+                    eprintln!("scheduler listens on df://{address}");
                 });
                 runtime.block_on(until_ended(work))
             })
@@ -84,13 +83,15 @@ pub(super) fn main() -> Option<ExitCode> {
 }
 
 async fn run_executor(args: Executor) -> Result<(), String> {
-    let draft = match &args.work_dir {
+    let temporary = match &args.work_dir {
         Some(_) => None,
-        None => Some(tempfile::tempdir().map_err(|e| format!("no folder for results: {e}"))?),
+        None => Some(
+            tempfile::tempdir().map_err(|e| format!("cannot create a folder for results: {e}"))?,
+        ),
     };
-    let folder = match (&args.work_dir, &draft) {
+    let folder = match (&args.work_dir, &temporary) {
         (Some(folder), _) => folder.clone(),
-        (None, Some(draft)) => draft.path().to_owned(),
+        (None, Some(temporary)) => temporary.path().to_owned(),
         (None, None) => std::env::temp_dir(),
     };
     let options = ExecutorOptions {
@@ -101,11 +102,11 @@ async fn run_executor(args: Executor) -> Result<(), String> {
         memory: args.memory_limit,
         folder,
     };
-    eprintln!("executing for {}", options.scheduler);
+    eprintln!("executor runs for {}", options.scheduler);
     until_ended(execute(options)).await
 }
 
-/// Works until a signal ends it.
+/// Runs the work until it ends or a signal arrives.
 pub(super) async fn until_ended(
     work: impl Future<Output = Result<(), ferretto_query::error::SqlError>>,
 ) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! Many traces at a time, from the command line.
+//! Queries over many traces, and their export, from the command line.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -14,10 +14,10 @@ use ferretto_query::fleet::{self, Fleet, Importer, TraceFile};
 
 use super::Args;
 
-/// The answer is there, but not of all traces.
+/// The exit code if the result lacks traces that could not be read.
 const INCOMPLETE: u8 = 3;
 
-/// Answers a question to many traces, or exports them.
+/// Runs SQL over many traces, or exports them.
 pub(super) async fn run(
     args: &Args,
     names: &[String],
@@ -38,12 +38,12 @@ pub(super) async fn run(
     };
     let fleet = fleet.map_err(text)?;
     let mut engine = Engine::over_fleet(&limits, fleet).map_err(text)?;
-    engine.ask_each_trace(args.per_trace);
+    engine.query_each_trace(args.per_trace);
     if let Some(export) = &args.export {
         let target = Path::new(&export[1]);
         tokio::select! {
             done = write_parquet(args, &mut engine, sql, target) => done?,
-            _ = tokio::signal::ctrl_c() => return Err("interrupted: nothing was exported".into()),
+            _ = tokio::signal::ctrl_c() => return Err("interrupted: no file was exported".into()),
         }
     } else {
         let Some(sql) = sql else {
@@ -55,11 +55,11 @@ pub(super) async fn run(
         if args.report.is_some() {
             println!("{sql};\n");
         }
-        super::answer(args, &mut engine, &sql).await?;
+        super::print_query(args, &mut engine, &sql).await?;
     }
     progress.end();
     if args.timing {
-        eprintln!("answered in {:.3} s", started.elapsed().as_secs_f64());
+        eprintln!("queried in {:.3} s", started.elapsed().as_secs_f64());
     }
     let failures = match &args.cluster {
         Some(_) => engine.unreadable().await.map_err(text)?,
@@ -70,7 +70,7 @@ pub(super) async fn run(
     }
     let all = engine.fleet().map_or(0, |fleet| fleet.files().len());
     eprintln!(
-        "{} of {all} traces could not be read, and are not in the answer:",
+        "{} of {all} traces could not be read, and are not in the result:",
         failures.len()
     );
     for failure in failures {
@@ -94,7 +94,7 @@ async fn write_parquet(
             .is_some()
     {
         return Err(
-            "SQL before an export defines views and includes modules: name what to \
+            "SQL before an export may only define views and include modules: name the tables to \
              export with --tables"
                 .into(),
         );
@@ -121,7 +121,7 @@ async fn write_parquet(
     Ok(())
 }
 
-/// Says on a terminal how far the import is.
+/// Shows the progress of the import on a terminal.
 struct Progress {
     end: Option<(Sender<()>, JoinHandle<()>)>,
 }
@@ -167,7 +167,7 @@ impl Progress {
     fn finish(&mut self) {
         if let Some((end, thread)) = self.end.take() {
             drop(end);
-            // It only prints.
+            // The thread only prints, so a panic there is ignored.
             let _ = thread.join();
         }
     }

@@ -19,15 +19,15 @@ use ferretto_query::reports::Report;
 use ferretto_query::rpc::{Processor, Server, ServerOptions, SocketServer};
 use ferretto_query::trace::LoadedTrace;
 
-/// Ask a trace with SQL.
+/// Query a trace with SQL.
 ///
 /// The tables are those of Perfetto's trace processor: slice, thread, process, sched, counter and
-/// others. Without SQL, a shell begins.
+/// others. Without SQL, a shell starts.
 #[derive(Debug, Parser)]
 #[command(name = "ferretto-query", version, max_term_width = 100)]
 struct Args {
     /// The trace, then the SQL; several statements are separated by semicolons. Several traces,
-    /// patterns such as 'traces/**/*.pftrace', folders and addresses of object stores are asked
+    /// patterns such as 'traces/**/*.pftrace', folders and addresses of object stores are queried
     /// together: tables then have the columns trace_id and path.
     #[arg(value_name = "TRACE... [SQL]")]
     inputs: Vec<String>,
@@ -36,31 +36,31 @@ struct Args {
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// The format of results. A terminal gets a table, everything else CSV.
+    /// The format of results. The default is a table on a terminal, and CSV otherwise.
     #[arg(long, value_enum)]
     format: Option<Format>,
 
-    /// The memory that a query may use before it writes to disk or fails, such as 2G.
+    /// The memory limit of a query, such as 2G. Beyond it, the query writes to disk or fails.
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_size)]
     memory_limit: u64,
 
-    /// The threads of a query and of the import. Without it, one for each processor.
+    /// The number of threads of a query and of the import. The default is one for each processor.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
 
-    /// Print a ready answer, and the SQL that it is made with.
+    /// Print a report, and the SQL that computes it.
     #[arg(long, value_enum, conflicts_with = "file")]
     report: Option<Report>,
 
-    /// Answer programs over HTTP: the Python package 'perfetto' and the Perfetto UI.
+    /// Serve queries over HTTP, for the Python package 'perfetto' and the Perfetto UI.
     #[arg(long, conflicts_with_all = ["file", "report", "format"])]
     serve: bool,
 
-    /// The port to answer on.
+    /// The port to listen on.
     #[arg(long, value_name = "PORT", default_value_t = 9001, requires = "serve")]
     port: u16,
 
-    /// Answer on a Unix socket at this path instead, which this user alone may connect to.
+    /// Listen on a Unix socket at this path instead. Only this user may connect.
     #[arg(long, value_name = "PATH", requires = "serve", conflicts_with = "port")]
     socket: Option<PathBuf>,
 
@@ -68,30 +68,30 @@ struct Args {
     #[arg(long, conflicts_with_all = ["inputs", "serve", "report"])]
     schema_docs: bool,
 
-    /// Print how long import and queries took.
+    /// Print the durations of import and queries.
     #[arg(long)]
     timing: bool,
 
-    /// Ask each trace alone, and print the answers together, with trace_id and path.
+    /// Query each trace alone, and print the results together, with trace_id and path.
     #[arg(long)]
     per_trace: bool,
 
-    /// Write tables of the traces below a new folder, as 'table=slice/trace_id=…/data.parquet'.
-    /// The format is parquet.
+    /// Write tables of the traces below a new folder, as 'table=slice/trace_id=…/data.parquet'. The
+    /// format is parquet.
     #[arg(long, num_args = 2, value_names = ["FORMAT", "DIR"], conflicts_with_all = ["serve", "report", "format", "per_trace"])]
     export: Option<Vec<String>>,
 
-    /// The tables and views to export, with commas between them.
+    /// The tables and views to export, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "export")]
     tables: Vec<String>,
 
-    /// Let the executors of a scheduler answer, such as df://localhost:50050.
+    /// Run queries on the executors of this scheduler, such as df://localhost:50050.
     #[arg(long, value_name = "URL", conflicts_with_all = ["serve", "export"])]
     cluster: Option<String>,
 }
 
 impl Args {
-    /// Returns the traces, and the SQL behind them.
+    /// Returns the traces, and the SQL after them.
     fn split(&self) -> (Vec<String>, Option<String>) {
         let mut traces = self.inputs.clone();
         let takes_sql = self.file.is_none() && self.report.is_none() && !self.serve;
@@ -102,8 +102,8 @@ impl Args {
         (traces, sql)
     }
 
-    /// Returns whether tables are those of several traces.
-    fn asks_many(&self, traces: &[String]) -> bool {
+    /// Returns true if the tables have the rows of several traces.
+    fn has_many(&self, traces: &[String]) -> bool {
         let many = |name: &String| {
             is_pattern(name) || is_address(name) || std::path::Path::new(name).is_dir()
         };
@@ -122,11 +122,11 @@ fn parse_size(text: &str) -> Result<u64, String> {
         "K" | "KB" | "KIB" => 1 << 10,
         "M" | "MB" | "MIB" => 1 << 20,
         "G" | "GB" | "GIB" => 1 << 30,
-        unit => return Err(format!("there is no unit '{unit}': K, M and G are")),
+        unit => return Err(format!("'{unit}' is not a unit: use K, M or G")),
     };
     let number: u64 = digits
         .parse()
-        .map_err(|_| format!("'{digits}' is no number"))?;
+        .map_err(|_| format!("'{digits}' is not a number"))?;
     number
         .checked_mul(factor)
         .ok_or_else(|| format!("{text} is too large"))
@@ -148,7 +148,9 @@ pub fn main() -> ExitCode {
     if let Some([format, _]) = args.export.as_deref()
         && format != "parquet"
     {
-        return report(Err(format!("there is no export as '{format}': parquet is")));
+        return report(Err(format!(
+            "'{format}' is not an export format: use parquet"
+        )));
     }
     if args.serve {
         return report(serve(&args));
@@ -163,7 +165,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Returns the threads that queries run on.
+/// Creates the threads that run queries.
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -202,7 +204,7 @@ fn serve(args: &Args) -> Result<(), String> {
             .open(path.as_ref())
             .map_err(|e| format!("{path}: {e}"))?;
     } else if !args.inputs.is_empty() {
-        return Err("a server answers for one trace".into());
+        return Err("--serve takes one trace".into());
     }
     if let Some(path) = &args.socket {
         let server = SocketServer::bind(path)
@@ -210,7 +212,7 @@ fn serve(args: &Args) -> Result<(), String> {
         server
             .run(processor)
             .map_err(|e| format!("cannot start threads: {e}"))?;
-        eprintln!("answering on {}", path.display());
+        eprintln!("listening on {}", path.display());
         return runtime()?.block_on(cluster::until_ended(std::future::pending()));
     }
     let options = ServerOptions {
@@ -226,7 +228,7 @@ fn listen(options: &ServerOptions, processor: Processor) -> Result<(), String> {
     let server = Server::bind(options, processor)
         .map_err(|e| format!("cannot listen on port {}: {e}", options.port))?;
     for address in server.addresses() {
-        eprintln!("answering on http://{address}");
+        eprintln!("listening on http://{address}");
     }
     server.run().map_err(|e| e.to_string())
 }
@@ -255,13 +257,13 @@ fn read_sql(args: &Args, sql: Option<String>) -> Result<Option<String>, String> 
 async fn run(args: Args) -> Result<ExitCode, String> {
     let (traces, sql) = args.split();
     if traces.is_empty() {
-        return Err("name a trace file, as in 'ferretto-query trace.pftrace \"select …\"'".into());
+        return Err("the trace file is missing: name one, as in 'ferretto-query trace.pftrace \"select …\"'".into());
     }
     let sql = match args.report {
         Some(report) => Some(report.sql().to_owned()),
         None => read_sql(&args, sql)?,
     };
-    if args.asks_many(&traces) {
+    if args.has_many(&traces) {
         return fleet::run(&args, &traces, sql).await;
     }
     let path = PathBuf::from(&traces[0]);
@@ -280,7 +282,7 @@ async fn run(args: Args) -> Result<ExitCode, String> {
         threads: args.threads,
     };
     let mut engine = Engine::new(&limits, Some(&trace)).map_err(|e| e.to_string())?;
-    health(&trace);
+    print_health(&trace);
     let Some(sql) = sql else {
         return shell::run(&mut engine).await.map(|()| ExitCode::SUCCESS);
     };
@@ -288,15 +290,15 @@ async fn run(args: Args) -> Result<ExitCode, String> {
         println!("{sql};\n");
     }
     let started = Instant::now();
-    answer(&args, &mut engine, &sql).await?;
+    print_query(&args, &mut engine, &sql).await?;
     if args.timing {
-        eprintln!("answered in {:.3} s", started.elapsed().as_secs_f64());
+        eprintln!("queried in {:.3} s", started.elapsed().as_secs_f64());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the answers to all questions.
-async fn answer(args: &Args, engine: &mut Engine, sql: &str) -> Result<(), String> {
+/// Runs the SQL and prints the results.
+async fn print_query(args: &Args, engine: &mut Engine, sql: &str) -> Result<(), String> {
     let terminal = io::stdout().is_terminal();
     let format = args
         .format
@@ -310,7 +312,7 @@ async fn answer(args: &Args, engine: &mut Engine, sql: &str) -> Result<(), Strin
         .map_err(|e| format!("cannot write the result: {e}"))
 }
 
-/// Runs all statements and prints what they give, with an empty line between.
+/// Runs all statements and prints their results, separated by empty lines.
 async fn print_results(
     engine: &mut Engine,
     sql: &str,
@@ -332,8 +334,8 @@ async fn print_results(
     Ok(())
 }
 
-/// Tells what was lost or could not be read.
-fn health(trace: &LoadedTrace) {
+/// Prints losses and errors of the trace.
+fn print_health(trace: &LoadedTrace) {
     let health = trace.health();
     if health.is_empty() {
         return;

@@ -18,21 +18,21 @@ use rustyline::{Context, Editor, Helper};
 use super::{print_results, terminal_width};
 
 const HELP: &str = "\
-SQL ends with a semicolon; it may take several lines.
+A statement ends with a semicolon and may have several lines.
 .tables [PATTERN]   tables and views
 .schema TABLE       columns of a table
 .modules            modules for INCLUDE PERFETTO MODULE
 .format FORMAT      table, csv, json or ndjson
-.timing             times after each query on or off
+.timing             turn the duration after each query on or off
 .read FILE          run the SQL of a file
 .quit               leave; so does Ctrl-D
-Ctrl-C ends a query that runs. Tab completes names.";
+Ctrl-C cancels a running query. Tab completes names.";
 
 const COMMANDS: &[&str] = &[
     ".tables", ".schema", ".modules", ".format", ".timing", ".read", ".quit", ".help",
 ];
 
-/// Words that are completed beside names.
+/// Keywords to complete.
 const KEYWORDS: &[&str] = &[
     "SELECT",
     "FROM",
@@ -48,7 +48,7 @@ const KEYWORDS: &[&str] = &[
     "CREATE PERFETTO VIEW",
 ];
 
-/// Completes names.
+/// The words to complete.
 struct Words(Vec<String>);
 
 impl Helper for Words {}
@@ -81,18 +81,18 @@ impl Completer for Words {
     fn complete(
         &self,
         line: &str,
-        place: usize,
+        position: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<String>)> {
-        let before = &line[..place];
+        let before = &line[..position];
         let start = before
             .rfind(|c: char| {
-                !(c.is_alphanumeric() || c == '_' || (c == '.' && place == line.len()))
+                !(c.is_alphanumeric() || c == '_' || (c == '.' && position == line.len()))
             })
             .map_or(0, |at| {
                 at + before[at..].chars().next().map_or(1, char::len_utf8)
             });
-        // A column after its table's name is completed alone.
+        // After the name of a table and a dot, only the column is completed.
         let start = match before[start..].rfind('.') {
             Some(dot) if start + dot > 0 => start + dot + 1,
             _ => start,
@@ -134,14 +134,14 @@ async fn words(engine: &mut Engine) -> Vec<String> {
     words
 }
 
-/// Reads and answers until the end.
+/// Reads and runs statements and commands until the end of the input.
 pub(super) async fn run(engine: &mut Engine) -> Result<(), String> {
     let mut editor: Editor<Words, DefaultHistory> =
         Editor::new().map_err(|e| format!("cannot use the terminal: {e}"))?;
     editor.set_helper(Some(Words(words(engine).await)));
     let history = history();
     if let Some(path) = &history {
-        // There is none the first time.
+        // The first time, there is no history.
         let _ = editor.load_history(path);
     }
     let mut format = Format::Table;
@@ -158,7 +158,7 @@ pub(super) async fn run(engine: &mut Engine) -> Result<(), String> {
         if text.is_empty() {
             continue;
         }
-        // A history that cannot be kept is no reason to stop.
+        // The shell works without a history, too.
         let _ = editor.add_history_entry(text);
         if let Some(command) = text.strip_prefix('.') {
             let mut words = command.trim_end_matches(';').split_whitespace();
@@ -176,16 +176,18 @@ pub(super) async fn run(engine: &mut Engine) -> Result<(), String> {
                     "csv" => format = Format::Csv,
                     "json" => format = Format::Json,
                     "ndjson" => format = Format::Ndjson,
-                    _ => println!("There is no format '{name}' for a terminal."),
+                    _ => println!(
+                        "'{name}' is not a format for a terminal: use table, csv, json or ndjson."
+                    ),
                 },
                 ("read", Some(path)) => match std::fs::read_to_string(path) {
-                    Ok(sql) => answer(engine, &sql, format, timing).await,
+                    Ok(sql) => print_query(engine, &sql, format, timing).await,
                     Err(error) => println!("cannot read {path}: {error}"),
                 },
                 _ => println!("{}", describe(engine, name, argument).await),
             }
         } else {
-            answer(engine, text, format, timing).await;
+            print_query(engine, text, format, timing).await;
         }
     }
     if let Some(path) = &history {
@@ -194,7 +196,7 @@ pub(super) async fn run(engine: &mut Engine) -> Result<(), String> {
     Ok(())
 }
 
-/// Answers the commands that only look.
+/// Returns the output of a command that lists names.
 pub(super) async fn describe(engine: &mut Engine, name: &str, argument: Option<&str>) -> String {
     match (name, argument) {
         ("tables", pattern) => {
@@ -237,8 +239,8 @@ fn type_name(data_type: &impl std::fmt::Display) -> &'static str {
     }
 }
 
-/// Answers a query until it is done or Ctrl-C ends it.
-async fn answer(engine: &mut Engine, sql: &str, format: Format, timing: bool) {
+/// Runs SQL and prints the results, until Ctrl-C.
+async fn print_query(engine: &mut Engine, sql: &str, format: Format, timing: bool) {
     let started = Instant::now();
     let mut out = io::BufWriter::new(io::stdout());
     let done = tokio::select! {

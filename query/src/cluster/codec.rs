@@ -1,5 +1,5 @@
-//! Scans of many traces as bytes, for other processes: the files, the statements of the
-//! definitions, and the plan for each trace.
+//! Encodes scans of many traces for other processes: the files, the statements of the definitions,
+//! and the plan for each trace.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -22,12 +22,12 @@ use serde_json::{Value, json};
 use crate::fleet::{FleetTypes, Importer, Scope, Subject, TraceFile, TracesExec, TracesTable};
 use crate::node::table_as;
 
-/// The beginning of scans; all else is left to Ballista.
+/// The first bytes of scans. Ballista decodes everything else.
 const MAGIC: &[u8] = b"ferretto traces 1\0";
-/// So many definitions are kept for the next tasks that use them.
+/// The number of scopes that are cached for later tasks.
 const KEPT: usize = 16;
 
-/// Definitions that were made, and the process's importer.
+/// A cache of scopes, and the importer of the process.
 #[derive(Debug)]
 pub(super) struct Scopes {
     importer: Arc<Importer>,
@@ -42,7 +42,7 @@ impl Scopes {
         })
     }
 
-    /// Returns the scope of a header, without files.
+    /// Returns the cached or new scope of a header, without files.
     fn of(&self, header: &Value) -> Result<Arc<Scope>> {
         let key = json!([header["definitions"], header["types"]]).to_string();
         let mut kept = self
@@ -122,7 +122,7 @@ fn header(scope: &Scope) -> Value {
     json!({ "definitions": scope.definitions(), "types": types })
 }
 
-/// Writes a header and a plan.
+/// Encodes a header and a plan.
 fn put(header: &Value, plan: &[u8], to: &mut Vec<u8>) {
     let header = header.to_string();
     to.extend_from_slice(MAGIC);
@@ -131,7 +131,7 @@ fn put(header: &Value, plan: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(plan);
 }
 
-/// Reads a header and a plan, if these are such bytes.
+/// Decodes a header and a plan. Returns `None` if the bytes are not a scan of traces.
 fn take(bytes: &[u8]) -> Option<Result<(Value, &[u8])>> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let read = || {
@@ -140,16 +140,16 @@ fn take(bytes: &[u8]) -> Option<Result<(Value, &[u8])>> {
         let (header, plan) = rest.split_at_checked(length)?;
         Some((serde_json::from_slice(header).ok()?, plan))
     };
-    Some(read().ok_or_else(|| exec_datafusion_err!("a scan of traces is cut short")))
+    Some(read().ok_or_else(|| exec_datafusion_err!("a scan of traces is truncated")))
 }
 
-/// Writes plans whose tables belong to one scope: their names are enough.
+/// The codec of plans whose tables belong to one scope, and are encoded as their names.
 #[derive(Debug)]
-struct Inner(Arc<Scope>);
+struct ScopeCodec(Arc<Scope>);
 
-impl LogicalExtensionCodec for Inner {
+impl LogicalExtensionCodec for ScopeCodec {
     fn try_decode(&self, _: &[u8], _: &[LogicalPlan], _: &TaskContext) -> Result<Extension> {
-        not_impl_err!("a plan for one trace has an operator that is not known")
+        not_impl_err!("a plan for one trace has an unknown operator")
     }
 
     fn try_encode(&self, node: &Extension, _: &mut Vec<u8>) -> Result<()> {
@@ -187,16 +187,16 @@ fn traces(provider: &Arc<dyn TableProvider>) -> Option<&TracesTable> {
 }
 
 fn encode(scope: &Arc<Scope>, plan: &LogicalPlan) -> Result<Vec<u8>> {
-    let codec = Inner(scope.clone());
+    let codec = ScopeCodec(scope.clone());
     Ok(logical_plan_to_bytes_with_extension_codec(plan, &codec)?.to_vec())
 }
 
 fn decode(scope: &Arc<Scope>, plan: &[u8]) -> Result<LogicalPlan> {
     let context = scope.registry()?.task_ctx();
-    logical_plan_from_bytes_with_extension_codec(plan, &context, &Inner(scope.clone()))
+    logical_plan_from_bytes_with_extension_codec(plan, &context, &ScopeCodec(scope.clone()))
 }
 
-/// Tables of many traces between a client and a scheduler.
+/// The codec of tables of many traces, between a client and a scheduler.
 #[derive(Debug)]
 pub(super) struct LogicalCodec {
     scopes: Arc<Scopes>,
@@ -259,7 +259,7 @@ impl LogicalExtensionCodec for LogicalCodec {
             Subject::Named(_) => Vec::new(),
             Subject::Lifted(plan) => encode(scope, plan)?,
         };
-        // The types of arguments are known when the plan is.
+        // Planning finds the types of arguments, so the header comes after the plan.
         let mut header = header(scope);
         header["files"] = files_to_json(&scope.files);
         if let Subject::Named(name) = table.subject() {
@@ -286,7 +286,7 @@ impl LogicalExtensionCodec for LogicalCodec {
     }
 }
 
-/// Scans of many traces between a scheduler and executors.
+/// The codec of scans of many traces, between a scheduler and executors.
 #[derive(Debug)]
 pub(super) struct PhysicalCodec {
     scopes: Arc<Scopes>,

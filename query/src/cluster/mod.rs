@@ -1,5 +1,5 @@
-//! Questions to many traces, answered by several processes: Ballista's scheduler and executors,
-//! with scans of traces that travel between them.
+//! Queries over many traces, run by several processes: Ballista's scheduler and executors, which
+//! exchange scans of traces.
 
 mod codec;
 
@@ -24,13 +24,14 @@ use crate::error::SqlError;
 use crate::fleet::{Fleet, Importer, TraceFile};
 use codec::{LogicalCodec, PhysicalCodec, Scopes};
 
-/// The port of schedulers.
+/// The default port of schedulers.
 pub const PORT: u16 = 50050;
-/// Plans name all files, so that they can be long.
+/// The largest size of a message. Plans contain the paths of all files and can be long.
 const MESSAGE: u32 = 256 << 20;
-/// A question is split in so many parts at least, so that not much is lost with an executor.
+/// The smallest number of parts of a query. With many parts, little work is lost if an executor
+/// fails.
 const PARTS: usize = 16;
-/// Executors say each second that they are there, and are given up after this time.
+/// The time without a heartbeat after which an executor counts as failed.
 const SILENCE_SECONDS: u64 = 10;
 
 fn failed(error: impl std::fmt::Display) -> SqlError {
@@ -42,17 +43,17 @@ fn with_limits(config: SessionConfig) -> SessionConfig {
         .with_ballista_grpc_client_max_message_size(MESSAGE as usize)
 }
 
-/// Returns a session that knows our functions.
+/// Returns a session with our functions.
 fn state(config: SessionConfig) -> datafusion::common::Result<SessionState> {
     let runtime = session::runtime(&Options::default())?;
     Ok(session::context(session::state(config, runtime)).state())
 }
 
-/// Returns host and port of an address such as `df://localhost:50050`.
+/// Parses an address such as `df://localhost:50050` to host and port.
 fn address(text: &str) -> Result<(String, u16), SqlError> {
     let wrong = || {
         SqlError::new(format!(
-            "'{text}' is no address such as df://localhost:{PORT}"
+            "'{text}' is not an address such as df://localhost:{PORT}"
         ))
     };
     let url = Url::parse(text).map_err(|_| wrong())?;
@@ -62,7 +63,7 @@ fn address(text: &str) -> Result<(String, u16), SqlError> {
     }
 }
 
-/// Returns a fleet whose questions a scheduler's executors answer.
+/// Returns a fleet whose queries run on a scheduler's executors.
 pub fn connect(
     scheduler: &str,
     options: &Options,
@@ -93,7 +94,7 @@ pub fn connect(
     Ok(fleet)
 }
 
-/// Schedules questions until the process is ended. `listening` is told the address.
+/// Schedules queries until the process ends. Calls `listening` with the bound address.
 pub async fn schedule(
     bind: SocketAddr,
     listening: impl FnOnce(SocketAddr),
@@ -133,24 +134,24 @@ pub async fn schedule(
         .map_err(failed)
 }
 
-/// The way in which a process executes tasks of a scheduler.
+/// Options of an executor.
 #[derive(Debug, Clone)]
 pub struct ExecutorOptions {
-    /// The scheduler, such as `df://localhost:50050`.
+    /// The address of the scheduler, such as `df://localhost:50050`.
     pub scheduler: String,
-    /// The address to be reached at.
+    /// The address to listen on.
     pub bind: std::net::IpAddr,
-    /// The name or address that others reach this one by, if it is another than `bind`.
+    /// The name or address of this process for others, if it is not `bind`.
     pub external: Option<String>,
-    /// Tasks at a time; 0 for one per processor.
+    /// The number of concurrent tasks; 0 for one per processor.
     pub threads: usize,
-    /// The memory of queries, and of the traces that are in it at a time, each.
+    /// The memory limit of queries, and, separately, of imported traces, in bytes.
     pub memory: u64,
-    /// The folder for results between the parts of a plan.
+    /// The folder for intermediate results.
     pub folder: PathBuf,
 }
 
-/// Returns a port that is free now.
+/// Returns a free port.
 fn free_port(ip: std::net::IpAddr) -> Result<u16, SqlError> {
     let listener = TcpListener::bind((ip, 0))
         .and_then(|listener| listener.local_addr())
@@ -158,13 +159,13 @@ fn free_port(ip: std::net::IpAddr) -> Result<u16, SqlError> {
     Ok(listener.port())
 }
 
-/// Executes parts of questions until the process is ended.
+/// Executes parts of queries until the process ends.
 pub async fn execute(options: ExecutorOptions) -> Result<(), SqlError> {
     let (scheduler_host, scheduler_port) = address(&options.scheduler)?;
     let importer = Arc::new(Importer::new(options.memory));
     let scopes = Scopes::new(importer);
-    let known = state(with_limits(SessionConfig::new_with_ballista()))?;
-    let registry = BallistaFunctionRegistry::from(&known);
+    let state = state(with_limits(SessionConfig::new_with_ballista()))?;
+    let registry = BallistaFunctionRegistry::from(&state);
     let config = ExecutorProcessConfig {
         bind_host: options.bind.to_string(),
         external_host: Some(options.external.unwrap_or_else(|| options.bind.to_string())),

@@ -14,16 +14,16 @@ use datafusion::physical_plan::collect;
 use super::{TableFunction, text};
 use crate::functions::is_text;
 
-/// The function.
+/// The function `perfetto_table_info`.
 #[derive(Debug)]
 pub(crate) struct TableInfo;
 
-/// Orders of a column, by upstream's numbers.
+// The orders of a column, as upstream's numbers.
 const BY_ID: i64 = 0;
 const SORTED: i64 = 2;
 const UNSORTED: i64 = 3;
 
-/// Returns the kind and order of a column without NULLs.
+/// Returns the type and the order of a column. NULLs are ignored.
 fn kind(column: &ArrayRef) -> (&'static str, i64) {
     if is_text(column.data_type()) {
         return ("string", UNSORTED);
@@ -80,7 +80,7 @@ impl TableFunction for TableInfo {
         arguments: &[ScalarValue],
     ) -> Result<Vec<ArrayRef>> {
         let Some(name) = text(&arguments[0]).map(|name| name.to_ascii_lowercase()) else {
-            return plan_err!("perfetto_table_info: the name of a table is a text.");
+            return plan_err!("perfetto_table_info: the name of a table must be a text.");
         };
         let known = session
             .as_any()
@@ -100,8 +100,8 @@ impl TableFunction for TableInfo {
         let mut kinds = Vec::new();
         let mut nullable = Vec::new();
         let mut sorted = Vec::new();
-        for (place, field) in schema.fields().iter().enumerate() {
-            let parts: Vec<&dyn Array> = batches.iter().map(|b| b.column(place).as_ref()).collect();
+        for (index, field) in schema.fields().iter().enumerate() {
+            let parts: Vec<&dyn Array> = batches.iter().map(|b| b.column(index).as_ref()).collect();
             let column = match parts.as_slice() {
                 [] => datafusion::arrow::array::new_empty_array(field.data_type()),
                 parts => concat(parts)?,

@@ -1,4 +1,4 @@
-//! Table functions whose rows are computed from a few values.
+//! Table functions that compute their rows from a few values.
 
 mod info;
 
@@ -24,8 +24,8 @@ use crate::sql::dialect::TraceDialect;
 
 pub(crate) use info::TableInfo;
 
-/// A function that is named after `FROM`. Its arguments are values, subqueries among them, but not
-/// columns of the tables before it.
+/// A function that is called after `FROM`. Its arguments are values, also of subqueries, but not
+/// columns of preceding tables.
 #[async_trait]
 pub(crate) trait TableFunction: fmt::Debug + Send + Sync {
     /// Returns the name.
@@ -39,7 +39,7 @@ pub(crate) trait TableFunction: fmt::Debug + Send + Sync {
     -> Result<Vec<ArrayRef>>;
 }
 
-/// Plans functions where they are named after `FROM`.
+/// Plans the functions that are called after `FROM`.
 #[derive(Debug)]
 pub(crate) struct FunctionPlanner(pub(crate) Vec<Arc<dyn TableFunction>>);
 
@@ -65,7 +65,7 @@ impl RelationPlanner for FunctionPlanner {
         let Some(function) = self.0.iter().find(|f| f.name() == key) else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
-        let wanted = function.arguments();
+        let names = function.arguments();
         let values: Vec<&SqlExpr> = arguments
             .iter()
             .filter_map(|argument| match argument {
@@ -73,18 +73,18 @@ impl RelationPlanner for FunctionPlanner {
                 _ => None,
             })
             .collect();
-        if values.len() != wanted.len() || arguments.len() != wanted.len() {
+        if values.len() != names.len() || arguments.len() != names.len() {
             return plan_err!(
                 "The function '{key}' takes {} arguments ({}), not {}.",
-                wanted.len(),
-                wanted.join(", "),
+                names.len(),
+                names.join(", "),
                 arguments.len()
             );
         }
         let list: Vec<String> = values
             .iter()
             .enumerate()
-            .map(|(place, value)| format!("{value} AS __argument_{place}"))
+            .map(|(index, value)| format!("{value} AS __argument_{index}"))
             .collect();
         let sql = format!("SELECT {}", list.join(", "));
         let subquery = Parser::new(&TraceDialect)
@@ -125,7 +125,8 @@ impl ComputedTable {
         &self.arguments
     }
 
-    /// Returns the same call of another trace's function, if that trace has it.
+    /// Returns the same call with the function of another trace, if that trace has one of this
+    /// name.
     pub(crate) fn bound(
         &self,
         functions: &[Arc<dyn TableFunction>],
@@ -181,7 +182,7 @@ pub(crate) fn integer(function: &str, name: &str, value: &ScalarValue) -> Result
         ScalarValue::Int64(value) => Ok(*value),
         ScalarValue::Null => Ok(None),
         ScalarValue::Utf8(None) | ScalarValue::Float64(None) => Ok(None),
-        other => plan_err!("{function}: '{name}' is an integer, not {other}."),
+        other => plan_err!("{function}: '{name}' must be an integer, not {other}."),
     }
 }
 

@@ -29,14 +29,14 @@ impl Engine {
         self.lazy.contains_key(name) || self.context.table_exist(name).unwrap_or(false)
     }
 
-    /// Makes room for a name.
+    /// Removes the previous table or view of a name, which is an error unless `replace` is set.
     pub(super) fn claim(&mut self, name: &str, replace: bool) -> Result<(), SqlError> {
         if !self.exists(name) {
             return Ok(());
         }
         if !replace {
             return Err(SqlError::new(format!(
-                "'{name}' exists already: CREATE OR REPLACE replaces it."
+                "'{name}' exists already: replace it with CREATE OR REPLACE."
             )));
         }
         self.lazy.remove(name);
@@ -45,7 +45,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives a name its table, and has views follow.
+    /// Registers a table, and invalidates the views that depend on its name.
     fn register(&mut self, name: String, table: Arc<dyn TableProvider>) -> Result<(), SqlError> {
         self.context.register_table(name.as_str(), table)?;
         self.outdate(&name);
@@ -94,17 +94,17 @@ impl Engine {
     }
 
     pub(super) async fn define_view(&mut self, mut d: Definition) -> Result<(), SqlError> {
-        // Later definitions of macros do not change the view.
+        // Macros are expanded now, since later definitions of them do not change the view.
         d.body = expand(&d.body, &self.macros)?;
         let reads = match self.prepare(&d.body, false).await {
             Ok(statement) => reads(&statement),
-            // Unreadable definitions are reported when they are planned.
+            // Planning reports errors of the definition.
             Err(_) => BTreeSet::new(),
         };
         if self.views.reach(&reads, &d.name) {
             return Err(SqlError::new(format!(
                 "The view '{}' is circular: it reads itself. \
-                 CREATE PERFETTO TABLE may replace a table by one made from it.",
+                 CREATE PERFETTO TABLE can replace a table by one computed from it.",
                 d.name
             )));
         }
@@ -123,7 +123,7 @@ impl Engine {
 
     pub(super) async fn define_table(&mut self, d: Definition) -> Result<(), SqlError> {
         if self.tables_are_views {
-            // The old one is read in each trace before the new one takes its place.
+            // The old table is read in each trace before the new one replaces it.
             return self.keep_view(&d).await;
         }
         if !d.replace && self.exists(&d.name) {
@@ -134,7 +134,8 @@ impl Engine {
         let stream = frame.execute_stream().await?;
         let schema = stream.schema();
         let batches: Vec<RecordBatch> = stream.try_collect().await?;
-        // All may be NULL for the engine: a subquery without rows is, whatever its columns say.
+        // DataFusion has to take all columns as nullable: a subquery without rows is NULL even if
+        // its column is not nullable.
         let fields: Vec<_> = schema
             .fields()
             .iter()
@@ -169,7 +170,7 @@ impl Engine {
     ) -> Result<(), SqlError> {
         if self.functions.contains_key(&d.name) && !d.replace {
             return Err(SqlError::new(format!(
-                "The function '{}' exists already: CREATE OR REPLACE replaces it.",
+                "The function '{}' exists already: replace it with CREATE OR REPLACE.",
                 d.name
             )));
         }
@@ -191,7 +192,7 @@ impl Engine {
         if calls(&body, &d.name) {
             return Err(SqlError::new(format!(
                 "The function '{}' calls itself, which is not supported: \
-                 WITH RECURSIVE repeats a query.",
+                 use WITH RECURSIVE.",
                 d.name
             )));
         }
@@ -208,7 +209,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes another name of a function of the engine.
+    /// Defines another name for a function of the engine.
     pub(super) fn delegate(&mut self, name: &str, target: &str) -> Result<(), SqlError> {
         if !self.context.state().scalar_functions().contains_key(target) {
             return Err(SqlError::new(format!("There is no function '{target}'.")));
@@ -236,7 +237,7 @@ impl Engine {
             plans.push(frame.into_unoptimized_plan());
         }
         let reads = inputs.iter().map(|input| input.table.clone()).collect();
-        let again = Statement::SpanJoin {
+        let statement = Statement::SpanJoin {
             name: name.clone(),
             kind: kind.to_owned(),
             inputs: inputs.clone(),
@@ -244,7 +245,7 @@ impl Engine {
         let [left, right] = inputs;
         let table = span_table(operator, plans, [left.partition, right.partition])?;
         self.register(name.clone(), table)?;
-        self.views.insert(&name, again, reads);
+        self.views.insert(&name, statement, reads);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Modules.
+//! Inclusion of modules.
 
 use super::{Engine, Module};
 use crate::error::{SqlError, nearest};
@@ -47,7 +47,7 @@ impl Engine {
         for statement in split(tokenize(&sql)?) {
             result = match Box::pin(self.run(statement)).await {
                 Ok(None) => Ok(()),
-                Ok(Some(_)) => Err(SqlError::new("modules may not return rows")),
+                Ok(Some(_)) => Err(SqlError::new("statements of modules must not return rows")),
                 Err(error) => Err(error),
             };
             if result.is_err() {

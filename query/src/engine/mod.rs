@@ -1,4 +1,4 @@
-//! A session: what was defined, and the running of statements.
+//! A session: definitions, and the execution of statements.
 
 mod define;
 mod fleet;
@@ -28,22 +28,22 @@ use crate::sql::statement::{Statement, parse};
 use crate::sql::user::Functions;
 use crate::stdlib;
 
-/// The stack of threads that plan queries, in bytes: the largest expressions that are allowed nest
-/// deeply. It takes memory as far as it is used.
+/// The stack size of threads that plan queries, in bytes. It is large enough for the deepest
+/// allowed expressions. Unused parts take no memory.
 pub const STACK: usize = 64 << 20;
 
 /// Limits of a session.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Bytes that queries may use before they spill or fail; 0 for no limit.
+    /// The memory in bytes that queries may use before they spill or fail; 0 for no limit.
     pub memory_limit: u64,
-    /// Threads of a query; 0 for one per processor.
+    /// The number of threads of a query; 0 for one per processor.
     pub threads: usize,
 }
 
-/// Rows of a statement.
+/// The rows of a statement.
 pub struct Rows {
-    /// The names of the columns as people wrote them.
+    /// The names of the columns as written in the statement.
     pub names: Vec<String>,
     /// The types of the columns.
     pub schema: SchemaRef,
@@ -66,7 +66,7 @@ impl Rows {
     }
 }
 
-/// All that the engine wants to know of a trace.
+/// The engine's interface to a trace.
 pub trait Trace: Send + Sync {
     /// Adds the tables and the functions that read the trace to the session.
     fn register(&self, context: &SessionContext) -> Result<(), SqlError>;
@@ -76,21 +76,21 @@ pub trait Trace: Send + Sync {
     }
 }
 
-/// Traces of fewer rows are not worth several threads.
+/// The number of rows from which queries use several threads.
 const SMALL: usize = 200_000;
 
-/// A session over a trace, or over many.
+/// A session over one or many traces.
 pub struct Engine {
-    /// The planner of definitions and of questions to one trace.
+    /// The planner of definitions and of queries of one trace.
     context: SessionContext,
-    /// The planner of questions to many traces.
+    /// The planner of queries of many traces.
     fleet: Option<Arc<Fleet>>,
-    /// Tables are kept as views, since each trace has rows of its own.
+    /// True if tables are defined as views, since each trace has its own rows.
     tables_are_views: bool,
-    asks_each_trace: bool,
+    queries_each_trace: bool,
     macros: HashMap<String, Macro>,
     functions: Functions,
-    /// Definitions that are made when a query first names them.
+    /// Definitions that are evaluated when a query first names them.
     lazy: BTreeMap<String, Statement>,
     views: views::Views,
     modules: HashMap<String, Module>,
@@ -104,7 +104,7 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// A module on its way in.
+/// The state of an included module.
 #[derive(Clone)]
 enum Module {
     Running,
@@ -133,7 +133,7 @@ impl Engine {
             context,
             fleet: None,
             tables_are_views: false,
-            asks_each_trace: false,
+            queries_each_trace: false,
             macros: HashMap::new(),
             functions: Functions::default(),
             lazy: BTreeMap::new(),
@@ -146,7 +146,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Returns a session in which things are defined, to be read from other traces.
+    /// Returns a session for definitions that are evaluated over other traces.
     pub(crate) fn for_definitions(
         options: &Options,
         template: &dyn Trace,
@@ -177,7 +177,9 @@ impl Engine {
                         self.define_macro(definition, arguments);
                     }
                     other => {
-                        return Err(SqlError::new(format!("the prelude cannot hold {other:?}")));
+                        return Err(SqlError::new(format!(
+                            "statement not allowed in the prelude: {other:?}"
+                        )));
                     }
                 }
             }
@@ -185,7 +187,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the session of the engine below.
+    /// Returns DataFusion's session.
     pub fn context(&self) -> &SessionContext {
         &self.context
     }
@@ -260,7 +262,7 @@ impl Engine {
 
     /// Runs one statement.
     pub async fn run(&mut self, tokens: Vec<TokenWithSpan>) -> Result<Option<Rows>, SqlError> {
-        let place = start_of(&tokens);
+        let start = start_of(&tokens);
         let definition = self.definition(&tokens);
         let result = match parse(tokens)? {
             Statement::Include(name) => self.include(&name).await.map(|()| None),
@@ -292,44 +294,44 @@ impl Engine {
             fleet.remember(text);
         }
         result.map_err(|mut error| {
-            if error.location.is_none() && place.line > 0 {
-                error.location = Some((place.line, place.column));
+            if error.location.is_none() && start.line > 0 {
+                error.location = Some((start.line, start.column));
             }
             error
         })
     }
 
-    /// Makes all lazy definitions. Views whose relations are gone are left out.
-    pub(crate) async fn make_all(&mut self) -> Result<(), SqlError> {
+    /// Evaluates all lazy definitions, except views whose relations no longer exist.
+    pub(crate) async fn define_all(&mut self) -> Result<(), SqlError> {
         let names: Vec<String> = self.lazy.keys().cloned().collect();
         for name in names {
-            let made = Box::pin(self.ensure(&BTreeSet::from([name.clone()]))).await;
+            let defined = Box::pin(self.ensure(&BTreeSet::from([name.clone()]))).await;
             if !self.user_tables.contains(&name) {
-                made?;
+                defined?;
             }
         }
         Ok(())
     }
 
-    /// Makes the lazy definitions among the names.
+    /// Evaluates the lazy definitions among the names.
     async fn ensure(&mut self, names: &BTreeSet<String>) -> Result<(), SqlError> {
         for name in names {
             let Some(statement) = self.lazy.remove(name) else {
                 continue;
             };
-            // Those of the prelude are not.
+            // Definitions of the prelude are not the user's.
             let of_user = self.user_tables.contains(name);
-            let made = match statement.clone() {
+            let defined = match statement.clone() {
                 Statement::View(d) => Box::pin(self.define_view(d)).await,
                 Statement::SpanJoin { name, kind, inputs } => {
                     Box::pin(self.define_span_join(name, &kind, inputs)).await
                 }
                 _ => Ok(()),
             };
-            if let Err(error) = made {
-                // The view can be made again once its relations are there.
+            if let Err(error) = defined {
+                // The view can be evaluated once its relations exist.
                 self.lazy.insert(name.clone(), statement);
-                let message = format!("The view '{name}' cannot be made: {}", error.message);
+                let message = format!("The view '{name}' cannot be evaluated: {}", error.message);
                 return Err(SqlError::new(message));
             }
             if !of_user {

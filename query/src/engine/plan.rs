@@ -1,4 +1,4 @@
-//! From tokens to plans.
+//! Converts tokens to plans.
 
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
@@ -17,14 +17,14 @@ use crate::sql::rewrite::rewrite;
 use crate::sql::unique::rename_beside_stars;
 
 impl Engine {
-    /// Expands macros, within the bounds of statements.
+    /// Expands macros, and checks the bounds of statements.
     pub(super) fn expand(&self, tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>, SqlError> {
         let tokens = expand(tokens, &self.macros)?;
         bounds::check(&tokens)?;
         Ok(normalize(tokens))
     }
 
-    /// Parses, rewrites and makes what the statement names.
+    /// Parses and rewrites a statement, and evaluates the lazy definitions that it names.
     pub(super) async fn prepare(
         &mut self,
         tokens: &[TokenWithSpan],
@@ -38,7 +38,7 @@ impl Engine {
         let mut statement = parser.parse_statement().map_err(parsed)?;
         let rest = parser.peek_token();
         if rest.token != Token::EOF {
-            let message = format!("Syntax error: did not expect '{}' here.", rest.token);
+            let message = format!("Syntax error: unexpected '{}'.", rest.token);
             return Err(SqlError::at(rest.span.start, message));
         }
         bounds::check_repeats(&statement)?;
@@ -51,7 +51,7 @@ impl Engine {
         Ok(statement)
     }
 
-    /// Plans a query. A quoted name that is no column is a text, as in SQLite.
+    /// Plans a query. A name in double quotes that is not a column is a text, as in SQLite.
     pub(super) async fn plan(
         &mut self,
         tokens: &[TokenWithSpan],
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Adds the place and the nearest name to an error.
+    /// Adds the location and the nearest name to an error.
     pub(super) fn locate(&self, mut error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
         let Some(missing) = error.missing.take() else {
             return error;
@@ -153,7 +153,7 @@ impl Engine {
     }
 }
 
-/// Makes names case-insensitive, quoted ones, too.
+/// Converts quoted names to lower case, and hexadecimal numbers to decimal ones.
 fn normalize(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     for token in &mut tokens {
         if let Token::Word(word) = &mut token.token

@@ -1,4 +1,4 @@
-//! The running of statements of SQL itself.
+//! The execution of standard SQL statements.
 
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
@@ -25,9 +25,9 @@ impl Engine {
             .map(|t| t.token.to_string().to_ascii_uppercase());
         match first.as_deref().unwrap_or_default() {
             "SELECT" | "WITH" | "VALUES" | "EXPLAIN" => {
-                let context = self.asked();
+                let context = self.query_context();
                 let each;
-                let tokens = if self.asks_each_trace && self.fleet.is_some() {
+                let tokens = if self.queries_each_trace && self.fleet.is_some() {
                     each = self.each_trace(tokens).await?;
                     &each
                 } else {
@@ -38,14 +38,14 @@ impl Engine {
                 return Ok(Some(execute(&context, plan, &names).await?));
             }
             "CREATE" | "DROP" | "INSERT" => {}
-            // Nothing is ever written to disk, so these have nothing to do.
+            // Tables are not stored on disk, so these statements have no effect.
             "BEGIN" | "COMMIT" | "END" | "ANALYZE" | "VACUUM" => return Ok(None),
             word => {
                 return Err(SqlError::at(
                     start_of(tokens),
                     format!(
-                        "{word} is not supported: tables of a trace are only read. \
-                         SELECT, WITH, VALUES, EXPLAIN, CREATE, DROP, INSERT and INCLUDE are."
+                        "{word} is not supported: tables of a trace are read-only. \
+                         Use SELECT, WITH, VALUES, EXPLAIN, CREATE, DROP, INSERT or INCLUDE."
                     ),
                 ));
             }
@@ -115,7 +115,9 @@ impl Engine {
                         }
                         return Err(SqlError::at(
                             start_of(tokens),
-                            format!("'{name}' was not created here and cannot be dropped."),
+                            format!(
+                                "'{name}' was not created in this session and cannot be dropped."
+                            ),
                         ));
                     }
                     self.claim(&name, true)?;
@@ -148,28 +150,28 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns where questions are planned.
-    fn asked(&self) -> SessionContext {
+    /// Returns the context that plans queries.
+    fn query_context(&self) -> SessionContext {
         match &self.fleet {
             Some(fleet) => fleet.context().clone(),
             None => self.context.clone(),
         }
     }
 
-    /// Returns the text of a statement if it defines something for later ones, and is to be
-    /// repeated where other processes answer.
+    /// Returns the text of a statement that other processes have to repeat, since it is not a query
+    /// but a definition for later statements.
     pub(super) fn definition(&self, tokens: &[TokenWithSpan]) -> Option<String> {
         self.fleet.as_ref()?;
-        // The statement that includes a module stands for all that the module says.
+        // Other processes repeat the statement that includes the module instead.
         if self.modules.values().any(|m| matches!(m, Module::Running)) {
             return None;
         }
-        (!is_question(tokens)).then(|| text(tokens))
+        (!is_query(tokens)).then(|| text(tokens))
     }
 }
 
-/// Returns whether a statement has rows.
-fn is_question(tokens: &[TokenWithSpan]) -> bool {
+/// Returns true if a statement returns rows.
+fn is_query(tokens: &[TokenWithSpan]) -> bool {
     solid(tokens).first().is_some_and(|token| {
         let word = token.token.to_string().to_ascii_uppercase();
         matches!(word.as_str(), "SELECT" | "WITH" | "VALUES" | "EXPLAIN")
@@ -199,7 +201,7 @@ fn argument(name: &str) -> Argument {
     }
 }
 
-/// Takes from a table of SQLite what the engine has no use for: keys, and types beyond three.
+/// Removes keys and options from a table definition of SQLite, and reduces its types to three.
 fn plain_columns(table: &mut ast::CreateTable) {
     table.without_rowid = false;
     table.constraints.clear();
@@ -230,6 +232,6 @@ fn body_after_as(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>, SqlErro
     }
     Err(SqlError::at(
         start_of(tokens),
-        "Syntax error: there is no AS.",
+        "Syntax error: AS is missing.",
     ))
 }

@@ -1,4 +1,4 @@
-//! The session of the engine below: limits, functions and SQLite's habits.
+//! The DataFusion session: limits, functions, and the behaviour of SQLite.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::functions;
 use crate::intervals::IntervalPlanner;
 use crate::order::InOrder;
 use crate::planner::{MixedTypes, SqlitePlanner};
-use crate::trace::ByNumber;
+use crate::trace::LookupById;
 
 /// Returns the configuration for these limits.
 pub(crate) fn config(base: SessionConfig, options: &Options) -> SessionConfig {
@@ -27,12 +27,12 @@ pub(crate) fn config(base: SessionConfig, options: &Options) -> SessionConfig {
     }
     let options = config.options_mut();
     options.sql_parser.default_null_ordering = "nulls_min".to_owned();
-    // Rows keep the order that a query below gives them, as in SQLite.
+    // Rows keep the order of a subquery, as in SQLite.
     options.sql_parser.enable_subquery_sort_elimination = false;
     config
 }
 
-/// Returns the memory and the disk that queries may use.
+/// Returns the environment of queries with its memory limit.
 pub(crate) fn runtime(options: &Options) -> Result<Arc<RuntimeEnv>, SqlError> {
     let mut runtime = RuntimeEnvBuilder::new();
     if options.memory_limit > 0 {
@@ -66,20 +66,20 @@ pub(crate) fn state(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> SessionS
         .build()
 }
 
-/// Returns a session whose results come in the order of their parts.
+/// Returns a session whose results keep the order of their partitions.
 pub(crate) fn in_order(mut state: SessionState) -> SessionState {
     let options = state.config_mut().options_mut();
     options.optimizer.enable_round_robin_repartition = false;
     let mut rules = state.physical_optimizers().to_vec();
-    // Before the engine decides which sides of joins are hashed, and where rows go for that.
-    rules.insert(0, Arc::new(ByNumber));
+    // First, since the engine's own rules choose the sides and the partitions of hash joins.
+    rules.insert(0, Arc::new(LookupById));
     rules.push(Arc::new(InOrder));
     SessionStateBuilder::new_from_existing(state)
         .with_physical_optimizer_rules(rules)
         .build()
 }
 
-/// Returns a context with the functions that need no trace.
+/// Returns a context with the functions that do not read a trace.
 pub(crate) fn context(state: SessionState) -> SessionContext {
     let context = SessionContext::new_with_state(state);
     for function in functions::all() {

@@ -1,5 +1,5 @@
-//! Views follow what they read: one whose table, view or function is replaced is planned again
-//! when it is next named.
+//! The dependencies of views. If a table, view or function is replaced, views that depend on it are
+//! planned again when a query next names them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -12,11 +12,11 @@ use crate::sql::inspect::relations;
 use crate::sql::statement::Statement;
 use crate::sql::walk;
 
-/// The definitions that can be made again, by their names.
+/// The definitions that can be planned again, by name.
 #[derive(Debug, Default)]
 pub(super) struct Views(BTreeMap<String, View>);
 
-/// A definition, and the relations that it reads.
+/// A definition, and the names of the relations that it reads.
 #[derive(Debug)]
 struct View {
     statement: Statement,
@@ -24,7 +24,7 @@ struct View {
 }
 
 impl View {
-    /// Returns whether the definition may depend on what has this name.
+    /// Returns true if the definition may depend on this name.
     fn mentions(&self, name: &str) -> bool {
         let in_text = || {
             match &self.statement {
@@ -47,7 +47,7 @@ impl Views {
         self.0.remove(name);
     }
 
-    /// Returns whether one of the relations is the named one, or reads it by way of others.
+    /// Returns true if one of the relations is the named one, or depends on it.
     pub(super) fn reach(&self, relations: &BTreeSet<String>, name: &str) -> bool {
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         let mut next: Vec<&str> = relations.iter().map(String::as_str).collect();
@@ -64,7 +64,7 @@ impl Views {
         false
     }
 
-    /// Takes out all that depend on a name, directly or by way of others.
+    /// Removes and returns the definitions that depend on a name, directly or indirectly.
     fn take_dependent(&mut self, name: &str) -> Vec<(String, Statement)> {
         let mut taken = Vec::new();
         let mut names = vec![name.to_owned()];
@@ -80,10 +80,10 @@ impl Views {
 }
 
 impl Engine {
-    /// Puts off all definitions that depend on a name which now stands for something else.
+    /// Makes all definitions lazy that depend on a redefined name.
     pub(super) fn outdate(&mut self, name: &str) {
         for (view, statement) in self.views.take_dependent(name) {
-            // The next query that names the view makes it again.
+            // The next query that names the view plans it again.
             if self.context.deregister_table(view.as_str()).is_ok() {
                 self.lazy.insert(view, statement);
             }

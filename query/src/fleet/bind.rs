@@ -1,4 +1,4 @@
-//! Plans over many traces, bound to one of them.
+//! Binds plans over many traces to one trace.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,17 +25,17 @@ use crate::trace::LoadedTrace;
 const TRACE_ID: &str = "$trace_id";
 const PATH: &str = "$path";
 
-/// A plan whose tables are those of the definitions, to be bound to one trace after the other.
+/// A plan over the empty trace of the definitions, to be bound to each trace.
 #[derive(Debug)]
 pub(super) struct Unbound {
     plan: LogicalPlan,
-    /// The tables that have to be imported.
+    /// The tables to import.
     pub(super) tables: TableSet,
     state: SessionState,
 }
 
 impl Unbound {
-    /// Puts the definitions in the place of their names.
+    /// Replaces the names of relations in a plan by their definitions.
     pub(super) async fn new(scope: &Scope, plan: &LogicalPlan) -> Result<Self> {
         let context = scope.context().await?;
         let mut names = Vec::new();
@@ -62,7 +62,7 @@ impl Unbound {
             _ => Ok(Transformed::yes(node.recompute_schema()?)),
         };
         let plan = plan.clone().transform_up_with_subqueries(inline).data()?;
-        // One trace is the work of one thread; others do other traces.
+        // One thread processes a trace; other threads process other traces.
         let mut state = context.state();
         state.config_mut().options_mut().execution.target_partitions = 1;
         let tables = tables(&state.optimize(&plan)?)?;
@@ -100,7 +100,7 @@ impl Unbound {
     }
 }
 
-/// The tables and functions that take the place of the definitions' empty trace.
+/// The tables and functions of a trace, which replace those of the empty one.
 struct Parts<'a> {
     tables: HashMap<String, Arc<dyn TableProvider>>,
     functions: HashMap<String, Arc<ScalarUDF>>,
@@ -113,7 +113,7 @@ fn provider(scan: &TableScan) -> Option<Arc<dyn TableProvider>> {
     source_as_provider(&scan.source).ok()
 }
 
-/// Returns the name of the relation that is read of many traces.
+/// Returns the name of the relation if the scan reads a relation of many traces.
 fn named(scan: &TableScan) -> Option<String> {
     let provider = provider(scan)?;
     let table = table_as::<TracesTable>(provider.as_ref())?;
@@ -123,7 +123,7 @@ fn named(scan: &TableScan) -> Option<String> {
     }
 }
 
-/// Returns the rows that a scan wants, of one trace.
+/// Returns a plan for the rows of a scan in one trace.
 fn of_one_trace(scan: &TableScan, relation: &LogicalPlan) -> Result<LogicalPlan> {
     let text = |id: &str| {
         let field = Field::new(id, DataType::Utf8View, true);
@@ -144,10 +144,10 @@ fn of_one_trace(scan: &TableScan, relation: &LogicalPlan) -> Result<LogicalPlan>
     }
     if let Some(projection) = &scan.projection {
         let columns = builder.schema().columns();
-        let wanted = projection
+        let projected = projection
             .iter()
             .map(|at| Expr::Column(columns[*at].clone()));
-        builder = builder.project(wanted.collect::<Vec<_>>())?;
+        builder = builder.project(projected.collect::<Vec<_>>())?;
     }
     if scan.fetch.is_some() {
         builder = builder.limit(0, scan.fetch)?;
@@ -188,8 +188,8 @@ fn bind_expr(expr: Expr, parts: &Parts<'_>) -> Result<Transformed<Expr>> {
             }
             None => Transformed::no(Expr::ScalarFunction(call)),
         },
-        Expr::Placeholder(place) if place.id == TRACE_ID || place.id == PATH => {
-            let text = if place.id == TRACE_ID {
+        Expr::Placeholder(placeholder) if placeholder.id == TRACE_ID || placeholder.id == PATH => {
+            let text = if placeholder.id == TRACE_ID {
                 parts.id
             } else {
                 parts.path
@@ -217,7 +217,7 @@ fn tables(plan: &LogicalPlan) -> Result<TableSet> {
                 all = all.union(own).union(tables(table.arguments())?);
             } else if name.starts_with("__") {
                 all = all.union(LoadedTrace::needs(name));
-                // Sets of arguments are numbered over the rows of all tables.
+                // Ids of argument sets are assigned over the rows of all tables.
                 let fields = scan.projected_schema.fields();
                 if fields.iter().any(|f| f.name().ends_with("arg_set_id")) {
                     all = TableSet::ALL;

@@ -1,4 +1,4 @@
-//! The scan of many traces: one after the other in each partition.
+//! The scan of many traces, one after the other in each partition.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use super::table::UNREADABLE;
 use crate::node::{column_names, operator, properties};
 use crate::trace::record_batch;
 
-/// Runs a plan for each of many traces. Its input is the list of their files.
+/// Runs a plan for each of many traces. The input is the list of their files.
 #[derive(Debug)]
 pub(crate) struct TracesExec {
     scope: Arc<Scope>,
@@ -44,7 +44,7 @@ pub(crate) struct TracesExec {
 }
 
 impl TracesExec {
-    /// Returns a scan of files in at most so many partitions of about the same size.
+    /// Returns a scan of files in at most `parts` partitions of about the same size.
     pub(super) fn of_files(
         scope: Arc<Scope>,
         plan: LogicalPlan,
@@ -52,7 +52,7 @@ impl TracesExec {
         files: Vec<TraceFile>,
         parts: usize,
     ) -> Result<Self> {
-        // Tables in memory are what schedulers know how to hand out in parts.
+        // The files are a table in memory, since schedulers can distribute its partitions.
         let parts = split(files, parts);
         let parts = parts.iter().map(|files| Ok(vec![list(files)?]));
         let parts = parts.collect::<Result<Vec<_>>>()?;
@@ -87,7 +87,7 @@ impl TracesExec {
     }
 }
 
-/// Returns files as rows.
+/// Converts files to rows.
 fn list(files: &[TraceFile]) -> Result<RecordBatch> {
     let ids: StringArray = files.iter().map(|f| Some(f.id.as_str())).collect();
     let paths: StringArray = files.iter().map(|f| Some(f.path.as_str())).collect();
@@ -99,7 +99,7 @@ fn list(files: &[TraceFile]) -> Result<RecordBatch> {
     ])?)
 }
 
-/// Returns rows as files.
+/// Converts rows to files.
 fn files(batch: &RecordBatch) -> Vec<TraceFile> {
     let ids = batch.column(0).as_string::<i32>();
     let paths = batch.column(1).as_string::<i32>();
@@ -113,7 +113,7 @@ fn files(batch: &RecordBatch) -> Vec<TraceFile> {
         .collect()
 }
 
-/// Spreads files so that the largest part is about as small as can be.
+/// Splits files into parts of about the same size.
 pub(super) fn split(mut files: Vec<TraceFile>, parts: usize) -> Vec<Vec<TraceFile>> {
     let count = parts.min(files.len()).max(1);
     let mut all = vec![Vec::new(); count];
@@ -121,7 +121,7 @@ pub(super) fn split(mut files: Vec<TraceFile>, parts: usize) -> Vec<Vec<TraceFil
     files.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.path.cmp(&b.path)));
     for file in files {
         let least = (0..count).min_by_key(|at| sizes[*at]).unwrap_or(0);
-        // Also empty files take a while.
+        // Opening a file takes time even if it is empty.
         sizes[least] += file.size + 4096;
         all[least].push(file);
     }
@@ -136,7 +136,7 @@ impl DisplayAs for TracesExec {
         write!(f, "TracesScan: columns=[{}]", column_names(&self.schema))?;
         write!(
             f,
-            ", of each=[{}]",
+            ", for each=[{}]",
             self.plan.display_indent().to_string().replace('\n', "; ")
         )
     }
@@ -173,11 +173,11 @@ impl ExecutionPlan for TracesExec {
         let unbound = self.unbound.clone();
         let mut builder = RecordBatchReceiverStream::builder(self.schema.clone(), 2);
         let rows = builder.tx();
-        if asks_for_unreadable(&plan)? {
+        if reads_unreadable(&plan)? {
             builder.spawn(async move {
                 while let Some(list) = lists.next().await {
                     let found = unreadable(&scope, files(&list?), &schema).await?;
-                    // Nobody may want it any more.
+                    // The receiver may be gone.
                     let _ = rows.send(Ok(found)).await;
                 }
                 Ok(())
@@ -215,13 +215,14 @@ impl ExecutionPlan for TracesExec {
     }
 }
 
-fn asks_for_unreadable(plan: &LogicalPlan) -> Result<bool> {
+/// Returns true if the plan reads the list of unreadable traces.
+fn reads_unreadable(plan: &LogicalPlan) -> Result<bool> {
     plan.exists(|node| {
         Ok(matches!(node, LogicalPlan::TableScan(scan) if scan.table_name.table() == UNREADABLE))
     })
 }
 
-/// Returns a row for each trace that cannot be read. Traces tried here are known.
+/// Returns a row for each trace that this process cannot read.
 async fn unreadable(
     scope: &Scope,
     files: Vec<TraceFile>,
@@ -243,7 +244,7 @@ async fn unreadable(
     record_batch(schema, vec![column(0), column(1), column(2)], rows.len())
 }
 
-/// Copies rows, so that whoever keeps them does not keep the trace.
+/// Copies rows, so that they do not keep the trace in memory.
 fn own(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let column = |(array, field): (&ArrayRef, &Arc<datafusion::arrow::datatypes::Field>)| {
         let array = if array.data_type() == field.data_type() {

@@ -1,4 +1,4 @@
-//! Traces as partitioned Parquet files: `DIR/table=NAME/trace_id=ID/data.parquet`.
+//! The export of traces as partitioned Parquet files: `DIR/table=NAME/trace_id=ID/data.parquet`.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -27,11 +27,11 @@ use super::table::{PATH, TRACE_ID, TracesTable};
 use crate::error::SqlError;
 use crate::trace::LoadedTrace;
 
-/// Rows of which a reader skips all or none by their first and last time.
+/// The number of rows of a row group. Readers skip whole groups by their first and last time.
 const ROW_GROUP: usize = 128 * 1024;
 
-/// The relations that are written unless others are named: those that hold what was recorded.
-/// Readers make views of them, as `thread_slice` is, themselves.
+/// The relations that are exported by default: those with recorded data. Views of them, such as
+/// `thread_slice`, are left out, since readers can define them.
 pub const RELATIONS: &[&str] = &[
     "args",
     "clock_snapshot",
@@ -60,18 +60,18 @@ pub const RELATIONS: &[&str] = &[
     "track",
 ];
 
-/// The amount that was written.
+/// Counts of an export.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Exported {
-    /// The traces.
+    /// The number of exported traces.
     pub traces: u64,
-    /// The files.
+    /// The number of written files.
     pub files: u64,
-    /// The rows of all tables.
+    /// The number of rows of all tables.
     pub rows: u64,
 }
 
-/// A folder that is removed unless it came to its place.
+/// A temporary folder that is removed unless it is renamed to its target.
 struct Draft {
     folder: PathBuf,
     target: PathBuf,
@@ -87,7 +87,7 @@ impl Draft {
         };
         if taken {
             return Err(SqlError::new(format!(
-                "{} is there already, and is no empty folder: name a new one",
+                "{} exists already and is not an empty folder: name a new one",
                 target.display()
             )));
         }
@@ -98,7 +98,7 @@ impl Draft {
         Ok(Self { folder, target })
     }
 
-    /// Gives the folder its name. Until then nobody finds half of it under that name.
+    /// Renames the folder to its target, so that only complete exports have that name.
     fn finish(self) -> Result<(), SqlError> {
         fs::rename(&self.folder, &self.target)
             .map_err(|e| SqlError::new(format!("cannot write to {}: {e}", self.target.display())))
@@ -107,16 +107,16 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // After a rename it is not there any more.
+        // After the rename, there is none.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// A relation on its way into files.
+/// A relation to export.
 struct Relation {
     name: String,
     unbound: Unbound,
-    /// The place of the column `ts`, by which rows ascend.
+    /// The index of the column `ts`, by which rows are sorted.
     ts: Option<usize>,
 }
 
@@ -150,11 +150,11 @@ async fn relation(fleet: &Fleet, name: &str) -> Result<Relation, SqlError> {
     Ok(Relation { name, unbound, ts })
 }
 
-/// Writes relations of all traces of a fleet below a folder that is not there yet.
+/// Writes relations of all traces of a fleet below a new folder.
 ///
 /// # Errors
 ///
-/// If a relation is not known, or if something cannot be written. Then nothing is left. Traces that
+/// If a relation is unknown or a file cannot be written. The folder is removed then. Traces that
 /// cannot be read are the importer's failures, and rows of the table `trace`.
 pub async fn export(
     fleet: &Fleet,
@@ -185,7 +185,7 @@ pub async fn export(
     Ok(all)
 }
 
-/// First and last time of a trace that was read.
+/// The first and last time of an exported trace.
 struct TraceRow {
     id: String,
     bounds: Option<(i64, i64)>,
@@ -271,7 +271,7 @@ async fn write_relation(
         rows += batch.num_rows() as u64;
         let writer = match &mut writer {
             Some(writer) => writer,
-            // A table without rows gets no file.
+            // A table without rows has no file.
             None => {
                 let folder = folder
                     .join(format!("table={}", relation.name))
@@ -297,7 +297,7 @@ async fn write_relation(
     Ok(rows)
 }
 
-/// Writes the table `trace`: a row for each file, also for those that could not be read.
+/// Writes the table `trace` with a row for each file, also for unreadable ones.
 fn write_traces(fleet: &Fleet, folder: &Path, rows: Vec<TraceRow>) -> Result<(), SqlError> {
     let failures = fleet.scope.importer.failures();
     let files = fleet.files();

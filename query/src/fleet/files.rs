@@ -1,4 +1,4 @@
-//! Files of many traces: found by paths, patterns, folders and addresses of object stores.
+//! Finds the files of many traces by paths, patterns, folders and addresses of object stores.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use url::Url;
 
 use crate::error::SqlError;
 
-/// A trace that is not read yet.
+/// The file of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceFile {
-    /// The name of the trace in tables: it follows from the path alone.
+    /// The id of the trace in tables, a hash of its path.
     pub id: String,
     /// The path, or the address in an object store.
     pub path: String,
-    /// The bytes of the file.
+    /// The size of the file in bytes.
     pub size: u64,
 }
 
 impl TraceFile {
     fn new(path: String, size: u64) -> Self {
-        // FNV-1a. The letter keeps readers of partitioned files from taking an id for a number.
+        // FNV-1a. With the letter, readers of partitioned files do not take the id for a number.
         let hash = path.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -37,29 +37,29 @@ impl TraceFile {
     }
 }
 
-/// Wildcards stop at slashes, and hidden files have to be named.
+/// The rules of patterns: wildcards do not match slashes, nor the dot of hidden files.
 const MATCH: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
     require_literal_leading_dot: true,
 };
 
-/// Returns whether a name stands for other names.
+/// Returns true if a name is a pattern and not a file.
 pub fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?', '[']) && !Path::new(name).exists()
 }
 
-/// Returns whether a name is an address of an object store.
+/// Returns true if a name is an address of an object store.
 pub fn is_address(name: &str) -> bool {
     name.split_once("://")
         .is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()))
 }
 
-/// Finds the files of all names, each once, in the order of their paths.
+/// Finds the files of all names. Returns each once, sorted by path.
 ///
 /// # Errors
 ///
-/// If a name stands for no file, or if a folder or store cannot be listed.
+/// If there is no file of a name, or if a folder or store cannot be listed.
 pub async fn find(names: &[String]) -> Result<Vec<TraceFile>, SqlError> {
     let mut files = Vec::new();
     for name in names {
@@ -70,7 +70,7 @@ pub async fn find(names: &[String]) -> Result<Vec<TraceFile>, SqlError> {
             find_local(name, &mut files)?;
         }
         if files.len() == before {
-            return Err(SqlError::new(format!("{name}: there is no such file")));
+            return Err(SqlError::new(format!("{name}: no such file")));
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -82,7 +82,7 @@ fn find_local(name: &str, files: &mut Vec<TraceFile>) -> Result<(), SqlError> {
     let mut paths: Vec<PathBuf> = Vec::new();
     if is_pattern(name) {
         let found = glob::glob_with(name, MATCH)
-            .map_err(|e| SqlError::new(format!("{name} is no pattern: {e}")))?;
+            .map_err(|e| SqlError::new(format!("{name} is not a pattern: {e}")))?;
         for path in found {
             let path = path.map_err(|e| SqlError::new(format!("cannot read a folder: {e}")))?;
             if path.is_file() {
@@ -100,7 +100,7 @@ fn find_local(name: &str, files: &mut Vec<TraceFile>) -> Result<(), SqlError> {
                 if entry.file_name().to_string_lossy().starts_with('.') {
                     continue;
                 }
-                // Links to folders are not followed: they may go round.
+                // Links to folders are not followed: they can form cycles.
                 if kind.is_dir() {
                     folders.push(entry.path());
                 } else if entry.path().is_file() {
@@ -128,10 +128,10 @@ fn store_error(name: &str) -> impl Fn(object_store::Error) -> SqlError {
 }
 
 /// Returns the store of an address, and the path within it. Credentials, regions and other
-/// settings come from the variables of the environment that each store's own tools know.
+/// settings are read from the same environment variables as by the store's own tools.
 pub(super) fn store(address: &str) -> Result<(Arc<dyn ObjectStore>, ObjectPath), SqlError> {
-    let url =
-        Url::parse(address).map_err(|e| SqlError::new(format!("{address} is no address: {e}")))?;
+    let url = Url::parse(address)
+        .map_err(|e| SqlError::new(format!("{address} is not an address: {e}")))?;
     let own = |name: &str| {
         ["AWS_", "AZURE_", "GOOGLE_"]
             .iter()
@@ -157,7 +157,7 @@ async fn find_in_store(name: &str, files: &mut Vec<TraceFile>) -> Result<(), Sql
     let failed = store_error(name);
     let pattern_at = name.find(['*', '?', '[']);
     let fixed = &name[..pattern_at.unwrap_or(name.len())];
-    // A pattern begins in the middle of a name: what is listed is the folder before it.
+    // A pattern can start in the middle of a name, so the folder before it is listed.
     let prefix = match pattern_at {
         Some(_) => &fixed[..=fixed.rfind('/').unwrap_or(0)],
         None => fixed,
@@ -178,7 +178,7 @@ async fn find_in_store(name: &str, files: &mut Vec<TraceFile>) -> Result<(), Sql
     let pattern = match pattern_at {
         Some(_) => Some(
             Pattern::new(&name[root.len()..])
-                .map_err(|e| SqlError::new(format!("{name} is no pattern: {e}")))?,
+                .map_err(|e| SqlError::new(format!("{name} is not a pattern: {e}")))?,
         ),
         None => None,
     };

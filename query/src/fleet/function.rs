@@ -1,4 +1,4 @@
-//! Functions that read one trace, in plans over many.
+//! Functions that read one trace, in plans over many traces.
 
 use std::hash::{Hash, Hasher};
 
@@ -10,8 +10,8 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-/// Stands for a function of the trace whose rows are read. It is never called: where rows are
-/// still those of one trace, the trace's own function takes its place.
+/// A placeholder for a function that reads the trace. It is never called: binding a plan to a trace
+/// replaces it by the function of that trace.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TraceFunction {
     function: ScalarUDF,
@@ -21,7 +21,7 @@ pub(super) struct TraceFunction {
 impl TraceFunction {
     pub(super) fn new(function: ScalarUDF) -> Self {
         let mut signature = function.signature().clone();
-        // So that nobody computes it before there is a trace.
+        // The optimizer must not evaluate it before there is a trace.
         signature.volatility = Volatility::Volatile;
         Self {
             function,
@@ -58,16 +58,16 @@ impl ScalarUDFImpl for TraceFunction {
     }
 }
 
-/// Says why a function cannot be called where rows of several traces meet.
+/// Returns the error for a call on rows of several traces.
 pub(super) fn refusal(name: &str) -> String {
     format!(
-        "The function '{name}' reads one trace, and here rows of several meet. Call it in the \
+        "The function '{name}' reads one trace, but the rows here are of several. Call it in the \
          SELECT or WHERE that reads the table, or in a view: CREATE PERFETTO VIEW is evaluated \
          for each trace."
     )
 }
 
-/// Returns the name if the expression calls such a function itself.
+/// Returns the name of the function if the expression is a call of a [`TraceFunction`].
 pub(super) fn called(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::ScalarFunction(call)
@@ -79,7 +79,7 @@ pub(super) fn called(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Returns the name of such a function somewhere in an expression.
+/// Returns the name of the first [`TraceFunction`] that is called in an expression.
 pub(super) fn within(expr: &Expr) -> Option<String> {
     let mut found = None;
     let looked = expr.apply(|e| {

@@ -1,4 +1,4 @@
-//! The import of one trace after the other, within bounds.
+//! The import of traces within a memory limit.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -27,30 +27,30 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// The memory that an import takes for each byte of the file, before it is known. Packed files
-/// take more, and wait for no room: the import's own limit holds for them.
+/// The estimated memory of an import for each byte of the file. Compressed files take more; only
+/// the limit of the import itself bounds them.
 const MEMORY_PER_BYTE: u64 = 3;
 const MIB: u64 = 1 << 20;
 
-/// Imports traces. As many are in memory at a time as there is room for.
+/// Imports traces. Waits while the traces in memory reach the limit.
 #[derive(Debug)]
 pub struct Importer {
     room: Arc<Semaphore>,
     memory: u64,
-    /// The outcome of each file: nothing, or the reason for which it cannot be read.
+    /// For each imported file, the reason if it cannot be read.
     outcomes: Mutex<HashMap<String, Option<String>>>,
     done: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// A trace that is there, and the room it takes.
+/// A trace in memory, with its share of the limit.
 pub(super) struct Held {
     pub(super) trace: LoadedTrace,
     _room: OwnedSemaphorePermit,
 }
 
 impl Importer {
-    /// Returns an importer of traces that take so many bytes together.
+    /// Returns an importer of traces that take at most `memory` bytes together.
     pub fn new(memory: u64) -> Self {
         let memory = memory.clamp(64 * MIB, 1 << 50);
         Self {
@@ -62,7 +62,7 @@ impl Importer {
         }
     }
 
-    /// Returns how many traces were read, and their bytes.
+    /// Returns the number and the bytes of imported traces.
     pub fn progress(&self) -> (u64, u64) {
         (
             self.done.load(Ordering::Relaxed),
@@ -71,11 +71,11 @@ impl Importer {
     }
 
     fn outcomes(&self) -> MutexGuard<'_, HashMap<String, Option<String>>> {
-        // Entries are whole, whoever panicked.
+        // Entries are inserted at once, so a panic leaves none incomplete.
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the traces that could not be read, in the order of their paths.
+    /// Returns the traces that could not be read, sorted by path.
     pub fn failures(&self) -> Vec<Failure> {
         let outcomes = self.outcomes();
         let failure = |(path, reason): (&String, &Option<String>)| {
@@ -89,7 +89,7 @@ impl Importer {
         failures
     }
 
-    /// Returns the reason for which a file cannot be read, if it cannot.
+    /// Returns the reason if a file cannot be read. Imports it if it was not imported before.
     pub(super) async fn reason(&self, file: &TraceFile) -> Option<String> {
         let known = self.outcomes().get(&file.path).cloned();
         if let Some(outcome) = known {
@@ -99,11 +99,11 @@ impl Importer {
         self.outcomes().get(&file.path).cloned().flatten()
     }
 
-    /// Imports some tables of a file. One that cannot be read is noted, and gives nothing.
+    /// Imports some tables of a file. Returns `None` and keeps the reason if it cannot be read.
     pub(super) async fn import(&self, file: &TraceFile, tables: TableSet) -> Option<Held> {
         let all = self.memory / MIB;
-        let wanted = (file.size * MEMORY_PER_BYTE / MIB + 1).min(all) as u32;
-        let mut room = self.room.clone().acquire_many_owned(wanted).await.ok()?;
+        let estimate = (file.size * MEMORY_PER_BYTE / MIB + 1).min(all) as u32;
+        let mut room = self.room.clone().acquire_many_owned(estimate).await.ok()?;
         let cancel = Cancel(Arc::new(AtomicBool::new(false)));
         let cancelled = cancel.0.clone();
         let options = Options {
@@ -117,7 +117,7 @@ impl Importer {
         let work = tokio::task::spawn_blocking(move || open(&path, &options, &handle, &cancelled));
         let outcome = match work.await {
             Ok(outcome) => outcome,
-            Err(_) => Err(SqlError::new("the import ended in an unforeseen way")),
+            Err(_) => Err(SqlError::new("the import failed unexpectedly")),
         };
         drop(cancel);
         self.done.fetch_add(1, Ordering::Relaxed);
@@ -125,15 +125,15 @@ impl Importer {
         let reason = outcome.as_ref().err().map(|error| error.message.clone());
         self.outcomes().insert(file.path.clone(), reason);
         let trace = outcome.ok()?;
-        let taken = (trace.tables().most_memory() as u64 / MIB + 1) as u32;
-        if taken < wanted {
-            room.split((wanted - taken) as usize);
+        let taken = (trace.tables().max_memory() as u64 / MIB + 1) as u32;
+        if taken < estimate {
+            room.split((estimate - taken) as usize);
         }
         Some(Held { trace, _room: room })
     }
 }
 
-/// Ends the import of somebody who no longer waits for it.
+/// Cancels the import when its future is dropped.
 struct Cancel(Arc<AtomicBool>);
 
 impl Drop for Cancel {
@@ -142,7 +142,7 @@ impl Drop for Cancel {
     }
 }
 
-/// Reads a trace, on a thread that may wait.
+/// Reads a trace. Blocks the thread.
 pub(super) fn open(
     path: &str,
     options: &Options,
@@ -171,7 +171,7 @@ pub(super) fn open(
     })
 }
 
-/// Reads an object as it comes.
+/// Reads an object of a store as a stream.
 struct ObjectReader<'a> {
     handle: &'a Handle,
     cancelled: &'a AtomicBool,
@@ -183,7 +183,7 @@ impl Read for ObjectReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.rest.is_empty() {
             if self.cancelled.load(Ordering::Relaxed) {
-                return Err(io::Error::other("nobody waits for the trace any more"));
+                return Err(io::Error::other("the import was cancelled"));
             }
             match self.handle.block_on(self.chunks.next()) {
                 Some(chunk) => self.rest = chunk.map_err(io::Error::other)?,

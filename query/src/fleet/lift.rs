@@ -1,5 +1,5 @@
-//! The parts of a plan that are about one trace at a time are lifted out of it, to be computed
-//! where each trace is read: joins within traces, and functions that read a trace.
+//! Lifts the parts of a plan that concern one trace at a time: joins within traces, and functions
+//! that read a trace. They are computed by the scan, for each trace.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use super::scope::Scope;
 use super::table::{Subject, TRACE_ID, TracesTable, has_subquery};
 use crate::node::table_as;
 
-/// Lifts what is about one trace, and refuses what mixes up the numbers of several.
+/// Lifts parts that concern one trace, and refuses joins across traces and calls on rows of several
+/// traces.
 #[derive(Debug)]
 pub(super) struct LiftTraces;
 
@@ -43,7 +44,8 @@ fn lift(plan: LogicalPlan) -> Result<LogicalPlan> {
     if local { settle(plan) } else { Ok(plan) }
 }
 
-/// Lifts what is below, and tells whether all of the plan is about one trace at a time.
+/// Lifts the inputs of a plan. Returns true with it if all of the plan concerns one trace at a
+/// time, and can be lifted as a whole.
 fn walk(plan: LogicalPlan) -> Result<(LogicalPlan, bool)> {
     let plan = plan
         .map_subqueries(|subquery| Ok(Transformed::yes(lift(subquery)?)))
@@ -113,7 +115,7 @@ fn is_trace_id(expr: &Expr) -> bool {
     matches!(expr, Expr::Column(c) if c.name == TRACE_ID)
 }
 
-/// Returns whether each group is of one trace.
+/// Returns true if each group has rows of one trace.
 fn by_trace(aggregate: &Aggregate) -> bool {
     let grouping = |e: &Expr| matches!(e, Expr::GroupingSet(_));
     aggregate.group_expr.iter().any(is_trace_id) && !aggregate.group_expr.iter().any(grouping)
@@ -124,7 +126,7 @@ fn within_traces(join: &Join) -> bool {
     join.on.iter().any(both)
 }
 
-/// Says that a join lacks the trace.
+/// Returns the error for a join without the trace in its condition.
 fn mixed(join: &Join) -> String {
     let name = |plan: &LogicalPlan| {
         let mut name = None;
@@ -141,13 +143,14 @@ fn mixed(join: &Join) -> String {
     };
     let (left, right) = (name(&join.left), name(&join.right));
     format!(
-        "'{left}' and '{right}' are joined across traces, but ids count within one trace. Join by \
-         {left}.trace_id = {right}.trace_id, too, or make the join in a view, which is evaluated \
-         for each trace, or ask each trace alone: --per-trace."
+        "'{left}' and '{right}' are joined across traces, but ids are unique only within a trace. Join by \
+         {left}.trace_id = {right}.trace_id, too, or put the join into a view, which is evaluated \
+         for each trace, or query each trace alone: --per-trace."
     )
 }
 
-/// Lifts a plan if it is more than what can be read as it is.
+/// Lifts a plan if it has joins, aggregates or calls of trace functions. Scans, filters and
+/// projections do not have to be lifted.
 fn settle(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut scope: Option<Arc<Scope>> = None;
     let mut needed = false;
@@ -184,7 +187,7 @@ fn settle(plan: LogicalPlan) -> Result<LogicalPlan> {
     scan.project(columns.collect::<Vec<_>>())?.build()
 }
 
-/// Calls functions of traces before the rows of several meet.
+/// Moves calls of trace functions below the node that combines the rows of several traces.
 fn call_early(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let [input] = plan.inputs()[..] else {
         return Ok(None);
@@ -230,13 +233,13 @@ fn call_early(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     if matches!(made, LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_)) {
         return Ok(Some(made));
     }
-    // All others pass their input on, with the calls.
+    // Other nodes also return the columns of the calls, which are removed here.
     let own = plan.schema().columns().into_iter().map(Expr::Column);
     let made = LogicalPlanBuilder::from(made).project(own)?.build()?;
     Ok(Some(made))
 }
 
-/// Returns the rows of a plan with the results of calls beside them.
+/// Returns a plan with the results of calls as additional columns.
 fn with_calls(plan: &LogicalPlan, calls: &[Expr]) -> Result<Option<LogicalPlan>> {
     if let LogicalPlan::Limit(_) | LogicalPlan::Sort(_) = plan {
         let Some(below) = with_calls(plan.inputs()[0], calls)? else {

@@ -1,8 +1,8 @@
-//! Questions to many traces at a time.
+//! Queries over many traces.
 //!
-//! Definitions (views, tables, functions, modules) are made for each trace. A question sees such a
-//! relation as the rows of all traces, with the columns `trace_id` and `path`. Each trace is
-//! imported when it is its turn, with the tables that the plan needs, and let go of after it.
+//! Definitions (views, tables, functions, modules) are evaluated for each trace. In a query, such a
+//! relation has the rows of all traces, with the columns `trace_id` and `path`. Traces are imported
+//! one after the other, each with the tables that the plan needs, and then dropped.
 
 mod bind;
 mod exec;
@@ -40,7 +40,7 @@ pub use import::{Failure, Importer};
 pub(crate) use scope::{FleetTypes, Scope};
 pub(crate) use table::{Subject, TracesTable};
 
-/// Many traces, and what questions to them are planned with.
+/// Many traces, and the context that plans queries over them.
 pub struct Fleet {
     scope: Arc<Scope>,
     pub(crate) context: SessionContext,
@@ -66,7 +66,7 @@ impl Fleet {
         Self::with_state(state, files, importer)
     }
 
-    /// Returns a fleet whose questions are planned with this session's settings.
+    /// Returns a fleet whose queries are planned with the settings of a session.
     pub(crate) fn with_state(
         state: SessionState,
         files: Vec<TraceFile>,
@@ -78,7 +78,7 @@ impl Fleet {
         Ok(Self { scope, context })
     }
 
-    /// Returns the traces that could not be read, wherever that was tried.
+    /// Returns the traces that could not be read, by this process or by executors.
     pub(crate) async fn unreadable(&self) -> Result<Vec<Failure>, SqlError> {
         let table = TracesTable::unreadable(self.scope.clone());
         let batches = self.context.read_table(Arc::new(table))?.collect().await?;
@@ -99,7 +99,7 @@ impl Fleet {
         Ok(failures)
     }
 
-    /// Returns the traces.
+    /// Returns the files of the traces.
     pub fn files(&self) -> &[TraceFile] {
         &self.scope.files
     }
@@ -121,7 +121,7 @@ impl Fleet {
     }
 }
 
-/// Returns a context in which names are those of relations of all traces.
+/// Returns a context whose relations have the rows of all traces.
 fn prepare(scope: &Arc<Scope>, state: SessionState) -> Result<SessionContext, SqlError> {
     let state = SessionStateBuilder::new_from_existing(state)
         .with_relation_planners(vec![Arc::new(OneTrace::new(&scope.template))])
@@ -158,12 +158,12 @@ impl SchemaProvider for Relations {
     }
 
     fn table_exist(&self, _: &str) -> bool {
-        // The table tells the reasons.
+        // `table` returns the error if it does not exist.
         true
     }
 }
 
-/// Refuses operators over intervals and table functions where rows of several traces meet.
+/// Refuses interval operators and table functions on rows of several traces.
 #[derive(Debug)]
 struct OneTrace {
     functions: Vec<&'static str>,
@@ -200,8 +200,8 @@ impl RelationPlanner for OneTrace {
                 return Ok(RelationPlanning::Original(Box::new(relation)));
             };
             return datafusion::common::plan_err!(
-                "{subject} of one trace, and here rows of several meet. Use it in a view \
-                 (CREATE PERFETTO VIEW is evaluated for each trace), or ask each trace alone: \
+                "{subject} of one trace, but the rows here are of several. Use it in a view \
+                 (CREATE PERFETTO VIEW is evaluated for each trace), or query each trace alone: \
                  --per-trace."
             );
         }

@@ -1,4 +1,4 @@
-//! The subject of a question to many traces: the files, and what was defined for each of them.
+//! The scope of queries over many traces: the files, and the definitions for each of them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::engine::{Engine, Options, STACK, session};
 use crate::error::SqlError;
 use crate::trace::{KeyTypes, LoadedTrace};
 
-/// Files and definitions that belong together.
+/// The files and definitions of a query over many traces.
 pub(crate) struct Scope {
     pub(crate) files: Vec<TraceFile>,
     pub(crate) importer: Arc<Importer>,
@@ -57,9 +57,9 @@ impl Scope {
         })
     }
 
-    /// Uses the definitions of a session, as long as it lives.
+    /// Uses the definitions of a session.
     pub(super) fn connect(&self, context: &SessionContext) {
-        // A scope is connected once, by the session that owns it.
+        // A scope is connected only once, by the session that owns it.
         let _ = self.context.set(context.clone());
     }
 
@@ -70,7 +70,7 @@ impl Scope {
         }
     }
 
-    /// Returns the statements that made the definitions.
+    /// Returns the statements of the definitions.
     pub(crate) fn definitions(&self) -> Vec<String> {
         match self.definitions.read() {
             Ok(all) => all.clone(),
@@ -78,17 +78,18 @@ impl Scope {
         }
     }
 
-    /// Returns where things are defined. In another process than the asking one, they are made
-    /// here, from the statements, when they are first needed.
+    /// Returns the context with the definitions. A process that did not run the statements runs
+    /// them here, on the first call.
     pub(super) async fn context(&self) -> Result<&SessionContext> {
-        let make = || async { self.repeat() };
-        let made = self.context.get_or_try_init(make).await;
-        made.map_err(|e| exec_datafusion_err!("the definitions cannot be repeated: {e}"))
+        let repeat = || async { self.repeat() };
+        let context = self.context.get_or_try_init(repeat).await;
+        context.map_err(|e| exec_datafusion_err!("the definitions cannot be repeated: {e}"))
     }
 
-    /// Makes the definitions in a session of its own.
+    /// Runs the statements of the definitions in a new session.
     fn repeat(&self) -> Result<SessionContext, SqlError> {
-        let failed = |e: &dyn std::fmt::Display| SqlError::new(format!("no thread: {e}"));
+        let failed =
+            |e: &dyn std::fmt::Display| SqlError::new(format!("cannot start a thread: {e}"));
         let work = || {
             let runtime = tokio::runtime::Builder::new_current_thread().build();
             runtime.map_err(|e| failed(&e))?.block_on(async {
@@ -96,22 +97,22 @@ impl Scope {
                 for definition in self.definitions() {
                     engine.query(&definition).await?;
                 }
-                // Relations of the prelude are made when they are named, and here all may be.
-                engine.make_all().await?;
+                // Relations of the prelude are lazy, and plans can use all of them.
+                engine.define_all().await?;
                 Ok(engine.context().clone())
             })
         };
-        // Plans are made on one thread, with room for deep expressions.
+        // A thread with a large stack, for deep expressions.
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(STACK);
             let thread = thread.spawn_scoped(scope, work).map_err(|e| failed(&e))?;
             thread
                 .join()
-                .map_err(|_| SqlError::new("planning ended in an unforeseen way"))?
+                .map_err(|_| SqlError::new("planning panicked"))?
         })
     }
 
-    /// Returns the functions that read one trace, in the form that plans over many hold.
+    /// Returns the functions that read one trace, as placeholders for plans over many.
     pub(crate) fn functions(&self) -> Vec<ScalarUDF> {
         self.template
             .functions(Some(self.types.clone()))
@@ -120,7 +121,7 @@ impl Scope {
             .collect()
     }
 
-    /// Returns a context that knows all functions, without tables.
+    /// Returns a context with all functions and without tables.
     pub(crate) fn registry(&self) -> Result<SessionContext, SqlError> {
         let options = Options::default();
         let config = session::config(SessionConfig::new(), &options);
@@ -132,7 +133,7 @@ impl Scope {
     }
 }
 
-/// The tables of no trace, with the types of arguments that the fleet has.
+/// The tables of the empty trace, with the fleet's types of arguments.
 impl crate::engine::Trace for Scope {
     fn register(&self, context: &SessionContext) -> Result<(), SqlError> {
         for (name, table) in self.template.providers() {
@@ -147,20 +148,20 @@ impl crate::engine::Trace for Scope {
     }
 }
 
-/// The types of arguments: those of the first trace that has the key.
+/// The types of arguments. A key has the type of the first sampled trace with it.
 #[derive(Debug, Default)]
 pub(crate) struct FleetTypes {
     known: Mutex<HashMap<String, DataType>>,
-    /// The files to look into, from the last to the first, and those that were.
+    /// The files to sample, the first one last, and the traces already sampled.
     samples: Mutex<(Vec<TraceFile>, Vec<LoadedTrace>)>,
     handle: Option<Handle>,
 }
 
-/// So many traces are looked into at most.
+/// The largest number of sampled traces.
 const SAMPLES: usize = 4;
 
 impl FleetTypes {
-    /// Looks into the first files when a key is asked for.
+    /// Returns types that are sampled from the first files on demand.
     pub(super) fn of_files(files: &[TraceFile]) -> Self {
         let mut samples: Vec<TraceFile> = files.iter().take(SAMPLES).cloned().collect();
         samples.reverse();
@@ -171,7 +172,7 @@ impl FleetTypes {
         }
     }
 
-    /// Returns types that somebody else has found.
+    /// Returns types that another process has found.
     pub(crate) fn known(known: HashMap<String, DataType>) -> Self {
         Self {
             known: Mutex::new(known),
@@ -179,7 +180,7 @@ impl FleetTypes {
         }
     }
 
-    /// Returns the types that were asked for.
+    /// Returns the types that were looked up so far.
     pub(crate) fn found(&self) -> HashMap<String, DataType> {
         let known = self.known.lock();
         known.map(|known| known.clone()).unwrap_or_default()
@@ -195,7 +196,7 @@ impl FleetTypes {
         while let Some(file) = files.pop() {
             let options = ImportOptions::default();
             let read = || open(&file.path, &options, handle, &Default::default());
-            // A thread of its own may wait for an object store.
+            // Reading an object store blocks, which needs another thread.
             let trace = std::thread::scope(|scope| scope.spawn(read).join());
             if let Ok(Ok(trace)) = trace {
                 let found = trace.key_types().data_type(key);

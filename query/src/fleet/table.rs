@@ -22,24 +22,24 @@ use super::function;
 use super::scope::Scope;
 use crate::node::{relation, table_as};
 
-/// The column with the names of traces.
+/// The column with the ids of traces.
 pub(super) const TRACE_ID: &str = "trace_id";
 /// The column with the paths of files.
 pub(super) const PATH: &str = "path";
 
-/// The relation of traces that cannot be read.
+/// The name of the relation of unreadable traces.
 pub(super) const UNREADABLE: &str = "__unreadable";
 
-/// The part that is read of each trace.
+/// The rows to read of each trace.
 #[derive(Debug, Clone)]
 pub(crate) enum Subject {
     /// A table or view.
     Named(String),
-    /// A part of a plan, all of it about one trace at a time.
+    /// The rows of a part of a plan that concerns one trace at a time.
     Lifted(Box<LogicalPlan>),
 }
 
-/// Rows of all traces, with the trace that each is of.
+/// The rows of all traces, with the id and the path of their traces.
 #[derive(Debug, Clone)]
 pub(crate) struct TracesTable {
     scope: Arc<Scope>,
@@ -48,8 +48,8 @@ pub(crate) struct TracesTable {
 }
 
 impl TracesTable {
-    /// Returns a relation as rows of all traces. Its own columns that have the names of the added
-    /// ones get others.
+    /// Returns a relation of all traces. Its own columns with the names of the added ones are
+    /// renamed.
     pub(super) fn named(scope: Arc<Scope>, name: &str, own: &Schema) -> Self {
         let mut fields: Vec<Field> = own
             .fields()
@@ -73,13 +73,13 @@ impl TracesTable {
         }
     }
 
-    /// Returns the reasons for which traces cannot be read, a row each.
+    /// Returns the relation of unreadable traces, with the reasons.
     pub(super) fn unreadable(scope: Arc<Scope>) -> Self {
         let reason = Field::new("reason", DataType::Utf8View, true);
         Self::named(scope, UNREADABLE, &Schema::new(vec![reason]))
     }
 
-    /// Returns a part of a plan as a table whose columns have numbers.
+    /// Returns a part of a plan as a table with the columns `c0`, `c1` and so on.
     pub(super) fn lifted(scope: Arc<Scope>, plan: LogicalPlan) -> Self {
         let fields = plan
             .schema()
@@ -127,7 +127,7 @@ impl TracesTable {
         }
     }
 
-    /// Returns the files that may have rows for which the conditions hold.
+    /// Returns the files that may have rows which pass the filters.
     fn files(&self, filters: &[Expr]) -> Result<Vec<TraceFile>> {
         let mut conditions: Vec<Expr> = Vec::new();
         if let Subject::Lifted(plan) = &self.subject {
@@ -173,7 +173,7 @@ impl TracesTable {
     }
 }
 
-/// Returns whether a condition is about nothing but the file.
+/// Returns true if a condition depends only on the id and the path of the trace.
 fn is_about_files(filter: &Expr) -> bool {
     let columns = filter.column_refs();
     !columns.is_empty()
@@ -196,8 +196,8 @@ pub(super) fn has_subquery(expr: &Expr) -> bool {
     .unwrap_or(true)
 }
 
-/// Collects the conditions on files in a part of a plan, unless it keeps rows that do not meet
-/// them.
+/// Collects the conditions on files in a part of a plan, except below joins that also return rows
+/// without a match.
 fn about_files(plan: &LogicalPlan, conditions: &mut Vec<Expr>) -> Result<()> {
     plan.apply(|node| {
         match node {
@@ -266,10 +266,10 @@ impl TableProvider for TracesTable {
             builder = builder.filter(condition)?;
         }
         if let Some(projection) = projection {
-            let wanted = projection
+            let projected = projection
                 .iter()
                 .map(|at| Expr::Column(columns[*at].clone()));
-            builder = builder.project(wanted.collect::<Vec<_>>())?;
+            builder = builder.project(projected.collect::<Vec<_>>())?;
         }
         if limit.is_some() {
             builder = builder.limit(0, limit)?;

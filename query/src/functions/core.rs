@@ -1,4 +1,4 @@
-//! Casts, truth and comparison as SQLite has them.
+//! Casts, truth values and comparisons with SQLite's semantics.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use datafusion::common::{Result, exec_err};
 
 use super::{ArrayFunction, integers, is_text, only_integers, reals, texts, type_word};
 
-/// Returns the function that makes numbers of values: texts and reals become reals, all else
+/// Returns a function that converts values to numbers: texts and reals to reals, others to
 /// integers.
 fn numeric(name: &'static str) -> ArrayFunction {
     ArrayFunction::typed(
@@ -39,10 +39,10 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         ArrayFunction::new("__cast_real", 1..=1, Float64, |args, _| cast_real(&args[0])).identity(),
         ArrayFunction::new("__cast_text", 1..=1, Utf8, |args, _| to_text(&args[0])).identity(),
         numeric("__cast_numeric"),
-        // The value of an argument in sums: truth values count as 0 and 1, texts by the number at
-        // their start.
+        // The value of an argument in sums: truth values are 0 and 1, texts the number at their
+        // start.
         numeric("__num").identity(),
-        // A text compared with a number column: its number, or NULL.
+        // A text that is compared with a number: its number, or NULL.
         ArrayFunction::new("__numeric", 1..=1, Float64, |args, _| {
             let texts = texts(&args[0])?;
             let numbers = texts
@@ -50,14 +50,14 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
                 .map(|t| t.and_then(|t| t.trim().parse::<f64>().ok()));
             Ok(Arc::new(numbers.collect::<Float64Array>()))
         }),
-        // The larger or smaller of several values, NULL if one is.
+        // The largest or smallest of several values; NULL if one is NULL.
         ArrayFunction::typed("__max", 2..=usize::MAX, common, |args, _| {
             extreme(args, true)
         }),
         ArrayFunction::typed("__min", 2..=usize::MAX, common, |args, _| {
             extreme(args, false)
         }),
-        // The first value that is not NULL, as a text if one of them is.
+        // The first value that is not NULL, as a text if one of the arguments is a text.
         ArrayFunction::typed("__coalesce", 1..=usize::MAX, common, |args, _| {
             let types: Vec<DataType> = args.iter().map(|a| a.data_type().clone()).collect();
             let data_type = common(&types);
@@ -120,7 +120,7 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         ArrayFunction::new("zeroblob", 1..=1, Binary, |args, _| {
             let sizes = only_integers("zeroblob", &args[0])?;
             if sizes.iter().flatten().any(|n| n > 1 << 20) {
-                return exec_err!("zeroblob: a blob of more than 1 MiB is refused.");
+                return exec_err!("zeroblob: the size must be at most 1 MiB.");
             }
             let blobs: Vec<Option<Vec<u8>>> = sizes
                 .iter()
@@ -143,7 +143,7 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
     ]
 }
 
-/// Returns true for numbers other than 0; of a text the number at its start counts.
+/// Returns true for numbers other than 0. The number of a text is the one at its start.
 fn truth(array: &ArrayRef) -> Result<ArrayRef> {
     if *array.data_type() == DataType::Boolean {
         return Ok(array.clone());
@@ -158,7 +158,7 @@ fn truth(array: &ArrayRef) -> Result<ArrayRef> {
     ))
 }
 
-/// Returns the number at the start of a text, as text.
+/// Returns the part of a text that is the number at its start.
 fn number_prefix(text: &str) -> &str {
     let text = text.trim_start();
     let bytes = text.as_bytes();
@@ -187,7 +187,8 @@ fn number_prefix(text: &str) -> &str {
     &text[..end]
 }
 
-/// Casts to integers: reals toward 0 within the range, texts by the digits at their start.
+/// Casts to integers: reals are rounded toward 0 and clamped, texts are read up to the first other
+/// character.
 fn cast_int(array: &ArrayRef) -> Result<ArrayRef> {
     let data_type = array.data_type();
     if is_text(data_type) {
@@ -248,7 +249,7 @@ fn cast_real(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(cast(array, &DataType::Float64)?)
 }
 
-/// Returns a real as SQLite prints it: 15 digits, always with a point.
+/// Formats a real as SQLite does: 15 digits, always with a point.
 pub(super) fn real_text(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "Inf" } else { "-Inf" }.to_owned();
@@ -287,7 +288,7 @@ pub(super) fn real_text(value: f64) -> String {
     )
 }
 
-/// Returns the values as texts.
+/// Converts an array to texts.
 pub fn to_text(array: &ArrayRef) -> Result<ArrayRef> {
     match array.data_type() {
         DataType::Utf8 => Ok(array.clone()),
@@ -305,7 +306,7 @@ pub fn to_text(array: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// Returns a type that can hold all of the values.
+/// Returns the type of a result that can be any of the values.
 fn common(types: &[DataType]) -> DataType {
     if types.iter().any(is_text) {
         DataType::Utf8
@@ -318,7 +319,7 @@ fn common(types: &[DataType]) -> DataType {
     }
 }
 
-/// Returns the values as one of the types that [`common`] returns.
+/// Converts an array to a type returned by [`common`].
 fn convert(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     match data_type {
         DataType::Utf8 => to_text(array),
@@ -341,8 +342,8 @@ fn extreme(args: &[ArrayRef], larger: bool) -> Result<ArrayRef> {
             cmp::lt(&array, &best)?
         };
         let chosen = zip(&pick, &array, &best)?;
-        let nothing = new_null_array(&data_type, chosen.len());
-        best = zip(&null, &nothing, &chosen)?;
+        let nulls = new_null_array(&data_type, chosen.len());
+        best = zip(&null, &nulls, &chosen)?;
     }
     Ok(best)
 }
@@ -355,7 +356,7 @@ fn step(hash: &mut u64, bytes: &[u8]) {
     }
 }
 
-/// Returns what `hash` returns for these texts.
+/// Returns the result of the SQL function `hash` for these texts.
 pub(crate) fn fnv<'a>(texts: impl IntoIterator<Item = &'a str>) -> i64 {
     let mut hash = FNV_BASIS;
     for text in texts {
@@ -364,12 +365,12 @@ pub(crate) fn fnv<'a>(texts: impl IntoIterator<Item = &'a str>) -> i64 {
     hash.cast_signed()
 }
 
-/// FNV-1a of 64 bits over integers as 8 bytes and texts as theirs.
+/// Computes the 64-bit FNV-1a hash of integers as 8 bytes and texts as their bytes.
 fn hash(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
     let mut hashes = vec![FNV_BASIS; rows];
     for array in args {
         if array.logical_null_count() > 0 {
-            return exec_err!("The function 'hash' takes no NULL.");
+            return exec_err!("The function 'hash' does not take NULL.");
         }
         match array.data_type() {
             t if is_text(t) => {
@@ -384,7 +385,7 @@ fn hash(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
             }
             t => {
                 return exec_err!(
-                    "The function 'hash' takes integers and texts, no {}.",
+                    "The function 'hash' takes integers and texts, not {}.",
                     type_word(t)
                 );
             }
@@ -403,7 +404,7 @@ mod tests {
     use super::{number_prefix, real_text};
 
     #[test]
-    fn reals_print_with_a_point() {
+    fn reals_are_printed_with_a_point() {
         assert_eq!(real_text(1.0), "1.0");
         assert_eq!(real_text(0.1), "0.1");
         assert_eq!(real_text(1e20), "1.0e+20");
@@ -412,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_far_as_they_go() {
+    fn a_number_is_read_up_to_the_first_other_character() {
         assert_eq!(number_prefix(" 12.5e3x"), "12.5e3");
         assert_eq!(number_prefix("-7 apples"), "-7");
         assert_eq!(number_prefix("apples"), "");

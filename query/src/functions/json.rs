@@ -1,4 +1,4 @@
-//! JSON texts. Values that are taken out of them are texts, since a column has one type.
+//! Functions of JSON. Extracted values are texts, since a column has one type.
 
 use std::sync::Arc;
 
@@ -29,23 +29,23 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
             )))
         }),
         ArrayFunction::new("json_type", 1..=2, Utf8, |args, rows| {
-            taken(args, rows, |value| Some(kind(value).to_owned()))
+            at_path(args, rows, |value| Some(kind(value).to_owned()))
         }),
         ArrayFunction::new("json_array_length", 1..=2, Int64, |args, rows| {
-            let lengths = taken(args, rows, |value| {
+            let lengths = at_path(args, rows, |value| {
                 Some(value.as_array().map_or(0, Vec::len).to_string())
             })?;
             Ok(Arc::new(integers(&lengths)?))
         }),
         ArrayFunction::new("json_extract", 2..=2, Utf8, |args, rows| {
-            taken(args, rows, plain)
+            at_path(args, rows, plain)
         }),
         // The operators `->` and `->>`.
         ArrayFunction::new("__json_part", 2..=2, Utf8, |args, rows| {
-            taken(args, rows, |value| Some(value.to_string()))
+            at_path(args, rows, |value| Some(value.to_string()))
         }),
         ArrayFunction::new("__json_value", 2..=2, Utf8, |args, rows| {
-            taken(args, rows, plain)
+            at_path(args, rows, plain)
         }),
         ArrayFunction::new("json_array", 0..=usize::MAX, Utf8, |args, rows| {
             let columns = args.iter().map(members).collect::<Result<Vec<_>>>()?;
@@ -61,10 +61,12 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
     ]
 }
 
-/// Returns `json_object(key, value, …)`.
+/// Computes `json_object(key, value, …)`.
 fn object(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
     if !args.len().is_multiple_of(2) {
-        return exec_err!("json_object takes keys and values, an even number of arguments.");
+        return exec_err!(
+            "json_object takes pairs of keys and values, so an even number of arguments."
+        );
     }
     let pairs = args
         .chunks_exact(2)
@@ -75,7 +77,7 @@ fn object(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
         let mut items = Vec::with_capacity(pairs.len());
         for (keys, values) in &pairs {
             if keys.is_null(row) {
-                return exec_err!("json_object: a key is NULL.");
+                return exec_err!("json_object: keys must not be NULL.");
             }
             items.push(format!("{}:{}", Value::from(keys.value(row)), values[row]));
         }
@@ -84,7 +86,7 @@ fn object(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
     Ok(Arc::new(StringArray::from(objects)))
 }
 
-/// Returns the values of a column as JSON.
+/// Converts the values of a column to JSON.
 fn members(array: &ArrayRef) -> Result<Vec<String>> {
     let null = || "null".to_owned();
     let kind = array.data_type();
@@ -97,7 +99,7 @@ fn members(array: &ArrayRef) -> Result<Vec<String>> {
         let number = |v: f64| Value::from(v).to_string();
         values.iter().map(|v| v.map_or_else(null, number)).collect()
     } else if kind.is_binary() {
-        return exec_err!("JSON cannot hold blobs.");
+        return exec_err!("JSON cannot contain blobs.");
     } else {
         let values = integers(array)?;
         values
@@ -125,8 +127,9 @@ fn each(texts: &StringArray, make: impl Fn(&Value) -> Option<String>) -> Result<
     Ok(Arc::new(StringArray::from(made)))
 }
 
-/// Returns what stands at the path of the second argument, if there is one.
-fn taken(
+/// Converts the value at the path of the second argument; without a second argument, the whole
+/// document.
+fn at_path(
     args: &[ArrayRef],
     rows: usize,
     make: impl Fn(&Value) -> Option<String>,
@@ -148,11 +151,11 @@ fn taken(
     Ok(Arc::new(StringArray::from(made)))
 }
 
-/// Returns the value at a path: `$.a[0]`, or a name or number alone.
+/// Returns the value at a path such as `$.a[0]`, or a name or an index alone.
 fn find<'a>(value: &'a Value, path: &str) -> Result<Option<&'a Value>> {
     let Some(mut rest) = path.strip_prefix('$') else {
         return Ok(match path.parse::<usize>() {
-            Ok(place) => value.get(place),
+            Ok(position) => value.get(position),
             Err(_) => value.get(path),
         });
     };
@@ -176,14 +179,14 @@ fn find<'a>(value: &'a Value, path: &str) -> Result<Option<&'a Value>> {
             rest.strip_prefix('[').and_then(|rest| rest.split_once(']'))
         {
             let items = at.and_then(Value::as_array);
-            let place = match index.strip_prefix("#-") {
+            let position = match index.strip_prefix("#-") {
                 Some(back) => back
                     .parse::<usize>()
                     .ok()
                     .and_then(|back| items.and_then(|items| items.len().checked_sub(back))),
                 None => index.parse().ok(),
             };
-            at = items.and_then(|items| items.get(place?));
+            at = items.and_then(|items| items.get(position?));
             rest = after;
         } else {
             return exec_err!("{}", bad());
@@ -192,7 +195,7 @@ fn find<'a>(value: &'a Value, path: &str) -> Result<Option<&'a Value>> {
     Ok(at)
 }
 
-/// Returns a value as SQL has it.
+/// Converts a value to SQL: NULL, or a text without quotes.
 fn plain(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,

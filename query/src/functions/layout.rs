@@ -20,7 +20,7 @@ struct Layout {
     signature: Signature,
 }
 
-/// Returns the function.
+/// Returns the function `internal_layout`.
 pub(crate) fn internal_layout() -> WindowUDF {
     WindowUDF::new_from_impl(Layout {
         signature: Signature::any(2, Volatility::Immutable),
@@ -54,7 +54,7 @@ struct Lines;
 impl PartitionEvaluator for Lines {
     fn evaluate_all(&mut self, values: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
         let (ts, dur) = (integers(&values[0])?, integers(&values[1])?);
-        // Lines that were used and are free again; when others will be.
+        // The lines that are free again, and the ends of intervals on the other lines.
         let mut free: BTreeSet<i64> = BTreeSet::new();
         let mut busy: BinaryHeap<Reverse<(i64, i64)>> = BinaryHeap::new();
         let mut used = 0;
@@ -62,7 +62,7 @@ impl PartitionEvaluator for Lines {
         let mut lines = Vec::with_capacity(rows);
         for row in 0..rows {
             if ts.is_null(row) || dur.is_null(row) {
-                return exec_err!("internal_layout: 'ts' and 'dur' are not NULL.");
+                return exec_err!("internal_layout: 'ts' and 'dur' must not be NULL.");
             }
             let (start, length) = (ts.value(row), dur.value(row));
             if start < last {
@@ -80,7 +80,7 @@ impl PartitionEvaluator for Lines {
             if line == used {
                 used += 1;
             }
-            // An instant takes no room.
+            // An instant does not occupy its line.
             if length == 0 {
                 free.insert(line);
             } else {
@@ -102,7 +102,7 @@ impl PartitionEvaluator for Lines {
         _: &[ArrayRef],
         _: &Range<usize>,
     ) -> Result<datafusion::common::ScalarValue> {
-        exec_err!("internal_layout takes a whole window.")
+        exec_err!("internal_layout takes a whole partition.")
     }
 
     fn uses_window_frame(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Functions of numbers. Texts that are no numbers give NULL.
+//! Functions of numbers. The result for a text that is not a number is NULL.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use datafusion::common::Result;
 
 use super::{ArrayFunction, integers, is_text, reals};
 
-/// Returns a function of one number that gives a real, or NULL where it has no value.
+/// Returns a function from a number to a real, or NULL where it is undefined.
 fn real(name: &str, compute: fn(f64) -> f64) -> ArrayFunction {
     ArrayFunction::new(name, 1..=1, DataType::Float64, move |args, _| {
         let values = reals(&args[0])?;
@@ -22,7 +22,7 @@ fn real(name: &str, compute: fn(f64) -> f64) -> ArrayFunction {
     })
 }
 
-/// Returns a function of one number that leaves integers as they are.
+/// Returns a function of one number that returns integers unchanged.
 fn rounding(name: &str, compute: fn(f64) -> f64) -> ArrayFunction {
     let typing = |types: &[DataType]| match &types[0] {
         t if t.is_floating() || is_text(t) => DataType::Float64,

@@ -30,11 +30,11 @@ pub(crate) use text::base64;
 pub use time::Clocks;
 
 type Body = Arc<dyn Fn(&[ArrayRef], usize) -> Result<ArrayRef> + Send + Sync>;
-/// The same for a text that is the first argument of each row, and the array that is the second.
+/// A body for a constant text as first argument and an array as second.
 type WithText = Arc<dyn Fn(&str, &ArrayRef) -> Result<ArrayRef> + Send + Sync>;
 type Typing = Arc<dyn Fn(&[DataType]) -> DataType + Send + Sync>;
 
-/// A function over arrays, of as many arguments as its range says.
+/// A function over arrays.
 #[derive(Clone)]
 pub struct ArrayFunction {
     name: String,
@@ -43,7 +43,7 @@ pub struct ArrayFunction {
     typing: Typing,
     body: Body,
     with_text: Option<WithText>,
-    /// Returns the argument itself when its type is the result's already.
+    /// True if the function returns arguments of the result's type unchanged.
     identity: bool,
 }
 
@@ -80,7 +80,7 @@ impl ArrayFunction {
         Self::typed(name, arity, move |_| returns.clone(), body)
     }
 
-    /// Returns a function whose result's type depends on the arguments'.
+    /// Returns a function whose result type depends on the types of the arguments.
     pub fn typed(
         name: &str,
         arity: RangeInclusive<usize>,
@@ -103,7 +103,7 @@ impl ArrayFunction {
         }
     }
 
-    /// Adds a faster way for calls whose first argument is one text for all rows.
+    /// Adds a faster body for calls with a constant text as first argument.
     fn with_text(
         mut self,
         body: impl Fn(&str, &ArrayRef) -> Result<ArrayRef> + Send + Sync + 'static,
@@ -112,19 +112,19 @@ impl ArrayFunction {
         self
     }
 
-    /// Makes the function vanish from plans where it changes nothing.
+    /// Lets the planner remove calls whose argument has the result's type.
     fn identity(mut self) -> Self {
         self.identity = true;
         self
     }
 
-    /// Marks the function as giving another result each time.
+    /// Marks the function as volatile: each call returns another result.
     fn volatile(mut self) -> Self {
         self.signature.volatility = Volatility::Volatile;
         self
     }
 
-    /// Returns the function in the form that the engine registers.
+    /// Converts the function to DataFusion's form.
     pub fn udf(self) -> ScalarUDF {
         ScalarUDF::new_from_impl(self)
     }
@@ -143,13 +143,13 @@ impl ScalarUDFImpl for ArrayFunction {
         if !self.arity.contains(&types.len()) {
             let name = self.name.trim_start_matches("__");
             let (low, high) = (self.arity.start(), self.arity.end());
-            let wanted = match (low, high) {
+            let expected = match (low, high) {
                 (a, b) if a == b => a.to_string(),
                 (a, &usize::MAX) => format!("at least {a}"),
                 (a, b) => format!("{a} to {b}"),
             };
             return plan_err!(
-                "The function '{name}' takes {wanted} arguments, not {}.",
+                "The function '{name}' takes {expected} arguments, not {}.",
                 types.len()
             );
         }
@@ -192,7 +192,7 @@ impl ScalarUDFImpl for ArrayFunction {
     }
 }
 
-/// Returns all functions that need no trace.
+/// Returns all functions that do not read a trace.
 pub fn all() -> Vec<ScalarUDF> {
     core::functions()
         .into_iter()
@@ -206,7 +206,7 @@ pub fn all() -> Vec<ScalarUDF> {
         .collect()
 }
 
-/// Returns true for texts, however they are stored.
+/// Returns true for all types of texts.
 pub fn is_text(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
@@ -215,7 +215,7 @@ pub fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// Returns the array as texts.
+/// Converts the array to texts.
 pub fn texts(array: &ArrayRef) -> Result<StringArray> {
     let array = to_text(array)?;
     Ok(array
@@ -225,7 +225,7 @@ pub fn texts(array: &ArrayRef) -> Result<StringArray> {
         .unwrap_or_else(|| StringArray::new_null(array.len())))
 }
 
-/// Returns the array as integers; texts that are none are NULL.
+/// Converts the array to integers. Texts that are not integers become NULL.
 pub fn integers(array: &ArrayRef) -> Result<datafusion::arrow::array::Int64Array> {
     use datafusion::arrow::array::AsArray;
     let array = cast(array, &DataType::Int64)?;
@@ -234,7 +234,7 @@ pub fn integers(array: &ArrayRef) -> Result<datafusion::arrow::array::Int64Array
         .clone())
 }
 
-/// Returns the array as integers, refusing other types.
+/// Converts the array to integers. Fails for other types than integers.
 pub fn only_integers(
     function: &str,
     array: &ArrayRef,
@@ -248,7 +248,7 @@ pub fn only_integers(
     }
 }
 
-/// Returns the array as reals; texts that are none are NULL.
+/// Converts the array to reals. Texts that are not numbers become NULL.
 pub fn reals(array: &ArrayRef) -> Result<datafusion::arrow::array::Float64Array> {
     use datafusion::arrow::array::AsArray;
     let array = cast(array, &DataType::Float64)?;
@@ -257,7 +257,7 @@ pub fn reals(array: &ArrayRef) -> Result<datafusion::arrow::array::Float64Array>
         .clone())
 }
 
-/// Returns SQLite's word for a type.
+/// Returns SQLite's name of a type.
 pub fn type_word(data_type: &DataType) -> &'static str {
     match data_type {
         DataType::Null => "null",

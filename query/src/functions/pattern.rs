@@ -38,7 +38,7 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
     ]
 }
 
-/// Compiled expressions of one call.
+/// The compiled expressions of one call.
 #[derive(Default)]
 struct Cache(HashMap<(String, String), Regex>);
 
@@ -51,7 +51,7 @@ impl Cache {
                 match flag {
                     'i' => insensitive = true,
                     'c' => insensitive = false,
-                    _ => return exec_err!("regexp: there is no flag '{flag}': 'i' and 'c' are."),
+                    _ => return exec_err!("regexp: unknown flag '{flag}': use 'i' or 'c'."),
                 }
             }
             let regex = match RegexBuilder::new(pattern)
@@ -110,7 +110,7 @@ fn extract(text: &ArrayRef, pattern: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(StringArray::from(out)))
 }
 
-/// Compares each text with a pattern of its own.
+/// Compares each text with the pattern of its row.
 fn glob(pattern: &ArrayRef, text: &ArrayRef) -> Result<ArrayRef> {
     let (pattern, text) = (texts(pattern)?, texts(text)?);
     let mut last: Option<(&str, Glob)> = None;
@@ -136,9 +136,9 @@ fn glob_one(pattern: &str, text: &ArrayRef) -> Result<ArrayRef> {
     let nulls = text.logical_nulls();
     let values = match text.as_any().downcast_ref::<StringViewArray>() {
         Some(views) => {
-            let mut known = KnownViews::default();
-            let answer = |i| known.answer(views.views()[i], || glob.matches(views.value(i)));
-            BooleanBuffer::collect_bool(views.len(), answer)
+            let mut cache = MatchCache::default();
+            let matches = |i| cache.get(views.views()[i], || glob.matches(views.value(i)));
+            BooleanBuffer::collect_bool(views.len(), matches)
         }
         None => {
             let texts = texts(text)?;
@@ -148,30 +148,30 @@ fn glob_one(pattern: &str, text: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(BooleanArray::new(values, nulls)))
 }
 
-/// Answers for the views of one array. A trace's texts are picked from one array, so rows with the
-/// same text have the same view, and a text is compared with a pattern once instead of in each row.
-struct KnownViews(Vec<Option<(u128, bool)>>);
+/// A cache of matches by the views of one array. A trace's texts are picked from one array, so rows
+/// with the same text have the same view, and each text is compared with the pattern only once.
+struct MatchCache(Vec<Option<(u128, bool)>>);
 
-impl Default for KnownViews {
+impl Default for MatchCache {
     fn default() -> Self {
         Self(vec![None; 1 << Self::BITS])
     }
 }
 
-impl KnownViews {
+impl MatchCache {
     const BITS: u32 = 9;
 
-    /// Returns the answer for a view, which is computed unless it is known.
-    fn answer(&mut self, view: u128, compute: impl FnOnce() -> bool) -> bool {
+    /// Returns the cached or computed result for a view.
+    fn get(&mut self, view: u128, compute: impl FnOnce() -> bool) -> bool {
         // The multiplier is 2^64 divided by the golden ratio, as in Fibonacci hashing.
         let mixed = (view as u64 ^ (view >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let slot = &mut self.0[(mixed >> (64 - Self::BITS)) as usize];
         match *slot {
-            Some((known, answer)) if known == view => answer,
+            Some((cached, matches)) if cached == view => matches,
             _ => {
-                let answer = compute();
-                *slot = Some((view, answer));
-                answer
+                let matches = compute();
+                *slot = Some((view, matches));
+                matches
             }
         }
     }
@@ -201,7 +201,7 @@ impl Glob {
                         at = end;
                         piece
                     }
-                    // An open bracket matches nothing.
+                    // A bracket that is not closed matches no text.
                     None => Piece::Set(false, Vec::new()),
                 },
                 c => Piece::Char(c),
@@ -211,7 +211,8 @@ impl Glob {
         Self(pieces)
     }
 
-    /// Goes back to the last `*` on a mismatch, so that time is bounded by the product of lengths.
+    /// Matches a text. Backtracks only to the last `*`, so the time is bounded by the product of
+    /// the lengths.
     fn matches(&self, text: &str) -> bool {
         let text: Vec<char> = text.chars().collect();
         let (mut piece, mut at) = (0, 0);
@@ -248,7 +249,7 @@ impl Glob {
     }
 }
 
-/// Reads a set up to its bracket and returns it with the bracket's index.
+/// Parses a set. Returns it with the index of its closing bracket.
 fn set(chars: &[char], mut at: usize) -> Option<(Piece, usize)> {
     let negated = chars.get(at) == Some(&'^');
     at += usize::from(negated);
@@ -280,7 +281,7 @@ mod tests {
     use super::{Glob, glob, glob_one};
 
     #[test]
-    fn texts_picked_from_one_array_match_as_copies_do() {
+    fn texts_picked_from_one_array_match_as_their_copies() {
         let texts = (0..2000).map(|n| match n % 3 {
             0 => None,
             1 => Some(format!("short {n}")),
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn globs_match_as_sqlites() {
+    fn globs_match_as_in_sqlite() {
         let cases = [
             ("a*c", "abbc", true),
             ("a*c", "abbd", false),

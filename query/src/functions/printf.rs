@@ -15,7 +15,7 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         .into()
 }
 
-/// An argument in all the forms that a conversion may ask for.
+/// An argument, converted to the types of all conversions.
 struct Argument {
     text: StringArray,
     integer: Int64Array,
@@ -43,7 +43,7 @@ fn printf(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
     let row = |i: usize| {
         formats
             .is_valid(i)
-            .then(|| one(formats.value(i), &arguments, i))
+            .then(|| format_row(formats.value(i), &arguments, i))
     };
     Ok(Arc::new((0..rows).map(row).collect::<StringArray>()))
 }
@@ -60,10 +60,10 @@ struct Spec {
     precision: Option<usize>,
 }
 
-/// Widths and precisions above this are cut: a query must not fill the memory with blanks.
+/// The largest width and precision, so that a query cannot fill the memory with blanks.
 const MAX_WIDTH: usize = 1 << 16;
 
-fn one(format: &str, arguments: &[Argument], row: usize) -> String {
+fn format_row(format: &str, arguments: &[Argument], row: usize) -> String {
     let mut out = String::new();
     let mut next = arguments.iter();
     let mut chars = format.chars().peekable();
@@ -104,7 +104,7 @@ fn one(format: &str, arguments: &[Argument], row: usize) -> String {
     out
 }
 
-/// Reads a number, or takes it from the next argument if there is a `*`.
+/// Parses a number, or reads it from the next argument if there is a `*`.
 fn number(
     chars: &mut std::iter::Peekable<std::str::Chars<'_>>,
     next: &mut std::slice::Iter<'_, Argument>,
@@ -202,7 +202,11 @@ fn convert(
             };
             (sign(value < 0.0), body, true)
         }
-        's' | 'z' => ("", cut(text().unwrap_or_default(), spec.precision), false),
+        's' | 'z' => (
+            "",
+            truncate(text().unwrap_or_default(), spec.precision),
+            false,
+        ),
         'q' => ("", text().unwrap_or("(NULL)").replace('\'', "''"), false),
         'Q' => (
             "",
@@ -231,7 +235,7 @@ fn convert(
     }
 }
 
-fn cut(text: &str, precision: Option<usize>) -> String {
+fn truncate(text: &str, precision: Option<usize>) -> String {
     precision.map_or_else(|| text.to_owned(), |p| text.chars().take(p).collect())
 }
 

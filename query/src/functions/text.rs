@@ -1,4 +1,4 @@
-//! Texts and bytes.
+//! Functions of texts and bytes.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         ArrayFunction::new("__substr", 2..=3, Utf8, substr),
         ArrayFunction::new("__instr", 2..=2, Int64, |args, _| {
             let (text, part) = (texts(&args[0])?, texts(&args[1])?);
-            let place = |(text, part): (Option<&str>, Option<&str>)| {
+            let position = |(text, part): (Option<&str>, Option<&str>)| {
                 let (text, part) = (text?, part?);
                 Some(
                     text.find(part)
@@ -40,7 +40,7 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
             Ok(Arc::new(
                 text.iter()
                     .zip(part.iter())
-                    .map(place)
+                    .map(position)
                     .collect::<Int64Array>(),
             ))
         }),
@@ -74,7 +74,7 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         ArrayFunction::new("__hex", 1..=1, Utf8, |args, _| {
             let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02X}")).collect::<String>();
             let bytes = bytes(&args[0])?;
-            // SQLite prints NULL as the empty text here.
+            // The result for NULL is the empty text, as in SQLite.
             let rows = bytes.iter().map(|b| Some(b.map(hex).unwrap_or_default()));
             Ok(Arc::new(rows.collect::<StringArray>()))
         }),
@@ -93,7 +93,7 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
                         match u64::from_str_radix(digits, 16) {
                             Ok(value) => Some(value.cast_signed()),
                             Err(_) => {
-                                return exec_err!("unhex: '{text}' is no hexadecimal number.");
+                                return exec_err!("unhex: '{text}' is not a hexadecimal number.");
                             }
                         }
                     }
@@ -119,10 +119,10 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
             let (text, delimiter) = (texts(&args[0])?, texts(&args[1])?);
             let index = integers(&args[2])?;
             if delimiter.iter().flatten().any(str::is_empty) {
-                return exec_err!("str_split: the delimiter is empty.");
+                return exec_err!("str_split: the delimiter must not be empty.");
             }
             if index.iter().flatten().any(|n| n < 0) {
-                return exec_err!("str_split: the index is negative.");
+                return exec_err!("str_split: the index must not be negative.");
             }
             let rows = text.iter().zip(delimiter.iter()).zip(index.iter());
             let pieces =
@@ -194,7 +194,8 @@ fn bytes(array: &ArrayRef) -> Result<BinaryArray> {
     Ok(cast(&array, &DataType::Binary)?.as_binary::<i32>().clone())
 }
 
-/// `substr(text, from[, count])`: from 1, from the end if negative, backwards if the count is.
+/// Computes `substr(text, from[, count])`. Characters are counted from 1, from the end if `from` is
+/// negative. A negative `count` selects the characters before `from`.
 fn substr(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
     let text = texts(&args[0])?;
     let from = integers(&args[1])?;
@@ -238,7 +239,7 @@ fn substr(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Returns the bytes in base 64.
+/// Encodes bytes in base 64.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
@@ -276,7 +277,7 @@ mod tests {
     use super::{base64, unbase64};
 
     #[test]
-    fn base64_is_read_as_written() {
+    fn base64_decodes_its_own_output() {
         for bytes in [&b""[..], b"a", b"ab", b"abc", b"\0\xff\x10\x80"] {
             assert_eq!(unbase64(&base64(bytes)).as_deref(), Some(bytes));
         }

@@ -1,4 +1,4 @@
-//! Time: conversions between clocks, and texts of times.
+//! Functions of times: conversions between clocks, and formats.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use datafusion::arrow::datatypes::DataType;
 
 use super::{ArrayFunction, only_integers, reals, texts};
 
-/// The readings of a trace's clocks, and its bounds.
+/// The clock snapshots and the bounds of a trace.
 #[derive(Debug, Default, Clone)]
 pub struct Clocks {
-    /// Time of the trace and value of `MONOTONIC`, in the order of snapshots.
+    /// The trace time and the value of `MONOTONIC` of each snapshot, in order.
     pub monotonic: Vec<(i64, i64)>,
-    /// Time of the trace and value of `REALTIME`, in the order of snapshots.
+    /// The trace time and the value of `REALTIME` of each snapshot, in order.
     pub realtime: Vec<(i64, i64)>,
-    /// First and last time of the trace.
+    /// The first and last time of the trace.
     pub bounds: (i64, i64),
 }
 
@@ -78,7 +78,7 @@ impl Clocks {
     }
 }
 
-/// Returns year, month and day of a number of days since 1970.
+/// Converts days since 1970 to year, month and day.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -96,7 +96,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Returns nanoseconds since 1970 as `YYYY-MM-DDThh:mm:ss.nnnnnnnnn`.
+/// Formats nanoseconds since 1970 as `YYYY-MM-DDThh:mm:ss.nnnnnnnnn`.
 fn date_time(ns: i64) -> String {
     let (seconds, nanos) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -105,7 +105,7 @@ fn date_time(ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{nanos:09}")
 }
 
-/// Returns a duration as `hh:mm:ss mmm uuu nnn`.
+/// Formats a duration as `hh:mm:ss mmm uuu nnn`.
 fn timecode(ns: i64) -> String {
     let ns = ns.max(0);
     let seconds = ns / 1_000_000_000;
@@ -132,7 +132,7 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
                     .collect::<StringArray>(),
             ))
         }),
-        // Of SQLite's functions of dates the form that traces need: seconds since 1970.
+        // Only the form of SQLite's `datetime` for seconds since 1970 is supported.
         ArrayFunction::new("datetime", 2..=2, Utf8, |args, _| {
             let modifier = texts(&args[1])?;
             if modifier.iter().flatten().any(|m| m != "unixepoch") {
@@ -157,7 +157,7 @@ mod tests {
     use super::{convert, date_time, timecode};
 
     #[test]
-    fn times_print() {
+    fn times_and_durations_are_formatted() {
         assert_eq!(date_time(0), "1970-01-01T00:00:00.000000000");
         assert_eq!(
             date_time(1_709_210_096_000_000_007),

@@ -1,4 +1,4 @@
-//! The physical operator: sorted inputs, partitioned by their keys, swept group by group.
+//! The physical operator. Its inputs are partitioned by keys and sorted, and swept group by group.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,24 +27,24 @@ use crate::node::{operator, properties};
 /// The kind of a span join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SpanKind {
-    /// Pieces of both sides.
+    /// The pieces that both sides cover.
     Inner,
-    /// Also pieces of the left side alone.
+    /// In addition, the pieces that only the left side covers.
     Left,
-    /// Also pieces of either side alone.
+    /// In addition, the pieces that only one of the sides covers.
     Outer,
 }
 
-/// The work of an operator. Each input has its keys first, then `ts`, then `dur`, then the rest.
+/// The kind of an operator. The columns of each input are its keys, `ts`, `dur` and the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Work {
-    /// A span join of two inputs. A side without keys takes part in every group of the other.
+    /// A span join of two inputs. A side without keys is joined with every group of the other.
     Span(SpanKind),
-    /// The intersection of all inputs, whose first column after `dur` is an id.
+    /// The intersection of all inputs. Their column after `dur` is an id.
     Intersect,
-    /// Each left row with the last right row that is not later.
+    /// Each left row with the last right row that is not after it.
     AsOf,
-    /// For each time at which an interval of the one input begins or ends, the intervals that are
+    /// For each time at which an interval of the one input starts or ends, the intervals that are
     /// open or end there.
     Members,
 }
@@ -61,7 +61,7 @@ pub(super) struct IntervalExec {
 }
 
 impl IntervalExec {
-    /// Returns an operator over inputs in the layout that [`Work`] describes.
+    /// Returns an operator over inputs with the columns of [`Work`].
     pub(super) fn new(
         work: Work,
         inputs: Vec<Arc<dyn ExecutionPlan>>,
@@ -177,7 +177,7 @@ impl ExecutionPlan for IntervalExec {
                 let mut batches = Vec::new();
                 while let Some(batch) = stream.next().await {
                     let batch = batch?;
-                    // Counted twice: the batches are joined into one.
+                    // Counted twice, since the batches are copied into one.
                     reservation.try_grow(2 * batch.get_array_memory_size())?;
                     batches.push(batch);
                 }
@@ -191,7 +191,7 @@ impl ExecutionPlan for IntervalExec {
             let rows = pieces.at.len();
             reservation.try_grow(rows * size_of::<(Interval, [u32; 4])>())?;
             let batches = (0..rows).step_by(size.max(1)).map(move |start| {
-                let _held = &reservation;
+                let _reservation = &reservation;
                 let end = (start + size).min(rows);
                 build(work, &inputs, &keys, &pieces, start..end, &schema)
             });
@@ -202,16 +202,16 @@ impl ExecutionPlan for IntervalExec {
     }
 }
 
-/// Pieces with the rows of all inputs.
+/// Pieces with their rows of all inputs.
 struct Pieces {
     at: Vec<Interval>,
-    /// A list of rows for each input.
+    /// For each input, the row of each piece.
     rows: Vec<Vec<Option<u32>>>,
-    /// For each piece an input and a row with its keys.
+    /// For each piece, an input and a row with the keys of the piece.
     keys: Vec<(usize, usize)>,
 }
 
-/// A value that groups are formed by.
+/// A value of a key column.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Integer(i64),
@@ -294,7 +294,7 @@ fn sweep(work: Work, inputs: &[RecordBatch], keys: &[usize]) -> Result<Pieces> {
         .map(|(batch, keys)| groups(batch, *keys))
         .collect();
     let most = *keys.iter().max().unwrap_or(&0);
-    // The keys of all groups that have any, in order.
+    // The keys of all groups of inputs with keys, in order.
     let mut names: Vec<&Vec<Option<Key>>> = grouped
         .iter()
         .zip(keys)
@@ -307,7 +307,7 @@ fn sweep(work: Work, inputs: &[RecordBatch], keys: &[usize]) -> Result<Pieces> {
     for name in names {
         let mut members = Vec::new();
         for (input, groups) in grouped.iter().enumerate() {
-            // An input without keys takes part in every group.
+            // An input without keys is joined with every group.
             let range = if keys[input] < most {
                 0..inputs[input].num_rows()
             } else {
@@ -324,8 +324,8 @@ fn sweep(work: Work, inputs: &[RecordBatch], keys: &[usize]) -> Result<Pieces> {
         }
         let keyed = (0..inputs.len()).find(|i| keys[*i] == most && !members[*i].is_empty());
         group(work, inputs, keys, &members, &mut out);
-        let place = keyed.map_or((0, 0), |input| (input, members[input].start));
-        out.keys.resize(out.at.len(), place);
+        let origin = keyed.map_or((0, 0), |input| (input, members[input].start));
+        out.keys.resize(out.at.len(), origin);
     }
     Ok(out)
 }
@@ -388,8 +388,8 @@ fn group(
             times.dedup();
             let mut open: Vec<usize> = Vec::new();
             let mut next = 0;
-            for (place, start) in times.iter().copied().enumerate() {
-                let end = times.get(place + 1).copied().unwrap_or(start);
+            for (index, start) in times.iter().copied().enumerate() {
+                let end = times.get(index + 1).copied().unwrap_or(start);
                 while all.get(next).is_some_and(|i| i.start == start) {
                     open.push(next);
                     next += 1;
@@ -419,8 +419,8 @@ fn group(
     }
 }
 
-/// Leaves those rows out at both ends that lie before or after all of the other side: a side
-/// without keys is not read from its start for each group.
+/// Leaves out the rows before and after all of the other side, so that a side without keys is not
+/// read from its start for each group.
 fn narrow(inputs: &[RecordBatch], keys: &[usize], members: &mut [std::ops::Range<usize>]) {
     for side in 0..2 {
         let other = members[1 - side].clone();
@@ -442,7 +442,7 @@ fn narrow(inputs: &[RecordBatch], keys: &[usize], members: &mut [std::ops::Range
     }
 }
 
-/// Builds the rows of some pieces.
+/// Builds the rows of a range of pieces.
 fn build(
     work: Work,
     inputs: &[RecordBatch],
@@ -470,11 +470,11 @@ fn build(
             .iter()
             .map(|input| inputs[*input].column(column).as_ref())
             .collect();
-        let places: Vec<(usize, usize)> = pieces.keys[range.clone()]
+        let origins: Vec<(usize, usize)> = pieces.keys[range.clone()]
             .iter()
             .map(|(input, row)| (keyed.iter().position(|k| k == input).unwrap_or(0), *row))
             .collect();
-        Ok(interleave(&values, &places)?)
+        Ok(interleave(&values, &origins)?)
     };
     match work {
         Work::Span(_) => {
@@ -499,11 +499,11 @@ fn build(
         }
         Work::Members => {
             let member = pick(0, 2)?;
-            let end = |(place, row): (usize, Option<u32>)| {
+            let end = |(index, row): (usize, Option<u32>)| {
                 let row = row.unwrap_or_default() as usize;
                 let (ts, dur) = (integers(&inputs[0], 0), integers(&inputs[0], 1));
                 let known = if dur.is_null(row) { 0 } else { dur.value(row) };
-                i64::from(Interval::new(ts.value(row), known).end == at[place].start)
+                i64::from(Interval::new(ts.value(row), known).end == at[index].start)
             };
             let ends = rows[0].iter().enumerate().map(end);
             let ends: ArrayRef = Arc::new(Int64Array::from_iter_values(ends));

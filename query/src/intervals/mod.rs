@@ -1,4 +1,5 @@
-//! Joins of intervals and of times: real operators, sorted by key and time, never nested loops.
+//! Joins of intervals and of times, as operators over inputs sorted by key and time. They use no
+//! nested loops.
 
 mod exec;
 pub mod sweep;

@@ -1,17 +1,17 @@
-//! Interval algebra over sorted vectors: each step looks at every interval a bounded number of
-//! times, so that sorting is the only cost that grows faster than the input.
+//! Interval algebra over sorted vectors. Each step visits every interval a bounded number of times,
+//! so only the cost of sorting grows faster than the input.
 
-/// An interval: first and past-the-end time. A point has both equal.
+/// An interval of times. A point is an interval whose start is its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interval {
-    /// First time.
+    /// The first time.
     pub start: i64,
-    /// Time after the last.
+    /// The time after the last.
     pub end: i64,
 }
 
 impl Interval {
-    /// Returns the interval of a row; an open row counts as a point.
+    /// Returns the interval of a row. A row without an end is a point.
     pub fn new(ts: i64, dur: i64) -> Self {
         Self {
             start: ts,
@@ -23,7 +23,7 @@ impl Interval {
         self.start == self.end
     }
 
-    /// Returns the common part. Intervals that start together always meet.
+    /// Returns the intersection. Intervals with the same start always have one.
     pub fn meet(self, other: Self) -> Option<Self> {
         let part = Self {
             start: self.start.max(other.start),
@@ -41,19 +41,19 @@ impl Interval {
     }
 }
 
-/// A piece of a join: where it is, and the rows on both sides.
+/// A piece of a join, with the rows of both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// The time that the rows have in common.
+    /// The time of the piece, which the rows have in common.
     pub at: Interval,
-    /// The index on the left.
+    /// The index of the left row.
     pub left: Option<usize>,
-    /// The index on the right.
+    /// The index of the right row.
     pub right: Option<usize>,
 }
 
-/// Returns the pieces where a left and a right interval meet, in the order of time. Both sides are
-/// sorted by their start and do not overlap among themselves.
+/// Returns the intersections of left and right intervals, sorted by time. Each side is sorted by
+/// start and does not overlap itself.
 pub fn meet(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let (mut l, mut r) = (0, 0);
@@ -65,7 +65,7 @@ pub fn meet(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
                 right: Some(r),
             });
         }
-        // The one that ends first has met all that it can meet.
+        // The interval that ends first does not intersect later ones.
         if (a.end, a.start) <= (b.end, b.start) {
             l += 1;
         } else {
@@ -75,7 +75,7 @@ pub fn meet(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
     pieces
 }
 
-/// Adds the parts of the left intervals that met nothing. Pieces stay in the order of time.
+/// Adds the parts of the left intervals that are in no piece. Pieces stay sorted by time.
 pub fn with_gaps(left: &[Interval], met: &[Piece]) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(met.len() + left.len());
     let mut met = met.iter().peekable();
@@ -129,7 +129,7 @@ pub fn outer(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
     pieces
 }
 
-/// Returns for each left time the last right time that is not after it. Both are sorted.
+/// Returns for each left time the last right time that is not after it. Both sides are sorted.
 pub fn as_of(left: &[i64], right: &[i64]) -> Vec<Option<usize>> {
     let mut next = 0;
     left.iter()
@@ -142,7 +142,8 @@ pub fn as_of(left: &[i64], right: &[i64]) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// Returns the common piece of each pair that meets, also where intervals of one side overlap.
+/// Returns the intersection of each left interval with each right one. Intervals of one side may
+/// overlap.
 pub fn meet_all(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
     let apart = |side: &[Interval]| {
         side.windows(2)

@@ -1,4 +1,4 @@
-//! Interval operators as tables: their inputs are planned when the table is read.
+//! Interval operators as tables. Their inputs are planned when the table is scanned.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::exec::{IntervalExec, SpanKind, Work};
 use crate::error::SqlError;
 use crate::node::relation;
 
-/// An operator over queries.
+/// An interval operator over queries.
 #[derive(Debug, Clone)]
 pub(crate) struct IntervalTable {
     work: Work,
@@ -34,12 +34,12 @@ pub(crate) struct IntervalTable {
 }
 
 impl IntervalTable {
-    /// Returns the queries that are joined.
+    /// Returns the input queries.
     pub(crate) fn inputs(&self) -> &[LogicalPlan] {
         &self.inputs
     }
 
-    /// Returns the operator over other queries of the same columns.
+    /// Returns the operator with mapped inputs, which must have the same columns.
     pub(crate) fn map_inputs(
         &self,
         map: impl FnMut(&LogicalPlan) -> Result<LogicalPlan>,
@@ -68,8 +68,8 @@ impl TableProvider for IntervalTable {
             inputs.push(state.create_physical_plan(plan).await?);
         }
         let exec = IntervalExec::new(self.work, inputs, self.keys.clone(), self.schema.clone());
-        // Sorting and partitioning of the inputs are put in here, since the rules of the whole
-        // plan may not look below a projection that they made.
+        // The inputs are sorted and partitioned here, since the rules for the whole plan may not
+        // look below a projection that they added.
         let mut plan: Arc<dyn ExecutionPlan> = Arc::new(exec);
         if let Some(state) = state.as_any().downcast_ref::<SessionState>() {
             for rule in state.physical_optimizers() {
@@ -95,7 +95,8 @@ impl TableProvider for IntervalTable {
     }
 }
 
-/// Returns the plan with its keys, `ts`, `dur` and the other columns, in this order.
+/// Returns the plan with the columns in the order of [`Work`]: its keys, `ts`, `dur` and the
+/// others.
 fn layout(plan: LogicalPlan, keys: &[String], id: bool) -> Result<LogicalPlan, SqlError> {
     let fields: Vec<(Expr, String)> = plan
         .schema()
@@ -112,7 +113,7 @@ fn layout(plan: LogicalPlan, keys: &[String], id: bool) -> Result<LogicalPlan, S
     let missing = |name: &str| {
         let names: Vec<&str> = fields.iter().map(|(_, n)| n.as_str()).collect();
         SqlError::new(format!(
-            "An input of the interval join has no column '{name}': it has {}.",
+            "An input of the interval join has no column '{name}'. Its columns are {}.",
             names.join(", ")
         ))
     };
@@ -165,7 +166,7 @@ pub fn span_table(
         && a != b
     {
         return Err(SqlError::new(format!(
-            "Both sides of a span join are partitioned by the same column: '{a}' is not '{b}'."
+            "Both sides of a span join must be partitioned by the same column, not '{a}' and '{b}'."
         )));
     }
     let key = partitions.iter().flatten().next().cloned();
@@ -208,8 +209,8 @@ fn intersect_table(plans: Vec<LogicalPlan>, keys: &[String]) -> Result<IntervalT
         .into_iter()
         .map(|p| layout(p, keys, true))
         .collect::<Result<Vec<_>, _>>()?;
-    for (place, key) in keys.iter().enumerate() {
-        let kind = |plan: &LogicalPlan| plan.schema().field(place).data_type().clone();
+    for (index, key) in keys.iter().enumerate() {
+        let kind = |plan: &LogicalPlan| plan.schema().field(index).data_type().clone();
         let first = kind(&inputs[0]);
         if inputs.iter().any(|input| kind(input) != first) {
             return Err(SqlError::new(format!(
@@ -226,7 +227,7 @@ fn intersect_table(plans: Vec<LogicalPlan>, keys: &[String]) -> Result<IntervalT
     })
 }
 
-/// The pieces of one table's intervals, with the members of each.
+/// Returns the table of the pieces of one input's intervals, with the members of each piece.
 fn members_table(plans: Vec<LogicalPlan>) -> Result<IntervalTable, SqlError> {
     let columns = ["ts", "dur", "id", "interval_ends_at_ts"];
     let fields = columns.map(|name| field(name, DataType::Int64)).to_vec();
@@ -241,7 +242,8 @@ fn members_table(plans: Vec<LogicalPlan>) -> Result<IntervalTable, SqlError> {
     })
 }
 
-/// All columns of the left side, and those of the right side that have another name.
+/// Returns the table with all columns of the left side, and those of the right side other than its
+/// keys. Right columns with names of the left side are prefixed with `right_`.
 fn as_of_table(plans: Vec<LogicalPlan>, keys: &[String]) -> Result<IntervalTable, SqlError> {
     let mut inputs = Vec::new();
     let mut fields: Vec<Field> = Vec::new();
@@ -266,7 +268,7 @@ fn as_of_table(plans: Vec<LogicalPlan>, keys: &[String]) -> Result<IntervalTable
             fields.push(field(&name, data_type));
             kept.push(Expr::Column(column).alias(format!("__{name}")));
         }
-        // The layout's own columns come first; all columns of the input follow.
+        // The columns of the layout come first; all columns of the input follow.
         let find = |name: &str| {
             plan.schema()
                 .columns()
@@ -296,14 +298,14 @@ fn as_of_table(plans: Vec<LogicalPlan>, keys: &[String]) -> Result<IntervalTable
     })
 }
 
-/// The operators, by the names that macros give them.
+/// The names of the operators in macros.
 pub(crate) const OPERATORS: [&str; 3] = [
     "__interval_intersect",
     "__interval_self_intersect",
     "__asof_join",
 ];
 
-/// Plans the operators where they are named after `FROM`, with their inputs.
+/// Plans the operators that are called after `FROM`, with their inputs.
 #[derive(Debug)]
 pub struct IntervalPlanner;
 

@@ -1,4 +1,4 @@
-//! The values of results: SQLite's five kinds.
+//! The values of results, as SQLite's five types.
 
 use datafusion::arrow::array::{
     Array, AsArray, BinaryArray, Float64Array, Int64Array, RecordBatch, StringArray,
@@ -12,7 +12,7 @@ use crate::functions::is_text;
 /// A value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cell<'a> {
-    /// No value.
+    /// NULL.
     Null,
     /// An integer.
     Int(i64),
@@ -24,10 +24,10 @@ pub enum Cell<'a> {
     Blob(&'a [u8]),
 }
 
-/// A column of one kind.
+/// A column of one type.
 #[derive(Debug)]
 pub enum Column {
-    /// Nothing but NULL.
+    /// Only NULL.
     Null,
     /// Integers.
     Int(Int64Array),
@@ -52,7 +52,7 @@ impl Column {
     }
 }
 
-/// Returns the columns of a batch in SQLite's kinds.
+/// Converts the columns of a batch to SQLite's types.
 pub fn columns(batch: &RecordBatch) -> Result<Vec<Column>> {
     batch
         .columns()
@@ -78,7 +78,7 @@ pub fn columns(batch: &RecordBatch) -> Result<Vec<Column>> {
                 DataType::Binary | DataType::LargeBinary | DataType::BinaryView => {
                     Column::Blob(cast(array, &DataType::Binary)?.as_binary::<i32>().clone())
                 }
-                // Lists and times, which only functions of the engine give, print as texts.
+                // Lists and times, which only DataFusion's own functions return, become texts.
                 _ => {
                     let options = datafusion::arrow::util::display::FormatOptions::default();
                     let format =

@@ -1,4 +1,4 @@
-//! Results as people and programs read them.
+//! The formats of results.
 
 mod cell;
 mod table;
@@ -20,13 +20,13 @@ pub use cell::{Cell, Column, columns};
 /// A format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// Columns side by side, cut to the width of the terminal.
+    /// Aligned columns, truncated to the width of the terminal.
     Table,
     /// Comma-separated values as the trace processor prints them: texts are not escaped.
     Csv,
-    /// One array of objects.
+    /// A JSON array of objects.
     Json,
-    /// An object a line.
+    /// A JSON object on each line.
     Ndjson,
     /// An Arrow IPC file.
     Arrow,
@@ -38,7 +38,8 @@ fn io_error(error: io::Error) -> SqlError {
     SqlError::new(format!("cannot write the result: {error}"))
 }
 
-/// Writes a result. Formats other than `table` stream: the memory does not grow with the rows.
+/// Writes a result and returns the number of rows. Formats other than `table` are streamed: their
+/// memory does not grow with the rows.
 pub async fn write(
     rows: Rows,
     format: Format,
@@ -89,7 +90,7 @@ pub async fn write(
     }
 }
 
-/// Returns the schema with the names that people wrote.
+/// Returns the schema with the names from the SQL.
 fn renamed(rows: &Rows) -> SchemaRef {
     let fields: Vec<Field> = rows
         .schema
@@ -149,7 +150,7 @@ async fn csv(rows: Rows, out: &mut (dyn Write + Send)) -> Result<u64, SqlError> 
     .await
 }
 
-/// Returns a real as C's `%f` prints it.
+/// Formats a real as C's `%f` does.
 pub(crate) fn fixed(value: f64) -> String {
     if value.is_nan() {
         "nan".to_owned()
@@ -198,7 +199,7 @@ async fn json(rows: Rows, out: &mut (dyn Write + Send), lines: bool) -> Result<u
                         let value = crate::functions::base64(bytes);
                         text.push_str(&serde_json::Value::from(value).to_string());
                     }
-                    // JSON has no word for infinity.
+                    // JSON cannot represent infinity.
                     Cell::Null | Cell::Real(_) => text.push_str("null"),
                 }
             }

@@ -1,4 +1,4 @@
-//! Columns side by side.
+//! Results as aligned columns.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use super::cell::{Cell, Column, columns};
 use crate::engine::Rows;
 use crate::error::SqlError;
 
-/// Rows by which the widths are decided, and after which the header is not repeated.
+/// The number of rows that determine the widths of columns.
 const SAMPLE: usize = 10_000;
 
 fn text(cell: Cell<'_>) -> String {
@@ -22,7 +22,7 @@ fn text(cell: Cell<'_>) -> String {
     }
 }
 
-fn cut(text: &str, width: usize) -> String {
+fn truncate(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -40,7 +40,7 @@ fn cut(text: &str, width: usize) -> String {
     out
 }
 
-/// Shrinks the widest columns until all fit.
+/// Narrows the widest columns until all fit.
 fn fit(widths: &mut [usize], total: usize) {
     let gaps = 2 * widths.len().saturating_sub(1);
     while widths.iter().sum::<usize>() + gaps > total {
@@ -68,7 +68,7 @@ pub(super) async fn write(
     let print = |line: &[String], widths: &[usize], numeric: &[bool]| {
         let mut parts = Vec::new();
         for ((text, width), right) in line.iter().zip(widths).zip(numeric) {
-            let text = cut(text, *width);
+            let text = truncate(text, *width);
             let fill = " ".repeat(width.saturating_sub(text.width()));
             parts.push(if *right {
                 format!("{fill}{text}")
@@ -124,12 +124,12 @@ pub(super) async fn write(
 
 #[cfg(test)]
 mod tests {
-    use super::{cut, fit};
+    use super::{fit, truncate};
 
     #[test]
-    fn tables_fit() {
-        assert_eq!(cut("abcdef", 4), "abc…");
-        assert_eq!(cut("abc", 4), "abc");
+    fn columns_are_narrowed_to_the_width_of_the_terminal() {
+        assert_eq!(truncate("abcdef", 4), "abc…");
+        assert_eq!(truncate("abc", 4), "abc");
         let mut widths = vec![100, 10, 4];
         fit(&mut widths, 50);
         assert_eq!(widths, [32, 10, 4]);

@@ -1,4 +1,4 @@
-//! HTTP on loopback. Connections are served in threads, requests one at a time.
+//! The HTTP server. Each connection has a thread; queries run one at a time.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -14,34 +14,34 @@ use super::websocket;
 use crate::engine::STACK;
 use crate::error::SqlError;
 
-/// Bodies larger than this are refused.
+/// The largest size of a body.
 const MAX_BODY: u64 = 64 << 20;
-/// Lines of a request are no longer than this.
+/// The largest length of a line of a request.
 const MAX_LINE: u64 = 8 << 10;
-/// A request has no more headers than this.
+/// The largest number of headers of a request.
 const MAX_HEADERS: usize = 32;
-/// A client that sends nothing for so long is forgotten.
+/// The time after which the connection of an idle client is closed.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// Places from which browsers may ask.
+/// The web origins that may send queries.
 const ORIGINS: &[&str] = &[
     "https://ui.perfetto.dev",
     "http://localhost:10000",
     "http://127.0.0.1:10000",
 ];
 
-/// The place at which a server listens, and those who may ask.
+/// Options of a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// The address; `localhost` is both of loopback's.
+    /// The address to listen on; `localhost` is both loopback addresses.
     pub address: String,
-    /// The port; 0 for any free one.
+    /// The port to listen on; 0 for any free one.
     pub port: u16,
-    /// Further origins of browsers.
+    /// Further web origins that may send queries.
     pub origins: Vec<String>,
 }
 
-/// A server that listens.
+/// A listening server.
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<TcpListener>,
@@ -50,7 +50,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens.
+    /// Creates a server that listens.
     pub fn bind(options: &ServerOptions, processor: Processor) -> io::Result<Self> {
         let addresses: Vec<String> = if options.address == "localhost" {
             vec!["127.0.0.1".to_owned(), "::1".to_owned()]
@@ -61,19 +61,19 @@ impl Server {
         let mut failure = None;
         let mut port = options.port;
         for address in addresses {
-            let place = match address.parse() {
+            let socket_address = match address.parse() {
                 Ok(ip) => SocketAddr::new(ip, port),
                 Err(_) => {
-                    let message = format!("'{address}' is no address");
+                    let message = format!("'{address}' is not an address");
                     return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
                 }
             };
-            match TcpListener::bind(place) {
+            match TcpListener::bind(socket_address) {
                 Ok(listener) => {
                     port = listener.local_addr()?.port();
                     listeners.push(listener);
                 }
-                // A machine may have one of the two only.
+                // A machine may have only one of the two.
                 Err(error) if listeners.is_empty() => failure = Some(error),
                 Err(_) => {}
             }
@@ -90,7 +90,7 @@ impl Server {
         })
     }
 
-    /// Returns where the server listens.
+    /// Returns the addresses that the server listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners
             .iter()
@@ -98,7 +98,7 @@ impl Server {
             .collect()
     }
 
-    /// Serves for ever.
+    /// Serves clients until the process ends.
     pub fn run(self) -> io::Result<()> {
         let mut threads = Vec::new();
         for listener in self.listeners {
@@ -107,7 +107,7 @@ impl Server {
                 for client in listener.incoming().flatten() {
                     let (origins, processor) = (origins.clone(), processor.clone());
                     let thread = std::thread::Builder::new().stack_size(STACK);
-                    // A client for whom there is no thread, or who goes away, gets no answer.
+                    // Without a thread, and after a disconnect, there is no reply.
                     let _ = thread.spawn(move || serve(client, &origins, &processor));
                 }
             }));
@@ -146,7 +146,7 @@ fn line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
-/// Reads a request's head; `None` at the end of the connection.
+/// Reads the head of a request. Returns `None` at the end of the connection.
 fn head(reader: &mut impl BufRead) -> io::Result<Option<Head>> {
     let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
     let Some(first) = line(reader)? else {
@@ -155,21 +155,21 @@ fn head(reader: &mut impl BufRead) -> io::Result<Option<Head>> {
     let mut words = first.split(' ');
     let (Some(method), Some(path), Some(version)) = (words.next(), words.next(), words.next())
     else {
-        return Err(invalid("no request"));
+        return Err(invalid("malformed request line"));
     };
     if !version.starts_with("HTTP/1.") {
-        return Err(invalid("no HTTP/1"));
+        return Err(invalid("unsupported HTTP version"));
     }
     let mut headers = BTreeMap::new();
     loop {
         let Some(text) = line(reader)? else {
-            return Err(invalid("the head ends early"));
+            return Err(invalid("truncated head"));
         };
         if text.is_empty() {
             break;
         }
         let Some((name, value)) = text.split_once(':') else {
-            return Err(invalid("no header"));
+            return Err(invalid("malformed header"));
         };
         if headers.len() >= MAX_HEADERS {
             return Err(invalid("too many headers"));
@@ -183,10 +183,10 @@ fn head(reader: &mut impl BufRead) -> io::Result<Option<Head>> {
     }))
 }
 
-/// The answers to a client.
+/// The replies to a client.
 struct Reply<'a> {
     out: &'a mut dyn Write,
-    /// Headers that every answer has.
+    /// The headers of every reply.
     common: String,
 }
 
@@ -206,7 +206,7 @@ impl Reply<'_> {
         self.plain("200 OK", "application/x-protobuf", body)
     }
 
-    /// Begins an answer of several parts.
+    /// Starts a reply in chunks.
     fn chunked(&mut self) -> io::Result<()> {
         let head = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\n\
@@ -265,7 +265,11 @@ fn serve(client: TcpStream, origins: &[String], processor: &Mutex<Processor>) ->
                     out: &mut out,
                     common,
                 };
-                return reply.plain("403 Forbidden", "text/plain", b"this origin may not ask\n");
+                return reply.plain(
+                    "403 Forbidden",
+                    "text/plain",
+                    b"this origin may not send queries\n",
+                );
             }
             common += &format!("Access-Control-Allow-Origin: {origin}\r\nVary: Origin\r\n");
         }
@@ -275,7 +279,7 @@ fn serve(client: TcpStream, origins: &[String], processor: &Mutex<Processor>) ->
                 common,
             };
             return match handshake(&head, &mut reply)? {
-                true => talk(&mut reader, &mut out, processor),
+                true => serve_websocket(&mut reader, &mut out, processor),
                 false => Ok(()),
             };
         }
@@ -313,9 +317,9 @@ fn serve(client: TcpStream, origins: &[String], processor: &Mutex<Processor>) ->
                              Access-Control-Allow-Private-Network: true\r\n";
             reply.plain("204 No Content", "text/plain", b"")?;
         } else {
-            // A request that panicked leaves nothing half done that others could not replace.
+            // After a panic, the processor is still usable: requests replace its parts as a whole.
             let mut processor = processor.lock().unwrap_or_else(PoisonError::into_inner);
-            answer(&head.path, &body, &mut processor, &mut reply)?;
+            respond(&head.path, &body, &mut processor, &mut reply)?;
         }
         if !keep {
             return Ok(());
@@ -323,15 +327,15 @@ fn serve(client: TcpStream, origins: &[String], processor: &Mutex<Processor>) ->
     }
 }
 
-/// Answers a request to speak WebSocket, and returns whether that was agreed. Any page can ask, so
-/// that only known ones may: those without an origin are refused, too.
+/// Replies to a WebSocket handshake, and returns true if it was accepted. Browsers let any page
+/// connect, so only known origins are accepted, and clients without an origin are refused.
 fn handshake(head: &Head, reply: &mut Reply<'_>) -> io::Result<bool> {
     let refused = if head.header("origin").is_none() {
-        Some(("403 Forbidden", "only pages of known origins may ask\n"))
+        Some(("403 Forbidden", "only pages of known origins may connect\n"))
     } else if head.header("sec-websocket-version") != Some("13") {
         Some((
             "505 HTTP Version Not Supported",
-            "version 13 is spoken here\n",
+            "only WebSocket version 13 is supported\n",
         ))
     } else {
         None
@@ -355,8 +359,8 @@ fn handshake(head: &Head, reply: &mut Reply<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Speaks WebSocket, which carries the same stream as `/rpc`, for as long as the client likes.
-fn talk(
+/// Serves the stream of `/rpc` over WebSocket until the client closes it.
+fn serve_websocket(
     reader: &mut BufReader<TcpStream>,
     out: &mut TcpStream,
     processor: &Mutex<Processor>,
@@ -371,10 +375,10 @@ fn talk(
     })
 }
 
-const HELP: &str = "Ferretto's trace processor. Programs ask it with SQL: TraceProcessor(addr=...) \
+const HELP: &str = "Ferretto's trace processor. Programs query it with SQL: TraceProcessor(addr=...) \
                     of the Python package 'perfetto', or the Perfetto UI.\n";
 
-fn answer(
+fn respond(
     path: &str,
     body: &[u8],
     processor: &mut Processor,
@@ -387,7 +391,7 @@ fn answer(
             }
         })
     };
-    let unsupported = |what: &str| Err(SqlError::new(format!("{what} is not supported")));
+    let unsupported = |feature: &str| Err(SqlError::new(format!("{feature} is not supported")));
     match path {
         "/" => reply.plain("200 OK", "text/plain", HELP.as_bytes()),
         "/status" => reply.message(&processor.status()),
@@ -427,6 +431,6 @@ fn answer(
         }
         "/compute_metric" => reply.message(&failed(2, unsupported("computing metrics"))),
         "/trace_summary" => reply.message(&failed(3, unsupported("the trace summary"))),
-        _ => reply.plain("404 Not Found", "text/plain", b"there is nothing here\n"),
+        _ => reply.plain("404 Not Found", "text/plain", b"unknown path\n"),
     }
 }

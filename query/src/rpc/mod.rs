@@ -1,5 +1,5 @@
-//! The protocol of upstream's trace processor: HTTP endpoints and the messages they carry, over
-//! WebSocket, Unix sockets and standard input, too.
+//! The protocol of upstream's trace processor: HTTP endpoints, and the same messages over
+//! WebSocket, Unix sockets and standard input and output.
 
 mod http;
 mod result;
@@ -11,10 +11,10 @@ mod websocket;
 pub use http::{Server, ServerOptions};
 pub use socket::SocketServer;
 pub use state::Processor;
-pub use stream::{Stream, answer};
+pub use stream::{Stream, serve_stream};
 
 /// The version of the protocol.
 pub const API_VERSION: u64 = 14;
 
-/// The version of upstream whose messages are spoken.
+/// The version of upstream whose messages are supported.
 pub const UPSTREAM_VERSION: &str = "v58.2";

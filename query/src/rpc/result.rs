@@ -1,4 +1,4 @@
-//! Results of queries as messages: `QueryResult` with batches of cells.
+//! Encodes results of queries as messages `QueryResult` with batches of cells.
 
 use std::time::Instant;
 
@@ -8,15 +8,15 @@ use ferretto_wire::{Encoder, encode};
 use crate::error::SqlError;
 use crate::output::{Cell, columns};
 
-/// A batch is closed when it has so many cells.
+/// The number of cells at which a batch is complete.
 const MAX_CELLS: usize = 50_000;
-/// A batch is closed when its values take so many bytes.
+/// The number of bytes at which a batch is complete.
 const MAX_BYTES: usize = 128 * 1024;
 
-/// Collects cells and makes messages of them.
+/// Collects cells and encodes them as messages.
 pub(super) struct ResultWriter {
     started: Instant,
-    /// Fields of the first message that are still to be sent.
+    /// The encoded fields of the first message, until it is sent.
     head: Option<Vec<u8>>,
     columns: usize,
     cells: Vec<u8>,
@@ -27,7 +27,7 @@ pub(super) struct ResultWriter {
     bytes: usize,
 }
 
-/// Facts about the statements of a query.
+/// The counts of a query's statements, and the text of the last one.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Statements {
     pub(super) count: u64,
@@ -58,7 +58,7 @@ impl ResultWriter {
         }
     }
 
-    /// Sets what the first message says.
+    /// Sets the fields of the first message.
     pub(super) fn begin(&mut self, names: &[String], statements: &Statements) {
         self.columns = names.len();
         self.head = Some(encode(|message| {
@@ -71,7 +71,7 @@ impl ResultWriter {
         }));
     }
 
-    /// Adds rows; full batches are sent.
+    /// Adds rows, and sends complete batches.
     pub(super) fn rows(
         &mut self,
         batch: &RecordBatch,
@@ -94,7 +94,7 @@ impl ResultWriter {
                         3
                     }
                     Cell::Text(text) => {
-                        // Texts end at their first NUL: it is what separates them.
+                        // Texts are separated by NUL, so they end at their first NUL.
                         let text = text.split('\0').next().unwrap_or_default();
                         self.texts.extend_from_slice(text.as_bytes());
                         self.texts.push(0);
@@ -164,7 +164,7 @@ impl ResultWriter {
     }
 }
 
-/// Returns the error of a client that went away.
+/// Returns the error for a client that disconnected.
 pub(super) fn gone(error: std::io::Error) -> SqlError {
-    SqlError::new(format!("the client went away: {error}"))
+    SqlError::new(format!("the client has disconnected: {error}"))
 }

@@ -1,4 +1,4 @@
-//! The stream of `/rpc` on a Unix socket, which its owner alone may connect to.
+//! The stream of `/rpc` on a Unix socket to which only its owner may connect.
 
 use std::fs::Permissions;
 use std::io;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::state::Processor;
-use super::stream::answer;
+use super::stream::serve_stream;
 use crate::engine::STACK;
 
-/// A server on a Unix socket. The socket goes with it.
+/// A server on a Unix socket. Dropping it removes the socket.
 #[derive(Debug)]
 pub struct SocketServer {
     listener: UnixListener,
@@ -19,31 +19,31 @@ pub struct SocketServer {
 }
 
 impl SocketServer {
-    /// Listens. A socket that nobody answers on is replaced.
+    /// Creates a server that listens. Replaces a socket without a server.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let taken = |why| io::Error::new(io::ErrorKind::AddrInUse, why);
-        if let Ok(there) = path.symlink_metadata() {
-            if !there.file_type().is_socket() {
-                return Err(taken("it is there already, and no socket"));
+        if let Ok(metadata) = path.symlink_metadata() {
+            if !metadata.file_type().is_socket() {
+                return Err(taken("the file exists and is not a socket"));
             }
             if UnixStream::connect(path).is_ok() {
-                return Err(taken("somebody answers there already"));
+                return Err(taken("another server listens there"));
             }
         }
         let parent = path.parent().filter(|parent| *parent != Path::new(""));
-        // Nobody else may connect, not even before the permissions are right.
+        // In a private folder, no other user can connect before the permissions are set.
         let private = tempfile::Builder::new()
             .prefix(".")
             .tempdir_in(parent.unwrap_or(Path::new(".")))?;
-        let draft = private.path().join("s");
-        let listener = UnixListener::bind(&draft)?;
-        std::fs::set_permissions(&draft, Permissions::from_mode(0o600))?;
-        std::fs::rename(&draft, path)?;
+        let temporary = private.path().join("s");
+        let listener = UnixListener::bind(&temporary)?;
+        std::fs::set_permissions(&temporary, Permissions::from_mode(0o600))?;
+        std::fs::rename(&temporary, path)?;
         let path = path.to_owned();
         Ok(Self { listener, path })
     }
 
-    /// Serves each client in a thread of its own, until the process ends.
+    /// Serves each client in its own thread, until the process ends.
     pub fn run(&self, processor: Processor) -> io::Result<()> {
         let listener = self.listener.try_clone()?;
         let processor = Arc::new(Mutex::new(processor));
@@ -51,8 +51,8 @@ impl SocketServer {
             for client in listener.incoming().flatten() {
                 let processor = processor.clone();
                 let thread = std::thread::Builder::new().stack_size(STACK);
-                // A client gets no answer if there is no thread for it, or if it goes away.
-                let _ = thread.spawn(move || answer(&mut &client, &mut &client, &processor));
+                // Without a thread, and after a disconnect, there is no reply.
+                let _ = thread.spawn(move || serve_stream(&mut &client, &mut &client, &processor));
             }
         };
         std::thread::Builder::new().spawn(accept)?;
@@ -62,7 +62,7 @@ impl SocketServer {
 
 impl Drop for SocketServer {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The socket may have been removed already.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! One trace processor: the trace that is being loaded, and the session over it.
+//! The state of a trace processor: the trace, and the session over it.
 
 use std::path::Path;
 use std::time::Instant;
@@ -24,7 +24,7 @@ pub struct Processor {
     trace: LoadedTrace,
     engine: Engine,
     name: String,
-    /// Bytes of a trace that is not complete yet.
+    /// The received bytes of an incomplete trace.
     pending: Vec<u8>,
     complete: bool,
 }
@@ -79,7 +79,7 @@ impl Processor {
         Ok(())
     }
 
-    /// Takes bytes of a trace. After the end of one, another begins.
+    /// Adds bytes of a trace. After a complete trace, they start another.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
         if self.complete {
             self.reset()?;
@@ -88,7 +88,7 @@ impl Processor {
         Ok(())
     }
 
-    /// Imports the bytes taken.
+    /// Imports the added bytes as a trace.
     pub fn finalize(&mut self) -> Result<(), SqlError> {
         if self.complete {
             return Ok(());
@@ -107,7 +107,7 @@ impl Processor {
         Ok(())
     }
 
-    /// Drops what was created beside the trace.
+    /// Drops all definitions and keeps the trace.
     pub fn restore(&mut self) -> Result<(), SqlError> {
         self.engine = session(&self.options, &self.trace, &self.modules)?;
         Ok(())
@@ -120,7 +120,7 @@ impl Processor {
                 message.string(1, &self.name);
             }
             let version = concat!("Ferretto ", env!("CARGO_PKG_VERSION"));
-            message.string(2, &format!("{version}, speaking as {UPSTREAM_VERSION}"));
+            message.string(2, &format!("{version}, compatible with {UPSTREAM_VERSION}"));
             message.varint(3, API_VERSION);
             message.string(4, UPSTREAM_VERSION);
         })
@@ -144,7 +144,7 @@ impl Processor {
         send(writer.end(error.as_deref())).map_err(gone)
     }
 
-    /// Adds a package of modules, as the message `RegisterSqlPackageArgs` describes it.
+    /// Adds the package of modules of a message `RegisterSqlPackageArgs`.
     pub fn register_package(&mut self, arguments: &[u8]) -> Result<(), SqlError> {
         let mut package = String::new();
         let mut modules = Vec::new();
@@ -194,7 +194,7 @@ async fn run(
     writer: &mut ResultWriter,
     send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
 ) -> Result<(), SqlError> {
-    let mut facts = Statements::default();
+    let mut statements = Statements::default();
     let mut last: Option<Rows> = None;
     for statement in Engine::statements(sql)? {
         // The rows of all but the last statement are computed and dropped.
@@ -203,16 +203,16 @@ async fn run(
                 batch?;
             }
         }
-        facts.count += 1;
-        facts.last = text(&statement).trim().to_owned();
+        statements.count += 1;
+        statements.last = text(&statement).trim().to_owned();
         last = engine.run(statement).await?;
-        facts.with_output += u64::from(last.is_some());
+        statements.with_output += u64::from(last.is_some());
     }
     let names = last
         .as_ref()
         .map(|rows| rows.names.clone())
         .unwrap_or_default();
-    writer.begin(&names, &facts);
+    writer.begin(&names, &statements);
     let Some(mut rows) = last else { return Ok(()) };
     while let Some(batch) = rows.stream.next().await {
         writer.rows(&batch?, send)?;

@@ -1,4 +1,4 @@
-//! The stream of requests and replies that `/rpc` carries.
+//! The stream of requests and replies of `/rpc`.
 
 use std::io::{self, Read, Write};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use ferretto_wire::{Fields, encode};
 
 use super::state::Processor;
 
-/// One side of a stream: its numbers of messages.
+/// The server's side of a stream.
 #[derive(Debug, Default)]
 pub struct Stream {
     received: i64,
@@ -15,12 +15,12 @@ pub struct Stream {
     buffer: Vec<u8>,
 }
 
-/// Bytes that are read at a time.
+/// The number of bytes to read at a time.
 const PIECE: usize = 1 << 16;
 
-/// Answers requests until their end, as upstream's program does on standard input and output, and
-/// on a Unix socket.
-pub fn answer(
+/// Serves requests until the end of the input, as upstream's program does on standard input and
+/// output. Unix sockets carry the same stream.
+pub fn serve_stream(
     input: &mut impl Read,
     output: &mut impl Write,
     processor: &Mutex<Processor>,
@@ -36,7 +36,7 @@ pub fn answer(
         if count == 0 {
             return Ok(());
         }
-        // A request that panicked leaves nothing half done that others could not replace.
+        // After a panic, the processor is still usable: requests replace its parts as a whole.
         let mut processor = processor.lock().unwrap_or_else(PoisonError::into_inner);
         if !stream.feed(&piece[..count], &mut processor, &mut send)? {
             return Ok(());
@@ -44,12 +44,12 @@ pub fn answer(
     }
 }
 
-/// Messages larger than this are refused.
+/// The largest size of a message.
 const MAX_MESSAGE: usize = 128 << 20;
 
 impl Stream {
-    /// Takes bytes, and sends the replies to all requests that are complete. Returns false if the
-    /// stream is at its end.
+    /// Adds received bytes, and sends the replies to all complete requests. Returns false if the
+    /// stream has to be closed.
     pub fn feed(
         &mut self,
         bytes: &[u8],
@@ -96,7 +96,7 @@ impl Stream {
         send(encode(|stream| stream.nested(1, |m| m.string(5, text))))
     }
 
-    /// Answers a request with a field of the reply.
+    /// Sends a reply with one field.
     fn reply(
         &mut self,
         method: u64,
@@ -171,7 +171,7 @@ impl Stream {
                 }
             }
             7 => {
-                // An error here would be one of the prelude.
+                // The reply has no error; only a mistake in the prelude could cause one.
                 let _ = processor.restore();
                 self.reply(method, None, send)?;
             }

@@ -1,14 +1,14 @@
-//! WebSocket (RFC 6455), as far as browsers need it: binary frames in both directions.
+//! The part of WebSocket (RFC 6455) for browsers: binary frames in both directions.
 
 use std::io::{self, Read, Write};
 
-/// The text that is hashed with a client's key.
+/// The text that is hashed with the client's key.
 const SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The length of a key in base64.
 pub(super) const KEY: usize = 24;
-/// Frames with a larger payload are refused.
+/// The largest payload of a frame.
 const MAX_FRAME: u64 = 128 << 20;
-/// Payloads are read in pieces of this size.
+/// The size of the pieces in which payloads are read.
 const PIECE: u64 = 1 << 20;
 
 const CONTINUED: u8 = 0;
@@ -17,18 +17,18 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// The status of a closure for a peer that broke the protocol.
+/// The close status for violations of the protocol.
 const PROTOCOL_ERROR: u16 = 1002;
-/// The status of a closure for a frame that is too large.
+/// The close status for frames that are too large.
 const TOO_LARGE: u16 = 1009;
 
-/// Returns the answer to a client's key.
+/// Returns the value of `Sec-WebSocket-Accept` for a client's key.
 pub(super) fn accept(key: &str) -> String {
     base64(&sha1(format!("{key}{SUFFIX}").as_bytes()))
 }
 
-/// Reads frames until the end, and hands the bytes that they carry to `take`, which may write
-/// frames, and returns false to close.
+/// Reads frames until the end, and passes their payloads to `take`, which may write frames and
+/// returns false to close the connection.
 pub(super) fn read(
     reader: &mut impl Read,
     out: &mut impl Write,
@@ -65,7 +65,8 @@ pub(super) fn read(
             BINARY | CONTINUED => {
                 let mut left = length;
                 while left > 0 {
-                    // A multiple of four bytes, so that the mask begins anew with each piece.
+                    // The size is a multiple of four bytes, so that each piece starts with the
+                    // first byte of the mask.
                     let piece = payload(reader, left.min(PIECE), mask)?;
                     left -= piece.len() as u64;
                     if !take(&piece, out)? {
@@ -105,7 +106,7 @@ fn close(out: &mut impl Write, status: u16) -> io::Result<()> {
     frame(out, CLOSE, &status.to_be_bytes())
 }
 
-/// Writes bytes as a frame.
+/// Writes bytes as a binary frame.
 pub(super) fn binary(out: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
     frame(out, BINARY, bytes)
 }
@@ -128,7 +129,8 @@ fn frame(out: &mut (impl Write + ?Sized), opcode: u8, payload: &[u8]) -> io::Res
     out.flush()
 }
 
-/// Hashes a short text. The handshake prescribes this algorithm; nothing depends on its strength.
+/// Computes the SHA-1 hash of a short text. The handshake requires this algorithm; its strength is
+/// not relevant.
 fn sha1(text: &[u8]) -> [u8; 20] {
     let mut bytes = text.to_vec();
     bytes.push(0x80);
@@ -187,9 +189,9 @@ fn base64(bytes: &[u8]) -> String {
     for group in bytes.chunks(3) {
         let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let digit = bits >> (18 - 6 * place) & 63;
-            text.push(match place <= group.len() {
+        for index in 0..4 {
+            let digit = bits >> (18 - 6 * index) & 63;
+            text.push(match index <= group.len() {
                 true => char::from(DIGITS[digit as usize]),
                 false => '=',
             });
@@ -203,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_answered_as_the_standard_says() {
+    fn the_key_of_the_standards_example_has_its_accept_value() {
         let answer = accept("dGhlIHNhbXBsZSBub25jZQ==");
         assert_eq!(answer, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }

@@ -9,11 +9,11 @@ use datafusion::sql::sqlparser::ast::{
 use super::walk;
 use crate::error::SqlError;
 
-/// Returns the arguments of a call, which must be as many as wanted.
+/// Returns the arguments of a call. Fails if their number is not `expected`.
 pub(super) fn positional(
     name: &str,
     arguments: &[FunctionArg],
-    wanted: usize,
+    expected: usize,
 ) -> Result<Vec<Expr>, SqlError> {
     let values: Vec<Expr> = arguments
         .iter()
@@ -22,9 +22,9 @@ pub(super) fn positional(
             _ => None,
         })
         .collect();
-    if values.len() != wanted || arguments.len() != wanted {
+    if values.len() != expected || arguments.len() != expected {
         let message = format!(
-            "The function '{name}' takes {wanted} arguments, not {}.",
+            "The function '{name}' takes {expected} arguments, not {}.",
             arguments.len()
         );
         return Err(SqlError::new(message));
@@ -32,7 +32,7 @@ pub(super) fn positional(
     Ok(values)
 }
 
-/// Returns the name by which columns of a table are qualified.
+/// Returns the name that qualifies columns of a table.
 fn label(factor: &TableFactor) -> Option<Ident> {
     match factor {
         TableFactor::Table {
@@ -49,8 +49,7 @@ fn label(factor: &TableFactor) -> Option<Ident> {
     }
 }
 
-/// Qualifies columns in the arguments of table functions, which stand for those of the table
-/// before them.
+/// Qualifies columns in the arguments of table functions with the table before the function.
 pub(super) fn qualify_arguments(select: &mut Select) -> Result<(), SqlError> {
     let mut before: Vec<Option<Ident>> = Vec::new();
     let factors = select.from.iter_mut().flat_map(|table| {
@@ -65,7 +64,7 @@ pub(super) fn qualify_arguments(select: &mut Select) -> Result<(), SqlError> {
         } = factor
         {
             let name = name.to_string();
-            let mut unclear = None;
+            let mut ambiguous = None;
             let _ = walk::change_expressions(&mut arguments.args, |expr| {
                 if let Expr::Subquery(_) = expr {
                     return ControlFlow::Break(());
@@ -77,14 +76,14 @@ pub(super) fn qualify_arguments(select: &mut Select) -> Result<(), SqlError> {
                         [Some(table)] => {
                             *expr = Expr::CompoundIdentifier(vec![table.clone(), column.clone()]);
                         }
-                        _ => unclear = Some(column.value.clone()),
+                        _ => ambiguous = Some(column.value.clone()),
                     }
                 }
                 ControlFlow::Continue(())
             });
-            if let Some(column) = unclear {
+            if let Some(column) = ambiguous {
                 return Err(SqlError::new(format!(
-                    "Say which table's column '{column}' is given to {name}, \
+                    "The column '{column}' in an argument of {name} needs its table, \
                      as in 'table.{column}'."
                 )));
             }

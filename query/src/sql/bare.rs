@@ -1,5 +1,5 @@
-//! Columns beside aggregates that are not grouped by: SQLite takes them from any row of the group,
-//! or from the row of the one `min` or `max`.
+//! Bare columns: columns beside aggregates that are not in `GROUP BY`. SQLite takes them from any
+//! row of the group, or from the row of a single `min` or `max`.
 
 use std::ops::ControlFlow;
 
@@ -145,7 +145,7 @@ fn column_name(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Returns what an ordinal or an alias of `GROUP BY` stands for.
+/// Returns the expression of an ordinal or an alias in `GROUP BY`.
 fn resolve(group: &Expr, select: &Select) -> Expr {
     if let Expr::Value(value) = group
         && let Value::Number(number, _) = &value.value
@@ -172,7 +172,8 @@ fn resolve(group: &Expr, select: &Select) -> Expr {
     group.clone()
 }
 
-/// Returns the argument of the one `min` (true) or `max` whose row the bare columns come from.
+/// Returns the argument of the single `min` (true) or `max` (false) whose row has the values of the
+/// bare columns.
 fn picker(select: &Select) -> Option<(bool, Expr)> {
     let mut found = Vec::new();
     for item in &select.projection {
@@ -197,7 +198,7 @@ fn picker(select: &Select) -> Option<(bool, Expr)> {
     if found.len() == 1 { found.pop() } else { None }
 }
 
-/// Returns true if the two name the same column as far as one can see.
+/// Returns true if two expressions have the same column name, or the same text.
 fn same(a: &Expr, b: &Expr) -> bool {
     match (a, b) {
         (Expr::Nested(a), b) => same(a, b),

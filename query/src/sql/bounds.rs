@@ -1,5 +1,5 @@
-//! Bounds of what a statement may ask for, as SQLite has them. Larger ones would take all memory or
-//! the whole stack before anything else can refuse them.
+//! Bounds of the size of statements, as in SQLite. Without them, a statement could use up the
+//! memory or the stack before it is refused.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -13,22 +13,22 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use super::walk;
 use crate::error::SqlError;
 
-/// Tokens of a statement whose macros are expanded.
+/// The largest number of tokens of a statement after the expansion of macros.
 pub(super) const MAX_TOKENS: usize = 1 << 20;
-/// Operators of one expression, which may lie inside each other.
+/// The largest number of operators of an expression, which may be nested.
 const MAX_OPERATORS: usize = 1000;
-/// Queries that are joined by UNION and the like.
+/// The largest number of queries joined by UNION, EXCEPT and INTERSECT.
 const MAX_COMPOUND: usize = 500;
-/// Tables that one FROM joins.
+/// The largest number of tables of a FROM.
 const MAX_JOINED: usize = 64;
-/// Parts of expressions that functions of users may become.
+/// The largest number of expressions in the expanded bodies of functions.
 const MAX_INLINED: usize = 1 << 18;
-/// Relations that a query reads, those of its views included.
+/// The largest number of relations that a query reads, with those of its views.
 const MAX_RELATIONS: usize = 1000;
-/// Columns of a result.
+/// The largest number of columns of a result.
 const MAX_COLUMNS: usize = 2000;
 
-/// The part of a query that tokens are in.
+/// The clause of a query that is being read.
 #[derive(Default, Clone, Copy, PartialEq)]
 enum Clause {
     #[default]
@@ -36,7 +36,7 @@ enum Clause {
     From,
 }
 
-/// The counts of one pair of parentheses.
+/// The counts within one pair of parentheses.
 #[derive(Default)]
 struct Level {
     clause: Clause,
@@ -97,12 +97,12 @@ impl Level {
         self.joined += usize::from(self.clause == Clause::From);
     }
 
-    /// Returns the reason for which this is too much.
+    /// Returns the message if a bound is exceeded.
     fn excess(&self) -> Option<String> {
         if self.operators > MAX_OPERATORS {
             Some(format!(
                 "The expression is too large: it may have {MAX_OPERATORS} operators. \
-                 Values can be listed after IN, or come from a table."
+                 List values after IN, or read them from a table."
             ))
         } else if self.queries > MAX_COMPOUND {
             Some(format!(
@@ -120,14 +120,14 @@ impl Level {
 ///
 /// # Errors
 ///
-/// If it has expressions or queries that nest too deeply.
+/// If an expression has too many operators, or too many queries or tables are joined.
 pub fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     let mut outer: Vec<Level> = Vec::new();
     let mut level = Level::default();
     for token in tokens {
         match &token.token {
             Token::LParen | Token::LBracket => {
-                // The expression in brackets may be an operator itself: `a[0][0]`.
+                // A bracket is an operator, too, as in `a[0][0]`.
                 level.operators += usize::from(token.token == Token::LBracket);
                 outer.push(std::mem::take(&mut level));
             }
@@ -145,7 +145,7 @@ pub fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
             | Token::Period
             | Token::Whitespace(_)
             | Token::EOF => {}
-            // All else is an operator.
+            // All other tokens are operators.
             _ => level.operators += 1,
         }
         if let Some(message) = level.excess() {
@@ -155,7 +155,8 @@ pub fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Checks how often a statement repeats the queries of its `WITH`, before it is planned.
+/// Checks the number of tables that a statement reads, with repetitions of the queries of its
+/// `WITH`, before it is planned.
 ///
 /// # Errors
 ///
@@ -187,7 +188,7 @@ pub fn check_repeats<T: Visit>(statement: &T) -> Result<(), SqlError> {
     }
 }
 
-/// Returns the number of tables that a query reads, where those of these names are several.
+/// Returns the number of tables that a query reads. A relation in `sizes` counts as that many.
 fn relations_of<T: Visit>(query: &T, sizes: &HashMap<String, usize>) -> usize {
     let mut count = 0;
     let _ = walk::relations(query, |relation| {
@@ -201,11 +202,11 @@ fn relations_of<T: Visit>(query: &T, sizes: &HashMap<String, usize>) -> usize {
 fn too_many_relations() -> SqlError {
     SqlError::new(format!(
         "The query reads more than {MAX_RELATIONS} tables, with those in its views. \
-         CREATE PERFETTO TABLE keeps a result instead of a view."
+         Replace a view by a table with CREATE PERFETTO TABLE."
     ))
 }
 
-/// Checks how much a query reads.
+/// Checks the numbers of tables and columns of a planned query.
 ///
 /// # Errors
 ///
@@ -230,29 +231,29 @@ pub fn check_plan(plan: &LogicalPlan) -> Result<(), SqlError> {
     }
 }
 
-/// The room for the bodies of functions in one statement. Functions that call each other twice
-/// could ask for any amount.
+/// The budget for expanded bodies of functions in one statement. Functions that call others twice
+/// could otherwise expand to any size.
 #[derive(Debug)]
-pub(super) struct Room(usize);
+pub(super) struct Budget(usize);
 
-impl Room {
-    /// Returns the room of a new statement.
+impl Budget {
+    /// Returns the budget of a statement.
     pub(super) fn new() -> Self {
         Self(MAX_INLINED)
     }
 
-    /// Takes room for a function with so many parts.
-    pub(super) fn take(&mut self, name: &str, parts: usize) -> Result<(), SqlError> {
+    /// Charges the body of a function with this number of expressions.
+    pub(super) fn charge(&mut self, name: &str, parts: usize) -> Result<(), SqlError> {
         self.0 = self.0.checked_sub(parts).ok_or_else(|| {
             SqlError::new(format!(
-                "The query is too large once its functions are put in, such as '{name}'."
+                "The query is too large after its functions are expanded, such as '{name}'."
             ))
         })?;
         Ok(())
     }
 }
 
-/// Returns the number of expressions in one.
+/// Returns the number of expressions within an expression.
 pub(super) fn size_of(expr: &Expr) -> usize {
     let mut size = 0;
     let _ = walk::expressions(expr, |_| {

@@ -1,4 +1,4 @@
-//! Making parts of syntax trees.
+//! Constructors for parts of syntax trees.
 
 use datafusion::sql::sqlparser::ast::{
     self, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
@@ -26,12 +26,12 @@ pub(super) fn function(name: &str, arguments: Vec<Expr>) -> Expr {
     })
 }
 
-/// Takes an expression out of its place, which is to be filled again.
+/// Takes an expression and leaves a placeholder, which has to be replaced.
 pub(super) fn take(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, Expr::Identifier(Ident::new("")))
 }
 
-/// Returns an aggregate of values in an order.
+/// Returns a call of an aggregate over ordered values.
 pub(super) fn ordered(name: &str, value: &Expr, by: &Expr, ascending: bool) -> Expr {
     let mut call = function(name, vec![value.clone()]);
     if let Expr::Function(Function {

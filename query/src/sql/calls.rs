@@ -1,4 +1,4 @@
-//! Calls of functions: those that statements defined, and those that SQLite has otherwise.
+//! Rewrites calls of user-defined functions, and of functions that differ in SQLite.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::arguments::positional;
-use super::bounds::Room;
+use super::bounds::Budget;
 use super::build::{function, ordered, wrap_arguments};
 use super::inspect::has_column;
 use super::rewrite::truth;
@@ -17,10 +17,10 @@ use super::user::{Functions, first_row};
 use super::walk;
 use crate::error::SqlError;
 
-/// Rewrites a call, or returns what stands in its place.
+/// Rewrites a call in place, or returns the expression that replaces it.
 pub(super) fn rewrite_call(
     functions: &Functions,
-    room: &mut Room,
+    budget: &mut Budget,
     call: &mut Function,
 ) -> Result<Option<Expr>, SqlError> {
     let name = call.name.to_string().to_ascii_lowercase();
@@ -36,7 +36,7 @@ pub(super) fn rewrite_call(
             )));
         }
         let values = positional(&name, &list.args, user.arguments.len())?;
-        user.take_room(&name, &values, room)?;
+        user.charge(&name, &values, budget)?;
         if let Some(body) = user.expression() {
             let mut body = body.clone();
             user.substitute(&mut body, &values);
@@ -55,7 +55,7 @@ pub(super) fn rewrite_call(
         };
         if let Some(column) = values.iter().find_map(bare) {
             return Err(SqlError::new(format!(
-                "Say which table's column '{column}' is given to {name}, as in 'table.{column}'."
+                "The column '{column}' in an argument of {name} needs its table, as in 'table.{column}'."
             )));
         }
         let mut body = user.bind(&values);
@@ -136,7 +136,8 @@ pub(super) fn rewrite_call(
     Ok(None)
 }
 
-/// Returns `lead` or `lag` with a default that is no constant: the engine takes only constants.
+/// Returns `lead` or `lag` with a default that is not a constant, which DataFusion does not
+/// support.
 fn neighbour(call: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &call.args else {
         return None;
@@ -167,7 +168,8 @@ fn neighbour(call: &Function) -> Option<Expr> {
     })
 }
 
-/// Returns `json_group_array(value)` and `json_group_object(key, value)` as texts put together.
+/// Returns `json_group_array(value)` or `json_group_object(key, value)` as a concatenation of
+/// texts.
 fn json_group(call: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &call.args else {
         return None;

@@ -1,4 +1,4 @@
-//! SQLite's grammar as the parser sees it, with the operators that people use on traces.
+//! SQLite's grammar for the parser, with further operators.
 
 use std::any::TypeId;
 
@@ -8,13 +8,13 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-/// The SQL dialect of traces: SQLite's, with `GLOB`, `REGEXP` and `IS` between any two values.
+/// The SQL dialect of traces: SQLite's, with `GLOB`, `REGEXP` and `IS` between any values.
 ///
-/// `GLOB` is handed on as [`BinaryOperator::Match`], which nothing else uses.
+/// `GLOB` is parsed as [`BinaryOperator::Match`], which is otherwise unused.
 #[derive(Debug)]
 pub struct TraceDialect;
 
-/// The operators that the parser does not know.
+/// The operators that the parser does not support.
 #[derive(Clone, Copy)]
 enum Infix {
     Match(bool),
@@ -33,7 +33,7 @@ fn is_word(token: &Token, name: &str) -> bool {
     word(token).is_some_and(|w| w.eq_ignore_ascii_case(name))
 }
 
-/// Returns the operator that comes next and the number of its words.
+/// Returns the next operator and the number of its words.
 fn next_infix(parser: &Parser) -> Option<(Infix, usize)> {
     let first = parser.peek_token();
     let first = word(&first.token)?.to_ascii_uppercase();
@@ -163,7 +163,7 @@ impl Dialect for TraceDialect {
     }
 
     fn is_reserved_for_identifier(&self, kw: Keyword) -> bool {
-        // `interval` is a name like any other here.
+        // `interval` is not reserved.
         kw != Keyword::INTERVAL && SQLiteDialect {}.is_reserved_for_identifier(kw)
     }
 }

@@ -1,4 +1,4 @@
-//! Questions about syntax trees.
+//! Predicates and searches on syntax trees.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -28,7 +28,7 @@ pub(super) fn refers_to(query: &Query, name: &str) -> bool {
     .is_break()
 }
 
-/// Returns true if a query calls the function, for a value or for rows.
+/// Returns true if a query calls the function, as a scalar or a table function.
 pub fn calls(query: &Query, name: &str) -> bool {
     let called = walk::expressions(query, |e| match e {
         Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case(name) => {

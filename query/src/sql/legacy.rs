@@ -1,11 +1,12 @@
-//! Functions that older queries define things with, as the statements of today.
+//! Converts the functions with which older queries define functions and include modules to
+//! statements.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::lexer::{is_word, name_of, solid};
 
-/// Returns the statement that `SELECT create_function('f(x INT)', 'INT', 'SELECT …')` and its
-/// relatives stand for; an empty text where nothing is to be done.
+/// Returns the statement for `SELECT create_function('f(x INT)', 'INT', 'SELECT …')` and similar
+/// calls; an empty text if the call has no effect.
 pub(super) fn modern(tokens: &[TokenWithSpan]) -> Option<String> {
     let words = solid(tokens);
     let [select, name, open, arguments @ .., close] = words.as_slice() else {
@@ -32,7 +33,7 @@ pub(super) fn modern(tokens: &[TokenWithSpan]) -> Option<String> {
             "CREATE OR REPLACE PERFETTO FUNCTION {prototype} RETURNS TABLE({columns}) AS {body}"
         )),
         ("import", [module]) => Some(format!("INCLUDE PERFETTO MODULE {module}")),
-        // Results of functions are not kept: there is nothing to switch on.
+        // Results of functions are not cached, so the call has no effect.
         ("experimental_memoize", [_]) => Some(String::new()),
         _ => None,
     }

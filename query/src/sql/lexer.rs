@@ -1,4 +1,4 @@
-//! Text into tokens, and tokens into statements.
+//! Splits text into tokens, and tokens into statements.
 
 use datafusion::sql::sqlparser::tokenizer::{
     Location, Span, Token, TokenWithSpan, Tokenizer, Whitespace, Word,
@@ -7,16 +7,16 @@ use datafusion::sql::sqlparser::tokenizer::{
 use super::dialect::TraceDialect;
 use crate::error::SqlError;
 
-/// Splits the text into tokens, white space and comments included.
+/// Splits the text into tokens, including white space and comments.
 pub fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>, SqlError> {
-    // As upstream does, so that queries copied from web pages work.
+    // As in upstream, so that queries copied from web pages work.
     let sql = sql.replace('\u{a0}', " ");
     Tokenizer::new(&TraceDialect, &sql)
         .tokenize_with_location()
         .map_err(|error| SqlError::at(error.location, error.message))
 }
 
-/// Splits tokens at semicolons. Empty statements vanish.
+/// Splits tokens at semicolons. Empty statements are left out.
 pub fn split(tokens: Vec<TokenWithSpan>) -> Vec<Vec<TokenWithSpan>> {
     let mut statements = Vec::new();
     let mut current = Vec::new();
@@ -54,12 +54,12 @@ pub fn trim(tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {
     &tokens[start..end]
 }
 
-/// Returns the text that the tokens were read from, or would be.
+/// Returns the tokens as text, with comments as white space.
 pub fn text(tokens: &[TokenWithSpan]) -> String {
     tokens
         .iter()
         .map(|t| match &t.token {
-            // The display form loses the distinction between the kinds of quotes.
+            // Comments are not part of the meaning.
             Token::Whitespace(Whitespace::SingleLineComment { .. }) => "\n".to_owned(),
             Token::Whitespace(Whitespace::MultiLineComment(_)) => " ".to_owned(),
             token => token.to_string(),
@@ -85,7 +85,7 @@ pub fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
     None
 }
 
-/// Splits tokens at commas outside of parentheses. Blank text has no parts.
+/// Splits tokens at commas outside of parentheses. Only white space has no parts.
 pub fn split_commas(tokens: &[TokenWithSpan]) -> Vec<&[TokenWithSpan]> {
     if solid(tokens).is_empty() {
         return Vec::new();
@@ -112,7 +112,7 @@ pub fn word_token(text: &str, span: Span) -> TokenWithSpan {
     TokenWithSpan::new(Token::make_word(text, None), span)
 }
 
-/// Returns the text of an unquoted or quoted name.
+/// Returns the text of a name, with or without quotes.
 pub fn name_of(token: &TokenWithSpan) -> Option<&str> {
     match &token.token {
         Token::Word(Word { value, .. }) => Some(value),
@@ -120,13 +120,13 @@ pub fn name_of(token: &TokenWithSpan) -> Option<&str> {
     }
 }
 
-/// Returns true if the token is this word, in any case, without quotes.
+/// Returns true if the token is this word without quotes. Ignores case.
 pub fn is_word(token: &TokenWithSpan, name: &str) -> bool {
     matches!(&token.token, Token::Word(word)
         if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name))
 }
 
-/// Returns the place of the first token.
+/// Returns the location of the first token that is not white space or a comment.
 pub fn start_of(tokens: &[TokenWithSpan]) -> Location {
     solid(tokens)
         .first()

@@ -1,4 +1,4 @@
-//! Macros: tokens in, tokens out.
+//! Expansion of macros in tokens.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::lexer::{closing, name_of, split_commas, text, tokenize, trim, word_to
 use super::statement::Argument;
 use crate::error::{SqlError, nearest};
 
-/// A macro that was defined.
+/// The definition of a macro.
 #[derive(Debug, Clone)]
 pub struct Macro {
     /// The names of the arguments.
@@ -18,7 +18,7 @@ pub struct Macro {
     pub body: Vec<TokenWithSpan>,
 }
 
-/// Macros that expand to each other for ever end here.
+/// The largest depth of expansion, for macros that expand to each other.
 const MAX_DEPTH: usize = 64;
 
 /// Expands every `name!(…)`.
@@ -26,15 +26,15 @@ pub fn expand(
     tokens: &[TokenWithSpan],
     macros: &HashMap<String, Macro>,
 ) -> Result<Vec<TokenWithSpan>, SqlError> {
-    let mut room = MAX_TOKENS;
-    expand_at(tokens, macros, 0, &mut room)
+    let mut budget = MAX_TOKENS;
+    expand_at(tokens, macros, 0, &mut budget)
 }
 
 fn expand_at(
     tokens: &[TokenWithSpan],
     macros: &HashMap<String, Macro>,
     depth: usize,
-    room: &mut usize,
+    budget: &mut usize,
 ) -> Result<Vec<TokenWithSpan>, SqlError> {
     let mut out = Vec::with_capacity(tokens.len());
     let mut at = 0;
@@ -46,7 +46,7 @@ fn expand_at(
         };
         let span = tokens[at].span;
         if depth >= MAX_DEPTH {
-            let message = format!("The macro '{name}' expands for ever.");
+            let message = format!("The macro '{name}' expands without end.");
             return Err(SqlError::at(span.start, message));
         }
         let Some(close) = closing(tokens, open) else {
@@ -56,20 +56,21 @@ fn expand_at(
         let inner = &tokens[open + 1..close];
         let expanded = match name.as_str() {
             "__intrinsic_stringify" => {
-                // The text stands between quotes as it is, so that two quotes in it are one.
+                // Upstream does not escape the text between the quotes, so two quotes in it are
+                // one.
                 let words =
-                    text(trim(&expand_at(inner, macros, depth + 1, room)?)).replace("''", "'");
+                    text(trim(&expand_at(inner, macros, depth + 1, budget)?)).replace("''", "'");
                 vec![TokenWithSpan::new(Token::SingleQuotedString(words), span)]
             }
             _ if name.starts_with("__intrinsic_token_apply") => {
-                apply(&name, inner, span, macros, depth, room)?
+                apply(&name, inner, span, macros, depth, budget)?
             }
             _ => {
                 let arguments: Vec<_> = split_commas(inner)
                     .into_iter()
-                    .map(|part| expand_at(part, macros, depth + 1, room))
+                    .map(|part| expand_at(part, macros, depth + 1, budget))
                     .collect::<Result<_, _>>()?;
-                call(&name, &arguments, span, macros, depth, room)?
+                call(&name, &arguments, span, macros, depth, budget)?
             }
         };
         out.extend(expanded);
@@ -95,17 +96,17 @@ fn call(
     span: Span,
     macros: &HashMap<String, Macro>,
     depth: usize,
-    room: &mut usize,
+    budget: &mut usize,
 ) -> Result<Vec<TokenWithSpan>, SqlError> {
-    let wrong = |wanted: usize| {
+    let wrong = |expected: usize| {
         let message = format!(
-            "The macro '{name}' takes {wanted} arguments, not {}.",
+            "The macro '{name}' takes {expected} arguments, not {}.",
             arguments.len()
         );
         SqlError::at(span.start, message)
     };
     if let Some(expanded) = builtin(name, arguments, span)? {
-        return expand_at(&expanded, macros, depth + 1, room);
+        return expand_at(&expanded, macros, depth + 1, budget);
     }
     let Some(definition) = macros.get(name) else {
         let mut message = format!("There is no macro '{name}'.");
@@ -129,19 +130,19 @@ fn call(
         };
         match argument {
             Some(index) => body.extend(arguments[index].iter().cloned()),
-            // Errors in the expansion point to the call.
+            // Errors in the expansion have the location of the call.
             None => body.push(TokenWithSpan::new(token.token.clone(), span)),
         }
-        if body.len() > *room {
+        if body.len() > *budget {
             let message = format!("Macros expand to more than {MAX_TOKENS} words.");
             return Err(SqlError::at(span.start, message));
         }
     }
-    *room -= body.len();
-    expand_at(&body, macros, depth + 1, room)
+    *budget -= body.len();
+    expand_at(&body, macros, depth + 1, budget)
 }
 
-/// Takes the parentheses around a list away.
+/// Removes the parentheses around a list and splits it at commas.
 fn unwrap_list(tokens: &[TokenWithSpan]) -> Vec<Vec<TokenWithSpan>> {
     let tokens = trim(tokens);
     let inner = match tokens {
@@ -157,7 +158,7 @@ fn unwrap_list(tokens: &[TokenWithSpan]) -> Vec<Vec<TokenWithSpan>> {
     split_commas(inner).into_iter().map(<[_]>::to_vec).collect()
 }
 
-/// Expands the macros whose work is an operator of the engine.
+/// Expands the macros that are operators of the engine.
 fn builtin(
     name: &str,
     arguments: &[Vec<TokenWithSpan>],
@@ -223,15 +224,16 @@ fn space() -> datafusion::sql::sqlparser::tokenizer::Whitespace {
     datafusion::sql::sqlparser::tokenizer::Whitespace::Space
 }
 
-/// Expands `__intrinsic_token_apply!(macro, (a, b))` and its relatives: the macro is called on
-/// each member (of one list, or of two in step), with a comma or `AND` between or before.
+/// Expands `__intrinsic_token_apply!(macro, (a, b))` and its variants: calls the macro for each
+/// member of a list, or for the pairs of two lists, and puts a comma or `AND` between or before the
+/// results.
 fn apply(
     name: &str,
     inner: &[TokenWithSpan],
     span: Span,
     macros: &HashMap<String, Macro>,
     depth: usize,
-    room: &mut usize,
+    budget: &mut usize,
 ) -> Result<Vec<TokenWithSpan>, SqlError> {
     let parts = split_commas(inner);
     let fail = || {
@@ -248,7 +250,7 @@ fn apply(
         .to_ascii_lowercase();
     let lists: Vec<Vec<Vec<TokenWithSpan>>> = lists
         .iter()
-        .map(|list| Ok(unwrap_list(&expand_at(list, macros, depth + 1, room)?)))
+        .map(|list| Ok(unwrap_list(&expand_at(list, macros, depth + 1, budget)?)))
         .collect::<Result<_, SqlError>>()?;
     let first = lists.first().ok_or_else(fail)?;
     let separator = if name.contains("_and") {
@@ -267,12 +269,12 @@ fn apply(
             .iter()
             .filter_map(|list| list.get(index).cloned())
             .collect();
-        out.extend(call(&target, &arguments, span, macros, depth + 1, room)?);
+        out.extend(call(&target, &arguments, span, macros, depth + 1, budget)?);
     }
     Ok(out)
 }
 
-/// Returns the place of a macro's definition for tokens made up here.
+/// Returns an empty span, for tokens that are not in the SQL.
 pub fn nowhere() -> Span {
     Span::new(Location::empty(), Location::empty())
 }

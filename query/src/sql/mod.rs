@@ -1,4 +1,4 @@
-//! The language: tokens, macros, statements, and the rewriting of SQLite's habits.
+//! The SQL language: tokens, macros, statements, and the rewriting of SQLite's semantics.
 
 mod arguments;
 mod bare;

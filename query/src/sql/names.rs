@@ -1,19 +1,19 @@
-//! Names of result columns, which SQLite takes from the text of the query.
+//! The names of result columns, which SQLite takes from the text of the query.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::lexer::{is_word, name_of, solid, split_commas, text, trim};
 
-/// The names of the columns of a result, as far as the text tells them.
+/// The names of the columns of a result that are known from the text.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct OutputNames {
-    /// Names of the columns before the first `*`.
+    /// The names of the columns before the first `*`.
     pub before: Vec<String>,
-    /// Names of the columns after the last `*`; `None` without any `*`.
+    /// The names of the columns after the last `*`; `None` without a `*`.
     pub after: Option<Vec<String>>,
 }
 
-/// Reads the names from the first `SELECT` of the statement that is not inside parentheses.
+/// Reads the names from the first `SELECT` of the statement outside of parentheses.
 pub fn output_names(tokens: &[TokenWithSpan]) -> OutputNames {
     let mut depth = 0usize;
     let mut start = None;
@@ -110,7 +110,7 @@ fn is_operator(token: &TokenWithSpan) -> bool {
 }
 
 impl OutputNames {
-    /// Returns the names for a result whose columns the engine calls `engine`.
+    /// Returns the names of a result, given the engine's names of its columns.
     pub fn apply(&self, engine: &[String]) -> Vec<String> {
         let mut names = engine.to_vec();
         match &self.after {

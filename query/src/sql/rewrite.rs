@@ -1,4 +1,4 @@
-//! SQLite's habits, rewritten for an engine with static types.
+//! Rewrites SQLite's semantics for an engine with static types.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::arguments::{positional, qualify_arguments};
 use super::bare;
-use super::bounds::Room;
+use super::bounds::Budget;
 use super::build::{alias_of, function, take};
 use super::calls::rewrite_call;
 use super::inspect::{has_column, refers_to};
@@ -18,11 +18,11 @@ use super::user::Functions;
 use super::walk;
 use crate::error::SqlError;
 
-/// Rewrites a statement in place.
+/// Rewrites a statement in index.
 pub fn rewrite<T: VisitMut>(node: &mut T, functions: &Functions) -> Result<(), SqlError> {
     let mut rewriter = Rewriter {
         functions,
-        room: Room::new(),
+        budget: Budget::new(),
         depth: 0,
         error: None,
     };
@@ -32,11 +32,11 @@ pub fn rewrite<T: VisitMut>(node: &mut T, functions: &Functions) -> Result<(), S
 
 struct Rewriter<'a> {
     functions: &'a Functions,
-    /// The room that functions may take yet.
-    room: Room,
-    /// The number of queries around the current place.
+    /// The remaining budget for bodies of functions.
+    budget: Budget,
+    /// The number of queries around the current node.
     depth: usize,
-    /// The reason for which the walk ended early.
+    /// The error that ended the walk.
     error: Option<SqlError>,
 }
 
@@ -47,7 +47,8 @@ impl Rewriter<'_> {
     }
 }
 
-/// Wraps an expression that is no condition by its shape: any number that is not 0 is true.
+/// Converts a condition to a truth value, unless it is one by its form. Any number other than 0 is
+/// true.
 pub(super) fn truth(expr: &mut Expr) {
     match expr {
         Expr::Nested(inner) => return truth(inner),
@@ -88,11 +89,11 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         self.depth += 1;
-        order_by_place(query);
+        order_by_ordinal(query);
         if let Some(with) = &mut query.with
             && !with.recursive
         {
-            // SQLite allows recursion without the word.
+            // SQLite allows recursion without `RECURSIVE`.
             with.recursive = with.cte_tables.iter().any(|cte| {
                 let union = matches!(*cte.query.body, SetExpr::SetOperation { .. });
                 union && refers_to(&cte.query, &cte.alias.name.value)
@@ -114,7 +115,7 @@ impl VisitorMut for Rewriter<'_> {
         }
         for table in &mut select.from {
             for join in &mut table.joins {
-                always(&mut join.join_operator);
+                normalize_join(&mut join.join_operator);
                 if let Some(condition) = join_condition(&mut join.join_operator) {
                     truth(condition);
                 }
@@ -153,13 +154,13 @@ impl VisitorMut for Rewriter<'_> {
             Ok(values) => values,
             Err(error) => return self.fail(error),
         };
-        if let Err(error) = user.take_room(&key, &values, &mut self.room) {
+        if let Err(error) = user.charge(&key, &values, &mut self.budget) {
             return self.fail(error);
         }
         let lateral = values.iter().any(has_column);
         let alias = alias.clone().or_else(|| Some(alias_of(Ident::new(key))));
         let mut subquery = user.bind(&values);
-        // A subquery as argument stands for one value, mostly the same for all rows.
+        // A subquery as argument is one value, which is usually the same for all rows.
         let varies = |value: &Expr| {
             let nested =
                 matches!(value, Expr::Nested(inner) if matches!(**inner, Expr::Subquery(_)));
@@ -242,7 +243,7 @@ impl VisitorMut for Rewriter<'_> {
                 arguments.extend(substring_for.take().map(|e| *e));
                 *expr = function("__substr", arguments);
             }
-            Expr::Function(call) => match rewrite_call(self.functions, &mut self.room, call) {
+            Expr::Function(call) => match rewrite_call(self.functions, &mut self.budget, call) {
                 Ok(Some(new)) => *expr = new,
                 Ok(None) => {}
                 Err(error) => return self.fail(error),
@@ -253,9 +254,9 @@ impl VisitorMut for Rewriter<'_> {
     }
 }
 
-/// Gives a left join without a condition one that always holds, and makes a cross join with a
-/// condition an inner one.
-fn always(operator: &mut ast::JoinOperator) {
+/// Adds a condition that is always true to a left join without one, and converts a cross join with
+/// a condition to an inner join.
+fn normalize_join(operator: &mut ast::JoinOperator) {
     use ast::{JoinConstraint as C, JoinOperator as J};
     if let J::Left(constraint @ C::None) | J::LeftOuter(constraint @ C::None) = operator {
         *constraint = C::On(Expr::value(Value::Boolean(true)));
@@ -285,7 +286,7 @@ fn join_condition(operator: &mut ast::JoinOperator) -> Option<&mut Expr> {
     }
 }
 
-/// Returns the function that casts as SQLite does to a type of this name.
+/// Returns the function for SQLite's cast to a type of this name.
 pub fn affinity(data_type: &str) -> Option<&'static str> {
     let name = data_type.to_ascii_uppercase();
     let has = |part: &str| name.contains(part);
@@ -302,8 +303,8 @@ pub fn affinity(data_type: &str) -> Option<&'static str> {
     })
 }
 
-/// Orders a union by the places of its columns where the terms name columns of one of its tables.
-fn order_by_place(query: &mut Query) {
+/// Replaces columns of tables in the `ORDER BY` of a union by the ordinals of result columns.
+fn order_by_ordinal(query: &mut Query) {
     let Some(ast::OrderByKind::Expressions(terms)) =
         query.order_by.as_mut().map(|order| &mut order.kind)
     else {
@@ -323,19 +324,19 @@ fn order_by_place(query: &mut Query) {
         if !matches!(term.expr, Expr::CompoundIdentifier(_)) {
             continue;
         }
-        let place = first.projection.iter().position(|item| match item {
+        let index = first.projection.iter().position(|item| match item {
             ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. } => {
                 *expr == term.expr
             }
             _ => false,
         });
-        if let Some(place) = place {
-            term.expr = Expr::value(Value::Number((place + 1).to_string(), false));
+        if let Some(index) = index {
+            term.expr = Expr::value(Value::Number((index + 1).to_string(), false));
         }
     }
 }
 
-/// Orders the groups of a query without an order by their keys, as SQLite finds them.
+/// Orders the groups of a query without `ORDER BY` by their keys, as SQLite does.
 fn order_by_groups(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return;

@@ -1,4 +1,4 @@
-//! The statements that SQLite does not have.
+//! The statements of PerfettoSQL.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -8,7 +8,7 @@ use super::lexer::{
 };
 use crate::error::SqlError;
 
-/// A statement: one of PerfettoSQL's own, or any other.
+/// A statement: one of PerfettoSQL's own, or of standard SQL.
 #[derive(Debug, Clone)]
 pub enum Statement {
     /// `INCLUDE PERFETTO MODULE a.b`.
@@ -23,7 +23,7 @@ pub enum Statement {
         definition: Definition,
         /// The arguments.
         arguments: Vec<Argument>,
-        /// The type of the one value, or the columns of the rows.
+        /// The type of the value, or the columns of the rows.
         returns: Returns,
     },
     /// `CREATE PERFETTO MACRO n(…) RETURNS … AS …`.
@@ -33,14 +33,15 @@ pub enum Statement {
         /// The arguments.
         arguments: Vec<Argument>,
     },
-    /// `CREATE PERFETTO FUNCTION n(…) RETURNS … DELEGATES TO f`: another name.
+    /// `CREATE PERFETTO FUNCTION n(…) RETURNS … DELEGATES TO f`: another name for a function.
     Delegate {
         /// The new name.
         name: String,
-        /// The function that there is.
+        /// The name of the existing function.
         target: String,
     },
-    /// Nothing is to be done, as for `CREATE` and `DROP PERFETTO INDEX`, which are for speed only.
+    /// A statement without effect, such as `CREATE` and `DROP PERFETTO INDEX`, which affect only
+    /// speed.
     Nothing,
     /// `CREATE VIRTUAL TABLE n USING SPAN_JOIN(…)`.
     SpanJoin {
@@ -51,29 +52,29 @@ pub enum Statement {
         /// The two inputs.
         inputs: [SpanInput; 2],
     },
-    /// Anything else.
+    /// Any other statement.
     Sql(Vec<TokenWithSpan>),
 }
 
-/// A name, and the text that it stands for.
+/// A name and its definition.
 #[derive(Debug, Clone)]
 pub struct Definition {
     /// The name.
     pub name: String,
     /// True with `OR REPLACE`.
     pub replace: bool,
-    /// The columns that were declared.
+    /// The declared columns.
     pub columns: Vec<Argument>,
     /// The text after `AS`.
     pub body: Vec<TokenWithSpan>,
 }
 
-/// An argument or column: name and type.
+/// The name and type of an argument or column.
 #[derive(Debug, Clone)]
 pub struct Argument {
     /// The name.
     pub name: String,
-    /// The word of the type, in upper case.
+    /// The name of the type, in upper case.
     pub kind: String,
 }
 
@@ -95,7 +96,7 @@ pub struct SpanInput {
     pub partition: Option<String>,
 }
 
-/// Reads solid tokens one after another.
+/// Reads tokens one after another, without white space and comments.
 struct Cursor<'a> {
     tokens: &'a [TokenWithSpan],
     at: usize,
@@ -136,13 +137,13 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    fn fail<T>(&mut self, wanted: &str) -> Result<T, SqlError> {
+    fn fail<T>(&mut self, expected: &str) -> Result<T, SqlError> {
         let message = match self.peek() {
-            Some(t) => format!("Syntax error: expected {wanted}, found '{}'.", t.token),
-            None => format!("Syntax error: expected {wanted}, found the end."),
+            Some(t) => format!("Syntax error: expected {expected}, found '{}'.", t.token),
+            None => format!("Syntax error: expected {expected}, found the end."),
         };
-        let place = self.peek().or(self.tokens.last()).map(|t| t.span.start);
-        Err(SqlError::at(place.unwrap_or_default_location(), message))
+        let location = self.peek().or(self.tokens.last()).map(|t| t.span.start);
+        Err(SqlError::at(location.unwrap_or_default_location(), message))
     }
 
     fn need(&mut self, name: &str) -> Result<(), SqlError> {
@@ -163,7 +164,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns the tokens inside the parentheses that come next.
+    /// Reads parentheses and returns the tokens inside.
     fn parenthesized(&mut self) -> Result<&'a [TokenWithSpan], SqlError> {
         if self.peek().is_none_or(|t| t.token != Token::LParen) {
             return self.fail("'('");
@@ -199,7 +200,7 @@ impl OrEmpty for Option<datafusion::sql::sqlparser::tokenizer::Location> {
     }
 }
 
-/// Reads one statement.
+/// Parses one statement.
 pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
     let mut cursor = Cursor {
         tokens: &tokens,
@@ -216,7 +217,7 @@ pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
         if name.is_empty() || !valid {
             return Err(SqlError::at(
                 start_of(&tokens),
-                format!("'{name}' is no name of a module."),
+                format!("'{name}' is not a name of a module."),
             ));
         }
         return Ok(Statement::Include(name));
@@ -306,7 +307,7 @@ pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
     })
 }
 
-/// Reads `name TYPE, name TYPE(detail), …`.
+/// Parses `name TYPE, name TYPE(detail), …`.
 fn arguments(tokens: &[TokenWithSpan]) -> Result<Vec<Argument>, SqlError> {
     split_commas(tokens)
         .into_iter()
@@ -326,14 +327,14 @@ fn span_join(mut cursor: Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.words(&["IF", "NOT", "EXISTS"]);
     let name = cursor.name()?;
     cursor.need("USING")?;
-    let place = cursor.peek().map(|t| t.span.start);
+    let location = cursor.peek().map(|t| t.span.start);
     let kind = cursor.name()?.to_ascii_uppercase();
     if !["SPAN_JOIN", "SPAN_LEFT_JOIN", "SPAN_OUTER_JOIN"].contains(&kind.as_str()) {
         return Err(SqlError::at(
-            place.unwrap_or_default_location(),
+            location.unwrap_or_default_location(),
             format!(
                 "The virtual table '{}' is not supported: \
-                 SPAN_JOIN, SPAN_LEFT_JOIN and SPAN_OUTER_JOIN are.",
+                 use SPAN_JOIN, SPAN_LEFT_JOIN or SPAN_OUTER_JOIN.",
                 kind.to_ascii_lowercase()
             ),
         ));
@@ -341,7 +342,7 @@ fn span_join(mut cursor: Cursor<'_>) -> Result<Statement, SqlError> {
     let parts = split_commas(cursor.parenthesized()?);
     let [left, right] = parts.as_slice() else {
         return Err(SqlError::at(
-            place.unwrap_or_default_location(),
+            location.unwrap_or_default_location(),
             format!("{kind} takes two tables, not {}.", parts.len()),
         ));
     };
@@ -366,7 +367,7 @@ fn span_join(mut cursor: Cursor<'_>) -> Result<Statement, SqlError> {
     })
 }
 
-/// Returns the text of a definition, for messages.
+/// Returns the text of a definition on one line.
 pub fn excerpt(tokens: &[TokenWithSpan]) -> String {
     text(tokens)
         .split_whitespace()

@@ -1,4 +1,4 @@
-//! Columns of the same name get different ones.
+//! Makes the names of columns unique.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, Ident, Select, VisitMut, Visit
 use super::build::take;
 use super::walk;
 
-/// Gives columns of the same name different ones, as SQLite does below the outermost query.
+/// Renames columns with the name of an earlier one, as SQLite does in subqueries.
 pub(super) fn unique_names(items: &mut [ast::SelectItem]) {
     let mut seen = HashSet::new();
     for item in items {
@@ -36,7 +36,7 @@ pub(super) fn unique_names(items: &mut [ast::SelectItem]) {
     }
 }
 
-/// Gives plain columns that stand beside a `*`, which may stand for them, too, a name of their own.
+/// Renames plain columns beside a `*`, since the `*` may contain the same columns.
 pub fn rename_beside_stars<T: VisitMut>(node: &mut T) {
     struct Renamer;
     impl VisitorMut for Renamer {

@@ -1,4 +1,4 @@
-//! Functions that statements defined: their queries, with arguments in place of the placeholders.
+//! User-defined functions, which are expanded to their queries with the arguments.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -8,25 +8,25 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::bare;
-use super::bounds::{Room, size_of};
+use super::bounds::{Budget, size_of};
 use super::build::{alias_of, function, ordered, take};
 use super::statement::{Argument, Returns};
 use super::walk;
 use crate::error::SqlError;
 
-/// A function that a statement defined.
+/// A user-defined function.
 #[derive(Debug, Clone)]
 pub struct UserFunction {
     /// The arguments.
     pub arguments: Vec<Argument>,
     /// The result.
     pub returns: Returns,
-    /// The query, rewritten, with the arguments as placeholders.
+    /// The rewritten query, with placeholders for the arguments.
     pub body: Box<Query>,
 }
 
 impl UserFunction {
-    /// Returns the one expression of a body that selects from no table.
+    /// Returns the expression of a body that selects only one expression and from no table.
     pub fn expression(&self) -> Option<&Expr> {
         let SetExpr::Select(select) = self.body.body.as_ref() else {
             return None;
@@ -47,41 +47,42 @@ impl UserFunction {
         }
     }
 
-    /// Takes room for the body with these arguments in it.
-    pub(super) fn take_room(
+    /// Charges the body with these arguments.
+    pub(super) fn charge(
         &self,
         name: &str,
         values: &[Expr],
-        room: &mut Room,
+        budget: &mut Budget,
     ) -> Result<(), SqlError> {
         let sizes: Vec<_> = values.iter().map(size_of).collect();
         let mut size = 0;
         let _ = walk::expressions(&*self.body, |expr| {
-            size += 1 + self.place(expr).map_or(0, |index| sizes[index]);
+            size += 1 + self.argument_index(expr).map_or(0, |index| sizes[index]);
             ControlFlow::Continue(())
         });
-        room.take(name, size)
+        budget.charge(name, size)
     }
 
-    /// Returns which argument an expression stands for.
-    fn place(&self, expr: &Expr) -> Option<usize> {
+    /// Returns the index of the argument if the expression is a placeholder.
+    fn argument_index(&self, expr: &Expr) -> Option<usize> {
         let name = placeholder(expr)?;
         let mut names = self.arguments.iter();
         names.position(|a| name.eq_ignore_ascii_case(&a.name))
     }
 
-    /// Returns the body with the arguments in place of the placeholders.
+    /// Returns the body with placeholders replaced by arguments.
     pub fn bind(&self, values: &[Expr]) -> Box<Query> {
         let mut body = self.body.clone();
-        // The body's tables get names that the arguments' columns cannot mean.
-        let _ = walk::change(&mut body, &mut Apart);
+        // The tables of the body are renamed, so that columns of the arguments do not refer to
+        // them.
+        let _ = walk::change(&mut body, &mut RenameTables);
         self.substitute(&mut body, values);
         body
     }
 
     pub(super) fn substitute<T: VisitMut>(&self, node: &mut T, values: &[Expr]) {
         let _ = walk::change_expressions(node, |expr| {
-            if let Some(index) = self.place(expr) {
+            if let Some(index) = self.argument_index(expr) {
                 *expr = Expr::Nested(Box::new(values[index].clone()));
             }
             ControlFlow::Continue(())
@@ -89,10 +90,10 @@ impl UserFunction {
     }
 }
 
-/// Gives all tables of a body other names.
-struct Apart;
+/// Renames all tables of a body.
+struct RenameTables;
 
-impl Apart {
+impl RenameTables {
     const PREFIX: &str = "__in_";
 
     fn rename(name: &mut Ident) {
@@ -105,7 +106,7 @@ impl Apart {
     }
 }
 
-impl VisitorMut for Apart {
+impl VisitorMut for RenameTables {
     type Break = ();
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
@@ -150,8 +151,8 @@ impl VisitorMut for Apart {
     }
 }
 
-/// Makes a query of any number of rows one of exactly one row, as the engine wants of a query that
-/// depends on the row around it.
+/// Changes a query to return exactly one row, the first, as DataFusion requires of correlated
+/// subqueries.
 pub(super) fn first_row(query: &mut Query) {
     use ast::{GroupByExpr, OrderByKind, SelectItem as Item};
     let SetExpr::Select(select) = query.body.as_mut() else {
@@ -183,11 +184,11 @@ pub(super) fn first_row(query: &mut Query) {
     };
 }
 
-/// Functions by name.
+/// The user-defined functions by name.
 #[derive(Debug, Default)]
 pub struct Functions {
     defined: HashMap<String, UserFunction>,
-    /// Other names of functions of the engine.
+    /// Other names for functions of the engine.
     delegates: HashMap<String, String>,
 }
 
@@ -197,12 +198,12 @@ impl Functions {
         self.defined.get(name)
     }
 
-    /// Returns true if a statement defined the function.
+    /// Returns true if the function is user-defined.
     pub fn contains_key(&self, name: &str) -> bool {
         self.defined.contains_key(name)
     }
 
-    /// Returns the names of all functions.
+    /// Returns the names of all user-defined functions.
     pub fn keys(&self) -> impl Iterator<Item = &String> {
         self.defined.keys()
     }
@@ -212,12 +213,12 @@ impl Functions {
         self.defined.insert(name, function);
     }
 
-    /// Adds another name of a function of the engine.
+    /// Adds another name for a function of the engine.
     pub fn delegate(&mut self, name: &str, target: &str) {
         self.delegates.insert(name.to_owned(), target.to_owned());
     }
 
-    /// Returns the function of the engine that the name stands for.
+    /// Returns the function of the engine with this other name.
     pub fn target(&self, name: &str) -> Option<&str> {
         self.delegates.get(name).map(String::as_str)
     }

@@ -1,7 +1,7 @@
 //! Walks over syntax trees.
 //!
-//! The parser's own walk is compiled anew for each type of visitor, a megabyte every time. These
-//! have one type for all visitors that read, and one for all that change.
+//! The parser's own walk is compiled again for each type of visitor, a megabyte each time. These
+//! walks have one type for all visitors that read, and one for all that change the tree.
 
 use std::ops::ControlFlow;
 
@@ -10,10 +10,10 @@ use datafusion::sql::sqlparser::ast::{
     Visitor, VisitorMut,
 };
 
-/// Any visitor that reads.
+/// A wrapper of all visitors that read.
 struct Reader<'a>(&'a mut dyn Visitor<Break = ()>);
 
-/// Any visitor that changes.
+/// A wrapper of all visitors that change the tree.
 struct Changer<'a>(&'a mut dyn VisitorMut<Break = ()>);
 
 macro_rules! forward {
@@ -94,12 +94,12 @@ impl<F: FnMut(&ObjectName) -> ControlFlow<()>> Visitor for OnRelations<F> {
     }
 }
 
-/// Shows a visitor all parts of a tree, until it breaks.
+/// Visits all parts of a tree, until the visitor breaks.
 pub fn read<T: Visit>(node: &T, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()> {
     node.visit(&mut Reader(visitor))
 }
 
-/// Lets a visitor change all parts of a tree, until it breaks.
+/// Visits all parts of a tree and may change them, until the visitor breaks.
 pub fn change<T: VisitMut>(
     node: &mut T,
     visitor: &mut dyn VisitorMut<Break = ()>,
@@ -107,7 +107,7 @@ pub fn change<T: VisitMut>(
     node.visit(&mut Changer(visitor))
 }
 
-/// Calls the function for each expression, the outer ones first, until it breaks.
+/// Calls a function for each expression, outer ones first, until it breaks.
 pub fn expressions<T: Visit>(
     node: &T,
     found: impl FnMut(&Expr) -> ControlFlow<()>,
@@ -115,7 +115,7 @@ pub fn expressions<T: Visit>(
     read(node, &mut OnExpressions(found))
 }
 
-/// Calls the function for each expression, the inner ones first, until it breaks.
+/// Calls a function for each expression, inner ones first, until it breaks.
 pub fn change_expressions<T: VisitMut>(
     node: &mut T,
     found: impl FnMut(&mut Expr) -> ControlFlow<()>,
@@ -123,7 +123,7 @@ pub fn change_expressions<T: VisitMut>(
     change(node, &mut OnExpressions(found))
 }
 
-/// Calls the function for each name of a relation, until it breaks.
+/// Calls a function for each name of a relation, until it breaks.
 pub fn relations<T: Visit>(
     node: &T,
     found: impl FnMut(&ObjectName) -> ControlFlow<()>,

@@ -1,11 +1,11 @@
-//! The prelude and the modules, in SQL of our own.
+//! The prelude and the modules, in our own SQL.
 
 use std::collections::BTreeMap;
 
-/// Statements that every session begins with.
+/// The statements that every session starts with.
 pub const PRELUDE: &[&str] = &[include_str!("prelude.sql")];
 
-/// Modules by name.
+/// The modules by name.
 const MODULES: &[(&str, &str)] = &[
     (
         "android.cpu.cluster_type",
@@ -148,7 +148,7 @@ const MODULES: &[(&str, &str)] = &[
     ("viz.threads", include_str!("viz/threads.sql")),
 ];
 
-/// Returns the text of every module.
+/// Returns the modules by name.
 pub fn modules() -> BTreeMap<String, String> {
     MODULES
         .iter()

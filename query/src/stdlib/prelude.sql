@@ -1,4 +1,4 @@
--- The tables of a trace as people name them. Each is a view of a base table, `__intrinsic_NAME`.
+-- The tables of a trace with their public names. Each is a view of a base table, `__intrinsic_NAME`.
 
 CREATE PERFETTO VIEW slice AS
 SELECT id, ts, dur, track_id, category, name, depth, parent_id, arg_set_id, thread_ts, thread_dur,
@@ -259,7 +259,7 @@ SELECT id, upid, ts, path_trimmed AS path, aggregate_count, is_deleted, size_kb,
   private_dirty_kb, locked_kb, proportional_resident_kb AS pss_kb, pss_dirty_kb, swap_pss_kb
 FROM __intrinsic_profiler_smaps;
 
--- Bookkeeping.
+-- Metadata, statistics, clocks and logs.
 
 CREATE PERFETTO VIEW metadata AS
 SELECT id, name, key_type, int_value, str_value, machine_id, trace_id FROM __intrinsic_metadata;

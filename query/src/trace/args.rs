@@ -1,4 +1,4 @@
-//! `extract_arg` and its relatives.
+//! `extract_arg`, and other functions that read arguments.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -16,13 +16,13 @@ use ferretto_tables::{StringId, TableSet, Trace};
 
 use crate::functions::{ArrayFunction, integers, texts};
 
-/// Says which type holds all values of a key of arguments.
+/// The types of keys of arguments.
 pub(crate) trait KeyTypes: fmt::Debug + Send + Sync {
-    /// Returns the type, or nothing if the key is not known.
+    /// Returns the type that can represent all values of a key; `None` if the key is unknown.
     fn data_type(&self, key: &str) -> Option<DataType>;
 }
 
-/// The types of the values that each key has anywhere in the trace.
+/// The types of keys in one trace.
 #[derive(Debug)]
 pub(super) struct Keys(Arc<Trace>);
 
@@ -45,7 +45,7 @@ impl KeyTypes for Keys {
     }
 }
 
-/// `extract_arg(arg_set_id, key)`: of the type that the key's values have in this trace.
+/// The function `extract_arg(arg_set_id, key)`. Its type is that of the key's values in this trace.
 #[derive(Debug)]
 struct ExtractArg {
     trace: Arc<Trace>,
@@ -67,18 +67,18 @@ impl Hash for ExtractArg {
     }
 }
 
-/// The keys that rows ask for.
-enum Wanted {
+/// The keys to look up.
+enum LookupKeys {
     One(Option<StringId>),
-    /// A key is looked up when it is another than that of the row before.
+    /// A key for each row, and the last row with the id of its key.
     Each(StringArray, Option<(usize, Option<StringId>)>),
 }
 
-/// Reads values of keys in sets.
+/// Reads the values of keys in argument sets.
 struct Values<'a> {
     trace: &'a Trace,
     sets: Int64Array,
-    keys: Wanted,
+    keys: LookupKeys,
 }
 
 impl<'a> Values<'a> {
@@ -86,7 +86,7 @@ impl<'a> Values<'a> {
         Ok(Self {
             trace,
             sets: integers(sets)?,
-            keys: Wanted::Each(texts(keys)?, None),
+            keys: LookupKeys::Each(texts(keys)?, None),
         })
     }
 
@@ -94,7 +94,7 @@ impl<'a> Values<'a> {
         Ok(Self {
             trace,
             sets: integers(sets)?,
-            keys: Wanted::One(key.and_then(|key| trace.strings().find(key))),
+            keys: LookupKeys::One(key.and_then(|key| trace.strings().find(key))),
         })
     }
 
@@ -104,9 +104,9 @@ impl<'a> Values<'a> {
             return None;
         }
         let id = match &mut self.keys {
-            Wanted::One(id) => *id,
-            Wanted::Each(keys, _) if keys.is_null(row) => None,
-            Wanted::Each(keys, last) => {
+            LookupKeys::One(id) => *id,
+            LookupKeys::Each(keys, _) if keys.is_null(row) => None,
+            LookupKeys::Each(keys, last) => {
                 let key = keys.value(row);
                 let id = match *last {
                     Some((known, id)) if keys.value(known) == key => id,
@@ -189,7 +189,7 @@ impl ScalarUDFImpl for ExtractArg {
 
 /// Returns the tables that a function reads, if it is one of these.
 pub(super) fn needs(name: &str) -> Option<TableSet> {
-    // Sets are numbered over the rows of all tables.
+    // Ids of argument sets are assigned over the rows of all tables.
     matches!(name, "extract_arg" | "__arg_int").then_some(TableSet::ALL)
 }
 

@@ -1,4 +1,4 @@
-//! Columns of a trace as arrays of Arrow, without a copy where the types agree.
+//! Columns of a trace as Arrow arrays, without a copy if the types agree.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use datafusion::common::{Result, exec_err};
 use ferretto_tables::{Bitmap, ColumnKind, StringPool, TableId, Trace, Values};
 use zerocopy::IntoBytes;
 
-/// The texts of a trace by number, of which columns are picked.
+/// The texts of a trace by id, from which columns are picked.
 #[derive(Debug)]
 pub(super) struct Texts(StringViewArray);
 
@@ -34,7 +34,7 @@ impl Texts {
     }
 }
 
-/// Returns the type that SQL sees.
+/// Returns the type of a column in SQL.
 pub(super) fn data_type(kind: ColumnKind) -> DataType {
     match kind {
         ColumnKind::F64 => DataType::Float64,
@@ -43,17 +43,17 @@ pub(super) fn data_type(kind: ColumnKind) -> DataType {
     }
 }
 
-/// Keeps the trace alive while arrays point into it.
+/// Keeps the trace in memory while arrays point into it.
 struct Owner {
     trace: Arc<Trace>,
     table: TableId,
-    place: usize,
+    index: usize,
 }
 
 impl AsRef<[u8]> for Owner {
     fn as_ref(&self) -> &[u8] {
         let table = self.trace.tables().table(self.table);
-        match table.column(self.place).map(|column| column.values) {
+        match table.column(self.index).map(|column| column.values) {
             Some(Values::I64(values)) => values.as_bytes(),
             Some(Values::F64(values)) => values.as_bytes(),
             _ => &[],
@@ -61,11 +61,11 @@ impl AsRef<[u8]> for Owner {
     }
 }
 
-fn shared(trace: &Arc<Trace>, table: TableId, place: usize) -> Buffer {
+fn shared(trace: &Arc<Trace>, table: TableId, index: usize) -> Buffer {
     Buffer::from(Bytes::from_owner(Owner {
         trace: trace.clone(),
         table,
-        place,
+        index,
     }))
 }
 
@@ -78,16 +78,16 @@ fn nulls(validity: Option<&Bitmap>, rows: &Range<usize>) -> Option<NullBuffer> {
     Some(NullBuffer::new(builder.finish()))
 }
 
-/// Returns some rows of a column.
+/// Returns a range of rows of a column.
 pub(super) fn array(
     trace: &Arc<Trace>,
     texts: &Texts,
     table: TableId,
-    place: usize,
+    index: usize,
     rows: Range<usize>,
 ) -> Result<ArrayRef> {
-    let Some(column) = trace.tables().table(table).column(place) else {
-        return exec_err!("the table has no column {place}");
+    let Some(column) = trace.tables().table(table).column(index) else {
+        return exec_err!("the table has no column {index}");
     };
     let nulls = nulls(column.validity, &rows);
     let integers = |values: Vec<i64>| -> ArrayRef {
@@ -96,21 +96,21 @@ pub(super) fn array(
     Ok(match column.values {
         Values::Id(_) => integers(rows.map(|row| row as i64).collect()),
         Values::Null(_) => {
-            let kind = trace.tables().table(table).spec().columns[place].kind;
+            let kind = trace.tables().table(table).spec().columns[index].kind;
             new_null_array(&data_type(kind), rows.len())
         }
         Values::Bool(values) => integers(values[rows].iter().map(|v| i64::from(*v)).collect()),
         Values::U32(values) => integers(values[rows].iter().map(|v| i64::from(*v)).collect()),
         Values::I32(values) => integers(values[rows].iter().map(|v| i64::from(*v)).collect()),
         Values::I64(_) => {
-            let buffer = shared(trace, table, place);
+            let buffer = shared(trace, table, index);
             Arc::new(Int64Array::new(
                 ScalarBuffer::new(buffer, rows.start, rows.len()),
                 nulls,
             ))
         }
         Values::F64(_) => {
-            let buffer = shared(trace, table, place);
+            let buffer = shared(trace, table, index);
             Arc::new(Float64Array::new(
                 ScalarBuffer::new(buffer, rows.start, rows.len()),
                 nulls,
@@ -141,16 +141,16 @@ pub(super) fn array(
     })
 }
 
-/// Returns a column of rows in any order, and NULL for rows that are NULL.
+/// Returns the values of a column in the given rows; NULL for rows that are NULL.
 pub(super) fn picked(
     trace: &Arc<Trace>,
     texts: &Texts,
     table: TableId,
-    place: usize,
+    index: usize,
     rows: &UInt32Array,
 ) -> Result<ArrayRef> {
-    let Some(column) = trace.tables().table(table).column(place) else {
-        return exec_err!("the table has no column {place}");
+    let Some(column) = trace.tables().table(table).column(index) else {
+        return exec_err!("the table has no column {index}");
     };
     let validity = column.validity;
     let is_valid = |row: usize| validity.is_none_or(|validity| validity.get(row));
@@ -175,7 +175,7 @@ pub(super) fn picked(
     Ok(match column.values {
         Values::Id(_) => integers(&|row| row as i64),
         Values::Null(_) => {
-            let kind = trace.tables().table(table).spec().columns[place].kind;
+            let kind = trace.tables().table(table).spec().columns[index].kind;
             new_null_array(&data_type(kind), rows.len())
         }
         Values::Bool(values) => integers(&|row| values[row].into()),

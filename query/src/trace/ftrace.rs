@@ -1,4 +1,4 @@
-//! `to_ftrace(id)`: an event as the kernel prints it.
+//! `to_ftrace(id)`: an event in the kernel's text format.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Event<'_> {
         found.and_then(|(_, value)| value.as_int()).unwrap_or(0)
     }
 
-    /// Returns what stands behind the name of the event.
+    /// Returns the text after the name of the event.
     fn fields(&self) -> String {
         let arg = |name| self.arg(name);
         match self.name {
@@ -65,7 +65,7 @@ impl Event<'_> {
                 let named = self.args.iter().any(|(key, _)| *key == "function");
                 let caller = match self.number("caller") {
                     _ if named => arg("function"),
-                    // It has a name instead of an address.
+                    // The caller is a name instead of an address.
                     0 => arg("caller"),
                     address => format!("{address:x}"),
                 };
@@ -117,7 +117,7 @@ impl Event<'_> {
                 for (key, value) in &self.args {
                     let space = if out.is_empty() { "" } else { " " };
                     let value = match value {
-                        // Numbers of the kernel's are mostly addresses and sizes.
+                        // Numbers of the kernel are mostly addresses and sizes, which are unsigned.
                         ArgValue::Int(v) if *v < 0 => v.to_string(),
                         value => self.text(*value),
                     };
@@ -161,7 +161,7 @@ impl Event<'_> {
     }
 }
 
-/// Returns the four letters of the context in which an event was written.
+/// Returns the four letters of an event's context.
 fn flags(flags: u32) -> String {
     let has = |bit: u32| flags & bit != 0;
     let interrupts = if has(1) { 'd' } else { '.' };

@@ -1,4 +1,4 @@
-//! Sets of arguments as JSON.
+//! `__intrinsic_arg_set_to_json(arg_set_id)`: a set of arguments as JSON.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use ferretto_tables::schema::ArgValue;
 
 use crate::functions::{ArrayFunction, integers};
 
-/// A value, or values by key or place.
+/// A value, or values by key or index.
 #[derive(Debug)]
 enum Node {
     /// A value as JSON text.
     Leaf(String),
-    /// Members in the order in which they came.
+    /// Members in the order of insertion.
     Object(Vec<(String, Node)>),
-    /// Items by place.
+    /// Items by index.
     Array(Vec<Node>),
 }
 
@@ -27,7 +27,8 @@ enum Step<'a> {
     Item(usize),
 }
 
-/// Arrays with holes larger than this are not made.
+/// The largest length of an array. Larger indexes become member names, so that gaps in arrays do
+/// not fill the memory.
 const MAX_ITEMS: usize = 1 << 16;
 
 /// Splits `a.b[2].c` into its steps.
@@ -61,12 +62,12 @@ impl Node {
                     *self = Node::Object(Vec::new());
                 }
                 let Node::Object(members) = self else { return };
-                let place = members.iter().position(|(key, _)| key == name);
-                let place = place.unwrap_or_else(|| {
+                let position = members.iter().position(|(key, _)| key == name);
+                let position = position.unwrap_or_else(|| {
                     members.push(((*name).to_owned(), Node::Leaf("null".to_owned())));
                     members.len() - 1
                 });
-                &mut members[place].1
+                &mut members[position].1
             }
             Step::Item(index) => {
                 if !matches!(self, Node::Array(_)) {
@@ -115,7 +116,7 @@ fn text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Returns a set as a JSON object.
+/// Returns a set of arguments as a JSON object.
 fn object(trace: &Trace, set: u32) -> Option<String> {
     let mut root = Node::Object(Vec::new());
     let mut any = false;

@@ -1,5 +1,5 @@
-//! Joins by the number of a row: rows of the table are picked, as a database does by an index, and
-//! not hashed.
+//! Joins by the id of a row, which is its index. Rows are looked up by index instead of by a hash
+//! table.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ use futures::StreamExt;
 use super::scan::{ScanExec, record_batch};
 use crate::node::{column_names, operator};
 
-/// Puts [`LookupExec`] in the place of joins by the number of a table's rows.
+/// Replaces hash joins by the id of a table's rows by [`LookupExec`].
 #[derive(Debug)]
-pub(crate) struct ByNumber;
+pub(crate) struct LookupById;
 
-impl PhysicalOptimizerRule for ByNumber {
+impl PhysicalOptimizerRule for LookupById {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -50,7 +50,7 @@ impl PhysicalOptimizerRule for ByNumber {
     }
 
     fn name(&self) -> &'static str {
-        "by_number"
+        "lookup_by_id"
     }
 
     fn schema_check(&self) -> bool {
@@ -58,7 +58,7 @@ impl PhysicalOptimizerRule for ByNumber {
     }
 }
 
-/// Returns a plan that does the same as a join, by a lookup.
+/// Returns a lookup that is equivalent to a join, if there is one.
 fn lookup(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let [(left_key, right_key)] = join.on() else {
         return Ok(None);
@@ -66,7 +66,8 @@ fn lookup(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if join.filter().is_some() || join.null_equality() == NullEquality::NullEqualsNull {
         return Ok(None);
     }
-    // All rows of the other side are kept, or those with a match; never those of the table.
+    // A lookup returns all rows of the other side or those with a match. It cannot return rows of
+    // the table without a match.
     let sides: &[JoinSide] = match join.join_type() {
         JoinType::Inner => &[JoinSide::Right, JoinSide::Left],
         JoinType::Left => &[JoinSide::Right],
@@ -81,10 +82,10 @@ fn lookup(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(table) = Table::of(plan) else {
             continue;
         };
-        let is_number = id
+        let is_id = id
             .downcast_ref::<Column>()
-            .is_some_and(|id| table.scan.is_number(table.columns[id.index()]));
-        if !is_number || key.data_type(&input.schema())? != DataType::Int64 {
+            .is_some_and(|id| table.scan.is_id(table.columns[id.index()]));
+        if !is_id || key.data_type(&input.schema())? != DataType::Int64 {
             continue;
         }
         let (of_table, of_input) = (table.columns.len(), input.schema().fields().len());
@@ -95,25 +96,25 @@ fn lookup(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
             table,
         };
         let lookup = LookupExec::new(parts, input.clone())?;
-        // The join's columns are those of its left side, then those of its right one.
-        let place = |column: usize| match side {
+        // The columns of the join are those of its left side, then those of its right side.
+        let position = |column: usize| match side {
             JoinSide::Left if column < of_table => of_input + column,
             JoinSide::Left => column - of_table,
             _ => column,
         };
         let fields = join.schema();
-        let wanted = match &join.projection {
+        let projected = match &join.projection {
             Some(projection) => projection.to_vec(),
             None => (0..of_table + of_input).collect(),
         };
-        let columns = wanted.into_iter().map(place).zip(fields.fields());
-        let columns = columns.map(|(place, field)| (place, field.name().as_str()));
+        let columns = projected.into_iter().map(position).zip(fields.fields());
+        let columns = columns.map(|(position, field)| (position, field.name().as_str()));
         return lookup.columns(columns).map(Some);
     }
     Ok(None)
 }
 
-/// A plan that reads columns of a table, and nothing else.
+/// A plan that only reads columns of a table.
 #[derive(Debug, Clone)]
 struct Table {
     plan: Arc<dyn ExecutionPlan>,
@@ -145,19 +146,19 @@ impl Table {
     }
 }
 
-/// All of a lookup but its input.
+/// The definition of a lookup, without its input.
 #[derive(Debug, Clone)]
 struct Parts {
     table: Table,
-    /// Rows of the input without a row of the table are kept.
+    /// True if rows of the input without a row of the table are returned, too.
     is_outer: bool,
-    /// The input's key, and the column that numbers the table's rows.
+    /// The key of the input, and the id column of the table.
     keys: (PhysicalExprRef, PhysicalExprRef),
-    /// The columns of the table that the result has, behind those of the input.
+    /// The columns of the table in the result, after those of the input.
     picked: Vec<usize>,
 }
 
-/// Each row of the input with the row of the table that its key numbers.
+/// Returns each row of the input with the row of the table whose id is its key.
 #[derive(Debug)]
 struct LookupExec {
     parts: Arc<Parts>,
@@ -203,16 +204,16 @@ impl LookupExec {
         })
     }
 
-    /// Returns a plan of some columns of this one, of which only those are picked.
+    /// Returns a plan for some columns of this one, which looks up only these.
     fn columns<'a>(
         &self,
         columns: impl Iterator<Item = (usize, &'a str)>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let columns: Vec<_> = columns.collect();
         let of_input = self.input.schema().fields().len();
-        let is_wanted = |place: usize| columns.iter().any(|(column, _)| *column == place);
+        let is_used = |position: usize| columns.iter().any(|(column, _)| *column == position);
         let kept: Vec<usize> = (0..self.parts.picked.len())
-            .filter(|pick| is_wanted(of_input + pick))
+            .filter(|pick| is_used(of_input + pick))
             .collect();
         let parts = Parts {
             picked: kept.iter().map(|pick| self.parts.picked[*pick]).collect(),
@@ -220,11 +221,11 @@ impl LookupExec {
         };
         let lookup = Self::new(parts, self.input.clone())?;
         let expressions = columns.into_iter().map(|(column, name)| {
-            let place = match column.checked_sub(of_input) {
+            let position = match column.checked_sub(of_input) {
                 Some(pick) => of_input + kept.partition_point(|kept| *kept < pick),
                 None => column,
             };
-            let column = Column::new(lookup.schema.field(place).name(), place);
+            let column = Column::new(lookup.schema.field(position).name(), position);
             (Arc::new(column) as PhysicalExprRef, name.to_owned())
         });
         let expressions: Vec<_> = expressions.collect();
@@ -279,8 +280,8 @@ impl ExecutionPlan for LookupExec {
         vec![&self.input]
     }
 
-    // The engine moves sorts below operators that say so, and takes columns to be at the same place
-    // there.
+    // With true, DataFusion may move sorts below this operator, which is correct since the columns
+    // of the input come first and have the same indexes.
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![true]
     }
@@ -305,8 +306,8 @@ impl ExecutionPlan for LookupExec {
             };
             columns.push((column.index(), expression.alias.as_str()));
         }
-        let is_wanted = |pick| columns.iter().any(|(column, _)| *column == of_input + pick);
-        if (0..self.parts.picked.len()).all(is_wanted) {
+        let is_used = |pick| columns.iter().any(|(column, _)| *column == of_input + pick);
+        if (0..self.parts.picked.len()).all(is_used) {
             return Ok(None);
         }
         self.columns(columns.into_iter()).map(Some)

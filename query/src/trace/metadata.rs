@@ -1,4 +1,4 @@
-//! `extract_metadata` and its relatives: values of the type that the name's have in the trace.
+//! `extract_metadata` and its variants. Their type is that of the entry in the trace.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use ferretto_tables::Trace;
 
 use crate::functions::{integers, texts};
 
-/// The arguments before the name: nothing, a machine, a trace, or both.
+/// The arguments before the name: none, a machine, a trace, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Scope {
     Primary,
@@ -47,7 +47,8 @@ impl Scope {
 struct ExtractMetadata {
     trace: Arc<Trace>,
     scope: Scope,
-    /// Numbers are numbers; else all are texts, as other traces may have texts of the same name.
+    /// True if numbers are returned as integers. Otherwise all values are texts, since other traces
+    /// may have texts of the same name.
     is_typed: bool,
     signature: Signature,
 }
@@ -67,7 +68,7 @@ impl Hash for ExtractMetadata {
 }
 
 impl ExtractMetadata {
-    /// Returns the row of a fact. `None` of a machine or trace is that of no machine or trace.
+    /// Returns the row of an entry. A machine or trace of `None` matches entries without one.
     fn find(&self, name: &str, ids: &[Option<u32>]) -> Option<u32> {
         let name = self.trace.strings().find(name)?;
         let table = &self.trace.tables().metadata;
@@ -75,7 +76,7 @@ impl ExtractMetadata {
             let (machine, trace) = (table.machine_id().get(*row), table.trace_id().get(*row));
             table.name().get(*row) == name
                 && match self.scope {
-                    // Facts of the first machine, or of none.
+                    // Entries of the first machine, or without a machine.
                     Scope::Primary => machine.is_none_or(|id| id == 0),
                     Scope::Machine => machine == ids[0],
                     Scope::Trace => trace == ids[0],
@@ -85,7 +86,7 @@ impl ExtractMetadata {
         (0..table.len()).find(matches)
     }
 
-    /// Returns true if the first fact of this name is a number.
+    /// Returns true if the value of the first entry with this name is a number.
     fn is_number(&self, name: &str) -> bool {
         let Some(name) = self.trace.strings().find(name) else {
             return false;
@@ -110,15 +111,15 @@ impl ScalarUDFImpl for ExtractMetadata {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let wanted = self.scope.leading() + 1;
-        if args.arg_fields.len() != wanted {
+        let expected = self.scope.leading() + 1;
+        if args.arg_fields.len() != expected {
             return plan_err!(
-                "The function '{}' takes {wanted} arguments, not {}.",
+                "The function '{}' takes {expected} arguments, not {}.",
                 self.name(),
                 args.arg_fields.len()
             );
         }
-        let data_type = match args.scalar_arguments[wanted - 1] {
+        let data_type = match args.scalar_arguments[expected - 1] {
             Some(ScalarValue::Utf8(Some(name)) | ScalarValue::Utf8View(Some(name)))
                 if self.is_typed && self.is_number(name) =>
             {
@@ -175,7 +176,7 @@ impl ScalarUDFImpl for ExtractMetadata {
 
 const SCOPES: [Scope; 4] = [Scope::Primary, Scope::Machine, Scope::Trace, Scope::Exact];
 
-/// Returns true for the names of the functions.
+/// Returns true if the name is that of one of these functions.
 pub(super) fn reads(name: &str) -> bool {
     SCOPES.iter().any(|scope| scope.name() == name)
 }

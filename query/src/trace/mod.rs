@@ -1,4 +1,4 @@
-//! A trace as tables of the engine.
+//! A trace as tables and functions of the engine.
 
 mod args;
 mod array;
@@ -27,11 +27,11 @@ use crate::error::SqlError;
 use crate::functions::Clocks;
 
 pub(crate) use args::KeyTypes;
-pub(crate) use lookup::ByNumber;
+pub(crate) use lookup::LookupById;
 pub(crate) use scan::record_batch;
 pub use table::TraceTable;
 
-/// A trace that was imported.
+/// An imported trace.
 #[derive(Debug, Clone)]
 pub struct LoadedTrace {
     tables: Arc<Tables>,
@@ -59,7 +59,7 @@ impl LoadedTrace {
         Self::read(&[], &ferretto_tables::Options::default())
     }
 
-    /// Imports what a reader gives.
+    /// Imports the bytes of a reader.
     pub(crate) fn read_from(
         input: impl Read + Send,
         options: &ferretto_tables::Options,
@@ -81,8 +81,7 @@ impl LoadedTrace {
         &self.tables
     }
 
-    /// Returns counters of trouble that are not 0: severity, source, name with index, value and
-    /// meaning.
+    /// Returns the statistics of errors and losses that are not 0.
     pub fn health(&self) -> Vec<Health> {
         let Some(stats) = self.tables.table("stats") else {
             return Vec::new();
@@ -127,18 +126,18 @@ impl LoadedTrace {
     }
 }
 
-/// A counter of trouble.
+/// A statistic of errors or losses.
 #[derive(Debug, Clone)]
 pub struct Health {
     /// `error` or `data_loss`.
     pub severity: String,
     /// `trace` or `analysis`.
     pub source: String,
-    /// The name, with its index.
+    /// The name with its index, if it has one.
     pub name: String,
-    /// The count.
+    /// The value.
     pub value: i64,
-    /// The meaning.
+    /// The description.
     pub description: String,
 }
 
@@ -152,11 +151,11 @@ fn import_error(error: &dyn std::error::Error) -> SqlError {
     SqlError::new(message)
 }
 
-/// The prefix of the name of a table as it was imported.
+/// The prefix of the names of imported tables.
 pub(crate) const BASE: &str = "__intrinsic_";
 
 impl LoadedTrace {
-    /// Returns all tables that are read from the trace itself, with their names.
+    /// Returns all tables that read the trace, with their names.
     pub(crate) fn providers(&self) -> Vec<(String, Arc<dyn TableProvider>)> {
         let mut providers: Vec<(String, Arc<dyn TableProvider>)> = Vec::new();
         for id in TableId::ALL {
@@ -169,8 +168,8 @@ impl LoadedTrace {
         providers
     }
 
-    /// Returns the functions that read the trace itself. Keys of arguments have the types that
-    /// they have in this trace, or those that somebody else says.
+    /// Returns the scalar functions that read the trace. The types of keys of arguments are
+    /// `types`, or those of this trace.
     pub(crate) fn functions(&self, types: Option<Arc<dyn KeyTypes>>) -> Vec<ScalarUDF> {
         let is_alone = types.is_none();
         let mut functions = args::functions(&self.tables, types);
@@ -184,12 +183,12 @@ impl LoadedTrace {
         functions
     }
 
-    /// Returns the functions that read the trace itself and have rows.
+    /// Returns the table functions that read the trace.
     pub(crate) fn table_functions(&self) -> Vec<Arc<dyn TableFunction>> {
         computed::functions(&self.tables)
     }
 
-    /// Returns whether a function reads the trace.
+    /// Returns true if the function reads the trace.
     pub(crate) fn reads_trace(name: &str) -> bool {
         args::needs(name).is_some()
             || metadata::reads(name)
@@ -202,16 +201,15 @@ impl LoadedTrace {
         functions.map(|f| f.name().to_owned())
     }
 
-    /// Returns the types of the values that arguments of a key have.
+    /// Returns the types of keys of arguments in this trace.
     pub(crate) fn key_types(&self) -> impl KeyTypes + use<> {
         args::Keys::new(&self.tables)
     }
 
-    /// Returns the tables that have to be imported before this one or this function can be read,
-    /// all if that is not known.
+    /// Returns the tables to import for a table or a function; all if that is unknown.
     pub(crate) fn needs(name: &str) -> TableSet {
         match name.strip_prefix(BASE).and_then(TableId::by_name) {
-            // They are found where states begin.
+            // Spurious wakeups are found while importing thread states.
             Some(id @ TableId::spurious_sched_wakeup) => TableSet::of(&[id, TableId::thread_state]),
             Some(TableId::args) => TableSet::ALL,
             Some(id) => TableSet::of(&[id]),
@@ -251,13 +249,13 @@ impl LoadedTrace {
         let mut clocks = Clocks::default();
         let tables = self.tables.tables();
         for row in 0..tables.clock_snapshot.len() {
-            let reading = (
+            let snapshot = (
                 tables.clock_snapshot.ts().get(row),
                 tables.clock_snapshot.clock_value().get(row),
             );
             match tables.clock_snapshot.clock_id().get(row) {
-                1 => clocks.realtime.push(reading),
-                3 => clocks.monotonic.push(reading),
+                1 => clocks.realtime.push(snapshot),
+                3 => clocks.monotonic.push(snapshot),
                 _ => {}
             }
         }
@@ -273,7 +271,7 @@ impl LoadedTrace {
     }
 }
 
-/// Returns the base tables with their columns as Markdown.
+/// Returns a description of the tables and their columns as Markdown.
 pub fn schema_docs() -> String {
     ferretto_tables::schema::reference()
 }

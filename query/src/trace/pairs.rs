@@ -1,5 +1,5 @@
-//! Relations between rows that follow from others: ancestors, descendants, flows, CPU time of
-//! slices. Each is a table of two integers, computed for the origins that a query asks for.
+//! Computed relations between rows: ancestors, descendants, flows, CPU time of slices. Each is a
+//! table of two integers, computed only for the origins in the query's condition.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -83,7 +83,7 @@ const RELATIONS: &[(Relation, &str, [&str; 2])] = &[
     ),
 ];
 
-/// Lists of numbers, one after the other.
+/// Lists of ids, stored consecutively.
 #[derive(Debug, Default)]
 struct Lists {
     starts: Vec<u32>,
@@ -91,7 +91,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// Groups items by an owner below `owners`.
+    /// Groups items by their owners, which are less than `owners`.
     fn new(owners: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Self {
         let mut starts = vec![0u32; owners + 1];
         for (owner, _) in pairs.clone() {
@@ -121,7 +121,7 @@ impl Lists {
     }
 }
 
-/// Indexes that are made when they are first needed.
+/// Indexes of a trace, built on first use.
 #[derive(Debug)]
 struct Index {
     trace: Arc<Trace>,
@@ -131,11 +131,11 @@ struct Index {
     sched: OnceLock<SchedTimes>,
 }
 
-/// For each thread the ends of its times on a CPU, with the time up to there.
+/// The scheduling slices of each thread, with the accumulated CPU time.
 #[derive(Debug)]
 struct SchedTimes {
     lists: Lists,
-    /// For each item of the lists the time on a CPU before it.
+    /// For each item of the lists, the CPU time of the thread before it.
     before: Vec<i64>,
 }
 
@@ -189,7 +189,7 @@ impl Index {
         })
     }
 
-    /// Returns the time that a thread was on a CPU before `ts`.
+    /// Returns the CPU time of a thread before `ts`.
     fn cpu_time_before(&self, utid: u32, ts: i64) -> i64 {
         let times = self.sched();
         let sched = &self.trace.tables().sched_slice;
@@ -214,7 +214,7 @@ impl Index {
     fn ancestors(&self, id: u32, mut each: impl FnMut(u32)) {
         let parents = self.trace.tables().slice.parent_id();
         let mut at = id;
-        // Parents have smaller numbers, so that this ends.
+        // Parents have smaller ids, so the loop ends.
         while let Some(parent) = parents.get(at).filter(|parent| *parent < at) {
             each(parent);
             at = parent;
@@ -236,8 +236,9 @@ impl Index {
         }
     }
 
-    /// Returns a number for the categories and names of a slice and those around it: the hash of
-    /// the list of their hashes, the slice's first, then from the outermost inwards.
+    /// Returns an id for the categories and names of a slice and its ancestors: the hash of the
+    /// list of their hashes. The list starts with the slice, followed by its ancestors from the
+    /// outermost inwards.
     fn stack(&self, id: u32) -> i64 {
         let slices = &self.trace.tables().slice;
         let strings = self.trace.strings();
@@ -256,11 +257,12 @@ impl Index {
         fnv([hashes.join("|").as_str()])
     }
 
-    /// Follows flows from a slice, and from the slices that `around` adds to each.
+    /// Follows flows from a slice transitively. With `around`, flows of the descendants (outgoing
+    /// ones) or ancestors (incoming ones) of each slice are followed, too.
     fn walk(&self, id: u32, out: bool, around: bool, found: &mut Vec<i64>) {
         let flows = &self.trace.tables().flow;
         let mut seen = HashSet::from([id]);
-        let mut taken = HashSet::new();
+        let mut followed = HashSet::new();
         let mut queue = vec![id];
         while let Some(slice) = queue.pop() {
             let mut members = vec![slice];
@@ -271,7 +273,7 @@ impl Index {
             }
             for member in members {
                 for flow in self.flows(out).of(member) {
-                    if !taken.insert(*flow) {
+                    if !followed.insert(*flow) {
                         continue;
                     }
                     found.push(i64::from(*flow));
@@ -288,7 +290,7 @@ impl Index {
         }
     }
 
-    /// Adds the second members for an origin.
+    /// Adds the related values of an origin.
     fn others(&self, relation: Relation, origin: u32, found: &mut Vec<i64>) {
         match relation {
             Relation::SliceAncestors => {
@@ -378,7 +380,7 @@ pub(super) fn tables(trace: &Arc<Trace>) -> Vec<PairTable> {
         .collect()
 }
 
-/// Returns the tables that a relation is computed from, if the name is that of one.
+/// Returns the tables from which the relation of this name is computed.
 pub(super) fn needs(name: &str) -> Option<TableSet> {
     let (relation, ..) = RELATIONS.iter().find(|(_, known, _)| *known == name)?;
     Some(match relation {
@@ -406,7 +408,7 @@ impl PairTable {
     }
 }
 
-/// The origins that a query asks for: those of a list, or all.
+/// The pairs of some or all origins.
 #[derive(Debug)]
 struct Pairs {
     relation: Relation,
@@ -442,8 +444,8 @@ impl RowSource for Pairs {
     }
 }
 
-/// Returns the values that a condition allows for a column, if it is a plain list.
-fn wanted(filter: &Expr, column: &str) -> Option<Vec<i64>> {
+/// Returns the values of a column that pass a filter, if it is `=` or `IN` with literals.
+fn allowed_values(filter: &Expr, column: &str) -> Option<Vec<i64>> {
     let is = |e: &Expr| matches!(e, Expr::Column(c) if c.name == column);
     let value = |e: &Expr| match e {
         Expr::Literal(ScalarValue::Int64(v), _) => Some(*v),
@@ -490,7 +492,10 @@ impl TableProvider for PairTable {
         let known = self.index.origins(self.relation);
         let column = self.schema.field(0).name();
         let mut origins = None;
-        for values in filters.iter().filter_map(|filter| wanted(filter, column)) {
+        for values in filters
+            .iter()
+            .filter_map(|filter| allowed_values(filter, column))
+        {
             let mut list = Vec::new();
             for value in values {
                 match u32::try_from(value) {

@@ -18,25 +18,25 @@ use futures::stream;
 
 use crate::node::{column_names, operator, properties};
 
-/// Makes batches of rows.
+/// A source of rows for [`ScanExec`].
 pub(super) trait RowSource: fmt::Debug + Send + Sync {
-    /// Returns the columns of some rows.
+    /// Returns a range of rows.
     fn batch(&self, rows: Range<usize>) -> Result<RecordBatch>;
-    /// Returns the name for plans.
+    /// Returns the name in plans.
     fn name(&self) -> String;
 
-    /// Returns true if a column has the number of each row.
-    fn is_number(&self, _column: usize) -> bool {
+    /// Returns true if a column has the id of each row, which is its index.
+    fn is_id(&self, _column: usize) -> bool {
         false
     }
 
-    /// Returns a column of rows in any order, and NULL for rows that are NULL.
+    /// Returns the values of a column in the given rows; NULL for rows that are NULL.
     fn pick(&self, _column: usize, _rows: &UInt32Array) -> Result<ArrayRef> {
-        exec_err!("rows of {} have no numbers", self.name())
+        exec_err!("rows of {} have no ids", self.name())
     }
 }
 
-/// A scan of rows, split in contiguous parts.
+/// A scan of rows, split into contiguous parts.
 #[derive(Debug, Clone)]
 pub(super) struct ScanExec {
     source: Arc<dyn RowSource>,
@@ -47,11 +47,11 @@ pub(super) struct ScanExec {
     properties: Arc<PlanProperties>,
 }
 
-/// Parts smaller than this are not worth a task.
+/// The smallest number of rows of a part.
 const MIN_PART: usize = 16 * 1024;
 
 impl ScanExec {
-    /// Returns a scan whose rows ascend by each of these columns.
+    /// Returns a scan whose rows are sorted by each of the columns in `sorted`.
     pub(super) fn new(
         source: Arc<dyn RowSource>,
         schema: SchemaRef,
@@ -82,28 +82,28 @@ impl ScanExec {
         }
     }
 
-    /// Marks the number of rows as a guess.
+    /// Marks the number of rows as an estimate.
     pub(super) fn inexact(mut self) -> Self {
         self.exact = false;
         self
     }
 
-    /// Returns the rows that are read.
+    /// Returns the range of rows.
     pub(super) fn rows(&self) -> &Range<usize> {
         &self.rows
     }
 
-    /// Returns true if a column has the number of each row.
-    pub(super) fn is_number(&self, column: usize) -> bool {
-        self.source.is_number(column)
+    /// Returns true if a column has the id of each row, which is its index.
+    pub(super) fn is_id(&self, column: usize) -> bool {
+        self.source.is_id(column)
     }
 
-    /// Returns a column of rows in any order, and NULL for rows that are NULL.
+    /// Returns the values of a column in the given rows; NULL for rows that are NULL.
     pub(super) fn pick(&self, column: usize, rows: &UInt32Array) -> Result<ArrayRef> {
         self.source.pick(column, rows)
     }
 
-    /// Returns the name of what is read.
+    /// Returns the name of the source.
     pub(super) fn source_name(&self) -> String {
         self.source.name()
     }
@@ -164,7 +164,7 @@ impl ExecutionPlan for ScanExec {
             .map_or(self.rows.clone(), |index| self.part(index))
             .len();
         let mut statistics = Statistics::new_unknown(&self.schema);
-        // Relations give several rows or none for each that is counted.
+        // Computed relations return any number of rows for each counted origin.
         statistics.num_rows = if self.exact {
             Precision::Exact(rows)
         } else {
@@ -175,7 +175,7 @@ impl ExecutionPlan for ScanExec {
     }
 }
 
-/// Returns a batch, also of no columns.
+/// Returns a batch, which may have no columns.
 pub(crate) fn record_batch(
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,

@@ -1,4 +1,4 @@
-//! Questions about two slices.
+//! `slice_is_ancestor(ancestor_id, descendant_id)`.
 
 use std::sync::Arc;
 

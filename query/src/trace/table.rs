@@ -16,7 +16,7 @@ use super::array::{Texts, array, data_type, picked};
 use super::scan::{RowSource, ScanExec, record_batch};
 use crate::node::relation;
 
-/// A table of a trace, read where it is.
+/// A table of a trace, read without a copy.
 #[derive(Debug)]
 pub struct TraceTable {
     trace: Arc<Trace>,
@@ -30,7 +30,8 @@ impl TraceTable {
     pub(super) fn new(trace: Arc<Trace>, texts: Arc<Texts>, table: TableId) -> Self {
         let columns = table.spec().columns;
         let field = |c: &ferretto_tables::ColumnSpec| {
-            // All may be NULL for the engine: a subquery without rows is, whatever its columns say.
+            // DataFusion has to take all columns as nullable: a subquery without rows is NULL even
+            // if its column is not nullable.
             Field::new(c.name, data_type(c.kind), true)
         };
         let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
@@ -42,7 +43,7 @@ impl TraceTable {
         }
     }
 
-    /// Narrows rows by a condition on a column whose values ascend.
+    /// Narrows a range of rows by a condition on a sorted column.
     fn prune(&self, filter: &Expr, rows: &mut Range<usize>) {
         match filter {
             Expr::BinaryExpr(binary) if binary.op == Operator::And => {
@@ -80,25 +81,25 @@ impl TraceTable {
         }
     }
 
-    /// Returns the values of a column if they ascend and none is NULL.
+    /// Returns the values of a column if they are sorted and none is NULL.
     fn ascending(&self, name: &str) -> Option<Values<'_>> {
         let spec = self.table.spec();
-        let place = spec.column(name)?;
-        if !spec.columns[place].is_sorted {
+        let index = spec.column(name)?;
+        if !spec.columns[index].is_sorted {
             return None;
         }
-        let column = self.trace.tables().table(self.table).column(place)?;
+        let column = self.trace.tables().table(self.table).column(index)?;
         column.validity.is_none().then_some(column.values)
     }
 }
 
-/// Leaves the rows for which `value OP bound` may hold.
+/// Narrows a range of rows to those for which `value OP bound` may hold.
 fn narrow(values: &Values<'_>, op: Operator, bound: i64, rows: &mut Range<usize>) {
-    /// Returns the first row whose value is not below.
+    /// Returns the first row for whose value `below` is false.
     fn split<T: Copy + Into<i64>>(values: &[T], below: impl Fn(i64) -> bool) -> usize {
         values.partition_point(|v| below((*v).into()))
     }
-    /// Returns the first of so many rows whose value is not below.
+    /// Returns the first of `count` rows for which `is_below` is false.
     fn split_rows(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
         let (mut low, mut high) = (0, count);
         while low < high {
@@ -137,22 +138,22 @@ fn narrow(values: &Values<'_>, op: Operator, bound: i64, rows: &mut Range<usize>
     rows.end = rows.end.min(range.end).max(rows.start);
 }
 
-/// Some columns of the table.
+/// The source of some columns of the table.
 #[derive(Debug)]
 struct Columns {
     trace: Arc<Trace>,
     texts: Arc<Texts>,
     table: TableId,
-    places: Vec<usize>,
+    indexes: Vec<usize>,
     schema: SchemaRef,
 }
 
 impl RowSource for Columns {
     fn batch(&self, rows: Range<usize>) -> Result<RecordBatch> {
         let columns = self
-            .places
+            .indexes
             .iter()
-            .map(|place| array(&self.trace, &self.texts, self.table, *place, rows.clone()))
+            .map(|index| array(&self.trace, &self.texts, self.table, *index, rows.clone()))
             .collect::<Result<Vec<_>>>()?;
         record_batch(&self.schema, columns, rows.len())
     }
@@ -161,15 +162,15 @@ impl RowSource for Columns {
         self.table.spec().name.to_owned()
     }
 
-    fn is_number(&self, column: usize) -> bool {
+    fn is_id(&self, column: usize) -> bool {
         let table = self.trace.tables().table(self.table);
-        let column = table.column(self.places[column]);
+        let column = table.column(self.indexes[column]);
         column.is_some_and(|column| matches!(column.values, Values::Id(_)))
     }
 
     fn pick(&self, column: usize, rows: &UInt32Array) -> Result<ArrayRef> {
-        let place = self.places[column];
-        picked(&self.trace, &self.texts, self.table, place, rows)
+        let index = self.indexes[column];
+        picked(&self.trace, &self.texts, self.table, index, rows)
     }
 }
 
@@ -200,24 +201,24 @@ impl TableProvider for TraceTable {
                 .end
                 .min(rows.start.saturating_add(limit.unwrap_or(usize::MAX)));
         }
-        let places: Vec<usize> = projection
+        let indexes: Vec<usize> = projection
             .cloned()
             .unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-        let schema = Arc::new(self.schema.project(&places)?);
+        let schema = Arc::new(self.schema.project(&indexes)?);
         let columns = self.table.spec().columns;
-        let sorted: Vec<usize> = places
+        let sorted: Vec<usize> = indexes
             .iter()
             .enumerate()
-            .filter(|(_, place)| {
-                columns[**place].is_sorted && columns[**place].kind != ColumnKind::Text
+            .filter(|(_, index)| {
+                columns[**index].is_sorted && columns[**index].kind != ColumnKind::Text
             })
-            .map(|(index, _)| index)
+            .map(|(position, _)| position)
             .collect();
         let source = Columns {
             trace: self.trace.clone(),
             texts: self.texts.clone(),
             table: self.table,
-            places,
+            indexes,
             schema: schema.clone(),
         };
         let parts = state.config().target_partitions();

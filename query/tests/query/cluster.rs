@@ -1,4 +1,4 @@
-//! Questions that a scheduler and executors answer, each a process of its own.
+//! Queries that run on a scheduler and executors, each in its own process.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use crate::common::{TRACE, encode, lines, query};
 
-/// A process that does not outlive the test.
+/// A process that is killed at the end of the test.
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A scheduler and executors on ports that the system chose.
+/// A scheduler and executors on free ports.
 struct Cluster {
     executors: Vec<Process>,
     _scheduler: Process,
@@ -39,7 +39,7 @@ impl Cluster {
         let mut line = String::new();
         let mut output = BufReader::new(scheduler.stderr.take().expect("a pipe"));
         output.read_line(&mut line).expect("a line");
-        // Its later output must find room.
+        // Its later output must not fill the pipe.
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         let address = line
             .trim()
@@ -90,7 +90,7 @@ impl Cluster {
         self.path("in/*.pftrace").to_string_lossy().into_owned()
     }
 
-    fn ask(&self, traces: &str, sql: &str) -> Output {
+    fn run(&self, traces: &str, sql: &str) -> Output {
         let mut command = query();
         command.args([traces, sql, "--cluster", &self.address]);
         command.output().expect("the program")
@@ -103,7 +103,7 @@ fn ok(output: &Output) -> Vec<String> {
     lines(output)
 }
 
-const QUESTIONS: [&str; 5] = [
+const QUERIES: [&str; 5] = [
     "select path, name, count(*) as n, sum(dur) as d from slice group by 1, 2",
     "select t.name, count(*) as n from slice s
        join thread_track tt on s.track_id = tt.id and s.trace_id = tt.trace_id
@@ -122,20 +122,20 @@ const SPANS: &str =
      create perfetto view two as select ts, dur, track_id as a, name from slice where depth = 1;";
 
 #[test]
-fn a_cluster_answers_as_one_process_does() {
+fn a_cluster_returns_the_rows_that_one_process_returns() {
     let cluster = Cluster::new(2);
     let traces = cluster.traces(6);
-    for sql in QUESTIONS {
+    for sql in QUERIES {
         let sql = format!("{SPANS} {sql}");
         let local = query().args([&traces, &sql]).output().expect("the program");
-        assert_eq!(ok(&cluster.ask(&traces, &sql)), ok(&local), "{sql}");
+        assert_eq!(ok(&cluster.run(&traces, &sql)), ok(&local), "{sql}");
     }
     let address = format!("file://{}", cluster.path("in/*.pftrace").display());
-    let count = ok(&cluster.ask(&address, "select count(*) as n from slice"));
+    let count = ok(&cluster.run(&address, "select count(*) as n from slice"));
     assert_eq!(count, ["24"]);
-    // A trace that cannot be read is told here, too.
+    // A trace that cannot be read is reported by a cluster, too.
     std::fs::write(cluster.path("in/bad.pftrace"), b"nothing that is a trace").expect("file");
-    let output = cluster.ask(&traces, "select count(*) as n from slice");
+    let output = cluster.run(&traces, "select count(*) as n from slice");
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "\"n\"\n24\n");
     let error = String::from_utf8_lossy(&output.stderr);
@@ -145,7 +145,7 @@ fn a_cluster_answers_as_one_process_does() {
     );
 }
 
-/// Answers requests for files below a folder as object stores do, and returns the address.
+/// Serves the files below a folder as an object store does, and returns the address.
 fn store(folder: &Path) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
@@ -159,7 +159,7 @@ fn store(folder: &Path) -> String {
     address
 }
 
-/// Answers the requests of a connection, until it ends.
+/// Serves the requests of a connection until it ends.
 fn serve(mut stream: TcpStream, folder: &Path) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
@@ -241,34 +241,34 @@ fn traces_are_read_from_object_stores() {
     assert!(String::from_utf8_lossy(&error).contains("none.pftrace"));
 }
 
-/// Opens a pipe for writing as soon as somebody reads from it.
+/// Opens a pipe for writing once a process reads from it.
 fn reader_of(pipe: &Path) -> std::fs::File {
     let (sender, opened) = std::sync::mpsc::channel();
     let pipe = pipe.to_owned();
     std::thread::spawn(move || sender.send(std::fs::OpenOptions::new().write(true).open(pipe)));
     let opened = opened
         .recv_timeout(Duration::from_secs(120))
-        .expect("nobody reads the pipe");
+        .expect("no process reads the pipe");
     opened.expect("the pipe")
 }
 
-/// Returns whether a process has a file open for reading.
+/// Returns true if a process has a file open.
 fn has_open(process: &Process, path: &Path) -> bool {
     let folder = format!("/proc/{}/fd", process.0.id());
     let mut entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == path))
 }
 
-/// One executor is in the middle of the question when it is killed; the other takes its part over.
+/// One executor is killed while it runs a query, and the other one takes over its part.
 #[test]
-fn an_executor_that_is_killed_does_not_lose_the_answer() {
+fn a_query_completes_after_an_executor_is_killed() {
     let mut cluster = Cluster::new(2);
     let traces = cluster.traces(8);
-    // An import from a pipe waits for bytes, so that the moment of death is known.
+    // An import from a pipe waits for bytes, so the executor is killed during the import.
     let pipe = cluster.path("in/pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
     assert!(made.success());
-    let asked = query()
+    let process = query()
         .args([&traces, &pipe.to_string_lossy().into_owned()])
         .args([
             "select count(*) as n from slice",
@@ -292,6 +292,6 @@ fn an_executor_that_is_killed_does_not_lose_the_answer() {
     assert!(has_open(&cluster.executors[0], &pipe));
     second.write_all(&encode(TRACE)).expect("the trace");
     drop(second);
-    let output = asked.wait_with_output().expect("the end");
+    let output = process.wait_with_output().expect("the end");
     assert_eq!(ok(&output), ["36"]);
 }

@@ -1,4 +1,4 @@
-//! The programs as people start them.
+//! The programs on the command line.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    /// Makes the program callable by upstream's name.
+    /// Returns the program as a command with upstream's name.
     fn classic(&self) -> Command {
         let link = self.folder.path().join("trace_processor_shell");
         if !link.exists() {
@@ -36,7 +36,7 @@ fn run(command: &mut Command, input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("program");
-    // Programs that need no input do not read it.
+    // Programs that do not read their input may have closed it.
     let _ = child
         .stdin
         .take()
@@ -98,14 +98,14 @@ fn query_119_sql_comes_from_arguments_files_and_standard_input() {
 }
 
 #[test]
-fn query_120_the_classic_name_tells_its_versions() {
+fn query_120_the_classic_name_prints_its_versions() {
     let f = fixture();
     let output = run(f.classic().arg("--version"), "");
     assert!(text(&output.stdout).contains("Trace Processor RPC API version: 14"));
 }
 
 #[test]
-fn results_have_formats_that_programs_read() {
+fn results_have_formats_for_programs() {
     let f = fixture();
     let sql = "select name, dur, 0.5 as half, null as nothing from slice order by ts limit 2";
     let out = |format: &str| {
@@ -129,7 +129,7 @@ fn results_have_formats_that_programs_read() {
 }
 
 #[test]
-fn ready_answers_print_their_sql() {
+fn reports_print_their_sql() {
     let f = fixture();
     let output = run(query().arg(&f.trace).args(["--report", "slices"]), "");
     let out = text(&output.stdout);
@@ -141,7 +141,7 @@ fn ready_answers_print_their_sql() {
 }
 
 #[test]
-fn a_query_that_needs_too_much_memory_fails_with_a_sentence() {
+fn a_query_that_needs_too_much_memory_fails_with_a_message() {
     let f = fixture();
     let sql = "with n as (select 1 as x union all select x + 1 from n where x < 500), \
                p as (select a.x * 1000 + b.x as y from n a, n b) \

@@ -1,4 +1,4 @@
-//! Helpers of the tests: sessions, and traces in text form.
+//! Helpers of the tests: sessions, and traces in text format.
 
 use std::process::{Command, Output, Stdio};
 
@@ -7,17 +7,17 @@ use ferretto_query::error::SqlError;
 use ferretto_query::output::{Format, write};
 use ferretto_query::trace::LoadedTrace;
 
-/// The program.
+/// The path of the program.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_ferretto-query");
 
-/// Returns the program as a command that reads nothing.
+/// Returns the program as a command without input.
 pub fn query() -> Command {
     let mut command = Command::new(PROGRAM);
     command.stdin(Stdio::null());
     command
 }
 
-/// Returns the rows of a CSV answer, in the order of their texts.
+/// Returns the rows of a CSV result, sorted as texts.
 pub fn lines(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut lines: Vec<String> = text.lines().skip(1).map(str::to_owned).collect();
@@ -25,14 +25,14 @@ pub fn lines(output: &Output) -> Vec<String> {
     lines
 }
 
-/// A session, and the thread that runs it.
+/// A session and its threads.
 pub struct Session {
     pub engine: Engine,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Session {
-    /// A session without a trace.
+    /// Returns a session without a trace.
     pub fn new() -> Self {
         Self::with(
             Engine::new(
@@ -56,7 +56,7 @@ impl Session {
         Self { engine, runtime }
     }
 
-    /// Runs a text and prints all results as CSV.
+    /// Runs SQL and returns all results as CSV.
     pub fn csv(&mut self, sql: &str) -> Result<String, SqlError> {
         let engine = &mut self.engine;
         self.runtime.block_on(async {
@@ -75,7 +75,7 @@ impl Session {
         })
     }
 
-    /// Runs a text and returns the rows of its results without headers.
+    /// Runs SQL and returns the rows of its results without headers.
     pub fn rows(&mut self, sql: &str) -> Vec<String> {
         let csv = self
             .csv(sql)
@@ -83,12 +83,12 @@ impl Session {
         csv.lines().skip(1).map(str::to_owned).collect()
     }
 
-    /// Returns the one value of a query.
+    /// Returns the value of an expression.
     pub fn value(&mut self, expression: &str) -> String {
         self.rows(&format!("SELECT {expression}")).concat()
     }
 
-    /// Returns the message of a query that fails.
+    /// Returns the error of a query that fails.
     pub fn error(&mut self, sql: &str) -> String {
         match self.csv(sql) {
             Ok(rows) => panic!("{sql} did not fail but gave {rows}"),
@@ -97,7 +97,7 @@ impl Session {
     }
 }
 
-/// Two threads, slices within each other, a flow, arguments and a counter.
+/// Two threads, nested slices, a flow, arguments and a counter.
 pub const TRACE: &str = r#"
 packet { trusted_packet_sequence_id: 1 timestamp: 1
   track_descriptor { uuid: 1 process { pid: 10 process_name: "program" } } }
@@ -134,7 +134,7 @@ packet { trusted_packet_sequence_id: 1 timestamp: 1330
   track_event { track_uuid: 3 type: TYPE_SLICE_END } }
 "#;
 
-/// Returns the bytes of a trace in text form.
+/// Encodes a trace in text format.
 pub fn encode(text: &str) -> Vec<u8> {
     use ferretto_text::config::{Unknown, read_message};
     let read = read_message(
@@ -149,7 +149,7 @@ pub fn encode(text: &str) -> Vec<u8> {
     }
 }
 
-/// A session over a trace in text form.
+/// Returns a session over a trace in text format.
 pub fn over(text: &str) -> Session {
     let trace = LoadedTrace::read(&encode(text), &ferretto_tables::Options::default());
     let options = Options {

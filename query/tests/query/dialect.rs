@@ -1,4 +1,4 @@
-//! SQL as SQLite has it, and the statements that are more.
+//! SQLite's SQL, and the statements of PerfettoSQL.
 
 use crate::common::Session;
 
@@ -74,7 +74,7 @@ fn query_100_numbers_compare_and_divide_as_in_sqlite() {
 }
 
 #[test]
-fn query_100_aggregates_take_what_sqlite_lets_them() {
+fn query_100_aggregates_and_bare_columns_work_as_in_sqlite() {
     let mut s = Session::new();
     let table = "(SELECT 1 AS a, 'x' AS b UNION ALL SELECT 2, 'y' UNION ALL SELECT 2, 'z')";
     let mut check = |sql: &str, expected: &[&str]| {
@@ -92,7 +92,7 @@ fn query_100_aggregates_take_what_sqlite_lets_them() {
         "SELECT a, max(b), count() FROM TABLE GROUP BY 1 ORDER BY 1",
         &["1,\"x\",1", "2,\"z\",2"],
     );
-    // Columns beside a maximum come from its row.
+    // Columns beside a maximum are from its row.
     check(
         "SELECT b, max(a) FROM (SELECT * FROM TABLE WHERE b <> 'z')",
         &["\"y\",2"],
@@ -117,7 +117,7 @@ fn query_100_aggregates_take_what_sqlite_lets_them() {
 }
 
 #[test]
-fn query_100_names_of_columns_are_the_text() {
+fn query_100_names_of_columns_are_their_text_in_the_query() {
     let mut s = Session::new();
     let header = |s: &mut Session, sql: &str| {
         s.csv(sql)
@@ -146,7 +146,7 @@ fn query_100_names_of_columns_are_the_text() {
 }
 
 #[test]
-fn query_101_all_statements_run_and_blank_text_is_refused() {
+fn query_101_all_statements_run_and_empty_sql_is_refused() {
     let mut s = Session::new();
     assert_eq!(
         s.rows("CREATE VIEW v AS SELECT 7 AS x; SELECT x FROM v;"),
@@ -198,7 +198,7 @@ fn query_103_a_second_definition_needs_or_replace() {
 }
 
 #[test]
-fn views_see_what_takes_the_place_of_what_they_read() {
+fn views_read_relations_and_functions_that_replace_earlier_ones() {
     let mut s = Session::new();
     s.csv(
         "CREATE PERFETTO TABLE t AS SELECT 1 AS ts, 10 AS dur;
@@ -227,11 +227,11 @@ fn views_see_what_takes_the_place_of_what_they_read() {
         .expect("replaced");
     assert_eq!(s.rows("SELECT dur FROM indirect"), ["9"]);
 
-    // A dropped relation breaks its views until it is there again.
+    // Views of a dropped relation fail until it is created again.
     s.csv("DROP VIEW direct").expect("dropped");
     let error = s.error("SELECT * FROM indirect");
     assert!(
-        error.contains("The view 'indirect' cannot be made: There is no"),
+        error.contains("The view 'indirect' cannot be evaluated: There is no"),
         "{error}"
     );
     assert!(error.contains("'direct'"), "{error}");
@@ -245,7 +245,7 @@ fn views_see_what_takes_the_place_of_what_they_read() {
 }
 
 #[test]
-fn query_104_functions_give_null_without_a_row_and_join_laterally() {
+fn query_104_functions_return_null_without_a_row_and_join_laterally() {
     let mut s = Session::new();
     s.csv(
         "CREATE PERFETTO TABLE t AS SELECT 1 AS id, 'a' AS name UNION ALL SELECT 2, 'b';
@@ -266,14 +266,17 @@ fn query_104_functions_give_null_without_a_row_and_join_laterally() {
     );
     assert!(
         s.error("SELECT name_of(id) FROM t")
-            .contains("which table's column")
+            .contains("needs its table")
     );
     let lateral = "SELECT o.id FROM t, above(id) o";
     assert_eq!(s.rows(lateral), ["2"]);
     let both = "SELECT a.id, b.id FROM t a JOIN t b JOIN above(a.id) c ON b.id = c.id";
     assert_eq!(s.rows(both), ["1,2"]);
-    let unclear = "SELECT 1 FROM t a JOIN t b JOIN above(id) c";
-    assert!(s.error(unclear).contains("which table's column 'id'"));
+    let ambiguous = "SELECT 1 FROM t a JOIN t b JOIN above(id) c";
+    assert!(
+        s.error(ambiguous)
+            .contains("The column 'id' in an argument of above needs its table")
+    );
     assert!(s.error("SELECT above(1)").contains("after FROM"));
     assert!(
         s.error("SELECT name_of(1, 2)")
@@ -302,7 +305,10 @@ fn query_105_macros_expand_and_unknown_ones_are_named() {
     assert!(s.error("SELECT twice!(1, 2)").contains("takes 1 arguments"));
     s.csv("CREATE PERFETTO MACRO endless(x Expr) RETURNS Expr AS endless!($x)")
         .expect("macro");
-    assert!(s.error("SELECT endless!(1)").contains("expands for ever"));
+    assert!(
+        s.error("SELECT endless!(1)")
+            .contains("expands without end")
+    );
     assert_eq!(s.value("__intrinsic_stringify!(a + b)"), "\"a + b\"");
     assert_eq!(s.value("__intrinsic_token_apply!(twice, (1, 2))"), "2,4");
 }
@@ -379,7 +385,7 @@ fn query_108_texts_are_matched_and_split() {
 }
 
 #[test]
-fn query_114_last_values() {
+fn query_114_last_non_null_and_value_at_max_ts_return_last_values() {
     let mut s = Session::new();
     let table = "(SELECT 1 AS ts, NULL AS v UNION ALL SELECT 2, 5 UNION ALL SELECT 3, NULL)";
     assert_eq!(
@@ -396,7 +402,7 @@ fn query_114_last_values() {
 }
 
 #[test]
-fn query_117_csv_prints_as_upstream() {
+fn query_117_csv_has_upstreams_format() {
     let mut s = Session::new();
     assert_eq!(
         s.csv("select 1 as a, null as b, 0.5 as c, 'x' as d")
@@ -406,7 +412,7 @@ fn query_117_csv_prints_as_upstream() {
 }
 
 #[test]
-fn query_118_empty_results_have_headers_and_several_are_apart() {
+fn query_118_empty_results_have_headers_and_results_are_separated() {
     let mut s = Session::new();
     assert_eq!(s.csv("SELECT 1 AS a WHERE 0").expect("rows"), "\"a\"\n");
     assert_eq!(
@@ -420,7 +426,7 @@ fn query_118_empty_results_have_headers_and_several_are_apart() {
 }
 
 #[test]
-fn errors_point_to_the_place_and_the_nearest_name() {
+fn errors_have_the_location_and_the_nearest_name() {
     let mut s = Session::new();
     s.csv("CREATE PERFETTO TABLE slices_of_mine AS SELECT 1 AS dur, 'x' AS name")
         .expect("table");
@@ -448,14 +454,14 @@ fn errors_point_to_the_place_and_the_nearest_name() {
 }
 
 #[test]
-fn recursion_needs_no_word() {
+fn with_is_recursive_without_the_keyword() {
     let mut s = Session::new();
     let sql = "WITH n AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM n WHERE x < 4) SELECT x FROM n";
     assert_eq!(s.rows(sql), ["1", "2", "3", "4"]);
 }
 
 #[test]
-fn lists_and_choices_may_mix_texts_and_numbers() {
+fn lists_and_case_results_may_mix_texts_and_numbers() {
     let mut s = Session::new();
     s.rows("CREATE PERFETTO TABLE n AS VALUES (1, 'a'), (2, 'b'), (9007199254740993, 'c')");
     let count = |s: &mut Session, condition: &str| {
@@ -465,7 +471,7 @@ fn lists_and_choices_may_mix_texts_and_numbers() {
     assert_eq!(count(&mut s, "column1 IN ('x')"), "0");
     assert_eq!(count(&mut s, "column2 IN (1, 'a', NULL)"), "1");
     assert_eq!(count(&mut s, "column1 NOT IN (1, 'x')"), "2");
-    // A real cannot hold the integer beside it.
+    // A real cannot represent the integer next to this one.
     assert_eq!(count(&mut s, "column1 = 9007199254740992.0"), "0");
     assert_eq!(s.value("coalesce(NULL, 'a', 1)"), "\"a\"");
     assert_eq!(s.value("coalesce(NULL, 1, 'a')"), "\"1\"");
@@ -473,7 +479,7 @@ fn lists_and_choices_may_mix_texts_and_numbers() {
 }
 
 #[test]
-fn rows_come_in_the_order_of_sqlite() {
+fn rows_have_the_order_of_sqlite() {
     let mut s = Session::new();
     assert_eq!(
         s.rows(
@@ -496,7 +502,7 @@ fn rows_come_in_the_order_of_sqlite() {
 }
 
 #[test]
-fn tables_of_sqlite_are_made_and_filled() {
+fn sqlites_create_table_and_insert_work() {
     let mut s = Session::new();
     s.rows(
         "CREATE TABLE t(ts BIGINT, name STRING, v DOUBLE, PRIMARY KEY (ts)) WITHOUT ROWID;
@@ -526,7 +532,7 @@ fn older_statements_still_define_functions() {
 }
 
 #[test]
-fn joins_and_windows_as_in_sqlite() {
+fn joins_and_windows_work_as_in_sqlite() {
     let mut s = Session::new();
     s.rows("CREATE PERFETTO TABLE t AS VALUES (1, 10), (2, 20)");
     assert_eq!(

@@ -1,16 +1,16 @@
-//! Questions to many traces.
+//! Queries over many traces.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::common::{TRACE, encode, lines, query};
 
-/// Traces that differ in how often the program worked, and one file that is no trace.
+/// A folder with traces that differ in the number of slices.
 struct Traces {
     folder: tempfile::TempDir,
 }
 
-/// A trace with so many more slices, whose arguments count them.
+/// Returns a trace with `count` further slices, which are numbered by their arguments.
 fn trace(count: usize) -> Vec<u8> {
     let mut text = TRACE.to_owned();
     for number in 0..count {
@@ -47,25 +47,26 @@ impl Traces {
         self.path("in/**/*.pftrace").to_string_lossy().into_owned()
     }
 
-    fn spoil(&self) {
+    /// Adds a file that is not a trace.
+    fn add_invalid(&self) {
         std::fs::write(self.path("in/bad.pftrace"), b"nothing that is a trace").expect("file");
     }
 
-    fn ask(&self, arguments: &[&str]) -> Output {
+    fn run(&self, arguments: &[&str]) -> Output {
         let mut command = query();
         command.arg(self.pattern()).args(arguments);
         command.output().expect("the program")
     }
 
     fn rows(&self, arguments: &[&str]) -> Vec<String> {
-        let output = self.ask(arguments);
+        let output = self.run(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{arguments:?}: {error}");
         lines(&output)
     }
 
     fn refusal(&self, sql: &str) -> String {
-        let output = self.ask(&[sql]);
+        let output = self.run(&[sql]);
         assert_eq!(
             output.status.code(),
             Some(1),
@@ -86,8 +87,8 @@ fn many_traces_are_one_table_with_the_trace_of_each_row() {
     assert!(rows[2].ends_with("3.pftrace\",3"), "{rows:?}");
     let ids = traces.rows(&["select distinct trace_id from thread"]);
     assert_eq!(ids.len(), 4);
-    // A condition on the trace leaves the others unread, whatever they are.
-    traces.spoil();
+    // With a condition on the trace, the other files are not read.
+    traces.add_invalid();
     let one = format!(
         "select count(*) from slice where trace_id = {}",
         ids[0].replace('"', "'")
@@ -95,7 +96,7 @@ fn many_traces_are_one_table_with_the_trace_of_each_row() {
     assert_eq!(traces.rows(&[&one]).len(), 1);
     let three = "select count(*) from slice where path like '%3.pftrace'";
     assert_eq!(traces.rows(&[three]), ["7"]);
-    // One trace alone keeps its columns.
+    // A single trace has no additional columns.
     let single = query()
         .arg(traces.path("in/3.pftrace"))
         .arg("select * from slice limit 1")
@@ -105,10 +106,10 @@ fn many_traces_are_one_table_with_the_trace_of_each_row() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told_at_the_end() {
+fn a_file_that_cannot_be_read_is_reported_at_the_end() {
     let traces = Traces::new();
-    traces.spoil();
-    let output = traces.ask(&["select count(*) from slice"]);
+    traces.add_invalid();
+    let output = traces.run(&["select count(*) from slice"]);
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(lines(&output), ["22"]);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -122,7 +123,7 @@ fn a_file_that_cannot_be_read_is_told_at_the_end() {
     assert_eq!(none.status.code(), Some(1));
 }
 
-/// The same rows however they are asked for.
+/// Queries that return the same rows.
 const JOINS: [&str; 4] = [
     "select s.path, t.name, count(*) from slice s
        join thread_track tt on s.track_id = tt.id and s.trace_id = tt.trace_id
@@ -162,7 +163,7 @@ fn joins_stay_within_traces() {
     let mixed =
         traces.refusal("select name from slice where track_id in (select id from thread_track)");
     assert!(mixed.contains("joined across traces"), "{mixed}");
-    // A comparison with all traces together is no mistake.
+    // A join with an aggregate over all traces is allowed.
     let above = "select count(*) from slice s
       join (select name, avg(dur) as mean from slice group by 1) m on s.name = m.name
       where s.dur >= m.mean";
@@ -170,7 +171,7 @@ fn joins_stay_within_traces() {
 }
 
 #[test]
-fn functions_of_traces_are_called_where_the_trace_is() {
+fn functions_that_read_a_trace_are_called_for_each_trace() {
     let traces = Traces::new();
     let number = "extract_arg(arg_set_id, 'debug.number')";
     let sum = format!("select sum({number}) from slice");
@@ -196,7 +197,7 @@ fn functions_of_traces_are_called_where_the_trace_is() {
 }
 
 #[test]
-fn table_functions_of_traces_are_asked_in_views_and_of_each_trace() {
+fn table_functions_of_traces_work_in_views_and_per_trace() {
     let traces = Traces::new();
     let call = "SELECT count(*) AS n, sum(dur) AS dur FROM \
                 experimental_flat_slice(1000, 2000) WHERE name = 'inner'";
@@ -215,9 +216,9 @@ fn table_functions_of_traces_are_asked_in_views_and_of_each_trace() {
 }
 
 #[test]
-fn columns_of_the_same_name_get_another() {
+fn columns_named_as_the_added_ones_are_renamed() {
     let traces = Traces::new();
-    let output = traces.ask(&["select * from flow limit 1"]);
+    let output = traces.run(&["select * from flow limit 1"]);
     let header = String::from_utf8_lossy(&output.stdout)
         .lines()
         .next()
@@ -229,9 +230,9 @@ fn columns_of_the_same_name_get_another() {
     );
 }
 
-/// Only what a question needs is imported, and that is as if all were.
+/// Only the tables that a query needs are imported.
 #[test]
-fn partial_imports_have_the_rows_of_whole_ones() {
+fn partial_imports_have_the_rows_of_complete_ones() {
     let traces = Traces::new();
     let path = traces.path("in/3.pftrace").to_string_lossy().into_owned();
     for table in [
@@ -321,20 +322,20 @@ async fn parquet_has_the_rows_of_the_traces() {
         }
     }
     read.sort();
-    let asked =
+    let queried =
         traces.rows(&["select path, name, count(*) as n, sum(dur) as d from slice group by 1, 2"]);
-    assert_eq!(read, asked);
-    // A table without rows has no folder, and what is there already stays as it is.
+    assert_eq!(read, queried);
+    // A table without rows has no folder, and existing files are not changed.
     assert!(!target.join("table=heap_profile_allocation").exists());
     let again = export(&traces, &target, &[]);
     assert_eq!(again.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("is there already"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("exists already"));
     let into_input = export(&traces, &traces.path("in"), &[]);
     assert_eq!(into_input.status.code(), Some(1));
     assert_eq!(traces.rows(&["select count(*) from slice"]), ["22"]);
 }
 
-/// Returns the rows that come out of files, before conditions are checked.
+/// Returns the number of rows that are read from files, before conditions are checked.
 async fn rows_read(folder: &Path, condition: &str) -> usize {
     use datafusion::physical_plan::{ExecutionPlan, collect};
     use datafusion::prelude::{ParquetReadOptions, SessionContext};
@@ -359,10 +360,10 @@ async fn rows_read(folder: &Path, condition: &str) -> usize {
 }
 
 #[tokio::test]
-async fn conditions_on_time_leave_groups_of_rows_unread() {
+async fn conditions_on_time_skip_row_groups() {
     let traces = Traces::new();
     let target = traces.path("out");
-    // Four rows nine times over are two groups of rows, and five are more.
+    // The product of nine tables with four rows is two row groups.
     let joined = ('a'..='i').map(|alias| format!("slice as {alias}"));
     let joined = joined.collect::<Vec<_>>().join(", ");
     let many =
@@ -382,7 +383,7 @@ async fn conditions_on_time_leave_groups_of_rows_unread() {
     assert!((62_144..=131_072).contains(&read), "{read}");
     assert_eq!(rows_read(&many, "ts < 0").await, 0);
 
-    // Of several traces, those that end before are not read.
+    // Traces that end before the bound are not read.
     let target = traces.path("all");
     let output = export(&traces, &target, &["--tables", "slice"]);
     assert!(output.status.success());
@@ -392,7 +393,7 @@ async fn conditions_on_time_leave_groups_of_rows_unread() {
 }
 
 #[test]
-fn an_export_that_fails_leaves_nothing() {
+fn a_failed_export_leaves_no_files() {
     let traces = Traces::new();
     let target = traces.path("out");
     let output = export(&traces, &target, &["--tables", "slice,nonsense"]);
@@ -402,7 +403,7 @@ fn an_export_that_fails_leaves_nothing() {
         .collect();
     assert_eq!(left.len(), 1, "{left:?}");
     // Views can be exported, too, and unreadable traces are rows of the table of traces.
-    traces.spoil();
+    traces.add_invalid();
     let sql = "create perfetto view work as select ts, dur from slice where name = 'work'";
     let output = export(&traces, &target, &[sql, "--tables", "work"]);
     assert_eq!(output.status.code(), Some(3));

@@ -1,5 +1,5 @@
-//! Exported traces in another engine, DuckDB. It runs where `DUCKDB_PYTHON` names a Python
-//! interpreter that has the package `duckdb`.
+//! Exported traces in DuckDB. The test runs if `DUCKDB_PYTHON` names a Python interpreter with the
+//! package `duckdb`.
 
 use std::process::Command;
 
@@ -18,7 +18,7 @@ for path, name, count, dur in rows:
 "#;
 
 #[test]
-fn another_engine_reads_the_same_rows() {
+fn duckdb_reads_the_same_rows() {
     let Some(python) = std::env::var_os("DUCKDB_PYTHON") else {
         println!("skipped: DUCKDB_PYTHON does not name an interpreter with the package duckdb");
         return;
@@ -38,14 +38,14 @@ fn another_engine_reads_the_same_rows() {
     let exported = query().args(["--export", "parquet"]).arg(&target).output();
     assert!(exported.expect("the program").status.success());
     let sql = "select path, name, count(*), sum(dur) from slice group by 1, 2 order by 1, 2";
-    let asked = query().arg(sql).output().expect("the program");
-    let asked = String::from_utf8_lossy(&asked.stdout).into_owned();
-    let (_, asked) = asked.split_once('\n').expect("a header");
+    let queried = query().arg(sql).output().expect("the program");
+    let queried = String::from_utf8_lossy(&queried.stdout).into_owned();
+    let (_, queried) = queried.split_once('\n').expect("a header");
     let read = Command::new(python)
         .args(["-c", SCRIPT])
         .arg(&target)
         .output();
     let read = read.expect("the interpreter");
     assert_eq!(String::from_utf8_lossy(&read.stderr), "");
-    assert_eq!(String::from_utf8_lossy(&read.stdout), asked);
+    assert_eq!(String::from_utf8_lossy(&read.stdout), queried);
 }

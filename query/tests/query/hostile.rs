@@ -1,9 +1,9 @@
-//! SQL that is made to do harm: it fails with a sentence.
+//! Hostile SQL, which fails with an error.
 
 use crate::common::{TRACE, over};
 use ferretto_query::engine::STACK;
 
-/// Runs a test on a stack as large as that of the program.
+/// Runs a test on a stack of the program's size.
 fn on_large_stack(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(STACK);
     let done = thread.spawn(test).expect("a thread").join();
@@ -11,7 +11,7 @@ fn on_large_stack(test: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn nesting_ends_with_a_sentence() {
+fn deep_nesting_is_an_error() {
     on_large_stack(|| {
         let mut session = over(TRACE);
         let deep = 100_000;
@@ -40,7 +40,7 @@ fn nesting_ends_with_a_sentence() {
 }
 
 #[test]
-fn expressions_have_so_many_operators_at_most() {
+fn the_operators_of_an_expression_are_limited() {
     on_large_stack(|| {
         let mut session = over(TRACE);
         assert_eq!(session.value(&format!("1{}", "+1".repeat(900))), "901");
@@ -61,7 +61,7 @@ fn expressions_have_so_many_operators_at_most() {
 }
 
 #[test]
-fn queries_join_so_many_tables_at_most() {
+fn the_tables_that_a_query_joins_are_limited() {
     on_large_stack(|| {
         let mut session = over(TRACE);
         let union = format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(3_000));
@@ -79,14 +79,14 @@ fn queries_join_so_many_tables_at_most() {
 }
 
 #[test]
-fn texts_of_a_megabyte_are_texts() {
+fn texts_of_a_megabyte_are_supported() {
     let mut session = over(TRACE);
     let text = "x".repeat(1 << 20);
     assert_eq!(session.value(&format!("length('{text}')")), "1048576");
 }
 
 #[test]
-fn lists_of_many_values_are_lists() {
+fn lists_of_many_values_are_supported() {
     let mut session = over(TRACE);
     let values = (0..10_000).map(|n| n.to_string()).collect::<Vec<_>>();
     let sql = format!("count(*) FROM slice WHERE id IN ({})", values.join(","));
@@ -94,12 +94,12 @@ fn lists_of_many_values_are_lists() {
 }
 
 #[test]
-fn macros_do_not_expand_for_ever() {
+fn the_expansion_of_macros_is_limited() {
     let mut session = over(TRACE);
     let endless = "CREATE PERFETTO MACRO a(x Expr) RETURNS Expr AS b!($x);
         CREATE PERFETTO MACRO b(x Expr) RETURNS Expr AS a!($x); SELECT a!(1)";
     let error = session.error(endless);
-    assert!(error.contains("expands for ever"), "{error}");
+    assert!(error.contains("expands without end"), "{error}");
     let mut doubled = "CREATE PERFETTO MACRO m0(x Expr) RETURNS Expr AS $x;".to_owned();
     for level in 1..40 {
         let below = level - 1;
@@ -112,7 +112,7 @@ fn macros_do_not_expand_for_ever() {
 }
 
 #[test]
-fn functions_do_not_grow_without_end() {
+fn the_expansion_of_functions_is_limited() {
     on_large_stack(|| {
         let mut session = over(TRACE);
         let mut doubled = "CREATE PERFETTO FUNCTION g0(x INT) RETURNS INT AS SELECT $x;".to_owned();
@@ -124,12 +124,12 @@ fn functions_do_not_grow_without_end() {
             );
         }
         let error = session.error(&doubled);
-        assert!(error.contains("too large once its functions"), "{error}");
+        assert!(error.contains("too large after its functions"), "{error}");
     });
 }
 
 #[test]
-fn views_of_views_read_so_many_tables_at_most() {
+fn the_tables_that_views_of_views_read_are_limited() {
     on_large_stack(|| {
         let mut session = over(TRACE);
         for leaf in ["SELECT id FROM slice", "SELECT 1 AS id"] {
@@ -158,7 +158,7 @@ fn views_of_views_read_so_many_tables_at_most() {
 }
 
 #[test]
-fn columns_do_not_double_without_end() {
+fn the_columns_of_a_query_are_limited() {
     on_large_stack(|| {
         let mut session = over(TRACE);
         let mut doubled = "CREATE PERFETTO VIEW w0 AS SELECT * FROM slice;".to_owned();
@@ -174,7 +174,7 @@ fn columns_do_not_double_without_end() {
 }
 
 #[test]
-fn nothing_is_made_of_itself() {
+fn functions_and_views_cannot_refer_to_themselves() {
     let mut session = over(TRACE);
     for sql in [
         "CREATE PERFETTO FUNCTION f(x INT) RETURNS INT AS SELECT f($x)",
@@ -197,7 +197,8 @@ fn nothing_is_made_of_itself() {
         assert!(error.contains("it reads itself"), "{error}");
     }
     assert_eq!(session.rows("SELECT * FROM a"), ["1"]);
-    // Another thing of that name is no circle, and a table is made before it replaces another.
+    // Another relation of the same name is not circular, and a table is computed before it replaces
+    // another.
     let csv = session.csv(
         "CREATE OR REPLACE PERFETTO VIEW a AS WITH a AS (SELECT 2 AS x) SELECT * FROM a;
         CREATE PERFETTO TABLE t AS SELECT 3 AS x;

@@ -1,17 +1,17 @@
-//! Joins of intervals against the definition, written as nested loops.
+//! Joins of intervals, compared with their definition as nested loops.
 
 use crate::common::Session;
 use ferretto_query::intervals::sweep::{Interval, Piece, as_of, meet, outer, with_gaps};
 use proptest::prelude::*;
 
-/// Intervals in order that do not overlap, points among them.
+/// Generates sorted intervals and points that do not overlap.
 fn intervals() -> impl Strategy<Value = Vec<Interval>> {
     proptest::collection::vec((0i64..4, 0i64..5), 0..40).prop_map(|steps| {
         let mut at = 0;
         let mut all: Vec<Interval> = Vec::new();
         for (gap, length) in steps {
             let start = at + gap;
-            // Two that start together would overlap.
+            // Intervals with the same start overlap.
             if all.last().is_some_and(|last| last.start == start) {
                 continue;
             }
@@ -49,7 +49,7 @@ fn loops(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
     pieces
 }
 
-/// The times of the left side that no piece covers.
+/// Returns the times of one side that no piece covers.
 fn uncovered(side: &[Interval], pieces: &[Piece], left: bool) -> Vec<(usize, i64)> {
     let index = |p: &Piece| if left { p.left } else { p.right };
     let both = |p: &&Piece| p.left.is_some() && p.right.is_some();
@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sweeps_find_what_nested_loops_find(a in intervals(), b in intervals()) {
+    fn sweeps_return_the_pieces_of_nested_loops(a in intervals(), b in intervals()) {
         let mut met = meet(&a, &b);
         let left = with_gaps(&a, &met);
         let both = outer(&a, &b);
@@ -104,7 +104,7 @@ proptest! {
     }
 }
 
-/// Makes the tables `f` and `s` of (ts, dur, partition) and (ts, dur, partition).
+/// Creates the tables `f` and `s`.
 fn tables(s: &mut Session, f: &str, second: &str) {
     s.csv(&format!(
         "CREATE PERFETTO TABLE f(ts INT, dur INT, cpu INT) AS SELECT * FROM (VALUES {f});
@@ -116,7 +116,7 @@ fn tables(s: &mut Session, f: &str, second: &str) {
 const F: &str = "(100,10,5),(110,50,5),(120,100,2),(160,10,5)";
 
 #[test]
-fn query_109_a_span_join_by_cpu() {
+fn query_109_a_span_join_has_the_pieces_of_each_cpu() {
     let mut s = Session::new();
     tables(
         &mut s,
@@ -140,7 +140,7 @@ fn query_109_a_span_join_by_cpu() {
 }
 
 #[test]
-fn query_110_one_side_without_partitions_meets_all() {
+fn query_110_a_side_without_partitions_joins_all_of_the_other() {
     let mut s = Session::new();
     tables(
         &mut s,
@@ -261,7 +261,7 @@ fn query_113_overlaps_are_counted() {
 }
 
 #[test]
-fn as_of_joins_take_the_last_row_before() {
+fn as_of_joins_return_the_last_row_before() {
     let mut s = Session::new();
     s.csv(
         "CREATE PERFETTO TABLE a AS SELECT column1 AS ts, column2 AS cpu, column3 AS x \
@@ -338,7 +338,7 @@ fn pieces_of_one_table_have_members() {
 }
 
 #[test]
-fn intervals_are_merged_made_and_completed() {
+fn intervals_are_merged_created_and_completed() {
     let mut s = Session::new();
     s.rows(
         "INCLUDE PERFETTO MODULE intervals.overlap;

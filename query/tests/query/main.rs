@@ -1,4 +1,5 @@
-//! Tests of queries: one program, as each that links the engine has hundreds of megabytes.
+//! The tests of queries. They are one program, since each program that links the engine has
+//! hundreds of megabytes.
 
 mod cluster;
 mod command;

@@ -1,8 +1,8 @@
-//! Modules and functions on traces that have their data.
+//! Modules and functions over traces with their data.
 
 use crate::common::{Session, TRACE, over};
 
-/// Thread 11 works on CPU 0 at 1 MHz and then 2 MHz; thread 12 follows.
+/// Thread 11 runs on CPU 0 at 1 MHz and then 2 MHz, followed by thread 12.
 const CPU: &str = r#"
 packet { trusted_packet_sequence_id: 1 timestamp: 1
   track_descriptor { uuid: 2 thread { pid: 10 tid: 11 thread_name: "worker" } } }
@@ -22,7 +22,7 @@ packet { trusted_packet_sequence_id: 2 ftrace_events { cpu: 0
 "#;
 
 #[test]
-fn cycles_are_time_by_frequency() {
+fn cycles_are_computed_from_time_and_frequency() {
     let mut s = over(CPU);
     assert_eq!(
         s.rows(
@@ -75,7 +75,7 @@ fn slices_spend_time_in_states_of_their_thread() {
 }
 
 #[test]
-fn query_081_events_print_as_the_kernel_does() {
+fn query_081_to_ftrace_has_the_kernels_format() {
     let mut s = over(CPU);
     assert_eq!(
         s.rows(
@@ -98,7 +98,7 @@ fn query_081_events_print_as_the_kernel_does() {
 }
 
 #[test]
-fn stacks_of_slices_have_equal_numbers() {
+fn equal_stacks_of_slices_have_equal_ids() {
     let mut s = over(TRACE);
     assert_eq!(
         s.rows(
@@ -186,7 +186,7 @@ fn slices_of_several_tracks_are_laid_out() {
 }
 
 #[test]
-fn hierarchies_of_slices() {
+fn slice_hierarchies_have_ancestors_and_new_parents() {
     let mut s = over(TRACE);
     assert_eq!(
         s.rows(
@@ -222,7 +222,7 @@ fn hierarchies_of_slices() {
 }
 
 #[test]
-fn arguments_are_objects() {
+fn argument_sets_are_json_objects() {
     let mut s = over(TRACE);
     assert_eq!(
         s.rows("SELECT __intrinsic_arg_set_to_json(arg_set_id) FROM slice WHERE name = 'outer'"),
@@ -238,7 +238,7 @@ fn metadata_is_found_by_machine_with_its_type() {
     let mut s = over("");
     assert_eq!(
         s.rows(
-            "SELECT typeof(extract_metadata('trace_size_bytes')), extract_metadata('no such fact'),
+            "SELECT typeof(extract_metadata('trace_size_bytes')), extract_metadata('no such entry'),
                typeof(extract_metadata('trace_type'))"
         ),
         ["\"integer\",\"[NULL]\",\"text\""]
@@ -250,7 +250,7 @@ fn metadata_is_found_by_machine_with_its_type() {
 }
 
 #[test]
-fn tables_tell_their_columns() {
+fn perfetto_table_info_returns_columns_with_types_and_order() {
     let mut s = Session::new();
     s.rows("CREATE PERFETTO TABLE t AS VALUES (5, 'x', 0), (3, NULL, 1)");
     assert_eq!(
@@ -268,8 +268,8 @@ fn tables_tell_their_columns() {
     );
 }
 
-/// A job of a graphics processor, its frequency, and a thread that joins a control group.
-const GRAPHICS: &str = r#"
+/// A job of a GPU, a GPU frequency, and a thread that joins a cgroup.
+const GPU: &str = r#"
 packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0
   event { timestamp: 10 pid: 5 drm_sched_job_queue { name: "gfx" fence_context: 4 fence_seqno: 9 } }
   event { timestamp: 12 pid: 7 drm_sched_job_run { name: "gfx" fence_context: 4 fence_seqno: 9 } }
@@ -279,8 +279,8 @@ packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0
 "#;
 
 #[test]
-fn graphics_processors_have_tracks_and_counters() {
-    let mut s = over(GRAPHICS);
+fn gpus_have_tracks_and_counters() {
+    let mut s = over(GPU);
     assert_eq!(
         s.rows(
             "SELECT t.name, s.name, s.ts, s.dur FROM gpu_track t JOIN slice s ON s.track_id = t.id"
@@ -314,7 +314,7 @@ fn cpus_have_the_kind_of_their_cluster() {
     );
 }
 
-/// A clock changes its rate, and the machine is suspended between.
+/// A clock changes its rate, and the machine is suspended in between.
 const POWER: &str = r#"
 packet { trusted_packet_sequence_id: 2 ftrace_events { cpu: 0
   event { timestamp: 1000 pid: 1 clock_set_rate { name: "bus_throughput" state: 100 cpu_id: 0 } }
@@ -328,7 +328,7 @@ packet { trusted_packet_sequence_id: 2 ftrace_events { cpu: 0
 "#;
 
 #[test]
-fn scaled_clocks_spend_time_at_each_rate() {
+fn dvfs_statistics_have_the_time_at_each_rate() {
     let mut s = over(POWER);
     assert_eq!(
         s.rows(
@@ -347,7 +347,7 @@ fn scaled_clocks_spend_time_at_each_rate() {
 }
 
 #[test]
-fn machines_are_suspended_and_awake() {
+fn suspend_states_alternate_with_awake_ones() {
     let mut s = over(POWER);
     assert_eq!(
         s.rows(

@@ -2,7 +2,7 @@
 
 use crate::common::over;
 
-/// Samples of `main` and of `inlined` and `work` below it, with counters, and a heap profile.
+/// Samples of `foo::bar` and of `work` below it, with counters, and a heap profile.
 const PROFILE: &str = r#"
 packet { clock_snapshot { clocks { clock_id: 6 timestamp: 0 } clocks { clock_id: 4 timestamp: 0 } } }
 packet { trusted_packet_sequence_id: 1 sequence_flags: 1 timestamp: 1
@@ -60,7 +60,7 @@ fn query_095_the_root_of_a_flamegraph_has_all_bytes() {
 }
 
 #[test]
-fn samples_make_flamegraphs_within_bounds_of_time() {
+fn flamegraphs_have_the_samples_within_bounds_of_time() {
     let mut s = over(PROFILE);
     let graph = |bounds: &str| {
         format!(
@@ -72,7 +72,7 @@ fn samples_make_flamegraphs_within_bounds_of_time() {
         s.rows(&graph(">=20,<=30")),
         ["\"_ZN3foo3barEv\",1,2", "\"work\",1,1"]
     );
-    assert!(s.error(&graph("around 20")).contains("is no bound"));
+    assert!(s.error(&graph("around 20")).contains("is not a bound"));
     let java = "SELECT * FROM experimental_flamegraph('graph', 1, NULL, 1, NULL, NULL)";
     assert!(s.error(java).contains("'graph' is not supported"));
     let few = "SELECT * FROM experimental_flamegraph('native', 1)";
@@ -121,7 +121,7 @@ fn names_of_functions_are_demangled() {
 }
 
 #[test]
-fn dumps_of_a_heap_are_about_a_time() {
+fn dumps_of_a_heap_have_intervals() {
     let mut s = over(PROFILE);
     assert_eq!(
         s.rows(

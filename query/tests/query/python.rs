@@ -1,5 +1,5 @@
-//! The Python package `perfetto` with our program in place of upstream's. It runs where
-//! `PERFETTO_PYTHON` names a Python interpreter that has the package.
+//! The Python package `perfetto` with our program instead of upstream's. The test runs if
+//! `PERFETTO_PYTHON` names a Python interpreter with the package.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ tp.close()
 "#;
 
 #[test]
-fn the_python_package_asks_our_program() {
+fn the_python_package_works_with_our_program() {
     let Some(python) = std::env::var_os("PERFETTO_PYTHON") else {
         println!("skipped: PERFETTO_PYTHON does not name an interpreter with the package perfetto");
         return;

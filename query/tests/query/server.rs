@@ -1,4 +1,4 @@
-//! Answers that clients of the trace processor's protocol get.
+//! The server of the trace processor's protocol.
 
 use std::io::{BufRead, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use ferretto_query::engine::Options;
 use ferretto_query::rpc::{Processor, Server, ServerOptions};
 use ferretto_wire::{Fields, encode as message};
 
-/// A server of this process, which ends with it.
+/// Starts a server in this process.
 fn server() -> SocketAddr {
     let options = Options {
         threads: 2,
@@ -27,13 +27,13 @@ fn server() -> SocketAddr {
     address
 }
 
-struct Answer {
+struct Reply {
     status: u16,
     head: String,
     body: Vec<u8>,
 }
 
-fn ask(address: SocketAddr, path: &str, headers: &str, body: &[u8]) -> Answer {
+fn post(address: SocketAddr, path: &str, headers: &str, body: &[u8]) -> Reply {
     request(
         address,
         &format!("POST {path} HTTP/1.1"),
@@ -43,14 +43,14 @@ fn ask(address: SocketAddr, path: &str, headers: &str, body: &[u8]) -> Answer {
     )
 }
 
-fn request(address: SocketAddr, line: &str, headers: &str, length: usize, body: &[u8]) -> Answer {
+fn request(address: SocketAddr, line: &str, headers: &str, length: usize, body: &[u8]) -> Reply {
     let mut client = TcpStream::connect(address).expect("connection");
     let head = format!("{line}\r\nHost: x\r\n{headers}Content-Length:{length}\r\n\r\n");
     client.write_all(head.as_bytes()).expect("head");
-    // The server may refuse before it has read all.
+    // The server may refuse the request before it has read all of it.
     let _ = client.write_all(body);
     let mut bytes = Vec::new();
-    client.read_to_end(&mut bytes).expect("answer");
+    client.read_to_end(&mut bytes).expect("reply");
     let split = bytes
         .windows(4)
         .position(|w| w == b"\r\n\r\n")
@@ -66,7 +66,7 @@ fn request(address: SocketAddr, line: &str, headers: &str, length: usize, body: 
     if head.contains("chunked") {
         body = unchunk(&body);
     }
-    Answer { status, head, body }
+    Reply { status, head, body }
 }
 
 fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
@@ -83,7 +83,7 @@ fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A decoded `QueryResult`, as the Python package decodes it: all messages as one.
+/// A decoded `QueryResult`. As in the Python package, all messages are decoded as one.
 #[derive(Debug, Default)]
 struct Table {
     names: Vec<String>,
@@ -166,7 +166,7 @@ fn batch(bytes: &[u8], table: &mut Table) {
 
 fn query(address: SocketAddr, sql: &str) -> Table {
     let arguments = message(|m| m.string(1, sql));
-    let answer = ask(address, "/query", "", &arguments);
+    let answer = post(address, "/query", "", &arguments);
     assert_eq!(answer.status, 200);
     decode(&answer.body)
 }
@@ -184,20 +184,20 @@ fn number(bytes: &[u8], field: u32) -> Option<u64> {
 #[test]
 fn query_126_the_status_names_the_trace() {
     let address = server();
-    let status = ask(address, "/status", "", b"").body;
+    let status = post(address, "/status", "", b"").body;
     assert_eq!((number(&status, 3), text(&status, 1)), (Some(14), None));
-    ask(address, "/parse", "", &encode(TRACE));
-    ask(address, "/notify_eof", "", b"");
-    let status = ask(address, "/status", "", b"").body;
+    post(address, "/parse", "", &encode(TRACE));
+    post(address, "/notify_eof", "", b"");
+    let status = post(address, "/status", "", b"").body;
     assert!(text(&status, 1).expect("name").contains("MB)"));
 }
 
 #[test]
-fn query_127_only_known_origins_may_ask() {
+fn query_127_only_known_origins_may_send_queries() {
     let address = server();
-    let foreign = ask(address, "/status", "Origin: https://example.com\r\n", b"");
+    let foreign = post(address, "/status", "Origin: https://example.com\r\n", b"");
     assert_eq!(foreign.status, 403);
-    let known = ask(
+    let known = post(
         address,
         "/status",
         "Origin: https://ui.perfetto.dev\r\n",
@@ -229,7 +229,7 @@ fn query_127_only_known_origins_may_ask() {
             "{header}"
         );
     }
-    assert_eq!(ask(address, "/nothing", "", b"").status, 404);
+    assert_eq!(post(address, "/nothing", "", b"").status, 404);
     assert_eq!(request(address, "nonsense", "", 0, b"").status, 400);
 }
 
@@ -261,7 +261,7 @@ fn query_128_results_end_with_one_last_batch() {
 }
 
 #[test]
-fn query_129_values_of_all_kinds_come_in_order() {
+fn query_129_values_of_all_types_are_returned_in_order() {
     let address = server();
     let table = query(
         address,
@@ -303,14 +303,14 @@ fn query_130_large_bodies_are_refused() {
     assert_eq!(request(address, line, "", (64 << 20) + 1, b"").status, 413);
 }
 
-/// The messages of a stream: number, kind of reply and the message itself.
+/// Sends requests to `/rpc` and returns the messages of the reply.
 fn rpc(address: SocketAddr, requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let body = message(|stream| {
         for request in requests {
             stream.bytes(1, request);
         }
     });
-    let answer = ask(address, "/rpc", "", &body);
+    let answer = post(address, "/rpc", "", &body);
     Fields::new(&answer.body)
         .flatten()
         .map(|f| f.as_bytes().expect("message").to_vec())
@@ -338,7 +338,7 @@ fn query_132_gaps_in_the_numbers_of_requests_are_fatal() {
 }
 
 #[test]
-fn query_133_unknown_methods_and_missing_arguments_are_answered() {
+fn query_133_unknown_methods_and_missing_arguments_have_replies() {
     let address = server();
     let request = |method: u64| message(|m| m.varint(2, method));
     let replies = rpc(address, &[request(99), request(1)]);
@@ -350,19 +350,19 @@ fn query_133_unknown_methods_and_missing_arguments_are_answered() {
 }
 
 #[test]
-fn query_134_another_trace_begins_afresh_and_restoring_keeps_the_trace() {
+fn query_134_another_trace_replaces_the_first_and_restoring_keeps_the_trace() {
     let address = server();
     let count = |address| query(address, "SELECT count(*) FROM slice").cells;
-    ask(address, "/parse", "", &encode(TRACE));
-    ask(address, "/notify_eof", "", b"");
+    post(address, "/parse", "", &encode(TRACE));
+    post(address, "/notify_eof", "", b"");
     assert_eq!(count(address), ["4"]);
     query(address, "CREATE PERFETTO TABLE mine AS SELECT 1 AS a");
     assert_eq!(query(address, "SELECT a FROM mine").cells, ["1"]);
-    ask(address, "/restore_initial_tables", "", b"");
+    post(address, "/restore_initial_tables", "", b"");
     assert!(query(address, "SELECT a FROM mine").error.is_some());
     assert_eq!(count(address), ["4"]);
-    ask(address, "/parse", "", b"");
-    ask(address, "/notify_eof", "", b"");
+    post(address, "/parse", "", b"");
+    post(address, "/notify_eof", "", b"");
     assert_eq!(count(address), ["0"]);
 }
 
@@ -397,11 +397,11 @@ fn query_135_packages_of_modules_are_registered() {
     assert_eq!(error(&rpc(address, &[register(true)])[0]), None);
 }
 
-/// A client that speaks WebSocket.
+/// A WebSocket client.
 struct Socket(TcpStream);
 
 impl Socket {
-    /// Asks for WebSocket, and returns the head of the answer.
+    /// Sends a handshake, and returns the head of the reply.
     fn open(address: SocketAddr, headers: &str) -> (Self, String) {
         let mut client = TcpStream::connect(address).expect("connection");
         let head = format!("GET /websocket HTTP/1.1\r\nHost: x\r\n{headers}\r\n");
@@ -415,7 +415,7 @@ impl Socket {
         (Self(client), String::from_utf8(answer).expect("text"))
     }
 
-    /// Sends a frame; its first byte says its kind, and whether it ends a message.
+    /// Sends a frame. Its first byte is its kind, with a flag for the end of a message.
     fn send(&mut self, first: u8, payload: &[u8]) {
         let mask = [0x12, 0x34, 0x56, 0x78];
         let mut frame = vec![first];
@@ -477,7 +477,7 @@ fn query_131_websocket_carries_the_stream_in_frames_of_any_size() {
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
     let accepted = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
     assert!(head.contains(accepted), "{head}");
-    // A trace, its end and a question, in fragments that end anywhere.
+    // A trace, its end and a query, in fragments that do not end with the messages.
     let trace = encode(TRACE);
     let requests = message(|stream| {
         stream.nested(1, |m| {
@@ -514,7 +514,7 @@ fn query_131_websocket_carries_the_stream_in_frames_of_any_size() {
     socket.send(0x88, &1000u16.to_be_bytes());
     assert_eq!(socket.receive(), (0x88, 1000u16.to_be_bytes().to_vec()));
 
-    // Frames without a mask, and ones that claim to be endless, end the conversation.
+    // Frames without a mask or with an enormous length close the connection.
     let (mut socket, _) = Socket::open(address, &format!("{PAGE}{UPGRADE}"));
     socket.0.write_all(&[0x82, 0x01]).expect("a frame");
     assert_eq!(socket.receive(), (0x88, 1002u16.to_be_bytes().to_vec()));
@@ -525,7 +525,7 @@ fn query_131_websocket_carries_the_stream_in_frames_of_any_size() {
 }
 
 #[test]
-fn query_137_the_stream_is_spoken_on_standard_input_too() {
+fn query_137_the_stream_is_served_on_standard_input_and_output() {
     let folder = tempfile::tempdir().expect("folder");
     let program = folder.path().join("trace_processor_shell");
     std::os::unix::fs::symlink(crate::common::PROGRAM, &program).expect("link");
@@ -547,7 +547,7 @@ fn query_137_the_stream_is_spoken_on_standard_input_too() {
     assert_eq!(counted(&output.stdout), ["4"]);
 }
 
-/// Returns a request on a stream.
+/// Returns a stream with a request.
 fn count_slices() -> Vec<u8> {
     message(|stream| {
         stream.nested(1, |m| {
@@ -557,7 +557,7 @@ fn count_slices() -> Vec<u8> {
     })
 }
 
-/// Returns the cells of the reply to it.
+/// Returns the cells of the reply to [`count_slices`].
 fn counted(stream: &[u8]) -> Vec<String> {
     let reply = Fields::find(1, stream).and_then(|f| f.as_bytes());
     let result = Fields::find(203, reply.expect("a reply")).and_then(|f| f.as_bytes());
@@ -565,7 +565,7 @@ fn counted(stream: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn query_137_the_stream_is_spoken_on_a_unix_socket_of_its_owner() {
+fn query_137_the_stream_is_served_on_a_unix_socket_of_its_owner() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().expect("folder");
     let trace = folder.path().join("t.pftrace");
@@ -581,18 +581,22 @@ fn query_137_the_stream_is_spoken_on_a_unix_socket_of_its_owner() {
         command.stderr(std::process::Stdio::piped());
         command.spawn().expect("the program")
     };
-    // A socket that is left of a server that was killed is replaced.
+    // The socket of a killed server is replaced.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     let mut server = serve();
-    let mut says = std::io::BufReader::new(server.stderr.take().expect("a pipe"));
+    let mut output = std::io::BufReader::new(server.stderr.take().expect("a pipe"));
     let mut line = String::new();
-    while !line.starts_with("answering on") {
+    while !line.starts_with("listening on") {
         line.clear();
-        assert_ne!(says.read_line(&mut line).expect("a line"), 0, "no answer");
+        assert_ne!(
+            output.read_line(&mut line).expect("a line"),
+            0,
+            "no address"
+        );
     }
     let mode = path.metadata().expect("the socket").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // Each client has a stream of its own.
+    // Each client has its own stream.
     for _ in 0..2 {
         let mut client = std::os::unix::net::UnixStream::connect(&path).expect("connection");
         client.write_all(&count_slices()).expect("a request");
@@ -605,11 +609,11 @@ fn query_137_the_stream_is_spoken_on_a_unix_socket_of_its_owner() {
     let second = serve().wait_with_output().expect("an end");
     assert_eq!(second.status.code(), Some(1));
     let error = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(error.contains("somebody answers there already"), "{error}");
+    assert!(error.contains("another server listens there"), "{error}");
 
     let mut kill = std::process::Command::new("kill");
     let killed = kill.arg(server.id().to_string()).status();
     assert!(killed.expect("kill").success());
     assert!(server.wait().expect("an end").success());
-    assert!(!path.exists(), "the socket goes with the server");
+    assert!(!path.exists(), "the server removes its socket");
 }

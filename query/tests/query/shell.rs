@@ -1,4 +1,4 @@
-//! The shell as a person uses it: on a terminal.
+//! The interactive shell on a terminal.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::common::{PROGRAM, TRACE, encode};
 
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// The longest time to wait for output, far longer than necessary.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A shell on a terminal of its own.
+/// A shell on its own terminal.
 struct Terminal {
     keyboard: ChildStdin,
     screen: Receiver<Vec<u8>>,
@@ -20,9 +20,9 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the shell; `None` if nothing here can give a program a terminal.
+    /// Starts the shell. Returns `None` without `script`, which provides the terminal.
     fn start(folder: &Path, trace: &Path) -> Option<Self> {
-        // It ends the shell when it is ended itself, and the shell's status is its own.
+        // `script` ends the shell when it ends, and exits with the shell's status.
         let mut child = Command::new("script")
             .args(["--quiet", "--flush", "--return", "--command"])
             .arg(format!(
@@ -62,10 +62,11 @@ impl Terminal {
         self.keyboard.flush().expect("a key");
     }
 
-    /// Waits for a text, and forgets what came before. Presses keys again now and then meanwhile.
+    /// Waits for a text and removes it with all output before it. Types the keys repeatedly while
+    /// it waits.
     fn wait_pressing(&mut self, text: &str, keys: &str) {
         let step = Duration::from_millis(if keys.is_empty() { 10_000 } else { 100 });
-        let mut patience = PATIENCE;
+        let mut remaining = TIMEOUT;
         loop {
             if let Some(at) = self.seen.find(text) {
                 self.seen.drain(..at + text.len());
@@ -73,8 +74,8 @@ impl Terminal {
             }
             match self.screen.recv_timeout(step) {
                 Ok(bytes) => self.seen += &String::from_utf8_lossy(&bytes),
-                Err(RecvTimeoutError::Timeout) if !patience.is_zero() => {
-                    patience = patience.saturating_sub(step);
+                Err(RecvTimeoutError::Timeout) if !remaining.is_zero() => {
+                    remaining = remaining.saturating_sub(step);
                     self.type_in(keys);
                 }
                 Err(_) => panic!("no {text:?} in {:?}", self.seen),
@@ -95,23 +96,23 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Both fail if it ended.
+        // Both fail if the shell has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 #[test]
-fn a_person_asks_completes_cancels_and_comes_back() {
+fn the_shell_completes_names_cancels_queries_and_keeps_its_history() {
     let folder = tempfile::tempdir().expect("folder");
     let trace = folder.path().join("t.pftrace");
     std::fs::write(&trace, encode(TRACE)).expect("trace");
     let Some(mut shell) = Terminal::start(folder.path(), &trace) else {
-        println!("skipped: there is no 'script', which gives a program its terminal");
+        println!("skipped: script is not installed");
         return;
     };
     shell.wait("> ");
-    // A name is completed by Tab.
+    // Tab completes a name.
     shell.type_in("SELECT count(*) AS how_many FROM thread_sta\t;\r");
     shell.wait("thread_state");
     shell.wait(" ms");
@@ -123,11 +124,11 @@ fn a_person_asks_completes_cancels_and_comes_back() {
     shell.wait("track_id");
     shell.wait("integer");
     shell.wait("> ");
-    // An error leaves the shell as it was.
+    // The shell continues after an error.
     shell.type_in("SELECT * FROM slcie;\r");
     shell.wait("Did you mean 'slice'");
     shell.wait("> ");
-    // So does Ctrl-C, and it ends the query.
+    // Ctrl-C cancels the query, and the shell continues.
     let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
                    WHERE i < 1000000000) SELECT count(*) FROM n;\r";
     shell.type_in(endless);
@@ -138,10 +139,10 @@ fn a_person_asks_completes_cancels_and_comes_back() {
     shell.wait("> ");
     shell.end();
 
-    // The history is there the next time.
+    // The next shell has the history.
     let mut shell = Terminal::start(folder.path(), &trace).expect("a terminal");
     shell.wait("> ");
-    // The last line but one: the last is the command that ended the shell.
+    // The last entry is the command that ended the shell, so the one before is selected.
     shell.type_in("\x1b[A\x1b[A\r");
     shell.wait("AS still;");
     shell.wait("42");

@@ -47,7 +47,7 @@ fn query_003_aliases_of_columns_agree() {
 }
 
 #[test]
-fn query_005_values_of_arguments_have_texts() {
+fn query_005_arguments_have_display_values() {
     let mut s = over(TRACE);
     assert_eq!(
         s.rows(
@@ -77,7 +77,7 @@ fn query_007_arguments_are_extracted_with_their_types() {
 }
 
 #[test]
-fn query_036_ancestors_and_descendants() {
+fn query_036_slices_have_ancestors_and_descendants() {
     let mut s = over(TRACE);
     let id = |s: &mut Session, name: &str| {
         s.rows(&format!("SELECT id FROM slice WHERE name = '{name}'"))
@@ -96,7 +96,7 @@ fn query_036_ancestors_and_descendants() {
         )),
         ["\"inner\"", "\"innermost\""]
     );
-    // With a column for the argument.
+    // The argument can be a column.
     assert_eq!(
         s.rows(
             "SELECT s.name, a.name FROM slice s JOIN ancestor_slice(s.id) a ORDER BY s.id, a.depth"
@@ -110,7 +110,7 @@ fn query_036_ancestors_and_descendants() {
 }
 
 #[test]
-fn query_037_unknown_slices_have_no_relatives() {
+fn query_037_unknown_slices_are_an_error_and_null_has_no_rows() {
     let mut s = over(TRACE);
     assert_eq!(
         s.rows("SELECT * FROM descendant_slice(NULL)"),
@@ -123,7 +123,7 @@ fn query_037_unknown_slices_have_no_relatives() {
 }
 
 #[test]
-fn query_038_the_own_time_of_slices() {
+fn query_038_self_time_excludes_child_slices() {
     let mut s = over(TRACE);
     assert_eq!(
         s.rows(
@@ -159,7 +159,7 @@ fn query_057_flows_are_followed() {
 }
 
 #[test]
-fn query_115_modules_are_silent_about_what_was_not_recorded() {
+fn query_115_modules_have_no_rows_without_recorded_data() {
     let mut s = over("");
     let names: Vec<String> = s.engine.module_names().map(str::to_owned).collect();
     let before = s.engine.table_names();
@@ -174,7 +174,7 @@ fn query_115_modules_are_silent_about_what_was_not_recorded() {
         .filter(|name| !before.contains(name))
         .collect();
     assert!(added.len() > 20, "{added:?}");
-    // Private ones may have rows of the trace itself.
+    // Private tables may have rows about the trace itself.
     for name in added.iter().filter(|name| !name.starts_with('_')) {
         assert_eq!(
             s.rows(&format!("SELECT * FROM {name}")),
@@ -210,7 +210,7 @@ fn counters_have_tracks_and_intervals() {
 }
 
 #[test]
-fn ready_answers_run() {
+fn all_reports_run() {
     use clap::ValueEnum;
     for trace in ["", TRACE] {
         let mut s = over(trace);
@@ -250,7 +250,7 @@ fn the_documentations_queries_run() {
 }
 
 #[test]
-fn ranges_of_time_are_found_without_reading_all() {
+fn conditions_on_time_narrow_the_rows_of_a_scan() {
     let mut s = over(TRACE);
     assert_eq!(
         s.rows("SELECT name FROM slice WHERE ts >= 1300"),
@@ -266,7 +266,7 @@ fn ranges_of_time_are_found_without_reading_all() {
     assert!(plan.contains("rows=3..4"), "{plan}");
 }
 
-/// Thread 11 runs, is preempted by 12, and goes on; a slice spans all of it.
+/// Thread 11 runs, is preempted by thread 12, and runs again. A slice spans all of it.
 const SCHED: &str = r#"
 packet { trusted_packet_sequence_id: 1 timestamp: 1
   track_descriptor { uuid: 2 thread { pid: 10 tid: 11 thread_name: "worker" } } }
@@ -299,7 +299,7 @@ fn query_075_the_latency_is_the_time_runnable_before_running() {
 }
 
 #[test]
-fn query_116_cpu_time_of_slices_excludes_what_the_thread_waited() {
+fn query_116_cpu_time_of_slices_excludes_waiting_time() {
     let mut s = over(SCHED);
     assert_eq!(
         s.rows(
@@ -311,21 +311,21 @@ fn query_116_cpu_time_of_slices_excludes_what_the_thread_waited() {
 }
 
 #[test]
-fn joins_by_the_number_of_a_row_pick_it() {
+fn joins_by_id_look_up_rows() {
     let mut s = over(TRACE);
     let join = "SELECT c.name, p.name FROM slice c JOIN slice p ON c.parent_id = p.id";
     let plan = s.csv(&format!("EXPLAIN {join}")).expect("a plan");
     assert!(plan.contains("LookupExec: slice"), "{plan}");
     let children = ["\"inner\",\"outer\"", "\"innermost\",\"inner\""];
     assert_eq!(s.rows(join), children);
-    // The other way round, with more of the table's columns, and below other operators.
+    // With the sides swapped, with more columns of the table, and below other operators.
     let other = "SELECT c.name, p.name FROM slice p JOIN slice c ON c.parent_id = p.id";
     assert_eq!(s.rows(other), children);
     let names =
         "SELECT s.name, t.name, p.name FROM slice s JOIN thread_track k ON s.track_id = k.id
          JOIN thread t USING (utid) JOIN process p USING (upid) WHERE s.dur = 40 ORDER BY s.ts";
     assert_eq!(s.rows(names), ["\"inner\",\"worker\",\"program\""]);
-    // Rows that are not there: NULL, too small, too large.
+    // Keys without a row: NULL, too small, too large.
     let keys = "(SELECT 2 AS k UNION ALL SELECT -1 UNION ALL SELECT NULL UNION ALL SELECT 1000000
          UNION ALL SELECT 0) x";
     let inner = format!("SELECT k, name, id FROM {keys} JOIN slice s ON s.id = x.k ORDER BY k");

@@ -14,7 +14,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "A recording",
         "TraceConfig",
-        "All that a consumer asks of the service.",
+        "The settings of a recording as a whole.",
     ),
     (
         "A data source",
@@ -40,17 +40,17 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "linux.perf",
         "PerfEventConfig",
-        "Callstacks and counters of the processor; `perf_event_config`. `linux.off_cpu` takes the same.",
+        "Callstacks and counters of the processor; `perf_event_config`. `linux.off_cpu` has the same fields.",
     ),
     (
         "Events of linux.perf",
         "PerfEvents",
-        "What samples are taken by.",
+        "The event that triggers samples.",
     ),
     (
         "Other events of linux.perf",
         "FollowerEvent",
-        "Events counted beside it.",
+        "An event that is counted with each sample.",
     ),
     (
         "android.heapprofd",
@@ -87,11 +87,10 @@ const SECTIONS: &[(&str, &str, &str)] = &[
 const HEAD: &str = "\
 # Fields of a config
 
-Every field that this service, its data sources and its library read, out of the schema in `proto/`, where the comments
-are that stand here as meanings. `cargo xtask codegen` writes this page, and CI checks it. Numbers are 0, texts empty
-and switches off unless a default says otherwise. A config is refused as a whole, and the message says which field it
-is; a data source that refuses its own is not started, and `ferretto record` says so.
-[Recording](recording.md) has examples.
+All fields that the service, its data sources and the library read. Without a default in the table, a number is 0, a text is empty and a
+switch is off. \"Refused\" in a field of a recording means that the service refuses the whole config, with a message that names the field; a
+data source that refuses a field of its config is not started, and `ferretto record` reports it. [Recording](recording.md) has examples.
+`cargo xtask codegen` writes this page from the schema in `proto/`, and CI checks it.
 ";
 
 /// Enumerations with more values are not listed.

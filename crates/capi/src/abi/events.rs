@@ -1,23 +1,23 @@
-//! The things that a program attaches to an event.
+//! The extras that a program attaches to an event.
 
 use std::ffi::c_char;
 
 use super::{Fields, PerfettoTeCategoryDescriptor, PerfettoTeRegisteredTrackImpl};
 use super::{PerfettoTeTimestamp, layout};
 
-/// The beginning of every attachment.
+/// The header of every extra.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PerfettoTeHlExtra {
-    /// Says which struct this is the beginning of: see [`extra_type`].
+    /// The struct that starts with this header: see [`extra_type`].
     pub type_: u32,
 }
 layout!(PerfettoTeHlExtra, 4, type_ @ 0);
 
-/// A list of attachments, ended by null.
+/// A null-terminated list of extras.
 pub type Extras = *const *const PerfettoTeHlExtra;
 
-/// The kinds of attachments.
+/// The types of extras.
 #[allow(missing_docs)]
 pub mod extra_type {
     pub const REGISTERED_TRACK: u32 = 1;
@@ -43,19 +43,19 @@ pub mod extra_type {
     pub const CORRELATION_ID_STR: u32 = 21;
 }
 
-/// The beginning of every level of a nested track.
+/// The header of every level of a nested track.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PerfettoTeHlNestedTrack {
-    /// Says which struct this is the beginning of: see [`nested_type`].
+    /// The struct that starts with this header: see [`nested_type`].
     pub type_: u32,
 }
 layout!(PerfettoTeHlNestedTrack, 4, type_ @ 0);
 
-/// A list of levels, outermost first, ended by null.
+/// A null-terminated list of levels, the outermost first.
 pub type Levels = *const *const PerfettoTeHlNestedTrack;
 
-/// The kinds of levels.
+/// The types of levels.
 #[allow(missing_docs)]
 pub mod nested_type {
     pub const NAMED: u32 = 1;
@@ -65,7 +65,7 @@ pub mod nested_type {
     pub const PROCESS: u32 = 5;
 }
 
-/// Declares the struct behind a header by its members and its layout.
+/// Declares a struct with a header by its members and its layout.
 macro_rules! following {
     ($header:ty: $($(#[$doc:meta])* $name:ident, $size:literal { $($member:ident: $type:ty = $offset:literal),+ })+) => {
         $(
@@ -73,7 +73,7 @@ macro_rules! following {
             #[derive(Clone, Copy, Debug)]
             #[repr(C)]
             pub struct $name {
-                /// The header, which says which struct this is.
+                /// The header with the type of the struct.
                 pub header: $header,
                 $(
                     #[allow(missing_docs)]
@@ -87,15 +87,15 @@ macro_rules! following {
 
 following! {
     PerfettoTeHlExtra:
-    /// A track that was described before.
+    /// A registered track.
     PerfettoTeHlExtraRegisteredTrack, 16 { track: *const PerfettoTeRegisteredTrackImpl = 8 }
     /// A track with a name.
     PerfettoTeHlExtraNamedTrack, 40 {
         name: *const c_char = 8, id: u64 = 16, parent_uuid: u64 = 24, is_name_static: bool = 32
     }
-    /// When it happened.
+    /// The timestamp.
     PerfettoTeHlExtraTimestamp, 24 { timestamp: PerfettoTeTimestamp = 8 }
-    /// A category that is not registered.
+    /// A category without registration.
     PerfettoTeHlExtraDynamicCategory, 16 { desc: *const PerfettoTeCategoryDescriptor = 8 }
     /// A counter's value.
     PerfettoTeHlExtraCounterInt64, 16 { value: i64 = 8 }
@@ -113,17 +113,17 @@ following! {
     PerfettoTeHlExtraDebugArgString, 24 { name: *const c_char = 8, value: *const c_char = 16 }
     /// An argument.
     PerfettoTeHlExtraDebugArgPointer, 24 { name: *const c_char = 8, value: usize = 16 }
-    /// A flow the event belongs to.
+    /// A flow of the event.
     PerfettoTeHlExtraFlow, 16 { id: u64 = 8 }
-    /// A number events have in common.
+    /// A correlation id: a number that events have in common.
     PerfettoTeHlExtraCorrelationId, 16 { id: u64 = 8 }
-    /// A text events have in common.
+    /// A correlation id: a text that events have in common.
     PerfettoTeHlExtraCorrelationIdStr, 16 { str: *const c_char = 8 }
-    /// Further fields of the event.
+    /// Additional fields of the event.
     PerfettoTeHlExtraProtoFields, 16 { fields: Fields = 8 }
     /// A track described by fields.
     PerfettoTeHlExtraProtoTrack, 24 { uuid: u64 = 8, fields: Fields = 16 }
-    /// A track and those around it.
+    /// A track with its parents.
     PerfettoTeHlExtraNestedTracks, 16 { tracks: Levels = 8 }
 }
 
@@ -137,6 +137,6 @@ following! {
     }
     /// A level described by fields.
     PerfettoTeHlNestedTrackProto, 24 { id: u64 = 8, fields: Fields = 16 }
-    /// A level that was described before.
+    /// A registered track as a level.
     PerfettoTeHlNestedTrackRegistered, 16 { track: *const PerfettoTeRegisteredTrackImpl = 8 }
 }

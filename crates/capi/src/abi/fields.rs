@@ -4,21 +4,21 @@ use std::ffi::{c_char, c_void};
 
 use super::layout;
 
-/// The beginning of every field.
+/// The header of every field.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PerfettoTeHlProtoField {
-    /// Says which struct this is the beginning of: see [`field_type`].
+    /// The struct that starts with this header: see [`field_type`].
     pub type_: u32,
     /// The field's number.
     pub id: u32,
 }
 layout!(PerfettoTeHlProtoField, 8, type_ @ 0, id @ 4);
 
-/// A list of fields, ended by null.
+/// A null-terminated list of fields.
 pub type Fields = *const *const PerfettoTeHlProtoField;
 
-/// The kinds of fields.
+/// The types of fields.
 pub mod field_type {
     /// [`PerfettoTeHlProtoFieldCstr`](super::PerfettoTeHlProtoFieldCstr)
     pub const CSTR: u32 = 0;
@@ -40,7 +40,7 @@ pub mod field_type {
     pub const CSTR_INTERNED: u32 = 8;
 }
 
-/// Declares a kind of field by its members and its layout.
+/// Declares a type of field by its members and its layout.
 macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident, $size:literal { $($member:ident: $type:ty = $offset:literal),+ })+) => {
         $(
@@ -48,8 +48,8 @@ macro_rules! fields {
             #[derive(Clone, Copy, Debug)]
             #[repr(C)]
             pub struct $name {
-                /// The beginning of every field.
-                pub header: PerfettoTeHlProtoField,
+                /// The header of every field.
+            pub header: PerfettoTeHlProtoField,
                 $(
                     #[allow(missing_docs)]
                     pub $member: $type,
@@ -61,10 +61,9 @@ macro_rules! fields {
 }
 
 fields! {
-    /// A text that ends with a zero byte.
+    /// A zero-terminated text.
     PerfettoTeHlProtoFieldCstr, 16 { str: *const c_char = 8 }
-    /// A text to be written once and then referred to. `interned_type_id` is the field of
-    /// InternedData.
+    /// An interned text. `interned_type_id` is the field of InternedData.
     PerfettoTeHlProtoFieldCstrInterned, 24 { str: *const c_char = 8, interned_type_id: u32 = 16 }
     /// Bytes.
     PerfettoTeHlProtoFieldBytes, 24 { buf: *const c_void = 8, len: usize = 16 }
@@ -72,12 +71,12 @@ fields! {
     PerfettoTeHlProtoFieldNested, 16 { fields: Fields = 8 }
     /// An integer.
     PerfettoTeHlProtoFieldVarInt, 16 { value: u64 = 8 }
-    /// An integer of eight bytes.
+    /// A fixed-size integer of eight bytes.
     PerfettoTeHlProtoFieldFixed64, 16 { value: u64 = 8 }
-    /// An integer of four bytes.
+    /// A fixed-size integer of four bytes.
     PerfettoTeHlProtoFieldFixed32, 12 { value: u32 = 8 }
-    /// A number of eight bytes.
+    /// A floating-point number of eight bytes.
     PerfettoTeHlProtoFieldDouble, 16 { value: f64 = 8 }
-    /// A number of four bytes.
+    /// A floating-point number of four bytes.
     PerfettoTeHlProtoFieldFloat, 12 { value: f32 = 8 }
 }

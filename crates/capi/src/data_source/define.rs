@@ -1,4 +1,4 @@
-//! Defining and registering a data source.
+//! Definition and registration of data sources.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -36,7 +36,7 @@ pub type PerfettoDsOnStartCb = Option<
         args: *mut c_void,
     ),
 >;
-/// Called when a recording is to end.
+/// Called when a recording ends; the program can postpone the end.
 pub type PerfettoDsOnStopCb = Option<
     unsafe extern "C" fn(
         *mut PerfettoDsImpl,
@@ -49,7 +49,7 @@ pub type PerfettoDsOnStopCb = Option<
 /// Called when a recording has ended.
 pub type PerfettoDsOnDestroyCb =
     Option<unsafe extern "C" fn(*mut PerfettoDsImpl, user_arg: *mut c_void, inst_ctx: *mut c_void)>;
-/// Called when what is held should be handed over.
+/// Called for a flush.
 pub type PerfettoDsOnFlushCb = Option<
     unsafe extern "C" fn(
         *mut PerfettoDsImpl,
@@ -59,7 +59,7 @@ pub type PerfettoDsOnFlushCb = Option<
         args: *mut PerfettoDsOnFlushArgs,
     ),
 >;
-/// Makes something for a thread's use of an instance.
+/// Creates a thread's state for an instance.
 pub type PerfettoDsOnCreateCustomState = Option<
     unsafe extern "C" fn(
         *mut PerfettoDsImpl,
@@ -68,13 +68,13 @@ pub type PerfettoDsOnCreateCustomState = Option<
         user_arg: *mut c_void,
     ) -> *mut c_void,
 >;
-/// Frees it.
+/// Frees such a state.
 pub type PerfettoDsOnDeleteCustomState = Option<unsafe extern "C" fn(obj: *mut c_void)>;
-/// Makes it as new; false if it cannot.
+/// Resets such a state. Returns false if this is not possible.
 pub type PerfettoDsOnClearCustomState =
     Option<unsafe extern "C" fn(obj: *mut c_void, user_arg: *mut c_void) -> bool>;
 
-/// The things that a program says about a data source before it registers it.
+/// The callbacks and options that a program sets before registration.
 #[derive(Clone, Copy)]
 pub(crate) struct Callbacks {
     pub(crate) on_setup: PerfettoDsOnSetupCb,
@@ -111,23 +111,23 @@ const NONE: Callbacks = Callbacks {
 /// [`PerfettoDsImpl::index`] before registration.
 const UNREGISTERED: usize = usize::MAX;
 
-/// A data source. Registered ones live for ever.
+/// A data source. Registered ones are never freed.
 pub struct PerfettoDsImpl {
     /// Written before registration, by one thread.
     pub(crate) callbacks: Callbacks,
     pub(crate) slots: Slots<()>,
     pub(crate) instances: Instances,
     pub(crate) enabled: Flag,
-    /// The descriptor it was registered with.
+    /// The descriptor at registration.
     registered: OnceLock<DataSourceDescriptor>,
-    /// The descriptor that the program has given since. A forked child, which may find its parent's
-    /// locked, begins with what was registered.
+    /// The last updated descriptor. A forked child, which may inherit a locked mutex, begins with
+    /// the registered one.
     updated: PerProcess<Mutex<Option<DataSourceDescriptor>>>,
     index: AtomicUsize,
 }
 
-// SAFETY: the callbacks are not written any more once other threads know of the value; `user_arg`
-// is passed on only.
+// SAFETY: the callbacks are not written after the value is shared with other threads; `user_arg` is
+// only passed on.
 unsafe impl Sync for PerfettoDsImpl {}
 
 impl fmt::Debug for PerfettoDsImpl {
@@ -152,7 +152,7 @@ impl PerfettoDsImpl {
     }
 }
 
-/// Makes a data source.
+/// Creates a data source.
 #[unsafe(no_mangle)]
 pub extern "C" fn PerfettoDsImplCreate() -> *mut PerfettoDsImpl {
     Box::into_raw(Box::new(PerfettoDsImpl {
@@ -166,13 +166,13 @@ pub extern "C" fn PerfettoDsImplCreate() -> *mut PerfettoDsImpl {
     }))
 }
 
-/// Changes a data source before its registration; afterwards returns false and does nothing.
+/// Changes a data source before its registration. Returns false and does nothing afterwards.
 ///
 /// # Safety
 ///
-/// `ds` was made by [`PerfettoDsImplCreate`], and no other thread uses it before it is registered.
+/// `ds` is from [`PerfettoDsImplCreate`], and no other thread uses it before it is registered.
 unsafe fn define(ds: *mut PerfettoDsImpl, change: impl FnOnce(&mut Callbacks)) -> bool {
-    // SAFETY: by contract; the reference to the index ends before the one to the callbacks begins.
+    // SAFETY: by contract; the references to the index and to the callbacks do not overlap.
     unsafe {
         if (*ds).is_registered() {
             return false;
@@ -190,7 +190,7 @@ macro_rules! setters {
             /// Ends the process if the data source is registered.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(ds: *mut PerfettoDsImpl, value: $type) {
-                // SAFETY: see the crate.
+                // SAFETY: by the contract of the crate.
                 if !unsafe { define(ds, |callbacks| callbacks.$member = value) } {
                     crate::abort(concat!(stringify!($name), " was called for a registered data source"));
                 }
@@ -204,27 +204,28 @@ setters! {
     PerfettoDsSetOnSetupCallback, on_setup: PerfettoDsOnSetupCb;
     /// Called when a recording starts.
     PerfettoDsSetOnStartCallback, on_start: PerfettoDsOnStartCb;
-    /// Called when a recording is to end.
+    /// Called when a recording ends; the program can postpone the end.
     PerfettoDsSetOnStopCallback, on_stop: PerfettoDsOnStopCb;
     /// Called when a recording has ended.
     PerfettoDsSetOnDestroyCallback, on_destroy: PerfettoDsOnDestroyCb;
-    /// Called when what is held should be handed over.
+    /// Called for a flush.
     PerfettoDsSetOnFlushCallback, on_flush: PerfettoDsOnFlushCb;
-    /// Makes a thread's state for an instance.
+    /// Creates a thread's state for an instance.
     PerfettoDsSetOnCreateTls, create_tls: PerfettoDsOnCreateCustomState;
     /// Frees a thread's state for an instance.
     PerfettoDsSetOnDeleteTls, delete_tls: PerfettoDsOnDeleteCustomState;
-    /// Makes a thread's incremental state.
+    /// Creates a thread's incremental state.
     PerfettoDsSetOnCreateIncr, create_incr: PerfettoDsOnCreateCustomState;
     /// Frees a thread's incremental state.
     PerfettoDsSetOnDeleteIncr, delete_incr: PerfettoDsOnDeleteCustomState;
-    /// Makes a thread's incremental state as new.
+    /// Resets a thread's incremental state.
     PerfettoDsSetOnClearIncr, clear_incr: PerfettoDsOnClearCustomState;
     /// Sets the argument of all callbacks.
     PerfettoDsSetCbUserArg, user_arg: *mut c_void;
 }
 
-/// Sets what writers do when memory is full: 0 drop, 1 wait then abort, 2 wait then drop.
+/// Sets the behaviour of writers when shared memory is full: 0 drop, 1 wait then abort, 2 wait then
+/// drop.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsSetBufferExhaustedPolicy(
     ds: *mut PerfettoDsImpl,
@@ -236,31 +237,31 @@ pub unsafe extern "C" fn PerfettoDsSetBufferExhaustedPolicy(
         2 => ExhaustedPolicy::StallThenDrop,
         _ => return false,
     };
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     unsafe { define(ds, |callbacks| callbacks.policy = policy) }
 }
 
-/// Sets whether configs may say what writers do when memory is full.
+/// Allows or prevents configs to set the behaviour of writers when shared memory is full.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsSetBufferExhaustedPolicyConfigurable(
     ds: *mut PerfettoDsImpl,
     configurable: bool,
 ) -> bool {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     unsafe { define(ds, |callbacks| callbacks.policy_by_config = configurable) }
 }
 
-/// Says whether the data source can write a second kind of encoding. It is never asked to.
+/// Sets support for a second encoding, which is never requested.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsSetSupportsTracingV2(
     ds: *mut PerfettoDsImpl,
     _supports: bool,
 ) -> bool {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     unsafe { define(ds, |_| {}) }
 }
 
-/// Offers a data source to recordings. If that fails it is freed.
+/// Registers a data source. If this fails, the data source is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsImplRegister(
     ds: *mut PerfettoDsImpl,
@@ -268,14 +269,13 @@ pub unsafe extern "C" fn PerfettoDsImplRegister(
     descriptor: *const c_void,
     descriptor_size: usize,
 ) -> bool {
-    // SAFETY: see the crate; from here on nothing but the index and what has locks of its own is
-    // written.
+    // SAFETY: by the contract of the crate; from here on, only the index and members with their own
+    // locks are written.
     let data_source: &'static PerfettoDsImpl = unsafe { &*ds };
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let descriptor = unsafe { parse(descriptor, descriptor_size) };
     if data_source.is_registered() {
-        // Once more is once.
-        // SAFETY: see the crate.
+        // Repeated registration has no effect. SAFETY: by the contract of the crate.
         unsafe { enabled_ptr.write(data_source.enabled.address()) };
         return true;
     }
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn PerfettoDsImplRegister(
     COLLECTING.call_once(|| point::on_collect(super::collect));
     let no_flush = data_source.callbacks.on_flush.is_none();
     let no_flush = no_flush && descriptor.no_flush.is_none();
-    // The program registers it once, or it would be known already.
+    // Cannot be set already, because the data source is not registered.
     let _ = data_source.registered.set(descriptor);
     let registered = engine::register(Registration {
         source: Box::new(Life(data_source)),
@@ -293,28 +293,28 @@ pub unsafe extern "C" fn PerfettoDsImplRegister(
         no_flush,
     });
     let Ok(index) = registered else {
-        // SAFETY: created by `PerfettoDsImplCreate` and not shared yet.
+        // SAFETY: from `PerfettoDsImplCreate` and not shared yet.
         drop(unsafe { Box::from_raw(ds) });
         return false;
     };
     data_source.index.store(index, Ordering::Release);
     data_source.slots.watch_forks();
     data_source.enabled.watch_forks();
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     unsafe { enabled_ptr.write(data_source.enabled.address()) };
-    // The program's next packets are recorded.
+    // Ensures that the next packets of the program are recorded.
     engine::wait_for_recordings(None);
     true
 }
 
-/// Describes a registered data source anew, under the same name.
+/// Updates the descriptor of a registered data source; the name must not change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsImplUpdateDescriptor(
     ds: *mut PerfettoDsImpl,
     descriptor: *const c_void,
     descriptor_size: usize,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let (ds, descriptor) = unsafe { (&*ds, parse(descriptor, descriptor_size)) };
     if !ds.is_registered() {
         return;
@@ -330,11 +330,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Decodes a description; one that is malformed describes nothing.
+/// Decodes a descriptor. A malformed one yields an empty descriptor.
 ///
 /// # Safety
 ///
-/// There are `size` bytes at `bytes`, which may be null if it is 0.
+/// `bytes` has `size` bytes, and may be null if `size` is 0.
 unsafe fn parse(bytes: *const c_void, size: usize) -> DataSourceDescriptor {
     if bytes.is_null() || size == 0 {
         return DataSourceDescriptor::default();

@@ -1,4 +1,4 @@
-//! The life of a data source: the callbacks.
+//! The lifecycle of data sources: calls of the callbacks.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -12,16 +12,16 @@ use super::define::PerfettoDsImpl;
 use crate::reentrant::Reentrant;
 use crate::thread;
 
-/// The context by which a program knows an instance.
+/// The program's context of an instance.
 #[derive(Debug)]
 struct Instance {
     /// The pointer that the callback for setup returned; null if there is no instance.
     context: AtomicPtr<c_void>,
-    /// Held while the program uses the context, and while that is given up.
+    /// Held while the program uses the context, and while the context is released.
     lock: Reentrant,
 }
 
-/// The instances of a data source. A forked child has none of its parent's.
+/// The instances of a data source. A forked child does not inherit them.
 #[derive(Debug)]
 pub(crate) struct Instances(PerProcess<[Instance; MAX_INSTANCES]>);
 
@@ -30,7 +30,7 @@ impl Instances {
         Self(PerProcess::new())
     }
 
-    fn at(&'static self, place: usize) -> Option<&'static Instance> {
+    fn at(&'static self, slot: usize) -> Option<&'static Instance> {
         let make = || {
             [const {
                 Instance {
@@ -39,16 +39,16 @@ impl Instances {
                 }
             }; MAX_INSTANCES]
         };
-        self.0.get_or_init(make).get(place)
+        self.0.get_or_init(make).get(slot)
     }
 
-    fn context(&'static self, place: usize) -> *mut c_void {
-        self.at(place)
+    fn context(&'static self, slot: usize) -> *mut c_void {
+        self.at(slot)
             .map_or(ptr::null_mut(), |i| i.context.load(Ordering::Acquire))
     }
 }
 
-/// A data source as the engine knows it. Callbacks are called by its thread.
+/// A data source for the engine, whose thread calls the callbacks.
 pub(super) struct Life(pub(super) &'static PerfettoDsImpl);
 
 impl Life {
@@ -56,16 +56,16 @@ impl Life {
         ptr::from_ref(self.0).cast_mut()
     }
 
-    fn call_setup(&self, place: usize, config: &DataSourceConfig) -> *mut c_void {
+    fn call_setup(&self, slot: usize, config: &DataSourceConfig) -> *mut c_void {
         let Some(on_setup) = self.0.callbacks.on_setup else {
             return ptr::null_mut();
         };
         let mut config = config.encode_to_vec();
-        // SAFETY: the program's function, called as it was promised.
+        // SAFETY: calls the program's callback according to its contract.
         unsafe {
             on_setup(
                 self.pointer(),
-                place as u32,
+                slot as u32,
                 config.as_mut_ptr().cast(),
                 config.len(),
                 self.0.callbacks.user_arg,
@@ -80,30 +80,30 @@ impl Source for Life {
         self.0.descriptor()
     }
 
-    fn setup(&self, place: usize, setup: Setup) {
+    fn setup(&self, slot: usize, setup: Setup) {
         thread::mark_engine();
         let target = Target {
             writers: setup.writers,
             settings: (),
         };
-        self.0.slots.prepare(place, target);
-        let context = self.call_setup(place, &setup.config);
-        if let Some(instance) = self.0.instances.at(place) {
+        self.0.slots.prepare(slot, target);
+        let context = self.call_setup(slot, &setup.config);
+        if let Some(instance) = self.0.instances.at(slot) {
             instance.context.store(context, Ordering::Release);
         }
-        self.0.enabled.set(place);
+        self.0.enabled.set(slot);
     }
 
-    fn start(&self, place: usize) {
-        self.0.slots.start(place);
+    fn start(&self, slot: usize) {
+        self.0.slots.start(slot);
         if let Some(on_start) = self.0.callbacks.on_start {
-            let context = self.0.instances.context(place);
+            let context = self.0.instances.context(slot);
             let user_arg = self.0.callbacks.user_arg;
-            // SAFETY: the program's function, called as it was promised.
+            // SAFETY: calls the program's callback according to its contract.
             unsafe {
                 on_start(
                     self.pointer(),
-                    place as u32,
+                    slot as u32,
                     user_arg,
                     context,
                     ptr::null_mut(),
@@ -112,22 +112,22 @@ impl Source for Life {
         }
     }
 
-    fn stop(&self, place: usize, completion: Completion) {
+    fn stop(&self, slot: usize, completion: Completion) {
         let stopper = PerfettoDsAsyncStopper {
             ds: self.0,
-            place,
+            slot,
             forks: forks(),
             completion,
         };
         let mut args = PerfettoDsOnStopArgs(Some(Box::new(stopper)));
         if let Some(on_stop) = self.0.callbacks.on_stop {
-            let context = self.0.instances.context(place);
+            let context = self.0.instances.context(slot);
             let user_arg = self.0.callbacks.user_arg;
-            // SAFETY: the program's function, called as it was promised.
+            // SAFETY: calls the program's callback according to its contract.
             unsafe {
                 on_stop(
                     self.pointer(),
-                    place as u32,
+                    slot as u32,
                     user_arg,
                     context,
                     &raw mut args,
@@ -139,34 +139,34 @@ impl Source for Life {
         }
     }
 
-    fn release(&self, place: usize) {
-        self.0.enabled.clear(place);
-        self.0.slots.stop(place);
-        self.0.slots.release(place);
-        let Some(instance) = self.0.instances.at(place) else {
+    fn release(&self, slot: usize) {
+        self.0.enabled.clear(slot);
+        self.0.slots.stop(slot);
+        self.0.slots.release(slot);
+        let Some(instance) = self.0.instances.at(slot) else {
             return;
         };
         let _held = instance.lock.hold();
         let context = instance.context.swap(ptr::null_mut(), Ordering::AcqRel);
         if let Some(on_destroy) = self.0.callbacks.on_destroy {
-            // SAFETY: the program's function, called as it was promised.
+            // SAFETY: calls the program's callback according to its contract.
             unsafe { on_destroy(self.pointer(), self.0.callbacks.user_arg, context) };
         }
     }
 
-    fn flush(&self, place: usize, flags: FlushFlags, completion: Completion) {
+    fn flush(&self, slot: usize, flags: FlushFlags, completion: Completion) {
         let mut args = PerfettoDsOnFlushArgs {
             reason: flags.0 & 0xf,
             completion: Some(completion),
         };
         if let Some(on_flush) = self.0.callbacks.on_flush {
-            let context = self.0.instances.context(place);
+            let context = self.0.instances.context(slot);
             let user_arg = self.0.callbacks.user_arg;
-            // SAFETY: the program's function, called as it was promised.
+            // SAFETY: calls the program's callback according to its contract.
             unsafe {
                 on_flush(
                     self.pointer(),
-                    place as u32,
+                    slot as u32,
                     user_arg,
                     context,
                     &raw mut args,
@@ -175,8 +175,8 @@ impl Source for Life {
         }
     }
 
-    fn clear_incremental_state(&self, place: usize) {
-        self.0.slots.clear(place);
+    fn clear_incremental_state(&self, slot: usize) {
+        self.0.slots.clear(slot);
     }
 
     fn forked(&self) {
@@ -185,100 +185,104 @@ impl Source for Life {
     }
 }
 
-/// The arguments that the callback for stop may use.
+/// The arguments of the stop callback.
 #[derive(Debug)]
 pub struct PerfettoDsOnStopArgs(Option<Box<PerfettoDsAsyncStopper>>);
 
-/// An instance that is to stop.
+/// A stopping instance.
 #[derive(Debug)]
 pub struct PerfettoDsAsyncStopper {
     ds: &'static PerfettoDsImpl,
-    place: usize,
-    /// Tells the process that has the instance from its forked children.
+    slot: usize,
+    /// Identifies the process of the instance, to exclude forked children.
     forks: u32,
     completion: Completion,
 }
 
 impl PerfettoDsAsyncStopper {
     fn finish(self) {
-        // A forked child may have an instance of its own in the place.
+        // A forked child may have its own instance in the slot.
         if self.forks == forks() {
-            self.ds.enabled.clear(self.place);
+            self.ds.enabled.clear(self.slot);
         }
         self.completion.complete();
     }
 }
 
-/// Lets an instance go on until [`PerfettoDsStopDone`].
+/// Postpones the stop until [`PerfettoDsStopDone`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsOnStopArgsPostpone(
     args: *mut PerfettoDsOnStopArgs,
 ) -> *mut PerfettoDsAsyncStopper {
-    // SAFETY: see the crate; this is the pointer that `Life::stop` passed to the callback.
+    // SAFETY: by the contract of the crate; `args` is the pointer that `Life::stop` passed to the
+    // callback.
     let stopper = unsafe { (*args).0.take() };
     stopper.map_or(ptr::null_mut(), Box::into_raw)
 }
 
-/// The instance has stopped.
+/// Completes a postponed stop.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsStopDone(stopper: *mut PerfettoDsAsyncStopper) {
     if !stopper.is_null() {
-        // SAFETY: from `PerfettoDsOnStopArgsPostpone`, not used any more.
+        // SAFETY: from `PerfettoDsOnStopArgsPostpone`, and not used any more.
         unsafe { Box::from_raw(stopper) }.finish();
     }
 }
 
-/// The arguments that the callback for flush may use.
+/// The arguments of the flush callback.
 #[derive(Debug)]
 pub struct PerfettoDsOnFlushArgs {
     reason: u64,
     completion: Option<Completion>,
 }
 
-/// A flush that is not done yet.
+/// A pending flush.
 #[derive(Debug)]
 pub struct PerfettoDsAsyncFlusher(Completion);
 
-/// Lets the service wait until [`PerfettoDsFlushDone`].
+/// Postpones the flush until [`PerfettoDsFlushDone`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsOnFlushArgsPostpone(
     args: *mut PerfettoDsOnFlushArgs,
 ) -> *mut PerfettoDsAsyncFlusher {
-    // SAFETY: see the crate; this is the pointer that `Life::flush` passed to the callback.
+    // SAFETY: by the contract of the crate; `args` is the pointer that `Life::flush` passed to the
+    // callback.
     let completion = unsafe { (*args).completion.take() };
     completion.map_or(ptr::null_mut(), |completion| {
         Box::into_raw(Box::new(PerfettoDsAsyncFlusher(completion)))
     })
 }
 
-/// The flush is done.
+/// Completes a postponed flush.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsFlushDone(flusher: *mut PerfettoDsAsyncFlusher) {
     if !flusher.is_null() {
-        // SAFETY: from `PerfettoDsOnFlushArgsPostpone`, not used any more.
+        // SAFETY: from `PerfettoDsOnFlushArgsPostpone`, and not used any more.
         unsafe { Box::from_raw(flusher) }.0.complete();
     }
 }
 
-/// Why there is a flush: 0 unknown, 1 periodic, 2 end of the recording, 3 copy of the recording, 4
-/// asked for.
+/// Returns the reason of a flush: 0 unknown, 1 periodic, 2 end of the recording, 3 clone, 4
+/// explicit request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsOnFlushArgsGetReason(args: *mut PerfettoDsOnFlushArgs) -> u64 {
-    // SAFETY: see the crate; this is the pointer that `Life::flush` passed to the callback.
+    // SAFETY: by the contract of the crate; `args` is the pointer that `Life::flush` passed to the
+    // callback.
     match unsafe { (*args).reason } {
         reason @ 0..=4 => reason,
         _ => 0,
     }
 }
 
-/// Returns what the callback for setup returned for an instance, which is not given up before
-/// [`PerfettoDsImplReleaseInstanceLocked`]; null, and nothing to release, if there is none.
+/// Returns the program's context of an instance from the setup callback, and keeps it valid until
+/// [`PerfettoDsImplReleaseInstanceLocked`]. Returns null, without need for a release, if there is
+/// none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsImplGetInstanceLocked(
     ds: *mut PerfettoDsImpl,
     inst_id: u32,
 ) -> *mut c_void {
-    // SAFETY: see the crate; registered data sources live for ever.
+    // SAFETY: by the contract of the crate; registered data sources are never freed.
     let ds: &'static PerfettoDsImpl = unsafe { &*ds };
     let Some(instance) = ds.instances.at(inst_id as usize) else {
         return ptr::null_mut();
@@ -291,7 +295,7 @@ pub unsafe extern "C" fn PerfettoDsImplGetInstanceLocked(
     context
 }
 
-/// Ends the use of an instance.
+/// Releases the context of an instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsImplReleaseInstanceLocked(
     ds: *mut PerfettoDsImpl,

@@ -1,4 +1,4 @@
-//! Data sources that programs define by callbacks.
+//! Data sources defined by callbacks of programs.
 
 mod define;
 mod life;

@@ -1,4 +1,4 @@
-//! Writing packets of a data source.
+//! Writing of packets of data sources.
 
 use std::ffi::c_void;
 use std::mem;
@@ -13,7 +13,7 @@ use super::define::{PerfettoDsImpl, PerfettoDsOnDeleteCustomState};
 use crate::abi::{PerfettoDsImplTracerIterator, PerfettoPbMsgWriter, PerfettoStreamWriter};
 use crate::thread::{self, Tracer};
 
-/// Called when the service has the flushed packets.
+/// Called when the service has received the flushed packets.
 pub type PerfettoDsTracerOnFlushCb = Option<unsafe extern "C" fn(user_arg: *mut c_void)>;
 
 /// A thread's access to an instance of a data source, with the program's state for it.
@@ -28,7 +28,8 @@ struct Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        // SAFETY: the program's functions, called as it was promised: for what it made, once.
+        // SAFETY: calls the program's callbacks according to their contract, once for each created
+        // state.
         unsafe {
             if let Some(delete) = self.delete_incr.filter(|_| !self.incr.is_null()) {
                 delete(self.incr);
@@ -40,14 +41,14 @@ impl Drop for Entry {
     }
 }
 
-/// The state that a thread keeps for a data source.
+/// The state of a thread for a data source.
 struct PerSource {
     ds: &'static PerfettoDsImpl,
-    /// From boxes; null where the thread has not written.
+    /// Pointers from boxes; null for instances to which the thread has not written.
     entries: [*mut Entry; MAX_INSTANCES],
 }
 
-/// The state that a thread keeps for all data sources, by their numbers.
+/// The state of a thread for all data sources, by their indices.
 pub(crate) struct DsThread([*mut PerSource; MAX_SOURCES]);
 
 impl Default for DsThread {
@@ -59,7 +60,7 @@ impl Default for DsThread {
 impl Drop for DsThread {
     fn drop(&mut self) {
         for source in self.0.into_iter().filter(|source| !source.is_null()) {
-            // SAFETY: from a box in `per_source`; nothing refers to it any more.
+            // SAFETY: from a box in `per_source`; and there are no other references.
             drop(unsafe { Box::from_raw(source) });
         }
     }
@@ -67,18 +68,17 @@ impl Drop for DsThread {
 
 impl Drop for PerSource {
     fn drop(&mut self) {
-        for place in 0..MAX_INSTANCES {
-            self.close(place);
+        for slot in 0..MAX_INSTANCES {
+            self.close(slot);
         }
     }
 }
 
 impl DsThread {
     /// Leaks the program's state for this thread.
-    pub(crate) fn keep_states(&mut self) {
+    pub(crate) fn leak_states(&mut self) {
         for source in self.0.into_iter().filter(|source| !source.is_null()) {
-            // SAFETY: from a box in `per_source`, and only this thread's; entries are null or
-            // valid.
+            // SAFETY: from a box in `per_source` of this thread; entries are null or valid.
             unsafe {
                 let entries = (*source).entries.into_iter();
                 for entry in entries.filter(|entry| !entry.is_null()) {
@@ -92,29 +92,28 @@ impl DsThread {
 
 impl PerSource {
     /// Drops the thread's state of a slot.
-    fn close(&mut self, place: usize) {
-        let entry = mem::replace(&mut self.entries[place], ptr::null_mut());
+    fn close(&mut self, slot: usize) {
+        let entry = mem::replace(&mut self.entries[slot], ptr::null_mut());
         if !entry.is_null() {
-            // SAFETY: from a box in `open`; the program does not use it outside of its trace
-            // points.
+            // SAFETY: from a box in `open`; the program only uses it inside of trace points.
             drop(unsafe { Box::from_raw(entry) });
         }
     }
 
-    /// The thread's way into the instance that is recording in a place; null if there is none.
+    /// Returns the thread's access to the recording instance in a slot; null if there is none.
     ///
     /// # Safety
     ///
-    /// `source` is this thread's. Not a reference, because the program's functions are called,
-    /// which may look at it.
-    unsafe fn tracer(source: *mut Self, place: usize) -> *mut Entry {
+    /// `source` belongs to this thread. It is not a reference, because callbacks of the program may
+    /// access it.
+    unsafe fn tracer(source: *mut Self, slot: usize) -> *mut Entry {
         // SAFETY: by contract; entries are null or valid.
         unsafe {
-            let entry = (*source).entries[place];
-            if !entry.is_null() && (*entry).tracer.epoch == (*source).ds.slots.epoch(place) {
+            let entry = (*source).entries[slot];
+            if !entry.is_null() && (*entry).tracer.epoch == (*source).ds.slots.epoch(slot) {
                 return entry;
             }
-            Self::open(source, place)
+            Self::open(source, slot)
         }
     }
 
@@ -122,12 +121,12 @@ impl PerSource {
     ///
     /// As for [`tracer`](Self::tracer).
     #[cold]
-    unsafe fn open(source: *mut Self, place: usize) -> *mut Entry {
-        // SAFETY: by contract; no reference lives while a function of the program runs.
+    unsafe fn open(source: *mut Self, slot: usize) -> *mut Entry {
+        // SAFETY: by contract; there are no references during callbacks of the program.
         unsafe {
-            (*source).close(place);
+            (*source).close(slot);
             let ds = (*source).ds;
-            let Some(opened) = ds.slots.open(place) else {
+            let Some(opened) = ds.slots.open(slot) else {
                 return ptr::null_mut();
             };
             let (callbacks, pointer) = (&ds.callbacks, ptr::from_ref(ds).cast_mut());
@@ -139,31 +138,31 @@ impl PerSource {
                 delete_incr: callbacks.delete_incr,
             }));
             Tracer::settle(entry.cast());
-            (*source).entries[place] = entry;
+            (*source).entries[slot] = entry;
             if let Some(create) = callbacks
                 .create_tls
                 .filter(|_| callbacks.delete_tls.is_some())
             {
-                (*entry).tls = create(pointer, place as u32, entry.cast(), callbacks.user_arg);
+                (*entry).tls = create(pointer, slot as u32, entry.cast(), callbacks.user_arg);
             }
-            Self::create_incr(ds, place as u32, entry);
+            Self::create_incr(ds, slot as u32, entry);
             entry
         }
     }
 
-    /// Makes the program's incremental state.
+    /// Creates the program's incremental state.
     ///
     /// # Safety
     ///
-    /// `entry` is this thread's, for this place.
-    unsafe fn create_incr(ds: &'static PerfettoDsImpl, place: u32, entry: *mut Entry) {
+    /// `entry` belongs to this thread, and to this slot.
+    unsafe fn create_incr(ds: &'static PerfettoDsImpl, slot: u32, entry: *mut Entry) {
         let (callbacks, pointer) = (&ds.callbacks, ptr::from_ref(ds).cast_mut());
         if let Some(create) = callbacks
             .create_incr
             .filter(|_| callbacks.delete_incr.is_some())
         {
-            // SAFETY: the program's function, called as it was promised; the entry is valid.
-            unsafe { (*entry).incr = create(pointer, place, entry.cast(), callbacks.user_arg) };
+            // SAFETY: calls the program's callback according to its contract; the entry is valid.
+            unsafe { (*entry).incr = create(pointer, slot, entry.cast(), callbacks.user_arg) };
         }
     }
 }
@@ -174,18 +173,18 @@ fn per_source(ds: &'static PerfettoDsImpl) -> *mut PerSource {
     if thread.is_null() {
         return ptr::null_mut();
     }
-    // SAFETY: this thread's, and the reference ends here.
-    let place = unsafe { (*thread).data_sources.0.get_mut(ds.index()) };
-    let Some(place) = place else {
+    // SAFETY: the state belongs to this thread, and the reference ends here.
+    let entry = unsafe { (*thread).data_sources.0.get_mut(ds.index()) };
+    let Some(entry) = entry else {
         return ptr::null_mut();
     };
-    if place.is_null() {
-        *place = Box::into_raw(Box::new(PerSource {
+    if entry.is_null() {
+        *entry = Box::into_raw(Box::new(PerSource {
             ds,
             entries: [ptr::null_mut(); MAX_INSTANCES],
         }));
     }
-    *place
+    *entry
 }
 
 /// Drops this thread's state of instances that have stopped.
@@ -194,29 +193,30 @@ pub(crate) fn collect() {
     if thread.is_null() {
         return;
     }
-    // SAFETY: this thread's; the array is copied, so that no reference lives while functions of the
-    // program run.
+    // SAFETY: the state belongs to this thread; the array is copied, so there are no references
+    // during callbacks of the program.
     let sources = unsafe { (*thread).data_sources.0 };
     for source in sources.into_iter().filter(|source| !source.is_null()) {
-        for place in 0..MAX_INSTANCES {
-            // SAFETY: this thread's, entries are null or valid. Trace points are ignored meanwhile.
+        for slot in 0..MAX_INSTANCES {
+            // SAFETY: the state belongs to this thread, and entries are null or valid. Trace points
+            // are ignored meanwhile.
             unsafe {
-                let entry = (*source).entries[place];
+                let entry = (*source).entries[slot];
                 let has_ended =
-                    |entry: *mut Entry| (*entry).tracer.epoch != (*source).ds.slots.epoch(place);
+                    |entry: *mut Entry| (*entry).tracer.epoch != (*source).ds.slots.epoch(slot);
                 if !entry.is_null() && has_ended(entry) {
-                    (*source).close(place);
+                    (*source).close(slot);
                 }
             }
         }
     }
 }
 
-/// Moves on to the first instance at `from` or behind it; leaves the trace point if there is none.
+/// Advances to the first instance at or after `from`; leaves the trace point if there is none.
 ///
 /// # Safety
 ///
-/// `source` is this thread's, or null.
+/// `source` belongs to this thread, or is null.
 unsafe fn advance(
     iterator: &mut PerfettoDsImplTracerIterator,
     source: *mut PerSource,
@@ -225,11 +225,11 @@ unsafe fn advance(
     if !source.is_null() {
         // SAFETY: by contract.
         let active = unsafe { (*source).ds.slots.active() };
-        for place in bits(active).filter(|&place| place >= from) {
+        for slot in bits(active).filter(|&slot| slot >= from) {
             // SAFETY: by contract.
-            let entry = unsafe { PerSource::tracer(source, place) };
+            let entry = unsafe { PerSource::tracer(source, slot) };
             if !entry.is_null() {
-                iterator.inst_id = place as u32;
+                iterator.inst_id = slot as u32;
                 iterator.tls = source.cast();
                 iterator.tracer = entry.cast();
                 return;
@@ -240,7 +240,7 @@ unsafe fn advance(
     point::leave();
 }
 
-/// Enters a trace point and goes to the first instance that is recording.
+/// Enters a trace point and advances to the first recording instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsImplTraceIterateBegin(
     ds: *mut PerfettoDsImpl,
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn PerfettoDsImplTraceIterateBegin(
         tls: ptr::null_mut(),
         tracer: ptr::null_mut(),
     };
-    // SAFETY: see the crate; registered data sources live for ever.
+    // SAFETY: by the contract of the crate; registered data sources are never freed.
     let ds: &'static PerfettoDsImpl = unsafe { &*ds };
     if ds.slots.recording() == 0 {
         return iterator;
@@ -258,20 +258,20 @@ pub unsafe extern "C" fn PerfettoDsImplTraceIterateBegin(
     let Some(inside) = point::enter() else {
         return iterator;
     };
-    // Left by `advance`, sooner or later.
+    // `advance` leaves the trace point later.
     mem::forget(inside);
-    // SAFETY: just looked up.
+    // SAFETY: `per_source` returns the state of this thread.
     unsafe { advance(&mut iterator, per_source(ds), 0) };
     iterator
 }
 
-/// Goes to the next instance.
+/// Advances to the next instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsImplTraceIterateNext(
     _ds: *mut PerfettoDsImpl,
     iterator: *mut PerfettoDsImplTracerIterator,
 ) {
-    // SAFETY: see the crate; `advance` has put `tls` there.
+    // SAFETY: by the contract of the crate; `advance` stored `tls` there.
     unsafe {
         let iterator = &mut *iterator;
         if !iterator.tracer.is_null() {
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn PerfettoDsImplTraceIterateBreak(
     _ds: *mut PerfettoDsImpl,
     iterator: *mut PerfettoDsImplTracerIterator,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let iterator = unsafe { &mut *iterator };
     if !iterator.tracer.is_null() {
         iterator.tracer = ptr::null_mut();
@@ -302,12 +302,12 @@ pub unsafe extern "C" fn PerfettoDsImplGetCustomTls(
     tracer: *mut c_void,
     _inst_id: u32,
 ) -> *mut c_void {
-    // SAFETY: see the crate; tracers of data sources are entries.
+    // SAFETY: by the contract of the crate; tracers of data sources are entries.
     unsafe { (*tracer.cast::<Entry>()).tls }
 }
 
-/// The thread's incremental state, as new if that was asked for since the last call; null if the
-/// program makes none.
+/// Returns the thread's incremental state, reset if requested since the last call; null if the
+/// program has none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsImplGetIncrementalState(
     ds: *mut PerfettoDsImpl,
@@ -315,8 +315,8 @@ pub unsafe extern "C" fn PerfettoDsImplGetIncrementalState(
     inst_id: u32,
 ) -> *mut c_void {
     let entry: *mut Entry = tracer.cast();
-    // SAFETY: see the crate; as above. No reference to the entry lives while a function of the
-    // program runs.
+    // SAFETY: by the contract of the crate; tracers of data sources are entries. There are no
+    // references to the entry during callbacks of the program.
     unsafe {
         let ds: &'static PerfettoDsImpl = &*ds;
         if (inst_id as usize) < MAX_INSTANCES {
@@ -330,14 +330,14 @@ pub unsafe extern "C" fn PerfettoDsImplGetIncrementalState(
     }
 }
 
-/// Makes the incremental state as new.
+/// Resets the incremental state.
 ///
 /// # Safety
 ///
-/// `entry` is this thread's, for this place.
+/// `entry` belongs to this thread, and to this slot.
 #[cold]
-unsafe fn clear_incr(ds: &'static PerfettoDsImpl, place: u32, entry: *mut Entry) {
-    // SAFETY: the program's functions, called as it was promised; the entry is valid.
+unsafe fn clear_incr(ds: &'static PerfettoDsImpl, slot: u32, entry: *mut Entry) {
+    // SAFETY: calls the program's callbacks according to their contract; the entry is valid.
     unsafe {
         let state = (*entry).incr;
         if !state.is_null() {
@@ -353,16 +353,16 @@ unsafe fn clear_incr(ds: &'static PerfettoDsImpl, place: u32, entry: *mut Entry)
                 delete(state);
             }
         }
-        PerSource::create_incr(ds, place, entry);
+        PerSource::create_incr(ds, slot, entry);
     }
 }
 
-/// Starts a packet and describes the memory for it in `out`, member by member: a copy of the whole
-/// would have to wait for the parts.
+/// Starts a packet and stores its memory range in `out`, member by member: copying the whole struct
+/// would stall on the preceding stores.
 ///
 /// # Safety
 ///
-/// `tracer` is this thread's, and `out` is memory for a writer.
+/// `tracer` belongs to this thread, and `out` is memory for a writer.
 #[inline(always)]
 unsafe fn begin(tracer: *mut Tracer, out: *mut PerfettoStreamWriter) {
     // SAFETY: by contract.
@@ -378,18 +378,18 @@ unsafe fn begin(tracer: *mut Tracer, out: *mut PerfettoStreamWriter) {
 
 /// Starts a packet and fills in a writer.
 ///
-/// After version 58 the arguments are the tracer and the writer. Before, the function returned a
-/// writer by value: then the machine's convention is that the first argument is where to put it,
-/// and that this address is returned. Which of the two is a tracer is known; the other may be
-/// memory that nothing was written to yet.
+/// After version 58, the arguments are the tracer and the writer. Before, the function returned a
+/// writer by value: by the calling convention, the first argument is then the address for the
+/// result, which is also returned. The library knows which argument is a tracer; the other may be
+/// uninitialized memory.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsTracerImplPacketBegin(
     first: *mut c_void,
     second: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: see the crate. One is a tracer, the other memory for a writer of the kind that goes
-    // with the order they are in.
+    // SAFETY: by the contract of the crate. One argument is a tracer, the other memory for a writer
+    // of the version that the order implies.
     unsafe {
         if Tracer::is(first.cast()) {
             let writer: *mut PerfettoPbMsgWriter = second.cast();
@@ -410,7 +410,7 @@ pub unsafe extern "C" fn PerfettoDsTracerImplPacketBegin(
     tracer: *mut c_void,
     writer: *mut PerfettoPbMsgWriter,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     unsafe {
         begin(tracer.cast(), &raw mut (*writer).stream);
         (&raw mut (*writer).encoding).write(0);
@@ -424,7 +424,7 @@ pub unsafe extern "C" fn PerfettoDsTracerImplPacketBegin(
     tracer: *mut c_void,
 ) -> PerfettoStreamWriter {
     let mut writer = MaybeUninit::uninit();
-    // SAFETY: see the crate; `begin` writes all members.
+    // SAFETY: by the contract of the crate; `begin` writes all members.
     unsafe {
         begin(tracer.cast(), writer.as_mut_ptr());
         writer.assume_init()
@@ -437,27 +437,27 @@ pub unsafe extern "C" fn PerfettoDsTracerImplPacketEnd(
     tracer: *mut c_void,
     writer: *mut PerfettoStreamWriter,
 ) {
-    // SAFETY: see the crate; the writer is where the program stopped writing.
+    // SAFETY: by the contract of the crate; the writer contains the end of the written bytes.
     unsafe {
         let tracer: *mut Tracer = tracer.cast();
         (*tracer).writer.end_raw_packet((*writer).write_ptr);
     }
 }
 
-/// Something to call from another thread, which the program has promised is fine.
+/// A callback for another thread, and its argument.
 struct Notify(unsafe extern "C" fn(*mut c_void), *mut c_void);
 
-// SAFETY: the program is told that its function is called on another thread.
+// SAFETY: by the contract of the interface, the callback can be called on another thread.
 unsafe impl Send for Notify {}
 
 impl Notify {
     fn call(self) {
-        // SAFETY: the program's function, called as it was promised.
+        // SAFETY: calls the program's callback according to its contract.
         unsafe { (self.0)(self.1) };
     }
 }
 
-/// Hands over the packets written so far.
+/// Commits the packets written so far.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsTracerImplFlush(
     tracer: *mut c_void,
@@ -468,13 +468,13 @@ pub unsafe extern "C" fn PerfettoDsTracerImplFlush(
         let notify = Notify(cb, user_arg);
         Box::new(move || notify.call()) as ferretto_client::FlushCallback
     });
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     unsafe { (*tracer.cast::<Tracer>()).writer.flush(callback) };
 }
 
-/// Returns how often the thread has begun to lose packets of the instance.
+/// Returns the number of times that the thread began to drop packets of the instance.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoDsTracerImplGetDropCount(tracer: *mut c_void) -> u64 {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     unsafe { (*tracer.cast::<Tracer>()).writer.drop_count() }
 }

@@ -1,4 +1,4 @@
-//! Categories, which programs register at run time.
+//! Categories that programs register at run time.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::abi::PerfettoTeCategoryDescriptor;
 use crate::flag::Flag;
 use crate::reentrant::Reentrant;
 
-/// Called when a recording begins or ceases to want a category.
+/// Called when a recording starts or stops recording a category.
 pub type PerfettoTeCategoryImplCallback = Option<
     unsafe extern "C" fn(
         *mut PerfettoTeCategoryImpl,
@@ -29,13 +29,12 @@ pub type PerfettoTeCategoryImplCallback = Option<
     ),
 >;
 
-/// A category, at an address of its own for ever. When it is destroyed another one may take its
-/// place.
+/// A category. Its address is never freed, but reused after it is destroyed.
 pub struct PerfettoTeCategoryImpl {
     pub(super) flag: Flag,
     iid: AtomicU64,
     is_used: AtomicBool,
-    /// The program's description of it; null if there is none.
+    /// The program's descriptor; null if there is none.
     descriptor: AtomicPtr<PerfettoTeCategoryDescriptor>,
     /// A [`PerfettoTeCategoryImplCallback`]; changed with the world locked.
     callback: AtomicPtr<c_void>,
@@ -50,19 +49,20 @@ impl fmt::Debug for PerfettoTeCategoryImpl {
     }
 }
 
-/// Stands for every category: recorded by every recording of track events.
+/// A category that stands for all categories: every recording of track events records it.
 pub(super) static ANY: PerfettoTeCategoryImpl = PerfettoTeCategoryImpl::new();
 
-/// All categories there ever were at the same time; the last one comes first.
+/// The entries for categories, the newest first. Entries of destroyed categories are reused.
 static CATEGORIES: AppendList<PerfettoTeCategoryImpl> = AppendList::new();
 
 static WORLD: PerProcess<World> = PerProcess::new();
 
-/// The recordings and their filters. A forked child begins with none.
+/// The recordings and their filters. A forked child begins without recordings.
 struct World {
-    /// Held while categories or recordings come and go, and while the program is told.
+    /// Held while categories or recordings are added or removed, and during callbacks of the
+    /// program.
     changing: Reentrant,
-    /// The filters of the recordings: the categories that they want.
+    /// The filters of the recordings.
     filters: Mutex<[Option<Arc<Filter>>; MAX_INSTANCES]>,
 }
 
@@ -74,22 +74,22 @@ fn world() -> &'static World {
 }
 
 impl World {
-    fn set_filter(&self, place: usize, filter: Option<Arc<Filter>>) {
+    fn set_filter(&self, slot: usize, filter: Option<Arc<Filter>>) {
         let mut filters = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
-        filters[place] = filter;
+        filters[slot] = filter;
     }
 
-    /// The recordings that want a category.
+    /// Returns the recordings of a category.
     fn wanting(&self, category: &PerfettoTeCategoryImpl) -> Vec<usize> {
         let filters = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
         let wants = |filter: &Arc<Filter>| category.is_wanted_by(filter);
         (0..MAX_INSTANCES)
-            .filter(|&place| filters[place].as_ref().is_some_and(wants))
+            .filter(|&slot| filters[slot].as_ref().is_some_and(wants))
             .collect()
     }
 }
 
-/// The categories there are, in the order of their places.
+/// Returns the existing categories, in the order of their iids.
 fn used() -> Vec<&'static PerfettoTeCategoryImpl> {
     let is_used = |category: &&PerfettoTeCategoryImpl| category.is_used.load(Ordering::Acquire);
     let mut categories: Vec<_> = CATEGORIES.iter().filter(is_used).collect();
@@ -109,13 +109,13 @@ impl PerfettoTeCategoryImpl {
         }
     }
 
-    /// Its number, 0 for [`ANY`].
+    /// Returns the iid; 0 for [`ANY`].
     #[inline]
     pub(super) fn iid(&self) -> u64 {
         self.iid.load(Ordering::Relaxed)
     }
 
-    /// Returns the program's descriptor of it.
+    /// Returns the program's descriptor.
     ///
     /// # Safety
     ///
@@ -126,33 +126,33 @@ impl PerfettoTeCategoryImpl {
     }
 
     fn is_wanted_by(&self, filter: &Filter) -> bool {
-        // SAFETY: called with the world locked, without which no category is destroyed.
+        // SAFETY: called with the world locked, so no category is destroyed.
         unsafe {
             self.descriptor()
                 .is_some_and(|descriptor| is_wanted(descriptor, filter))
         }
     }
 
-    /// Tells the program that a recording begins or ceases to want the category. Called with the
-    /// world locked.
-    fn notify(&'static self, place: usize, created: bool, is_global: bool) {
+    /// Calls the program's callback when a recording starts or stops recording the category. Called
+    /// with the world locked.
+    fn notify(&'static self, slot: usize, created: bool, is_global: bool) {
         let callback = self.callback.load(Ordering::Relaxed);
-        // SAFETY: only ever a callback, see `PerfettoTeCategoryImplSetCallback`; null is none.
+        // SAFETY: the value is a callback or null, see `PerfettoTeCategoryImplSetCallback`.
         let callback: PerfettoTeCategoryImplCallback = unsafe { mem::transmute(callback) };
         if let Some(callback) = callback {
             let user_arg = self.user_arg.load(Ordering::Relaxed);
             let category = ptr::from_ref(self).cast_mut();
-            // SAFETY: the program's function, called as it was promised.
-            unsafe { callback(category, place as u32, created, is_global, user_arg) };
+            // SAFETY: calls the program's callback according to its contract.
+            unsafe { callback(category, slot as u32, created, is_global, user_arg) };
         }
     }
 }
 
-/// Returns true if a recording wants the category of a descriptor.
+/// Returns true if a filter selects the category of a descriptor.
 ///
 /// # Safety
 ///
-/// The descriptor is valid with all it points to.
+/// The descriptor and its pointers are valid.
 pub(super) unsafe fn is_wanted(descriptor: &PerfettoTeCategoryDescriptor, filter: &Filter) -> bool {
     // SAFETY: by contract.
     unsafe {
@@ -161,11 +161,11 @@ pub(super) unsafe fn is_wanted(descriptor: &PerfettoTeCategoryDescriptor, filter
     }
 }
 
-/// The tags of a descriptor.
+/// Returns the tags of a descriptor.
 ///
 /// # Safety
 ///
-/// The descriptor is valid with all it points to.
+/// The descriptor and its pointers are valid.
 unsafe fn tags(descriptor: &PerfettoTeCategoryDescriptor) -> &[*const std::ffi::c_char] {
     if descriptor.tags.is_null() || descriptor.num_tags == 0 {
         return &[];
@@ -174,43 +174,43 @@ unsafe fn tags(descriptor: &PerfettoTeCategoryDescriptor) -> &[*const std::ffi::
     unsafe { slice::from_raw_parts(descriptor.tags, descriptor.num_tags) }
 }
 
-/// A recording begins.
-pub(super) fn enable(place: usize, filter: &Arc<Filter>) {
+/// Adds a recording.
+pub(super) fn enable(slot: usize, filter: &Arc<Filter>) {
     let world = world();
     let _changing = world.changing.hold();
-    world.set_filter(place, Some(Arc::clone(filter)));
-    ANY.flag.set(place);
+    world.set_filter(slot, Some(Arc::clone(filter)));
+    ANY.flag.set(slot);
     for category in used() {
         if category.is_wanted_by(filter) {
-            let change = category.flag.set(place);
+            let change = category.flag.set(slot);
             if change.is_new {
-                category.notify(place, true, change.is_global);
+                category.notify(slot, true, change.is_global);
             }
         }
     }
 }
 
-/// A recording ends.
-pub(super) fn disable(place: usize) {
+/// Removes a recording.
+pub(super) fn disable(slot: usize) {
     let world = world();
     let _changing = world.changing.hold();
-    world.set_filter(place, None);
-    ANY.flag.clear(place);
+    world.set_filter(slot, None);
+    ANY.flag.clear(slot);
     for category in used() {
-        let change = category.flag.clear(place);
+        let change = category.flag.clear(slot);
         if change.is_new {
-            category.notify(place, false, change.is_global);
+            category.notify(slot, false, change.is_global);
         }
     }
 }
 
-/// In a forked child: there are no recordings.
+/// Removes all recordings in a forked child.
 pub(super) fn forked() {
     ANY.flag.reset();
     CATEGORIES.iter().for_each(|category| category.flag.reset());
 }
 
-/// The categories there are, for the service to list: an encoded TrackEventDescriptor.
+/// Returns the existing categories as an encoded TrackEventDescriptor.
 pub(super) fn describe() -> Vec<u8> {
     let _changing = world().changing.hold();
     ferretto_wire::encode(|list| {
@@ -238,7 +238,7 @@ pub(super) fn describe() -> Vec<u8> {
     })
 }
 
-/// Registers a category. Recordings that want it begin to record it.
+/// Registers a category. Recordings that select it begin to record it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeCategoryImplCreate(
     desc: *mut PerfettoTeCategoryDescriptor,
@@ -258,45 +258,45 @@ pub unsafe extern "C" fn PerfettoTeCategoryImplCreate(
     category.iid.store(iid, Ordering::Relaxed);
     category.descriptor.store(desc, Ordering::Release);
     category.is_used.store(true, Ordering::Release);
-    for place in world.wanting(category) {
-        category.flag.set(place);
+    for slot in world.wanting(category) {
+        category.flag.set(slot);
     }
     ptr::from_ref(category).cast_mut()
 }
 
-/// Returns the address of the flag that is true while a recording wants the category.
+/// Returns the address of the flag that is true while the category is recorded.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeCategoryImplGetEnabled(
     cat: *mut PerfettoTeCategoryImpl,
 ) -> *mut AtomicBool {
-    // SAFETY: see the crate; categories live for ever.
+    // SAFETY: by the contract of the crate; categories are never freed.
     let category: &'static PerfettoTeCategoryImpl = unsafe { &*cat };
     category.flag.address()
 }
 
-/// Has a function called whenever a recording begins or ceases to want the category, and now for
-/// those that do.
+/// Sets a callback that is called whenever a recording starts or stops recording the category, and
+/// immediately for current recordings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeCategoryImplSetCallback(
     cat: *mut PerfettoTeCategoryImpl,
     cb: PerfettoTeCategoryImplCallback,
     user_arg: *mut c_void,
 ) {
-    // SAFETY: see the crate; categories live for ever.
+    // SAFETY: by the contract of the crate; categories are never freed.
     let category: &'static PerfettoTeCategoryImpl = unsafe { &*cat };
     let _changing = world().changing.hold();
     let callback = cb.map_or(ptr::null_mut(), |callback| callback as *mut c_void);
     category.callback.store(callback, Ordering::Relaxed);
     category.user_arg.store(user_arg, Ordering::Relaxed);
-    for (count, place) in bits(category.flag.instances()).enumerate() {
-        category.notify(place, true, count == 0);
+    for (count, slot) in bits(category.flag.instances()).enumerate() {
+        category.notify(slot, true, count == 0);
     }
 }
 
-/// The category's number.
+/// Returns the iid of the category.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeCategoryImplGetIid(cat: *mut PerfettoTeCategoryImpl) -> u64 {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     unsafe { &*cat }.iid()
 }
 
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn PerfettoTeCategoryImplDestroy(cat: *mut PerfettoTeCateg
     if cat.is_null() {
         return;
     }
-    // SAFETY: see the crate; categories live for ever.
+    // SAFETY: by the contract of the crate; categories are never freed.
     let category: &'static PerfettoTeCategoryImpl = unsafe { &*cat };
     let _changing = world().changing.hold();
     category.callback.store(ptr::null_mut(), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Events that the library writes as a whole.
+//! Events that the library writes completely.
 
 use std::ffi::c_char;
 
@@ -8,7 +8,7 @@ use ferretto_proto::fields::{debug_annotation, interned_data, trace_packet, trac
 
 use super::category::PerfettoTeCategoryImpl;
 use super::interner::Interner;
-use super::sequence::present;
+use super::sequence::now_timestamp;
 use super::source::SLOTS;
 use super::thread::Entry;
 use super::tracks::{Describer, Track};
@@ -16,7 +16,7 @@ use super::{fields, list, text};
 use crate::abi::*;
 use crate::thread;
 
-/// Types of events.
+/// The types of events.
 const SLICE_END: i32 = 2;
 const COUNTER: i32 = 4;
 const STATE: i32 = 5;
@@ -30,15 +30,15 @@ struct Event {
     extras: Extras,
     track: Track,
     time: Option<PerfettoTeTimestamp>,
-    /// In place of `category`.
+    /// A dynamic category instead of `category`.
     dynamic: *const PerfettoTeCategoryDescriptor,
     is_name_interned: bool,
     flush: bool,
-    /// A bit for each kind of attachment there is.
+    /// A bit for each type of extra.
     kinds: u32,
 }
 
-/// Those kinds whose order in an event matters, together.
+/// The types of extras in groups whose order is kept.
 const ARGUMENTS: u32 = 1 << extra_type::DEBUG_ARG_BOOL
     | 1 << extra_type::DEBUG_ARG_UINT64
     | 1 << extra_type::DEBUG_ARG_INT64
@@ -52,12 +52,12 @@ const CORRELATIONS: u32 = 1 << extra_type::CORRELATION_ID | 1 << extra_type::COR
 const FIELDS: u32 = 1 << extra_type::PROTO_FIELDS;
 
 impl Event {
-    /// Reads the attached extras. If an extra that may be there once appears several times, the
-    /// last one counts.
+    /// Reads the attached extras. If an extra that may occur once is repeated, the last one is
+    /// used.
     ///
     /// # Safety
     ///
-    /// `extras` is null or a list, valid with all it points to; so are the others.
+    /// The pointers are null or valid, with all data they point to.
     unsafe fn new(
         category: *const PerfettoTeCategoryImpl,
         type_: i32,
@@ -76,8 +76,7 @@ impl Event {
             flush: false,
             kinds: 0,
         };
-        // SAFETY: by contract, also that attachments are the beginning of what their types stand
-        // for.
+        // SAFETY: by contract; each extra is the header of the struct for its type.
         unsafe { list(extras).for_each(|extra| event.note(extra)) };
         event
     }
@@ -119,7 +118,7 @@ impl Event {
     ///
     /// # Safety
     ///
-    /// As for [`new`](Self::new), still.
+    /// As for [`new`](Self::new).
     unsafe fn write(&self, entry: &mut Entry, buffer: &mut EventBuffer, time: PerfettoTeTimestamp) {
         let Entry { tracer, sequence } = entry;
         let writer = &mut tracer.writer;
@@ -203,7 +202,7 @@ impl Event {
         let category = unsafe { &*self.category };
         let iid = category.iid();
         if iid == 0 {
-            // Stands for all categories; which one, the program did not say.
+            // The category stands for all categories, and has no name.
             return;
         }
         if !interner.has_category(iid) {
@@ -220,7 +219,7 @@ impl Event {
         event.varint(field::CATEGORY_IIDS, iid);
     }
 
-    /// Writes the attached extras, kind by kind, each in the order of the list.
+    /// Writes the attached extras grouped by type, each group in the order of the list.
     ///
     /// # Safety
     ///
@@ -248,7 +247,7 @@ impl Event {
 
     /// # Safety
     ///
-    /// `extra` is the beginning of what its type stands for, valid with all it points to.
+    /// `extra` is the header of the struct for its type, valid with all data it points to.
     #[inline]
     unsafe fn write_extra(
         &self,
@@ -297,7 +296,7 @@ impl Event {
 ///
 /// # Safety
 ///
-/// `extra` is the beginning of what its type stands for, which is an argument, valid with all it
+/// `extra` is the header of the struct for its type, which is an argument, valid with all data it
 /// points to.
 #[inline]
 unsafe fn write_argument(
@@ -306,7 +305,7 @@ unsafe fn write_argument(
     extra: *const PerfettoTeHlExtra,
 ) {
     use debug_annotation as field;
-    // SAFETY: by contract; the name is at the same place in every type.
+    // SAFETY: by contract; the name has the same offset in all types.
     unsafe {
         let name = (*extra.cast::<PerfettoTeHlExtraDebugArgBool>()).name;
         event.nested(super::emit::field::DEBUG_ANNOTATIONS, |argument| {
@@ -344,7 +343,7 @@ unsafe fn write_argument(
     }
 }
 
-/// Writes an event into every recording that wants its category.
+/// Writes an event to every recording of its category.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeHlEmitImpl(
     cat: *mut PerfettoTeCategoryImpl,
@@ -352,7 +351,7 @@ pub unsafe extern "C" fn PerfettoTeHlEmitImpl(
     name: *const c_char,
     extra_data: Extras,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let Some(category) = (unsafe { cat.as_ref() }) else {
         return;
     };
@@ -367,21 +366,21 @@ pub unsafe extern "C" fn PerfettoTeHlEmitImpl(
     if thread.is_null() {
         return;
     }
-    // SAFETY: this thread's, and nobody else uses it inside a trace point; nothing here calls the
-    // program.
+    // SAFETY: the state belongs to this thread, and the trace point prevents other uses; no
+    // callbacks of the program are called here.
     let events = unsafe { &mut (*thread).events };
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let event = unsafe { Event::new(cat, type_, name, extra_data) };
-    let time = event.time.unwrap_or_else(present);
-    for place in bits(instances) {
-        if let Some((entry, buffer)) = events.entry(place) {
-            // SAFETY: see the crate.
+    let time = event.time.unwrap_or_else(now_timestamp);
+    for slot in bits(instances) {
+        if let Some((entry, buffer)) = events.entry(slot) {
+            // SAFETY: by the contract of the crate.
             unsafe { event.write(entry, buffer, time) };
         }
     }
 }
 
-/// The recordings that want a category. A forked child finds out what it takes part in.
+/// Returns the recordings of a category. A forked child first determines its recordings.
 #[inline]
 pub(super) fn recording(category: &PerfettoTeCategoryImpl) -> u32 {
     if category.flag.is_unknown() {

@@ -1,4 +1,4 @@
-//! Writing fields that a program describes by pointers.
+//! Writing of fields that programs describe by pointers.
 
 use ferretto_engine::EventEncoder;
 
@@ -15,7 +15,7 @@ use crate::abi::{
 ///
 /// # Safety
 ///
-/// `fields` is null or such a list, valid with all it points to.
+/// `fields` is null or such a list, valid with all data it points to.
 pub(super) unsafe fn write(
     message: &mut EventEncoder<'_>,
     interner: &mut Interner,
@@ -27,7 +27,7 @@ pub(super) unsafe fn write(
 
 /// # Safety
 ///
-/// `field` is the beginning of the struct that its type stands for, valid with all it points to.
+/// `field` is the header of the struct for its type, valid with all data it points to.
 unsafe fn write_one(
     message: &mut EventEncoder<'_>,
     interner: &mut Interner,

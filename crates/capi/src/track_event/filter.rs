@@ -1,4 +1,4 @@
-//! The wishes of a recording, by the rules of C programs.
+//! The filter of a recording, by the rules of upstream's C interface.
 
 use ferretto_proto::fields::track_event_config as field;
 use ferretto_wire::{Field, Fields};
@@ -10,9 +10,9 @@ pub(super) struct Filter {
     enabled_tags: Vec<Vec<u8>>,
     disabled: Vec<Vec<u8>>,
     disabled_tags: Vec<Vec<u8>>,
-    /// Absolute instead of incremental timestamps.
+    /// True for absolute instead of incremental timestamps.
     pub(super) absolute_timestamps: bool,
-    /// Nanoseconds per unit of the timestamps, at least 1.
+    /// The unit of timestamps in nanoseconds, at least 1.
     pub(super) unit: u64,
 }
 
@@ -30,7 +30,7 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Decodes a config. Fields behind malformed bytes are ignored, as in other libraries.
+    /// Decodes a config. Fields after malformed bytes are ignored, as in other libraries.
     pub(super) fn decode(config: &[u8]) -> Self {
         let mut filter = Self::default();
         for item in Fields::new(config).map_while(Result::ok) {
@@ -54,8 +54,8 @@ impl Filter {
         }
     }
 
-    /// Returns true if a category is recorded: exact names count before patterns, enabled before
-    /// disabled ones, names before tags; a category that is not mentioned is not recorded.
+    /// Returns true if a category is recorded. Exact names take precedence over patterns, enabled
+    /// over disabled entries, and names over tags. A category without a match is not recorded.
     pub(super) fn is_enabled<'a>(
         &self,
         name: &[u8],
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn trackevent_036_categories_of_c_programs_are_selected_as_in_the_c_library() {
-        // Enabled and disabled categories, enabled and disabled tags, the category, its tags, the
-        // verdict.
+        // Enabled and disabled categories, enabled and disabled tags, the category, its tags, and
+        // the result.
         for (ec, dc, et, dt, name, tags, expected) in [
             ("", "", "", "", "foo", "", false),
             ("", "", "", "", "foo", "slow", false),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_config_counts_as_far_as_it_goes() {
+    fn a_malformed_config_is_used_up_to_its_malformed_field() {
         let mut config = encode(|m| {
             m.string(field::ENABLED_CATEGORIES, "foo");
             m.varint(field::TIMESTAMP_UNIT_MULTIPLIER, 0);

@@ -1,4 +1,4 @@
-//! Data that a sequence has written once, to refer to by number.
+//! Interned data of a sequence.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::hash::BuildHasherDefault;
@@ -7,14 +7,14 @@ use ferretto_format::InternedData;
 use ferretto_proto::fields::interned_data;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
 
-/// Texts that are found by their addresses.
+/// The number of cached texts by address.
 const RECENT: usize = 64;
 
 unsafe extern "C" {
     fn strcmp(first: *const c_char, second: *const c_char) -> c_int;
 }
 
-/// The numbers of one kind of data, by its bytes.
+/// The iids of one kind of data, by content.
 #[derive(Debug, Default)]
 struct Kind {
     /// A field of InternedData.
@@ -22,25 +22,26 @@ struct Kind {
     numbers: FxHashMap<Box<[u8]>, u64>,
 }
 
-/// A text that was looked up.
+/// A cached text.
 #[derive(Debug)]
 struct Recent {
     field: u32,
     address: *const c_char,
-    /// The text that was there, to see whether it still is.
+    /// The text at the address, to detect changes.
     text: Box<CStr>,
     number: u64,
 }
 
-/// Longest data, in bytes, that is found by its content without being hashed.
+/// The maximum length of cached short data, in bytes.
 const SHORT: usize = 16;
 
-/// Short data, as it is compared: its kind and length, and its bytes.
+/// Short data in a form for fast comparison: its kind, length and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Short {
     field: u32,
     length: u32,
-    /// With the length these tell all bytes: the first and the last eight, or fewer of both.
+    /// The first and the last eight bytes, or fewer, which may overlap. With the length they
+    /// determine all bytes.
     bytes: [u64; 2],
 }
 
@@ -70,7 +71,7 @@ impl Short {
         })
     }
 
-    /// The place among [`RECENT`] ones that it shares with others.
+    /// Returns the index of its cache entry, one of [`RECENT`].
     #[inline]
     fn place(&self) -> usize {
         let [first, last] = self.bytes;
@@ -80,17 +81,17 @@ impl Short {
     }
 }
 
-/// All kinds, and entries still to be written. The texts of programs may change behind their
-/// addresses.
+/// The iids of all kinds, and the entries still to be written. The texts at a program's addresses
+/// may change.
 #[derive(Debug)]
 pub(super) struct Interner {
     kinds: Vec<Kind>,
     recent: Box<[Option<Recent>; RECENT]>,
-    /// Short data with its number, which is 0 in places that are free. Empty before the first.
+    /// The cache of short data with iids, which are 0 in free entries. Empty before the first use.
     short: Vec<(Short, u64)>,
-    /// Bit `n`: the category with this number was written.
+    /// Bit `n` is set if the category with this iid was written.
     categories: Vec<u64>,
-    /// The entries that have to go with the present packet.
+    /// The entries for the current packet.
     new: InternedData,
 }
 
@@ -105,7 +106,7 @@ impl Interner {
         }
     }
 
-    /// Starts anew.
+    /// Removes all entries.
     pub(super) fn clear(&mut self) {
         self.kinds.clear();
         self.recent.fill_with(|| None);
@@ -114,7 +115,7 @@ impl Interner {
         self.new.clear();
     }
 
-    /// The number of some bytes, counted from 1 for each kind, and whether they had one before.
+    /// Returns the iid of data, counted from 1 for each kind, and true if it had one before.
     #[inline]
     pub(super) fn intern(&mut self, field: u32, bytes: &[u8]) -> (u64, bool) {
         let Some(short) = Short::new(field, bytes) else {
@@ -127,7 +128,7 @@ impl Interner {
         }
     }
 
-    /// The same for data that is not in its place among the short ones.
+    /// Interns short data that is not in its cache entry.
     #[cold]
     fn intern_short(&mut self, short: Short, place: usize, bytes: &[u8]) -> (u64, bool) {
         let (number, is_known) = self.find_or_add(short.field, bytes);
@@ -158,18 +159,18 @@ impl Interner {
         (number, false)
     }
 
-    /// The number of a text, which is written along with the event if it is new.
+    /// Returns the iid of a text, which is written with the event if it is new.
     ///
     /// # Safety
     ///
-    /// `text` ends with a zero byte.
+    /// `text` is zero-terminated.
     #[inline]
     pub(super) unsafe fn text(&mut self, field: u32, text: *const c_char) -> u64 {
         let place = (text as usize ^ text as usize >> 6 ^ field as usize) % RECENT;
         if let Some(recent) = &self.recent[place]
             && recent.address == text
             && recent.field == field
-            // SAFETY: both end with a zero byte.
+            // SAFETY: both are zero-terminated.
             && unsafe { strcmp(text, recent.text.as_ptr()) } == 0
         {
             return recent.number;
@@ -198,7 +199,7 @@ impl Interner {
         number
     }
 
-    /// Returns true if a category was written before; from now on it was.
+    /// Returns true if a category was written before, and marks it as written.
     #[inline]
     pub(super) fn has_category(&mut self, iid: u64) -> bool {
         let (word, bit) = ((iid / 64) as usize, 1 << (iid % 64));
@@ -215,19 +216,19 @@ impl Interner {
             self.categories.resize(word + 1, 0);
         }
         self.categories[word] |= bit;
-        // The program may have written it itself, and keeps book by these bytes.
+        // The program may have written the category itself; it interns categories by these bytes.
         self.intern(interned_data::EVENT_CATEGORIES, &iid.to_ne_bytes())
             .1
     }
 
-    /// The entries that have to go with the present packet.
+    /// The entries for the current packet.
     #[inline]
     pub(super) fn new_entries(&mut self) -> &mut InternedData {
         &mut self.new
     }
 }
 
-/// Numbers that were met.
+/// A set of numbers.
 pub(super) type Numbers = std::collections::HashSet<u64, BuildHasherDefault<FxHasher>>;
 
 #[cfg(test)]
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_is_told_apart_by_kind_length_and_each_byte() {
+    fn data_is_distinguished_by_kind_length_and_each_byte() {
         let mut interner = Interner::new();
         let mut all = vec![Vec::new()];
         for length in 1..40 {
@@ -262,7 +263,7 @@ mod tests {
     fn texts_are_interned_by_content() {
         let mut interner = Interner::new();
         let mut text = *b"one\0";
-        // SAFETY: all end with a zero byte.
+        // SAFETY: all are zero-terminated.
         unsafe {
             assert_eq!(interner.text(2, text.as_ptr().cast()), 1);
             assert_eq!(interner.text(2, text.as_ptr().cast()), 1);

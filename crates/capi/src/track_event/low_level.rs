@@ -1,4 +1,4 @@
-//! Events whose packets the program writes.
+//! Events whose packets are written by programs.
 
 use std::ffi::c_void;
 use std::mem;
@@ -26,8 +26,8 @@ const END: PerfettoTeLlImplIterator = PerfettoTeLlImplIterator {
     tls: ptr::null_mut(),
 };
 
-/// The first recording at `from` or behind it that wants a category, with its place; leaves the
-/// trace point if there is none.
+/// Returns the first recording of a category at or after `from`; leaves the trace point if there is
+/// none.
 #[inline(always)]
 fn next(
     category: &PerfettoTeCategoryImpl,
@@ -38,20 +38,21 @@ fn next(
     if instances != 0 {
         let thread = thread::current();
         if !thread.is_null() {
-            // SAFETY: this thread's, and nobody else uses it here; nothing here calls the program.
+            // SAFETY: the state belongs to this thread, and there are no other uses here; no
+            // callbacks of the program are called.
             let events = unsafe { &mut (*thread).events };
-            for place in bits(instances) {
-                let Some((entry, buffer)) = events.entry(place) else {
+            for slot in bits(instances) {
+                let Some((entry, buffer)) = events.entry(slot) else {
                     continue;
                 };
-                // The program may write even if there was no room; its packet is lost then.
+                // The program may write even without room; its packet is lost then.
                 entry
                     .sequence
                     .prepare(&mut entry.tracer.writer, buffer, time);
                 let entry = ptr::from_mut(entry);
                 return PerfettoTeLlImplIterator {
                     ds: PerfettoDsImplTracerIterator {
-                        inst_id: place as u32,
+                        inst_id: slot as u32,
                         tls: ptr::null_mut(),
                         tracer: entry.cast(),
                     },
@@ -65,14 +66,14 @@ fn next(
     END
 }
 
-/// Enters a trace point and goes to the first recording that wants a category. If its sequence has
-/// to restart, that is written first, with the time given.
+/// Enters a trace point and advances to the first recording of a category. If its sequence must
+/// restart, the restart is written first, with the given time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeLlImplBegin(
     cat: *mut PerfettoTeCategoryImpl,
     ts: PerfettoTeTimestamp,
 ) -> PerfettoTeLlImplIterator {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let Some(category) = (unsafe { cat.as_ref() }) else {
         return END;
     };
@@ -82,19 +83,19 @@ pub unsafe extern "C" fn PerfettoTeLlImplBegin(
     let Some(inside) = point::enter() else {
         return END;
     };
-    // Left by `next`, sooner or later.
+    // `next` leaves the trace point later.
     mem::forget(inside);
     next(category, ts, 0)
 }
 
-/// Goes to the next recording.
+/// Advances to the next recording.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeLlImplNext(
     cat: *mut PerfettoTeCategoryImpl,
     ts: PerfettoTeTimestamp,
     iterator: *mut PerfettoTeLlImplIterator,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let (category, iterator) = unsafe { (&*cat, &mut *iterator) };
     if !iterator.ds.tracer.is_null() {
         let from = iterator.ds.inst_id as usize + 1;
@@ -108,7 +109,7 @@ pub unsafe extern "C" fn PerfettoTeLlImplBreak(
     _cat: *mut PerfettoTeCategoryImpl,
     iterator: *mut PerfettoTeLlImplIterator,
 ) {
-    // SAFETY: see the crate.
+    // SAFETY: by the contract of the crate.
     let iterator = unsafe { &mut *iterator };
     if !iterator.ds.tracer.is_null() {
         *iterator = END;
@@ -116,25 +117,25 @@ pub unsafe extern "C" fn PerfettoTeLlImplBreak(
     }
 }
 
-/// Returns true if a recording wants a category that is not registered.
+/// Returns true if a recording selects a dynamic category.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeLlImplDynCatEnabled(
     tracer: *mut c_void,
     _inst_id: u32,
     dyn_cat: *const PerfettoTeCategoryDescriptor,
 ) -> bool {
-    // SAFETY: see the crate; tracers of track events are entries.
+    // SAFETY: by the contract of the crate; tracers of track events are entries.
     unsafe { (*tracer.cast::<Entry>()).sequence.wants(&*dyn_cat) }
 }
 
-/// Returns true if a track was described; from now on it was.
+/// Returns true if a track was described before, and marks it as described.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeLlImplTrackSeen(incr: *mut c_void, uuid: u64) -> bool {
-    // SAFETY: see the crate; `next` has put an entry there.
+    // SAFETY: by the contract of the crate; `next` stored an entry there.
     unsafe { !(*incr.cast::<Entry>()).sequence.described.insert(uuid) }
 }
 
-/// The number of some data, and whether it had one before.
+/// Returns the iid of data, and sets `seen` to true if it had one before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PerfettoTeLlImplIntern(
     incr: *mut c_void,
@@ -145,10 +146,10 @@ pub unsafe extern "C" fn PerfettoTeLlImplIntern(
 ) -> u64 {
     let bytes = match data_size {
         0 => &[],
-        // SAFETY: see the crate.
+        // SAFETY: by the contract of the crate.
         size => unsafe { slice::from_raw_parts(data.cast::<u8>(), size) },
     };
-    // SAFETY: see the crate; `next` has put an entry there.
+    // SAFETY: by the contract of the crate; `next` stored an entry there.
     unsafe {
         let (number, is_known) = (*incr.cast::<Entry>())
             .sequence

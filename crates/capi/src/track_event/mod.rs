@@ -1,4 +1,4 @@
-//! Track events, the C flavour.
+//! Track events of the C interface.
 
 mod category;
 mod emit;
@@ -24,11 +24,11 @@ pub(crate) use thread::{TeThread, collect};
 
 use std::ffi::{CStr, c_char};
 
-/// A text of a program, without the zero byte at its end; `None` if null.
+/// Returns a text of a program without its zero byte; `None` if null.
 ///
 /// # Safety
 ///
-/// `text` is null or ends with a zero byte, and stays as it is for `'a`.
+/// `text` is null or zero-terminated, and does not change during `'a`.
 unsafe fn text<'a>(text: *const c_char) -> Option<&'a [u8]> {
     if text.is_null() {
         return None;
@@ -37,17 +37,17 @@ unsafe fn text<'a>(text: *const c_char) -> Option<&'a [u8]> {
     Some(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// The pointers of a list that ends with null; none if there is no list.
+/// Returns the pointers of a null-terminated list, which may be null itself.
 ///
 /// # Safety
 ///
-/// `list` is null or such a list, which stays as it is while it is walked.
+/// `list` is null or such a list, which does not change during the iteration.
 unsafe fn list<T>(mut list: *const *const T) -> impl Iterator<Item = *const T> {
     std::iter::from_fn(move || {
         if list.is_null() {
             return None;
         }
-        // SAFETY: by contract; the end was not reached.
+        // SAFETY: by contract; the end is not reached yet.
         let item = unsafe { *list };
         list = list.wrapping_add(1);
         (!item.is_null()).then_some(item)

@@ -1,5 +1,4 @@
-//! The packets of one thread in one recording: incremental state and timestamps, which all events
-//! need.
+//! The sequence of one thread in one recording: its incremental state and timestamps.
 
 use std::sync::Arc;
 
@@ -18,18 +17,18 @@ use super::text;
 use crate::abi::{PerfettoTeCategoryDescriptor, PerfettoTeTimestamp};
 use crate::clock::now;
 
-/// The number of verdicts that are kept on categories that are not registered.
+/// The number of cached filter results for dynamic categories.
 const VERDICTS: usize = 20;
 
-/// When something happens, in the clock of the sequence unless said otherwise.
-pub(super) fn present() -> PerfettoTeTimestamp {
+/// Returns the current time, on the default clock of sequences.
+pub(super) fn now_timestamp() -> PerfettoTeTimestamp {
     PerfettoTeTimestamp {
         clock_id: INCREMENTAL,
         value: now(),
     }
 }
 
-/// The state that a thread keeps for a recording.
+/// The state of a thread for a recording.
 pub(super) struct Sequence {
     filter: Arc<Filter>,
     process: &'static Process,
@@ -37,9 +36,9 @@ pub(super) struct Sequence {
     /// The validity of the incremental state, and the clocks.
     state: SequenceWriter,
     pub(super) interner: Interner,
-    /// Tracks described since the last reset.
+    /// The tracks described since the last restart.
     pub(super) described: Numbers,
-    /// Verdicts on whether categories are wanted, by name and tags.
+    /// The cached filter results by name and tags of dynamic categories.
     verdicts: Vec<(Vec<u8>, bool)>,
 }
 
@@ -59,7 +58,7 @@ impl Sequence {
         }
     }
 
-    /// Forgets the interned entries, before the next event.
+    /// Clears the incremental state before the next event.
     pub(super) fn clear(&mut self) {
         self.state.clear();
     }
@@ -74,7 +73,7 @@ impl Sequence {
         self.process.uuid
     }
 
-    /// Starts a packet that something happened at a time.
+    /// Starts a packet with a timestamp.
     #[inline]
     pub(super) fn packet<'b>(
         &mut self,
@@ -87,9 +86,9 @@ impl Sequence {
         packet
     }
 
-    /// Restarts if the earlier incremental state is void, was lost or may have been overwritten: a
-    /// reader skips packets that rely on it. Returns false if there is no room for that, and the
-    /// event is lost, too.
+    /// Restarts the sequence if its incremental state is invalid, was lost or may have been
+    /// overwritten: readers skip packets that depend on it. Returns false if there is no room for
+    /// the restart; the event is lost then.
     #[inline]
     pub(super) fn prepare(
         &mut self,
@@ -151,7 +150,7 @@ impl Sequence {
         let mut packet = self.packet(buffer, time);
         packet.nested(trace_packet::TRACK_DESCRIPTOR, |descriptor| {
             descriptor.varint(track_descriptor::UUID, self.process.uuid);
-            // The fields in the order of upstream's C interface.
+            // The fields are in the order of upstream's C interface.
             descriptor.nested(track_descriptor::PROCESS, |process| {
                 if let Some(name) = self.process.command_line.first() {
                     process.bytes(process_descriptor::PROCESS_NAME, name);
@@ -164,11 +163,11 @@ impl Sequence {
         });
     }
 
-    /// Returns true if the recording wants a category that is not registered.
+    /// Returns true if the recording selects a dynamic category.
     ///
     /// # Safety
     ///
-    /// The descriptor is valid with all it points to.
+    /// The descriptor and its pointers are valid.
     pub(super) unsafe fn wants(&mut self, descriptor: &PerfettoTeCategoryDescriptor) -> bool {
         // SAFETY: by contract.
         let key = unsafe { key(descriptor) };
@@ -184,11 +183,11 @@ impl Sequence {
     }
 }
 
-/// Returns the key of the cached decision on a category.
+/// Returns the key of the cached filter result for a category.
 ///
 /// # Safety
 ///
-/// The descriptor is valid with all it points to.
+/// The descriptor and its pointers are valid.
 unsafe fn key(descriptor: &PerfettoTeCategoryDescriptor) -> Vec<u8> {
     // SAFETY: by contract.
     unsafe {
@@ -203,7 +202,7 @@ unsafe fn key(descriptor: &PerfettoTeCategoryDescriptor) -> Vec<u8> {
     }
 }
 
-/// A new packet.
+/// Starts a packet.
 #[inline]
 pub(super) fn begin(buffer: &mut EventBuffer) -> EventEncoder<'_> {
     buffer.clear();

@@ -21,18 +21,18 @@ use crate::variables::{
 /// The recordings.
 pub(super) static SLOTS: Slots<Arc<Filter>> = Slots::new();
 
-/// The service is going to be told of the present categories. Programs may publish faster than that
-/// can be done.
+/// True while an update of the categories is pending. Programs may publish faster than the service
+/// is updated.
 static IS_PUBLISHING: AtomicBool = AtomicBool::new(false);
 
-/// The data source's number, once it is registered; none if there are too many data sources.
+/// The index of the data source after registration; `None` if there are too many data sources.
 static INDEX: OnceLock<Option<usize>> = OnceLock::new();
 
 struct TrackEvents;
 
 impl Source for TrackEvents {
     fn descriptor(&self) -> DataSourceDescriptor {
-        // Changes from here on have to be published again.
+        // Later changes must be published again.
         IS_PUBLISHING.store(false, Ordering::SeqCst);
         DataSourceDescriptor {
             name: Some(b"track_event".to_vec()),
@@ -41,39 +41,39 @@ impl Source for TrackEvents {
         }
     }
 
-    fn setup(&self, place: usize, setup: Setup) {
+    fn setup(&self, slot: usize, setup: Setup) {
         thread::mark_engine();
         let config = setup.config.track_event_config.as_deref().unwrap_or(&[]);
         let target = Target {
             writers: setup.writers,
             settings: Arc::new(Filter::decode(config)),
         };
-        SLOTS.prepare(place, target);
+        SLOTS.prepare(slot, target);
     }
 
-    fn start(&self, place: usize) {
-        SLOTS.start(place);
-        if let Some(filter) = SLOTS.peek(place) {
-            category::enable(place, &filter);
+    fn start(&self, slot: usize) {
+        SLOTS.start(slot);
+        if let Some(filter) = SLOTS.peek(slot) {
+            category::enable(slot, &filter);
         }
     }
 
-    fn stop(&self, place: usize, completion: Completion) {
-        category::disable(place);
+    fn stop(&self, slot: usize, completion: Completion) {
+        category::disable(slot);
         completion.complete();
     }
 
-    fn release(&self, place: usize) {
-        SLOTS.stop(place);
-        SLOTS.release(place);
+    fn release(&self, slot: usize) {
+        SLOTS.stop(slot);
+        SLOTS.release(slot);
     }
 
     fn flush(&self, _place: usize, _flags: FlushFlags, completion: Completion) {
         completion.complete();
     }
 
-    fn clear_incremental_state(&self, place: usize) {
-        SLOTS.clear(place);
+    fn clear_incremental_state(&self, slot: usize) {
+        SLOTS.clear(slot);
     }
 
     fn forked(&self) {
@@ -88,7 +88,7 @@ fn publish_process() {
     perfetto_te_process_track_uuid.store(current_process().uuid, Ordering::Relaxed);
 }
 
-/// Offers track events to recordings; does nothing if that was done before.
+/// Registers the data source of track events, once.
 #[unsafe(no_mangle)]
 pub extern "C" fn PerfettoTeInit() {
     INDEX.get_or_init(|| {
@@ -102,7 +102,7 @@ pub extern "C" fn PerfettoTeInit() {
             policy: ExhaustedPolicy::Drop,
             policy_by_config: false,
             is_single: false,
-            // Threads are not interrupted for a flush: the service reads their chunks from the
+            // Threads are not interrupted for a flush: the service scrapes their chunks from shared
             // memory.
             no_flush: true,
         };
@@ -114,7 +114,7 @@ pub extern "C" fn PerfettoTeInit() {
     engine::wait_for_recordings(None);
 }
 
-/// Tells the service which categories there are now.
+/// Publishes the current categories to the service.
 #[unsafe(no_mangle)]
 pub extern "C" fn PerfettoTePublishCategories() {
     if let Some(Some(index)) = INDEX.get()

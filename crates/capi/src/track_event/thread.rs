@@ -1,4 +1,4 @@
-//! The state that a thread keeps for track events.
+//! The state of a thread for track events.
 
 use std::mem;
 use std::ptr;
@@ -10,16 +10,16 @@ use super::sequence::Sequence;
 use super::source::SLOTS;
 use crate::thread::{self, Tracer};
 
-/// A thread's way into a recording.
+/// A thread's access to a recording.
 #[repr(C)]
 pub(super) struct Entry {
     pub(super) tracer: Tracer,
     pub(super) sequence: Sequence,
 }
 
-/// All of a thread's.
+/// The entries of a thread.
 pub(crate) struct TeThread {
-    /// From boxes; null where the thread has not written.
+    /// Pointers from boxes; null for recordings to which the thread has not written.
     entries: [*mut Entry; MAX_INSTANCES],
     pub(super) buffer: EventBuffer,
 }
@@ -35,21 +35,21 @@ impl Default for TeThread {
 
 impl Drop for TeThread {
     fn drop(&mut self) {
-        (0..MAX_INSTANCES).for_each(|place| self.close(place));
+        (0..MAX_INSTANCES).for_each(|slot| self.close(slot));
     }
 }
 
 impl TeThread {
-    /// This thread's way into the recording in a place; `None` if there is none.
+    /// Returns this thread's access to the recording in a slot; `None` if there is none.
     #[inline]
-    pub(super) fn entry(&mut self, place: usize) -> Option<(&mut Entry, &mut EventBuffer)> {
-        let known = self.entries[place];
-        // SAFETY: entries are null or valid, and only this thread's.
-        let is_current = !known.is_null() && unsafe { (*known).tracer.epoch } == SLOTS.epoch(place);
-        let entry = if is_current { known } else { self.open(place)? };
-        // SAFETY: as above; the reference lives no longer than that to `self`.
+    pub(super) fn entry(&mut self, slot: usize) -> Option<(&mut Entry, &mut EventBuffer)> {
+        let known = self.entries[slot];
+        // SAFETY: entries are null or valid, and belong to this thread.
+        let is_current = !known.is_null() && unsafe { (*known).tracer.epoch } == SLOTS.epoch(slot);
+        let entry = if is_current { known } else { self.open(slot)? };
+        // SAFETY: as above; the reference does not outlive `self`.
         let entry = unsafe { &mut *entry };
-        let clears = SLOTS.clears(place);
+        let clears = SLOTS.clears(slot);
         if entry.tracer.clears != clears {
             entry.tracer.clears = clears;
             entry.sequence.clear();
@@ -58,23 +58,23 @@ impl TeThread {
     }
 
     #[cold]
-    fn open(&mut self, place: usize) -> Option<*mut Entry> {
-        self.close(place);
-        let opened = SLOTS.open(place)?;
+    fn open(&mut self, slot: usize) -> Option<*mut Entry> {
+        self.close(slot);
+        let opened = SLOTS.open(slot)?;
         let entry = Box::into_raw(Box::new(Entry {
             sequence: Sequence::new(opened.settings, opened.writer.drop_count()),
             tracer: Tracer::new(opened.epoch, opened.clears, opened.writer),
         }));
-        // SAFETY: just made.
+        // SAFETY: the entry was just created.
         unsafe { Tracer::settle(entry.cast()) };
-        self.entries[place] = entry;
+        self.entries[slot] = entry;
         Some(entry)
     }
 
-    fn close(&mut self, place: usize) {
-        let entry = mem::replace(&mut self.entries[place], ptr::null_mut());
+    fn close(&mut self, slot: usize) {
+        let entry = mem::replace(&mut self.entries[slot], ptr::null_mut());
         if !entry.is_null() {
-            // SAFETY: from a box in `open`; programs do not use it outside of their trace points.
+            // SAFETY: from a box in `open`; programs only use it inside of trace points.
             drop(unsafe { Box::from_raw(entry) });
         }
     }
@@ -86,13 +86,13 @@ pub(crate) fn collect() {
     if thread.is_null() {
         return;
     }
-    // SAFETY: this thread's; nothing here calls the program.
+    // SAFETY: the state belongs to this thread; no callbacks of the program are called here.
     let events = unsafe { &mut (*thread).events };
-    for place in 0..MAX_INSTANCES {
-        let entry = events.entries[place];
+    for slot in 0..MAX_INSTANCES {
+        let entry = events.entries[slot];
         // SAFETY: entries are null or valid.
-        if !entry.is_null() && unsafe { (*entry).tracer.epoch } != SLOTS.epoch(place) {
-            events.close(place);
+        if !entry.is_null() && unsafe { (*entry).tracer.epoch } != SLOTS.epoch(slot) {
+            events.close(slot);
         }
     }
 }

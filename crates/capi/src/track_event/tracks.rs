@@ -1,4 +1,4 @@
-//! Tracks other than the thread's: their numbers and descriptions.
+//! Tracks other than the thread's: their uuids and descriptors.
 
 use std::ptr;
 use std::slice;
@@ -16,13 +16,13 @@ use crate::abi::{
     PerfettoTeRegisteredTrackImpl, nested_type,
 };
 
-/// The behaviour of siblings that are merged by a key.
+/// The merge behaviour of siblings that are merged by a key.
 const BY_KEY: u32 = 3;
 
-/// The track that an event happens on.
+/// The track of an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Track {
-    /// The thread's.
+    /// The track of the thread.
     Thread,
     Registered(*const PerfettoTeRegisteredTrackImpl),
     Named(*const PerfettoTeHlExtraNamedTrack),
@@ -36,7 +36,7 @@ struct Named {
     parent: u64,
 }
 
-/// The place where descriptions are written.
+/// A writer of descriptors.
 pub(super) struct Describer<'a> {
     pub(super) sequence: &'a mut Sequence,
     pub(super) writer: &'a mut TraceWriter,
@@ -44,12 +44,12 @@ pub(super) struct Describer<'a> {
 }
 
 impl Describer<'_> {
-    /// Describes a track and those around it, where the sequence has not, and returns its number;
-    /// `None` for the thread's own.
+    /// Describes a track and its parents, unless the sequence has already, and returns its uuid;
+    /// `None` for the thread's track.
     ///
     /// # Safety
     ///
-    /// The track is valid with all it points to.
+    /// The track and its pointers are valid.
     pub(super) unsafe fn describe(&mut self, track: Track) -> Option<u64> {
         // SAFETY: by contract.
         unsafe {
@@ -67,7 +67,7 @@ impl Describer<'_> {
     ///
     /// As for [`describe`](Self::describe).
     unsafe fn nested(&mut self, levels: Levels) -> u64 {
-        // SAFETY: by contract, also that levels are the beginning of what their types stand for.
+        // SAFETY: by contract; each level is the header of the struct for its type.
         unsafe {
             list(levels).fold(0, |parent, level| match (*level).type_ {
                 nested_type::NAMED => {

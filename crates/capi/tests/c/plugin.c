@@ -1,4 +1,4 @@
-// A program that knows nothing of tracing loads the library, uses it as a plugin would, lets go of it and goes on; twice.
+// A program that loads the library like a plugin, uses it, unloads it and continues; twice.
 // Arguments: the library, a file with the encoded config, and a file for the trace.
 
 #include <dlfcn.h>
@@ -48,7 +48,7 @@ static void emit(const char* name) {
     PerfettoTeHlEmitImpl(category, INSTANT, name, none);
 }
 
-// Ends only when the program has let go of the library.
+// Ends only after the library was unloaded.
 static void* outlive(void* unused) {
   emit("thread");
   pthread_barrier_wait(&traced);

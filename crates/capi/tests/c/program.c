@@ -1,5 +1,5 @@
-// A program as people write them with Perfetto's public headers. Records itself and writes the trace to the file named
-// by its argument. Compiled with the headers of several versions; see c_programs.rs.
+// A program that uses Perfetto's public headers. Records itself and writes the trace to the file in
+// its argument. Compiled with the headers of several versions; see c_programs.rs.
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #define CHECK(condition)                                              \
   do {                                                                \
     if (!(condition)) {                                               \
-      fprintf(stderr, "%d: not true: %s\n", __LINE__, #condition);    \
+      fprintf(stderr, "%d: check failed: %s\n", __LINE__, #condition);    \
       exit(1);                                                        \
     }                                                                 \
   } while (0)
@@ -24,7 +24,7 @@ PERFETTO_TE_CATEGORIES_DEFINE(CATEGORIES)
 
 static struct PerfettoDs source = PERFETTO_DS_INIT();
 
-// What the program keeps for an instance and for a thread.
+// The program's state for an instance and for a thread, and counts of callbacks.
 static int setups, starts, stops, destroys, flushes, made, cleared, deleted;
 static int context;
 static int state;
@@ -81,7 +81,7 @@ static void append(struct PerfettoTracingSessionImpl* session, const void* data,
   CHECK(fwrite(data, 1, size, (FILE*)file) == size);
 }
 
-// A config for both data sources, written with the library's own means.
+// Returns a config for both data sources, encoded with the library.
 static void* make_config(size_t* size) {
   struct PerfettoPbMsgWriter writer;
 #ifdef NEW_INTERFACE
@@ -210,7 +210,7 @@ static void trace_packets(void) {
     PerfettoDsImplReleaseInstanceLocked(source.impl, iterator.impl.inst_id);
     CHECK(PerfettoDsGetIncrementalState(&source, &iterator) == &state);
     CHECK(PerfettoDsGetCustomTls(&source, &iterator) == &state);
-    // Inside a trace point there is no other.
+    // Trace points do not nest.
     PERFETTO_DS_TRACE(source, nested) { CHECK(false); }
     PERFETTO_TE(graphics, PERFETTO_TE_INSTANT("never"));
 

@@ -1,4 +1,4 @@
-//! Track events of a program, and how they look in a trace.
+//! Track events of a program, and their decoding.
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
@@ -16,7 +16,7 @@ pub const INSTANT: i32 = 3;
 pub const COUNTER: i32 = 4;
 pub const STATE: i32 = 5;
 
-/// A description of a category, kept for ever.
+/// Leaks a descriptor of a category.
 pub fn describe(name: &str, tags: &[&str]) -> *mut PerfettoTeCategoryDescriptor {
     let text = |text: &str| CString::new(text).unwrap().into_raw().cast_const();
     let tags: Vec<*const c_char> = tags.iter().map(|tag| text(tag)).collect();
@@ -45,7 +45,7 @@ impl Category {
 
     pub fn with_tags(name: &str, tags: &[&str]) -> Self {
         PerfettoTeInit();
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         let category = Self(unsafe { PerfettoTeCategoryImplCreate(describe(name, tags)) });
         PerfettoTePublishCategories();
         category
@@ -57,23 +57,23 @@ impl Category {
     }
 
     pub fn is_enabled(&self) -> bool {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         let enabled: &AtomicBool = unsafe { &*PerfettoTeCategoryImplGetEnabled(self.0) };
         enabled.load(Ordering::Relaxed)
     }
 
     pub fn iid(&self) -> u64 {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe { PerfettoTeCategoryImplGetIid(self.0) }
     }
 
-    /// Emits an event, as the headers' macro does.
+    /// Emits an event like the macro of the headers.
     pub fn emit(&self, type_: i32, name: Option<&CStr>, extras: &[*const PerfettoTeHlExtra]) {
         let mut list = extras.to_vec();
         list.push(ptr::null());
         let name = name.map_or(ptr::null(), CStr::as_ptr);
         if self.is_enabled() {
-            // SAFETY: used as the headers say.
+            // SAFETY: by the contract of the headers.
             unsafe { PerfettoTeHlEmitImpl(self.0, type_, name, list.as_ptr()) };
         }
     }
@@ -83,12 +83,12 @@ impl Category {
     }
 
     pub fn destroy(self) {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe { PerfettoTeCategoryImplDestroy(self.0) };
     }
 }
 
-/// The address of an attachment, kept for ever.
+/// Leaks an extra.
 pub fn extra<T>(extra: T) -> *const PerfettoTeHlExtra {
     Box::into_raw(Box::new(extra)).cast_const().cast()
 }
@@ -120,12 +120,12 @@ pub fn timestamp(clock_id: u32, value: u64) -> *const PerfettoTeHlExtra {
     })
 }
 
-/// The address of a field, kept for ever.
+/// Leaks a field.
 pub fn field<T>(field: T) -> *const PerfettoTeHlProtoField {
     Box::into_raw(Box::new(field)).cast_const().cast()
 }
 
-/// A list of fields, kept for ever.
+/// Leaks a list of fields.
 pub fn fields(fields: &[*const PerfettoTeHlProtoField]) -> Fields {
     let mut list = fields.to_vec();
     list.push(ptr::null());
@@ -152,13 +152,13 @@ pub fn record_with(events: &[u8]) -> Session {
     Session::start(&config("track_event", |m| m.bytes(113, events)))
 }
 
-/// The events of a recording, checked.
+/// Returns the events of a recording.
 pub fn events(packets: &[Vec<u8>]) -> Events {
     let trace = encode(|m| packets.iter().for_each(|packet| m.bytes(1, packet)));
     read_events(&*trace).unwrap()
 }
 
-/// Names of the events.
+/// Returns the names of the events.
 pub fn names(events: &Events) -> Vec<&str> {
     events
         .events

@@ -1,5 +1,4 @@
-//! The shared library as it was built for these tests, programs compiled against it, and the
-//! official headers.
+//! The shared library built for these tests, compilation of programs, and the official headers.
 
 use std::env;
 use std::ffi::OsStr;
@@ -7,21 +6,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder with `libferretto_c.so`.
+/// Returns the folder with `libferretto_c.so`.
 pub fn folder() -> PathBuf {
     let test = env::current_exe().unwrap();
     test.parent().unwrap().to_owned()
 }
 
-/// The shared library.
+/// Returns the path of the shared library.
 pub fn path() -> PathBuf {
     let path = folder().join("libferretto_c.so");
     assert!(path.exists(), "{} was not built", path.display());
     path
 }
 
-/// A fresh folder for a test, removed when dropped. Holds the library by the name of the one it
-/// stands in for.
+/// A temporary folder for a test, with a link to the library named like the one that it replaces.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -37,14 +35,14 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// A command that finds the library here.
+    /// Returns a command with the library path of this folder.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env("LD_LIBRARY_PATH", &self.0);
         command
     }
 
-    /// Compiles a C program of `tests/c` into this folder, against the library under either of its
+    /// Compiles a C program of `tests/c` into this folder, linked with the library by either of its
     /// names.
     pub fn compile(&self, source: &str, library: &str, arguments: &[&str]) -> PathBuf {
         let program = self.join(&source.replace(".c", ""));
@@ -92,37 +90,37 @@ impl Drop for Scratch {
     }
 }
 
-/// True if programs with these headers run on the library as it is built for tests. On x86-64 all
-/// do; elsewhere only those after version 58.
-pub fn serves(headers: &str) -> bool {
-    let serves = cfg!(target_arch = "x86_64") || headers != "1.3.0";
-    if !serves {
+/// Returns true if programs with these headers are supported by the library built for tests: all on
+/// x86-64, elsewhere only those after version 58.
+pub fn supports(headers: &str) -> bool {
+    let supports = cfg!(target_arch = "x86_64") || headers != "1.3.0";
+    if !supports {
         println!("skipped: the headers of {headers} need the feature v58 here");
     }
-    serves
+    supports
 }
 
-/// True if C programs can be compiled here.
+/// Returns true if there is a C compiler.
 pub fn has_compiler() -> bool {
     let found = Command::new("cc")
         .arg("--version")
         .output()
         .is_ok_and(|o| o.status.success());
     if !found {
-        println!("skipped: there is no C compiler");
+        println!("skipped: no C compiler is installed");
     }
     found
 }
 
-/// The folder of a published crate of exactly this version, as the package manager has it or can
-/// get it; `None`, and a line that says so, if it cannot.
+/// Returns the folder with this version of a published crate, downloading it if needed. Prints a
+/// line and returns `None` if this fails.
 pub fn published(name: &str, version: &str) -> Option<PathBuf> {
     let found = in_registry(name, version).or_else(|| {
         fetch(name, version);
         in_registry(name, version)
     });
     if found.is_none() {
-        println!("skipped: {name} {version} is not to be had");
+        println!("skipped: {name} {version} is not available");
     }
     found
 }
@@ -136,7 +134,7 @@ fn in_registry(name: &str, version: &str) -> Option<PathBuf> {
         .find(|path| path.is_dir())
 }
 
-/// Has the package manager download a crate, by way of a package that depends on it.
+/// Downloads a crate by means of a package that depends on it.
 fn fetch(name: &str, version: &str) {
     let folder = Scratch::new(&format!("fetch-{name}-{version}"));
     let manifest = format!(

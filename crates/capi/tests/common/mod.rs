@@ -1,4 +1,4 @@
-//! A program that uses the C interface, and its recordings.
+//! Helpers of the tests: use of the C interface, and recordings.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod events;
@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ferretto_c::*;
 use ferretto_wire::{Fields, encode};
 
-/// Makes this process a producer of the service inside it.
+/// Makes this process a producer of its in-process service.
 pub fn init() {
     init_with(256);
 }
 
-/// The same with so much shared memory, in KiB.
+/// Does the same with a size of shared memory in KiB.
 pub fn init_with(memory_kb: u32) {
-    // SAFETY: used as the headers say.
+    // SAFETY: by the contract of the headers.
     unsafe {
         let args = PerfettoProducerBackendInitArgsCreate();
         PerfettoProducerBackendInitArgsSetShmemSizeHintKb(args, memory_kb);
@@ -29,7 +29,7 @@ pub fn init_with(memory_kb: u32) {
     }
 }
 
-/// A config that records one data source; `config` adds to its own.
+/// Returns a config for one data source; `add` extends the config of the data source.
 pub fn config(name: &str, add: impl FnOnce(&mut ferretto_wire::Encoder<'_, Vec<u8>>)) -> Vec<u8> {
     encode(|m| {
         m.nested(1, |buffer| buffer.varint(1, 32 * 1024));
@@ -47,7 +47,7 @@ pub struct Session(pub *mut PerfettoTracingSessionImpl);
 
 impl Session {
     pub fn start(config: &[u8]) -> Self {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe {
             let session = PerfettoTracingSessionInProcessCreate();
             PerfettoTracingSessionSetup(session, config.as_ptr().cast_mut().cast(), config.len());
@@ -57,11 +57,11 @@ impl Session {
     }
 
     pub fn stop(&self) {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe { PerfettoTracingSessionStopBlocking(self.0) };
     }
 
-    /// The packets recorded.
+    /// Returns the recorded packets.
     pub fn read(&self) -> Vec<Vec<u8>> {
         unsafe extern "C" fn append(
             _: *mut PerfettoTracingSessionImpl,
@@ -77,7 +77,7 @@ impl Session {
             }
         }
         let mut trace = Vec::new();
-        // SAFETY: used as the headers say; the vector lives until the call returns.
+        // SAFETY: by the contract of the headers; the vector outlives the call.
         unsafe {
             PerfettoTracingSessionReadTraceBlocking(
                 self.0,
@@ -98,7 +98,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe { PerfettoTracingSessionDestroy(self.0) };
     }
 }
@@ -110,25 +110,25 @@ pub struct Source {
     enabled: *mut AtomicBool,
 }
 
-// SAFETY: registered data sources live for ever and may be used from any thread.
+// SAFETY: registered data sources are never freed, and may be used from any thread.
 unsafe impl Send for Source {}
 // SAFETY: as above.
 unsafe impl Sync for Source {}
 
 impl Source {
-    /// Registers a data source; `define` says what it does.
+    /// Registers a data source; `define` sets its callbacks.
     pub fn register(name: &str, define: impl FnOnce(*mut PerfettoDsImpl)) -> Self {
         let descriptor = encode(|m| m.string(1, name));
         Self::register_as(&descriptor, define).unwrap()
     }
 
-    /// The same by its encoded description.
+    /// Registers a data source with an encoded descriptor.
     pub fn register_as(
         descriptor: &[u8],
         define: impl FnOnce(*mut PerfettoDsImpl),
     ) -> Option<Self> {
         let mut enabled = ptr::null_mut();
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe {
             let ds = PerfettoDsImplCreate();
             define(ds);
@@ -139,13 +139,13 @@ impl Source {
     }
 
     pub fn is_enabled(&self) -> bool {
-        // SAFETY: the address stays valid for ever.
+        // SAFETY: the address is always valid.
         unsafe { &*self.enabled }.load(Ordering::Relaxed)
     }
 
-    /// Calls `write` for every instance that is recording.
+    /// Calls `write` for every recording instance.
     pub fn trace(&self, mut write: impl FnMut(Tracer)) {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe {
             let mut iterator = PerfettoDsImplTraceIterateBegin(self.ds);
             while !iterator.tracer.is_null() {
@@ -159,7 +159,7 @@ impl Source {
         }
     }
 
-    /// Writes a packet into every recording; returns how many there are.
+    /// Writes a packet to every recording. Returns their number.
     pub fn write(&self, packet: &[u8]) -> usize {
         let mut count = 0;
         self.trace(|tracer| {
@@ -169,13 +169,13 @@ impl Source {
         count
     }
 
-    /// Records for as long as the session lives.
+    /// Starts a recording that ends when the session is dropped.
     pub fn record(name: &str) -> Session {
         Session::start(&config(name, |_| {}))
     }
 }
 
-/// A thread's way into an instance.
+/// A thread's access to an instance.
 #[derive(Clone, Copy)]
 pub struct Tracer {
     pub ds: *mut PerfettoDsImpl,
@@ -184,11 +184,11 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Writes a packet of these bytes, piece by piece.
+    /// Writes a packet with these bytes in pieces.
     pub fn write(&self, packet: &[u8]) {
         self.write_with(|writer| {
             for piece in packet.chunks(1000) {
-                // SAFETY: used as the headers say.
+                // SAFETY: by the contract of the headers.
                 unsafe {
                     PerfettoStreamWriterAppendBytesSlowpath(writer, piece.as_ptr(), piece.len());
                 }
@@ -196,10 +196,10 @@ impl Tracer {
         });
     }
 
-    /// Writes a packet by way of its writer.
+    /// Writes a packet through its writer.
     pub fn write_with(&self, write: impl FnOnce(*mut PerfettoStreamWriter)) {
         let mut writer = MaybeUninit::<PerfettoPbMsgWriter>::uninit();
-        // SAFETY: used as the headers say, those after version 58.
+        // SAFETY: by the contract of the headers after version 58.
         unsafe {
             PerfettoDsTracerImplPacketBegin(self.tracer, writer.as_mut_ptr().cast());
             let mut writer = writer.assume_init();
@@ -211,22 +211,22 @@ impl Tracer {
 
     /// Flushes the written packets.
     pub fn flush(&self) {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe { PerfettoDsTracerImplFlush(self.tracer, None, ptr::null_mut()) };
     }
 
     pub fn drop_count(&self) -> u64 {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe { PerfettoDsTracerImplGetDropCount(self.tracer) }
     }
 
     pub fn incremental_state(&self) -> *mut c_void {
-        // SAFETY: used as the headers say.
+        // SAFETY: by the contract of the headers.
         unsafe { PerfettoDsImplGetIncrementalState(self.ds, self.tracer, self.instance) }
     }
 }
 
-/// The texts in field 900 of the packets.
+/// Returns the texts in field 900 of the packets.
 pub fn texts(packets: &[Vec<u8>]) -> Vec<String> {
     packets
         .iter()
@@ -235,13 +235,13 @@ pub fn texts(packets: &[Vec<u8>]) -> Vec<String> {
         .collect()
 }
 
-/// A packet with a text.
+/// Returns a packet with a text.
 pub fn text(text: &str) -> Vec<u8> {
     encode(|m| m.string(900, text))
 }
 
-/// Runs the test with this name again, in a process of its own where `case` is set; returns how
-/// that ended and what it wrote.
+/// Runs the test with this name in another process with `case`. Returns its exit status and its
+/// error output.
 pub fn run_again(test: &str, case: &str) -> (std::process::ExitStatus, String) {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
@@ -252,7 +252,7 @@ pub fn run_again(test: &str, case: &str) -> (std::process::ExitStatus, String) {
     (output.status, errors)
 }
 
-/// Returns what [`run_again`] asks of this process.
+/// Returns the case that [`run_again`] set for this process.
 pub fn case() -> Option<String> {
     std::env::var("CASE").ok()
 }

@@ -1,4 +1,4 @@
-//! C programs of the tests, and the recordings expected of them.
+//! The expected recordings of C programs.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -12,10 +12,10 @@ use ferretto_wire::Fields;
 
 use super::library::Scratch;
 
-/// The longest that calls to a service may take.
+/// The time limit of calls to a service.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Runs `example.c` without a service, and with one that records it.
+/// Runs `example.c` without a service, and with a recording service.
 pub fn check_example(scratch: &Scratch, program: impl Fn() -> Command) {
     let (producers, consumers) = (scratch.join("producers"), scratch.join("consumers"));
     let run = || {
@@ -44,7 +44,7 @@ pub fn check_example(scratch: &Scratch, program: impl Fn() -> Command) {
     let Events {
         events, problems, ..
     } = read_events(&*trace).unwrap();
-    // Recorded from the first slice to the last.
+    // All slices are recorded.
     let begins = events
         .iter()
         .filter(|event| event.name.as_deref() == Some("work"));
@@ -58,7 +58,7 @@ pub fn check_example(scratch: &Scratch, program: impl Fn() -> Command) {
     assert_eq!(reports.count(), 3);
 }
 
-/// Checks that a trace holds what `program.c` writes, once for each of two threads.
+/// Checks that a trace contains the events of `program.c`, once for each of two threads.
 pub fn check(trace: &[u8]) {
     let Events {
         events,

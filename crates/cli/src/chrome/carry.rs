@@ -1,8 +1,8 @@
 //! State carried from one part of a trace to the next: open slices, the values of counters, and the
 //! running threads.
 //!
-//! A part begins with all that was begun before it: those events are put together with what they
-//! are of.
+//! Each part repeats the events that are open at its start. These are joined with the slices of
+//! earlier parts.
 
 use std::collections::HashMap;
 
@@ -24,22 +24,24 @@ pub(super) struct Slice {
 pub(super) struct Known {
     open: HashMap<Shown, Vec<Slice>>,
     /// The number of these that this part has continued, by track.
-    again: HashMap<Shown, usize>,
+    continued: HashMap<Shown, usize>,
 }
 
 impl Known {
-    /// Returns the start of an open slice of an earlier part, if this slice continues the next of
-    /// them.
-    pub(super) fn again(&mut self, at: Shown, depth: u32, name: &str) -> Option<i64> {
+    /// Returns the start of the next open slice of earlier parts on this track, if this slice
+    /// continues it.
+    pub(super) fn continue_slice(&mut self, at: Shown, depth: u32, name: &str) -> Option<i64> {
         let open = self.open.get(&at)?;
-        let again = self.again.entry(at).or_default();
-        let slice = open.get(*again).filter(|_| *again == depth as usize)?;
+        let continued = self.continued.entry(at).or_default();
+        let slice = open
+            .get(*continued)
+            .filter(|_| *continued == depth as usize)?;
         if slice.name != name {
-            // No other slice continues: later ones start in this part.
-            *again = usize::MAX;
+            // No other slice continues; later ones start in this part.
+            *continued = usize::MAX;
             return None;
         }
-        *again += 1;
+        *continued += 1;
         Some(slice.ts)
     }
 }
@@ -48,7 +50,7 @@ impl Known {
 #[derive(Debug, Default)]
 pub(super) struct Carry {
     open: HashMap<Shown, Vec<Slice>>,
-    /// The last value of each counter, and true if this part has it.
+    /// The last value of each counter, and true if it is of this part.
     counters: HashMap<(Shown, String), (u64, bool)>,
     /// The running thread of each CPU, and its start.
     running: HashMap<i64, (i64, i64)>,
@@ -62,19 +64,19 @@ impl Carry {
     pub(super) fn begin_part(&mut self) -> Known {
         Known {
             open: std::mem::take(&mut self.open),
-            again: HashMap::new(),
+            continued: HashMap::new(),
         }
     }
 
     /// Records a time of this part.
-    pub(super) fn saw(&mut self, time: i64) {
+    pub(super) fn add_time(&mut self, time: i64) {
         self.last = self.last.max(time);
     }
 
     /// Keeps the slices that this part did not continue.
     pub(super) fn keep(&mut self, known: Known) {
         for (at, slices) in known.open {
-            if !known.again.contains_key(&at) {
+            if !known.continued.contains_key(&at) {
                 self.open.insert(at, slices);
             }
         }
@@ -93,16 +95,17 @@ impl Carry {
     }
 
     /// Returns true if a counter value repeats the last one of an earlier part.
-    pub(super) fn is_told_again(&mut self, of: Shown, name: &str, ts: i64, value: f64) -> bool {
-        self.saw(ts);
+    pub(super) fn is_repeated(&mut self, of: Shown, name: &str, ts: i64, value: f64) -> bool {
+        self.add_time(ts);
         let bits = value.to_bits();
         let before = self.before;
         match self.counters.get_mut(&(of, name.to_owned())) {
-            Some((known, is_told)) => {
-                let is_first = !std::mem::replace(is_told, true);
-                let is_again = is_first && *known == bits && before.is_some_and(|last| ts <= last);
+            Some((known, in_this_part)) => {
+                let is_first = !std::mem::replace(in_this_part, true);
+                let is_repeated =
+                    is_first && *known == bits && before.is_some_and(|last| ts <= last);
                 *known = bits;
-                is_again
+                is_repeated
             }
             None => {
                 self.counters.insert((of, name.to_owned()), (bits, true));
@@ -128,8 +131,8 @@ impl Carry {
     /// Ends a part.
     pub(super) fn end_part(&mut self) {
         self.before = Some(self.last);
-        for (_, is_told) in self.counters.values_mut() {
-            *is_told = false;
+        for (_, in_this_part) in self.counters.values_mut() {
+            *in_this_part = false;
         }
     }
 }
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_is_known_by_its_place_and_name() {
+    fn slices_continue_by_track_depth_and_name() {
         let mut carry = Carry::default();
         for (at, ts, name) in [
             ((1, 1), 5, "outer"),
@@ -159,23 +162,27 @@ mod tests {
             carry.keep_open(slice(at, ts, name));
         }
         let mut known = carry.begin_part();
-        assert_eq!(known.again((1, 1), 0, "outer"), Some(5));
-        assert_eq!(known.again((1, 1), 1, "inner"), Some(7));
-        assert_eq!(known.again((1, 1), 1, "inner"), None, "it is a new one");
-        assert_eq!(known.again((1, 3), 0, "outer"), None);
+        assert_eq!(known.continue_slice((1, 1), 0, "outer"), Some(5));
+        assert_eq!(known.continue_slice((1, 1), 1, "inner"), Some(7));
+        assert_eq!(
+            known.continue_slice((1, 1), 1, "inner"),
+            None,
+            "a new slice"
+        );
+        assert_eq!(known.continue_slice((1, 3), 0, "outer"), None);
         carry.keep(known);
         let open: Vec<_> = carry.take_open().map(|slice| slice.name).collect();
         assert_eq!(open, ["other"]);
     }
 
     #[test]
-    fn values_and_threads_that_go_on_are_not_told_twice() {
+    fn repeated_values_and_running_threads_are_joined() {
         let mut carry = Carry::default();
-        assert!(!carry.is_told_again((1, 0), "load", 10, 1.0));
+        assert!(!carry.is_repeated((1, 0), "load", 10, 1.0));
         carry.keep_running(0, 42, 8);
         carry.end_part();
-        assert!(carry.is_told_again((1, 0), "load", 10, 1.0));
-        assert!(!carry.is_told_again((1, 0), "load", 11, 1.0));
+        assert!(carry.is_repeated((1, 0), "load", 10, 1.0));
+        assert!(!carry.is_repeated((1, 0), "load", 11, 1.0));
         assert_eq!(carry.ran_since(0, 42, 9), 8);
         assert_eq!(carry.ran_since(0, 42, 12), 12);
         carry.keep_running(0, 42, 20);

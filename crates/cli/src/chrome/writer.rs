@@ -164,7 +164,7 @@ impl<'a> Writer<'a> {
         for row in 0..slices.len() {
             let at = self.of_track(part, slices.track_id().get(row))?;
             let (ts, dur) = (slices.ts().get(row), slices.dur().get(row));
-            self.carry.saw(ts.saturating_add(dur.max(0)));
+            self.carry.add_time(ts.saturating_add(dur.max(0)));
             let name = strings.text(slices.name().get(row));
             let args = slices.arg_set_id().get(row);
             let mut slice = Slice {
@@ -175,7 +175,7 @@ impl<'a> Writer<'a> {
                 args: args.map_or_else(Vec::new, |set| args_of(trace, set)),
             };
             // The slice began in an earlier part.
-            if let Some(began) = known.again(at, slices.depth().get(row), name) {
+            if let Some(began) = known.continue_slice(at, slices.depth().get(row), name) {
                 slice.ts = began;
             }
             match dur {
@@ -272,7 +272,7 @@ impl<'a> Writer<'a> {
             let value = counters.value().get(row);
             let ts = counters.ts().get(row);
             let key = (pid, utid.map_or(0, |utid| of_thread(trace, utid).1));
-            if self.carry.is_told_again(key, &name, ts, value) {
+            if self.carry.is_repeated(key, &name, ts, value) {
                 continue;
             }
             self.event(|event| {

@@ -1,8 +1,7 @@
 //! Background processes.
 //!
-//! A process cannot fork safely once it may have threads, so the background process is this binary
-//! started anew. It leaves the terminal by itself ([`detach`]) and then lets the waiting parent
-//! know.
+//! A process cannot fork safely once it may have threads, so the background process is a new
+//! process of this binary. It leaves the terminal ([`detach`]) and notifies the waiting parent.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;

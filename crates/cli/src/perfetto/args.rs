@@ -10,10 +10,10 @@ use super::flags::{Flag, Refusal, by_long, by_short};
 use crate::errors::reason;
 use crate::session::Then;
 
-/// The number that stands for the session with the highest bug report score.
+/// The id that selects the session with the highest bug report score.
 pub(super) const BUGREPORT: u64 = u64::MAX;
 
-/// A configuration as it came: still encoded, or the built-in one.
+/// A config of the command line: a file that is not decoded yet, or the built-in one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Config {
     File { name: String, bytes: Vec<u8> },
@@ -29,7 +29,7 @@ pub(super) enum Encoding {
     LossyText,
 }
 
-/// The place of the process once it is set up.
+/// Selects whether the process continues in the background once it is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Background {
     #[default]
@@ -55,7 +55,7 @@ impl Light {
     }
 }
 
-/// Values copied into `statsd_metadata`.
+/// Values that are copied into `statsd_metadata`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Ids {
     pub(super) alert: Option<i64>,
@@ -64,15 +64,15 @@ pub(super) struct Ids {
     pub(super) subscription: Option<i64>,
 }
 
-/// The behaviour of the process itself.
+/// Options of the process itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Manner {
+pub(super) struct ProcessOptions {
     pub(super) background: Background,
-    /// Number of a descriptor that hears when all data sources have started.
+    /// The descriptor to notify when all data sources have started.
     pub(super) notify_fd: Option<i32>,
 }
 
-/// A recording to be made.
+/// The options of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) config: Option<Config>,
@@ -80,10 +80,10 @@ pub(super) struct Options {
     pub(super) light: Light,
     pub(super) out: Option<PathBuf>,
     pub(super) no_clobber: bool,
-    pub(super) manner: Manner,
+    pub(super) process: ProcessOptions,
     pub(super) attributes: Vec<(String, String)>,
     pub(super) ids: Ids,
-    /// The session goes on without this process, under this key.
+    /// The key under which the session continues without this process.
     pub(super) detach: Option<Vec<u8>>,
 }
 
@@ -94,30 +94,30 @@ pub(super) enum Source {
     Name(Vec<u8>),
 }
 
-/// A copy of a session to be made.
+/// The options of a clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CloneOptions {
     pub(super) source: Source,
-    /// The session's filter is not applied.
+    /// True if the session's filter is not applied.
     pub(super) for_bugreport: bool,
-    /// Without one it goes where bug reports look for it.
+    /// The output; without it, the file for bug reports.
     pub(super) out: Option<PathBuf>,
     pub(super) no_clobber: bool,
-    pub(super) manner: Manner,
+    pub(super) process: ProcessOptions,
 }
 
-/// The action that is asked for.
+/// The action of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     Record(Box<Options>),
     Attach {
         key: Vec<u8>,
         then: Then,
-        manner: Manner,
+        process: ProcessOptions,
     },
     Clone(CloneOptions),
-    /// Clones every session that bug reports are to have.
-    SaveAll(Manner),
+    /// Clones every session with a bug report score.
+    SaveAll(ProcessOptions),
     Query {
         long: bool,
     },
@@ -143,7 +143,7 @@ struct Parsed {
     clone_for_bugreport: bool,
     save: bool,
     save_all: bool,
-    /// Given with `--attach` or `--is_detached`.
+    /// The key of `--attach` or `--is_detached`.
     attach: Option<Vec<u8>>,
     is_detached: bool,
     stop: bool,
@@ -202,9 +202,9 @@ impl Parsed {
             Flag::NoClobber => options.no_clobber = true,
             Flag::Txt => self.txt = true,
             Flag::TxtLossy => self.lossy = true,
-            Flag::Background => options.manner.background = Background::Yes,
-            Flag::BackgroundWait => options.manner.background = Background::Wait,
-            Flag::NotifyFd => options.manner.notify_fd = Some(descriptor(&lossy(value()?))?),
+            Flag::Background => options.process.background = Background::Yes,
+            Flag::BackgroundWait => options.process.background = Background::Wait,
+            Flag::NotifyFd => options.process.notify_fd = Some(descriptor(&lossy(value()?))?),
             Flag::Time => options.light.time = Some(lossy(value()?)),
             Flag::Buffer => options.light.buffer = Some(lossy(value()?)),
             Flag::Size => options.light.size = Some(lossy(value()?)),
@@ -239,7 +239,7 @@ impl Parsed {
         Ok(())
     }
 
-    /// The checks that need all options, in upstream's order.
+    /// Checks the options as a whole, in upstream's order.
     fn check(mut self) -> Result<Action, Refusal> {
         self.check_conflicts()?;
         let given = match &self.options.config {
@@ -267,11 +267,11 @@ impl Parsed {
         if self.options.out.is_some() {
             return refuse("Can't pass an --out file (or --upload) with this option");
         }
-        let manner = self.options.manner;
+        let process = self.options.process;
         Ok(match self.attach {
             _ if self.query_raw => Action::QueryRaw,
             _ if self.query => Action::Query { long: self.long },
-            _ if self.save_all => Action::SaveAll(manner),
+            _ if self.save_all => Action::SaveAll(process),
             Some(key) => Action::Attach {
                 key,
                 then: match (self.is_detached, self.stop) {
@@ -279,7 +279,7 @@ impl Parsed {
                     (_, true) => Then::Stop,
                     _ => Then::Wait,
                 },
-                manner,
+                process,
             },
             None => return refuse("The TraceConfig is empty"),
         })
@@ -293,7 +293,7 @@ impl Parsed {
         let options = &self.options;
         let attach = self.attach.is_some();
         let detach = options.detach.is_some();
-        let background = options.manner.background;
+        let background = options.process.background;
         let in_background = background != Background::No;
         let clone = self.clone_id.is_some() || self.clone_name.is_some();
         let bugreport_alone = !attach
@@ -345,11 +345,10 @@ impl Parsed {
         }
     }
 
-    /// The session to clone, if one is to be.
+    /// Returns the session to clone, if any.
     fn clone_source(&mut self) -> Option<Source> {
         match (self.clone_id, self.clone_name.take()) {
-            // With a config upstream records it, and looks at --save-for-bugreport only if there is
-            // no -o.
+            // With a config and -o, upstream ignores --save-for-bugreport and records.
             _ if self.save && (self.options.config.is_none() || self.options.out.is_none()) => {
                 Some(Source::Id(BUGREPORT))
             }
@@ -368,11 +367,11 @@ impl Parsed {
             for_bugreport: self.clone_for_bugreport || self.save,
             out: options.out,
             no_clobber: options.no_clobber,
-            manner: options.manner,
+            process: options.process,
         }))
     }
 
-    /// `given`: there is a config.
+    /// Returns the action of a recording. `given` is true if there is a config.
     fn record(mut self, given: bool) -> Result<Action, Refusal> {
         if !given {
             self.options.config = None;
@@ -418,7 +417,7 @@ fn number(name: &str, text: &str) -> Result<i64, Refusal> {
     }
 }
 
-/// The key of a detached session.
+/// Parses the key of a detached session.
 fn key(name: &str, value: OsString) -> Result<Vec<u8>, Refusal> {
     match value.into_vec() {
         key if key.is_empty() => refuse(format!("--{name} needs a key that is not empty")),

@@ -1,8 +1,9 @@
 //! `perfetto -d` and `-D`.
 //!
-//! The parent has parsed everything and opened the output; the background process gets the job over
-//! its standard input, which is a socket, and the output as its standard output. On the socket it
-//! answers with single bytes: that it has left the terminal, then how the recording stands.
+//! The parent parses the command line and opens the output. The background process receives the job
+//! over its standard input, which is a socket, and the output as its standard output. It replies on
+//! the socket with single bytes: one when it has left the terminal, then the status of the
+//! recording.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -22,27 +23,27 @@ use super::service::Provider;
 use crate::daemon::background;
 use crate::errors::message;
 
-/// The time that `-D` waits for the data sources.
-const WAIT: Duration = Duration::from_secs(30);
-/// The longest time that the background process may take to leave the terminal.
-const DETACH: Duration = Duration::from_secs(10);
-/// The exit code of `-D` if not all data sources have started in time.
+/// The time that `-D` waits for the start of the data sources.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// The longest time until the background process has left the terminal.
+const DETACH_LIMIT: Duration = Duration::from_secs(10);
+/// The exit code of `-D` if a data source has not started in time.
 const TIMED_OUT: u8 = 2;
 
 const DETACHED: u8 = b'd';
 
-/// Returns the next message of the background process.
+/// The result of waiting for a reply of the background process.
 #[derive(Debug, PartialEq, Eq)]
-enum Answer {
-    Said(u8),
-    Silent,
-    Gone,
+enum Reply {
+    Byte(u8),
+    Timeout,
+    Closed,
 }
 
 /// Starts the job in the background and prints its process id. With `wait` it returns when all data
 /// sources have started.
 pub(super) fn start(job: Job, notify_fd: Option<i32>, wait: bool) -> Result<ExitCode> {
-    let (mut ours, theirs) = UnixStream::pair().context("cannot make a socket")?;
+    let (mut ours, theirs) = UnixStream::pair().context("cannot create a socket")?;
     let (word, bytes) = job.encode();
     let mut command = background::command("perfetto");
     command.arg(word).arg(provider_word(job.provider));
@@ -63,12 +64,12 @@ pub(super) fn start(job: Job, notify_fd: Option<i32>, wait: bool) -> Result<Exit
         .stdout(stdout)
         .spawn()
         .context("cannot start the background process")?;
-    // It holds the other end of the socket.
+    // The command has the other end of the socket.
     drop(command);
     ours.write_all(&bytes)
         .and_then(|()| ours.shutdown(Shutdown::Write))
-        .context("cannot talk to the background process")?;
-    if answer(&mut ours, DETACH)? != Answer::Said(DETACHED) {
+        .context("cannot send the job to the background process")?;
+    if receive(&mut ours, DETACH_LIMIT)? != Reply::Byte(DETACHED) {
         eprintln!("Background process didn't report anything");
         return Ok(ExitCode::from(FAILURE));
     }
@@ -77,40 +78,41 @@ pub(super) fn start(job: Job, notify_fd: Option<i32>, wait: bool) -> Result<Exit
     if !wait {
         return Ok(ExitCode::SUCCESS);
     }
-    Ok(ExitCode::from(started(answer(&mut ours, WAIT)?)))
+    Ok(ExitCode::from(started(receive(&mut ours, START_LIMIT)?)))
 }
 
-/// The exit code of `-D`.
-fn started(answer: Answer) -> u8 {
-    match answer {
-        Answer::Said(0) => 0,
-        Answer::Said(status) => {
+/// Returns the exit code of `-D`.
+fn started(reply: Reply) -> u8 {
+    match reply {
+        Reply::Byte(0) => 0,
+        Reply::Byte(status) => {
             eprintln!("Background process failed, WaitStatus={status}");
             status
         }
-        Answer::Silent => {
+        Reply::Timeout => {
             eprintln!("Timeout waiting for all data sources to start");
             TIMED_OUT
         }
-        Answer::Gone => {
+        Reply::Closed => {
             eprintln!("Background process didn't report anything");
             FAILURE
         }
     }
 }
 
-fn answer(stream: &mut UnixStream, limit: Duration) -> Result<Answer> {
+/// Waits for a reply of the background process.
+fn receive(stream: &mut UnixStream, limit: Duration) -> Result<Reply> {
     let deadline = Instant::now() + limit;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(Answer::Silent);
+            return Ok(Reply::Timeout);
         }
         stream.set_read_timeout(Some(left))?;
         let mut byte = [0];
         match stream.read(&mut byte) {
-            Ok(0) => return Ok(Answer::Gone),
-            Ok(_) => return Ok(Answer::Said(byte[0])),
+            Ok(0) => return Ok(Reply::Closed),
+            Ok(_) => return Ok(Reply::Byte(byte[0])),
             Err(error)
                 if matches!(
                     error.kind(),
@@ -118,7 +120,7 @@ fn answer(stream: &mut UnixStream, limit: Duration) -> Result<Answer> {
                         | io::ErrorKind::WouldBlock
                         | io::ErrorKind::TimedOut
                 ) => {}
-            Err(error) => return Err(error).context("cannot hear the background process"),
+            Err(error) => return Err(error).context("cannot receive from the background process"),
         }
     }
 }
@@ -140,10 +142,10 @@ fn provider(word: &OsStr) -> Result<Provider> {
     [Provider::System, known[0], known[1]]
         .into_iter()
         .find(|provider| word == provider_word(*provider))
-        .context("which service?")
+        .context("unknown service")
 }
 
-/// The background process.
+/// Runs the background process.
 pub(crate) fn main(args: &[OsString]) -> ExitCode {
     work(args).unwrap_or_else(|error| {
         anstream::eprintln!("{}", message(&error));
@@ -183,20 +185,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cli_021_the_answers_and_what_they_return() {
+    fn cli_021_replies_of_the_background_process_have_exit_codes() {
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         let limit = Duration::from_millis(1);
-        assert_eq!(answer(&mut ours, limit).unwrap(), Answer::Silent);
+        assert_eq!(receive(&mut ours, limit).unwrap(), Reply::Timeout);
         theirs.write_all(&[0]).unwrap();
-        assert_eq!(answer(&mut ours, limit).unwrap(), Answer::Said(0));
+        assert_eq!(receive(&mut ours, limit).unwrap(), Reply::Byte(0));
         drop(theirs);
-        assert_eq!(answer(&mut ours, limit).unwrap(), Answer::Gone);
-        let answers = [
-            Answer::Said(0),
-            Answer::Said(1),
-            Answer::Gone,
-            Answer::Silent,
+        assert_eq!(receive(&mut ours, limit).unwrap(), Reply::Closed);
+        let replies = [
+            Reply::Byte(0),
+            Reply::Byte(1),
+            Reply::Closed,
+            Reply::Timeout,
         ];
-        assert_eq!(answers.map(started), [0, 1, 1, 2]);
+        assert_eq!(replies.map(started), [0, 1, 1, 2]);
     }
 }

@@ -1,5 +1,5 @@
-//! `perfetto --save-for-bugreport` and `--save-all-for-bugreport`: copies of what sessions with a
-//! `bugreport_score` hold, in the folder for temporary files.
+//! `perfetto --save-for-bugreport` and `--save-all-for-bugreport`: clones of sessions with a
+//! `bugreport_score`, in the folder for temporary files.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,31 +21,31 @@ use super::service::Provider;
 use crate::errors::message;
 use crate::session::Task;
 
-/// The name of a copy unless the session says otherwise.
+/// The name of a copy whose session has no name for it.
 const DEFAULT_NAME: &str = "systrace.pftrace";
-/// The longest time that the service may take to list its sessions.
+/// The limit for listing the sessions of the service.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Returns the path of the one copy.
+/// Returns the path of the copy made by `--save-for-bugreport`.
 pub(super) fn path() -> PathBuf {
     std::env::temp_dir().join(DEFAULT_NAME)
 }
 
-/// A new file in a folder where others may have put a link of that name.
+/// Creates a file in a folder where another user may have created a link of that name.
 pub(super) fn create(path: &Path) -> Result<(String, File)> {
-    // If it cannot be removed, opening says why.
+    // If it cannot be removed, opening fails with the reason.
     let _ = std::fs::remove_file(path);
     open(path, &[], true)
 }
 
-/// A copy to be made.
+/// A copy to make.
 struct Copy {
     session: u64,
     score: i32,
     name: String,
 }
 
-/// Clones all sessions that bug reports are to have. Returns the exit code.
+/// Clones all sessions with a bug report score. Returns the exit code.
 pub(super) fn save_all(service: &Address) -> Result<u8> {
     let state = Consumer::connect(service, LIMIT)
         .and_then(|mut consumer| consumer.query_service_state(LIMIT))
@@ -55,7 +55,7 @@ pub(super) fn save_all(service: &Address) -> Result<u8> {
         eprintln!("No tracing sessions eligible for bugreport were found.");
         return Ok(0);
     }
-    // All are cloned before the first is read, so that they show the same moment.
+    // All sessions are cloned before the first clone is read, so that they end at the same time.
     let all_cloned = Arc::new(Barrier::new(copies.len()));
     let done = thread::scope(|scope| {
         let threads: Vec<_> = copies
@@ -73,7 +73,7 @@ pub(super) fn save_all(service: &Address) -> Result<u8> {
     Ok(done.unwrap_or(0))
 }
 
-/// Arrives at the meeting point, in any case and only once.
+/// Waits at the barrier exactly once, at the latest when it is dropped.
 struct Arrival(Option<Arc<Barrier>>);
 
 impl Arrival {
@@ -107,7 +107,7 @@ fn save(service: &Address, copy: &Copy, mut arrival: Arrival) -> u8 {
     })
 }
 
-/// A clone as bug reports want it: nothing is filtered out.
+/// Returns a request for a clone for bug reports, without the session's filter.
 pub(super) fn request(session: u64) -> CloneSessionRequest {
     CloneSessionRequest {
         selector: Some(Selector::SessionId(session)),
@@ -117,7 +117,7 @@ pub(super) fn request(session: u64) -> CloneSessionRequest {
     }
 }
 
-/// Returns the copies to be made, the highest score first, each into a file of its own.
+/// Returns the copies to make, the highest score first, each with its own file.
 fn copies(sessions: &[TracingSession]) -> Vec<Copy> {
     let score = |session: &TracingSession| session.bugreport_score.unwrap_or(0);
     let mut eligible: Vec<_> = sessions
@@ -127,30 +127,30 @@ fn copies(sessions: &[TracingSession]) -> Vec<Copy> {
     eligible.sort_by_key(|session| std::cmp::Reverse(score(session)));
     let mut copies: Vec<Copy> = Vec::new();
     for session in eligible {
-        let wanted = file_name(session);
-        let mut names = (0..).map(|number| numbered(&wanted, number));
+        let preferred = file_name(session);
+        let mut names = (0..).map(|number| numbered(&preferred, number));
         let name = names.find(|name| copies.iter().all(|other| other.name != *name));
         copies.push(Copy {
             session: session.id.unwrap_or(0),
             score: score(session),
-            name: name.unwrap_or(wanted),
+            name: name.unwrap_or(preferred),
         });
     }
     copies
 }
 
-/// The name the session wants. The service lets none pass that leaves the folder, but need not be
-/// ours.
+/// Returns the file name in the session's config. Our service refuses names with folders, but
+/// another service may not.
 fn file_name(session: &TracingSession) -> String {
-    let wanted = session.bugreport_filename.as_deref().unwrap_or_default();
-    let wanted = String::from_utf8_lossy(wanted).into_owned();
-    match Path::new(&wanted).file_name() {
-        Some(name) if name == wanted.as_str() => wanted,
+    let name = session.bugreport_filename.as_deref().unwrap_or_default();
+    let name = String::from_utf8_lossy(name).into_owned();
+    match Path::new(&name).file_name() {
+        Some(only) if only == name.as_str() => name,
         _ => DEFAULT_NAME.to_owned(),
     }
 }
 
-/// `a.pftrace`, `a_1.pftrace`, `a_2.pftrace`.
+/// Returns the names `a.pftrace`, `a_1.pftrace`, `a_2.pftrace` and so on.
 fn numbered(name: &str, number: usize) -> String {
     match (number, name.rsplit_once('.')) {
         (0, _) => name.to_owned(),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_have_names_of_their_own_by_score() {
+    fn copies_are_sorted_by_score_and_have_different_names() {
         let mut waiting = session(5, 9, "waiting");
         waiting.is_started = Some(false);
         let sessions = [

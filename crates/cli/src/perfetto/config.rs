@@ -1,4 +1,4 @@
-//! From options to the config that goes to the service.
+//! Builds the config for the service from the options.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use ferretto_text::config::{self as config_text, Unknown};
 /// The message for a config that cannot be used.
 const INVALID: &str = "The trace config is invalid, bailing out.";
 
-/// The config, checked and completed as upstream does.
+/// Builds the config, and checks and completes it as upstream does.
 pub(super) fn build(options: &Options) -> Result<TraceConfig> {
     let mut config = match &options.config {
         Some(Config::Test) => light::test_config().map_err(anyhow::Error::msg)?,
@@ -83,7 +83,7 @@ fn check(config: &TraceConfig, options: &Options) -> Result<()> {
         bail!("Unexpected AndroidReportConfig without --dropbox / --upload.");
     }
     let streams = config.write_into_file.unwrap_or(false);
-    // Triggers have no output, and a file that the service is to make needs none.
+    // Triggers have no output, and with output_path the service creates the file.
     if !config.activate_triggers.is_empty() || (streams && output_path(config).is_some()) {
         return Ok(());
     }
@@ -96,7 +96,7 @@ fn check(config: &TraceConfig, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The file the service is to make itself.
+/// Returns the file that the service creates itself.
 pub(super) fn output_path(config: &TraceConfig) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStringExt;
 
@@ -133,7 +133,7 @@ fn complete(config: &mut TraceConfig, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A random UUID of version 4, in two halves.
+/// Returns the halves of a random UUID of version 4.
 fn uuid() -> Result<(i64, i64)> {
     let (mut msb, mut lsb) = ([0; 8], [0; 8]);
     getrandom(&mut msb, GetRandomFlags::empty())?;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn cli_004_text_without_txt_gets_the_hint() {
+    fn cli_004_text_without_txt_is_refused_with_a_hint() {
         let message = with(b"buffers { size_kb: 4 }", Encoding::Binary)
             .unwrap_err()
             .to_string();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_of_the_config_stays() {
+    fn a_uuid_in_the_config_is_kept() {
         let config = with(b"trace_uuid_msb: 7", Encoding::Text).unwrap();
         assert_eq!(
             (config.trace_uuid_msb, config.trace_uuid_lsb),

@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::usage::{self, Row};
 
-/// Why a command line is refused. All of them end with exit code 1.
+/// The reason for refusing a command line. The exit code is always 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The usage text, alone or behind a reason.
+    /// The usage text, alone or after a reason.
     Usage(Option<String>),
     Message(String),
 }
@@ -22,11 +22,11 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The options that go together in the usage text.
+/// A section of the usage text.
 struct Section {
     heading: &'static str,
     options: &'static [(Flag, &'static str, &'static str)],
-    /// The arguments without the name of an option.
+    /// The positional arguments.
     operands: &'static [Row<'static>],
 }
 
@@ -49,22 +49,22 @@ macro_rules! flags {
     };
 }
 
-// Each option as it is typed, with a placeholder of its value, and its meaning. Those without a
-// meaning are not shown: they are taken for the sake of scripts, or to be refused, as by upstream.
+// Each option as it is typed, with a placeholder for its value, and its meaning. Options without a
+// meaning are not shown: they are accepted for scripts, or refused, as by upstream.
 flags! {
     "" {
         Config "-c, --config FILE" "the trace config; - is standard input,\n:test a built-in one of two seconds"
-        Out "-o, --out FILE" "where the trace goes; - is standard output"
+        Out "-o, --out FILE" "the file for the trace; - is standard output"
         NoClobber "    --no-clobber" "fail if that file exists"
-        Txt "    --txt" "the config is in text form"
-        TxtLossy "    --txt-lossy" "the same, leaving out what is unknown"
-        AddAttribute "    --add-attribute K=V" "note K=V in the trace; can be repeated"
-        Background "-d, --background" "go on in the background, print the process id"
+        Txt "    --txt" "the config is in text format"
+        TxtLossy "    --txt-lossy" "the same, ignoring unknown fields"
+        AddAttribute "    --add-attribute K=V" "add K=V to the trace; can be repeated"
+        Background "-d, --background" "continue in the background, print the process id"
         BackgroundWait "-D, --background-wait" "the same, after all data sources have started"
-        NotifyFd "    --notify-fd FD" "stay, but write a byte to FD when they have: 0, or 1 for\na recording that failed before"
+        NotifyFd "    --notify-fd FD" "stay in the foreground, and write a byte to FD after their\nstart: 0, or 1 if the recording has failed"
         Query "    --query" "show the state of the tracing service"
         QueryLong "    --long" "with --query: do not shorten the last column"
-        QueryRaw "    --query-raw" "write that state to standard output in binary"
+        QueryRaw "    --query-raw" "write the state to standard output in binary"
         Version "    --version" "show the version"
         Help "-h, --help" ""
         ResetGuardrails "    --reset-guardrails" ""
@@ -77,7 +77,7 @@ flags! {
         NoGuardrails "    --no-guardrails" ""
     }
     "Without a config:" {
-        Time "-t, --time N{ms,s,m,h}" "how long (default 10s)"
+        Time "-t, --time N{ms,s,m,h}" "the duration (default 10s)"
         Buffer "-b, --buffer N{kb,mb,gb}" "size of the buffer (default 32mb)"
         Size "-s, --size N{kb,mb,gb}" "stream into the file, up to this size"
         App "-a, --app NAME" "trace this Android app"
@@ -85,22 +85,22 @@ flags! {
         "GROUP/EVENT" "kernel events, for example sched/sched_switch"
         "CATEGORY" "atrace categories, for example sched, freq"
     }
-    "Copies of sessions that run:" {
-        Clone "    --clone ID" "write what the session of this number holds into -o"
-        CloneByName "    --clone-by-name NAME" "the same for the session of this name"
-        CloneForBugreport "    --clone-for-bugreport" "with either: do not apply its filter"
-        SaveForBugreport "    --save-for-bugreport" "clone the one with the highest bugreport_score, into -o or\nsystrace.pftrace in the folder for temporary files"
-        SaveAllForBugreport "    --save-all-for-bugreport" "clone each with a bugreport_score, into files there"
+    "Clones of running sessions:" {
+        Clone "    --clone ID" "write a clone of the session with this id into -o"
+        CloneByName "    --clone-by-name NAME" "the same for the session with this name"
+        CloneForBugreport "    --clone-for-bugreport" "with either: do not apply the session's filter"
+        SaveForBugreport "    --save-for-bugreport" "clone the session with the highest bugreport_score, into -o\nor systrace.pftrace in the folder for temporary files"
+        SaveAllForBugreport "    --save-all-for-bugreport" "clone each session with a bugreport_score, into that folder"
     }
-    "Sessions that go on without this process (they write into their file):" {
-        Detach "    --detach KEY" "start one and leave it under this key"
-        IsDetached "    --is_detached KEY" "return 0 if there is one, 2 if not, 1 after an error"
-        Attach "    --attach KEY [--stop]" "wait for its end, or end it; 2 if there is none"
+    "Sessions that continue without this process (with write_into_file):" {
+        Detach "    --detach KEY" "start a session and detach it under this key"
+        IsDetached "    --is_detached KEY" "return 0 if there is such a session, 2 if not, 1 on errors"
+        Attach "    --attach KEY [--stop]" "wait for its end, or end it; return 2 if there is none"
         Stop "    --stop" ""
     }
 }
 
-/// The column that meanings begin at.
+/// The column of the meanings.
 const COLUMN: usize = 27;
 
 const SYNOPSIS: &str = "\
@@ -113,13 +113,13 @@ Usage: perfetto [OPTIONS] -c CONFIG -o FILE
 
 const ENDING: &str = "
 Exit codes:
-  0  done. Also for what the service refuses: look for \"Service error\"
-  1  wrong options, no connection, a file that cannot be written
-  2  --attach and --is_detached: no such session; -D: not all have started in time
+  0  success, also if the service refuses the request: look for \"Service error\"
+  1  wrong options, no connection, or a file that cannot be written
+  2  --attach and --is_detached: no such session; -D: data sources did not start in time
 
 Environment:
-  PERFETTO_CONSUMER_SOCK_NAME   where the tracing service listens
-  FERRETTO_STRICT_EXIT=1        return 1 for what the service refuses, too
+  PERFETTO_CONSUMER_SOCK_NAME   the address of the tracing service
+  FERRETTO_STRICT_EXIT=1        return 1 also if the service refuses the request
 ";
 
 /// Returns the usage text.
@@ -159,7 +159,7 @@ pub(super) fn by_short(short: char) -> Result<(&'static str, Flag), Refusal> {
         .ok_or_else(|| Refusal::Usage(Some(format!("unknown option -{short}"))))
 }
 
-/// Finds a long option. It may be shortened as long as it stays unambiguous.
+/// Finds a long option. Unambiguous prefixes are allowed.
 pub(super) fn by_long(long: &str) -> Result<(&'static str, Flag), Refusal> {
     if let Some((_, name, flag)) = all().find(|(_, name, _)| *name == long) {
         return Ok((name, flag));

@@ -1,4 +1,4 @@
-//! The job that is left once the command line is understood and the output is open.
+//! The job of a command, once its command line is parsed and the output is open.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::session::{Task, Then};
 #[derive(Debug, Clone)]
 pub(super) enum Work {
     Session(Task),
-    /// The config has no session but names triggers to activate.
+    /// Activates the triggers that the config names. There is no session.
     Triggers,
-    /// Clones every session that bug reports are to have.
+    /// Clones every session with a bug report score.
     SaveAll,
 }
 
-/// Everything a process in the background needs to know.
+/// A job, which can be passed to a background process.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) work: Work,
@@ -28,18 +28,18 @@ pub(super) struct Job {
     pub(super) config: TraceConfig,
     /// The name of the output in messages.
     pub(super) name: String,
-    /// The output, unless the service makes it.
+    /// The output, unless the service creates it.
     pub(super) file: Option<File>,
-    /// Its path; `-` for standard output.
+    /// The path of the output; `-` for standard output.
     pub(super) path: Option<PathBuf>,
-    /// The path that the names of snapshots are made from.
+    /// The path from which the names of snapshots are derived.
     pub(super) snapshots: Option<PathBuf>,
-    /// Files that are there stay as they are.
+    /// True if existing files are not overwritten.
     pub(super) no_clobber: bool,
 }
 
 impl Job {
-    /// A job without an output.
+    /// Returns a job without an output.
     pub(super) fn new(work: Work, provider: Provider) -> Self {
         Self {
             work,
@@ -53,7 +53,7 @@ impl Job {
         }
     }
 
-    /// The job with an output.
+    /// Adds an output.
     pub(super) fn into(mut self, path: &Path, opened: (String, File)) -> Self {
         let (name, file) = opened;
         (self.name, self.file) = (name, Some(file));
@@ -62,11 +62,11 @@ impl Job {
         self
     }
 
-    /// The work as a word and bytes, for another process of this program.
+    /// Encodes the work as a word and bytes, for a background process of this program.
     pub(super) fn encode(&self) -> (&'static str, Vec<u8>) {
         match &self.work {
             Work::Session(Task::Record) => ("record", self.config.encode_to_vec()),
-            // Refused together with the background.
+            // Not reachable: --detach is refused in the background.
             Work::Session(Task::Detach(key)) => ("detach", key.clone()),
             Work::Session(Task::Attach { key, then }) => {
                 let word = match then {
@@ -82,7 +82,7 @@ impl Job {
         }
     }
 
-    /// The job that [`encode`](Self::encode) described.
+    /// Decodes the result of [`encode`](Self::encode).
     pub(super) fn decode(word: &str, bytes: Vec<u8>, provider: Provider) -> Result<Self> {
         let attach = |then| {
             let key = bytes.clone();

@@ -1,4 +1,4 @@
-//! A config from a few options: `perfetto -t 10s -b 32mb sched/sched_switch`.
+//! Configs without a file: `perfetto -t 10s -b 32mb sched/sched_switch`.
 
 use ferretto_proto::trace_config::{BufferConfig, DataSource};
 use ferretto_proto::{
@@ -9,16 +9,16 @@ use super::args::Light;
 
 const DEFAULT_TIME: &str = "10s";
 const DEFAULT_BUFFER: &str = "32mb";
-/// Period of the flushes that make a recording recoverable after a crash, in milliseconds.
+/// The period of the flushes that make a recording recoverable after a crash, in milliseconds.
 const FLUSH_PERIOD_MS: u32 = 30_000;
-/// Kernel events of the hypervisor have a tracefs instance of their own.
+/// The categories for events of the hypervisor, which has its own tracefs instance.
 const HYPERVISOR: [&str; 2] = ["hyp", "hypervisor"];
 
-/// The config that the options describe.
+/// Returns the config for the options.
 ///
 /// # Errors
 ///
-/// The message for the option that is wrong.
+/// Returns the message for an invalid option.
 pub(super) fn config(light: &Light) -> Result<TraceConfig, &'static str> {
     let time = time_ms(light.time.as_deref().unwrap_or(DEFAULT_TIME))
         .ok_or("--time argument is invalid")?;
@@ -95,7 +95,7 @@ fn data_sources(light: &Light) -> Vec<DataSource> {
         );
         sources.push(wrap(kernel));
     }
-    // As upstream, these two name the buffer that is the default of all.
+    // As in upstream, these two name the default buffer.
     for name in ["linux.process_stats", "linux.system_info"] {
         let mut config = source_config(name);
         config.target_buffer = Some(0);
@@ -122,7 +122,7 @@ fn wrap(config: DataSourceConfig) -> DataSource {
     }
 }
 
-/// The built-in config `:test`: two seconds of scheduling and frequencies.
+/// Returns the built-in config `:test`: two seconds of scheduling and frequencies.
 pub(super) fn test_config() -> Result<TraceConfig, &'static str> {
     let events = [
         "sched/sched_switch",
@@ -159,7 +159,7 @@ fn size_bytes(text: &str) -> Option<u64> {
     )
 }
 
-/// Leading digits and a unit in lower case. Nothing, and a bare zero, are zero.
+/// Parses digits with a unit in lower case. An empty text and zero without a unit are zero.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim_start().trim_start_matches('+');
     let split = text
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn cli_008_buffer_sizes() {
+    fn cli_008_buffer_sizes_need_a_lower_case_unit() {
         for good in ["4mb", "4m"] {
             let light = Light {
                 buffer: Some(good.into()),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn cli_011_no_events_no_kernel_source() {
+    fn cli_011_without_events_there_is_no_kernel_source() {
         let config = config(&light(&[])).unwrap();
         assert_eq!(config.data_sources.len(), 2);
     }

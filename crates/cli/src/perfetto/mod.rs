@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use ferretto_proto::clone_session_request::Selector;
 
-use self::args::{Action, Background, CloneOptions, Config, Manner, Options, Source};
+use self::args::{Action, Background, CloneOptions, Config, Options, ProcessOptions, Source};
 use self::flags::Refusal;
 use self::job::{Job, Work};
 use self::notify::Listeners;
@@ -40,7 +40,7 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     main_with(args, Provider::System, "")
 }
 
-/// The command with another provider of the service, and an addition to the usage text.
+/// Runs the command with another provider of the service, and an addition to the usage text.
 pub(crate) fn main_with(args: Vec<OsString>, provider: Provider, usage: &str) -> ExitCode {
     let action = match args::parse(args, |name| crate::config::read(Path::new(name))) {
         Ok(action) => action,
@@ -70,25 +70,25 @@ fn act(action: Action, provider: Provider) -> Result<ExitCode> {
         }
         Action::Query { long } => query::text(&provider.service()?.consumer, long),
         Action::QueryRaw => query::raw(&provider.service()?.consumer),
-        Action::Record(options) => start(record(&options, provider)?, &options.manner),
-        Action::Clone(options) => start(clone(&options, provider)?, &options.manner),
-        Action::SaveAll(manner) => start(Job::new(Work::SaveAll, provider), &manner),
-        Action::Attach { key, then, manner } => {
+        Action::Record(options) => start(record(&options, provider)?, &options.process),
+        Action::Clone(options) => start(clone(&options, provider)?, &options.process),
+        Action::SaveAll(process) => start(Job::new(Work::SaveAll, provider), &process),
+        Action::Attach { key, then, process } => {
             let work = Work::Session(Task::Attach { key, then });
-            start(Job::new(work, provider), &manner)
+            start(Job::new(work, provider), &process)
         }
     }
 }
 
-/// Does the job, or has it done in the background.
-fn start(job: Job, manner: &Manner) -> Result<ExitCode> {
-    match manner.background {
+/// Runs the job, in the background if requested.
+fn start(job: Job, process: &ProcessOptions) -> Result<ExitCode> {
+    match process.background {
         Background::No => {
-            let mut listeners = Listeners::inherited(manner.notify_fd)?;
+            let mut listeners = Listeners::inherited(process.notify_fd)?;
             Ok(run::run(&job, &mut listeners))
         }
-        Background::Yes => background::start(job, manner.notify_fd, false),
-        Background::Wait => background::start(job, manner.notify_fd, true),
+        Background::Yes => background::start(job, process.notify_fd, false),
+        Background::Wait => background::start(job, process.notify_fd, true),
     }
 }
 
@@ -139,7 +139,7 @@ fn clone(options: &CloneOptions, provider: Provider) -> Result<Job> {
     })
 }
 
-/// Creates the output, which is none of `inputs`. Its mode does not depend on the umask.
+/// Creates the output, which must not be one of `inputs`. Its mode does not depend on the umask.
 fn open(path: &Path, inputs: &[&Path], no_clobber: bool) -> Result<(String, File)> {
     if path.as_os_str() == "-" {
         let stdout = io::stdout().as_fd().try_clone_to_owned()?;

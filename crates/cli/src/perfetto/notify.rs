@@ -1,4 +1,4 @@
-//! Telling others when all data sources have started.
+//! Notifies other processes when all data sources have started.
 
 use std::fs::File;
 use std::io::Write;
@@ -6,20 +6,19 @@ use std::io::Write;
 use anyhow::{Context as _, Result};
 use ferretto_shm::take_inherited;
 
-/// Everything has started, or is done.
+/// All data sources have started, or the job is done.
 const OK: u8 = 0;
-/// It failed before.
+/// The job failed before.
 const FAILED: u8 = 1;
 
-/// The processes that wait for the start: each gets one byte, and then the end of the pipe.
+/// The processes that wait for the start. Each receives one byte, and then the end of the pipe.
 #[derive(Default)]
 pub(super) struct Listeners {
     waiting: Vec<Box<dyn Write>>,
 }
 
 impl Listeners {
-    /// Those that a command line names, by the number of a descriptor that this process was started
-    /// with.
+    /// Returns the listener of `--notify-fd`, the number of an inherited descriptor.
     pub(super) fn inherited(number: Option<i32>) -> Result<Self> {
         let mut listeners = Self::default();
         if let Some(number) = number {
@@ -34,11 +33,11 @@ impl Listeners {
         self.waiting.push(Box::new(listener));
     }
 
-    /// Tells everybody. Only the first time counts.
+    /// Notifies all listeners. Further calls have no effect.
     pub(super) fn notify(&mut self, ok: bool) {
         let byte = if ok { OK } else { FAILED };
         for mut listener in self.waiting.drain(..) {
-            // It may be gone.
+            // The listener may have ended.
             let _ = listener.write_all(&[byte]);
         }
     }

@@ -1,4 +1,4 @@
-//! Upstream's last words and exit codes.
+//! The outcome of a job, with upstream's messages and exit codes.
 
 use anyhow::Result;
 use ferretto_ipc::address::Address;
@@ -7,16 +7,16 @@ use ferretto_text::terminal::shown;
 use super::job::{Job, Work, session_name};
 use crate::session::{End, Task, Then, clone_session};
 
-/// Everything that ends with an error ends with this.
+/// The exit code of errors.
 pub(super) const FAILURE: u8 = 1;
-/// Has failures of the service end with [`FAILURE`].
+/// The environment variable for exiting with [`FAILURE`] if the service fails.
 const STRICT_VARIABLE: &str = "FERRETTO_STRICT_EXIT";
-/// `--attach` and `--is_detached`: there is none.
+/// The exit code of `--attach` and `--is_detached` without such a session.
 const NO_SESSION: u8 = 2;
-/// The exit code of a program that Ctrl-C ended, as shells have it.
+/// The exit code of a program that Ctrl-C ended, as in shells.
 pub(super) const INTERRUPTED: u8 = 130;
 
-/// The beginning of our service's error for a trace file that it cannot write.
+/// The prefix of our service's error for a trace file that it cannot write.
 const WRITE_FAILED: &str = "Failed to write the trace file";
 
 /// Clones a session into the job's file. `cloned` is called when the service has made the copy,
@@ -29,13 +29,12 @@ pub(super) fn clone(job: &Job, service: &Address, cloned: impl FnMut()) -> Resul
     Ok(finish(job, end))
 }
 
-/// Returns true if failures that upstream returns 0 for, and scripts may rely on, are to be seen in
-/// the exit code.
+/// Returns true if the exit code also reports failures for which upstream returns 0.
 pub(super) fn is_strict() -> bool {
     std::env::var_os(STRICT_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Upstream's last words and exit codes.
+/// Prints upstream's last message for the end of a session. Returns the exit code.
 pub(super) fn finish(job: &Job, end: End) -> u8 {
     match end {
         End::Complete => {
@@ -50,7 +49,7 @@ pub(super) fn finish(job: &Job, end: End) -> u8 {
         End::Failed(reason) => {
             eprintln!("Service error: {}", shown(&failure(job, &reason)));
             remove_if_empty(job);
-            // Upstream's service does not tell of a full disk, so no script relies on 0 here.
+            // Upstream's service does not report a full disk, so no script relies on 0 here.
             u8::from(is_strict() || reason.starts_with(WRITE_FAILED))
         }
         End::NotBound(reason) => {
@@ -76,7 +75,7 @@ pub(super) fn finish(job: &Job, end: End) -> u8 {
                 Some(reason) => {
                     eprintln!("Service error: {}\nSession detach failed", shown(&reason));
                 }
-                None => eprintln!("Session detach failed: there may be one under this key"),
+                None => eprintln!("Session detach failed: another session may have this key"),
             }
             remove_if_empty(job);
             FAILURE
@@ -93,9 +92,9 @@ pub(super) fn finish(job: &Job, end: End) -> u8 {
             }
             NO_SESSION
         }
-        End::AttachUnfit => {
+        End::AttachWithoutFile => {
             eprintln!(
-                "This session does not write into a file, so --attach cannot bring its trace. It goes on."
+                "This session does not write into a file, so --attach cannot read its trace. It continues."
             );
             FAILURE
         }
@@ -111,7 +110,7 @@ pub(super) fn finish(job: &Job, end: End) -> u8 {
     }
 }
 
-/// Returns the words of the service, as upstream shows them.
+/// Returns the error of the service in upstream's words.
 fn failure(job: &Job, reason: &str) -> String {
     match &job.work {
         Work::Session(Task::Clone(request)) => {
@@ -128,7 +127,7 @@ fn wrote(job: &Job) {
         eprintln!("Trace written into the output file");
         return;
     }
-    // As upstream, this is zero for a pipe.
+    // As in upstream, the size is zero for a pipe.
     let size = job
         .file
         .as_ref()
@@ -144,7 +143,7 @@ fn remove_if_empty(job: &Job) {
             .metadata()
             .is_ok_and(|file| file.is_file() && file.len() == 0)
     {
-        // It stays as an empty file then.
+        // If that fails, the empty file remains.
         let _ = std::fs::remove_file(path);
     }
 }

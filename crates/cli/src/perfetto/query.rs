@@ -14,9 +14,9 @@ use ferretto_proto::{
 
 use ferretto_text::terminal::shown_bytes;
 
-/// The longest time that the service may take to answer.
+/// The limit for the service's reply.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Length of the last column without `--long`.
+/// The length of the last column without `--long`.
 const MAX_DETAILS: usize = 40;
 
 fn query(service: &Address) -> Result<TracingServiceState> {
@@ -33,7 +33,7 @@ pub(super) fn raw(service: &Address) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the state for people.
+/// Prints the state as text.
 pub(super) fn text(service: &Address, long: bool) -> Result<ExitCode> {
     let state = query(service)?;
     let mut out = BufWriter::new(anstream::AutoStream::auto(io::stdout().lock()));
@@ -131,7 +131,7 @@ fn data_sources(state: &TracingServiceState, machines: bool, long: bool) -> Rows
     rows
 }
 
-/// The categories a data source knows.
+/// Returns the categories of a data source.
 fn details(source: &DataSource, long: bool) -> String {
     let descriptor = &source.ds_descriptor;
     // A malformed descriptor has no categories to show.
@@ -209,7 +209,7 @@ fn number(value: Option<i32>) -> String {
     value.unwrap_or(0).to_string()
 }
 
-/// Text that cannot control the terminal.
+/// Returns text without control characters.
 fn shown(bytes: &Option<Vec<u8>>) -> String {
     shown_bytes(bytes.as_deref().unwrap_or_default())
 }

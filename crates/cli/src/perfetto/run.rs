@@ -1,4 +1,4 @@
-//! Doing a job with a tracing service.
+//! Runs a job with a tracing service.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,10 @@ use crate::session::{Control, Plan, Reaction, Session, Signal, Signals, Task};
 use crate::snapshots::{Snapshot, Snapshots};
 use crate::trigger_perfetto;
 
-/// Data sources are waited for as long as `-D` waits.
+/// The time to wait for the start of data sources, as long as that of `-D`.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// The part of a recording besides waiting for it.
+
+/// The messages, notifications and snapshots of a session.
 struct PerfettoControl<'a> {
     ttl: Option<Duration>,
     listeners: &'a mut Listeners,
@@ -44,7 +45,7 @@ impl Control for PerfettoControl<'_> {
     }
 
     fn started(&mut self, all: bool) -> Result<()> {
-        // The waiting process has a limit of its own.
+        // Without all of them, the waiting process has its own limit.
         if all {
             self.listeners.notify(true);
         }
@@ -71,7 +72,7 @@ impl Control for PerfettoControl<'_> {
     }
 }
 
-/// Does a job. Notifies processes that wait for its start or failure.
+/// Runs a job. Notifies processes that wait for its start or failure.
 pub(super) fn run(job: &Job, listeners: &mut Listeners) -> ExitCode {
     let code = attempt(job, listeners).unwrap_or_else(|error| {
         anstream::eprintln!("{}", message(&error));
@@ -85,13 +86,13 @@ fn attempt(job: &Job, listeners: &mut Listeners) -> Result<u8> {
     if matches!(job.work, Work::Session(Task::Record | Task::Detach(_))) {
         std::thread::sleep(start_delay(&job.config)?);
     }
-    // Before the service starts, so that a signal ends it, too.
+    // Before the service starts, so that a signal also ends the service.
     let mut signals = Signals::new()?;
     let service = job.provider.service()?;
     match &job.work {
         Work::Session(task) => {
             let code = session(job, task, &service.consumer, &mut signals, listeners)?;
-            // As upstream's tracebox, which ignores the outcome.
+            // As in upstream's tracebox, which ignores the outcome.
             let lenient = job.provider != Provider::System && !is_strict();
             Ok(if lenient { 0 } else { code })
         }
@@ -141,12 +142,12 @@ fn session(
     let complete = snapshots
         .as_mut()
         .is_none_or(|snapshots| snapshots.finish(signals, signalled));
-    // Only now, because what snapshots copy goes with the session.
+    // After the snapshots, since dropping the session frees the data that they copy.
     drop(session);
     Ok(if complete { code } else { INTERRUPTED })
 }
 
-/// The snapshots that triggers ask for.
+/// Returns the snapshots, which triggers request.
 fn snapshots(out: PathBuf, no_clobber: bool, service: Address) -> Snapshots {
     let make = move |request: CloneSessionRequest, out: &Path| {
         let work = Work::Session(Task::Clone(Box::new(request)));

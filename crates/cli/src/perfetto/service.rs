@@ -1,4 +1,4 @@
-//! The tracing service that a command talks to.
+//! The tracing service of a command.
 
 use anyhow::{Context as _, Result};
 use ferretto_ipc::address::Address;
@@ -9,11 +9,11 @@ use crate::backend::Own;
 /// The provider of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Provider {
-    /// One that runs already: `perfetto`.
+    /// A running service: `perfetto`.
     System,
-    /// One that runs inside this process: `tracebox`.
+    /// A service inside this process: `tracebox`.
     Own {
-        /// It listens where the system's would.
+        /// True if it listens on the system's sockets.
         system_sockets: bool,
     },
 }
@@ -23,7 +23,7 @@ pub(crate) enum Provider {
 pub(super) struct Service {
     pub(super) consumer: Address,
     pub(super) producer: Address,
-    /// Ends with this value.
+    /// The service of this process, which ends when this value is dropped.
     _own: Option<Own>,
 }
 

@@ -56,7 +56,7 @@ pub(super) fn memory(
         )?;
     }
     if let Some(killed @ 1..) = memory.killed {
-        writeln!(out, "  {} killed for want of memory", grouped(killed))?;
+        writeln!(out, "  {} killed for lack of memory", grouped(killed))?;
     }
     for process in grown.iter().take(TOP) {
         let level = process.memory;

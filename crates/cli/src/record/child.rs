@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
@@ -35,6 +36,37 @@ impl Missing {
             Self::NotFound => "command not found",
             Self::NotExecutable => "the file is not executable",
         }
+    }
+}
+
+/// The error of a command that the system does not start.
+#[derive(Debug)]
+pub(super) struct NotRun {
+    program: String,
+    /// The exit code of `ferretto`.
+    pub(super) code: u8,
+}
+
+impl NotRun {
+    pub(super) fn new(program: &OsStr, error: &io::Error) -> Self {
+        Self {
+            program: program.to_string_lossy().into_owned(),
+            code: exit_code(error),
+        }
+    }
+}
+
+impl fmt::Display for NotRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot run {}", self.program)
+    }
+}
+
+/// Returns the exit code of shells for a command that cannot be executed.
+pub(super) fn exit_code(error: &io::Error) -> u8 {
+    match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => CANNOT_RUN,
     }
 }
 

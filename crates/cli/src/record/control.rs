@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use ferretto_proto::observable_events::CloneTriggerHit;
 
-use super::child::{CommandLine, Running};
+use super::child::{CommandLine, NotRun, Running};
 use super::draft::Draft;
 use super::progress::Progress;
 use super::ring::{self, Watch};
@@ -159,15 +159,14 @@ impl Control for RecordControl {
         let Some(program) = self.command.words.first() else {
             return Ok(());
         };
-        let cannot_run = || format!("cannot run {}", program.to_string_lossy());
-        match &mut self.child {
-            Some(child) => child.release().with_context(cannot_run)?,
-            None => {
-                let child = Running::start(&self.command);
-                self.child = Some(child.with_context(cannot_run)?);
-            }
-        }
-        Ok(())
+        let started = match &mut self.child {
+            Some(child) => child.release(),
+            None => Running::start(&self.command).map(|child| self.child = Some(child)),
+        };
+        started.map_err(|error| {
+            let not_run = NotRun::new(program, &error);
+            anyhow::Error::new(error).context(not_run)
+        })
     }
 
     fn snapshot(&mut self, hit: &CloneTriggerHit) -> Result<()> {

@@ -1,9 +1,8 @@
 //! The trace file of a running recording.
 //!
-//! It is written beside its place, as `FILE.part`, and moved there when there is something in it: a
-//! recording that cannot start leaves an earlier file alone. The earlier file is kept as
-//! `FILE.old`. Both names are locked while a recording writes, so that no two recordings go into
-//! one file.
+//! It is written as `FILE.part`, and renamed once it has data, so a recording that cannot start
+//! does not change an earlier file. The earlier file is kept as `FILE.old`. Both names are locked
+//! while a recording writes, so that two recordings cannot write into one file.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};

@@ -1,9 +1,8 @@
 //! A command that is held until profilers are ready.
 //!
-//! Its process has to be there before it can be profiled, and has to do nothing until the profiler
-//! is ready. So this binary is started in its place ([`main`]), says on a socket that it is there,
-//! waits for a byte, and then becomes the command, in the same process. If the recorder ends, it
-//! ends.
+//! Profilers need the process of the command before the command runs. So this binary is started
+//! instead ([`main`]). It connects to a socket, waits for a byte, and then executes the command in
+//! the same process. If the recorder ends, it ends.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -14,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::errors::{CANNOT_RUN, NOT_FOUND};
+use super::child::exit_code;
+use crate::errors::CANNOT_RUN;
 use crate::preload;
 use crate::private_folder::PrivateFolder;
 
@@ -101,7 +101,7 @@ pub(crate) fn main(args: &[OsString]) -> ExitCode {
     };
     let is_let_go = UnixStream::connect(gate).and_then(|mut gate| gate.read_exact(&mut [0]));
     if is_let_go.is_err() {
-        // The recorder is gone.
+        // The recorder has ended.
         return ExitCode::from(CANNOT_RUN);
     }
     let mut command = Command::new(program);
@@ -117,8 +117,5 @@ pub(crate) fn main(args: &[OsString]) -> ExitCode {
         "ferretto: cannot run {shown}: {}",
         crate::errors::reason(&error)
     );
-    ExitCode::from(match error.kind() {
-        io::ErrorKind::NotFound => NOT_FOUND,
-        _ => CANNOT_RUN,
-    })
+    ExitCode::from(exit_code(&error))
 }

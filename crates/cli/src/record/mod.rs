@@ -5,6 +5,7 @@ mod child;
 mod command;
 mod config;
 mod control;
+mod disks;
 mod draft;
 mod dynamic;
 mod heap;
@@ -40,13 +41,13 @@ use ferretto_text::print::message_to_text;
 pub(crate) use self::args::RecordArgs;
 pub(crate) use self::launch::{main as launch, parse as parse_launch};
 
-use self::child::{CommandLine, Running};
+use self::child::{CommandLine, NotRun, Running};
 use self::control::{Profiling, RecordControl};
 use self::output::Target;
 use self::progress::Progress;
 use self::watched::Watched;
 use crate::backend::{Backend, NotProfiled, Own};
-use crate::errors::message;
+use crate::errors::{CANNOT_RUN, message};
 use crate::output::is_standard;
 use crate::session::{End, Plan, Session, Signals, Task, clone_session};
 use crate::snapshots::{Snapshot, Snapshots};
@@ -85,6 +86,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         return print_config(&plan_config(&args, given_config(&args)?, None, &dynamic)?)
             .map(|()| ExitCode::SUCCESS);
     }
+    if !args.system {
+        report::must_have_open_files(cpus())?;
+    }
     // Reading the config may block, so signals keep their default effect here.
     let given = given_config(&args)?;
     let mut signals = Signals::new().context("cannot handle signals")?;
@@ -99,7 +103,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     };
     let instance = own_instance(&args);
     let name = instance.as_ref().map(OwnInstance::name);
-    let config = plan_config(&args, given, name, &dynamic)?;
+    let mut config = plan_config(&args, given, name, &dynamic)?;
+    if !args.system {
+        disks::describe(&mut config);
+    }
     if !delay(&config, &mut signals)? {
         return Ok(ExitCode::from(INTERRUPTED));
     }
@@ -122,16 +129,24 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let end = match record(&args, config, &target, &mut signals) {
         Ok(end) => end,
         Err(error) => {
-            // A recording without the requested profile is useless.
-            if !error.is::<NotProfiled>() {
-                target.place()?;
+            // A recording without the requested profile is useless, but parts are closed.
+            if (target.are_parts() || !error.is::<NotProfiled>())
+                && let Err(error) = target.keep(&mut signals)
+            {
+                anstream::eprintln!("ferretto: {}", message(&error));
             }
-            return Err(error);
+            let Some(NotRun { code, .. }) = error.downcast_ref() else {
+                return Err(error);
+            };
+            anstream::eprintln!("ferretto: {}", message(&error));
+            return Ok(ExitCode::from(*code));
         }
     };
     drop(instance);
     drop(made);
-    signals.settle();
+    if !target.are_parts() {
+        signals.settle();
+    }
     if args.flight.only_if_command_fails() && end.code == Some(ExitCode::SUCCESS) {
         if !args.quiet {
             anstream::eprintln!(
@@ -141,11 +156,12 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    target.place()?;
     if end.aborted {
         anstream::eprintln!("ferretto: aborted; {} is incomplete", target.name);
+        target.keep(&mut signals)?;
         return Ok(end.code.unwrap_or(ExitCode::from(INTERRUPTED)));
     }
+    target.place()?;
     if !report::closing(target, &triggers, &mut signals, args.quiet)? {
         return Ok(ExitCode::from(INTERRUPTED));
     }
@@ -354,7 +370,21 @@ fn record(
         target.command_pid.set(child.pid());
     }
     let give_up = ended.is_err() || control.interrupted.is_some();
-    let code = finish_child(control.child.take(), give_up, signals);
+    let code = match control.child.take() {
+        Some(child) => finish_child(child, give_up, signals),
+        None => None,
+    };
+    // The code is not that of a success, since nothing was run.
+    let code = match code {
+        None if !args.command.is_empty() && ended.is_ok() => {
+            anstream::eprintln!("ferretto: the recording ended before the command was started");
+            Some(ExitCode::from(match control.interrupted {
+                Some(_) => INTERRUPTED,
+                None => CANNOT_RUN,
+            }))
+        }
+        code => code,
+    };
     let aborted = match ended? {
         End::Complete => false,
         End::Aborted => true,
@@ -471,27 +501,20 @@ fn reason(end: End) -> String {
         End::ReadGap => "the tracing service stopped sending the trace".to_owned(),
         End::Stuck => "the tracing service did not end the recording in time".to_owned(),
         // Recordings are neither detached nor attached.
-        End::DetachRefused(_) | End::AttachRefused | End::AttachUnfit | End::Detached => {
+        End::DetachRefused(_) | End::AttachRefused | End::AttachWithoutFile | End::Detached => {
             "the tracing service sent an unexpected reply".to_owned()
         }
         End::Complete | End::Aborted => String::new(),
     }
 }
 
-/// Waits for a command that outlives its recording, and returns its exit code. With `terminate`,
-/// ends it after a short wait.
-fn finish_child(
-    child: Option<Running>,
-    terminate: bool,
-    signals: &mut Signals,
-) -> Option<ExitCode> {
+/// Waits for a command that outlives its recording, and returns its exit code; `None` if it was
+/// still held, and is not run. With `terminate`, ends it after a short wait.
+fn finish_child(mut child: Running, terminate: bool, signals: &mut Signals) -> Option<ExitCode> {
     use rustix::process::Signal as Kill;
 
-    let mut child = child?;
     if child.cancel() {
-        // Nothing was run, so scripts must not take this for success.
-        anstream::eprintln!("ferretto: the recording ended before the command was started");
-        return Some(ExitCode::from(INTERRUPTED));
+        return None;
     }
     let mut patience = terminate.then(|| {
         child.signal(Kill::TERM);

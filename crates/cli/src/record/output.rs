@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ferretto_edit::Every;
@@ -19,6 +20,9 @@ use super::symbols;
 use super::tee::Tee;
 use crate::output::{is_standard, lock, refuse_inputs, standard_output};
 use crate::session::Signals;
+
+/// The time that the parts of a failed recording may take to be completed.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The output of the trace.
 #[derive(Debug)]
@@ -179,6 +183,11 @@ impl Target {
         }
     }
 
+    /// Returns true if the trace goes into several files.
+    pub(super) fn are_parts(&self) -> bool {
+        matches!(self.kind, Kind::Parts(..))
+    }
+
     /// Returns true if the trace goes to standard output, where a command prints.
     pub(super) fn is_standard_output(&self) -> bool {
         matches!(self.kind, Kind::Standard(..))
@@ -197,6 +206,22 @@ impl Target {
     /// See [`Draft::place`].
     pub(super) fn place(&self) -> Result<()> {
         self.draft().map_or(Ok(()), |draft| draft.place())
+    }
+
+    /// Completes the file or the parts of a recording that failed or was aborted.
+    ///
+    /// # Errors
+    ///
+    /// See [`Draft::place`]. Fails if a part cannot be written.
+    pub(super) fn keep(self, signals: &mut Signals) -> Result<()> {
+        match self.kind {
+            Kind::File(draft) => draft.place(),
+            Kind::Parts(file, tee) => {
+                drop(file);
+                tee.complete_parts(signals, Some(PATIENCE)).map(|_| ())
+            }
+            Kind::Direct(_) | Kind::Standard(..) => Ok(()),
+        }
     }
 
     /// Describes its content in half a sentence.
@@ -220,9 +245,13 @@ impl Target {
             command_pid,
         } = self;
         match kind {
-            Kind::Standard(file, tee) | Kind::Parts(file, tee) => {
+            Kind::Standard(file, tee) => {
                 drop(file);
                 tee.finish(signals)
+            }
+            Kind::Parts(file, tee) => {
+                drop(file);
+                tee.complete_parts(signals, None)
             }
             Kind::File(draft) => summarize(draft.file(), &name, &command_pid).map(Some),
             Kind::Direct(file) if is_regular(&file) && is_readable(&file) => {

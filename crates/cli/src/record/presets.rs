@@ -62,10 +62,10 @@ const NET: &[&str] = &[
     "tcp/tcp_receive_reset",
     "udp/udp_fail_queue_rcv_skb",
 ];
-/// Memory of a process has changed.
+/// The event for a change of a process's memory.
 const RSS_STAT: &str = "kmem/rss_stat";
-/// Page faults are not among them: a busy machine has hundreds of thousands a second. Counters tell
-/// how many there are.
+/// Without page faults, of which a busy machine has hundreds of thousands a second. They are
+/// counted by counters.
 const MEMORY: &[&str] = &[
     RSS_STAT,
     "oom/mark_victim",
@@ -113,13 +113,13 @@ const SHORT_PERIOD_MS: u32 = 100;
 
 /// The presets of the command line.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What is recorded; --sched if nothing is named")]
+#[command(next_help_heading = "Recorded data (default: --sched)")]
 #[group(id = "presets", multiple = true, conflicts_with = "config")]
 pub(crate) struct Presets {
     /// Scheduling of all CPUs: running threads and wake-ups; CPU, memory and disk counters
     #[arg(long)]
     sched: bool,
-    /// System calls, all or some: --syscalls=read,futex
+    /// System calls, all or some of them, such as --syscalls=read,futex
     #[arg(
         long,
         value_name = "NAMES",
@@ -135,7 +135,7 @@ pub(crate) struct Presets {
     /// Packets sent, received and dropped, socket states, TCP retransmits
     #[arg(long)]
     net: bool,
-    /// Memory of processes when it changes, reclaim, compaction, out of memory; counters of memory
+    /// Changes of the memory of processes, reclaim, compaction, out of memory; counters of memory
     /// and page faults
     #[arg(long)]
     memory: bool,
@@ -145,7 +145,7 @@ pub(crate) struct Presets {
     /// Frequencies and idle states of CPUs, temperatures
     #[arg(long)]
     freq: bool,
-    /// Kernel events by name, such as sched/sched_stat_runtime, with wildcards * and ?; '*' is all
+    /// Kernel events by name, such as sched/sched_stat_runtime, with wildcards * and ?; '*' for all
     #[arg(long = "event", value_name = "GROUP/NAME")]
     events: Vec<String>,
     /// Calls of a function of a program or library, such as /bin/bash:readline, or of an offset in
@@ -168,9 +168,9 @@ pub(super) struct Content {
     pub(super) counters: SysStatsConfig,
     /// The period of reading the memory of processes in milliseconds.
     pub(super) memory_period_ms: u32,
-    /// Changes of the memory of processes are recorded if they have some size.
+    /// True if changes of the memory of processes are recorded only above a size.
     pub(super) throttles_memory: bool,
-    /// Events come by the million a second.
+    /// True if there may be millions of events a second.
     pub(super) is_heavy: bool,
 }
 
@@ -246,19 +246,19 @@ impl Presets {
             (self.freq, "--freq", FREQ),
         ];
         let mut events = Vec::new();
-        for (_, flag, of_preset) in presets.into_iter().filter(|(wanted, ..)| *wanted) {
+        for (_, flag, of_preset) in presets.into_iter().filter(|(selected, ..)| *selected) {
             let before = events.len();
-            events.extend(there(of_preset, &known));
+            events.extend(existing(of_preset, &known));
             if events.len() == before {
                 bail!("this kernel has none of the events of {flag}");
             }
         }
-        events.extend(there(NAMES, &known));
-        // Each change is recorded if the event is named.
-        let mut wants_each = false;
-        for wanted in &self.events {
-            let found = matching(wanted, &known)?;
-            wants_each |= found.iter().any(|event| event == RSS_STAT);
+        events.extend(existing(NAMES, &known));
+        // Each change of memory is recorded if the event is named.
+        let mut has_rss_stat = false;
+        for pattern in &self.events {
+            let found = matching(pattern, &known)?;
+            has_rss_stat |= found.iter().any(|event| event == RSS_STAT);
             events.extend(found);
         }
         events.extend(dynamic_names(dynamic));
@@ -276,7 +276,7 @@ impl Presets {
                 true => SHORT_PERIOD_MS,
                 false => PERIOD_MS,
             },
-            throttles_memory: self.memory && !wants_each,
+            throttles_memory: self.memory && !has_rss_stat,
             is_heavy: self.syscalls.is_some() || self.events.iter().any(|name| name.contains('*')),
         })
     }
@@ -311,7 +311,7 @@ impl Presets {
 }
 
 /// Returns the events of a preset that this kernel has; all if unknown.
-fn there(events: &[&str], known: &[String]) -> Vec<String> {
+fn existing(events: &[&str], known: &[String]) -> Vec<String> {
     let events = events.iter().map(|event| (*event).to_owned());
     events
         .filter(|event| known.is_empty() || known.binary_search(event).is_ok())
@@ -319,42 +319,42 @@ fn there(events: &[&str], known: &[String]) -> Vec<String> {
 }
 
 /// Returns the events that match a name of the command line.
-fn matching(wanted: &str, known: &[String]) -> Result<Vec<String>> {
+fn matching(pattern: &str, known: &[String]) -> Result<Vec<String>> {
     if known.is_empty() {
         // If tracefs is not readable, this is reported before the recording.
-        return Ok(vec![wanted.to_owned()]);
+        return Ok(vec![pattern.to_owned()]);
     }
-    let names: Vec<&String> = match wanted.contains('/') {
+    let names: Vec<&String> = match pattern.contains('/') {
         true => known
             .iter()
-            .filter(|event| is_like(wanted, event))
+            .filter(|event| is_like(pattern, event))
             .collect(),
         false => {
-            let like = |event: &&String| is_like(wanted, name_of(event));
+            let like = |event: &&String| is_like(pattern, name_of(event));
             known.iter().filter(like).collect()
         }
     };
     let found: Vec<String> = names.into_iter().cloned().collect();
     if found.is_empty() {
-        let advice = match nearest_event(wanted, known) {
+        let advice = match nearest_event(pattern, known) {
             Some(near) => format!("did you mean {near}?"),
             None => "available_events in tracefs lists all events".to_owned(),
         };
-        bail!("this kernel has no event {:?}; {advice}", shown(wanted));
+        bail!("this kernel has no event {:?}; {advice}", shown(pattern));
     }
     Ok(found)
 }
 
 /// Returns the most similar event, or all events of the most similar group.
-fn nearest_event(wanted: &str, known: &[String]) -> Option<String> {
+fn nearest_event(pattern: &str, known: &[String]) -> Option<String> {
     let all = || known.iter().map(String::as_str);
-    if let Some((group, _)) = wanted.split_once('/') {
+    if let Some((group, _)) = pattern.split_once('/') {
         let groups = || all().filter_map(|event| Some(event.split_once('/')?.0));
-        return nearest(wanted, all())
+        return nearest(pattern, all())
             .map(str::to_owned)
             .or_else(|| Some(format!("{}/*", nearest(group, groups())?)));
     }
-    let near = nearest(wanted, all().map(name_of))?;
+    let near = nearest(pattern, all().map(name_of))?;
     all()
         .find(|event| name_of(event) == near)
         .map(str::to_owned)
@@ -368,7 +368,7 @@ fn name_of(event: &str) -> &str {
 fn is_like(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut in_name) = (0, 0);
-    // The last star, and the text that it matches so far.
+    // The last star, and the end of the text that it matches so far.
     let mut star: Option<(usize, usize)> = None;
     while in_name < name.len() {
         match pattern.get(at) {
@@ -381,11 +381,11 @@ fn is_like(pattern: &str, name: &str) -> bool {
                 in_name += 1;
             }
             _ => {
-                let Some((place, until)) = star else {
+                let Some((star_at, until)) = star else {
                     return false;
                 };
-                star = Some((place, until + 1));
-                (at, in_name) = (place + 1, until + 1);
+                star = Some((star_at, until + 1));
+                (at, in_name) = (star_at + 1, until + 1);
             }
         }
     }
@@ -421,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_stand_for_events() {
+    fn patterns_match_events() {
         for (pattern, name, expected) in [
             ("*", "sched/sched_switch", true),
             ("sched/*", "sched/sched_switch", true),

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use anyhow::{Result, bail};
 use ferretto_proto::TraceConfig;
 use ferretto_trace::summary::Cause;
+use rustix::process::{Resource, getrlimit};
 
 use super::output::Target;
 use crate::errors::without_numbers;
@@ -58,6 +59,27 @@ pub(super) fn must_have_kernel_events() -> Result<()> {
     }
 }
 
+/// The number of files that a recording has open on a machine without CPUs; each CPU adds two.
+const OPEN_FILES: u64 = 56;
+
+/// Checks that a recording may have enough open files, since a data source without them is only
+/// missing in the trace.
+///
+/// # Errors
+///
+/// Fails if it may not. The error names the remedy.
+pub(super) fn must_have_open_files(cpus: u32) -> Result<()> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let least = OPEN_FILES + 2 * u64::from(cpus);
+    if limit < least {
+        bail!(
+            "this process may have {limit} open files, and a recording here needs at least {least}; \
+             to allow it, ulimit -n 1024"
+        );
+    }
+    Ok(())
+}
+
 /// The width of the closing summary without a terminal.
 const PLAIN_WIDTH: usize = 100;
 
@@ -79,9 +101,9 @@ pub(super) fn closing(
 ) -> Result<bool> {
     let name = target.name.clone();
     let draft = target.draft();
-    let is_streamed = target.is_standard_output();
+    let is_forwarded = target.is_standard_output() || target.are_parts();
     let Some(summary) = target.into_summary(signals)? else {
-        return Ok(!is_streamed);
+        return Ok(!is_forwarded);
     };
     if summary.packets == 0 && !triggers.is_empty() {
         // There is nothing else to report.

@@ -8,12 +8,16 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use ferretto_edit::{Every, Splitter};
 use ferretto_proto::TraceConfig;
+use ferretto_proto::trace_config::WriteFlushMode;
 use ferretto_trace::TraceReader;
 
 use crate::duration::parse_duration;
 use crate::output::is_standard;
 use crate::parts::Parts;
 use crate::read::parse_bytes;
+
+/// The period of writes, and of flushes at most, of a config that gives none.
+const WRITE_PERIOD_MS: u32 = 5000;
 
 /// The options for sizes of files.
 #[derive(Debug, Args)]
@@ -34,19 +38,41 @@ pub(crate) struct SegmentArgs {
 }
 
 impl SegmentArgs {
-    /// Sets the limit in the config.
+    /// Sets the limit and the writing of segments in the config.
     ///
     /// # Errors
     ///
     /// Fails if the config does not stream into a file.
     pub(super) fn limit(&self, config: &mut TraceConfig) -> Result<()> {
-        if self.until_size.is_none() {
+        let is_streamed = config.write_into_file == Some(true);
+        if self.until_size.is_some() {
+            if !is_streamed {
+                bail!("--until-size needs a config with write_into_file: true");
+            }
+            config.max_file_size_bytes = self.until_size;
+        }
+        let Some(segment) = self.segment else {
             return Ok(());
+        };
+        if !is_streamed {
+            bail!(
+                "--segment needs a config with write_into_file: true; otherwise divide the file \
+                 after the recording with ferretto split"
+            );
         }
-        if config.write_into_file != Some(true) {
-            bail!("--until-size needs a config with write_into_file: true");
+        let Every::Nanoseconds(length) = segment else {
+            return Ok(());
+        };
+        // Segments end after a flush, in which events and the names that belong to them are written
+        // together, so there are four in each.
+        let quarter = u32::try_from(length / 4_000_000).unwrap_or(u32::MAX);
+        if quarter < WRITE_PERIOD_MS && config.write_flush_mode.is_none() {
+            config.write_flush_mode = Some(WriteFlushMode::WRITE_FLUSH_DISABLED);
+            config.flush_period_ms = Some(quarter);
         }
-        config.max_file_size_bytes = self.until_size;
+        let period = config.file_write_period_ms.filter(|period| *period > 0);
+        let period = period.unwrap_or(WRITE_PERIOD_MS);
+        config.file_write_period_ms = Some(period.min(quarter));
         Ok(())
     }
 }
@@ -85,6 +111,12 @@ impl Segments {
             bail!("--segment writes files; give their name with -o FILE");
         }
         let mut parts = Parts::new(path, keep.map(|keep| keep as usize));
+        if parts.are_busy() {
+            bail!(
+                "another recording writes the parts of {}; choose another file with -o",
+                path.display()
+            );
+        }
         // Errors of the first file are reported at once.
         let first = parts.next(0, None).context("cannot write a part")?;
         let (reader, writer) = io::pipe().context("cannot create a pipe")?;

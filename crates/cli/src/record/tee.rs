@@ -3,6 +3,7 @@
 use std::io::{self, PipeReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use ferretto_trace::{Summary, summarize_and_complete};
@@ -63,8 +64,7 @@ impl Tee {
         })
     }
 
-    /// Returns the number of forwarded bytes once the pipe is closed; `None` if a signal to end
-    /// came first.
+    /// Returns the summary once everything is forwarded; `None` if a signal to end came first.
     pub(super) fn finish(self, signals: &mut Signals) -> Result<Option<Summary>> {
         // The reader may take its time.
         while !signals.wait_or(&self.ended, None) {
@@ -72,11 +72,43 @@ impl Tee {
                 return Ok(None);
             }
         }
+        self.join().map(Some)
+    }
+
+    /// Returns the summary once all parts are complete; `None` if signals to end came first, the
+    /// second one of a recording that went well.
+    pub(super) fn complete_parts(
+        self,
+        signals: &mut Signals,
+        patience: Option<Duration>,
+    ) -> Result<Option<Summary>> {
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        let mut is_asked_again = patience.is_some();
+        while !signals.wait_or(&self.ended, deadline) {
+            let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+            let is_asked = signals.take().iter().any(|signal| signal.ends());
+            if is_late || (is_asked && is_asked_again) {
+                anstream::eprintln!(
+                    "ferretto: the last part is incomplete; its name ends in .part"
+                );
+                return Ok(None);
+            }
+            if is_asked {
+                anstream::eprintln!(
+                    "ferretto: completing the last part; another Ctrl-C leaves it incomplete"
+                );
+                is_asked_again = true;
+            }
+        }
+        self.join().map(Some)
+    }
+
+    fn join(self) -> Result<Summary> {
         match self.thread.join() {
             Ok((Some(error), _)) => {
                 Err(error).with_context(|| format!("cannot write to {}", self.to))
             }
-            Ok((None, summary)) => summary.context("the trace cannot be read").map(Some),
+            Ok((None, summary)) => summary.context("the trace cannot be read"),
             Err(_) => bail!("forwarding the trace crashed; please report this"),
         }
     }

@@ -1,4 +1,4 @@
-//! The beginning of a session: made, left alone, taken up again, or copied from another.
+//! The start of a session: created, detached, attached, or cloned from another session.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -11,12 +11,12 @@ use ferretto_proto::observable_events::Type;
 
 use super::{Control, End, GRACE, Session, Task, Then};
 
-/// The longest time that the service may take for calls that it can answer at once.
-const ANSWER: Duration = Duration::from_secs(10);
-/// The time to wait for the reason after Detach was refused.
-const REASON: Duration = Duration::from_secs(1);
-/// The longest time that the service may take to flush producers.
-const CLONE: Duration = Duration::from_secs(30);
+/// The limit for calls to which the service can reply at once.
+const REPLY_LIMIT: Duration = Duration::from_secs(10);
+/// The time to wait for the reason after the service refused to detach a session.
+const REASON_LIMIT: Duration = Duration::from_secs(1);
+/// The limit for cloning, in which the service flushes producers.
+const CLONE_LIMIT: Duration = Duration::from_secs(30);
 
 impl Session {
     /// Sends the first request of this connection.
@@ -42,13 +42,13 @@ impl Session {
             }
             Task::Attach { key, .. } => {
                 let key = key.clone();
-                self.call(Call::Attach { key }, ANSWER);
+                self.call(Call::Attach { key }, REPLY_LIMIT);
             }
             Task::Clone(request) => {
                 let request = request.clone();
-                // The service uses it if the session writes into a file.
+                // The service writes into it if the session has a file.
                 let file = self.file()?;
-                self.call(Call::Clone { request, file }, CLONE);
+                self.call(Call::Clone { request, file }, CLONE_LIMIT);
             }
         }
         Ok(())
@@ -64,7 +64,7 @@ impl Session {
             .call(Call::Observe(events), Needs::Nothing, None);
     }
 
-    /// Makes the session and starts it.
+    /// Creates and starts the session.
     fn enable(&mut self) -> Result<()> {
         self.observe();
         let file = match self.plan.streams_into_file() {
@@ -79,18 +79,18 @@ impl Session {
 
     fn file(&self) -> Result<Option<OwnedFd>> {
         let file = self.plan.output.as_ref().map(File::try_clone);
-        let file = file.transpose().context("cannot pass the file on")?;
+        let file = file.transpose().context("cannot duplicate the file")?;
         Ok(file.map(OwnedFd::from))
     }
 
     fn detach(&mut self, key: Vec<u8>) {
         self.detaching = true;
-        let reason_patience = REASON;
+        let reason_patience = REASON_LIMIT;
         let call = Call::Detach {
             key,
             reason_patience,
         };
-        self.call(call, ANSWER);
+        self.call(call, REPLY_LIMIT);
     }
 
     pub(super) fn detached(&self) -> End {
@@ -98,12 +98,12 @@ impl Session {
             Task::Attach {
                 then: Then::Wait | Then::Stop,
                 ..
-            } => End::AttachUnfit,
+            } => End::AttachWithoutFile,
             _ => End::Detached,
         }
     }
 
-    /// The session is this connection's now.
+    /// Continues after the session was attached to this connection.
     pub(super) fn attached<C: Control>(&mut self, config: TraceConfig, control: &mut C) {
         let Task::Attach { key, then } = &self.plan.task else {
             return;
@@ -114,7 +114,7 @@ impl Session {
             return self.detach(key);
         }
         self.recording.call(Call::Watch, Needs::Nothing, None);
-        // Only now, because a session whose data sources have started long ago tells that to late
+        // After attaching, since sessions report the start of their data sources also to later
         // observers.
         self.observe();
         if then == Then::Stop || self.stop_early {

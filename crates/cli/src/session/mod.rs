@@ -1,8 +1,7 @@
 //! One tracing session, from the connection to the complete file.
 //!
 //! [`Session`] drives a [`Recording`] and waits for its connection, signals and timers in one
-//! place, so that Ctrl-C has its effect at any moment. `record` and `perfetto` differ by their
-//! [`Control`].
+//! place, so that Ctrl-C works at any time. `record` and `perfetto` differ by their [`Control`].
 
 mod begin;
 mod output;
@@ -32,17 +31,17 @@ pub(crate) use self::plan::{Control, End, Plan, Reaction, Task, Then};
 use self::signals::timeout_until;
 pub(crate) use self::signals::{Signal, Signals};
 
-/// The flush before the end of a recording.
+/// The flags of the flush before the end of a recording.
 const FLUSH_AT_STOP: FlushFlags = FlushFlags::new(FlushInitiator::CommandLine, FlushReason::Stop);
-/// Longest silence while the trace is read back.
+/// The longest time between two parts of the trace while it is read back.
 const READ_GAP: Duration = Duration::from_secs(3);
-/// The time that a recording may take longer than planned before the service counts as stuck.
+/// The time after the planned end of a recording at which the service counts as stuck.
 const GRACE: Duration = Duration::from_secs(60);
 /// The longest time that binding may take.
 const BIND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Clones a session into a file beside other work: signals are not looked at. `cloned` is called
-/// when the service has made the copy, before it is read.
+/// Clones a session into a file. Signals are not handled here. `cloned` is called when the service
+/// has made the copy, before it is read.
 ///
 /// # Errors
 ///
@@ -53,9 +52,9 @@ pub(crate) fn clone_session(
     file: &File,
     cloned: impl FnMut(),
 ) -> Result<End> {
-    struct Beside<F>(F);
+    struct CloneControl<F>(F);
 
-    impl<F: FnMut()> Control for Beside<F> {
+    impl<F: FnMut()> Control for CloneControl<F> {
         fn cloned(&mut self) {
             self.0();
         }
@@ -71,26 +70,26 @@ pub(crate) fn clone_session(
         output: Some(file.try_clone().context("cannot use the file")?),
         start_patience: Duration::ZERO,
     };
-    Session::connect(service, plan)?.run(&mut Signals::elsewhere(), &mut Beside(cloned))
+    Session::connect(service, plan)?.run(&mut Signals::none(), &mut CloneControl(cloned))
 }
 
-/// A session that runs.
+/// A running session.
 #[derive(Debug)]
 pub(crate) struct Session {
     link: Box<dyn Link<ConsumerPort>>,
     recording: Recording,
-    /// The start was reported, or the session ended before.
+    /// True if the start was reported, or the session ended before it.
     started: bool,
-    /// The stop was reported.
+    /// True if the stop was reported.
     stopping: bool,
-    /// The session ended.
+    /// True if the session has ended.
     ended: bool,
-    /// The session is being detached; the reply reports the result.
+    /// True while the session is being detached; the reply reports the result.
     detaching: bool,
-    /// A stop was asked for before the session ran.
+    /// True if a stop was requested before the session ran.
     stop_early: bool,
     output: Option<Output>,
-    /// All packets have come.
+    /// True if all packets were received.
     all_read: bool,
     plan: Plan,
 }
@@ -114,11 +113,11 @@ impl Session {
         Ok(session)
     }
 
-    /// Runs the session to its end. It is given back to the service when this value is dropped.
+    /// Runs the session to its end. The service frees it when this value is dropped.
     ///
     /// # Errors
     ///
-    /// If writing the file or something in `control` fails. The file is valid up to there.
+    /// If the file cannot be written, or `control` fails. The file is valid up to that point.
     pub(crate) fn run<C: Control>(
         &mut self,
         signals: &mut Signals,
@@ -151,20 +150,20 @@ impl Session {
         }
     }
 
-    /// Returns true if the session ends at once.
+    /// Acts on a signal or timer. Returns true if the session ends at once.
     fn react<C: Control>(&mut self, reaction: Reaction, control: &mut C) -> bool {
         match reaction {
             Reaction::GoOn => {}
-            // Nobody reads the rest, and nothing else would end the wait.
-            Reaction::Stop if self.wants_room() => return true,
+            // The pipe may have no reader, so waiting for it may not end.
+            Reaction::Stop if self.has_pending() => return true,
             Reaction::Stop => self.stop(control),
             Reaction::Abort => return true,
         }
         false
     }
 
-    fn wants_room(&self) -> bool {
-        self.output.as_ref().is_some_and(Output::wants_room)
+    fn has_pending(&self) -> bool {
+        self.output.as_ref().is_some_and(Output::has_pending)
     }
 
     /// Returns true if reading pauses until the packets already read are written.
@@ -172,23 +171,23 @@ impl Session {
         self.all_read || self.output.as_ref().is_some_and(Output::is_full)
     }
 
-    /// Writes to a pipe that has room. Returns true if the trace is complete.
+    /// Writes to a pipe that has pipe. Returns true if the trace is complete.
     fn write_some(&mut self) -> Result<bool> {
-        let Some(output) = self.output.as_mut().filter(|output| output.wants_room()) else {
+        let Some(output) = self.output.as_mut().filter(|output| output.has_pending()) else {
             return Ok(false);
         };
-        let mut room = [PollFd::from_borrowed_fd(output.room(), PollFlags::OUT)];
+        let mut pipe = [PollFd::from_borrowed_fd(output.fd(), PollFlags::OUT)];
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        let has_room = poll(&mut room, Some(&now)).is_ok_and(|count| count > 0);
-        if has_room {
+        let is_writable = poll(&mut pipe, Some(&now)).is_ok_and(|count| count > 0);
+        if is_writable {
             output.write_some().context("cannot write the trace")?;
         }
-        // The time it takes is the reader's, not the service's.
+        // Waiting for the reader does not count against the limits of the service.
         self.recording.postpone(Instant::now());
-        Ok(self.all_read && !self.wants_room())
+        Ok(self.all_read && !self.has_pending())
     }
 
     /// Sends and receives without waiting, and handles events and deadlines.
@@ -229,8 +228,8 @@ impl Session {
             }
             fds.push(PollFd::from_borrowed_fd(self.link.as_fd(), interest));
         }
-        let full = self.output.as_ref().filter(|output| output.wants_room());
-        fds.extend(full.map(|output| PollFd::from_borrowed_fd(output.room(), PollFlags::OUT)));
+        let full = self.output.as_ref().filter(|output| output.has_pending());
+        fds.extend(full.map(|output| PollFd::from_borrowed_fd(output.fd(), PollFlags::OUT)));
         match poll(&mut fds, next.map(timeout_until).as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -247,7 +246,7 @@ impl Session {
                 let output = self
                     .output
                     .as_mut()
-                    .context("data came that nobody asked for")?;
+                    .context("the service sent data that was not requested")?;
                 for packet in &packets {
                     output.packet(packet).context("cannot write the trace")?;
                 }
@@ -288,7 +287,7 @@ impl Session {
             (CallKind::Clone, Err(CallError::Unsupported { .. })) => {
                 Some(End::Failed("CloneSession IPC not supported".to_owned()))
             }
-            // The end of the session is the only report.
+            // Without observable events, only the end of the session is reported.
             (CallKind::Observe, Err(CallError::Unsupported { .. })) => None,
             (_, Err(CallError::Unsupported { method })) => {
                 return Err(InvokeError::UnknownMethod(method).into());
@@ -314,14 +313,14 @@ impl Session {
             }
             (CallKind::Detach, Err(_)) => Some(End::DetachRefused(None)),
             (CallKind::Finish, Err(CallError::Rejected { .. })) => {
-                // It may end all the same.
+                // The session may end nevertheless.
                 self.call(Call::WaitForEnd, self.plan.stop_timeout() + GRACE);
                 None
             }
             (CallKind::Read, Ok(_)) => {
                 self.flush_output()?;
                 self.all_read = true;
-                (!self.wants_room()).then_some(End::Complete)
+                (!self.has_pending()).then_some(End::Complete)
             }
             (CallKind::Read, Err(CallError::Packet(error))) => {
                 return Err(error).context("cannot write the trace");
@@ -330,7 +329,7 @@ impl Session {
                 self.flush_output()?;
                 Some(End::LostReading)
             }
-            // The end of the session, or of the connection, says more.
+            // The event for the end of the session or of the connection has the reason.
             _ => None,
         })
     }
@@ -342,14 +341,14 @@ impl Session {
                 self.flush_output()?;
                 return Ok(Some(End::ReadGap));
             }
-            // It was stopped in time, and that takes its own.
+            // The session was stopped in time; the flush has its own limit.
             CallKind::WaitForEnd if *self.recording.phase() == Phase::Flushing => {}
             _ => return Ok(Some(End::Stuck)),
         }
         Ok(None)
     }
 
-    /// The service says that the session is over.
+    /// Handles the end of the session as reported by the service.
     fn ended<C: Control>(&mut self, end: SessionEnd, control: &mut C) -> Result<Option<End>> {
         if self.detaching {
             return Ok(None);
@@ -368,7 +367,7 @@ impl Session {
         Ok(None)
     }
 
-    /// Asks for the packets of the session.
+    /// Requests the packets of the session.
     fn read(&mut self) -> Result<()> {
         let file = self
             .plan
@@ -383,7 +382,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the recording in order. Harmless when it is ending already.
+    /// Stops the recording in order. Has no effect if it is ending already.
     fn stop<C: Control>(&mut self, control: &mut C) {
         match self.recording.phase() {
             Phase::Idle => self.stop_early = true,

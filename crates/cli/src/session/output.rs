@@ -1,4 +1,4 @@
-//! The trace file, for packets that come over the socket.
+//! The trace file, for packets that are received over the socket.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,21 +6,21 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use ferretto_format::Preamble;
 
-/// The bytes written to a file at a time.
+/// The number of bytes written to a file at a time.
 const BLOCK_BYTES: usize = 1 << 18;
-/// With more than this waiting for a pipe, nothing further is read.
+/// The number of bytes pending for a pipe above which reading pauses.
 const MANY_BYTES: usize = 1 << 20;
-/// The bytes that a pipe takes without blocking when it has room.
+/// The number of bytes that can be written to a ready pipe without blocking.
 const PIPE_WRITE: usize = 4096;
 
-/// Writes packets as `Trace.packet` records. Pipes are written only when they have room, so that
-/// the session can wait for other events beside a slow reader.
+/// Writes packets as `Trace.packet` records. Pipes are written only when they are ready, so that
+/// the session can handle other events while a reader is slow.
 #[derive(Debug)]
 pub(crate) struct Output {
     file: File,
-    /// It may have no room.
+    /// True if writing may block.
     may_block: bool,
-    /// Records that are not written yet, from `written` on.
+    /// Records; those before `written` are already written.
     waiting: Vec<u8>,
     written: usize,
 }
@@ -36,7 +36,7 @@ impl Output {
         }
     }
 
-    /// Takes a packet.
+    /// Adds a packet.
     pub(crate) fn packet(&mut self, packet: &[u8]) -> io::Result<()> {
         let preamble = Preamble::new(packet.len());
         self.waiting.extend_from_slice(preamble.as_bytes());
@@ -47,7 +47,7 @@ impl Output {
         }
     }
 
-    /// Writes pending bytes, as far as that is possible without waiting.
+    /// Writes the pending bytes of a file. Pipes are written by [`write_some`](Self::write_some).
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if self.may_block {
             return Ok(());
@@ -57,22 +57,22 @@ impl Output {
         written
     }
 
-    /// Returns true if records wait until [`room`](Self::room) can be written to.
-    pub(crate) fn wants_room(&self) -> bool {
+    /// Returns true if records are pending until [`fd`](Self::fd) is writable.
+    pub(crate) fn has_pending(&self) -> bool {
         self.may_block && !self.waiting.is_empty()
     }
 
-    /// Returns true if so much waits that no more should be taken.
+    /// Returns true if reading should pause, since many records are pending.
     pub(crate) fn is_full(&self) -> bool {
         self.may_block && self.waiting.len() - self.written > MANY_BYTES
     }
 
     /// Returns the descriptor to wait for.
-    pub(crate) fn room(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Writes as much as fits, once there is room.
+    /// Writes some bytes to a pipe that is ready.
     pub(crate) fn write_some(&mut self) -> io::Result<()> {
         let rest = &self.waiting[self.written..];
         match self.file.write(&rest[..rest.len().min(PIPE_WRITE)]) {
@@ -112,18 +112,18 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_without_room_is_not_waited_for() {
+    fn a_full_pipe_does_not_block() {
         let (mut reader, writer) = io::pipe().unwrap();
         let mut output = Output::new(std::os::fd::OwnedFd::from(writer).into());
         for _ in 0..2 {
             output.packet(&vec![7; 1 << 20]).unwrap();
         }
         output.flush().unwrap();
-        assert!(output.wants_room() && output.is_full());
-        // Header and data of both.
+        assert!(output.has_pending() && output.is_full());
+        // Header and data of both packets.
         let mut left = 2 * ((1 << 20) + 4);
         let mut block = vec![0; PIPE_WRITE];
-        while output.wants_room() {
+        while output.has_pending() {
             output.write_some().unwrap();
             left -= reader.read(&mut block).unwrap();
         }

@@ -1,4 +1,4 @@
-//! The plan of a session, its possible ends, and who decides meanwhile.
+//! The plan of a session, its possible ends, and the trait for decisions while it runs.
 
 use std::fs::File;
 use std::time::Duration;
@@ -10,35 +10,35 @@ use ferretto_proto::{CloneSessionRequest, TraceConfig};
 
 use super::Signal;
 
-/// Default of `flush_timeout_ms` and of `data_source_stop_timeout_ms`.
+/// The default of `flush_timeout_ms` and of `data_source_stop_timeout_ms`.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The purpose of the connection to the service.
 #[derive(Debug, Clone)]
 pub(crate) enum Task {
-    /// A session of its own, to its end.
+    /// Record a new session to its end.
     Record,
-    /// A session that continues without this process, under a key.
+    /// Start a session that continues without this process, under a key.
     Detach(Vec<u8>),
-    /// A session that was left under a key.
+    /// Attach to a session that was detached under a key.
     Attach {
         /// The key.
         key: Vec<u8>,
-        /// The step that follows.
+        /// The step after attaching.
         then: Then,
     },
-    /// A clone of another session.
+    /// Clone another session.
     Clone(Box<CloneSessionRequest>),
 }
 
-/// The step after a session was taken up again.
+/// The step after attaching to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
     /// Wait until it ends.
     Wait,
     /// End it.
     Stop,
-    /// Leave it under the same key: the question was whether it is there.
+    /// Detach it again under the same key, to check only that it exists.
     Leave,
 }
 
@@ -47,11 +47,11 @@ pub(crate) enum Then {
 pub(crate) struct Plan {
     /// The task.
     pub(crate) task: Task,
-    /// The config as it goes to the service.
+    /// The config that is sent to the service.
     pub(crate) config: TraceConfig,
-    /// The file, unless the config names one that the service makes.
+    /// The file, unless the service creates it as named in the config.
     pub(crate) output: Option<File>,
-    /// The time to wait for all data sources to say that they have started.
+    /// The time to wait for the start of all data sources.
     pub(crate) start_patience: Duration,
 }
 
@@ -70,14 +70,14 @@ impl Plan {
         timeout(self.config.data_source_stop_timeout_ms)
     }
 
-    /// Returns true if triggers ask for snapshots, which consumers make.
+    /// Returns true if triggers request snapshots, which the consumer makes by cloning.
     pub(crate) fn makes_snapshots(&self) -> bool {
         let triggers = &self.config.trigger_config;
         triggers.use_clone_snapshot_if_available.unwrap_or(false)
             || triggers.trigger_mode == Some(TriggerMode::CLONE_SNAPSHOT)
     }
 
-    /// Returns the duration of the recording by its own config, if that says it.
+    /// Returns the duration of the recording in the config, if it has one.
     pub(crate) fn duration(&self) -> Option<Duration> {
         let config = &self.config;
         let ms = match config.duration_ms.unwrap_or(0) {
@@ -110,63 +110,63 @@ pub(crate) enum End {
     Complete,
     /// The session continues under its key.
     Detached,
-    /// The session does not go on under its key: the service refused its config, for this reason if
-    /// it told one, or the key is taken.
+    /// The session could not be detached: the service refused its config, for this reason if known,
+    /// or the key is in use.
     DetachRefused(Option<String>),
-    /// No session of this user was left under the key.
+    /// No session of this user was detached under the key.
     AttachRefused,
     /// The session has no file, so its trace cannot be read over another connection. It was
     /// detached again.
-    AttachUnfit,
-    /// There was no session: the service refused the connection or dropped it at once.
+    AttachWithoutFile,
+    /// There was no session, since the service refused the connection or closed it at once.
     NotBound(String),
     /// The service refused the config or the request, or failed.
     Failed(String),
     /// The connection was lost before there was a trace to read.
     LostTracing,
-    /// The connection was lost while the trace was read back; the file holds a part.
+    /// The connection was lost while the trace was read back; the file has a part of it.
     LostReading,
-    /// The service fell silent while the trace was read back; the file holds a part.
+    /// The service stopped sending while the trace was read back; the file has a part of it.
     ReadGap,
     /// The service did not end the session in time.
     Stuck,
-    /// The user gave up waiting.
+    /// The user aborted the session.
     Aborted,
 }
 
 /// The reaction of the session to a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reaction {
-    /// Nothing.
+    /// Continue.
     GoOn,
-    /// Ends the recording in order: flush, stop, read back.
+    /// Stop the recording in order: flush, stop, read back.
     Stop,
-    /// Ends at once and leaves the file as it is.
+    /// End at once and leave the file as it is.
     Abort,
 }
 
 /// The part of a recording that differs between commands.
 pub(crate) trait Control {
-    /// The service accepted the connection; the config is on its way.
+    /// Called when the service has accepted the connection, before the config is sent.
     fn connected(&mut self) {}
-    /// All data sources have started, or were waited for long enough. Not called if the session
-    /// ends before.
+    /// Called when all data sources have started, or when the time for that is over (`all` is
+    /// false). Not called if the session ends before.
     fn started(&mut self, all: bool) -> Result<()> {
         let _ = all;
         Ok(())
     }
-    /// A trigger asks for a snapshot of the running session.
+    /// Called when a trigger requests a snapshot of the running session.
     fn snapshot(&mut self, hit: &CloneTriggerHit) -> Result<()> {
         let _ = hit;
         Ok(())
     }
-    /// The session has been cloned; reading follows.
+    /// Called when the session has been cloned, before it is read.
     fn cloned(&mut self) {}
-    /// A signal came.
+    /// Returns the reaction to a signal.
     fn signal(&mut self, signal: Signal) -> Reaction;
-    /// The recording stops now; flushing and reading follow.
+    /// Called when the recording stops, before flushing and reading.
     fn stopping(&mut self) {}
-    /// Called regularly if [`TICK`](Self::TICK) says so.
+    /// Called with the period [`TICK`](Self::TICK), if it is set.
     fn tick(&mut self) -> Reaction {
         Reaction::GoOn
     }

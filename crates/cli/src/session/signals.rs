@@ -1,25 +1,27 @@
-//! Signals as something that can be waited for together with sockets.
+//! Signals, delivered so that they can be waited for together with sockets.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
+use signal_hook::SigId;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
+
+use crate::ignored::is_ignored;
 
 /// A signal that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// Ctrl-C.
     Interrupt,
-    /// Asked to end, or the terminal is gone.
+    /// A request to end, or the terminal was closed.
     Terminate,
     /// A child of this process changed its state.
     Child,
-    /// Asked for a snapshot.
+    /// A request for a snapshot.
     Snapshot,
 }
 
@@ -30,84 +32,111 @@ impl Signal {
     }
 }
 
-/// The time that the process may still be there after a second signal to end.
-const LAST_GRACE: Duration = Duration::from_secs(10);
-/// The exit code of a program that Ctrl-C ended, as shells have it.
+/// The time after a second signal to end at which the process exits.
+const EXIT_DELAY: Duration = Duration::from_secs(10);
+/// The byte that marks the end of cleanup. Signals write other bytes.
+const SETTLED: u8 = b'.';
+/// The exit code of a program that Ctrl-C ended, as in shells.
 const INTERRUPTED: i32 = 130;
 
-/// Signals that no longer have their default effect but are delivered here.
+/// The signals that ask the process to end, other than Ctrl-C.
+const TO_END: [i32; 5] = [SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+
+/// Signals that are delivered here instead of having their default effect.
 ///
-/// They end the process even if it hangs: a while after the second one, or at once when there is
-/// nothing to clean up.
+/// They end the process even if it hangs: some time after the second one, or at once if there is
+/// nothing left to clean up.
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, UnixStream)>,
-    /// Nothing needs to be put in order any more.
-    is_settled: Arc<AtomicBool>,
+    /// The registrations by which SIGUSR1 ends the process.
+    ended_by_usr1: Vec<SigId>,
+    /// The stream to the thread that ends the process. `None` if there is nothing left to clean up.
+    settling: Option<UnixStream>,
 }
 
 impl Signals {
-    /// Takes over the signals for the rest of the process's life.
+    /// Handles the signals until the process ends.
     pub(crate) fn new() -> io::Result<Self> {
-        // A file at its size limit is then a failed write, not the end.
+        // At the size limit of a file, writing fails instead of ending the process.
         signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         let mut streams = Vec::new();
-        let of = |signals: &[i32]| -> io::Result<UnixStream> {
+        let mut ended_by_usr1 = Vec::new();
+        let mut of = |signals: &[i32]| -> io::Result<(UnixStream, UnixStream)> {
             let (read, write) = UnixStream::pair()?;
-            read.set_nonblocking(true)?;
             for &signal in signals {
-                signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+                let id = signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+                if signal == SIGUSR1 {
+                    ended_by_usr1.push(id);
+                }
             }
-            Ok(read)
+            Ok((read, write))
         };
-        streams.push((Signal::Interrupt, of(&[SIGINT])?));
-        streams.push((Signal::Terminate, of(&[SIGTERM, SIGHUP])?));
-        streams.push((Signal::Child, of(&[SIGCHLD])?));
-        let is_settled = Arc::new(AtomicBool::new(false));
-        let (ending, write) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+        let mut to_end = TO_END.to_vec();
+        // SIGHUP stays ignored under `nohup`. SIGINT, which shells ignore for programs in the
+        // background, is always handled.
+        if is_ignored(SIGHUP) {
+            to_end.retain(|signal| *signal != SIGHUP);
         }
-        let settled = Arc::clone(&is_settled);
-        // It ends with the process.
+        for (signal, numbers) in [
+            (Signal::Interrupt, &[SIGINT][..]),
+            (Signal::Terminate, &to_end[..]),
+            (Signal::Child, &[SIGCHLD]),
+        ] {
+            let (stream, _) = of(numbers)?;
+            stream.set_nonblocking(true)?;
+            streams.push((signal, stream));
+        }
+        let (ending, settling) = of(&[&[SIGINT], &to_end[..]].concat())?;
+        // A full stream holds a second signal, after which the process ends anyway.
+        settling.set_nonblocking(true)?;
+        // The thread ends with the process.
         std::thread::Builder::new()
             .name("signals".to_owned())
-            .spawn(move || end_at_last(ending, &settled))?;
+            .spawn(move || exit_after_signals(ending))?;
         Ok(Self {
             streams,
-            is_settled,
+            ended_by_usr1,
+            settling: Some(settling),
         })
     }
 
-    /// From now on SIGUSR1 asks for a snapshot instead of ending the process.
+    /// Makes SIGUSR1 request a snapshot instead of ending the process.
     pub(crate) fn take_snapshots(&mut self) -> io::Result<()> {
         let (read, write) = UnixStream::pair()?;
         read.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(SIGUSR1, write)?;
+        for id in self.ended_by_usr1.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
         self.streams.push((Signal::Snapshot, read));
         Ok(())
     }
 
-    /// From now on a signal to end ends the process at once.
-    pub(crate) fn settle(&self) {
-        self.is_settled.store(true, Ordering::Release);
-    }
-
-    /// Returns no signals: they are handled elsewhere.
-    pub(super) fn elsewhere() -> Self {
-        Self {
-            streams: Vec::new(),
-            is_settled: Arc::default(),
+    /// Makes the next signal to end exit the process at once, since there is nothing left to clean
+    /// up.
+    pub(crate) fn settle(&mut self) {
+        if let Some(mut settling) = self.settling.take() {
+            let _ = settling.write_all(&[SETTLED]);
         }
     }
 
-    /// Becomes readable when there is something to [`take`](Self::take).
+    /// Returns an empty set of signals, for sessions whose process handles them elsewhere.
+    pub(super) fn none() -> Self {
+        Self {
+            streams: Vec::new(),
+            ended_by_usr1: Vec::new(),
+            settling: None,
+        }
+    }
+
+    /// Returns the descriptors that are readable when there are signals to [`take`](Self::take).
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.streams.iter().map(|(_, stream)| stream.as_fd())
     }
 
-    /// Waits until something arrives, `other` can be read, which includes its end, or until
-    /// `deadline`. Returns whether it can be read.
+    /// Waits for a signal, or until `other` is readable or at its end, or until `deadline`. Returns
+    /// true if `other` is readable or at its end.
     pub(crate) fn wait_or(&self, other: &impl AsFd, deadline: Option<Instant>) -> bool {
         let timeout = deadline.map(timeout_until);
         let mut fds = vec![PollFd::new(other, PollFlags::IN)];
@@ -116,11 +145,11 @@ impl Signals {
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
         );
         // An interrupted wait is one that ended early; the caller looks again.
-        let ready = poll(&mut fds, timeout.as_ref()).is_ok();
-        ready && !fds[0].revents().is_empty()
+        let is_ready = poll(&mut fds, timeout.as_ref()).is_ok();
+        is_ready && !fds[0].revents().is_empty()
     }
 
-    /// Waits until something arrives, or until `deadline`.
+    /// Waits for a signal, or until `deadline`.
     pub(crate) fn wait(&self, deadline: Option<Instant>) {
         let timeout = deadline.map(timeout_until);
         let mut fds: Vec<_> = self
@@ -131,7 +160,7 @@ impl Signals {
         let _ = poll(&mut fds, timeout.as_ref());
     }
 
-    /// Returns the signals since the last call. Signals of one kind that came together count once.
+    /// Returns the signals since the last call. Repeated signals of one kind count once.
     pub(crate) fn take(&mut self) -> Vec<Signal> {
         let mut arrived = Vec::new();
         for (signal, stream) in &mut self.streams {
@@ -144,23 +173,33 @@ impl Signals {
     }
 }
 
-/// Ends the process when others should have done so. Signals that come together count once.
-fn end_at_last(mut signals: UnixStream, is_settled: &AtomicBool) {
-    for count in 1.. {
-        if !signals.read(&mut [0; 64]).is_ok_and(|read| read > 0) {
+/// Exits some time after the second signal to end, or after the first one once the signals are
+/// settled. Signals that arrive together count once.
+///
+/// [`Signals::settle`] writes into the same stream as the signals, so that only later signals exit
+/// at once.
+fn exit_after_signals(mut signals: UnixStream) {
+    let mut is_first = true;
+    loop {
+        let mut bytes = [0; 64];
+        let Ok(count @ 1..) = signals.read(&mut bytes) else {
+            return;
+        };
+        if let Some(index) = bytes[..count].iter().position(|byte| *byte == SETTLED) {
+            let is_later = index + 1 < count || signals.read(&mut bytes).is_ok_and(|it| it > 0);
+            if is_later {
+                std::process::exit(INTERRUPTED);
+            }
             return;
         }
-        if !is_settled.load(Ordering::Acquire) {
-            if count < 2 {
-                continue;
-            }
-            std::thread::sleep(LAST_GRACE);
+        if !std::mem::take(&mut is_first) {
+            std::thread::sleep(EXIT_DELAY);
+            std::process::exit(INTERRUPTED);
         }
-        std::process::exit(INTERRUPTED);
     }
 }
 
-/// The time left until `deadline`, as the kernel wants it.
+/// Returns the time left until `deadline` for system calls.
 pub(super) fn timeout_until(deadline: Instant) -> Timespec {
     let left = deadline.saturating_duration_since(Instant::now());
     Timespec {

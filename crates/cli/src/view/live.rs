@@ -19,38 +19,38 @@ use super::{ViewArgs, bind, serve};
 use crate::output::is_standard;
 use crate::session::{Signal as Arrived, Signals};
 
-/// The time between two looks at the file.
+/// The period of checking the file for growth.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Of the time, at most one part in so many is spent on reading the file again.
-const SHARE: u32 = 3;
+/// The factor between the time of reading the file and the pause after it.
+const PAUSE_FACTOR: u32 = 3;
 
-/// A recording that is under way, and its file.
+/// A running recording and its file.
 struct Recording {
     child: Child,
     path: PathBuf,
-    /// The file that was there before, which is not of this recording.
+    /// The identity of an earlier file at the path.
     old: Option<(u64, u64)>,
-    /// The size when it was last read.
+    /// The size of the file when it was last read.
     size: u64,
     signals: Signals,
-    /// This program is asked to end.
+    /// True if a signal requested the end of this program.
     is_ending: bool,
-    /// It ends when nobody looks at it: there is no command to wait for.
+    /// True if the recording ends with the page, since there is no command to wait for.
     ends_with_page: bool,
 }
 
 pub(super) fn run(args: &ViewArgs) -> Result<ExitCode> {
     if is_standard(&args.file) {
-        bail!("--live shows a file while it is recorded; name one instead of -");
+        bail!("--live needs a file to record into; name one instead of -");
     }
     let mut recording = Recording::start(args)?;
-    let Some(view) = recording.first()? else {
+    let Some(view) = recording.first_view()? else {
         return Ok(exit_code(recording.child.wait()?));
     };
     let server = bind(view, None)?;
     let live = server.live();
     live.begin();
-    let (closed, page) = UnixStream::pair().context("cannot make a socket")?;
+    let (closed, page) = UnixStream::pair().context("cannot create a socket")?;
     let no_browser = args.no_browser;
     let server = thread::Builder::new()
         .name("serve".to_owned())
@@ -62,7 +62,7 @@ pub(super) fn run(args: &ViewArgs) -> Result<ExitCode> {
         .context("cannot start a thread")?;
     let status = recording.follow(&live, &closed)?;
     recording.signals.settle();
-    recording.obey();
+    recording.handle_signals();
     if !recording.is_ending {
         join(server)?;
     }
@@ -77,8 +77,8 @@ fn join(server: thread::JoinHandle<Result<()>>) -> Result<()> {
 
 impl Recording {
     fn start(args: &ViewArgs) -> Result<Self> {
-        // Before the recording begins, so that no signal leaves it alone.
-        let signals = Signals::new().context("cannot take over signals")?;
+        // Before the recording starts, so that a signal cannot end only this program.
+        let signals = Signals::new().context("cannot handle signals")?;
         let old = identity(&args.file);
         let program = std::env::current_exe().context("cannot find ferretto itself")?;
         let mut record = Command::new(program);
@@ -102,8 +102,8 @@ impl Recording {
         })
     }
 
-    /// Waits for the first data; `None` if the recording ended without.
-    fn first(&mut self) -> Result<Option<View>> {
+    /// Waits for the first data. Returns `None` if the recording ended without any.
+    fn first_view(&mut self) -> Result<Option<View>> {
         loop {
             let is_over = self.child.try_wait()?.is_some();
             if !self.is_ending
@@ -115,12 +115,12 @@ impl Recording {
                 return Ok(None);
             }
             self.signals.wait(Some(Instant::now() + PERIOD / 5));
-            self.obey();
+            self.handle_signals();
         }
     }
 
-    /// Reads the file again and again, as it grows, until the recording is over. `closed` ends with
-    /// the page.
+    /// Reads the file repeatedly as it grows, until the recording is over. `closed` reaches its end
+    /// when the page is closed.
     fn follow(&mut self, live: &Live, closed: &UnixStream) -> Result<ExitStatus> {
         let mut next = Instant::now() + PERIOD;
         let mut is_closed = false;
@@ -133,7 +133,7 @@ impl Recording {
                     self.signal(Signal::INT);
                 }
             }
-            self.obey();
+            self.handle_signals();
             let over = self.child.try_wait()?;
             let is_due = over.is_some() || next <= Instant::now();
             if is_due && !self.is_ending && !is_closed {
@@ -143,7 +143,7 @@ impl Recording {
                 } else if over.is_some() {
                     live.end();
                 }
-                next = Instant::now() + PERIOD.max(start.elapsed() * SHARE);
+                next = Instant::now() + PERIOD.max(start.elapsed() * PAUSE_FACTOR);
             }
             if let Some(status) = over {
                 return Ok(status);
@@ -151,12 +151,12 @@ impl Recording {
         }
     }
 
-    /// Carries signals out. The recording ends first, so that nothing of it is lost.
-    fn obey(&mut self) {
+    /// Handles signals. The recording ends before this program, so that no data is lost.
+    fn handle_signals(&mut self) {
         for signal in self.signals.take() {
             self.is_ending |= signal.ends();
             match signal {
-                // A terminal tells all programs in its foreground, the recorder among them.
+                // The terminal sends Ctrl-C to all its foreground programs, also to the recorder.
                 Arrived::Interrupt if is_in_foreground() => {}
                 Arrived::Interrupt => self.signal(Signal::INT),
                 Arrived::Terminate => self.signal(Signal::TERM),
@@ -166,13 +166,13 @@ impl Recording {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // It may be over already.
+        // The recording may be over already.
         if let Ok(None) = self.child.try_wait() {
             let _ = kill_process(Pid::from_child(&self.child), signal);
         }
     }
 
-    /// Returns the trace if there is more of it than before.
+    /// Returns the trace if the file has grown.
     fn read(&mut self) -> Option<View> {
         let size = self.path.metadata().ok()?.len();
         let is_old = identity(&self.path) == self.old;
@@ -181,7 +181,7 @@ impl Recording {
         }
         let path = self.path.clone();
         let view = View::open(&path, &Options::default(), |_| {
-            self.obey();
+            self.handle_signals();
             match self.is_ending {
                 true => Continue::No,
                 false => Continue::Yes,
@@ -193,7 +193,7 @@ impl Recording {
     }
 }
 
-/// Returns true if Ctrl-C in a terminal reaches this process, and with it all that it has started.
+/// Returns true if Ctrl-C in a terminal reaches this process and its children.
 fn is_in_foreground() -> bool {
     let terminal = File::open("/dev/tty");
     let group = terminal.and_then(|terminal| Ok(tcgetpgrp(terminal)?));

@@ -1,4 +1,4 @@
-//! `ferretto view`: shows a trace in a page of our own, without a network.
+//! `ferretto view`: shows a trace in our own page, without a network.
 
 mod live;
 
@@ -20,19 +20,19 @@ use crate::read::{DEFAULT_TRACE, Extent, check, explained, parse_bytes};
 
 /// Show a trace in a browser, without a network
 ///
-/// Prints the address of a page and hands it the trace over the loopback address until the page is
-/// closed or Ctrl-C comes. Nothing leaves the machine, and traces may be of any size. With a
-/// desktop, the browser is started.
+/// Prints the address of a page and serves the trace to it over the loopback address, until the
+/// page is closed or Ctrl-C is pressed. No data leaves the machine, and traces may be of any size.
+/// On a desktop, the browser is started.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   ferretto view trace.pftrace               shows a trace
-  ferretto view trace.pftrace -o trace.html writes it into one file, which any browser shows
-  ferretto view --live -- make              records make, and shows it meanwhile
+  ferretto view trace.pftrace -o trace.html writes it into one file for any browser
+  ferretto view --live -- make              records make and shows the trace as it grows
   ferretto view --before old.pftrace new.pftrace
                                             compares its flamegraphs with another trace's")]
 pub(crate) struct ViewArgs {
-    /// The trace, in any format that is known, which may be compressed; - is standard input
+    /// The trace, in any supported format, possibly compressed; - is standard input
     #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     pub(crate) file: PathBuf,
     /// Only print the address
@@ -41,17 +41,17 @@ pub(crate) struct ViewArgs {
     /// Compare flamegraphs with this trace
     #[arg(long, value_name = "FILE")]
     pub(crate) before: Option<PathBuf>,
-    /// Write page and trace into one HTML file, which any browser shows without a network
+    /// Write page and trace into one HTML file for any browser, without a network
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["no_browser", "before"])]
     pub(crate) output: Option<PathBuf>,
-    /// Size of that file, for example 10M; parts that do not fit are left out, and reported
+    /// Largest size of that file, for example 10M; parts that do not fit are left out and reported
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "output")]
     #[arg(default_value = "256M")]
     pub(crate) max_size: u64,
-    /// Record FILE, and show it while it grows: until the COMMAND ends, or else the page is closed
+    /// Record FILE and show it as it grows, until COMMAND ends or, without one, the page is closed
     #[arg(long, conflicts_with_all = ["output", "before"])]
     pub(crate) live: bool,
-    /// The command that is recorded
+    /// The command to record
     #[arg(last = true, value_name = "COMMAND", requires = "live")]
     pub(crate) command: Vec<OsString>,
 }
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     Ok(extent.exit_code())
 }
 
-/// Makes a trace ready to be looked at.
+/// Opens and imports a trace.
 fn open(path: &Path) -> Result<View> {
     let options = Options::default();
     if is_standard(path) {
@@ -99,7 +99,7 @@ fn open(path: &Path) -> Result<View> {
     Ok(view)
 }
 
-/// Writes page and trace into one file.
+/// Exports page and trace into one file.
 fn export(view: &View, args: &ViewArgs, output: &Path) -> Result<()> {
     let threads = Options::default().threads;
     let export = Export::new(view, args.max_size, threads)?;
@@ -114,7 +114,7 @@ fn export(view: &View, args: &ViewArgs, output: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The progress of an import, on a terminal.
+/// Shows the progress of an import on a terminal.
 #[derive(Debug, Default)]
 struct ShownProgress {
     percent: Option<u64>,
@@ -122,7 +122,7 @@ struct ShownProgress {
 
 impl ShownProgress {
     fn update(&mut self, progress: Progress) {
-        /// Smaller files are read at once.
+        /// The smallest file whose progress is shown.
         const MIN_SIZE: u64 = 32 << 20;
         let Some(size) = progress.of.filter(|size| *size >= MIN_SIZE) else {
             return;
@@ -141,12 +141,12 @@ impl ShownProgress {
     }
 }
 
-/// Listens for a page.
+/// Creates a server that listens for a page.
 fn bind(view: View, before: Option<View>) -> Result<Server> {
     let user = rustix::process::geteuid().as_raw();
-    // Everybody sees with which address the browser was started, but its user alone may go there.
+    // Every user can see the address in the browser's arguments, but only this user may connect.
     let permission = Box::new(move |stream: &_| {
-        // Root could read the file anyway.
+        // Root can read the file anyway.
         peer::user(stream).is_none_or(|peer| peer == user || peer == 0 || user == 0)
     });
     Server::bind(view, before, &secret()?, permission)
@@ -160,6 +160,6 @@ fn serve(server: Server, no_browser: bool) -> Result<()> {
     if no_browser || !browse(&address) {
         eprintln!("Open this address in a browser on this machine.");
     }
-    eprintln!("It is served until the page is closed; Ctrl-C ends it at once.");
+    eprintln!("The trace is served until the page is closed; Ctrl-C ends it at once.");
     server.run().context("cannot serve the trace")
 }

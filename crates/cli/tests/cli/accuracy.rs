@@ -1,13 +1,12 @@
-//! Tests of whether shares are true: a program measures itself how long each of its functions has
-//! run.
+//! Tests of the accuracy of shares: a program measures the CPU time of its functions itself.
 
 use ferretto_trace::profile::{Selection, Value, hottest, read_profile};
 
 use crate::profile::is_forbidden;
 use crate::world::World;
 
-/// Functions that run until each has had its share of the thread's time on a CPU, called from
-/// different depths. Prints their nanoseconds.
+/// A program with functions that each run for a share of the thread's CPU time, called from
+/// different depths. Prints their times in nanoseconds.
 const SHARES: &str = r#"
 #include <stdio.h>
 #include <time.h>
@@ -45,12 +44,12 @@ int main(void) {
 
 const NAMES: [&str; 5] = ["half", "quarter", "eighth", "sixteenth", "rest"];
 
-/// Points by which a share may differ. A sample is 0.06 points here, and what is counted is time on
-/// a CPU, however much else the machine has to do.
+/// The largest difference of a share in percentage points. A sample is 0.06 points here, and only
+/// CPU time is counted, so the load of the machine does not matter.
 const TOLERANCE: f64 = 2.0;
 
 #[test]
-fn shares_are_those_that_the_program_measures_itself() {
+fn shares_agree_with_the_measurements_of_the_program() {
     let world = World::new();
     for pointers in ["-fomit-frame-pointer", "-fno-omit-frame-pointer"] {
         let flags = ["-O1", "-fno-optimize-sibling-calls", pointers];
@@ -78,7 +77,7 @@ fn shares_are_those_that_the_program_measures_itself() {
         };
         let time: f64 = spent.iter().sum();
         let main = samples("main");
-        // One in half a millisecond, less those that were lost where nobody got to reading them.
+        // One sample in half a millisecond, except samples that were lost under load.
         assert!(main > 200.0, "{main} samples");
         for (name, spent) in NAMES.into_iter().zip(spent) {
             let (measured, seen) = (100.0 * spent / time, 100.0 * samples(name) / main);
@@ -87,7 +86,7 @@ fn shares_are_those_that_the_program_measures_itself() {
                 "{name}: {seen:.2} % of samples, {measured:.2} % of the time ({pointers})"
             );
         }
-        // Each callstack leads to `main`, from any function.
+        // The callstack of each function reaches `main`.
         let all: f64 = NAMES.into_iter().map(samples).sum();
         assert!(all > 0.98 * main && all <= main, "{all} of {main}");
     }

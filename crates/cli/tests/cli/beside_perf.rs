@@ -1,5 +1,5 @@
-//! Kernel events beside those that `perf` recorded at the same time: one by one, in their order,
-//! the same text.
+//! Kernel events, compared with those that `perf` recorded at the same time: the same events with
+//! the same text in the same order.
 
 use std::fs;
 use std::path::Path;
@@ -26,10 +26,10 @@ data_sources { config { name: "linux.ftrace" ftrace_config {
 const EVENTS: &str =
     "sched:sched_switch,block:block_rq_issue,raw_syscalls:sys_enter,raw_syscalls:sys_exit";
 
-/// The observed program: it writes to the disk and waits for it.
+/// The recorded program, which writes to the disk and waits for it.
 const PROGRAM: &str = "echo $$ > pid; exec dd if=/dev/zero of=written bs=4k count=20 oflag=dsync";
 
-/// A tracefs instance that is removed with the test.
+/// A tracefs instance that is removed at the end of the test.
 struct Instance(String);
 
 impl Drop for Instance {
@@ -49,7 +49,7 @@ fn text(message: &[u8], field: u32) -> String {
     String::from_utf8_lossy(field.and_then(|it| it.as_bytes()).unwrap_or_default()).into_owned()
 }
 
-/// Returns the letters of a state, as the kernel prints them.
+/// Returns the kernel's letters for a state.
 fn letters(state: u64) -> String {
     let names = ["S", "D", "T", "t", "X", "Z", "P", "I"].iter().enumerate();
     let set: Vec<_> = names
@@ -63,7 +63,7 @@ fn letters(state: u64) -> String {
     }
 }
 
-/// Returns the text of an event as `perf script` prints it; `None` if it is of another kind.
+/// Returns the text of an event in the format of `perf script`; `None` for other kinds of events.
 fn printed(event: &[u8]) -> Option<(&'static str, String)> {
     let of = |field| Fields::find(field, event).and_then(|it| it.as_bytes());
     if let Some(of) = of(ftrace_event::SYS_ENTER) {
@@ -110,7 +110,7 @@ fn printed(event: &[u8]) -> Option<(&'static str, String)> {
     Some(("block:block_rq_issue", line))
 }
 
-/// Returns true if an event is one of the program's own, after it was executed.
+/// Returns true if an event is of the program itself, after it was executed.
 fn is_own(kind: &str, line: &str, pid: u64) -> bool {
     match kind {
         "sched:sched_switch" => {
@@ -122,12 +122,12 @@ fn is_own(kind: &str, line: &str, pid: u64) -> bool {
 }
 
 #[test]
-fn events_are_those_that_perf_prints_one_by_one() {
+fn events_are_the_same_as_those_that_perf_prints() {
     let world = World::new();
     let instance = format!("test-perf-{}", std::process::id());
     let folder = format!("/sys/kernel/tracing/instances/{instance}");
     if let Err(error) = fs::create_dir(&folder) {
-        return println!("skipped: no tracefs instances here: {error}");
+        return println!("skipped: tracefs instances are not available: {error}");
     }
     let _instance = Instance(folder);
     world.write("config", CONFIG.replace("INSTANCE", &instance));
@@ -155,7 +155,7 @@ fn events_are_those_that_perf_prints_one_by_one() {
             let why = String::from_utf8_lossy(&recorded.stderr).into_owned();
             return println!("skipped: perf cannot record here: {why}");
         }
-        Err(error) => return println!("skipped: no perf here: {error}"),
+        Err(error) => return println!("skipped: perf is not installed: {error}"),
     };
     let mut script = Command::new("perf");
     script.args([
@@ -185,7 +185,7 @@ fn events_are_those_that_perf_prints_one_by_one() {
         let (kind, rest) = rest;
         let is_of_program =
             head.trim().starts_with("dd ") && head.trim().ends_with(&pid.to_string());
-        // Behind the place stands the request's priority, which is newer than the schema.
+        // The priority of the request after the sector is newer than the schema.
         let rest = match kind {
             "block:block_rq_issue" => {
                 let words: Vec<&str> = rest.split_whitespace().take(7).collect();
@@ -222,7 +222,7 @@ fn events_are_those_that_perf_prints_one_by_one() {
             true
         })
         .unwrap();
-    // Each CPU has packets of its own.
+    // Each CPU has separate packets.
     ours.sort_by_key(|(time, ..)| *time);
 
     for kind in EVENTS.split(',') {
@@ -247,7 +247,8 @@ fn events_are_those_that_perf_prints_one_by_one() {
             assert_eq!(ours[..both], theirs[..both], "{kind}");
             continue;
         }
-        // Before it was executed the process had another name, which perf tells and ours does not.
+        // Before the execution, the process had another name, which perf prints and Ferretto does
+        // not.
         let begin = ours.len().saturating_sub(theirs.len());
         assert_eq!(ours[begin..], theirs[..], "{kind}");
     }

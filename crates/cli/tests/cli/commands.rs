@@ -1,8 +1,11 @@
 //! Tests of the report on a recorded command.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use crate::world::World;
 
-/// No track events: a command needs no tracing of its own to be told of.
+/// No track events, since commands are described even if they write none.
 const COUNTERS: &str = "
     buffers { size_kb: 1024 }
     data_sources { config { name: \"linux.sys_stats\"
@@ -40,7 +43,7 @@ fn a_recording_of_a_command_describes_it_at_start_and_end() {
     );
     place(json, "\"complete\":true");
     place(json, &format!("\"pid\":{pid},"));
-    // The same through a pipe.
+    // The summary can also be read from a pipe.
     let args = [
         "record", "-q", "-c", "config", "-o", "-", "--", "sleep", "0.1",
     ];
@@ -51,6 +54,38 @@ fn a_recording_of_a_command_describes_it_at_start_and_end() {
         .unwrap();
     assert_eq!(command.command, "sleep 0.1");
     assert!(command.pid.is_some());
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_has_the_exit_code_of_shells() {
+    let world = World::new();
+    world.write("config", COUNTERS);
+    for (content, code, reason) in [
+        ("not a program", 126, "Exec format error"),
+        ("#!/no/such/interpreter\n", 127, "No such file or directory"),
+    ] {
+        let path = world.write("command", content);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        let args = ["record", "-c", "config", "-o", "t", "--", "./command"];
+        let output = world.run("ferretto", &args).returned(code);
+        output.complained(&format!("ferretto: cannot run ./command: {reason}"));
+    }
+}
+
+#[test]
+fn a_command_whose_recording_never_starts_is_not_a_success() {
+    let world = World::new();
+    let triggers = "trigger_config { trigger_mode: START_TRACING trigger_timeout_ms: 200
+        triggers { name: \"go\" stop_delay_ms: 100 } }";
+    world.write("config", format!("{COUNTERS}{triggers}"));
+    let args = [
+        "record", "-c", "config", "-o", "t", "--", "touch", "started",
+    ];
+    world
+        .run("ferretto", &args)
+        .returned(126)
+        .complained("the recording ended before the command was started");
+    assert_eq!(world.names(), ["config"]);
 }
 
 #[test]

@@ -8,12 +8,12 @@ use rustix::process::Signal;
 
 use crate::world::{Running, World, until};
 
-/// A service that listens, in the folder of the test.
+/// Starts a service with sockets in the folder of the test.
 pub(crate) fn traced(world: &World) -> Running {
     world.start_daemon("traced", &[], "TRACED_NOTIFY_FD")
 }
 
-/// The data sources of the system, connected to the service of the folder.
+/// Starts the data sources of the system, connected to the service of the test.
 pub(crate) fn traced_probes(world: &World) -> Running {
     world.start_daemon("traced_probes", &[], "TRACED_PROBES_NOTIFY_FD")
 }
@@ -31,7 +31,7 @@ fn perf_021_the_profiler_registers_and_drops_privileges() {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         u64::from_str_radix(line.unwrap().trim(), 16).unwrap()
     };
-    // Nothing that is not about looking: no changing of owners, no loading of modules, no network.
+    // The profiler keeps no other capabilities: for owners, modules, networks and so on.
     let needless = 1 << 0 | 1 << 1 | 1 << 7 | 1 << 12 | 1 << 16;
     assert_eq!(field("CapEff:") & needless, 0);
     assert_eq!(field("CapPrm:") & needless, 0);
@@ -41,7 +41,7 @@ fn perf_021_the_profiler_registers_and_drops_privileges() {
 }
 
 #[test]
-fn versions_and_usage() {
+fn daemons_print_their_version_and_usage() {
     let world = World::new();
     let programs = [
         "traced",
@@ -60,13 +60,13 @@ fn versions_and_usage() {
                 .returned(1)
                 .complained("Usage: ");
         }
-        // The same as a first argument.
+        // The name of the program as first argument is equivalent.
         let again = world.run("ferretto", &[program, "--version"]).returned(0);
         assert_eq!(again.stdout, output.stdout);
     }
 }
 
-/// `TRACED_PERF_NOTIFY_FD` gets its byte, and only sizes that the kernel can copy are taken.
+/// `TRACED_PERF_NOTIFY_FD` receives its byte, and only sizes that the kernel can copy are accepted.
 #[test]
 fn perf_021_the_profiler_notifies_when_it_is_registered() {
     let world = World::new();
@@ -84,7 +84,7 @@ fn perf_021_the_profiler_notifies_when_it_is_registered() {
 }
 
 #[test]
-fn traced_ends_cleanly_and_takes_its_sockets_along() {
+fn traced_ends_cleanly_and_removes_its_sockets() {
     let world = World::new();
     for signal in [Signal::TERM, Signal::INT] {
         let running = traced(&world);
@@ -98,7 +98,7 @@ fn traced_ends_cleanly_and_takes_its_sockets_along() {
 }
 
 #[test]
-fn cli_036_the_socket_of_a_running_service_is_never_taken() {
+fn cli_036_the_socket_of_a_running_service_is_not_replaced() {
     let world = World::new();
     let running = traced(&world);
     world
@@ -108,7 +108,7 @@ fn cli_036_the_socket_of_a_running_service_is_never_taken() {
         .complained("is in use by a running service");
     world.run("perfetto", &["--query"]).returned(0);
     drop(running);
-    // Killed, it leaves stale sockets, which are replaced.
+    // A killed service leaves stale sockets, which are replaced.
     assert!(world.path("consumer.sock").exists());
     let again = traced(&world);
     again.signal(Signal::TERM);
@@ -123,7 +123,7 @@ fn cli_036_the_socket_of_a_running_service_is_never_taken() {
 }
 
 #[test]
-fn cli_033_modes_of_the_sockets() {
+fn cli_033_sockets_have_the_modes_of_the_options() {
     let world = World::new();
     let group = rustix::process::getegid().as_raw();
     let permissions = format!("{group}:0622:{group}:0600");
@@ -152,7 +152,7 @@ fn cli_033_modes_of_the_sockets() {
 }
 
 #[test]
-fn what_users_may_use_and_when_the_service_ends_itself_can_be_said() {
+fn options_set_quotas_of_users_and_the_idle_timeout_of_the_service() {
     let world = World::new();
     let options = ["--user-cpu", "0", "--watchdog", "process"];
     let running = world.start("traced", &options);
@@ -181,7 +181,7 @@ fn what_users_may_use_and_when_the_service_ends_itself_can_be_said() {
 }
 
 #[test]
-fn cli_034_and_cli_035_all_sockets_of_a_list_accept_when_the_descriptor_says_so() {
+fn cli_034_and_cli_035_all_sockets_of_a_list_accept_after_the_notification() {
     let world = World::new();
     let names = [world.path("one.sock"), world.path("two.sock")];
     let list = format!("{},{}", names[0].display(), names[1].display());
@@ -202,7 +202,7 @@ fn cli_034_and_cli_035_all_sockets_of_a_list_accept_when_the_descriptor_says_so(
 }
 
 #[test]
-fn ipc_067_a_relay_endpoint_that_is_no_producer_socket_is_named() {
+fn ipc_067_a_relay_endpoint_that_is_not_a_producer_socket_is_an_error() {
     let world = World::new();
     world
         .run("traced", &["--enable-relay-endpoint-on", "127.0.0.1:20001"])
@@ -240,7 +240,7 @@ fn relay_001_a_relay_without_a_host_prints_its_usage() {
 }
 
 #[test]
-fn relay_002_a_relay_listens_though_there_is_no_host() {
+fn relay_002_a_relay_listens_without_a_host() {
     let mut world = World::new();
     world.set("PERFETTO_RELAY_SOCK_NAME", "127.0.0.1:1");
     for signal in [Signal::TERM, Signal::INT] {
@@ -278,12 +278,12 @@ fn background_prints_the_process_id_once_detached() {
         (world.run("perfetto", &["--query"]).code == 0).then_some(())
     });
     drop(stop);
-    until("its sockets are gone", || {
+    until("its sockets are removed", || {
         world.names().is_empty().then_some(())
     });
 }
 
-/// Ends a background process with the test.
+/// Ends a background process at the end of the test.
 pub(crate) struct Stop(pub(crate) i32);
 
 impl Drop for Stop {

@@ -1,4 +1,4 @@
-//! Traces that are damaged, cut, compressed or made to do harm, and recordings that ended badly.
+//! Damaged, truncated, compressed and hostile traces, and recordings that did not end in order.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use crate::daemons::{traced, traced_probes};
 use crate::symbolize::sample;
 use crate::world::{World, until};
 
-/// Counters ten times a second, into a file ten times a second.
+/// Counters, read and written into the file ten times a second.
 const COUNTERS: &str = "
     buffers { size_kb: 1024 }
     data_sources { config { name: \"linux.sys_stats\"
@@ -24,7 +24,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A sample, and behind it a packet that is cut off.
+/// Returns a trace with a sample and a truncated packet after it, and the packet's offset.
 fn cut_sample() -> (Vec<u8>, usize) {
     let whole = sample("/no/such/program", &[1; 20], 0x1234);
     let place = whole.len();
@@ -60,14 +60,14 @@ fn readers_of_callstacks_use_the_readable_part_and_report_its_end() {
         assert!(world.path("out.svg").exists() && world.path("out.pb.gz").exists());
         assert_eq!(world.read("named"), cut[..place]);
     }
-    // The same of a whole trace is without a word.
+    // For a complete trace, there is no message.
     world.write("whole", &cut[..place]);
     let output = world.run("ferretto", &["folded", "whole"]).returned(0);
     assert_eq!(output.stderr, "");
 }
 
 #[test]
-fn that_there_are_no_callstacks_is_said_of_whole_traces_only() {
+fn only_complete_traces_are_reported_to_have_no_callstacks() {
     let world = World::new();
     let whole = encode(|trace| trace.nested(1, |packet| packet.varint(8, 1)));
     world.write("whole", &whole);
@@ -86,7 +86,7 @@ fn that_there_are_no_callstacks_is_said_of_whole_traces_only() {
 }
 
 #[test]
-fn compressed_files_are_read_by_all() {
+fn all_commands_read_compressed_files() {
     let world = World::new();
     let (cut, place) = cut_sample();
     let plain = &cut[..place];
@@ -117,13 +117,14 @@ fn compressed_files_are_read_by_all() {
         .complained("the file ends inside a packet");
 }
 
-/// A packet of 500 MiB in half a million bytes, made of blocks that repeat one byte.
+/// Returns a packet of 500 MiB that is compressed to half a million bytes, by blocks that repeat
+/// one byte.
 fn bomb() -> Vec<u8> {
     let block = |kind: u32, length: usize| (kind << 1 | (length as u32) << 3).to_le_bytes();
     let length = 500 << 20;
     let mut head = encode(|trace| trace.varint(1, length));
     head[0] = 0x0a;
-    // A string in a field that nobody knows.
+    // A string in an unknown field.
     let mut name = encode(|packet| packet.varint(900, length - 7));
     name[0] |= 2;
     head.extend(name);
@@ -142,11 +143,11 @@ fn bomb() -> Vec<u8> {
 }
 
 #[test]
-fn what_does_not_fit_into_memory_is_left_out_and_the_rest_is_read() {
+fn packets_that_exceed_the_memory_limit_are_left_out_and_the_others_are_read() {
     let world = World::new();
     world.write("bomb", bomb());
     for command in ["text", "summary"] {
-        // Address space, which is more than memory.
+        // The limit is that of the address space, which is larger than the used memory.
         let script = "ulimit -v 400000; exec \"$0\" \"$1\" bomb";
         let mut limited = std::process::Command::new("sh");
         limited.args(["-c", script, crate::world::FERRETTO, command]);
@@ -158,7 +159,7 @@ fn what_does_not_fit_into_memory_is_left_out_and_the_rest_is_read() {
         };
         assert!(output.text().contains(expected), "{}", output.text());
         output
-            .complained("too large for the memory allowed")
+            .complained("too large for the memory limit")
             .complained("byte 0")
             .complained("--max-memory");
     }
@@ -188,7 +189,7 @@ fn a_recording_of_a_killed_service_does_not_claim_to_be_complete() {
     let service = traced(&world);
     let _probes = traced_probes(&world);
     let recording = world.start_recording(&["-o", "out"]);
-    // Statistics of the middle are no final ones.
+    // Statistics before the end are not the final ones.
     until("statistics are in the file", || {
         (world.path("out").exists() && !world.summary("out").sources.is_empty()).then_some(())
     });
@@ -203,7 +204,7 @@ fn a_recording_of_a_killed_service_does_not_claim_to_be_complete() {
 }
 
 #[test]
-fn a_recording_that_is_cut_does_not_claim_to_be_complete() {
+fn a_truncated_recording_does_not_claim_to_be_complete() {
     let world = World::new();
     world.write("config", format!("{COUNTERS} duration_ms: 400"));
     let _service = traced(&world);
@@ -219,7 +220,7 @@ fn a_recording_that_is_cut_does_not_claim_to_be_complete() {
     }
     assert_eq!(boundaries.pop(), Some(whole.len()));
     let last = *boundaries.last().unwrap();
-    // In the middle, inside the last packet, and between any two.
+    // In the middle, inside the last packet, and between two packets.
     for cut in [whole.len() / 2, last + 1, whole.len() - 1]
         .into_iter()
         .chain(boundaries)
@@ -234,7 +235,7 @@ fn a_recording_that_is_cut_does_not_claim_to_be_complete() {
     world.write("cut", &whole[..last]);
     let text = summary(&world, "cut");
     assert!(!text.contains("no data lost"), "{text}");
-    assert!(text.contains("what was lost"), "{text}");
+    assert!(text.contains("losses are unknown"), "{text}");
 }
 
 #[test]

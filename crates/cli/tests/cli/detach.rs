@@ -1,4 +1,4 @@
-//! Sessions that go on without the process that started them.
+//! Sessions that continue without the process that started them.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ file_write_period_ms: 3600000
 const START: [&str; 7] = ["--detach", "k", "--txt", "-c", "config", "-o", "out"];
 
 #[test]
-fn cli_023_a_session_is_left_and_taken_up_again() {
+fn cli_023_a_session_is_detached_and_attached_again() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("config", CONFIG);
@@ -62,7 +62,7 @@ fn cli_023_attaching_waits_for_the_end() {
 }
 
 #[test]
-fn cli_023_a_session_that_cannot_be_detached_reports_why() {
+fn cli_023_a_session_that_cannot_be_detached_is_reported_with_the_reason() {
     let world = World::new();
     world.write("config", CONFIG);
     world
@@ -91,7 +91,7 @@ fn cli_023_a_session_that_cannot_be_detached_reports_why() {
 }
 
 #[test]
-fn a_session_without_a_file_stays_where_it_is() {
+fn a_session_without_a_file_is_detached_again() {
     let world = World::new();
     let _service = traced(&world);
     let limit = Duration::from_secs(30);

@@ -28,7 +28,7 @@ fn the_doctor_reports_all_checks_and_returns_0_or_3() {
 }
 
 #[test]
-fn what_does_not_work_comes_with_a_command() {
+fn failed_checks_name_a_command_that_helps() {
     let world = World::new();
     if as_nobody(world.command("ferretto", &["--version"])).is_none() {
         println!("skipped: others may not run the binary where it is");

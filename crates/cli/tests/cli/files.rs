@@ -1,10 +1,10 @@
-//! Looking at trace files, and the command line as such.
+//! Commands that read trace files, and the command line in general.
 
 use ferretto_wire::encode;
 
 use crate::world::World;
 
-/// Two processes on one CPU for three seconds, and a lost flush.
+/// Returns a trace of two processes on one CPU for three seconds, with a failed flush.
 fn trace() -> Vec<u8> {
     let second = 1_000_000_000u64;
     encode(|trace| {
@@ -69,14 +69,14 @@ top processes by CPU time
 lost  service: the last events may be missing (flush timed out)
       to avoid it: raise flush_timeout_ms (now 5000)
 more may be lost
-      the trace does not tell what the kernel's buffers lost
+      the trace has no statistics of the kernel's buffers, so their losses are unknown
 ";
     assert_eq!(outcome.text(), expected, "{}", outcome.text());
     assert_eq!(outcome.stderr, "");
 }
 
 #[test]
-fn summary_tells_of_memory_frequencies_and_called_functions() {
+fn summary_shows_memory_frequencies_and_called_functions() {
     use ferretto_proto::fields::{process_stats, sys_stats, trace_packet};
     let reading = |trace: &mut Vec<u8>, faults: u64, available: u64, khz: u64, rss: u64| {
         trace.extend(encode(|trace| {
@@ -185,7 +185,7 @@ fn text_prints_unknown_fields_by_number() {
 }
 
 #[test]
-fn a_cut_trace_is_read_up_to_the_cut() {
+fn a_truncated_trace_is_read_up_to_its_end() {
     let world = World::new();
     let whole = trace();
     world.write("t.pftrace", &whole[..whole.len() - 1]);
@@ -209,15 +209,15 @@ fn a_cut_trace_is_read_up_to_the_cut() {
 }
 
 #[test]
-fn what_is_no_trace_is_an_error() {
+fn a_file_that_is_not_a_trace_is_an_error() {
     let world = World::new();
     world.write("t.json", "{\"traceEvents\": []}");
     for command in ["summary", "text"] {
         let outcome = world.run("ferretto", &[command, "t.json"]).returned(1);
         assert_eq!(
             outcome.stderr,
-            "ferretto: cannot read t.json: this is not a Perfetto trace; it looks like JSON, of which ferretto import \
-             makes a trace\n"
+            "ferretto: cannot read t.json: this is not a Perfetto trace; it looks like JSON, which ferretto import \
+             converts to a trace\n"
         );
         world
             .run("ferretto", &[command, "missing"])
@@ -239,7 +239,7 @@ fn what_is_no_trace_is_an_error() {
 }
 
 #[test]
-fn files_that_nothing_can_be_made_of_are_refused_by_all_with_their_names() {
+fn all_commands_refuse_unreadable_files_with_their_names() {
     let world = World::new();
     world.write("empty", "");
     world.write("noise", [0x81; 64]);
@@ -283,11 +283,11 @@ fn files_that_nothing_can_be_made_of_are_refused_by_all_with_their_names() {
     world
         .run("ferretto", &["summary", "text"])
         .returned(1)
-        .complained("ferretto import makes traces of collapsed stacks");
+        .complained("ferretto import converts collapsed stacks");
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     let world = World::new();
     let many = encode(|trace| (0..100_000).for_each(|n| trace.nested(1, |p| p.varint(8, n))));
     world.write("t.pftrace", many);
@@ -298,7 +298,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn wrong_command_lines_return_2_and_say_why() {
+fn wrong_command_lines_return_2_with_the_reason() {
     let world = World::new();
     for (args, expected) in [
         (&["--no-such-flag"][..], "--no-such-flag"),
@@ -364,7 +364,7 @@ fn help_and_version_go_to_standard_output() {
 }
 
 #[test]
-fn the_trace_of_record_is_the_one_that_is_meant() {
+fn the_output_of_record_is_the_default_input_of_commands() {
     let world = World::new();
     for command in [
         "summary",
@@ -391,7 +391,7 @@ fn the_trace_of_record_is_the_one_that_is_meant() {
 }
 
 #[test]
-fn the_programs_of_the_binary_become_commands() {
+fn install_links_makes_commands_of_the_programs() {
     let world = World::new();
     let outcome = world
         .run("ferretto", &["install-links", "bin/here"])
@@ -416,7 +416,7 @@ fn the_programs_of_the_binary_become_commands() {
     let mut perfetto = world.at_home(perfetto);
     let perfetto = perfetto.arg("--version").spawn().unwrap();
     crate::world::Running::new(perfetto).finish().returned(0);
-    // Again, and on the way.
+    // A second time, and with the folder in $PATH.
     let mut command = world.command("ferretto", &["install-links", "bin/here"]);
     let outcome = command
         .env("PATH", world.path("bin/here"))
@@ -434,9 +434,9 @@ fn the_programs_of_the_binary_become_commands() {
     assert_eq!(world.read("bin/here/traced"), b"another program");
 }
 
-/// Errors stay readable for any config.
+/// Errors are readable for any config.
 #[test]
-fn errors_of_configs_repeat_no_long_texts() {
+fn errors_of_configs_do_not_repeat_long_texts() {
     let world = World::new();
     let long = "a".repeat(1 << 20);
     let words = "many words ".repeat(100_000);

@@ -1,4 +1,4 @@
-//! Flamegraphs, as a viewer without scripts shows them.
+//! Flamegraphs in a viewer without scripts.
 
 use ferretto_wire::{Encoder, encode};
 
@@ -6,7 +6,7 @@ use crate::world::World;
 
 const SEQUENCE: u64 = 7;
 
-/// A trace of callstacks, the outermost function first, each of one sample.
+/// Returns a trace of callstacks with the outermost function first, each with one sample.
 fn trace(stacks: &[Vec<String>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut packet = |write: &dyn Fn(&mut Encoder<'_, Vec<u8>>)| {
@@ -69,7 +69,7 @@ fn draw(world: &World, args: &[&str]) -> String {
     output.text().to_owned()
 }
 
-/// The height at which a label stands, from the top.
+/// Returns the distance of a label from the top.
 #[track_caller]
 fn height_of(svg: &str, label: &str) -> f64 {
     let end = format!("\">{label}</text>");
@@ -91,7 +91,7 @@ fn a_flamegraph_is_labelled_from_its_bottom_row_and_explains_its_colours() {
     let svg = draw(&world, &["t.pftrace"]);
     assert!(height_of(&svg, "all") > height_of(&svg, "compiler"));
     assert!(height_of(&svg, "compiler") > height_of(&svg, "main"));
-    // Labels that do not fit keep their most telling part.
+    // Labels that do not fit keep their most specific part.
     assert!(height_of(&svg, "main") > height_of(&svg, "path::to::parse"));
     height_of(&svg, "std::vector::push_back");
     for text in ["process", "own code", "t.pftrace (100 samples"] {
@@ -110,7 +110,7 @@ fn a_flamegraph_is_labelled_from_its_bottom_row_and_explains_its_colours() {
 #[test]
 fn a_flamegraph_stays_small_and_merges_narrow_boxes() {
     let world = World::new();
-    // A different callstack each time, as a compiler has them, and one very deep recursion.
+    // A different callstack for each sample, as in a compiler, and one very deep recursion.
     let mut stacks: Vec<_> = (0..3_000_u64)
         .map(|sample| {
             let name = |depth: u64| {

@@ -1,4 +1,4 @@
-//! Heaps: `record --heap`, and what is made of it.
+//! Heaps: `record --heap`, and the views of them.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,8 +8,8 @@ use rustix::process::Signal;
 
 use crate::world::{Running, World, has_content, until};
 
-/// A program that leaks 100 bytes a thousand times, and each time it is told to again, and that
-/// uses 500 bytes as often.
+/// A program that leaks 100 bytes a thousand times, again for each line of its input, and that
+/// allocates and frees 500 bytes as often.
 const LEAK: &str = r#"
 #include <stdlib.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ fn heaps(world: &World, name: &str) -> Vec<HeapSummary> {
     heaps
 }
 
-/// Bytes that a function has allocated and not freed.
+/// Returns the bytes that a function has allocated and not freed.
 fn leaked(heap: &HeapSummary, function: &str) -> u64 {
     let mut sites = heap.sites.iter().map(|site| &site.function);
     let site = sites.find(|site| site.name == function);
@@ -73,7 +73,7 @@ fn the_heap_of_a_command_is_recorded_and_shown() {
         has(&all, "main;work 500000") && has(&all, "main;remember 100000"),
         "{all}"
     );
-    // When most was allocated, `work` had its last 500 bytes.
+    // At the peak, the last 500 bytes of `work` were allocated.
     let peak = folded("--heap=peak");
     assert!(has(&peak, "main;work 500"), "{peak}");
     let args = ["flamegraph", "--heap", "t", "-o", "t.svg"];
@@ -99,7 +99,7 @@ fn the_heap_of_a_command_is_recorded_and_shown() {
     assert!(said.text().contains("KiB not freed, ± "), "{}", said.text());
 }
 
-/// Maps 1 MiB, and unmaps half of it.
+/// A program that maps 1 MiB and unmaps half of it.
 const MAPS: &str = r#"
 #include <sys/mman.h>
 __attribute__((noinline)) void take(void) {
@@ -110,7 +110,7 @@ int main(void) { take(); }
 "#;
 
 #[test]
-fn mappings_are_recorded_if_that_is_asked_for() {
+fn mappings_are_recorded_on_request() {
     let world = World::new();
     if world.compile("leak", MAPS, &["-g", "-O1"]).is_none() {
         return;
@@ -137,7 +137,7 @@ fn dumps_show_growth_and_are_compared() {
     if leak(&world).is_none() {
         return;
     }
-    // It goes on when the growth of the trace shows that there was a dump.
+    // The program continues once the trace has grown by a dump.
     let script = "mkfifo in; ./leak wait < in > out & exec 3> in; \
         until [ -s out ]; do sleep 0.02; done; sleep 0.3; printf g >&3; \
         until [ $(wc -c < out) = 2 ]; do sleep 0.02; done; exec 3>&-; wait";
@@ -174,7 +174,7 @@ fn dumps_show_growth_and_are_compared() {
 }
 
 #[test]
-fn a_program_that_cannot_carry_the_client_is_named_as_the_reason() {
+fn a_program_that_cannot_load_the_client_is_reported() {
     let world = World::new();
     if world.compile("leak", LEAK, &["-static"]).is_none() {
         return;
@@ -183,10 +183,10 @@ fn a_program_that_cannot_carry_the_client_is_named_as_the_reason() {
     world
         .run("ferretto", &args)
         .returned(0)
-        .complained("one that is linked statically needs its allocator");
+        .complained("a statically linked program needs its allocator");
 }
 
-/// The program with the client, waiting.
+/// Returns the waiting program with the client.
 fn waiting(world: &World) -> Option<Running> {
     leak(world)?;
     let library = world.path("libferretto_heap.so");
@@ -206,9 +206,9 @@ fn waiting(world: &World) -> Option<Running> {
 }
 
 #[test]
-fn the_heap_of_a_program_that_runs_is_recorded() {
+fn the_heap_of_a_running_program_is_recorded() {
     let mut world = World::new();
-    // A profiler that was there before leaves the page by which programs are reached.
+    // An earlier profiler leaves the page by which programs are reached.
     let heap = world.path("heap");
     world.set("FERRETTO_HEAP_SOCK_NAME", heap.to_str().unwrap());
     let before = world.start("heapprofd", &[""; 0]);
@@ -225,7 +225,7 @@ fn the_heap_of_a_program_that_runs_is_recorded() {
         world.path("heap").exists().then_some(())
     });
     use std::io::Write;
-    // It connects at its next allocation, once the recording has begun.
+    // The program connects at its next allocation after the recording has started.
     until("it is recorded", || {
         let input = running.child().stdin.as_mut().unwrap();
         input.write_all(b"g").unwrap();
@@ -243,7 +243,7 @@ fn the_heap_of_a_program_that_runs_is_recorded() {
 }
 
 #[test]
-fn a_program_from_before_the_profiler_is_refused_with_the_reason() {
+fn a_program_started_before_the_profiler_is_refused_with_the_reason() {
     let mut world = World::new();
     let heap = world.path("heap");
     world.set("FERRETTO_HEAP_SOCK_NAME", heap.to_str().unwrap());
@@ -271,11 +271,11 @@ fn a_program_without_the_client_is_refused_with_the_reason() {
         .run("ferretto", &["record", "--heap"])
         .returned(1)
         .complained("--heap needs a command");
-    assert_eq!(world.names(), [""; 0], "nothing is left behind");
+    assert_eq!(world.names(), [""; 0], "no files are left");
 }
 
 #[test]
-fn a_ring_keeps_heaps_too() {
+fn a_ring_contains_heaps() {
     let world = World::new();
     if leak(&world).is_none() {
         return;
@@ -295,15 +295,15 @@ fn a_ring_keeps_heaps_too() {
         script,
     ];
     world.run("ferretto", &args).returned(0);
-    // The snapshot may come before the last dump does.
+    // The snapshot may be made before the last dump.
     assert!(has_content(&world.path("t.0")).is_some());
-    // The program may be gone before its name is read.
+    // The program may have ended before its name is read.
     let heaps = world.summary("t").heaps;
     let found = heaps.iter().any(|heap| leaked(heap, "remember") == 100_000);
     assert!(found, "{heaps:?}");
 }
 
-/// Allocates without end, in as many threads as it is told.
+/// A program that allocates without end, with the number of threads as argument.
 const LOAD: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -318,9 +318,10 @@ int main(void) {
 }
 "#;
 
-/// `FERRETTO_HEAP_KILLS=1000 cargo test -p ferretto-cli --test cli heap::` kills it as often.
+/// `FERRETTO_HEAP_KILLS=1000 cargo test -p ferretto-cli --test cli heap::` kills the profiler 1000
+/// times.
 #[test]
-fn programs_outlive_a_profiler_that_is_killed_while_they_allocate() {
+fn programs_survive_a_profiler_that_is_killed_while_they_allocate() {
     let count = std::env::var("FERRETTO_HEAP_KILLS").ok();
     let count: u32 = count.and_then(|count| count.parse().ok()).unwrap_or(8);
     let mut world = World::new();
@@ -360,7 +361,7 @@ fn programs_outlive_a_profiler_that_is_killed_while_they_allocate() {
             fds.any(|fd| fd.is_ok_and(|fd| fd.file_name().to_str().is_some_and(is_high)))
                 .then_some(())
         };
-        // Connected to this profiler: the socket of the one before was closed.
+        // Connected to this profiler, since the socket of the previous one was closed.
         until("it is recorded", || {
             (connected(pid) > 0).then(has_socket).flatten()
         });
@@ -380,7 +381,7 @@ fn programs_outlive_a_profiler_that_is_killed_while_they_allocate() {
     recording.finish().returned(0);
 }
 
-/// The client's descriptors are these.
+/// Returns true for the client's descriptors.
 fn is_high(fd: &str) -> bool {
     fd.parse().is_ok_and(|fd: u32| fd >= 700)
 }

@@ -1,4 +1,4 @@
-//! Traces made of the files of other programs: `ferretto import`.
+//! Conversion of files of other programs: `ferretto import`, and `ferretto json`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::world::World;
 
-/// Makes a trace of so many slices on some threads, with counters, and one slice around all.
+/// Writes a trace with this number of slices on some threads, with counters, and one slice around
+/// all others.
 fn trace(world: &World, name: &str, slices: u64) {
     let mut json = r#"[{"ph":"B","name":"whole","pid":1,"tid":1,"ts":0},"#.to_owned();
     for number in 0..slices {
@@ -39,7 +40,7 @@ fn trace(world: &World, name: &str, slices: u64) {
     world.run("ferretto", &import).returned(0);
 }
 
-/// Runs `ferretto json`, and returns its output with the most memory that it had.
+/// Runs `ferretto json`, and returns its output and its peak memory.
 fn json(world: &World, args: &[&str]) -> (Value, u64) {
     let mut child = world.command("ferretto", &[&["json", "-o", "-"], args].concat());
     let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
@@ -51,7 +52,7 @@ fn json(world: &World, args: &[&str]) -> (Value, u64) {
         if count == 0 {
             break;
         }
-        // Its memory is gone once it has ended.
+        // Its memory cannot be read once it has ended.
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kb = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
@@ -62,7 +63,7 @@ fn json(world: &World, args: &[&str]) -> (Value, u64) {
 }
 
 #[test]
-fn json_is_written_part_by_part_in_memory_that_does_not_grow() {
+fn json_is_written_in_parts_with_bounded_memory() {
     let world = World::new();
     let mut peaks = Vec::new();
     for slices in [5_000, 40_000] {
@@ -103,7 +104,7 @@ fn files_of_other_programs_become_traces() {
         .complained("1 events of phase Q");
     assert!(world.summary("a.pftrace").packets > 0);
     assert!(world.summary("b.pftrace").packets > 0);
-    // Each line counts as often as it says, and there is no process to name.
+    // Each line has its count, and there is no process.
     let folded = world.run("ferretto", &["folded", "a.pftrace"]).returned(0);
     assert_eq!(folded.text(), "main;read 5\nmain;wait 4\nmain;work 3\n");
     let summary = world.run("ferretto", &["summary", "a.pftrace"]).returned(0);

@@ -1,10 +1,10 @@
-//! The journal of systemd, kept by a systemd-journald of the test's own.
+//! The systemd journal, with a separate systemd-journald for the test.
 
 use std::process::Command;
 
 use crate::world::{FERRETTO, Running, World};
 
-/// Runs the rest with a journal that nobody else sees, once that is kept.
+/// A script that runs the rest of its arguments with a private journal, once its daemon is ready.
 const ALONE: &str = r#"
 mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/log && mkdir -p /run/log/journal || exit 77
 /usr/lib/systemd/systemd-journald &
@@ -18,8 +18,8 @@ until [ -S /run/systemd/journal/stdout ] && journalctl --quiet -n 1 2>/dev/null 
 done
 "#;
 
-/// Says something to the journal, and waits until it is there.
-const SAYS: &str = r#"
+/// A script that writes a message to the journal, and waits until the journal has it.
+const LOG: &str = r#"
 echo 'not recorded' | systemd-cat -t other -p err
 echo 'too unimportant' | systemd-cat -t ferretto-test -p debug
 echo 'hello from the test' | systemd-cat -t ferretto-test -p err
@@ -27,24 +27,24 @@ until journalctl --quiet -t ferretto-test -p err | grep -q hello; do sleep 0.02;
 "#;
 
 #[test]
-fn probes_067_what_programs_say_to_the_journal_is_in_the_trace() {
+fn probes_067_journal_messages_of_programs_are_in_the_trace() {
     let world = World::new();
-    world.write("says", SAYS);
+    world.write("log", LOG);
     world.write(
         "config",
         "buffers { size_kb: 4096 } data_sources { config { name: \"linux.systemd_journald\" \
          journald_config { min_prio: 4 filter_identifiers: \"ferretto-test\" } } }",
     );
-    let script = format!("{ALONE}\n\"$0\" record -c config -o trace.pftrace -- sh says");
+    let script = format!("{ALONE}\n\"$0\" record -c config -o trace.pftrace -- sh log");
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &script, FERRETTO]);
     let Ok(child) = world.at_home(command).spawn() else {
-        println!("skipped: there is no unshare");
+        println!("skipped: unshare is not installed");
         return;
     };
     let output = Running::new(child).finish();
     if output.code == 77 || output.stderr.contains("unshare:") {
-        println!("skipped: a journal of one's own cannot be kept here: {output:?}");
+        println!("skipped: a private journal is not possible here: {output:?}");
         return;
     }
     let output = output.returned(0);
@@ -59,7 +59,7 @@ fn probes_067_what_programs_say_to_the_journal_is_in_the_trace() {
 }
 
 #[test]
-fn without_a_journal_the_reason_is_told_at_once() {
+fn a_missing_journal_is_reported_at_the_start() {
     let world = World::new();
     world.write(
         "config",
@@ -70,7 +70,7 @@ fn without_a_journal_the_reason_is_told_at_once() {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, FERRETTO]);
     let Ok(child) = world.at_home(command).spawn() else {
-        println!("skipped: there is no unshare");
+        println!("skipped: unshare is not installed");
         return;
     };
     let output = Running::new(child).finish();

@@ -1,5 +1,4 @@
-//! Three machines: a service and two others, each in a network of its own, with clocks that show
-//! other times.
+//! Three machines: a service and two others, each in its own network and with its own clock offset.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::world::{FERRETTO, Running, World, until};
 
-/// By how many seconds the clocks of the other machines are ahead.
+/// The seconds by which the clocks of the other machines are ahead.
 const AHEAD: [(&str, i64); 2] = [("alpha", 5_000), ("beta", 86_400)];
 
 fn succeeds(program: &str, args: &[&str]) -> bool {
@@ -19,13 +18,13 @@ fn succeeds(program: &str, args: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Networks of machines, which go with the test.
+/// Networks of machines, which are removed at the end of the test.
 struct Networks {
     names: Vec<String>,
 }
 
 impl Networks {
-    /// Makes a network for the host, and one for each other machine that leads there only.
+    /// Creates a network for the host, and one for each other machine, connected only to the host.
     fn new() -> Option<Self> {
         let pid = std::process::id();
         let named = |role: &str| format!("ferretto-{pid}-{role}");
@@ -70,7 +69,8 @@ impl Drop for Networks {
     }
 }
 
-/// Starts a program of the binary in a network, where clocks are ahead, once it is ready.
+/// Starts a program of the binary in a network with clocks that are ahead, and waits until it is
+/// ready.
 fn start_in(world: &World, network: &str, ahead: i64, program: &str, args: &[&str]) -> Running {
     let variable = format!("{}_NOTIFY_FD", program.to_uppercase());
     let mut command = Command::new("ip");
@@ -96,7 +96,7 @@ fn start_in(world: &World, network: &str, ahead: i64, program: &str, args: &[&st
     running
 }
 
-/// Bytes in the buffers of the recording under way.
+/// Returns the bytes in the buffers of the running recording.
 fn bytes_recorded(host: &World) -> u64 {
     let output = host.run("ferretto", &["status", "--json"]).returned(0);
     let text = output.text().split("\"used\":").nth(1).unwrap_or("0");
@@ -107,14 +107,14 @@ fn bytes_recorded(host: &World) -> u64 {
 #[test]
 fn machines_with_other_clocks_share_a_time_line_within_the_reported_error() {
     if !succeeds("unshare", &["--time", "--boottime", "1", "true"]) {
-        println!("skipped: time namespaces are not to be had");
+        println!("skipped: time namespaces are not available");
         return;
     }
     let Some(networks) = Networks::new() else {
-        println!("skipped: network namespaces are not to be had");
+        println!("skipped: network namespaces are not available");
         return;
     };
-    // A link that is slow, uneven and loses some, if the kernel has that.
+    // A link with delays, jitter and losses, if the kernel supports that.
     let beta = networks.of("beta");
     let slow = ["netem", "delay", "10ms", "4ms", "loss", "1%"];
     let slow = [
@@ -123,7 +123,7 @@ fn machines_with_other_clocks_share_a_time_line_within_the_reported_error() {
     ]
     .concat();
     if !succeeds("tc", &slow) {
-        println!("skipped: slow links (netem is not to be had)");
+        println!("skipped: slow links: netem is not available");
     }
     let mut host = World::new();
     let producers = format!("{},0.0.0.0:20001", host.path("producer.sock").display());
@@ -143,7 +143,7 @@ fn machines_with_other_clocks_share_a_time_line_within_the_reported_error() {
             &format!("10.99.{index}.1:20001"),
         );
         guest.set("PERFETTO_MACHINE_NAME", name);
-        // They share a kernel.
+        // The machines share a kernel.
         guest.set("FERRETTO_MACHINE_ID", name);
         all.push(start_in(
             &guest,
@@ -173,7 +173,7 @@ fn machines_with_other_clocks_share_a_time_line_within_the_reported_error() {
          data_sources { config { name: \"linux.sys_stats\" sys_stats_config { stat_period_ms: 20 } } }",
     );
     let recording = host.start_recording(&["-o", "trace.pftrace"]);
-    // One is cut off for a while, and comes back.
+    // One machine is disconnected for some time.
     let cut = |state: &str| {
         assert!(succeeds("ip", &["-n", beta, "link", "set", "eth0", state]));
     };
@@ -189,7 +189,7 @@ fn machines_with_other_clocks_share_a_time_line_within_the_reported_error() {
     records_on();
     cut("up");
     records_on();
-    // The relay of another one is killed, and started again.
+    // The relay of the other machine is killed, and started again.
     let relay = all.remove(1);
     relay.signal(Signal::KILL);
     relay.finish().returned(128 + 9);
@@ -213,7 +213,7 @@ fn machines_with_other_clocks_share_a_time_line_within_the_reported_error() {
         let machine = machine.unwrap_or_else(|| panic!("{:?}", summary.machines));
         assert!(machine.packets >= 10, "{machine:?}");
         if name == "beta" {
-            // Packets read while the link was cut arrive later; nothing is missing.
+            // Packets that were read while the link was down arrive later; none is missing.
             assert_eq!(machine.gaps, 0, "{machine:?}");
         }
         let clock = machine.clock.unwrap();

@@ -1,4 +1,4 @@
-//! The built binary, used as people and scripts use it.
+//! The built binary, used on the command line and by scripts.
 
 mod accuracy;
 mod beside_perf;
@@ -27,6 +27,7 @@ mod record;
 mod relay;
 mod remote;
 mod ring;
+mod segments;
 mod snapshots;
 mod symbolize;
 mod target;

@@ -1,4 +1,4 @@
-//! Handing a trace to the UI.
+//! Serving a trace to the UI.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use crate::world::{Running, World};
 
 const NAME: &str = "a trace.pftrace";
 
-/// The page of the UI that these tests name.
+/// The origin of the UI in these tests.
 const PAGE: &str = "Origin: http://localhost:10000";
 
-fn ask(port: u16, request: &str, origin: &str) -> Vec<u8> {
+fn fetch(port: u16, request: &str, origin: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let request = format!("{request} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{origin}\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
@@ -23,7 +23,7 @@ fn ask(port: u16, request: &str, origin: &str) -> Vec<u8> {
 }
 
 #[test]
-fn cli_039_the_trace_is_handed_out_once() {
+fn cli_039_the_trace_is_served_once() {
     let world = World::new();
     let trace: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
     world.write(NAME, &trace);
@@ -44,7 +44,7 @@ fn cli_039_the_trace_is_handed_out_once() {
     assert_eq!(rest, "a%2520trace.pftrace&referrer=open_trace_in_ui\n");
     let port = port.parse().unwrap();
 
-    // A connection that asks for nothing is in nobody's way.
+    // A connection without a request does not block others.
     let _idle = TcpStream::connect(("127.0.0.1", port)).unwrap();
     for wrong in [
         "GET /other".to_owned(),
@@ -53,16 +53,16 @@ fn cli_039_the_trace_is_handed_out_once() {
         format!("GET /{secret}/a%20trace.pftrace?query"),
         format!("POST /{secret}/a%20trace.pftrace"),
     ] {
-        let answer = ask(port, &wrong, PAGE);
+        let answer = fetch(port, &wrong, PAGE);
         assert!(answer.starts_with(b"HTTP/1.1 404 "), "{wrong}");
     }
     let trace_of = |method: &str| format!("{method} /{secret}/a%20trace.pftrace");
     for origin in ["Origin: https://ui.perfetto.dev", "X: y"] {
-        let answer = ask(port, &trace_of("GET"), origin);
+        let answer = fetch(port, &trace_of("GET"), origin);
         assert!(answer.starts_with(b"HTTP/1.1 404 "), "{origin}");
     }
-    assert!(ask(port, &trace_of("OPTIONS"), PAGE).starts_with(b"HTTP/1.1 204 "));
-    let answer = ask(port, &trace_of("GET"), PAGE);
+    assert!(fetch(port, &trace_of("OPTIONS"), PAGE).starts_with(b"HTTP/1.1 204 "));
+    let answer = fetch(port, &trace_of("GET"), PAGE);
     let end = answer
         .windows(4)
         .position(|part| part == b"\r\n\r\n")
@@ -76,19 +76,19 @@ fn cli_039_the_trace_is_handed_out_once() {
         assert!(head.lines().any(|line| line == header), "{head}");
     }
     assert_eq!(answer[end + 4..], trace);
-    // That was the one download.
+    // The program ends after the download.
     running.finish().returned(0);
 }
 
 #[test]
-fn a_browser_that_was_started_is_the_only_one() {
+fn only_the_user_of_the_browser_may_fetch_the_trace() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can be two users");
         return;
     }
     let world = World::new();
     world.write(NAME, "trace");
-    // Everybody can see which address it is given.
+    // Every user can see the address in its arguments.
     let browser = world.write("xdg-open", "#!/bin/sh\n");
     std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:/usr/bin:/bin", world.path("").display());
@@ -123,7 +123,7 @@ fn a_browser_that_was_started_is_the_only_one() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
+fn traces_that_cannot_be_opened_are_reported_with_the_reason() {
     let world = World::new();
     for (file, expected) in [
         ("missing", "cannot open missing: No such file or directory"),

@@ -1,14 +1,13 @@
-//! Tests that what commands write never takes the place of what they read, and never controls the
-//! terminal.
+//! Tests that the output of commands never overwrites their input, and never controls the terminal.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use ferretto_wire::encode;
 
 use crate::symbolize::sample;
-use crate::world::{World, until};
+use crate::world::{Running, World, until};
 
 #[test]
 fn no_command_writes_over_its_input() {
@@ -28,16 +27,18 @@ fn no_command_writes_over_its_input() {
             &["symbolize", "m.pf", "--only-names"],
         ] {
             let outcome = world.run("ferretto", &[command, &["-o", output]].concat());
-            outcome.returned(1).complained("is the same file as m.pf");
+            outcome
+                .returned(1)
+                .complained("is the same file as the input m.pf");
             assert_eq!(world.read("m.pf"), trace, "{command:?} -o {output}");
         }
     }
-    // The default name may be the trace's own.
+    // The default name may be that of the trace.
     world.write("trace.svg", &trace);
     let outcome = world.run("ferretto", &["flamegraph", "trace.svg"]);
     outcome.returned(1).complained("the same file");
     assert_eq!(world.read("trace.svg"), trace);
-    // A file that is something else is replaced, whole.
+    // Another file is replaced completely.
     world.write("out", vec![b'x'; 100_000]);
     let args = ["folded", "m.pf", "-o", "out"];
     world.run("ferretto", &args).returned(0);
@@ -56,23 +57,23 @@ fn standard_output_may_not_be_the_input_either() {
         let outcome = crate::world::Running::new(child).finish();
         outcome
             .returned(1)
-            .complained("standard output is the same file as t");
+            .complained("standard output is the same file as the input t");
         assert_eq!(world.read("t"), trace);
     }
 }
 
 #[test]
-fn a_file_that_is_not_whole_does_not_take_the_place_of_another() {
+fn an_incomplete_file_does_not_replace_another() {
     let world = World::new();
     let trace = sample("/nowhere/program", &[7; 20], 0x40_0010);
-    // Unpacked it is damaged at once, or only after its first packets were read.
+    // The decompressed file is damaged at its start, or after its first packets.
     world.write("cut.json", r#"{"traceEvents":[{"ph":"X","#);
     world.write("out", "old");
     let outcome = world.run("ferretto", &["json", "cut.json", "-o", "out"]);
     let outcome = outcome.returned(1).complained("cannot read cut.json: ");
     assert!(!outcome.stderr.contains("ERR"), "{}", outcome.stderr);
     assert_eq!(world.read("out"), b"old");
-    // A link stays one, and the file has the permissions of others that the user makes.
+    // A link is kept, and the file has the usual permissions of the user's files.
     world.write("m.pf", &trace);
     symlink("out", world.path("link")).unwrap();
     let args = ["folded", "m.pf", "-o", "link"];
@@ -85,7 +86,7 @@ fn a_file_that_is_not_whole_does_not_take_the_place_of_another() {
 }
 
 #[test]
-fn a_signal_leaves_nothing_of_a_file_that_is_not_whole() {
+fn a_signal_removes_an_incomplete_file() {
     let world = World::new();
     let packet = sample("/nowhere/program", &[7; 20], 0x40_0010);
     world.write("t", packet.repeat(5000));
@@ -96,18 +97,37 @@ fn a_signal_leaves_nothing_of_a_file_that_is_not_whole() {
             .any(|name| name.starts_with(".ferretto-"))
     };
     let mut running = world.start("ferretto", &["json", "t", "-o", "out"]);
-    until("the file is begun", || {
+    until("the file is created", || {
         (is_begun() || running.child().try_wait().unwrap().is_some()).then_some(())
     });
     running.signal(rustix::process::Signal::TERM);
     let code = running.finish().code;
-    // It may have been quicker.
+    // The command may have ended before the signal.
     let rest: &[&str] = match code {
         0 => &["out", "t"],
         _ => &["t"],
     };
     assert!(matches!(code, 0 | 143), "{code}");
     assert_eq!(world.names(), rest);
+}
+
+#[test]
+fn a_signal_that_is_ignored_does_not_end_a_command() {
+    let world = World::new();
+    let packet = sample("/nowhere/program", &[7; 20], 0x40_0010);
+    world.write("t", packet.repeat(5000));
+    let program = world.command::<&str>("ferretto", &[]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" json t -o out"]);
+    shell.arg(program.get_program());
+    let mut running = Running::new(world.at_home(shell).spawn().unwrap());
+    until("the file is begun", || {
+        let is_begun = world.names().iter().any(|name| name != "t");
+        (is_begun || running.child().try_wait().unwrap().is_some()).then_some(())
+    });
+    running.signal(rustix::process::Signal::HUP);
+    running.finish().returned(0);
+    assert_eq!(world.names(), ["out", "t"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use ferretto_wire::encode;
 
 use crate::world::World;
 
-/// Records a command that lives for so many seconds.
+/// Records a command that runs for this number of seconds.
 fn record(world: &World, seconds: &str, options: &[&str]) {
     let mut args = vec!["record", "-q", "-o", "t"];
     args.extend(options);
@@ -15,7 +15,7 @@ fn record(world: &World, seconds: &str, options: &[&str]) {
 }
 
 #[test]
-fn the_part_of_a_recording_opens_alone_and_the_recording_stays() {
+fn a_part_of_a_recording_is_a_complete_trace_and_the_recording_is_kept() {
     let world = World::new();
     record(&world, "2", &[]);
     let before = fs::metadata(world.path("t")).unwrap().len();
@@ -40,11 +40,11 @@ fn the_part_of_a_recording_opens_alone_and_the_recording_stays() {
     world
         .run("ferretto", &["cut", "t", "--from", "90s"])
         .returned(1)
-        .complained("nothing lies between these times");
+        .complained("there are no events between these times");
     world
         .run("ferretto", &["cut", "t", "--around", "nothing"])
         .returned(1)
-        .complained("no program wrote a slice called nothing");
+        .complained("no program wrote a slice named nothing");
     world
         .run("ferretto", &["merge", "t", "p", "-o", "m"])
         .returned(0);
@@ -52,7 +52,7 @@ fn the_part_of_a_recording_opens_alone_and_the_recording_stays() {
 }
 
 #[test]
-fn a_recording_in_several_files_leaves_the_newest_and_each_opens_alone() {
+fn a_recording_in_several_files_keeps_the_newest_and_each_is_a_complete_trace() {
     let world = World::new();
     record(&world, "5", &["--segment", "1s", "--keep", "2"]);
     let names = world.names();
@@ -94,7 +94,7 @@ fn a_trace_in_chromes_format_has_its_slices_and_counters() {
 }
 
 #[test]
-fn parts_may_go_to_standard_output_and_say_why_they_cannot_be_made() {
+fn parts_may_be_written_to_standard_output_and_errors_have_the_reason() {
     let world = World::new();
     let trace = encode(|trace| {
         trace.nested(1, |packet| {
@@ -133,7 +133,10 @@ fn parts_may_go_to_standard_output_and_say_why_they_cannot_be_made() {
     }
     assert_eq!(world.names(), ["t"]);
     for (args, complaint) in [
-        (&["--from", "9s"][..], "cannot cut t: nothing lies between"),
+        (
+            &["--from", "9s"][..],
+            "cannot cut t: there are no events between",
+        ),
         (&["--from", "2s", "--to", "1s"], "--from is after --to"),
     ] {
         let outcome = world.run("ferretto", &[&["cut", "t"], args].concat());

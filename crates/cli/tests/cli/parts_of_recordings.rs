@@ -1,7 +1,8 @@
-//! Parts of recordings of this machine: each says of its time what the whole says of it.
+//! Parts of recordings of this machine: each has the events that the whole recording has in its
+//! time.
 //!
-//! `PARTS_OF=/path/to/trace cargo test -p ferretto-cli --test cli parts_of_recordings` looks at the
-//! middle second of a recording that took longer.
+//! `PARTS_OF=/path/to/trace cargo test -p ferretto-cli --test cli parts_of_recordings` compares the
+//! middle second of an existing recording.
 
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -14,13 +15,13 @@ use ferretto_edit::{Window, extent};
 use ferretto_tables::{Options, Trace};
 use ferretto_trace::events::read_events;
 
-use crate::content::{check_upstream, differences, errors, said};
+use crate::content::{check_upstream, content_of, differences, errors};
 use crate::world::World;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The program that is recorded: slices inside each other on two threads, of which some are longer
-/// than a part, instants and a counter.
+/// The recorded program: nested slices on two threads, some of them longer than a part, instants
+/// and a counter.
 #[test]
 #[ignore = "another test records it"]
 fn a_program_to_record() {
@@ -39,7 +40,7 @@ fn a_program_to_record() {
                     let _inner = slice!("app", "inner");
                     thread::sleep(Duration::from_millis(7));
                 }
-                // So that there are callstacks.
+                // CPU time, for callstacks.
                 let sum: u64 = (0..black_box(2_000_000)).map(black_box).sum();
                 black_box(sum);
                 if began.elapsed() > length {
@@ -59,7 +60,7 @@ fn a_program_to_record() {
     });
 }
 
-/// Records that program for some seconds, with scheduling, callstacks, processes and counters.
+/// Records the program for some seconds, with scheduling, callstacks, processes and counters.
 /// Returns false if kernel events cannot be recorded here.
 fn record(world: &World, seconds: &str, options: &[&str]) -> bool {
     if ferretto_probes::ftrace::kernel_events().is_empty() {
@@ -73,13 +74,14 @@ fn record(world: &World, seconds: &str, options: &[&str]) -> bool {
     args.push("parts_of_recordings::a_program_to_record");
     let mut command = world.command("ferretto", &args);
     command.env("RECORDED_SECONDS", seconds);
-    let said = command.output().unwrap();
-    assert_eq!(said.status.code(), Some(0), "{said:?}");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     true
 }
 
-/// Returns a second in the middle of what is known of the program and of the kernel, or `None` if
-/// the program is not in the trace. A ring holds less of what writes more.
+/// Returns a second in the middle of the time for which a trace has events of both the program and
+/// the kernel, or `None` if the program is not in the trace. In a ring, sources that write more
+/// have a shorter time.
 fn middle(path: &Path) -> Option<Window> {
     let events = read_events(File::open(path).unwrap()).unwrap();
     let ticks = events.events.iter();
@@ -96,8 +98,8 @@ fn middle(path: &Path) -> Option<Window> {
     })
 }
 
-/// Returns true for what a part does not say: what has ended before, and what needs an earlier
-/// measurement.
+/// Returns true for events that a part lacks: those that ended before it, and those that depend on
+/// an earlier measurement.
 fn is_of_before(line: &str) -> bool {
     let is_over = line.contains(" X 0 to ") || line.contains(" Z 0 to ");
     let before = ["counter diskstat.", "counter cpu-clock "];
@@ -105,7 +107,7 @@ fn is_of_before(line: &str) -> bool {
     (line.starts_with("state") && is_over) || (is_rate && line.ends_with(" before"))
 }
 
-/// Cuts a window out, and compares what both traces say of it.
+/// Cuts a window out, and compares its events in both traces.
 #[track_caller]
 fn compare(world: &World, path: &Path, window: Window) {
     let (from, to) = (window.from.to_string(), window.to.to_string());
@@ -118,8 +120,8 @@ fn compare(world: &World, path: &Path, window: Window) {
         assert_eq!(errors(trace), [] as [&str; 0]);
         check_upstream(trace);
     }
-    let mut of_whole = said(&whole, window);
-    let mut of_part = said(&part, window);
+    let mut of_whole = content_of(&whole, window);
+    let mut of_part = content_of(&part, window);
     of_part.retain(|line| !is_of_before(line));
     of_whole.retain(|line| !is_of_before(line));
     for kind in ["slice", "cpu", "state", "counter"] {
@@ -133,7 +135,7 @@ fn compare(world: &World, path: &Path, window: Window) {
 }
 
 #[test]
-fn the_middle_second_of_a_ring_says_what_the_whole_says_of_it() {
+fn the_middle_second_of_a_ring_has_the_events_of_the_whole() {
     let world = World::new();
     if !record(&world, "4", &["--ring", "64MB"]) {
         return;
@@ -143,7 +145,7 @@ fn the_middle_second_of_a_ring_says_what_the_whole_says_of_it() {
 }
 
 #[test]
-fn segments_open_alone_and_the_middle_second_of_one_says_what_the_segment_says_of_it() {
+fn segments_are_complete_traces_and_the_middle_second_of_one_has_its_events() {
     let world = World::new();
     if !record(&world, "6", &["--segment", "3s"]) {
         return;
@@ -169,9 +171,9 @@ fn segments_open_alone_and_the_middle_second_of_one_says_what_the_segment_says_o
 }
 
 #[test]
-fn the_middle_second_of_a_given_recording_says_what_the_whole_says_of_it() {
+fn the_middle_second_of_a_given_recording_has_the_events_of_the_whole() {
     let Some(path) = std::env::var_os("PARTS_OF") else {
-        println!("skipped: PARTS_OF names no recording");
+        println!("skipped: PARTS_OF is not set to a recording");
         return;
     };
     let path = Path::new(&path);

@@ -13,7 +13,7 @@ data_sources { config { name: "linux.sys_stats" sys_stats_config { meminfo_perio
 duration_ms: 300
 "#;
 
-/// The same without an end.
+/// The config without an end.
 fn endless() -> String {
     CONFIG.replace("duration_ms: 300", "")
 }
@@ -76,7 +76,7 @@ fn cli_014_standard_output_has_only_the_trace() {
 }
 
 #[test]
-fn cli_016_no_daemon() {
+fn cli_016_a_missing_daemon_is_an_error() {
     let world = World::new();
     let socket = world.path("consumer.sock").display().to_string();
     record(&world, &[]).returned(1).complained(&format!(
@@ -130,7 +130,7 @@ fn a_full_disk_is_an_error() {
             .returned(1)
             .complained("No space left on device");
     }
-    // And the service is alive.
+    // The service continues.
     world.run("perfetto", &["--query"]).returned(0);
 }
 
@@ -168,7 +168,7 @@ fn cli_020_the_background_prints_only_its_pid() {
                 .contains("Tracing sessions: 1")
                 .then_some(state)
         });
-        // -D has waited until all data sources have started.
+        // -D waits until all data sources have started.
         assert!(
             flag == "-d" || state.text().contains("(started: 1)"),
             "{}",
@@ -188,7 +188,7 @@ fn cli_020_the_background_prints_only_its_pid() {
 fn cli_021_background_wait_without_a_daemon_fails() {
     let world = World::new();
     let output = record(&world, &["-D"]).returned(1);
-    // The process existed, so its id was printed.
+    // The id of the process is printed before it fails.
     assert!(output.text().trim().parse::<i32>().is_ok(), "{output:?}");
 }
 
@@ -219,7 +219,7 @@ fn cli_012_the_built_in_config_takes_two_seconds() {
         .complained("TTL: 2s");
     let summary = world.summary("out");
     let sources: Vec<_> = summary.sources.iter().map(|s| s.name.as_str()).collect();
-    // Another test may use kernel events at the moment.
+    // Another test may use kernel events at the same time.
     assert!(sources.contains(&"linux.system_info"), "{sources:?}");
 }
 
@@ -241,7 +241,7 @@ fn cli_032_a_huge_config_is_refused() {
 }
 
 #[test]
-fn cli_040_a_recording_has_nothing_that_readers_do_not_know() {
+fn cli_040_recordings_have_only_known_fields() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     let config = r#"
@@ -302,7 +302,7 @@ fn light_mode_streams_into_the_file() {
 }
 
 #[test]
-fn cli_002_refusals_touch_no_output() {
+fn cli_002_refused_commands_do_not_change_the_output() {
     let world = World::new();
     world.write("text", CONFIG);
     for (args, expected) in [

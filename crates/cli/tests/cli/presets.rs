@@ -1,9 +1,9 @@
-//! Presets: data of the machine that `ferretto record` records by a name.
+//! Presets: named sets of data of the machine for `ferretto record`.
 
 use crate::world::World;
 
-/// Returns the config that the arguments stand for, or `None`, and says so, where kernel events are
-/// not to be had.
+/// Returns the config for the arguments. Prints that the test is skipped and returns `None` if
+/// kernel events are not available.
 fn config(args: &[&str]) -> Option<String> {
     let world = World::new();
     if ferretto_probes::ftrace::kernel_events().is_empty() {
@@ -17,7 +17,7 @@ fn config(args: &[&str]) -> Option<String> {
 fn refused(args: &[&str]) -> String {
     let world = World::new();
     let output = world.run("ferretto", &[&["record"], args].concat());
-    assert_eq!(world.names(), [] as [&str; 0], "nothing is left behind");
+    assert_eq!(world.names(), [] as [&str; 0], "no files are left");
     output.returned(1).stderr
 }
 
@@ -31,7 +31,7 @@ fn a_preset_replaces_the_default_and_presets_add_up() {
     let irq = config(&["--irq"]).unwrap();
     assert!(irq.contains("irq/softirq_entry"), "{irq}");
     assert!(!irq.contains("sched/sched_switch"), "{irq}");
-    // Threads that come and go have their names in every recording.
+    // The names of new threads are in every recording.
     assert!(irq.contains("task/task_newtask"), "{irq}");
 
     let both = config(&["--irq", "--sched", "--memory"]).unwrap();
@@ -109,4 +109,26 @@ fn presets_and_a_config_exclude_each_other() {
     let world = World::new();
     let output = world.run("ferretto", &["record", "--io", "-c", "x.cfg"]);
     assert!(output.returned(2).stderr.contains("cannot be used with"));
+}
+
+#[test]
+fn a_recording_of_requests_to_disks_has_their_names() {
+    let disks = std::fs::read_dir("/sys/class/block");
+    if disks.is_ok_and(|mut disks| disks.next().is_none()) {
+        println!("skipped: this machine has no disks");
+        return;
+    }
+    let Some(config) = config(&["--io"]) else {
+        return;
+    };
+    assert!(!config.contains("ferretto.disk."), "{config}");
+    let world = World::new();
+    let args = ["record", "-q", "--io", "-o", "t", "--", "true"];
+    world.run("ferretto", &args).returned(0);
+    let text = world.run("ferretto", &["text", "t"]).returned(0);
+    assert!(
+        text.text().contains("key: \"ferretto.disk."),
+        "{}",
+        text.text()
+    );
 }

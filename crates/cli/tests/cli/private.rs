@@ -21,7 +21,7 @@ fn world() -> World {
     world
 }
 
-/// The folder of the sockets of the one recording there is.
+/// Returns the folder of the sockets of the only recording.
 fn folder(world: &World) -> PathBuf {
     until("there are sockets", || {
         let names = world.names();
@@ -58,7 +58,7 @@ fn only_the_user_can_reach_the_sockets_of_a_recording() {
     };
     Running::new(query().spawn().unwrap()).finish().returned(0);
     if rustix::process::geteuid().is_root() {
-        // Even if the files permit other users.
+        // The folder denies access even if its files permit other users.
         for path in [world.path(""), folder.clone(), folder.join("consumer.sock")] {
             fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
         }
@@ -74,21 +74,21 @@ fn only_the_user_can_reach_the_sockets_of_a_recording() {
 }
 
 #[test]
-fn what_a_killed_recording_left_behind_is_removed_by_the_next() {
+fn the_next_recording_removes_the_sockets_of_a_killed_one() {
     let world = world();
     let killed = endless(&world);
     let left = folder(&world);
     killed.signal(Signal::KILL);
     killed.finish().returned(137);
     assert!(left.exists());
-    // Nothing that only looks like it.
+    // Folders that only look like those of recordings are kept.
     fs::create_dir(world.path("ferretto-run-mine")).unwrap();
     fs::create_dir(world.path("ferretto-run-0123456789")).unwrap();
     world.write("ferretto-run-0123456789/file", "");
     let second = world.start("ferretto", &["record", "-c", "c", "-d", "0", "-o", "u"]);
     until("something is recorded", || has_content(&world.path("u")));
     assert!(!left.exists());
-    // Those in use stay.
+    // Folders in use are kept, too.
     let args = ["record", "-c", "c", "-d", "100ms", "-o", "v"];
     world.run("ferretto", &args).returned(0);
     let is_run = |name: &&String| name.starts_with("ferretto-run-");
@@ -108,7 +108,7 @@ fn what_a_killed_recording_left_behind_is_removed_by_the_next() {
 }
 
 #[test]
-fn a_long_path_of_temporary_files_does_not_matter() {
+fn the_folder_of_temporary_files_may_have_a_long_path() {
     let world = world();
     let long = world.path(&"long".repeat(40));
     fs::create_dir(&long).unwrap();
@@ -132,8 +132,7 @@ fn a_long_path_of_temporary_files_does_not_matter() {
     assert_eq!(fs::read_dir(long).unwrap().count(), 0);
 }
 
-/// A producer with a data source that takes part in recordings but never answers, until it is
-/// dropped.
+/// A producer with a data source that is started in recordings but never replies.
 struct Stuck {
     ends: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -178,12 +177,12 @@ impl Drop for Stuck {
 }
 
 #[test]
-fn a_data_source_that_never_answers_is_named_and_need_not_be_waited_for() {
+fn a_data_source_that_never_replies_is_named_and_can_be_skipped() {
     let world = world();
     let stuck = r#"data_sources { config { name: "stuck.\x1b[31msource" } }
         flush_timeout_ms: 600000"#;
     world.write("c", format!("{COUNTERS}{stuck}"));
-    // By itself, and by a signal.
+    // The recording ends by itself, and by a signal.
     for duration in ["1s", "0"] {
         let args = ["record", "-c", "c", "-d", duration, "-o", "t"];
         let mut recording = world.start("ferretto", &args);
@@ -196,7 +195,7 @@ fn a_data_source_that_never_answers_is_named_and_need_not_be_waited_for() {
                 command.env("PERFETTO_CONSUMER_SOCK_NAME", folder.join("consumer.sock"));
                 Running::new(command.spawn().unwrap()).finish().returned(0)
             };
-            until("the data source is there", || {
+            until("the data source is registered", || {
                 let state = query().stdout;
                 let is_there = state.windows(6).any(|part| part == b"tester");
                 is_there.then_some(())
@@ -208,7 +207,7 @@ fn a_data_source_that_never_answers_is_named_and_need_not_be_waited_for() {
         );
         recording.signal(Signal::INT);
         recording.finish().returned(130).complained("aborted");
-        // The service's data is there, with its statistics.
+        // The trace has the service's data with its statistics.
         assert!(world.summary("t").losses_known());
         drop(stuck);
         fs::remove_file(world.path("t")).unwrap();

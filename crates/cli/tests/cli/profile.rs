@@ -10,8 +10,8 @@ use ferretto_trace::summary::{Cause, Loss};
 use crate::users::as_nobody;
 use crate::world::{FERRETTO, Finished, World, has_content, until};
 
-/// A program that computes for half a second of CPU time, so that a loaded machine does not matter,
-/// as processes that are called `busy`.
+/// A program that computes for half a second of CPU time, so that the load of the machine does not
+/// matter, in processes named `busy`.
 const BUSY: &str = r#"
 #include <stdlib.h>
 #include <time.h>
@@ -50,7 +50,7 @@ fn read(world: &World, name: &str) -> (Profile, StackCounts) {
     (profile, counts)
 }
 
-/// Names of functions and their samples, own and in all.
+/// Returns the names of functions, with the samples of the function itself and with its callees.
 fn functions(world: &World, name: &str) -> Vec<(String, u64, u64)> {
     let (profile, counts) = read(world, name);
     hottest(&profile, &counts, Value::Samples)
@@ -99,7 +99,7 @@ fn perf_047_a_command_is_recorded_with_names_in_the_trace() {
     assert!(output.stderr.contains("innermost"), "{}", output.stderr);
     assert_busy(&functions(&world, "trace.pftrace"));
     let summary = world.summary("trace.pftrace");
-    // On a loaded machine the service may wait in vain for an answer; that is another matter.
+    // On a loaded machine, a request of the service may time out, which is not tested here.
     let is_of_samples = |loss: &&Loss| loss.cause != Cause::Flush;
     let losses: Vec<_> = summary.losses.iter().filter(is_of_samples).collect();
     assert!(losses.is_empty(), "{losses:?}");
@@ -113,7 +113,7 @@ fn perf_047_a_command_is_recorded_with_names_in_the_trace() {
     let name = &profile.processes[0].name;
     assert!(name.ends_with("busy 0.4 7") || name == "busy", "{name}");
 
-    // The views of the profile.
+    // The commands that show the profile.
     let folded = world
         .run("ferretto", &["folded", "trace.pftrace"])
         .returned(0);
@@ -171,7 +171,7 @@ fn perf_047_a_command_is_recorded_with_names_in_the_trace() {
 }
 
 #[test]
-fn a_trace_on_standard_output_has_names_too() {
+fn a_trace_on_standard_output_has_names() {
     let world = World::new();
     let Some(program) = busy(&world) else { return };
     // The command's standard output would be in the trace.
@@ -216,7 +216,7 @@ fn a_recording_of_processes_ends_with_them() {
 }
 
 #[test]
-fn running_processes_are_recorded_by_their_numbers() {
+fn running_processes_are_recorded_by_their_ids() {
     let world = World::new();
     let Some(program) = busy(&world) else { return };
     let mut running: Vec<_> = (0..2)
@@ -268,11 +268,11 @@ fn missing_processes_and_invalid_rates_are_reported() {
         let output = world.run("ferretto", &["record", rate, "--", "true"]);
         output.returned(2).complained("'--perf[=<HZ>]'");
     }
-    assert_eq!(world.names(), [""; 0], "nothing is left behind");
+    assert_eq!(world.names(), [""; 0], "no files are left");
 }
 
 #[test]
-fn commands_that_end_at_once_or_cannot_be_run_are_fine() {
+fn commands_that_end_at_once_or_cannot_be_run_do_not_block() {
     let world = World::new();
     let output = world.run("ferretto", &["record", "--perf", "--", "true"]);
     if is_forbidden(&output) {
@@ -347,7 +347,7 @@ int main(int argc, char **argv) {
 "#;
 
 #[test]
-fn waits_by_the_ten_thousand_are_thinned_out_and_not_lost() {
+fn tens_of_thousands_of_waits_are_thinned_out_and_not_lost() {
     let world = World::new();
     let Some(program) = world.compile("ping-pong", PING_PONG, &[]) else {
         return;
@@ -378,7 +378,7 @@ fn waits_by_the_ten_thousand_are_thinned_out_and_not_lost() {
 }
 
 #[test]
-fn traces_without_callstacks_say_how_to_get_some() {
+fn traces_without_callstacks_are_reported_with_a_hint() {
     let world = World::new();
     let trace = ferretto_wire::encode(|trace| {
         trace.nested(1, |packet| packet.varint(8, 1));
@@ -393,10 +393,9 @@ fn traces_without_callstacks_say_how_to_get_some() {
     assert_eq!(world.names(), ["empty.pftrace"]);
 }
 
-/// The limits of a user without privileges: at a `perf_event_paranoid` of 2 to record programs of
-/// his own.
+/// At a `perf_event_paranoid` of 2, a user without privileges can record only own programs.
 #[test]
-fn nobody_records_a_command_of_his_own() {
+fn a_user_without_privileges_records_an_own_command() {
     use std::os::unix::fs::PermissionsExt;
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can be two users");
@@ -404,10 +403,10 @@ fn nobody_records_a_command_of_his_own() {
     }
     let world = World::new();
     let Some(program) = busy(&world) else { return };
-    // Where others may run it, and write.
+    // A folder in which the other user can run the program, and write.
     let ferretto = world.path("ferretto");
-    // By another process: a program that is open for writing in this one, or a child that another
-    // test is just starting, cannot be run.
+    // Copied by another process, since a program cannot be run while it is open for writing in this
+    // one, or in a child that another test is starting.
     let copied = Command::new("cp").arg(FERRETTO).arg(&ferretto).status();
     assert!(copied.unwrap().success());
     fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o777)).unwrap();
@@ -431,7 +430,7 @@ fn nobody_records_a_command_of_his_own() {
     let name = &world.summary("trace.pftrace").profiles[0].processes[0].name;
     assert!(name.ends_with("busy 0.2"), "{name}");
 
-    // Not those of other users; the error says how to permit it.
+    // Programs of other users cannot be recorded; the error has a hint.
     let output = record(&["--perf", "-d", "100ms", "-o", "all.pftrace"]);
     if output.code != 0 {
         output
@@ -442,17 +441,17 @@ fn nobody_records_a_command_of_his_own() {
 }
 
 #[test]
-fn programs_without_samples_are_told_the_likely_reason() {
+fn recordings_without_samples_are_reported_with_the_likely_reason() {
     let world = World::new();
     let output = world.run("ferretto", &["record", "--perf", "--", "sleep", "0.1"]);
     if is_forbidden(&output) {
         return;
     }
     let output = output.returned(0);
-    // On a slow machine its start may take a sample's time.
+    // On a slow machine, its start may take long enough for a sample.
     if world.summary("trace.pftrace").profiles.is_empty() {
         output
-            .complained("0 callstack samples: what was recorded used less CPU time")
+            .complained("0 callstack samples: the recorded processes used less CPU time")
             .complained("--off-cpu shows where programs wait");
     }
 }

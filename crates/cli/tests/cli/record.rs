@@ -1,13 +1,14 @@
 //! `ferretto record` with its own service and data sources.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use rustix::process::Signal;
 
 use crate::world::{World, has_content, until};
 
 /// A config without kernel events, which work for every user and do not disturb other tests.
-const COUNTERS: &str = r#"
+pub(crate) const COUNTERS: &str = r#"
 buffers { size_kb: 4096 }
 data_sources { config { name: "linux.sys_stats" sys_stats_config { meminfo_period_ms: 100 } } }
 data_sources { config { name: "linux.process_stats"
@@ -42,7 +43,7 @@ fn the_machine_is_recorded_without_any_configuration() {
     );
     match has("linux.ftrace") {
         true => assert!(!summary.processes.is_empty()),
-        // Then it was said why.
+        // The reason was reported.
         false => {
             eprintln!("skipped: kernel events are not allowed here");
             assert!(
@@ -66,9 +67,9 @@ fn the_machine_is_recorded_without_any_configuration() {
     );
 }
 
-/// Two readers of one kernel buffer would each get a part of the events.
+/// Each of two readers of one kernel buffer would read only a part of the events.
 #[test]
-fn recordings_at_the_same_time_have_kernel_buffers_of_their_own() {
+fn simultaneous_recordings_have_separate_kernel_buffers() {
     let world = World::new();
     let start = |name: &str| {
         let mut command = world.command("ferretto", &["record", "-d", "300ms", "-o", name]);
@@ -103,13 +104,13 @@ fn recordings_at_the_same_time_have_kernel_buffers_of_their_own() {
 }
 
 #[test]
-fn a_config_of_either_form_is_recorded() {
+fn a_config_in_either_format_is_recorded() {
     let world = World::new();
     world.write("text.cfg", COUNTERS);
     let args = ["record", "-c", "text.cfg", "-o", "a.pftrace", "-d", "300ms"];
     world.run("ferretto", &args).returned(0);
     assert!(samples(&world, "a.pftrace") >= 2);
-    // The same without the file being written by the service; from standard input.
+    // Without write_into_file, and from standard input.
     let buffered = COUNTERS.replace("write_into_file: true", "duration_ms: 300");
     let config = world.write("buffered.cfg", buffered);
     let mut command = world.command("ferretto", &["record", "-c", "-", "-o", "b.pftrace"]);
@@ -160,7 +161,7 @@ fn a_file_size_limit_is_an_error_and_keeps_the_written_data() {
 }
 
 #[test]
-fn a_misspelt_config_is_reported_with_place_and_suggestion() {
+fn a_misspelt_config_is_reported_with_location_and_suggestion() {
     let world = World::new();
     world.write(
         "bad.cfg",
@@ -179,7 +180,7 @@ fn a_misspelt_config_is_reported_with_place_and_suggestion() {
         "{}",
         outcome.stderr
     );
-    assert_eq!(world.names(), ["bad.cfg"], "no trace is begun");
+    assert_eq!(world.names(), ["bad.cfg"], "no trace is created");
 }
 
 #[test]
@@ -226,9 +227,9 @@ fn the_exit_code_of_the_command_is_passed_on() {
     record(&["sh", "-c", "kill -9 $$"])
         .returned(137)
         .complained("killed by signal 9");
-    // Its output is its own.
+    // The output of the command is passed on.
     assert_eq!(record(&["echo", "hello"]).returned(0).text(), "hello\n");
-    // And it knows where to send its events.
+    // The command has the address for its events.
     let outcome = record(&[
         "sh",
         "-c",
@@ -238,7 +239,7 @@ fn the_exit_code_of_the_command_is_passed_on() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_told_before_anything_is_written() {
+fn a_missing_command_is_reported_before_any_file_is_written() {
     let world = World::new();
     world.write("plain", "not a program");
     world
@@ -290,6 +291,20 @@ fn a_command_may_outlive_the_recording() {
 }
 
 #[test]
+fn too_few_open_files_are_told_at_once() {
+    let world = World::new();
+    for files in ["24", "32", "40"] {
+        let script = format!("ulimit -n {files}; exec \"$0\" record -d 100ms");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script, crate::world::FERRETTO]);
+        let running = world.at_home(command).spawn().unwrap();
+        let output = crate::world::Running::new(running).finish().returned(1);
+        output.complained(&format!("may have {files} open files"));
+    }
+    assert_eq!(world.names(), [] as [&str; 0]);
+}
+
+#[test]
 fn ctrl_c_ends_the_recording_with_a_complete_trace() {
     let world = World::new();
     world.write("c.cfg", COUNTERS);
@@ -324,6 +339,26 @@ fn a_signal_to_end_reaches_the_command_and_its_last_events_are_awaited() {
 }
 
 #[test]
+fn a_recording_under_nohup_keeps_the_hangup_signal_ignored() {
+    let world = World::new();
+    world.write("c.cfg", COUNTERS);
+    let program = world.command::<&str>("ferretto", &[]);
+    let mut shell = Command::new("sh");
+    // The shell becomes the recorder, which has its process id.
+    let recorder = "exec \"$0\" record -c c.cfg";
+    let command = "sed -n 's/^SigIgn:\\s*//p' /proc/self/status /proc/$$/status";
+    let script = format!("trap '' HUP; {recorder} -- {command}");
+    shell.args(["-c", &script]).arg(program.get_program());
+    let output = world.at_home(shell).output().unwrap();
+    let masks = String::from_utf8(output.stdout).unwrap();
+    let ignored: Vec<_> = masks
+        .lines()
+        .map(|mask| u64::from_str_radix(mask, 16).unwrap() & 1)
+        .collect();
+    assert_eq!(ignored, [1, 1], "of the command and of the recorder");
+}
+
+#[test]
 fn a_second_ctrl_c_aborts() {
     let world = World::new();
     world.write("c.cfg", COUNTERS);
@@ -332,7 +367,7 @@ fn a_second_ctrl_c_aborts() {
     let mut running = world.start("ferretto", &args);
     running.wait_for("ready");
     running.signal(Signal::INT);
-    // Signals that come together count once, so the second is sent until it has its effect.
+    // Signals that arrive together count once, so the second is sent until it has its effect.
     until("it is aborted", || {
         let ended = running.child().try_wait().unwrap().is_some();
         if !ended {
@@ -380,7 +415,7 @@ fn outputs_that_cannot_be_written_are_errors() {
 }
 
 #[test]
-fn standard_output_can_be_the_trace() {
+fn the_trace_can_be_written_to_standard_output() {
     let world = World::new();
     world.write("c.cfg", COUNTERS);
     let args = ["record", "-c", "c.cfg", "-d", "300ms", "-o", "-"];
@@ -419,7 +454,7 @@ fn unknown_data_sources_are_reported_at_the_start_and_at_the_end() {
         .run("ferretto", &args)
         .returned(0)
         .complained("unknown data source \"android.heapprofd\"; it records nothing")
-        .complained("note: nothing came from the data source android.heapprofd");
+        .complained("note: no data from the data source android.heapprofd");
     let notes = world.summary("trace.pftrace").notes;
     assert_eq!(
         notes.len(),
@@ -429,7 +464,7 @@ fn unknown_data_sources_are_reported_at_the_start_and_at_the_end() {
 }
 
 #[test]
-fn misspelt_kernel_events_and_categories_get_the_nearest_names() {
+fn misspelt_kernel_events_and_categories_are_reported_with_the_nearest_names() {
     let missing = ferretto_probes::availability();
     if missing
         .iter()
@@ -455,7 +490,7 @@ fn misspelt_kernel_events_and_categories_get_the_nearest_names() {
 }
 
 #[test]
-fn triggers_that_never_fired_are_told_by_name() {
+fn triggers_that_never_fired_are_named() {
     let world = World::new();
     let counters = COUNTERS.replace("write_into_file: true", "");
     let config = format!(

@@ -1,4 +1,4 @@
-//! Two machines: a service, and a relay with data sources behind it.
+//! Two machines: one with a service, and one with a relay and data sources.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
@@ -9,14 +9,14 @@ use rustix::process::Signal;
 use crate::daemons::traced_probes;
 use crate::world::{FERRETTO, Running, World, until};
 
-/// A port that was free a moment ago.
+/// Returns a port that is currently free.
 pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
 #[test]
-fn what_another_machine_records_comes_with_its_clock_and_its_producers_are_shown() {
+fn data_of_another_machine_has_its_clock_and_its_producers_are_shown() {
     let (mut host, mut guest) = (World::new(), World::new());
     let remote = format!("127.0.0.1:{}", free_port());
     let producers = format!("{},{remote}", host.path("producer.sock").display());
@@ -32,7 +32,7 @@ fn what_another_machine_records_comes_with_its_clock_and_its_producers_are_shown
     guest.set("PERFETTO_MACHINE_NAME", "guest-of-test");
     let relay = guest.start_daemon("traced_relay", &[], "TRACED_RELAY_NOTIFY_FD");
     let probes = traced_probes(&guest);
-    let shown = until("the machine is known with its clock", || {
+    let shown = until("the machine and its clock are listed", || {
         let output = host.run("ferretto", &["status"]).returned(0);
         let text = output.text().to_owned();
         let is_known = text.contains("machine guest-of-test, by network, clock ");
@@ -61,7 +61,7 @@ fn what_another_machine_records_comes_with_its_clock_and_its_producers_are_shown
     };
     assert_eq!(machine.name, "guest-of-test");
     assert!(machine.packets > 0);
-    // It is this machine, so the clocks are the same.
+    // Both are this machine, so the clocks are the same.
     let clock = machine.clock.unwrap();
     assert!(
         clock.offset_ns.unsigned_abs() <= clock.error_ns,
@@ -83,7 +83,7 @@ fn what_another_machine_records_comes_with_its_clock_and_its_producers_are_shown
 }
 
 #[test]
-fn a_relay_serves_the_socket_that_systemd_bound_tells_it_and_leaves_it() {
+fn a_relay_serves_a_socket_of_systemd_notifies_systemd_and_keeps_the_socket() {
     let (mut host, mut guest) = (World::new(), World::new());
     let remote = format!("127.0.0.1:{}", free_port());
     host.set("PERFETTO_PRODUCER_SOCK_NAME", &remote);
@@ -92,13 +92,13 @@ fn a_relay_serves_the_socket_that_systemd_bound_tells_it_and_leaves_it() {
     let notifications = UnixDatagram::bind(guest.path("notify")).unwrap();
     guest.set("PERFETTO_RELAY_SOCK_NAME", &remote);
     guest.set("PERFETTO_MACHINE_NAME", "activated");
-    // A program from before the relay is started waits for it.
+    // A program that connects before the relay is started waits for it.
     guest.set(
         "PERFETTO_PRODUCER_SOCK_NAME",
         guest.path("activated.sock").to_str().unwrap(),
     );
     let probes = guest.start("traced_probes", &[] as &[&str]);
-    // Descriptor 3, as the packaged socket unit names it.
+    // Descriptor 3, with the name in the packaged socket unit.
     let script = "exec 3<&0 </dev/null; export LISTEN_PID=$$; exec \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh", FERRETTO, "traced_relay"]);
@@ -112,7 +112,7 @@ fn a_relay_serves_the_socket_that_systemd_bound_tells_it_and_leaves_it() {
     let mut output = [0; 64];
     let len = notifications.recv(&mut output).unwrap();
     assert_eq!(&output[..len], b"READY=1\n");
-    until("the program is known", || {
+    until("the program is listed", || {
         let output = host.run("ferretto", &["status"]).returned(0);
         let text = output.text();
         (text.contains("machine activated") && text.contains("traced_probes (")).then_some(())
@@ -142,7 +142,7 @@ fn a_second_relay_does_not_take_the_socket_of_the_first() {
     assert_eq!(guest.names(), ["producer.sock"]);
     relay.signal(Signal::KILL);
     relay.finish().returned(128 + 9);
-    // The remains of a killed one do not disturb the next.
+    // The socket of a killed relay does not block the next one.
     let next = guest.start_daemon("traced_relay", &[], "TRACED_RELAY_NOTIFY_FD");
     next.signal(Signal::TERM);
     next.finish().returned(0);
@@ -150,7 +150,7 @@ fn a_second_relay_does_not_take_the_socket_of_the_first() {
 }
 
 #[test]
-fn a_status_that_is_watched_ends_with_the_service_or_when_it_is_interrupted() {
+fn a_watched_status_ends_with_the_service_or_on_interrupt() {
     let host = World::new();
     let none = host.run("ferretto", &["status", "--watch"]).returned(1);
     none.complained("there is no tracing service at");
@@ -162,7 +162,7 @@ fn a_status_that_is_watched_ends_with_the_service_or_when_it_is_interrupted() {
     interrupted.signal(Signal::TERM);
     interrupted.finish().returned(128 + 15);
     let mut watching = host.start("ferretto", &["status", "--watch"]);
-    // No control codes where there is no terminal.
+    // Without a terminal, there are no control codes.
     watching.wait_for("service ");
     watching.wait_for("\nno recordings\n");
     service.signal(Signal::TERM);
@@ -170,7 +170,7 @@ fn a_status_that_is_watched_ends_with_the_service_or_when_it_is_interrupted() {
     let output = watching.finish().returned(1);
     assert!(!output.text().contains('\x1b'), "{output:?}");
     output.complained("is gone");
-    // It ends without an error when nobody reads its output any more.
+    // A closed output pipe is not an error.
     let service = host.start_daemon("traced", &[], "TRACED_NOTIFY_FD");
     let mut left = host.start("ferretto", &["status", "--watch"]);
     left.wait_for("no recordings");

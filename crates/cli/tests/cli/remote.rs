@@ -1,4 +1,4 @@
-//! Recording another machine by ssh, in whose place a script runs the words here.
+//! Recording another machine by ssh, which a script replaces by running its arguments here.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::world::{FERRETTO, World, until};
 
-/// A folder in which `ssh` runs its words in a shell of this machine.
+/// Returns a folder in which `ssh` runs its arguments in a shell of this machine.
 fn world() -> World {
     let mut world = World::new();
     let bin = world.path("bin");
@@ -20,8 +20,8 @@ fn world() -> World {
     world
 }
 
-/// A folder in which `ssh` runs its words on machines of other names, whose clocks are ahead by so
-/// many seconds if `has_clocks`.
+/// Returns a folder in which `ssh` runs its arguments on machines with other names, and, if
+/// `has_clocks`, with clocks that are ahead.
 fn machines(has_clocks: bool) -> World {
     let world = world();
     let ahead = match has_clocks {
@@ -44,7 +44,7 @@ fn has_time_namespaces() -> bool {
     let command = command.stderr(std::process::Stdio::null());
     let has = command.status().is_ok_and(|status| status.success());
     if !has {
-        println!("skipped: other clocks (time namespaces are not to be had)");
+        println!("skipped: other clocks: time namespaces are not available");
     }
     has
 }
@@ -91,12 +91,12 @@ fn several_machines_make_one_trace_with_their_clocks_related_and_their_losses_kn
     }
     let command = summary.command.unwrap();
     assert!(command.command.contains("exit 7"), "{command:?}");
-    // The traces of each, and what runs there, left nothing.
+    // The traces and programs of the machines left no files.
     assert_eq!(world.names(), ["bin", "t.pftrace"]);
 }
 
 #[test]
-fn a_machine_that_is_not_there_does_not_lose_the_others() {
+fn an_unreachable_machine_does_not_affect_the_others() {
     let world = machines(false);
     let args = [&ALL[..], &["--host", "ssh://nowhere", "-d", "100ms"]].concat();
     let output = world.run("ferretto", &args).returned(1);
@@ -132,7 +132,7 @@ fn a_signal_ends_the_recording_of_all_machines() {
 const HOST: &str = "ssh://me@there:2222";
 
 #[test]
-fn a_command_on_another_machine_is_recorded_there_and_its_trace_comes_here() {
+fn a_command_on_another_machine_is_recorded_there_and_its_trace_is_copied_here() {
     let world = world();
     let script = "echo it\\'s \"$1\"; exit 7";
     let args = [
@@ -147,7 +147,7 @@ fn a_command_on_another_machine_is_recorded_there_and_its_trace_comes_here() {
     ];
     let args = [&args[..], &["sh", "-c", script, "sh", "a b"]].concat();
     let output = world.run("ferretto", &args).returned(7);
-    // Its output is no part of the trace.
+    // Its output is not part of the trace.
     output.complained("it's a b").complained("t.pftrace");
     assert_eq!(world.read("reached"), format!("{HOST}\n").as_bytes());
     let summary = world.summary("t.pftrace");
@@ -157,7 +157,7 @@ fn a_command_on_another_machine_is_recorded_there_and_its_trace_comes_here() {
 }
 
 #[test]
-fn a_signal_here_has_the_other_machine_end_the_recording() {
+fn a_signal_here_ends_the_recording_of_the_other_machine() {
     let world = world();
     let args = [
         "record",
@@ -171,7 +171,7 @@ fn a_signal_here_has_the_other_machine_end_the_recording() {
         "t.pftrace",
     ];
     let recording = world.start("ferretto", &args);
-    // Its service has a folder of its own.
+    // Its service has its own folder.
     until("it records there", || {
         let names = world.names();
         names
@@ -185,7 +185,7 @@ fn a_signal_here_has_the_other_machine_end_the_recording() {
 }
 
 #[test]
-fn machines_that_are_not_there_are_named() {
+fn unreachable_machines_are_named() {
     let world = world();
     let record = |host: &str, more: &[&str]| {
         let args = [&["record", "-o", "t.pftrace", "--host", host], more].concat();

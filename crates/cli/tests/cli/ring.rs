@@ -12,9 +12,9 @@ fn has_processes(world: &World, name: &str) -> bool {
 }
 
 #[test]
-fn a_snapshot_is_written_when_asked_for_and_the_ring_goes_on() {
+fn a_snapshot_is_written_on_request_and_the_ring_continues() {
     let world = World::new();
-    // The command runs once the recording has begun.
+    // The command runs once the recording has started.
     let script = "kill -USR1 $PPID; until [ -s t.0 ]; do sleep 0.05; done";
     let args = [
         "record", "--ring", "8MB", "-o", "t", "--", "sh", "-c", script,
@@ -48,7 +48,7 @@ fn a_condition_writes_one_snapshot_while_it_stays_true() {
 }
 
 #[test]
-fn a_command_that_succeeds_leaves_no_file_if_only_failures_are_wanted() {
+fn a_successful_command_leaves_no_file_with_the_condition_on_failure() {
     let world = World::new();
     let run = |code: &str| {
         let args = [
@@ -65,17 +65,32 @@ fn a_command_that_succeeds_leaves_no_file_if_only_failures_are_wanted() {
 }
 
 #[test]
-fn a_ring_ends_by_a_signal_and_is_written() {
+fn a_ring_is_written_when_a_signal_ends_it() {
     let world = World::new();
     let ring = world.start(
         "ferretto",
         &["record", "--ring", "8MB", "-o", "t", "--when", "load>1e9"],
     );
-    // A background job of a script starts with SIGINT ignored: this one always comes.
-    // Either it has begun and is written, or it has not, and there is nothing.
+    // SIGTERM, since background jobs of scripts start with SIGINT ignored.
+    // If the recording has started, it is written; otherwise there is no file.
     ring.signal(Signal::TERM);
     let output = ring.finish();
     assert!([0, 143].contains(&output.code), "{output:?}");
+}
+
+#[test]
+fn signals_other_than_ctrl_c_end_a_ring_and_write_it() {
+    for name in ["QUIT", "USR2"] {
+        let world = World::new();
+        let script = format!("kill -{name} $PPID; while :; do sleep 0.05; done");
+        let args = [
+            "record", "--ring", "8MB", "-o", "t", "--", "sh", "-c", &script,
+        ];
+        // The command is terminated, too.
+        world.run("ferretto", &args).returned(128 + 15);
+        assert!(has_processes(&world, "t"), "{name}");
+        assert_eq!(world.names(), ["t"]);
+    }
 }
 
 #[test]

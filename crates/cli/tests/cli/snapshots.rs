@@ -1,4 +1,4 @@
-//! Triggers and the snapshots they ask for, and clones for bug reports.
+//! Triggers with their snapshots, and clones for bug reports.
 
 use std::io::Read as _;
 
@@ -27,7 +27,7 @@ fn holds(world: &World, name: &str, text: &str) -> bool {
 }
 
 #[test]
-fn cli_026_each_trigger_gives_a_file_and_the_recording_goes_on() {
+fn cli_026_each_trigger_writes_a_file_and_the_recording_continues() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("config", CONFIG);
@@ -58,7 +58,7 @@ fn cli_026_each_trigger_gives_a_file_and_the_recording_goes_on() {
 }
 
 #[test]
-fn cli_026_triggers_at_once_lose_nothing() {
+fn cli_026_simultaneous_triggers_have_complete_snapshots() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("config", CONFIG);
@@ -67,7 +67,7 @@ fn cli_026_triggers_at_once_lose_nothing() {
         .run("trigger_perfetto", &["one", "two", "three", "one"])
         .returned(0);
     recording.wait_for_complaint("bytes into out.0\n");
-    // The others are still waiting, or under way.
+    // The other snapshots are still waiting or being made.
     recording.signal(Signal::INT);
     recording.finish().returned(0);
     for (name, trigger) in [
@@ -82,7 +82,7 @@ fn cli_026_triggers_at_once_lose_nothing() {
 }
 
 #[test]
-fn cli_026_in_the_background_snapshots_stay_beside_the_recording() {
+fn cli_026_snapshots_of_a_background_recording_are_in_its_folder() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world.write("config", CONFIG);
@@ -91,7 +91,7 @@ fn cli_026_in_the_background_snapshots_stay_beside_the_recording() {
         .returned(0);
     let _stop = crate::daemons::Stop(output.text().trim().parse().unwrap());
     world.run("trigger_perfetto", &["one"]).returned(0);
-    until("the snapshot is there", || {
+    until("the snapshot is written", || {
         let path = world.path("out.0");
         (path.exists() && world.summary("out.0").losses_known()).then_some(())
     });
@@ -116,7 +116,7 @@ fn cli_028_a_config_may_activate_triggers() {
     assert_eq!(output.stderr, "");
     recording.wait_for_complaint("bytes into out.1\n");
     assert!(holds(&world, "out.1", "two"));
-    // An output is neither needed nor touched.
+    // An output is neither needed nor written.
     world
         .run("perfetto", &["--txt", "-c", "triggers", "-o", "none"])
         .returned(0);
@@ -128,7 +128,7 @@ fn record_makes_snapshots_too() {
     let world = World::new();
     world.write("config", CONFIG);
     let args = ["record", "-c", "config", "-o", "out", "--"];
-    // The command finds the service of the recording.
+    // The command uses the service of the recording.
     let command = ["sh", "-c", "exec \"$0\" trigger_perfetto one two", FERRETTO];
     let output = world
         .run("ferretto", &[&args[..], &command].concat())
@@ -148,7 +148,7 @@ fn record_makes_snapshots_too() {
         .complained("the config only activates triggers");
 }
 
-/// A recording with a bug report score.
+/// Starts a recording with a bug report score.
 fn scored(world: &World, score: i32, more: &str, out: &str) -> Running {
     let endless = CONFIG.split("trigger_config").next().unwrap();
     world.write(
@@ -159,7 +159,7 @@ fn scored(world: &World, score: i32, more: &str, out: &str) -> Running {
 }
 
 #[test]
-fn bug_reports_get_clones_in_the_temporary_folder() {
+fn clones_for_bug_reports_are_in_the_temporary_folder() {
     let world = World::new();
     let (_service, _probes) = (traced(&world), traced_probes(&world));
     world
@@ -187,7 +187,7 @@ fn bug_reports_get_clones_in_the_temporary_folder() {
     assert!(output.stderr.contains("with score 9"), "{}", output.stderr);
     assert!(holds(&world, "systrace.pftrace", "high"));
     assert!(world.summary("low.pftrace").losses_known());
-    // Elsewhere, if that is asked for.
+    // In another file on request.
     world
         .run("perfetto", &["--save-for-bugreport", "-o", "here"])
         .returned(0);
@@ -195,7 +195,7 @@ fn bug_reports_get_clones_in_the_temporary_folder() {
 }
 
 #[test]
-fn cli_022_the_descriptor_hears_one_byte_and_the_end() {
+fn cli_022_the_descriptor_receives_one_byte_and_its_end() {
     let world = World::new();
     let read_notification = |args: &[&str]| {
         let mut output = Vec::new();

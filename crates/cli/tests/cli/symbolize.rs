@@ -16,7 +16,7 @@ __attribute__((noinline)) int outer(int x) { return inner(x) + 1; }
 int main(int argc, char **argv) { (void)argv; return outer(argc); }
 ";
 
-/// Compiles the program, and makes a trace with a sample in it.
+/// Compiles the program, and returns a trace with a sample in it.
 fn trace(world: &World) -> Vec<u8> {
     world.write("program.c", SOURCE);
     let program = world.path("program");
@@ -59,7 +59,7 @@ fn trace(world: &World) -> Vec<u8> {
     sample(program.to_str().expect("a path"), &build_id, address)
 }
 
-/// A trace with one sample at `address` of the file `path`.
+/// Returns a trace with one sample at `address` of the file `path`.
 pub(crate) fn sample(path: &str, build_id: &[u8], address: u64) -> Vec<u8> {
     type Message<'a> = Encoder<'a, Vec<u8>>;
     fn text(data: &mut Message<'_>, table: u32, iid: u64, text: &[u8]) {
@@ -126,7 +126,7 @@ pub(crate) fn sample(path: &str, build_id: &[u8], address: u64) -> Vec<u8> {
 }
 
 #[test]
-fn names_go_to_the_end_of_the_trace() {
+fn names_are_appended_to_the_trace() {
     let world = World::new();
     let unnamed = trace(&world);
     let file = world.write("t.pftrace", &unnamed);
@@ -145,14 +145,14 @@ fn names_go_to_the_end_of_the_trace() {
     }
     let folded = world.run("ferretto", &["folded", file]).returned(0);
     assert!(folded.text().contains("outer;inner"), "{}", folded.text());
-    // Addresses with names are not named again.
+    // Names are not added twice.
     let again = world.run("ferretto", &["symbolize", file]).returned(0);
     again.complained("no address in the trace needs a name");
     assert_eq!(world.read("t.pftrace"), named);
 }
 
 #[test]
-fn names_may_go_into_another_file() {
+fn names_may_be_written_into_another_file() {
     let world = World::new();
     let unnamed = trace(&world);
     world.write("t", &unnamed);
@@ -176,7 +176,7 @@ fn names_may_go_into_another_file() {
 }
 
 #[test]
-fn names_are_not_put_behind_damage() {
+fn names_are_not_appended_to_a_damaged_trace() {
     let world = World::new();
     let whole = trace(&world);
     let cut = [&whole[..], &[0x0a, 0x7f, 1, 2]].concat();

@@ -1,5 +1,5 @@
-//! Tests of the output of a recording: one file for one recording, what was there before, pipes,
-//! and files of others.
+//! Tests of the output of a recording: exclusive files, existing files, pipes, and files of other
+//! users.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -23,7 +23,7 @@ write_into_file: true
 file_write_period_ms: 100
 "#;
 
-/// The same, read back at the end instead of written as it comes.
+/// The same config without write_into_file: the trace is read back at the end.
 fn buffered() -> String {
     let config = COUNTERS.replace("write_into_file: true", "");
     config.replace("file_write_period_ms: 100", "")
@@ -66,14 +66,14 @@ fn two_recordings_do_not_share_a_file() {
     first.finish().returned(0).complained("no data lost");
     is_trace(&world, "t.pf");
     assert_eq!(world.names(), ["c", "t.pf"]);
-    // Afterwards it is free.
+    // After the recording, the file can be used.
     world.run("ferretto", &short(&["-o", "t.pf"])).returned(0);
 }
 
 #[test]
-fn a_file_is_taken_from_before_the_first_packet_on() {
+fn a_file_is_locked_before_the_first_packet() {
     let world = world();
-    // As a recording that has not written anything yet.
+    // Like the file of a recording that has not written any data.
     let part = File::create(world.path("t.part")).unwrap();
     flock(&part, FlockOperation::LockExclusive).unwrap();
     world
@@ -83,7 +83,7 @@ fn a_file_is_taken_from_before_the_first_packet_on() {
             "another recording is being written to t; choose another file, for example with -o t-2",
         );
     drop(part);
-    // And as one that was killed then.
+    // Like the file of such a recording that was killed.
     world.run("ferretto", &short(&["-o", "t"])).returned(0);
     is_trace(&world, "t");
     assert_eq!(world.names(), ["c", "t"]);
@@ -110,7 +110,7 @@ fn perfetto_does_not_write_into_a_recording_either() {
 }
 
 #[test]
-fn a_recording_that_cannot_start_leaves_the_file_alone() {
+fn a_recording_that_cannot_start_does_not_change_the_file() {
     let world = world();
     world.write("trace.pftrace", "an old trace");
     world.write(
@@ -133,7 +133,7 @@ fn a_recording_that_cannot_start_leaves_the_file_alone() {
 }
 
 #[test]
-fn the_file_that_was_there_is_kept() {
+fn the_earlier_file_is_kept() {
     let world = world();
     world.write("t", "an old trace");
     world
@@ -142,12 +142,12 @@ fn the_file_that_was_there_is_kept() {
         .complained("the earlier file was renamed to t.old");
     is_trace(&world, "t");
     assert_eq!(world.read("t.old"), b"an old trace");
-    // Only one is kept.
+    // Only one earlier file is kept.
     let second = world.read("t");
     world.run("ferretto", &short(&["-o", "t"])).returned(0);
     assert_eq!(world.read("t.old"), second);
     assert_eq!(world.names(), ["c", "t", "t.old"]);
-    // A link of one's own is followed.
+    // A link of the same user is followed.
     fs::create_dir(world.path("d")).unwrap();
     symlink("d/target", world.path("link")).unwrap();
     for _ in 0..2 {
@@ -181,7 +181,7 @@ fn fifo(world: &World) {
 }
 
 #[test]
-fn pipes_are_written_and_left_alone() {
+fn pipes_are_written_and_not_replaced() {
     let world = world();
     world.write("b", buffered());
     fifo(&world);
@@ -204,7 +204,7 @@ fn pipes_are_written_and_left_alone() {
     }
 }
 
-/// Signals that come together count once, so they are sent until they have their effect.
+/// Signals that arrive together count once, so they are sent until they have their effect.
 fn signal_until_it_ends(recording: &mut Running, signal: Signal) {
     until("it ends", || {
         let ended = recording.child().try_wait().unwrap().is_some();
@@ -240,14 +240,14 @@ fn signals_end_a_recording_whose_reader_does_not_read() {
         rustix::pipe::fcntl_setpipe_size(&reader, 4096).unwrap();
         let args = ["record", "-c", config, "-d", "100ms", "-o", "fifo"];
         let mut recording = world.start("ferretto", &args);
-        // The first bytes are there.
+        // The first bytes are written.
         let mut ready = [rustix::event::PollFd::new(
             &reader,
             rustix::event::PollFlags::IN,
         )];
         rustix::event::poll(&mut ready, None).unwrap();
         signal_until_it_ends(&mut recording, signal);
-        // Nothing says how far it had come.
+        // The progress of the recording is unknown.
         let outcome = recording.finish();
         assert!(
             [0, 130].contains(&outcome.code) || outcome.stderr.contains("fifo"),
@@ -255,7 +255,7 @@ fn signals_end_a_recording_whose_reader_does_not_read() {
         );
         drop(reader);
     }
-    // Standard output is no other.
+    // Standard output behaves in the same way.
     let args = ["record", "-c", "c", "-d", "100ms", "-o", "-"];
     let (reader, writer) = std::io::pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&reader, 4096).unwrap();
@@ -275,9 +275,9 @@ fn signals_end_a_recording_whose_reader_does_not_read() {
 const NOBODY: u32 = 65_534;
 
 #[test]
-fn what_others_plant_is_not_written_to() {
+fn links_and_pipes_of_other_users_are_not_written() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can make files of others");
+        println!("skipped: only root can create files of other users");
         return;
     }
     let world = world();
@@ -294,7 +294,7 @@ fn what_others_plant_is_not_written_to() {
         .returned(1)
         .complained("it is a symbolic link of another user");
     assert_eq!(world.read("victim"), b"untouched");
-    // Beside its place, too.
+    // Also as the temporary file.
     symlink(world.path("victim"), world.path("tmp/a.part")).unwrap();
     theirs("tmp/a.part");
     world.write("tmp/b.part", "theirs");
@@ -314,7 +314,7 @@ fn what_others_plant_is_not_written_to() {
         .run("ferretto", &short(&["-o", "tmp/fifo"]))
         .returned(1)
         .complained("it is a pipe of another user");
-    // A file that all may read gives way to one that only its owner may.
+    // A file that all users can read is replaced by one that only its owner can read.
     let open = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -377,7 +377,7 @@ fn a_full_disk_is_reported_and_the_file_stays_valid() {
         }
     }
     let mounted = Mounted(&disk);
-    // Fast enough to fill it within a second or two.
+    // Fast enough to fill the disk within two seconds.
     let busy = COUNTERS.replace(
         "meminfo_period_ms: 100",
         "meminfo_period_ms: 10 vmstat_period_ms: 10",
@@ -392,7 +392,7 @@ fn a_full_disk_is_reported_and_the_file_stays_valid() {
     let summary = world.summary("disk/t");
     assert!(summary.packets > 0 && summary.bytes > 0);
     let kept = world.read("disk/t");
-    // There is no room for another, so this one stays.
+    // There is no space for another file, so this one is kept.
     let fill = fs::write(disk.join("fill"), vec![0; 1 << 20]);
     assert!(fill.is_err());
     world

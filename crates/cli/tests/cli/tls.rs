@@ -1,4 +1,4 @@
-//! Encrypted connections between machines: in builds that have them, and in those that have not.
+//! Encrypted connections between machines, in builds with and without the feature.
 
 use crate::world::World;
 
@@ -43,7 +43,7 @@ mod with {
         guest.set("PERFETTO_MACHINE_NAME", "guest1");
         guest.set("FERRETTO_MACHINE_ID", "one");
         let relay = guest.start_daemon("traced_relay", &[], "TRACED_RELAY_NOTIFY_FD");
-        // Not encrypted, so not served.
+        // Connections without encryption are refused.
         let shown = host.run("ferretto", &["status"]).returned(0);
         assert!(!shown.text().contains("guest1"), "{}", shown.text());
         relay.signal(Signal::TERM);
@@ -57,7 +57,7 @@ mod with {
         direct.set("FERRETTO_MACHINE_ID", "two");
         direct.set("FERRETTO_TLS", &format!("{folder}/guest2"));
         let more_probes = traced_probes(&direct);
-        until("both machines are known with their clocks", || {
+        until("both machines and their clocks are listed", || {
             let output = host.run("ferretto", &["status"]).returned(0);
             let is_known = |name| {
                 output

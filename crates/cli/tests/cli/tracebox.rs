@@ -1,4 +1,4 @@
-//! `tracebox`: every program, and a recording with a service of its own.
+//! `tracebox`: all programs, and recordings with their own service.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -12,7 +12,7 @@ buffers { size_kb: 1024 }
 data_sources { config { name: "linux.sys_stats" sys_stats_config { meminfo_period_ms: 50 } } }
 "#;
 
-/// Like a terminal that has no socket names in its environment.
+/// Removes the names of sockets from the environment, as in a user's terminal.
 fn without_sockets(mut command: Command) -> Command {
     command
         .env_remove("PERFETTO_PRODUCER_SOCK_NAME")
@@ -29,7 +29,7 @@ fn finish(mut command: Command) -> Finished {
 }
 
 #[test]
-fn cli_037_by_link_and_by_first_argument() {
+fn cli_037_programs_are_selected_by_link_or_first_argument() {
     let world = World::new();
     let version = world.run("perfetto", &["--version"]).returned(0);
     symlink(FERRETTO, world.path("tracebox")).unwrap();
@@ -62,7 +62,7 @@ fn cli_037_by_link_and_by_first_argument() {
 }
 
 #[test]
-fn cli_037_recordings_beside_each_other_share_nothing() {
+fn cli_037_simultaneous_recordings_are_independent() {
     let world = World::new();
     world.write(
         "config",
@@ -75,7 +75,7 @@ fn cli_037_recordings_beside_each_other_share_nothing() {
         running.wait_for("\0");
         running
     };
-    // One name per service: a second session of it would be refused.
+    // The name of a session is unique in a service, so these are different services.
     let (first, second) = (start("first"), start("second"));
     for (running, out) in [(first, "first"), (second, "second")] {
         running.signal(Signal::INT);
@@ -128,7 +128,7 @@ fn sockets_of_the_environment_are_used() {
 }
 
 #[test]
-fn strictness_is_asked_for() {
+fn failures_of_the_service_have_an_exit_code_on_request() {
     let world = World::new();
     world.write("config", "data_sources { config { target_buffer: 9 } }");
     let args = ["--txt", "-c", "config", "-o", "out"];
@@ -141,7 +141,7 @@ fn strictness_is_asked_for() {
 }
 
 #[test]
-fn why_there_are_no_callstacks_is_said_and_in_the_trace() {
+fn the_reason_for_missing_callstacks_is_reported_and_in_the_trace() {
     let world = World::new();
     let config = r#"
 buffers { size_kb: 1024 }

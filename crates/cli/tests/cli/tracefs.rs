@@ -1,4 +1,4 @@
-//! The state of the kernel's tracing, when recordings end in any way.
+//! The state of the kernel's tracing after recordings end in any way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,15 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 struct Instance(PathBuf);
 
 impl Instance {
-    /// Makes one; `None`, and says so, where that is not allowed.
+    /// Creates an instance. Prints that the test is skipped and returns `None` if that is not
+    /// permitted.
     fn new(name: &str) -> Option<Self> {
         let name = format!("test-{name}-{}", std::process::id());
         let path = Path::new(TRACEFS).join("instances").join(name);
         match fs::create_dir(&path) {
             Ok(()) => Some(Self(path)),
             Err(error) => {
-                println!("skipped: no tracefs instances here: {error}");
+                println!("skipped: tracefs instances are not available: {error}");
                 None
             }
         }
@@ -38,10 +39,10 @@ impl Instance {
             .to_owned()
     }
 
-    /// Returns what a recording changes.
+    /// Returns the state that a recording changes.
     fn state(&self) -> Vec<String> {
         let files = ["tracing_on", "trace_clock", "buffer_size_kb", "set_event"];
-        // A buffer that nobody has used is shown with the size that it will get.
+        // An unused buffer is shown with its later size.
         let plain = |text: String| match text.split_once(" (expanded: ") {
             Some((_, size)) => size.trim_end_matches(')').to_owned(),
             None => text,
@@ -71,13 +72,13 @@ fn config(world: &World, instance: &Instance) {
 const RECORD: [&str; 5] = ["--txt", "-c", "config", "-o", "out"];
 
 #[test]
-fn what_a_killed_daemon_changed_is_undone_by_the_next_one() {
+fn changes_of_a_killed_daemon_are_undone_by_the_next_one() {
     let Some(instance) = Instance::new("killed") else {
         return;
     };
     let world = World::new();
     config(&world, &instance);
-    // As others have left it.
+    // The state before the recording.
     fs::write(instance.0.join("buffer_size_kb"), "64").unwrap();
     fs::write(instance.0.join("set_event"), "sched:sched_process_fork").unwrap();
     let before = instance.state();
@@ -121,8 +122,8 @@ fn two_daemons_do_not_share_an_instance() {
     assert_eq!(instance.state(), during);
 }
 
-/// Returns the events that a process has made.
-fn made_by(pid: i32) -> Option<String> {
+/// Returns the events that a process has created.
+fn events_of(pid: i32) -> Option<String> {
     let all = fs::read_to_string(Path::new(TRACEFS).join("uprobe_events")).ok()?;
     let group = format!("ferretto_{pid}/");
     let own = all.lines().filter(|line| line.contains(&group));
@@ -130,7 +131,7 @@ fn made_by(pid: i32) -> Option<String> {
 }
 
 #[test]
-fn probes_in_programs_are_events_and_gone_afterwards_even_if_the_recording_is_killed() {
+fn probes_in_programs_are_recorded_and_removed_even_after_a_killed_recording() {
     let world = World::new();
     if fs::metadata(Path::new(TRACEFS).join("uprobe_events")).is_err() {
         println!("skipped: this kernel or user has no probes in programs");
@@ -140,25 +141,29 @@ fn probes_in_programs_are_events_and_gone_afterwards_even_if_the_recording_is_ki
         .into_iter()
         .find(|path| Path::new(path).exists())
     else {
-        println!("skipped: no bash here");
+        println!("skipped: bash is not installed");
         return;
     };
     let place = format!("{shell}:main");
     let start = ["record", "-o", "t", "-d", "0", "--uprobe", &place];
     let mut killed = world.start("ferretto", &start);
     let pid = killed.pid();
-    until("the event is made", || {
-        made_by(pid).filter(|made| made.contains("/main "))
+    until("the event is created", || {
+        events_of(pid).filter(|made| made.contains("/main "))
     });
     killed.child().kill().unwrap();
     drop(killed.finish());
-    assert_ne!(made_by(pid).unwrap(), "", "nobody was left to remove it");
+    assert_ne!(
+        events_of(pid).unwrap(),
+        "",
+        "the killed recording cannot remove it"
+    );
     let back = format!("{place}%return");
     let record = [
         "record", "-o", "t", "--uprobe", &place, "--uprobe", &back, "--", shell, "-c", ":",
     ];
     world.run("ferretto", &record).returned(0);
-    assert_eq!(made_by(pid).unwrap(), "");
+    assert_eq!(events_of(pid).unwrap(), "");
     let text = world.run("ferretto", &["text", "t"]).returned(0);
     assert!(text.text().contains("main"), "{}", text.text());
     let said = world.run(

@@ -1,4 +1,4 @@
-//! Tests of the rights of another user of the machine.
+//! Tests of the permissions of other users of the machine.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::world::{Finished, Running, World};
 
-/// Nobody.
+/// The user nobody.
 const USER: u32 = 65_534;
 
 const CONFIG: &str = r#"
@@ -15,7 +15,7 @@ buffers { size_kb: 1024 }
 unique_session_name: "theirs"
 "#;
 
-/// Returns the words of a program of another user; `None` if it cannot be run.
+/// Runs a program as the user nobody. Returns `None` if it cannot be run.
 pub(crate) fn as_nobody(mut command: Command) -> Option<Finished> {
     command.uid(USER).gid(USER);
     let child = command.spawn().ok()?;
@@ -38,7 +38,7 @@ fn cli_024_another_user_has_no_access_and_root_has() {
     }
     let refused = |args: &[&str]| as_nobody(world.command("perfetto", args)).unwrap();
 
-    // Sessions of root.
+    // The other user and sessions of root.
     world.write("config", format!("{CONFIG} write_into_file: true"));
     let start = ["--detach", "k", "--txt", "-c", "config", "-o", "out"];
     world.run("perfetto", &start).returned(0);
@@ -59,7 +59,7 @@ fn cli_024_another_user_has_no_access_and_root_has() {
         .run("perfetto", &["--attach", "k", "--stop"])
         .returned(0);
 
-    // Sessions of the other.
+    // Root and sessions of the other user.
     world.write("config", CONFIG);
     let start = [
         "--notify-fd",
@@ -81,8 +81,8 @@ fn cli_024_another_user_has_no_access_and_root_has() {
         .complained("bytes into clone");
 }
 
-/// A service of nobody in the folder of a test, where it may make sockets; `None` if there cannot
-/// be one.
+/// Starts a service of the user nobody in the folder of a test, in which it may create sockets.
+/// Returns `None` if it cannot be run.
 fn service_of_nobody(world: &World) -> Option<Running> {
     set_permissions(world.path(""), Permissions::from_mode(0o1777)).unwrap();
     as_nobody(world.command("perfetto", &["--version"]))?;
@@ -117,7 +117,7 @@ fn data_sources_of_root_send_nothing_to_a_service_of_another_user() {
     let command = command.env("FERRETTO_SERVICE_UID", "1,65534");
     let mut trusting = Running::new(command.spawn().unwrap());
     trusting.wait_for_complaint("connected to the tracing service");
-    // Nobody himself need not.
+    // Data sources of nobody do not need it.
     let mut command = world.command("traced_probes", &[] as &[&str]);
     let mut own = Running::new(command.uid(USER).gid(USER).spawn().unwrap());
     own.wait_for_complaint("connected to the tracing service");
@@ -128,7 +128,7 @@ fn data_sources_of_root_send_nothing_to_a_service_of_another_user() {
 }
 
 #[test]
-fn files_of_others_are_created_only_in_folders_given_for_them() {
+fn files_for_other_users_are_created_only_in_permitted_folders() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can be two users");
         return;
@@ -161,7 +161,7 @@ fn files_of_others_are_created_only_in_folders_given_for_them() {
             .unwrap()
             .complained("The service does not create the trace file");
     }
-    // By way of a link that leads out of the folder.
+    // Not through a link that leads out of the folder.
     as_nobody(record(&format!("{given}/out/outside")))
         .unwrap()
         .complained("Failed to create the trace file");

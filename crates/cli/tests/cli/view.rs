@@ -1,4 +1,4 @@
-//! Showing a trace in a page of our own.
+//! `ferretto view`: a trace in our own page.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,8 +13,8 @@ use crate::world::{Running, World};
 /// A trace in the JSON format.
 const TRACE: &str = r#"[{"ph":"X","pid":1,"tid":2,"name":"work","ts":5,"dur":9}]"#;
 
-/// Returns the port that a server says, the path of its page without the first slash, and the rest
-/// of what it says.
+/// Returns the port that a server prints, the path of its page without the first slash, and the
+/// rest of its output.
 fn address(running: &mut Running) -> (String, String, impl BufRead + use<>) {
     let mut line = String::new();
     let mut out = BufReader::new(running.child().stdout.take().unwrap());
@@ -48,7 +48,7 @@ fn a_page_is_served_until_it_is_closed() {
     ask("trace").read_to_end(&mut trace).unwrap();
     let text = String::from_utf8_lossy(&trace);
     assert!(text.contains("\"name\":\"a.json\""), "{text}");
-    // The page is open, and then no more.
+    // The page is opened and closed.
     let mut alive = ask("alive");
     alive.read_exact(&mut [0; 15]).unwrap();
     drop(alive);
@@ -56,7 +56,7 @@ fn a_page_is_served_until_it_is_closed() {
 }
 
 #[test]
-fn a_page_is_written_whole() {
+fn a_page_is_written_completely_or_not_at_all() {
     let world = World::new();
     world.write("a.json", TRACE.as_bytes());
     world.write("a.html", b"what was there");
@@ -71,7 +71,7 @@ fn a_page_is_written_whole() {
     let small = ["view", "a.json", "-o", "a.html", "--max-size", "1K"];
     run(&small, 1).complained("--max-size");
     assert_eq!(world.read("a.html"), page.as_bytes());
-    // Never the trace itself.
+    // The trace itself is never overwritten.
     run(&["view", "a.json", "-o", "a.json"], 1).complained("the same file");
     assert_eq!(world.read("a.json"), TRACE.as_bytes());
     run(&["view", "missing"], 1).complained("missing");
@@ -79,7 +79,7 @@ fn a_page_is_written_whole() {
 }
 
 #[test]
-fn a_recording_ends_in_its_page() {
+fn a_recording_is_shown_after_its_end() {
     let world = World::new();
     let mut running = world.start("ferretto", &["record", "-q", "--view", "--", "false"]);
     let (port, path, _out) = address(&mut running);
@@ -88,12 +88,12 @@ fn a_recording_ends_in_its_page() {
     stream.write_all(request.as_bytes()).unwrap();
     stream.read_exact(&mut [0; 15]).unwrap();
     drop(stream);
-    // The command's exit code is the recording's.
+    // The exit code is that of the command.
     assert_eq!(running.child().wait().unwrap().code(), Some(1));
 }
 
 #[test]
-fn a_recording_is_seen_while_it_grows() {
+fn a_recording_is_shown_while_it_grows() {
     let world = World::new();
     let pipe = world.path("pipe");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
@@ -142,12 +142,12 @@ fn child_of(pid: i32) -> i32 {
     children.trim().parse().unwrap()
 }
 
-fn is_there(pid: i32) -> bool {
+fn is_running(pid: i32) -> bool {
     std::fs::exists(format!("/proc/{pid}")).unwrap()
 }
 
 #[test]
-fn a_recording_ends_before_its_page_is_left() {
+fn a_recording_ends_before_the_program_that_shows_it() {
     use rustix::process::Signal;
 
     for (signal, command) in [
@@ -162,7 +162,7 @@ fn a_recording_ends_before_its_page_is_left() {
         let recorder = child_of(running.pid());
         running.signal(signal);
         let finished = running.finish();
-        assert!(!is_there(recorder), "{signal:?} {command:?}");
+        assert!(!is_running(recorder), "{signal:?} {command:?}");
         assert!(!finished.stderr.contains("incomplete"), "{finished:?}");
         let summary = world.summary("trace.pftrace");
         assert_eq!(summary.damage, Damage::default(), "{summary:?}");
@@ -171,7 +171,7 @@ fn a_recording_ends_before_its_page_is_left() {
 }
 
 #[test]
-fn a_terminal_ends_recording_and_page_at_once() {
+fn ctrl_c_in_a_terminal_ends_recording_and_page() {
     let world = World::new();
     let view = world.command("ferretto", &["view", "--live", "--no-browser"]);
     let line = format!(
@@ -181,7 +181,7 @@ fn a_terminal_ends_recording_and_page_at_once() {
     let mut script = Command::new("script");
     script.args(["-qec", &line, "/dev/null"]);
     let Ok(child) = world.at_home(script).stdin(Stdio::piped()).spawn() else {
-        println!("skipped: there is no script");
+        println!("skipped: script is not installed");
         return;
     };
     let mut running = Running::new(child);
@@ -192,7 +192,7 @@ fn a_terminal_ends_recording_and_page_at_once() {
     let mut said = String::new();
     out.read_to_string(&mut said).unwrap();
     running.finish();
-    assert!(!is_there(recorder));
+    assert!(!is_running(recorder));
     assert!(!said.contains("incomplete"), "{said}");
 }
 
@@ -231,11 +231,11 @@ fn a_page_is_for_its_user_alone() {
         asked.map(|asked| asked.stdout)
     };
     let Ok(own) = ask(USER) else {
-        println!("skipped: there is no bash");
+        println!("skipped: bash is not installed");
         return;
     };
     assert!(own.starts_with(b"HTTP/1.1 200 OK"));
-    // Root could read the file anyway; others know the address, say from the list of processes.
+    // Root can read the file anyway. Other users may know the address from the list of processes.
     assert!(ask(0).unwrap().starts_with(b"HTTP/1.1 200 OK"));
     assert_eq!(ask(OTHER).unwrap(), b"");
     running.signal(rustix::process::Signal::TERM);

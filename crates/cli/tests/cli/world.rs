@@ -1,4 +1,4 @@
-//! A folder of its own for each test, and the programs run in it.
+//! A separate folder for each test, and the programs that run in it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use ferretto_trace::Summary;
 use tempfile::TempDir;
 
-/// The binary.
+/// The path of the binary.
 pub(crate) const FERRETTO: &str = env!("CARGO_BIN_EXE_ferretto");
 
-/// Longer than anything here takes, even on a loaded machine; beyond it something hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The limit of all waits, which is not reached even on a loaded machine.
+const LIMIT: Duration = Duration::from_secs(60);
 
-/// The words of a program, and its exit code.
+/// The output of a program, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// Exit code, or 128 and the signal.
+    /// The exit code, or 128 plus the signal.
     pub(crate) code: i32,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
@@ -38,7 +38,7 @@ impl Finished {
         self
     }
 
-    /// Fails the test unless standard error holds `text`.
+    /// Fails the test unless standard error contains `text`.
     #[track_caller]
     pub(crate) fn complained(self, text: &str) -> Self {
         assert!(
@@ -54,7 +54,7 @@ impl Finished {
 #[derive(Debug)]
 pub(crate) struct World {
     folder: TempDir,
-    /// Of the environment of its programs.
+    /// Variables of the environment of its programs.
     variables: Vec<(&'static str, String)>,
 }
 
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// Sets a variable of the environment of its programs.
+    /// Sets a variable in the environment of its programs.
     pub(crate) fn set(&mut self, variable: &'static str, value: &str) {
         self.variables.retain(|(known, _)| *known != variable);
         self.variables.push((variable, value.to_owned()));
@@ -79,7 +79,7 @@ impl World {
         self.folder.path().join(name)
     }
 
-    /// Returns a program compiled from this text in C, or tells why its test is skipped.
+    /// Compiles a C program. Prints that the test is skipped and returns `None` without a compiler.
     pub(crate) fn compile(&self, name: &str, text: &str, flags: &[&str]) -> Option<PathBuf> {
         let source = self.write(&format!("{name}.c"), text);
         let program = self.path(name);
@@ -89,7 +89,7 @@ impl World {
             .args([&program, &source])
             .status();
         if !status.is_ok_and(|status| status.success()) {
-            println!("skipped: no C compiler that takes {flags:?}");
+            println!("skipped: no C compiler that takes {flags:?} is installed");
             return None;
         }
         Some(program)
@@ -105,7 +105,7 @@ impl World {
         fs::read(self.path(name)).unwrap()
     }
 
-    /// Names in the folder, sorted.
+    /// Returns the names in the folder, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.folder.path()).unwrap();
         let mut names: Vec<_> = entries
@@ -123,18 +123,18 @@ impl World {
         ferretto_trace::summarize(fs::File::open(path).unwrap()).unwrap()
     }
 
-    /// A program of the binary, called by its name, in the folder.
+    /// Returns the command of a program of the binary, called by its name in the folder.
     pub(crate) fn command<A: AsRef<OsStr>>(&self, program: &str, args: &[A]) -> Command {
         let mut command = Command::new(FERRETTO);
         command.arg0(program).args(args);
         self.at_home(command)
     }
 
-    /// Folder, sockets and pipes of a program.
+    /// Sets the folder, sockets and pipes of a program.
     pub(crate) fn at_home(&self, mut command: Command) -> Command {
         command
             .current_dir(self.folder.path())
-            // Its own, so that what it leaves behind is seen.
+            // In the folder of the test, so that remaining files are found.
             .env("TMPDIR", self.folder.path())
             .env("XDG_CACHE_HOME", self.path("cache"))
             .env("PERFETTO_PRODUCER_SOCK_NAME", self.path("producer.sock"))
@@ -166,7 +166,7 @@ impl World {
         self.at_home(command)
     }
 
-    /// A daemon, once it says that it is ready.
+    /// Starts a daemon and waits for its notification.
     pub(crate) fn start_daemon(&self, program: &str, args: &[&str], variable: &str) -> Running {
         let mut command = self.command_with_9(program, args);
         let mut running = Running::new(command.env(variable, "9").spawn().unwrap());
@@ -174,7 +174,7 @@ impl World {
         running
     }
 
-    /// `perfetto` with the file `config`, once all its data sources have started.
+    /// Starts `perfetto` with the file `config`, and waits until all data sources have started.
     pub(crate) fn start_recording(&self, args: &[&str]) -> Running {
         let mut all = vec!["--notify-fd", "9", "--txt", "-c", "config"];
         all.extend(args);
@@ -185,11 +185,11 @@ impl World {
     }
 }
 
-/// A program that is ended with the test, even if it fails.
+/// A program that is killed at the end of the test, even if the test fails.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Option<Child>,
-    /// The lines read from standard error.
+    /// The output that was read from standard error.
     stderr_read: Vec<u8>,
 }
 
@@ -214,22 +214,22 @@ impl Running {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Waits until standard output holds `text`.
+    /// Waits until standard output contains `text`.
     pub(crate) fn wait_for(&mut self, text: &str) {
         let child = self.child.as_mut().unwrap();
         if !read_until(child.stdout.as_mut().unwrap(), &mut Vec::new(), text) {
             let mut stderr = String::new();
             let _ = child.stderr.as_mut().unwrap().read_to_string(&mut stderr);
-            panic!("ended without saying {text:?}: {stderr}");
+            panic!("ended without printing {text:?}: {stderr}");
         }
     }
 
-    /// Waits until standard error holds `text`.
+    /// Waits until standard error contains `text`.
     pub(crate) fn wait_for_complaint(&mut self, text: &str) {
         let stderr = self.child.as_mut().unwrap().stderr.as_mut().unwrap();
         let found = read_until(stderr, &mut self.stderr_read, text);
         let stderr_read = String::from_utf8_lossy(&self.stderr_read);
-        assert!(found, "ended without saying {text:?}: {stderr_read}");
+        assert!(found, "ended without printing {text:?}: {stderr_read}");
     }
 
     pub(crate) fn finish(mut self) -> Finished {
@@ -241,7 +241,7 @@ impl Running {
     }
 }
 
-/// Returns true if the text came before the end.
+/// Returns true if the text was read before the end.
 fn read_until(stream: &mut impl Read, seen: &mut Vec<u8>, text: &str) -> bool {
     let wanted = text.as_bytes();
     while !seen.windows(wanted.len()).any(|part| part == wanted) {
@@ -283,19 +283,19 @@ fn finish(mut child: Child) -> Finished {
     }
 }
 
-/// Looks again and again until there is something.
+/// Calls a function repeatedly until it returns a value.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "gave up waiting until {what}");
+        assert!(start.elapsed() < LIMIT, "timeout waiting until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Returns true if a file is there and not empty.
+/// Returns a value if a file exists and is not empty.
 pub(crate) fn has_content(path: &Path) -> Option<()> {
     fs::metadata(path)
         .is_ok_and(|file| file.len() > 0)

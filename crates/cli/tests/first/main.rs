@@ -1,5 +1,5 @@
-//! The first program of the guide, recorded again and again on a busy machine: every event of it is
-//! in every recording.
+//! The first program of the guide, recorded repeatedly on a busy machine. Every recording has all
+//! its events.
 //!
 //! `FIRST_EVENTS_RUNS=10000 cargo test -p ferretto-cli --test first` runs it more often than the
 //! default.
@@ -14,17 +14,17 @@ use std::time::Instant;
 
 use ferretto_trace::events::{Kind, read_events};
 
-/// First argument of this program when it is what is recorded. The number of slices follows.
+/// The first argument of this program as the recorded program, followed by the number of slices.
 const PROGRAM: &str = "the-first-program";
 
-/// The same for one that starts it several times, one after the other: their number, and that of
-/// the slices, follow.
+/// The first argument for starting the recorded program several times, followed by the number of
+/// runs and of slices.
 const SHELL: &str = "several-first-programs";
 
-/// The number of its runs in a recording, and of the slices that it writes then.
+/// The numbers of runs in a recording, and of slices in each run.
 const RECORDINGS: [(u64, u64); 4] = [(1, 10), (40, 10), (1, 1000), (10, 1000)];
 
-/// Recordings at the same time, each with a service of its own.
+/// The number of simultaneous recordings, each with its own service.
 const AT_ONCE: u32 = 4;
 
 const FERRETTO: &str = env!("CARGO_BIN_EXE_ferretto");
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Some(SHELL) => shell(&args[2], &args[3]),
-        // Nothing is to be chosen here.
+        // There are no tests to select.
         Some("--list") => ExitCode::SUCCESS,
         _ => stress(),
     }
@@ -58,7 +58,7 @@ fn shell(runs: &str, slices: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// As in the guide.
+/// The program of the guide.
 fn program(requests: u64) -> Result<(), ferretto::InitError> {
     ferretto::init()?;
     for request in 0..requests {
@@ -99,7 +99,7 @@ fn stress() -> ExitCode {
     drop(busy);
     let (recordings, runs) = (recordings.into_inner(), runs.into_inner());
     let (bad, time) = (bad.into_inner(), begun.elapsed());
-    println!("{runs} runs in {recordings} recordings, {time:.1?}: {bad} recordings are not whole");
+    println!("{runs} runs in {recordings} recordings, {time:.1?}: {bad} recordings are incomplete");
     if bad == 0 {
         ExitCode::SUCCESS
     } else {
@@ -107,7 +107,7 @@ fn stress() -> ExitCode {
     }
 }
 
-/// Records the program, so many times, and looks for its events.
+/// Records a number of runs of the program, and checks its events.
 fn record(folder: &Path, trace: &str, runs: u64, slices: u64) -> Result<(), String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
     let (count, number) = (runs.to_string(), slices.to_string());
@@ -142,7 +142,7 @@ fn record(folder: &Path, trace: &str, runs: u64, slices: u64) -> Result<(), Stri
     Err(format!("{counts:?} events, {losses:?}: {outcome}"))
 }
 
-/// Twice as many threads that never rest as there are processors.
+/// Busy threads, twice as many as there are processors.
 struct Busy {
     threads: Vec<thread::JoinHandle<()>>,
     stop: Arc<AtomicBool>,

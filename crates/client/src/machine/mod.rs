@@ -58,8 +58,8 @@ impl fmt::Display for MachineLost {
 impl std::error::Error for MachineLost {}
 
 impl MachineLink {
-    /// Starts the conversation over a connected socket. Sends the identity first, unless it was
-    /// sent already.
+    /// Starts the exchange over a connected socket. Sends the identity first, unless it was sent
+    /// already.
     pub fn new(
         socket: Socket,
         identity: Option<&Identity<'_>>,
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_half_a_minute_and_begin_anew_after_a_success() {
+    fn pauses_double_up_to_half_a_minute_and_restart_after_a_success() {
         let now = Instant::now();
         let mut attempts = Attempts::default();
         assert!(attempts.is_due(now));

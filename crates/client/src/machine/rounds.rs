@@ -1,4 +1,4 @@
-//! The conversation of a machine with its host: the machine describes itself, and then synchronizes
+//! The exchange between a machine and its host: the machine describes itself, and then synchronizes
 //! clocks until the connection ends.
 
 use std::time::{Duration, Instant};
@@ -28,11 +28,11 @@ struct Pace {
 /// The next request, or a time to wait for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
-    /// Describe the machine.
+    /// The description of the machine.
     Describe,
-    /// Read the clocks, and send them.
+    /// The current clocks.
     Compare(Phase),
-    /// Nothing before this time; `None` if the host must reply first, or has no method.
+    /// Nothing before this time; `None` if the host must reply first, or lacks the method.
     Wait(Option<Instant>),
     /// The host has not replied in time.
     GiveUp,
@@ -54,32 +54,32 @@ enum State {
     Idle,
 }
 
-/// The state of the conversation.
+/// The state of the exchange.
 #[derive(Debug)]
 pub(super) struct Rounds {
     state: State,
     pace: Pace,
     can_compare: bool,
-    /// Set if a request has no reply yet.
-    asked: Option<Instant>,
+    /// The time of a request that has no reply yet.
+    pending_since: Option<Instant>,
 }
 
 impl Rounds {
-    /// Starts a conversation at `now`.
+    /// Starts an exchange at `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             state: State::Binding,
             pace: PLAIN,
             can_compare: false,
-            asked: Some(now),
+            pending_since: Some(now),
         }
     }
 
-    /// Handles a host with the port, and those of its methods for which `knows` is true.
-    pub(super) fn bound(&mut self, knows: impl Fn(Method) -> bool) {
-        self.asked = None;
-        self.can_compare = knows(Method::SyncClock);
-        self.state = match knows(Method::InitRelay) {
+    /// Handles a host with the port, which has the methods for which `has` returns true.
+    pub(super) fn bound(&mut self, has: impl Fn(Method) -> bool) {
+        self.pending_since = None;
+        self.can_compare = has(Method::SyncClock);
+        self.state = match has(Method::InitRelay) {
             true => State::Describing,
             false => self.comparing(),
         };
@@ -87,13 +87,13 @@ impl Rounds {
 
     /// Handles a host without the port. The connection is kept to notice the end of the host.
     pub(super) fn refused(&mut self) {
-        self.asked = None;
+        self.pending_since = None;
         self.state = State::Idle;
     }
 
     /// Handles a reply of the host. `interval` is the pause it requests.
     pub(super) fn answered(&mut self, now: Instant, interval: Option<Duration>) {
-        self.asked = None;
+        self.pending_since = None;
         match self.state {
             State::Describing => {
                 if let Some(interval) = interval {
@@ -126,8 +126,8 @@ impl Rounds {
 
     /// Returns the next step. A returned request counts as sent.
     pub(super) fn next(&mut self, now: Instant) -> Next {
-        if let Some(asked) = self.asked {
-            let end = asked + PATIENCE;
+        if let Some(since) = self.pending_since {
+            let end = since + PATIENCE;
             return if now < end {
                 Next::Wait(Some(end))
             } else {
@@ -146,7 +146,7 @@ impl Rounds {
             State::Comparing { .. } => Next::Compare(Phase::UPDATE),
             State::Binding | State::Resting { .. } | State::Idle => return Next::Wait(None),
         };
-        self.asked = Some(now);
+        self.pending_since = Some(now);
         next
     }
 }

@@ -8,7 +8,7 @@ use crate::options::Pauses;
 const STEP: Duration = Duration::from_secs(1);
 /// The number of pauses that grow.
 const STEPS: u32 = 10;
-/// All pauses after those.
+/// The pause after those.
 const LONGEST: Duration = Duration::from_secs(30);
 /// The pause if the service is likely to appear soon: after a working connection, and after a
 /// socket appeared that does not accept connections yet.
@@ -20,7 +20,7 @@ pub(super) struct Backoff {
     pauses: Pauses,
     failures: u32,
     /// Set if the next failure is followed by a short pause.
-    hopeful: bool,
+    next_is_short: bool,
     next_attempt: Option<Instant>,
     connected_since: Option<Instant>,
 }
@@ -47,7 +47,7 @@ impl Backoff {
     /// be too early, since a socket appears before it accepts connections.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.failures = 0;
-        self.hopeful = true;
+        self.next_is_short = true;
         self.next_attempt = Some(now);
     }
 
@@ -64,9 +64,9 @@ impl Backoff {
         let lasted = self.connected_since.take().map(|since| now - since);
         if lasted.is_some_and(|lasted| lasted >= self.longest_so_far()) {
             self.failures = 0;
-            self.hopeful = true;
+            self.next_is_short = true;
         }
-        let pause = if std::mem::take(&mut self.hopeful) {
+        let pause = if std::mem::take(&mut self.next_is_short) {
             SHORT
         } else {
             self.failures = self.failures.saturating_add(1);

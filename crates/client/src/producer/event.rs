@@ -57,8 +57,8 @@ pub enum Event {
         /// The flags: reason in bits 0 to 3, initiator in bits 4 to 7.
         flags: u64,
     },
-    /// Forget interned data: the next packet of every writer of these instances must make sense on
-    /// its own.
+    /// Discard interned data: the next packet of every writer of these instances must not depend on
+    /// earlier packets.
     ClearIncrementalState {
         /// The instances.
         instances: Vec<InstanceId>,

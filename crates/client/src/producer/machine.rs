@@ -17,7 +17,8 @@ use crate::machine::{Attempts, MachineLink};
 pub(super) struct OwnMachine {
     /// The service, if it is elsewhere.
     address: Option<Address>,
-    /// Forked children do not keep the connection open. It goes before the connection does.
+    /// Closes the connection in forked children. Declared before the connection, since fields are
+    /// dropped in order.
     disowned: Option<Disowned>,
     link: Option<MachineLink>,
     attempts: Attempts,

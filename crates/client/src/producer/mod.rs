@@ -60,9 +60,9 @@ pub struct Producer {
     session: Option<Session>,
     /// The watch for the socket of an absent service.
     watch: Option<SocketWatch>,
-    /// Set if a connection was lost when memory was offered, as with a relay, so it is not offered
-    /// again.
-    offered_in_vain: bool,
+    /// Set if a connection that offered memory was lost before the service accepted it, as with a
+    /// relay. Memory is not offered again.
+    was_offer_fatal: bool,
     /// The description of this machine for a service on another one.
     machine: OwnMachine,
     /// Forked children do not keep the connection open.
@@ -143,7 +143,7 @@ impl Producer {
             events: VecDeque::new(),
             session: None,
             watch: None,
-            offered_in_vain: false,
+            was_offer_fatal: false,
             machine: OwnMachine::default(),
             disowned: None,
             commit_due: None,
@@ -252,7 +252,7 @@ impl Producer {
     }
 
     /// Like [`wait`](Self::wait), but also returns when one of `others` is readable or failed.
-    pub fn wait_also_for(&self, others: &[BorrowedFd<'_>], limit: Option<Duration>) {
+    pub(crate) fn wait_also_for(&self, others: &[BorrowedFd<'_>], limit: Option<Duration>) {
         if !self.events.is_empty() {
             return;
         }
@@ -317,7 +317,7 @@ impl Producer {
         self.machine = OwnMachine::default();
         self.shared.set_connection(None);
         if let Some(session) = self.session.take() {
-            self.offered_in_vain |= session.offered && session.accepted.is_none();
+            self.was_offer_fatal |= session.offered && session.accepted.is_none();
         }
         self.prepare_memory();
         self.failed(now);
@@ -396,7 +396,7 @@ impl Producer {
             && reply.result.is_err()
             && self.shared.with_connection(|link| link.is_closed()) == Some(true)
         {
-            // The connection ended; its reason comes next.
+            // The connection ended; the reason follows as an event.
             return Ok(());
         }
         match (reply.method, reply.result) {
@@ -455,7 +455,7 @@ impl Producer {
                 let instance = InstanceId(start.new_instance_id.unwrap_or(0));
                 let config = start.config.take().unwrap_or_default();
                 if !self.live.contains(&instance) {
-                    // Very old services do not announce instances.
+                    // Very old services do not send a setup.
                     self.set_up_instance(instance, config.clone());
                 }
                 self.events.push_back(Event::Start {
@@ -507,7 +507,7 @@ impl Producer {
             .collect()
     }
 
-    /// Handles the announcement of a service that adopted the memory, which comes once.
+    /// Handles the announcement that the service adopted the memory. It is sent once.
     fn adoption_announced(&mut self, sent: bool) -> Result<(), LostReason> {
         match &mut self.session {
             Some(session) if session.is_adopted() && !sent && !session.adoption_announced => {
@@ -527,7 +527,9 @@ impl Producer {
             .session
             .as_ref()
             .and_then(|session| session.accepted.as_ref());
-        let accepted = accepted.ok_or(LostReason::Protocol("it sent memory before a welcome"))?;
+        let accepted = accepted.ok_or(LostReason::Protocol(
+            "it sent memory before it accepted the producer",
+        ))?;
         if self.shared.arbiter().is_some() {
             return self.adoption_announced(memory.is_some());
         }

@@ -1,4 +1,4 @@
-//! The state that the owner of a producer, its handles and its writers share.
+//! The state shared by the owner of a producer, its handles and its writers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,11 +19,11 @@ use super::event::InstanceId;
 use crate::transport::{Link, LinkEvent};
 use crate::wake::WakeFd;
 
-/// With more than this many bytes unsent, nothing more is taken from the writers' side: it is safer
-/// there, where memory is bounded by the chunks.
+/// The number of unsent bytes above which no more output is taken from the writers. Their memory is
+/// bounded by the chunks, the link's queue is not.
 const HIGH_WATER: usize = 512 * 1024;
 
-/// State behind all handles.
+/// The state behind all handles.
 pub(super) struct Shared {
     connected: Mutex<Connected>,
     memory: Mutex<Memory>,
@@ -35,15 +35,15 @@ pub(super) struct Shared {
 struct Memory {
     /// The arbiter that writers use.
     main: Option<Arc<Arbiter>>,
-    /// Memory this producer brought that the service has not been offered yet or did not take. The
-    /// chunks in it can be sent once there is a `main`.
+    /// Memory that the producer provided and that the service has not been offered yet or did not
+    /// adopt. Its chunks can be sent once there is a `main`.
     own: Option<Arc<Arbiter>>,
 }
 
 impl Memory {
-    /// The place of a startup writer: in the memory there is from the beginning, or in that of the
-    /// service.
-    fn of_startup(&self) -> Option<&Arc<Arbiter>> {
+    /// Returns the arbiter for startup writers: that of the service's memory if there is one,
+    /// otherwise that of the provided memory.
+    fn startup_arbiter(&self) -> Option<&Arc<Arbiter>> {
         self.main.as_ref().or(self.own.as_ref())
     }
 
@@ -57,9 +57,9 @@ impl Memory {
 #[derive(Default)]
 struct Connected {
     link: Option<Box<dyn Link<Port>>>,
-    /// To be called when the reply with this request id comes.
+    /// The callbacks that wait for a reply, by request id.
     callbacks: HashMap<u64, Vec<FlushCallback>>,
-    /// The service accepted the producer on this connection.
+    /// Set if the service accepted the producer on this connection.
     is_initialized: bool,
 }
 
@@ -76,7 +76,7 @@ impl Shared {
         &self.wake
     }
 
-    /// Uses a new connection; `None` ends the old one and its memory.
+    /// Replaces the connection. `None` ends the old one and closes its memory.
     pub(super) fn set_connection(&self, link: Option<Box<dyn Link<Port>>>) {
         let is_end = link.is_none();
         let old = std::mem::replace(
@@ -96,7 +96,7 @@ impl Shared {
         lock(&self.connected).is_initialized = true;
     }
 
-    /// Uses memory the service sent.
+    /// Sets the memory that the service sent.
     pub(super) fn set_arbiter(&self, arbiter: Arc<Arbiter>) {
         let mut memory = lock(&self.memory);
         if let Some(own) = &memory.own {
@@ -105,22 +105,22 @@ impl Shared {
         memory.main = Some(arbiter);
     }
 
-    /// Returns the arbiter that writers use now.
+    /// Returns the arbiter of the current writers.
     pub(super) fn arbiter(&self) -> Option<Arc<Arbiter>> {
         lock(&self.memory).main.clone()
     }
 
-    /// Has memory to be offered to the service.
+    /// Sets the memory to offer to the service.
     pub(super) fn set_offered(&self, arbiter: Option<Arc<Arbiter>>) {
         lock(&self.memory).own = arbiter;
     }
 
-    /// The memory to be offered to the service.
+    /// Returns the memory to offer to the service.
     pub(super) fn offered(&self) -> Option<Arc<Arbiter>> {
         lock(&self.memory).own.clone()
     }
 
-    /// The service took the memory it was offered, or did not.
+    /// Handles the decision of the service to adopt the offered memory or not.
     pub(super) fn settle_memory(&self, adopted: bool) {
         let mut memory = lock(&self.memory);
         if adopted {
@@ -130,7 +130,7 @@ impl Shared {
         }
     }
 
-    /// Looks at the connection, if there is one.
+    /// Calls `look` with the connection, if there is one.
     pub(super) fn with_connection<R>(
         &self,
         look: impl FnOnce(&mut dyn Link<Port>) -> R,
@@ -140,8 +140,8 @@ impl Shared {
         Some(look(&mut **link))
     }
 
-    /// Sends a request for which no reply is wanted, and wakes the owner if it could not be sent at
-    /// once. Returns whether there is a connection.
+    /// Sends a request without a reply, and wakes the owner if it could not be sent at once.
+    /// Returns false if there is no connection.
     pub(super) fn send(&self, request: Request) -> bool {
         let mut connected = lock(&self.connected);
         let Connected {
@@ -159,7 +159,7 @@ impl Shared {
         sent
     }
 
-    /// Reads and writes without waiting, and returns the events that arrived.
+    /// Reads and writes without blocking, and returns the events that arrived.
     pub(super) fn process(&self) -> Vec<LinkEvent<Port>> {
         self.with_connection(|link| {
             link.process();
@@ -168,8 +168,8 @@ impl Shared {
         .unwrap_or_default()
     }
 
-    /// Sends the writers' output to the service; without a time also output that may wait. Returns
-    /// the time of the next output.
+    /// Sends the writers' output to the service. Without a time, also sends output that is held for
+    /// batching. Returns the time at which further output is due.
     pub(super) fn pump(&self, now: Option<Instant>) -> Option<Instant> {
         let (own, main) = {
             let memory = lock(&self.memory);
@@ -219,8 +219,8 @@ impl Shared {
         None
     }
 
-    /// Sends the registrations of new writers from this very thread, and nothing else. The owner is
-    /// woken only if they cannot be sent now.
+    /// Sends the registrations of new writers on the calling thread, and no other output. Wakes the
+    /// owner only if they cannot be sent now.
     fn register_writers(&self, arbiter: &Arbiter) {
         let mut connected = lock(&self.connected);
         if let Connected {
@@ -242,7 +242,7 @@ impl Shared {
         self.wake.wake();
     }
 
-    /// Reports losses that no writer has reported. Returns whether all are reported.
+    /// Reports losses that no writer has reported. Returns true if all are reported.
     fn report_losses(&self) -> bool {
         let (own, main) = {
             let memory = lock(&self.memory);
@@ -253,7 +253,8 @@ impl Shared {
         left.count() == 0
     }
 
-    /// Sends the writers' output to the service from this very thread; the owner does the rest.
+    /// Sends the writers' output to the service on the calling thread. Wakes the owner to send the
+    /// rest.
     fn send_now(&self) {
         self.pump(None);
         let unsent = self.with_connection(|link| {
@@ -265,10 +266,10 @@ impl Shared {
         }
     }
 
-    /// Waits until the connection has taken some of the queued bytes, but not longer than this.
-    /// Returns whether it has.
+    /// Waits until the connection has taken some of the queued bytes, at most `at_most`. Returns
+    /// true if it has.
     fn wait_for_room(&self, at_most: Duration) -> bool {
-        // Others may need the connection meanwhile, or end it.
+        // Waits without the lock: other threads may need the connection meanwhile, or end it.
         let full = self.with_connection(|link| {
             let socket = link
                 .wants_write()
@@ -291,8 +292,8 @@ impl Shared {
         taken == Some(true)
     }
 
-    /// Runs the callbacks that waited for a reply. A refusal is as good as a success: it, too,
-    /// confirms everything before it.
+    /// Runs the callbacks that wait for a reply. A refusal counts as well, since it also confirms
+    /// all earlier requests.
     pub(super) fn run_callbacks(&self, request_id: u64) {
         let callbacks = lock(&self.connected).callbacks.remove(&request_id);
         for callback in callbacks.into_iter().flatten() {
@@ -313,7 +314,7 @@ impl Shared {
         let request = Request::Sync(SyncRequest::default());
         let id = match link.invoke(request, None, true) {
             Ok(id) => id,
-            // An old service; it works off requests in order, too.
+            // Old services lack the method, but they also handle requests in order.
             Err(InvokeError::UnknownMethod(_)) => {
                 drop(connected);
                 callback();
@@ -335,7 +336,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Connects an arbiter with its producer.
+/// The outlet of an arbiter, which leads to its producer.
 pub(super) struct SharedOutlet(pub(super) Weak<Shared>);
 
 impl Outlet for SharedOutlet {
@@ -359,20 +360,20 @@ impl Outlet for SharedOutlet {
     }
 }
 
-/// A producer as seen from any thread. Cheap to clone.
+/// A handle of a producer for any thread. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ProducerHandle {
     pub(super) shared: Arc<Shared>,
-    /// Makes the writers instead.
+    /// The source of writers, if not the shared memory.
     writers: Option<WriterFactory>,
 }
 
-/// Makes writers that do not write into shared memory.
+/// A factory of writers that do not write into shared memory.
 #[derive(Clone)]
 pub struct WriterFactory(Arc<dyn Fn() -> TraceWriter + Send + Sync>);
 
 impl WriterFactory {
-    /// `make` may be called on any thread.
+    /// Creates a factory from `make`, which may be called on any thread.
     pub fn new(make: impl Fn() -> TraceWriter + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
@@ -392,9 +393,9 @@ impl ProducerHandle {
         }
     }
 
-    /// The same handle, but its [writers](Self::create_writer) come from `writers`, for an instance
-    /// whose packets are to go somewhere else. Those [for startup](Self::create_startup_writer) do
-    /// not.
+    /// Returns a handle whose [writers](Self::create_writer) come from `writers`, for an instance
+    /// with another destination for its packets. [Startup writers](Self::create_startup_writer) are
+    /// not affected.
     #[must_use]
     pub fn with_writers(&self, writers: WriterFactory) -> Self {
         Self {
@@ -403,8 +404,8 @@ impl ProducerHandle {
         }
     }
 
-    /// A writer for a buffer, as named by `target_buffer` of an instance's config. It discards
-    /// everything if there is no connection, and from the moment the connection is lost.
+    /// Creates a writer for a buffer: the `target_buffer` of an instance's config. It discards all
+    /// packets if there is no connection, and from the moment the connection is lost.
     pub fn create_writer(&self, target_buffer: u32, policy: ExhaustedPolicy) -> TraceWriter {
         if let Some(writers) = &self.writers {
             return (writers.0)();
@@ -415,24 +416,24 @@ impl ProducerHandle {
             return TraceWriter::null();
         };
         let writer = arbiter.create_writer_quietly(target, policy);
-        // The service knows of a writer before anything is written with it: it copies what it finds
-        // unfinished when a recording ends, and that is not to overtake the registration.
+        // The registration must precede the first packet: the service copies unfinished chunks when
+        // a recording ends, and needs the registered buffer for them.
         self.shared.register_writers(&arbiter);
         writer
     }
 
-    /// A writer for a recording that is expected but has not begun, known as `reservation`, a
-    /// number of the caller's choice, until [`bind_startup`](Self::bind_startup) or
-    /// [`abort_startup`](Self::abort_startup) resolves it. It can be had before there is a
-    /// connection if the producer [provides memory](super::ProducerOptions::provide_memory);
-    /// otherwise, or after the connection is lost, it discards everything.
+    /// Creates a writer for an expected recording that has not started. The caller chooses the
+    /// number `reservation`, which [`bind_startup`](Self::bind_startup) or
+    /// [`abort_startup`](Self::abort_startup) resolves. The writer works before there is a
+    /// connection if the producer [provides memory](super::ProducerOptions::provide_memory).
+    /// Otherwise, or after the connection is lost, it discards all packets.
     ///
-    /// As long as any reservation is open, nothing is sent, chunks are not freed, and all writers
-    /// of the producer drop packets that find no room, even with the policy to wait.
+    /// While any reservation is open, nothing is sent, chunks are not freed, and all writers of the
+    /// producer drop packets if there is no free chunk, even with a policy that waits.
     pub fn create_startup_writer(&self, reservation: u16, policy: ExhaustedPolicy) -> TraceWriter {
-        // Under the lock, so that no other memory takes over meanwhile.
+        // Holds the lock, so that the memory is not replaced meanwhile.
         let memory = lock(&self.shared.memory);
-        let Some(arbiter) = memory.of_startup() else {
+        let Some(arbiter) = memory.startup_arbiter() else {
             return TraceWriter::null();
         };
         let own = memory.own.as_ref();
@@ -443,8 +444,8 @@ impl ProducerHandle {
         }
     }
 
-    /// Says which buffer a reservation stands for, as named by `target_buffer` of an instance's
-    /// config. With the last open one, held-back output is sent.
+    /// Resolves a reservation to a buffer: the `target_buffer` of an instance's config. When the
+    /// last reservation is resolved, the held output is sent.
     pub fn bind_startup(&self, reservation: u16, target_buffer: u32) {
         let buffer = u16::try_from(target_buffer).unwrap_or(0);
         let (main, own) = {
@@ -456,12 +457,12 @@ impl ProducerHandle {
         }
     }
 
-    /// Ends a reservation without a recording: the packets written for it are thrown away.
+    /// Ends a reservation without a recording. Packets written for it are discarded.
     pub fn abort_startup(&self, reservation: u16) {
         self.bind_startup(reservation, 0);
     }
 
-    /// Tells the service that an instance is recording.
+    /// Reports to the service that an instance is recording.
     pub fn notify_started(&self, instance: InstanceId) {
         self.shared.send(Request::NotifyDataSourceStarted(
             NotifyDataSourceStartedRequest {
@@ -471,14 +472,13 @@ impl ProducerHandle {
         ));
     }
 
-    /// Tells the service that an instance has stopped and its writers hold nothing any more.
-    /// Everything flushed before is sent first, and losses are reported first, even if that has to
-    /// wait for room in the shared memory.
+    /// Reports to the service that an instance has stopped and its writers are flushed. Flushed
+    /// data and losses are sent first, even if reporting the losses has to wait for a free chunk.
     pub fn notify_stopped(&self, instance: InstanceId) {
         let is_reported = self.shared.report_losses();
         self.shared.pump(None);
         if !is_reported {
-            // With its answer the service has freed the committed chunks.
+            // When the reply arrives, the service has freed the committed chunks.
             let handle = self.clone();
             let later = move || {
                 handle.shared.report_losses();
@@ -501,19 +501,19 @@ impl ProducerHandle {
         ));
     }
 
-    /// Tells the service that a flush is done. The answer follows everything flushed before.
+    /// Reports to the service that a flush is done. The reply follows all data flushed before.
     pub fn flush_done(&self, request_id: u64) {
         self.shared.report_losses();
         if let Some(arbiter) = self.shared.arbiter() {
             if let Some(own) = self.shared.offered() {
-                // Not taken by the service, and sent first.
+                // The service did not adopt this memory. Its chunks are sent first.
                 own.flush(None);
             }
             arbiter.acknowledge_flush(request_id);
         }
     }
 
-    /// Fires triggers. Returns whether there is a connection; without one nothing happens.
+    /// Fires triggers. Returns false and does nothing if there is no connection.
     pub fn activate_triggers(&self, names: &[&str]) -> bool {
         self.shared
             .send(Request::ActivateTriggers(ActivateTriggersRequest {
@@ -522,24 +522,23 @@ impl ProducerHandle {
             }))
     }
 
-    /// Calls `callback` when the service has processed everything sent before. Returns whether
-    /// there is a connection; without one, or if it is lost before the answer, the callback is
+    /// Calls `callback` when the service has processed all earlier requests. Returns false if there
+    /// is no connection. Without a connection, or if it is lost before the reply, the callback is
     /// dropped.
     pub fn sync(&self, callback: impl FnOnce() + Send + 'static) -> bool {
         self.shared.pump(None);
         self.shared.sync(Box::new(callback))
     }
 
-    /// Sends all that is written and not sent yet, and reports losses. Returns whether that is
-    /// done; if not, the producer is to be [processed](super::Producer::process), and this called
-    /// again.
+    /// Sends all written data, and reports losses. Returns true if that is done. Otherwise,
+    /// [process](super::Producer::process) the producer and call this again.
     pub fn hand_over(&self) -> bool {
         if !self.is_connected() {
             return true;
         }
         if !self.shared.report_losses() {
             self.shared.pump(None);
-            // When it is answered there is room.
+            // When the reply arrives, there are free chunks.
             return !self.shared.sync(Box::new(|| ()));
         }
         self.shared.pump(None);
@@ -550,7 +549,7 @@ impl ProducerHandle {
         wants_write != Some(true)
     }
 
-    /// Returns true if writers reach a service at the moment.
+    /// Returns true if writers currently reach a service.
     pub fn is_connected(&self) -> bool {
         lock(&self.shared.connected).is_initialized
     }

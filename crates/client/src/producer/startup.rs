@@ -1,9 +1,9 @@
-//! Recording before the service has been reached: into memory that the producer brings along.
+//! Recording before there is a connection, into memory that the producer provides.
 //!
-//! The memory is offered when the connection is made. A service that takes it reads chunks written
-//! before like all others. One that does not sends memory of its own for all further writers;
-//! chunks written before, and those that the early writers still write, then travel inside the
-//! commits. Nothing is lost either way.
+//! The producer offers the memory when it connects. A service that adopts it reads the earlier
+//! chunks like all others. Otherwise, the service sends memory of its own for new writers, and the
+//! commits contain the earlier chunks and those that startup writers still write. No data is lost
+//! in either case.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::transport::Attachment;
 const DEFAULT_SIZE: u32 = 256 * 1024;
 
 impl Producer {
-    /// Has memory from now on, and offers it on the next connection, as if the options had said
+    /// Provides memory from now on, and offers it on the next connection, as with the option
     /// [`provide_memory`](super::ProducerOptions::provide_memory). Does nothing if there is memory
-    /// already. A service that is connected but has not sent memory yet gets chunks written
-    /// meanwhile inside the commits.
+    /// already. If a service is connected but has not sent memory yet, the commits contain the
+    /// chunks written meanwhile.
     pub fn provide_memory(&mut self) {
         if self.shared.arbiter().is_some() || self.shared.offered().is_some() {
             return;
@@ -33,8 +33,8 @@ impl Producer {
         }
     }
 
-    /// Page size and size to ask for, in bytes. The service takes memory only if it would have made
-    /// it like that, so they are said even where they are the default.
+    /// Returns the page size and the size to request, in bytes. The service adopts memory only if
+    /// it has the requested sizes, so they are sent even if they are the default.
     pub(super) fn size_hints(&self) -> (u32, u32) {
         let (page, size) = (self.options.page_size_hint, self.options.memory_size_hint);
         if !self.options.provide_memory {
@@ -47,8 +47,8 @@ impl Producer {
         )
     }
 
-    /// Makes the memory to be offered on the next connection, if the options say so. If there is
-    /// none to be had, startup writers discard everything.
+    /// Creates the memory to offer on the next connection, if the options require it. If that
+    /// fails, startup writers discard all packets.
     pub(super) fn prepare_memory(&self) {
         if !self.options.provide_memory {
             return;
@@ -62,10 +62,10 @@ impl Producer {
         self.shared.set_offered(arbiter);
     }
 
-    /// The memory to send along with the greeting, where that is possible.
+    /// Returns the memory to send with InitializeConnection, if the link can share memory.
     pub(super) fn memory_to_offer(&self) -> Option<Attachment> {
         let is_shared = self.shared.with_connection(|link| link.shares_memory());
-        let can_be_offered = is_shared == Some(true) && !self.offered_in_vain;
+        let can_be_offered = is_shared == Some(true) && !self.was_offer_fatal;
         let offered = self.shared.offered().filter(|_| can_be_offered)?;
         Some(Attachment::Memory(Arc::clone(offered.region())))
     }

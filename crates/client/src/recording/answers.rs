@@ -1,4 +1,4 @@
-//! The replies of the service, and their meaning for a recording.
+//! The service's replies, and their effect on a recording.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::transport::LinkReply;
 impl Recording {
     pub(super) fn reply(&mut self, reply: LinkReply<Port>, now: Instant) {
         if matches!(self.connection, Connection::Closing) && reply.result.is_err() {
-            // Why the connection is lost is about to be told.
+            // The reason for the lost connection is reported next.
             return;
         }
         match (reply.method, reply.result) {
@@ -33,7 +33,7 @@ impl Recording {
             }
             (Method::ObserveEvents, _) => {}
             (Method::EnableTracing, result) => {
-                // That of an earlier session tells nothing new.
+                // The reply of an earlier session has no meaning.
                 if self.session.take_if(|id| *id == reply.request_id).is_some() {
                     self.end(end_of_session(result.ok()));
                 }
@@ -70,8 +70,8 @@ impl Recording {
         }
     }
 
-    /// Handles the answer to a call, or a part of it. The state of the session is updated even if
-    /// nobody waits for the answer.
+    /// Handles the reply to a call, or a part of it. Updates the state of the session even if no
+    /// call waits for the reply.
     fn answered(&mut self, call: CallId, reply: LinkReply<Port>, now: Instant) {
         let has_more = reply.has_more;
         let result = match (call.kind(), reply.result) {
@@ -178,7 +178,7 @@ impl Recording {
             self.events.push_back(Event::Packets { call, packets });
         }
         if let Some(error) = failure {
-            // The rest of it is waited for, so that the next read gets its own packets.
+            // The remaining parts are still awaited, so that the next read gets its own packets.
             self.answer(call, Err(error.into()));
         }
     }
@@ -215,7 +215,7 @@ impl Recording {
         self.answer(call, Err(rejected(call)));
     }
 
-    /// The flush of a Finish has been answered.
+    /// Handles the reply to the flush of a [`Call::Finish`](super::Call::Finish).
     fn flushed(&mut self, call: CallId, is_done: bool, now: Instant) {
         if !is_done {
             self.events.push_back(Event::FinalFlushFailed);
@@ -240,7 +240,7 @@ impl Recording {
         self.disable();
     }
 
-    /// The session is over.
+    /// Handles the end of the session.
     pub(super) fn end(&mut self, end: SessionEnd) {
         self.session = None;
         self.answer_all(|kind| is_start(kind) || is_stop(kind), || result_of(&end));

@@ -1,4 +1,4 @@
-//! Calls: the change of the session, and the requests that they become.
+//! Calls: their effect on the session, and the requests they send.
 
 use std::os::fd::OwnedFd;
 
@@ -16,7 +16,7 @@ use super::{
 };
 
 impl Recording {
-    /// Makes a call over a connection that stands.
+    /// Makes a call over an established connection.
     pub(super) fn begin(&mut self, early: Early) {
         let Early {
             id,
@@ -157,7 +157,7 @@ impl Recording {
         self.answer(id, Ok(Answer::Done));
     }
 
-    /// Has the service create a session.
+    /// Requests a new session.
     fn create(&mut self, id: CallId, config: Box<TraceConfig>, file: Option<OwnedFd>) {
         let is_deferred = config.deferred_start == Some(true);
         let request = Request::EnableTracing(EnableTracingRequest {
@@ -232,7 +232,7 @@ impl Recording {
         }
     }
 
-    /// Returns how the session ended; `None` if it has not.
+    /// Returns the result of the session; `None` if it has not ended.
     fn result_of_session(&self, call: CallId) -> Option<Result<Answer, CallError>> {
         match &self.phase {
             Phase::Idle => Some(Err(not_running(call))),
@@ -245,7 +245,7 @@ impl Recording {
         while self.reading.is_none()
             && let Some(id) = self.waiting_reads.pop_front()
         {
-            // It may have waited too long.
+            // The call may have timed out while it waited.
             if self.open.contains_key(&id) {
                 self.reading = Some(id);
                 let request = Request::ReadBuffers(ReadBuffersRequest::default());

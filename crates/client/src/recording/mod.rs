@@ -81,7 +81,7 @@ pub enum Phase {
 enum Connection {
     Binding,
     Bound,
-    /// Replies that tell of refusals are those of a closed connection.
+    /// The connection is closing. Refusals are a consequence of that.
     Closing,
     NoConsumerPort,
     Lost {
@@ -159,7 +159,7 @@ pub struct Recording {
     is_attached: bool,
     /// The EnableTracing request whose reply reports the end of the session.
     session: Option<u64>,
-    /// The session ended while it was being detached, for this reason.
+    /// The reason, if the session ended while it was being detached.
     refusal: Option<String>,
     setup: Option<(Box<TraceConfig>, Option<OwnedFd>)>,
     last_call: u64,
@@ -223,7 +223,7 @@ impl Recording {
         id
     }
 
-    /// Returns why there will be no connection.
+    /// Returns the reason why there will be no connection.
     pub fn loss(&self) -> Option<&str> {
         match &self.connection {
             Connection::NoConsumerPort => Some("it does not accept consumers"),

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_become_packets() {
+    fn slices_are_joined_into_packets() {
         let mut packets = Reassembler::with_limit(3);
         let mut whole = Vec::new();
         for (data, is_last) in [
@@ -69,11 +69,11 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_has_a_largest_size() {
+    fn packets_above_the_size_limit_are_refused() {
         let mut packets = Reassembler::with_limit(3);
         assert_eq!(packets.add(b"ab".to_vec(), false), Ok(None));
         assert_eq!(packets.add(b"cd".to_vec(), true), Err(PacketTooLarge));
-        // Nothing of it is left.
+        // The collected part was dropped.
         assert_eq!(
             packets.add(b"abc".to_vec(), true),
             Ok(Some(b"abc".to_vec()))

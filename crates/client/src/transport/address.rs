@@ -50,8 +50,8 @@ impl AtAddress {
         self
     }
 
-    /// Returns true if the environment names a service on this machine for producers, since the
-    /// parent process wants to record this one there.
+    /// Returns true if the environment names a service on this machine for producers. The parent
+    /// process then intends to record this process with it.
     pub fn is_named_for_producers() -> bool {
         std::env::var_os(names::PRODUCER_SOCKET_VARIABLE).is_some()
             && matches!(

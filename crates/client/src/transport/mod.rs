@@ -1,10 +1,10 @@
 //! Transports between producers or consumers and a service.
 //!
-//! [`Producer`](crate::Producer) and [`Consumer`](crate::Consumer) speak through a [`Link`], one
-//! connection to one port of a service, and get links from something that can [`Connect`]. This
-//! module connects over sockets: with [`AtAddress`], the default of both, and [`OverSocket`] for a
-//! socket that another process opened. The crate `ferretto` has the service in the same process,
-//! where requests and replies are passed on as values.
+//! A [`Producer`](crate::Producer) or [`Consumer`](crate::Consumer) uses a [`Link`], one connection
+//! to one port of a service, which a [`Connect`] implementation creates. This module connects over
+//! sockets: with [`AtAddress`], the default of both, and [`OverSocket`] for a socket that another
+//! process opened. The crate `ferretto` has the service in the same process, where requests and
+//! replies are passed on as values.
 //!
 //! # Custom transports
 //!

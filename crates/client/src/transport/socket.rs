@@ -66,8 +66,8 @@ impl<P: Port> Link<P> for Connection<P> {
 }
 
 impl Attachment {
-    /// The descriptor to be sent to another process; `None` if there is none, or the process has no
-    /// descriptors left.
+    /// Returns the descriptor to send to another process; `None` if there is none, or the process
+    /// has no descriptors left.
     fn into_descriptor(self) -> Option<OwnedFd> {
         match self {
             Self::Descriptor(fd) => Some(fd),
@@ -76,13 +76,13 @@ impl Attachment {
     }
 }
 
-/// One connection over a stream socket that another process opened, as for processes in a sandbox,
-/// which may not connect to anything themselves. There is no reconnection.
+/// A single connection over a stream socket that another process opened, for example for a
+/// sandboxed process that may not open connections. It does not reconnect.
 #[derive(Debug)]
 pub struct OverSocket(Mutex<Option<OwnedFd>>);
 
 impl OverSocket {
-    /// Will speak over `socket`, which must be connected to the port that is wanted.
+    /// Creates a connector over `socket`, which must be connected to the wanted port.
     pub fn new(socket: OwnedFd) -> Self {
         Self(Mutex::new(Some(socket)))
     }

@@ -1,8 +1,8 @@
-//! Whom a producer takes for the tracing service.
+//! The check of the process that a producer takes for the tracing service.
 //!
-//! The process that listens at the right address gets the data that a producer records. In a folder
-//! that everybody may write to, such as `/tmp`, that can be any user of the machine; so the kernel
-//! is asked who listens.
+//! The process that listens at the service's address receives the data that a producer records. In
+//! a directory that is writable for all users, such as `/tmp`, that can be a process of any user.
+//! The kernel identifies the user of the listener.
 
 use std::env;
 use std::fmt;
@@ -15,28 +15,29 @@ use ferretto_ipc::names::is_run_directory;
 use ferretto_ipc::socket::Socket;
 use rustix::process::{getegid, geteuid, getgid, getuid};
 
-/// Names users whose services are trusted, beside root and the program's own: their numbers, with
-/// commas between them.
+/// The environment variable with further trusted users: their numeric ids, separated by commas.
+/// Root and the user of the program are always trusted.
 pub const SERVICE_USER_VARIABLE: &str = "FERRETTO_SERVICE_UID";
 
 /// The account under which packages run the service.
 const SERVICE_ACCOUNT: &str = "traced";
 
-/// Everybody may write to it.
+/// The mode bit of a directory in which every user can create files.
 const WRITABLE_BY_ALL: u32 = 0o002;
-/// Names in it belong to who made them.
+/// The mode bit of a directory in which users can replace only their own files.
 const STICKY: u32 = 0o1000;
 
-/// Users whose services may get the data of this process, beside those that every process trusts:
-/// root, the user of the process itself, the account `traced`, and in `/run/perfetto` the owner
-/// that root gave that folder.
+/// Users whose services may receive the data of this process, besides those that every process
+/// trusts: root, the user of the process itself, the account `traced`, and for `/run/perfetto` the
+/// owner of that directory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trust {
     users: Vec<u32>,
 }
 
 impl Trust {
-    /// Also those that the environment names, unless it is that of a less privileged user.
+    /// Returns the users in the environment variable. Ignores the variable in a process with
+    /// elevated privileges, since a less privileged user set it.
     pub(super) fn from_environment() -> Self {
         let is_borrowed = getuid() != geteuid() || getgid() != getegid();
         let named = env::var(SERVICE_USER_VARIABLE).ok();
@@ -53,8 +54,9 @@ impl Trust {
         self.users.extend(users);
     }
 
-    /// Checks that the process that listens at `address` may have the data of this process.
-    /// Services on other machines cannot be checked: naming one means trusting it.
+    /// Checks that the process that listens at `address` may receive the data of this process.
+    /// Services on other machines cannot be checked; a configured address on another machine is
+    /// trusted.
     pub(super) fn check(&self, address: &Address, socket: &Socket) -> Result<(), Untrusted> {
         if !socket.is_unix() {
             return Ok(());
@@ -68,7 +70,7 @@ impl Trust {
             _ => None,
         };
         let found = folder.and_then(|folder| Some((folder, fs::metadata(folder).ok()?)));
-        // Only root can make it, and gives it to whom it appoints.
+        // Only root can create this directory, and its owner is the user that root appointed.
         let appointed = found
             .as_ref()
             .filter(|(folder, _)| is_run_directory(folder))
@@ -103,7 +105,7 @@ fn folder_of(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
-/// The name of an account of this machine. Those of a directory service are not in the file.
+/// Returns the name of a local account. Accounts of a directory service are not found.
 fn name_of(user: u32) -> Option<String> {
     let accounts = fs::read_to_string("/etc/passwd").ok()?;
     accounts.lines().find_map(|line| {
@@ -122,11 +124,11 @@ pub struct Untrusted {
 
 #[derive(Debug)]
 enum Reason {
-    /// It listens.
+    /// An untrusted user runs the service.
     User(Option<u32>),
-    /// The folder of the socket is his.
+    /// An untrusted user owns the directory of the socket.
     Folder(PathBuf, u32),
-    /// Everybody can put another socket there.
+    /// Every user can replace the socket.
     Writable(PathBuf),
 }
 
@@ -137,24 +139,24 @@ impl fmt::Display for Untrusted {
             Reason::User(Some(user)) => write!(
                 f,
                 "the service at {address} is run by {}, and not by root or the user of this program, so no data is \
-                 sent to it; if that user may see everything, set {SERVICE_USER_VARIABLE}={user}",
+                 sent to it; if that user may see all data, set {SERVICE_USER_VARIABLE}={user}",
                 Named(*user)
             ),
             Reason::User(None) => write!(
                 f,
-                "the kernel does not tell the user of the service at {address}, so no data is sent to it"
+                "the kernel does not report the user of the service at {address}, so no data is sent to it"
             ),
             Reason::Folder(folder, user) => write!(
                 f,
-                "the socket {address} is in a folder of {}, who can put any other socket there, so no data is sent \
+                "the socket {address} is in a folder of {}, who can replace it, so no data is sent \
                  to its service; use a folder of root or of the user of this program, or if that user may see \
-                 everything, set {SERVICE_USER_VARIABLE}={user} ({})",
+                 all data, set {SERVICE_USER_VARIABLE}={user} ({})",
                 Named(*user),
                 folder.display()
             ),
             Reason::Writable(folder) => write!(
                 f,
-                "the socket {address} is in {}, where everybody can put any other socket, so no data is sent to its \
+                "the socket {address} is in {}, where every user can replace it, so no data is sent to its \
                  service; forbid that with: chmod o-w {}",
                 folder.display(),
                 folder.display()
@@ -165,7 +167,7 @@ impl fmt::Display for Untrusted {
 
 impl std::error::Error for Untrusted {}
 
-/// A user by name, if there is one, and number.
+/// Displays a user as number and name, if it has one.
 struct Named(u32);
 
 impl fmt::Display for Named {

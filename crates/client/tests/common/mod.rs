@@ -1,4 +1,4 @@
-//! A real service on private sockets, and a producer that records into it.
+//! A real service on private sockets, and a producer that records with it.
 #![allow(dead_code, unreachable_pub)]
 
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use ferretto_proto::trace_config::{BufferConfig, DataSource};
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor, TraceConfig};
 use ferretto_wire::Fields;
 
-/// The longest time that anything in these tests may take. Nothing waits for it to pass.
+/// The longest duration of any operation in these tests. No test waits for it to pass.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-/// The field of TracePacket that tests write to, and the string in it.
+/// The field of TracePacket that tests write, and the string in it.
 pub const FOR_TESTING: u32 = 900;
 pub const TEXT: u32 = 1;
 
@@ -43,7 +43,7 @@ impl Service {
         Self::start_at(unique_address("producer"), unique_address("consumer"))
     }
 
-    /// A service that producers reach over TCP.
+    /// Starts a service that accepts producers over TCP.
     pub fn start_tcp() -> Self {
         let any = Address::Tcp {
             host: "127.0.0.1".to_owned(),
@@ -109,7 +109,7 @@ pub fn descriptor(name: &str) -> DataSourceDescriptor {
 
 pub fn config(buffer_kb: u32) -> TraceConfig {
     TraceConfig {
-        // Over TCP, producers count as of another machine.
+        // Over TCP, producers count as those of another machine.
         trace_all_machines: Some(true),
         buffers: vec![BufferConfig {
             size_kb: Some(buffer_kb),
@@ -137,13 +137,12 @@ pub fn next_event(producer: &mut Producer, mut wanted: impl FnMut(&Event) -> boo
                 return event;
             }
         }
-        assert!(Instant::now() < end, "the event does not come");
+        assert!(Instant::now() < end, "the event did not arrive");
         producer.wait(Some(Duration::from_secs(1)));
     }
 }
 
-/// A producer on a thread of its own. On every start it writes what `write` writes; it answers
-/// flushes and stops.
+/// A producer on its own thread. It calls `write` on every start, and replies to flushes and stops.
 pub struct Recorder {
     pub handle: ProducerHandle,
     stop: Arc<AtomicBool>,
@@ -204,7 +203,7 @@ impl Drop for Recorder {
     }
 }
 
-/// The test strings of the packets of a trace, in order.
+/// Returns the test strings of the packets of a trace, in order.
 pub fn texts(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     packets
         .iter()

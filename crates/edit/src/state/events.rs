@@ -1,4 +1,4 @@
-//! Track events that are not over: open slices, states, and the values of counters.
+//! Unfinished track events: open slices, states, and the values of counters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -21,10 +21,10 @@ const END: u64 = 2;
 const COUNTER: u64 = 4;
 const STATE: u64 = 5;
 
-/// The name of the argument that says when a slice of an earlier part began.
+/// The name of the argument with the original begin time of a repeated slice.
 const BEGAN: &str = "began_ns";
 
-/// Tracks by uuid, those of sequences without one by sequence, and what is known by an id.
+/// The key of a track: its uuid, or its sequence if it has no uuid, or the id of an async event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Track(u64),
@@ -32,9 +32,9 @@ enum Place {
     Id(u64),
 }
 
-/// An event that is not over.
+/// An unfinished event.
 #[derive(Debug)]
-struct Begun {
+struct OpenEvent {
     writer: Writer,
     epoch: Rc<Epoch>,
     packet: Box<[u8]>,
@@ -52,12 +52,12 @@ struct Counter {
     writer: Writer,
     time: u64,
     value: Value,
-    /// The new starts of its sequence when it was written.
+    /// The number of restarts of its sequence when it was written.
     starts: u64,
 }
 
 impl Counter {
-    /// Returns the packet that tells the value.
+    /// Returns a packet with the value.
     fn packet(&self, writer: &Writer, track: u64, time: u64) -> Vec<u8> {
         encode(|out| {
             writer.write(out);
@@ -74,18 +74,18 @@ impl Counter {
     }
 }
 
-/// The track events of a trace.
+/// The unfinished track events of a trace.
 #[derive(Debug)]
 pub(crate) struct Events {
     budget: Budget,
-    /// Counters whose values are differences.
-    differences: BTreeSet<u64>,
-    slices: BTreeMap<Place, Stack<Begun>>,
-    states: BTreeMap<Place, (u64, Begun)>,
+    /// The uuids of incremental counters.
+    incremental: BTreeSet<u64>,
+    slices: BTreeMap<Place, Stack<OpenEvent>>,
+    states: BTreeMap<Place, (u64, OpenEvent)>,
     counters: BTreeMap<(u32, u64), Counter>,
 }
 
-/// A track event, as far as it matters here.
+/// The needed fields of a track event.
 #[derive(Debug, Default)]
 struct Parsed<'a> {
     kind: u64,
@@ -145,7 +145,7 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// Returns how long after its time an event goes on that is written once, when it is over.
+/// Returns the duration of a complete event, which is written once for its begin and end.
 pub(crate) fn duration(event: &[u8]) -> u64 {
     let parsed = Parsed::read(event);
     match parsed.phase == u64::from(b'X') {
@@ -158,7 +158,7 @@ impl Events {
     pub(crate) fn new(budget: &Budget) -> Self {
         Self {
             budget: budget.clone(),
-            differences: BTreeSet::new(),
+            incremental: BTreeSet::new(),
             slices: BTreeMap::new(),
             states: BTreeMap::new(),
             counters: BTreeMap::new(),
@@ -175,11 +175,11 @@ impl Events {
         });
         let uuid = field(track_descriptor::UUID).and_then(|it| it.as_u64());
         if is_difference && let Some(uuid) = uuid {
-            self.differences.insert(uuid);
+            self.incremental.insert(uuid);
         }
     }
 
-    /// Takes in the `TrackEvent` of a packet at a time.
+    /// Adds the `TrackEvent` of a packet with its timestamp.
     pub(crate) fn add(
         &mut self,
         writer: Writer,
@@ -195,9 +195,9 @@ impl Events {
             (Some(track), _) => Place::Track(track),
             (None, None) => Place::Sequence(writer.sequence),
         };
-        let begun = || {
+        let open_event = || {
             let is_room = self.budget.take(packet.len() + 128);
-            is_room.then(|| Begun {
+            is_room.then(|| OpenEvent {
                 writer,
                 epoch: Rc::clone(&state.epoch),
                 packet: packet.into(),
@@ -206,16 +206,19 @@ impl Events {
         let phase = u8::try_from(event.phase).unwrap_or(0);
         match (event.kind, phase) {
             (BEGIN, _) | (0, b'B' | b'b' | b'S') => {
-                if let Some(begun) = begun() {
-                    self.slices.entry(place).or_default().begin(time, begun);
+                if let Some(open_event) = open_event() {
+                    self.slices
+                        .entry(place)
+                        .or_default()
+                        .begin(time, open_event);
                 }
             }
             (END, _) | (0, b'E' | b'e' | b'F') => {
                 self.slices.entry(place).or_default().end(time);
             }
             (STATE, _) => {
-                if let Some(begun) = begun() {
-                    self.states.insert(place, (time, begun));
+                if let Some(open_event) = open_event() {
+                    self.states.insert(place, (time, open_event));
                 }
             }
             (COUNTER, _) => {
@@ -244,7 +247,7 @@ impl Events {
     }
 
     fn count(&mut self, writer: Writer, starts: u64, time: u64, track: u64, value: Value) {
-        let key = match self.differences.contains(&track) {
+        let key = match self.incremental.contains(&track) {
             true => (writer.sequence, track),
             false => (0, track),
         };
@@ -278,9 +281,9 @@ impl Events {
         }
     }
 
-    /// Writes what is not over as packets at `at`, or at the last time of whoever wrote it.
-    /// `state_of` returns the packet with the state that a sequence is in then, and `starts_of` how
-    /// often it has started anew. Returns the sequences that have that state afterwards.
+    /// Writes the unfinished events as packets. `when` returns the timestamp for a sequence and an
+    /// original time, `state_of` the packet with the current state of a sequence, and `starts_of`
+    /// the number of its restarts. Returns the sequences that have their current state afterwards.
     pub(crate) fn write(
         &mut self,
         when: impl Fn(u32, u64) -> u64,
@@ -288,16 +291,16 @@ impl Events {
         starts_of: impl Fn(u32) -> u64,
         out: &mut dyn FnMut(Vec<u8>),
     ) -> BTreeSet<u32> {
-        // By sequence, in the order in which they began.
-        let mut begun: BTreeMap<u32, Vec<(u64, &Begun)>> = BTreeMap::new();
+        // The events by sequence, to be sorted by begin time.
+        let mut open_events: BTreeMap<u32, Vec<(u64, &OpenEvent)>> = BTreeMap::new();
         for stack in self.slices.values_mut() {
             for (time, one) in stack.open() {
-                let of = begun.entry(one.writer.sequence).or_default();
+                let of = open_events.entry(one.writer.sequence).or_default();
                 of.push((*time, one));
             }
         }
         for (time, one) in self.states.values() {
-            let of = begun.entry(one.writer.sequence).or_default();
+            let of = open_events.entry(one.writer.sequence).or_default();
             of.push((*time, one));
         }
         let mut counters: BTreeMap<u32, Vec<(u64, &Counter)>> = BTreeMap::new();
@@ -305,9 +308,9 @@ impl Events {
             let of = counters.entry(counter.writer.sequence).or_default();
             of.push((*track, counter));
         }
-        let sequences: BTreeSet<u32> = begun.keys().chain(counters.keys()).copied().collect();
+        let sequences: BTreeSet<u32> = open_events.keys().chain(counters.keys()).copied().collect();
         for sequence in &sequences {
-            let mut open = begun.remove(sequence).unwrap_or_default();
+            let mut open = open_events.remove(sequence).unwrap_or_default();
             open.sort_by_key(|(time, _)| *time);
             let mut epoch: Option<&Rc<Epoch>> = None;
             let mut writer = Writer::default();
@@ -317,16 +320,16 @@ impl Events {
                     epoch = Some(&one.epoch);
                 }
                 writer = one.writer;
-                out(again(one, time, when(*sequence, time)));
+                out(repeat(one, time, when(*sequence, time)));
             }
             let counters = counters.remove(sequence).unwrap_or_default();
             if let Some((_, counter)) = counters.first() {
                 writer = counter.writer;
             }
-            // A new start makes sums begin at 0 again.
+            // Sums restart at 0 when the state is cleared.
             let (old, summed): (Vec<_>, Vec<_>) =
                 counters.into_iter().partition(|(track, counter)| {
-                    self.differences.contains(track) && counter.starts != starts_of(*sequence)
+                    self.incremental.contains(track) && counter.starts != starts_of(*sequence)
                 });
             for counters in [old, summed] {
                 out(state_of(&writer));
@@ -340,23 +343,23 @@ impl Events {
     }
 }
 
-/// Writes a time that no sequence has to explain.
+/// Writes a timestamp on the boot time clock.
 pub(crate) fn write_time(time: u64, out: &mut Encoder<'_, Vec<u8>>) {
     out.varint(trace_packet::TIMESTAMP, time);
     out.varint(trace_packet::TIMESTAMP_CLOCK_ID, BOOTTIME.into());
 }
 
-/// The packet of an event that began at one time, at another.
-fn again(begun: &Begun, began: u64, at: u64) -> Vec<u8> {
+/// Repeats an event that began at `began` as a packet at time `at`.
+fn repeat(open_event: &OpenEvent, began: u64, at: u64) -> Vec<u8> {
     encode(|out| {
-        begun.writer.write(out);
+        open_event.writer.write(out);
         write_time(at, out);
         out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
-        let body = Fields::find(trace_packet::TRACK_EVENT, &begun.packet);
+        let body = Fields::find(trace_packet::TRACK_EVENT, &open_event.packet);
         let body = body.and_then(|body| body.as_bytes()).unwrap_or_default();
         out.nested(trace_packet::TRACK_EVENT, |out| {
             rewrite(body, out, |field, _| {
-                // Counters have been counted, and times are told by the packet.
+                // Counters are written separately, and the packet has the timestamp.
                 matches!(
                     field.number,
                     event::EXTRA_COUNTER_VALUES

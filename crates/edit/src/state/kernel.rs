@@ -1,5 +1,7 @@
-//! The state of a machine as its kernel's events tell it: what runs where, why other threads do
-//! not, which intervals are open, and the values of counters.
+//! The state of a machine from its kernel events: running and waiting threads, open intervals, and
+//! the values of counters.
+
+mod opening;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,125 +17,122 @@ use ferretto_proto::fields::{
 };
 use ferretto_wire::{Fields, encode};
 
-use super::When;
 use super::stack::Stack;
-use crate::bundle::{Bundle, Event, packet_of};
-use crate::packet::rewrite;
+use crate::bundle::{Bundle, Event};
 use crate::state::sequence::Writer;
 
-/// Bits of `prev_state` of threads that are no more.
+/// Bits of `prev_state` of threads that have exited.
 const DEAD: u64 = 0x30;
-/// Wake-ups of a thread that are kept, the first and the newest, until it is known whether it ran
-/// then.
-const MAX_SINCE: usize = 8;
+/// The maximum number of stored wake-ups of a thread, the first one and the newest. It may become
+/// known later that the thread ran at their time.
+const MAX_WAKEUPS: usize = 8;
 
-/// Intervals by the numbers of the events that begin and end them, and whose they are.
-const INTERVALS: [(u32, u32, Whose); 10] = [
-    (event::SYS_ENTER, event::SYS_EXIT, Whose::Thread),
+/// The intervals: the field numbers of their begin and end events, and their owners.
+const INTERVALS: [(u32, u32, Owner); 10] = [
+    (event::SYS_ENTER, event::SYS_EXIT, Owner::Thread),
     (
         event::IRQ_HANDLER_ENTRY,
         event::IRQ_HANDLER_EXIT,
-        Whose::Cpu,
+        Owner::Cpu,
     ),
-    (event::SOFTIRQ_ENTRY, event::SOFTIRQ_EXIT, Whose::Cpu),
+    (event::SOFTIRQ_ENTRY, event::SOFTIRQ_EXIT, Owner::Cpu),
     (
         event::LOCAL_TIMER_ENTRY,
         event::LOCAL_TIMER_EXIT,
-        Whose::Cpu,
+        Owner::Cpu,
     ),
     (
         event::HRTIMER_EXPIRE_ENTRY,
         event::HRTIMER_EXPIRE_EXIT,
-        Whose::Cpu,
+        Owner::Cpu,
     ),
-    (event::IPI_ENTRY, event::IPI_EXIT, Whose::Cpu),
+    (event::IPI_ENTRY, event::IPI_EXIT, Owner::Cpu),
     (
         event::NAPI_GRO_RECEIVE_ENTRY,
         event::NAPI_GRO_RECEIVE_EXIT,
-        Whose::Cpu,
+        Owner::Cpu,
     ),
     (
         event::WORKQUEUE_EXECUTE_START,
         event::WORKQUEUE_EXECUTE_END,
-        Whose::Thread,
+        Owner::Thread,
     ),
     (
         event::MM_VMSCAN_DIRECT_RECLAIM_BEGIN,
         event::MM_VMSCAN_DIRECT_RECLAIM_END,
-        Whose::Thread,
+        Owner::Thread,
     ),
-    (event::BLOCK_IO_START, event::BLOCK_IO_DONE, Whose::Request),
+    (event::BLOCK_IO_START, event::BLOCK_IO_DONE, Owner::Request),
 ];
 
 /// The owner of an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum Owner {
     Thread,
     Cpu,
     Request,
 }
 
-/// A thread as its last context switch left it.
+/// The state of a thread after its last context switch.
 #[derive(Debug, Default)]
 struct Task {
-    /// The time of the last event that told of it, other than wake-ups.
+    /// The time of its last event other than wake-ups.
     time: u64,
-    /// The CPU on which it ran last, or was woken first.
+    /// The CPU on which it last ran, or where it was first woken.
     cpu: u32,
     comm: Vec<u8>,
     priority: u64,
-    standing: Standing,
-    /// Wake-ups and reasons for which it was blocked since then, encoded, with their times, in
-    /// order.
-    since: Vec<(u64, Vec<u8>)>,
+    state: TaskState,
+    /// The encoded wake-ups and blocked reasons since then, with their times, in order.
+    wakeups: Vec<(u64, Vec<u8>)>,
 }
 
-/// The state that events other than wake-ups left a thread in.
+/// The state of a thread, without the effect of wake-ups.
 #[derive(Debug, Default)]
-enum Standing {
-    /// None told of it, or it is no more.
+enum TaskState {
+    /// No event was seen, or it has exited.
     #[default]
     Unknown,
-    /// It was created by this event and has not run.
+    /// Created by this event; it has not run.
     New(Vec<u8>),
     Running,
-    /// It does not run, for this reason.
+    /// Not running, with this `prev_state`.
     Waiting(u64),
 }
 
-/// An event that holds until another one of the same key.
+/// An event that is valid until the next one with the same key.
 #[derive(Debug)]
 struct Held {
     time: u64,
     cpu: u32,
-    /// `None` if it holds no more.
+    /// `None` if it was ended.
     event: Option<Vec<u8>>,
 }
 
-/// The key of an event that holds: its number, whose it is, and which.
+/// The key of such an event: its field number, the id of its owner, and a name or further ids.
 type Key = (u32, u64, Vec<u8>);
 
-/// The kernel of one machine.
+/// The kernel state of one machine.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     /// The writer of its events.
     writer: Writer,
     budget: Budget,
-    /// The thread that runs on each CPU.
+    /// The running thread of each CPU.
     running: BTreeMap<u32, u64>,
     tasks: BTreeMap<u64, Task>,
     held: BTreeMap<Key, Held>,
-    /// Intervals that programs wrote into the trace marker and have not ended, by thread.
+    /// Open intervals that programs wrote to the trace marker, by thread.
     marks: BTreeMap<u64, Stack<(u32, Vec<u8>)>>,
-    /// The last event of each CPU.
+    /// The time of the last event of each CPU.
     last: BTreeMap<u32, u64>,
-    /// CPUs of which there was a bundle.
+    /// The CPUs with at least one bundle.
     seen: BTreeSet<u32>,
-    /// The time from which on the events of all CPUs are known. Readers take no state from earlier
-    /// ones.
-    whole_from: u64,
-    /// Threads that ended since somebody asked, and when.
-    gone: Vec<(u64, u64)>,
+    /// The time since which the events of all CPUs are complete. Readers ignore earlier events for
+    /// the state.
+    complete_from: u64,
+    /// Threads that ended since the last [`take_ended`](Self::take_ended), with their end times.
+    ended: Vec<(u64, u64)>,
 }
 
 impl Kernel {
@@ -147,16 +146,16 @@ impl Kernel {
             marks: BTreeMap::new(),
             last: BTreeMap::new(),
             seen: BTreeSet::new(),
-            whole_from: 0,
-            gone: Vec::new(),
+            complete_from: 0,
+            ended: Vec::new(),
         }
     }
 
-    /// Takes in the events of a bundle before `until`. The times of all go to `each`.
+    /// Adds the events of a bundle before `until`. Calls `each` with the times of all events.
     pub(crate) fn add(&mut self, bundle: &Bundle<'_>, until: u64, mut each: impl FnMut(u64)) {
         let cpu = bundle.cpu;
         if self.seen.insert(cpu) {
-            self.whole_from = bundle.begin.unwrap_or(0).max(self.whole_from);
+            self.complete_from = bundle.begin.unwrap_or(0).max(self.complete_from);
         }
         bundle.events(|time, event| {
             each(time);
@@ -171,7 +170,7 @@ impl Kernel {
                     self.switch(cpu, time, before, state, (pid, priority, comm));
                 }
                 Event::Waking(pid, target, priority, comm, flags) => {
-                    // Readers do not take it without a waker either.
+                    // Readers also ignore a wake-up without a waker.
                     let Some(waker) = self.running.get(&cpu).copied() else {
                         return;
                     };
@@ -189,7 +188,7 @@ impl Kernel {
                             out.varint(waking::TARGET_CPU, target);
                         });
                     });
-                    self.since(pid, (time, cpu), encoded);
+                    self.add_wakeup(pid, (time, cpu), encoded);
                 }
                 Event::Full(bytes) => self.event(cpu, time, bytes),
             }
@@ -221,20 +220,20 @@ impl Kernel {
                 }
             }
             event::SCHED_WAKING => {
-                self.since(number(body, waking::PID), (time, cpu), bytes.to_vec());
+                self.add_wakeup(number(body, waking::PID), (time, cpu), bytes.to_vec());
             }
             event::SCHED_BLOCKED_REASON => {
-                self.since(number(body, blocked::PID), (time, cpu), bytes.to_vec());
+                self.add_wakeup(number(body, blocked::PID), (time, cpu), bytes.to_vec());
             }
             event::SCHED_PROCESS_FREE => {
                 let pid = number(body, free::PID);
-                self.stand(pid, (time, cpu), Standing::Unknown);
-                self.gone.push((pid, time));
+                self.set_state(pid, (time, cpu), TaskState::Unknown);
+                self.ended.push((pid, time));
             }
             event::TASK_NEWTASK => {
                 let new = number(body, newtask::PID);
-                let standing = Standing::New(bytes.to_vec());
-                if let Some(task) = self.stand(new, (time, cpu), standing) {
+                let state = TaskState::New(bytes.to_vec());
+                if let Some(task) = self.set_state(new, (time, cpu), state) {
                     task.comm = text(body, newtask::COMM).to_vec();
                 }
             }
@@ -260,13 +259,13 @@ impl Kernel {
                 let interval = INTERVALS
                     .iter()
                     .find(|(begin, end, _)| *begin == kind || *end == kind);
-                let Some(&(begin, _, whose)) = interval else {
+                let Some(&(begin, _, owner)) = interval else {
                     return;
                 };
-                let of = match whose {
-                    Whose::Thread => (pid, Vec::new()),
-                    Whose::Cpu => (cpu.into(), Vec::new()),
-                    Whose::Request => {
+                let of = match owner {
+                    Owner::Thread => (pid, Vec::new()),
+                    Owner::Cpu => (cpu.into(), Vec::new()),
+                    Owner::Request => {
                         let sector = number(body, block::SECTOR).to_le_bytes();
                         (number(body, block::DEV), sector.to_vec())
                     }
@@ -277,7 +276,7 @@ impl Kernel {
         }
     }
 
-    /// `before` does not run any more, if it is known, and the next one does.
+    /// Handles a context switch from `before`, if known, to another thread.
     fn switch(
         &mut self,
         cpu: u32,
@@ -287,15 +286,15 @@ impl Kernel {
         (pid, priority, comm): (u64, u64, &[u8]),
     ) {
         if let Some(before) = before.filter(|pid| *pid != 0) {
-            // It stays, as older news of it may come from other CPUs.
-            let standing = match state & DEAD {
-                0 => Standing::Waiting(state),
-                _ => Standing::Unknown,
+            // The entry stays, because older events from other CPUs may follow.
+            let state = match state & DEAD {
+                0 => TaskState::Waiting(state),
+                _ => TaskState::Unknown,
             };
-            self.stand(before, (time, cpu), standing);
+            self.set_state(before, (time, cpu), state);
         }
         if pid != 0
-            && let Some(task) = self.stand(pid, (time, cpu), Standing::Running)
+            && let Some(task) = self.set_state(pid, (time, cpu), TaskState::Running)
         {
             task.comm = comm.to_vec();
             task.priority = priority;
@@ -303,22 +302,23 @@ impl Kernel {
         self.running.insert(cpu, pid);
     }
 
-    /// Changes the state of a thread, and returns it, if this is news of it and there is memory.
-    fn stand(
+    /// Changes the state of a thread. Returns the thread unless the event is outdated or the memory
+    /// limit is reached.
+    fn set_state(
         &mut self,
         pid: u64,
         (time, cpu): (u64, u32),
-        standing: Standing,
+        state: TaskState,
     ) -> Option<&mut Task> {
         let task = self.task(pid, cpu)?;
         (task.time <= time).then(|| {
-            (task.time, task.cpu, task.standing) = (time, cpu, standing);
-            task.since.retain(|(at, _)| *at > time);
+            (task.time, task.cpu, task.state) = (time, cpu, state);
+            task.wakeups.retain(|(at, _)| *at > time);
             task
         })
     }
 
-    /// Returns a thread, or adds it if there is memory.
+    /// Returns a thread, adding it if the memory limit allows.
     fn task(&mut self, pid: u64, cpu: u32) -> Option<&mut Task> {
         if !self.tasks.contains_key(&pid) && !self.budget.take(entry_bytes::<(u64, Task)>() + 256) {
             return None;
@@ -330,18 +330,18 @@ impl Kernel {
         Some(self.tasks.entry(pid).or_insert_with(new))
     }
 
-    /// Notes an event that explains the state of a thread that does not run. That it does not may
-    /// be told only later, by the CPU on which it ran, or never, if it has waited for a CPU since
-    /// before the trace.
-    fn since(&mut self, pid: u64, (time, cpu): (u64, u32), event: Vec<u8>) {
+    /// Adds an event about a thread that is not running. The context switch away from it may follow
+    /// later, from the CPU on which it ran, or may be missing, if the thread has waited for a CPU
+    /// since before the trace.
+    fn add_wakeup(&mut self, pid: u64, (time, cpu): (u64, u32), event: Vec<u8>) {
         if pid != 0
             && let Some(task) = self.task(pid, cpu)
             && task.time <= time
         {
-            let place = task.since.partition_point(|(at, _)| *at <= time);
-            task.since.insert(place, (time, event));
-            if task.since.len() > MAX_SINCE {
-                task.since.remove(1);
+            let place = task.wakeups.partition_point(|(at, _)| *at <= time);
+            task.wakeups.insert(place, (time, event));
+            if task.wakeups.len() > MAX_WAKEUPS {
+                task.wakeups.remove(1);
             }
         }
     }
@@ -357,7 +357,7 @@ impl Kernel {
         }
     }
 
-    /// Reads what a program wrote into the trace marker.
+    /// Reads text that a program wrote to the trace marker.
     fn mark(&mut self, cpu: u32, time: u64, pid: u64, text: &[u8], bytes: &[u8]) {
         let end = text.iter().rposition(|byte| !matches!(byte, b'\n' | 0));
         let text = &text[..end.map_or(0, |end| end + 1)];
@@ -387,7 +387,7 @@ impl Kernel {
                 self.hold(key, cpu, time, None);
             }
             b"G" | b"H" => {
-                // The end need not repeat the name.
+                // The end event may omit the name.
                 let rest = rest.unwrap_or_default();
                 let cookie = rest.rsplit(|byte| *byte == b'|').next().unwrap_or_default();
                 let held = (kind == b"G").then_some(bytes);
@@ -397,157 +397,10 @@ impl Kernel {
         }
     }
 
-    /// Writes the state as events. `is_told` returns true for threads of which other packets
-    /// tell: they need not be created.
-    pub(super) fn write(
-        &mut self,
-        when: When,
-        is_told: impl Fn(u64) -> bool,
-        out: &mut dyn FnMut(Vec<u8>),
-    ) {
-        let mut events: BTreeMap<u32, Vec<Vec<u8>>> = BTreeMap::new();
-        let last = &self.last;
-        // The last event of a CPU may be older than news of its thread from another one.
-        let (running, tasks) = (&self.running, &self.tasks);
-        let is_outdated = |cpu: u32| {
-            let running = running.get(&cpu).and_then(|pid| tasks.get(pid));
-            running.is_some_and(|task| task.cpu != cpu)
-        };
-        let of_cpu = |cpu: u32| {
-            let last = when.of_cpu(last.get(&cpu).copied().unwrap_or(0));
-            last.saturating_sub(u64::from(is_outdated(cpu)))
-        };
-        let whole_from = self.whole_from;
-        let mut cpus: BTreeMap<u32, Vec<(u64, &Task)>> =
-            self.running.keys().map(|cpu| (*cpu, Vec::new())).collect();
-        for (pid, task) in &self.tasks {
-            let is_waiting = matches!(task.standing, Standing::Waiting(_));
-            if is_waiting && task.time >= whole_from {
-                cpus.entry(task.cpu).or_default().push((*pid, task));
-            }
-        }
-        // A CPU without events until now is not the last one of which events are known.
-        for cpu in &self.seen {
-            events.entry(*cpu).or_default();
-        }
-        for (cpu, waiting) in cpus {
-            let time = of_cpu(cpu);
-            let into = events.entry(cpu).or_default();
-            let running = self.running.get(&cpu).copied().unwrap_or(0);
-            let idle = Task {
-                comm: b"swapper".to_vec(),
-                priority: 120,
-                ..Task::default()
-            };
-            // Each is switched to the next one, so that none is missed, and in the end the one that
-            // runs. It is also the first, as events before may say, if the part is merged with the
-            // one before.
-            let last = (running, self.tasks.get(&running).unwrap_or(&idle));
-            let chain = [last].into_iter().chain(waiting.iter().copied());
-            for (before, next) in chain.zip(waiting.iter().copied().chain([last])) {
-                into.push(switched(time, before, next));
-            }
-        }
-        for (pid, task) in &self.tasks {
-            let into = events.entry(task.cpu).or_default();
-            // Other CPUs may still tell what a thread did that has not run yet, so then each keeps
-            // its own time.
-            let is_waiting = matches!(task.standing, Standing::Waiting(_));
-            let when = |own: u64| match is_waiting && task.time >= whole_from {
-                true => of_cpu(task.cpu),
-                false => when.of(own),
-            };
-            match &task.standing {
-                Standing::Running => continue,
-                Standing::New(event) if task.time >= whole_from => {
-                    let time = when(task.time);
-                    into.push(match is_told(*pid) {
-                        true => woken(time, *pid, task, event),
-                        false => timed(event, time),
-                    });
-                    continue;
-                }
-                _ => {}
-            }
-            // Those after the wake-up change nothing.
-            let since = task.since.iter().filter(|(time, _)| *time >= whole_from);
-            for (time, event) in since.take(2) {
-                into.push(timed(event, when(*time)));
-            }
-        }
-        for held in self.held.values().filter(|held| held.time >= whole_from) {
-            if let Some(event) = &held.event {
-                let time = of_cpu(held.cpu).max(held.time);
-                events.entry(held.cpu).or_default().push(timed(event, time));
-            }
-        }
-        for stack in self.marks.values_mut() {
-            let open = stack.open().iter().filter(|(time, _)| *time >= whole_from);
-            for (time, (cpu, event)) in open {
-                let time = of_cpu(*cpu).max(*time);
-                events.entry(*cpu).or_default().push(timed(event, time));
-            }
-        }
-        for (cpu, mut events) in events {
-            events.sort_by_key(|event| number(event, event::TIMESTAMP));
-            let begin = (cpu, whole_from);
-            out(packet_of(begin, |out| self.writer.write(out), &events));
-        }
+    /// Returns the threads that ended since the last call, with their end times.
+    pub(crate) fn take_ended(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.ended)
     }
-
-    /// Returns the threads that ended since the last call, and when.
-    pub(crate) fn take_gone(&mut self) -> Vec<(u64, u64)> {
-        std::mem::take(&mut self.gone)
-    }
-}
-
-/// The event that one thread gave a CPU to another.
-fn switched(time: u64, (pid, task): (u64, &Task), (next, to): (u64, &Task)) -> Vec<u8> {
-    encode(|out| {
-        out.varint(event::TIMESTAMP, time);
-        out.varint(event::PID, pid);
-        out.nested(event::SCHED_SWITCH, |out| {
-            out.bytes(switch::PREV_COMM, &task.comm);
-            out.varint(switch::PREV_PID, pid);
-            out.varint(switch::PREV_PRIO, task.priority);
-            let state = match task.standing {
-                Standing::Waiting(state) => state,
-                _ => 0,
-            };
-            out.varint(switch::PREV_STATE, state);
-            out.bytes(switch::NEXT_COMM, &to.comm);
-            out.varint(switch::NEXT_PID, next);
-            out.varint(switch::NEXT_PRIO, to.priority);
-        });
-    })
-}
-
-/// The event that a thread was woken by the one that created it with an event.
-fn woken(time: u64, pid: u64, task: &Task, created: &[u8]) -> Vec<u8> {
-    encode(|out| {
-        out.varint(event::TIMESTAMP, time);
-        out.varint(event::PID, number(created, event::PID));
-        out.nested(event::SCHED_WAKING, |out| {
-            out.bytes(waking::COMM, &task.comm);
-            out.varint(waking::PID, pid);
-            out.varint(waking::PRIO, task.priority);
-            out.varint(waking::SUCCESS, 1);
-            out.varint(waking::TARGET_CPU, task.cpu.into());
-        });
-    })
-}
-
-/// The same event at another time.
-fn timed(bytes: &[u8], time: u64) -> Vec<u8> {
-    encode(|out| {
-        rewrite(bytes, out, |field, out| {
-            let is_time = field.number == event::TIMESTAMP;
-            if is_time {
-                out.varint(event::TIMESTAMP, time);
-            }
-            is_time
-        });
-    })
 }
 
 fn number(message: &[u8], field: u32) -> u64 {

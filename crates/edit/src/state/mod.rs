@@ -1,4 +1,4 @@
-//! The state that a part of a trace begins in: all that packets before it say for those in it.
+//! The initial state of a part of a trace: all data that its packets need from earlier ones.
 
 pub(crate) mod events;
 mod kernel;
@@ -25,17 +25,16 @@ use crate::bundle::Bundle;
 use crate::kinds;
 use crate::write::is_window;
 
-/// Snapshots of the clocks that are kept beside the first one.
+/// The number of clock snapshots that are kept in addition to the first one.
 const SNAPSHOTS: usize = 2;
 
-/// Packets may come so much later than others of their time, in nanoseconds.
+/// The maximum delay of packets relative to others of the same time, in nanoseconds.
 const BEHIND: u64 = 5_000_000_000;
 
-/// The times at which a machine's state is told.
+/// The timestamps for a machine's state.
 #[derive(Debug, Clone, Copy)]
 struct When {
-    /// The time for all, if there is one. Otherwise each keeps its own, if packets of that time may
-    /// still come.
+    /// A common timestamp. Otherwise entries keep their own times, unless those are too old.
     at: Option<u64>,
     latest: u64,
 }
@@ -46,8 +45,8 @@ impl When {
         self.at.unwrap_or(own.max(least))
     }
 
-    /// Returns the time for the state of a CPU whose last event was then: before events of this
-    /// time.
+    /// Returns the timestamp for the state of a CPU with this last event: before events at the
+    /// common timestamp.
     fn of_cpu(self, last: u64) -> u64 {
         match self.at {
             Some(at) => at.saturating_sub(1),
@@ -56,36 +55,36 @@ impl When {
     }
 }
 
-/// The subject of a description: its kind, its sequence if it means nothing elsewhere, its uuid.
+/// The key of a descriptor: its kind, its sequence if it has no uuid, and its uuid.
 type Described = (u32, u32, u64);
 
-/// Facts of a packet.
+/// Information about a packet.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) writer: Writer,
-    /// Boot time of its machine.
+    /// The timestamp in boot time of its machine.
     pub(crate) time: Option<u64>,
     pub(crate) is_cleared: bool,
     pub(crate) needs_state: bool,
-    /// It says something for later packets of its sequence.
+    /// True if later packets of its sequence depend on it.
     pub(crate) concerns_sequence: bool,
-    /// Its timestamp is on a clock that only its sequence explains.
+    /// True if its timestamp is on a sequence-scoped clock.
     pub(crate) is_on_own_clock: bool,
-    /// The snapshot in it: its boot time, and true if it has clocks of its sequence.
+    /// The clock snapshot in it: its boot time, and true if it has sequence-scoped clocks.
     pub(crate) snapshot: Option<(Option<u64>, bool)>,
-    /// The numbers of its other fields.
+    /// The numbers of its content fields.
     pub(crate) content: Vec<u32>,
 }
 
-/// The state at some place of a trace.
+/// The state at some point of a trace.
 #[derive(Debug)]
 pub(crate) struct State {
     budget: Budget,
     sequences: SequenceReader<Incremental>,
-    /// The epochs of sequences whose packets are beyond the time that is looked for, and how often
-    /// they had started anew.
+    /// The epochs and restart counts of sequences at the searched time, for sequences with later
+    /// packets.
     frozen: BTreeMap<u32, (Rc<Epoch>, u64)>,
-    /// The last time of each sequence.
+    /// The last timestamp of each sequence.
     last: BTreeMap<u32, u64>,
     about_all: Vec<Vec<u8>>,
     first_snapshot: Option<Vec<u8>>,
@@ -98,7 +97,7 @@ pub(crate) struct State {
     /// The first and the last time of an event, on the clock of the host.
     pub(crate) first: Option<u64>,
     pub(crate) latest: u64,
-    /// Kernel events are not looked at.
+    /// True if kernel events are ignored.
     is_only_sequences: bool,
 }
 
@@ -124,7 +123,7 @@ impl State {
         }
     }
 
-    /// Returns a state that knows sequences and clocks alone.
+    /// Creates a state that only tracks sequences and clocks.
     pub(crate) fn of_sequences(memory: usize) -> Self {
         Self {
             is_only_sequences: true,
@@ -132,17 +131,17 @@ impl State {
         }
     }
 
-    /// Returns the clocks that all sequences share.
+    /// Returns the global clocks.
     pub(crate) fn clocks(&self) -> &Clocks {
         self.sequences.clocks()
     }
 
-    /// Returns how much there was no memory for.
+    /// Returns the number of entries left out because of the memory limit.
     pub(crate) fn left_out(&self) -> u64 {
         self.budget.refused()
     }
 
-    /// Returns what a machine's clock shows at a time of the host's.
+    /// Converts a time of the host to the clock of a machine.
     pub(crate) fn on_machine(&self, machine: u32, host: u64) -> u64 {
         host.saturating_add_signed(self.ahead(machine))
     }
@@ -152,7 +151,7 @@ impl State {
         clock.and_then(MachineClock::best).map_or(0, |it| it.offset)
     }
 
-    /// Takes in a packet; what happened at `until` or later, in time of the host, is left out.
+    /// Adds a packet. Events at or after `until`, in time of the host, do not change the state.
     pub(crate) fn add(&mut self, packet: &[u8], until: u64) -> Seen {
         let mut content: Vec<Field<'_>> = Vec::new();
         let (header, _) = PacketHeader::read_prefix(packet, |field| content.push(field));
@@ -180,22 +179,14 @@ impl State {
         if let Some((boot, false)) = seen.snapshot
             && boot.is_none_or(|boot| boot < until)
         {
-            match self.first_snapshot {
-                None => self.first_snapshot = Some(packet.to_vec()),
-                Some(_) => {
-                    if self.snapshots.len() == SNAPSHOTS {
-                        self.snapshots.remove(0);
-                    }
-                    self.snapshots.push(packet.to_vec());
-                }
-            }
+            self.keep_snapshot(packet);
         }
-        // Before the sequence goes on.
+        // The state before this packet.
         let epoch = self.sequences.state_mut(header.sequence);
         let epoch = epoch.map(|state| (Rc::clone(&state.epoch), state.starts));
         let shared = self.sequences.shared_time(&header);
         let context = self.sequences.read(&header, &mut |_| {}).ok().flatten();
-        let is_understood = context.is_some();
+        let is_decoded = context.is_some();
         let time = match context {
             Some(context) => {
                 let clock = header.clock.or(context.state.clock);
@@ -213,34 +204,21 @@ impl State {
             let last = self.last.entry(header.sequence).or_default();
             *last = time.max(*last);
         }
-        let mut happened = None;
+        let mut event_time = None;
         for field in &content {
             let bytes = field.as_bytes().unwrap_or_default();
             let of_time = || seen.time.filter(|_| is_early);
             match field.number {
                 kind::TRACK_EVENT => {
-                    happened = seen.time;
+                    event_time = seen.time;
                     let state = self.sequences.state_mut(header.sequence);
-                    if let (Some(time), Some(state), true) = (of_time(), state, is_understood) {
+                    if let (Some(time), Some(state), true) = (of_time(), state, is_decoded) {
                         self.events.add(writer, state, time, packet, bytes);
                     }
                 }
                 kind::FTRACE_EVENTS if self.is_only_sequences => {}
                 kind::FTRACE_EVENTS => {
-                    let bundle = Bundle::read(bytes, self.sequences.clocks());
-                    let kernel = self
-                        .kernels
-                        .entry(machine)
-                        .or_insert_with(|| Kernel::new(writer, &self.budget));
-                    let (first, latest) = (&mut self.first, &mut self.latest);
-                    kernel.add(&bundle, until, |time| {
-                        let host = time.saturating_add_signed(ahead.saturating_neg());
-                        *first = Some(first.map_or(host, |first| first.min(host)));
-                        *latest = host.max(*latest);
-                    });
-                    for (pid, time) in kernel.take_gone() {
-                        self.system(machine).gone(pid, time);
-                    }
+                    self.kernel_events(writer, bytes, (until, ahead));
                 }
                 kind::PROCESS_TREE if is_early => {
                     self.system(machine).tree(writer, seen.time, bytes);
@@ -249,7 +227,7 @@ impl State {
                     self.system(machine).statistics(writer, seen.time, bytes);
                 }
                 number if kinds::is_measurement(number) => {
-                    happened = seen.time;
+                    event_time = seen.time;
                     if let Some(time) = of_time() {
                         self.system(machine).measure(writer, time, field);
                     }
@@ -268,10 +246,10 @@ impl State {
                 }
                 kind::MODULE_SYMBOLS => {}
                 number if kinds::is_about_end(number) => {}
-                _ => happened = seen.time,
+                _ => event_time = seen.time,
             }
         }
-        if let Some(time) = happened {
+        if let Some(time) = event_time {
             let host = time.saturating_add_signed(ahead.saturating_neg());
             self.first = Some(self.first.map_or(host, |first| first.min(host)));
             self.latest = self.latest.max(host);
@@ -279,12 +257,44 @@ impl State {
         seen
     }
 
+    /// Stores a clock snapshot. The first one and the newest ones are kept.
+    fn keep_snapshot(&mut self, packet: &[u8]) {
+        if self.first_snapshot.is_none() {
+            self.first_snapshot = Some(packet.to_vec());
+            return;
+        }
+        if self.snapshots.len() == SNAPSHOTS {
+            self.snapshots.remove(0);
+        }
+        self.snapshots.push(packet.to_vec());
+    }
+
+    /// Adds the kernel events of a bundle before `until`, a time on the clock of their machine. The
+    /// clock is `ahead` of the host's.
+    fn kernel_events(&mut self, writer: Writer, bytes: &[u8], (until, ahead): (u64, i64)) {
+        let machine = writer.machine;
+        let bundle = Bundle::read(bytes, self.sequences.clocks());
+        let kernel = self
+            .kernels
+            .entry(machine)
+            .or_insert_with(|| Kernel::new(writer, &self.budget));
+        let (first, latest) = (&mut self.first, &mut self.latest);
+        kernel.add(&bundle, until, |time| {
+            let host = time.saturating_add_signed(ahead.saturating_neg());
+            *first = Some(first.map_or(host, |first| first.min(host)));
+            *latest = host.max(*latest);
+        });
+        for (pid, time) in kernel.take_ended() {
+            self.system(machine).thread_ended(pid, time);
+        }
+    }
+
     fn system(&mut self, machine: u32) -> &mut System {
         let systems = self.systems.entry(machine);
         systems.or_insert_with(|| System::new(&self.budget))
     }
 
-    /// Returns what a description is of, and the packet that repeats it.
+    /// Returns the key of a descriptor, and a packet that repeats it.
     pub(crate) fn description(
         writer: Writer,
         field: &Field<'_>,
@@ -348,14 +358,14 @@ impl State {
             .for_each(|comparison| clock.add_comparison(comparison));
     }
 
-    /// Returns the packet that brings a sequence into the state it is in now.
+    /// Returns a packet that restores the current state of a sequence.
     pub(crate) fn state_now(&mut self, writer: &Writer) -> Option<Vec<u8>> {
         let state = self.sequences.state_mut(writer.sequence)?;
         Some(state.epoch.packet(writer))
     }
 
-    /// Writes the packets that a part begins with: what is so at `at`, in time of the host, or at
-    /// this place of the trace. Returns the sequences whose state is written, too.
+    /// Writes the packets at the start of a part: the state at `at`, in time of the host, or the
+    /// current state. Returns the sequences whose incremental state was also written.
     pub(crate) fn write(&mut self, at: Option<u64>, out: &mut dyn FnMut(Vec<u8>)) -> BTreeSet<u32> {
         let snapshots = self.first_snapshot.iter().chain(&self.snapshots);
         snapshots.cloned().for_each(&mut *out);
@@ -380,8 +390,8 @@ impl State {
         }
         for (machine, kernel) in &mut self.kernels {
             let system = self.systems.get(machine);
-            let is_told = |pid| system.is_some_and(|system| system.has(pid));
-            kernel.write(of_machine(machine), is_told, out);
+            let is_described = |pid| system.is_some_and(|system| system.has(pid));
+            kernel.write(of_machine(machine), is_described, out);
         }
         let last = &self.last;
         let when = |sequence: u32, own: u64| match at {
@@ -403,7 +413,7 @@ impl State {
     }
 }
 
-/// Reads the clocks of a snapshot, as far as is asked for.
+/// Returns the boot time of a snapshot, and true if it has sequence-scoped clocks.
 fn of_snapshot(bytes: &[u8]) -> (Option<u64>, bool) {
     let (mut boot, mut is_of_sequence) = (None, false);
     for field in Fields::new(bytes).map_while(Result::ok) {

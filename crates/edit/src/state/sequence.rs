@@ -1,4 +1,4 @@
-//! The incremental state of one sequence, to be written again at the start of a part.
+//! The incremental state of one sequence, to be repeated at the start of a part.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use ferretto_format::sequence_flags::INCREMENTAL_STATE_CLEARED;
 use ferretto_proto::fields::{trace_packet, trace_packet_defaults, track_event_defaults};
 use ferretto_wire::{Encoder, Fields, encode};
 
-/// Bytes that an entry takes beside its content.
+/// The memory overhead of an entry, in bytes.
 const ENTRY_BYTES: usize = 64;
 
-/// The identity of a writer, as every packet of it says it.
+/// The identity of a writer, which is in each of its packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Writer {
     pub(crate) sequence: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Writes the fields that name it.
+    /// Writes the fields that identify it.
     pub(crate) fn write(&self, out: &mut Encoder<'_, Vec<u8>>) {
         out.varint(
             trace_packet::TRUSTED_PACKET_SEQUENCE_ID,
@@ -41,11 +41,11 @@ impl Writer {
     }
 }
 
-/// The entries of a dictionary, by table and iid.
+/// Interned entries by table and iid.
 type Entries = BTreeMap<(u32, u64), Box<[u8]>>;
 
-/// The dictionary and defaults of a sequence between two new starts. Events that are still open
-/// keep the epoch they were written in.
+/// The interned data and defaults of a sequence between two restarts. Open events keep the epoch in
+/// which they were written.
 #[derive(Debug)]
 pub(crate) struct Epoch {
     entries: RefCell<Entries>,
@@ -64,7 +64,7 @@ impl Epoch {
         })
     }
 
-    /// Returns the packet after which packets of this epoch can be read.
+    /// Returns a packet that restores this epoch.
     pub(crate) fn packet(&self, writer: &Writer) -> Vec<u8> {
         encode(|out| {
             writer.write(out);
@@ -103,13 +103,13 @@ impl Drop for Epoch {
 pub(crate) struct Incremental {
     pub(crate) epoch: Rc<Epoch>,
     budget: Budget,
-    /// The clock of packets that name none.
+    /// The default clock of packets.
     pub(crate) clock: Option<u32>,
-    /// The track of events that name none.
+    /// The default track of events.
     pub(crate) track: Option<u64>,
     pub(crate) extra_tracks: Vec<u64>,
     pub(crate) extra_double_tracks: Vec<u64>,
-    /// The number of new starts.
+    /// The number of restarts.
     pub(crate) starts: u64,
 }
 
@@ -166,7 +166,7 @@ impl SequenceState for Incremental {
         let mut entries = self.epoch.entries.borrow_mut();
         for entry in InternedEntry::all(interned) {
             let key = (entry.table, entry.iid);
-            // The first definition holds.
+            // The first definition is kept.
             if !entries.contains_key(&key) && self.epoch.take(entry.bytes.len() + ENTRY_BYTES) {
                 entries.insert(key, entry.bytes.into());
             }

@@ -1,13 +1,13 @@
-//! Begins and ends on one track, which may come a little out of order.
+//! Begin and end marks of one track, which may be slightly out of order.
 
-/// The number of marks after which the older half is settled.
+/// The number of buffered marks at which the older half is applied.
 const WAITING: usize = 256;
 
-/// The intervals of a track that are open.
+/// The open intervals of a track.
 #[derive(Debug)]
 pub(crate) struct Stack<T> {
     open: Vec<(u64, T)>,
-    /// The newest begins and ends, by time; an end has no content.
+    /// The newest begin and end marks, sorted by time; end marks have no content.
     waiting: Vec<(u64, Option<T>)>,
 }
 
@@ -34,11 +34,11 @@ impl<T> Stack<T> {
         self.waiting
             .insert(place.map_or(0, |place| place + 1), (time, mark));
         if self.waiting.len() >= WAITING {
-            self.settle(WAITING / 2);
+            self.apply(WAITING / 2);
         }
     }
 
-    fn settle(&mut self, count: usize) {
+    fn apply(&mut self, count: usize) {
         for (time, mark) in self.waiting.drain(..count) {
             match mark {
                 Some(content) => self.open.push((time, content)),
@@ -47,9 +47,9 @@ impl<T> Stack<T> {
         }
     }
 
-    /// Returns what is open, the outermost first.
+    /// Returns the open intervals, the outermost first.
     pub(crate) fn open(&mut self) -> &[(u64, T)] {
-        self.settle(self.waiting.len());
+        self.apply(self.waiting.len());
         &self.open
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_that_come_early_end_what_began_before() {
+    fn marks_are_sorted_by_time() {
         let mut stack = Stack::default();
         stack.begin(10, "outer");
         stack.end(40);

@@ -1,4 +1,4 @@
-//! Processes, threads and measurements of the system, as they were last told.
+//! The last known processes, threads and measurements of a system.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::events::write_time;
 use super::sequence::Writer;
 use crate::packet::copy;
 
-/// The fields of `SysStats` of which only differences are shown.
+/// The fields of `SysStats` that readers show as differences.
 const RATES: [u32; 1] = [sys_stats::DISK_STAT];
 
-/// The fields of an entry, encoded.
+/// The encoded fields of an entry.
 type Parts = BTreeMap<u32, Vec<u8>>;
 
 /// The system of one machine.
@@ -24,14 +24,14 @@ pub(crate) struct System {
     writer: Writer,
     processes: BTreeMap<u64, Vec<u8>>,
     threads: BTreeMap<u64, Vec<u8>>,
-    /// The time of the last packet that told of them.
-    told: u64,
-    /// The statistics of processes: when, and all fields as they were last told.
+    /// The timestamp of the last process tree.
+    tree_time: u64,
+    /// The statistics of processes: their timestamp, and the last values of all fields.
     statistics: BTreeMap<u64, (u64, Parts)>,
-    /// When threads ended. Packets that were written before may come later.
+    /// The end times of threads. Packets written before the end may follow later.
     ended: BTreeMap<u64, u64>,
-    /// Measurements by their writer and the packet's field: when, and all fields as they were last
-    /// told.
+    /// The measurements by sequence and field of the packet: their writer, their timestamp, and the
+    /// last values of all fields.
     measurements: BTreeMap<(u32, u32), (Writer, u64, Parts)>,
 }
 
@@ -42,22 +42,22 @@ impl System {
             writer: Writer::default(),
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
-            told: 0,
+            tree_time: 0,
             statistics: BTreeMap::new(),
             ended: BTreeMap::new(),
             measurements: BTreeMap::new(),
         }
     }
 
-    /// Reads a `ProcessTree` of this time.
+    /// Reads a `ProcessTree` with its timestamp.
     pub(crate) fn tree(&mut self, writer: Writer, time: Option<u64>, tree: &[u8]) {
         self.writer = writer;
-        self.told = time.unwrap_or(0).max(self.told);
+        self.tree_time = time.unwrap_or(0).max(self.tree_time);
         for field in Fields::new(tree).map_while(Result::ok) {
             let Some(bytes) = field.as_bytes() else {
                 continue;
             };
-            // Their first field is the number, of both.
+            // The id is the first field of both processes and threads.
             let number = Fields::find(process_tree::process::PID, bytes).and_then(|it| it.as_u64());
             let Some(number) = number.filter(|number| self.is_alive(*number, time)) else {
                 continue;
@@ -73,7 +73,7 @@ impl System {
         }
     }
 
-    /// Reads a `ProcessStats` of this time.
+    /// Reads a `ProcessStats` with its timestamp.
     pub(crate) fn statistics(&mut self, writer: Writer, time: Option<u64>, stats: &[u8]) {
         self.writer = writer;
         for field in Fields::new(stats).map_while(Result::ok) {
@@ -108,7 +108,7 @@ impl System {
         }
     }
 
-    /// Takes in a measurement.
+    /// Adds a measurement.
     pub(crate) fn measure(&mut self, writer: Writer, time: u64, content: &Field<'_>) {
         let mut parts = Parts::new();
         let body = content.as_bytes().unwrap_or_default();
@@ -131,8 +131,8 @@ impl System {
         known.append(&mut parts);
     }
 
-    /// A thread ended, and a process if it was its first.
-    pub(crate) fn gone(&mut self, pid: u64, time: u64) {
+    /// Records the end of a thread, and of its process if it is the main thread.
+    pub(crate) fn thread_ended(&mut self, pid: u64, time: u64) {
         self.processes.remove(&pid);
         self.threads.remove(&pid);
         self.statistics.remove(&pid);
@@ -142,13 +142,13 @@ impl System {
         }
     }
 
-    /// Returns true if a thread has not ended at a time, or another one has its number.
+    /// Returns true if a thread has not ended before a time, or if its id was reused.
     fn is_alive(&self, pid: u64, time: Option<u64>) -> bool {
         let ended = self.ended.get(&pid);
         ended.is_none_or(|ended| time.is_none_or(|time| time > *ended))
     }
 
-    /// Returns true if it is known of which process a thread is.
+    /// Returns true if the process of a thread is known.
     pub(crate) fn has(&self, pid: u64) -> bool {
         self.processes.contains_key(&pid) || self.threads.contains_key(&pid)
     }
@@ -158,7 +158,7 @@ impl System {
         if !self.processes.is_empty() || !self.threads.is_empty() {
             out(encode(|out| {
                 self.writer.write(out);
-                write_time(when.of(self.told), out);
+                write_time(when.of(self.tree_time), out);
                 out.nested(trace_packet::PROCESS_TREE, |out| {
                     let all = self.processes.values();
                     all.for_each(|it| out.bytes(process_tree::PROCESSES, it));
@@ -186,7 +186,7 @@ impl System {
             }));
         }
         for ((_, number), (writer, time, parts)) in &self.measurements {
-            // Rates are told by two measurements, so the first one keeps its time.
+            // A rate needs two measurements, so the first one keeps its timestamp.
             let is_rate = |part: &u32| *number == trace_packet::SYS_STATS && RATES.contains(part);
             for (time, are_rates) in [(*time, true), (when.of(*time), false)] {
                 let mut parts = parts.iter().filter(|(part, _)| is_rate(part) == are_rates);

@@ -1,4 +1,4 @@
-//! The content of a trace as an import says it, ours and upstream's.
+//! The content of a trace after import by our tables and by upstream's trace processor.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -9,9 +9,9 @@ use std::process::Command;
 use ferretto_edit::Window;
 use ferretto_tables::{Options, Trace};
 
-/// The content of a window, a line each: slices, time on CPUs, states of threads, values of
-/// counters and when they change.
-pub(crate) fn said(bytes: &[u8], window: Window) -> Vec<String> {
+/// Returns the content of a window as lines: slices, scheduling, thread states, and counter values
+/// with their times.
+pub(crate) fn content_of(bytes: &[u8], window: Window) -> Vec<String> {
     let trace = Trace::read(bytes, &Options::default()).unwrap();
     let (from, to) = (window.from as i64, window.to as i64);
     let text = |id| trace.strings().text(id).to_owned();
@@ -23,20 +23,20 @@ pub(crate) fn said(bytes: &[u8], window: Window) -> Vec<String> {
     };
     let track = |id| text(tables.track.name().get(id));
     let tid = |utid| tables.thread.tid().get(utid);
-    let mut said = Vec::new();
+    let mut lines = Vec::new();
     let slices = &tables.slice;
     for row in 0..slices.len() {
         let (name, depth) = (text(slices.name().get(row)), slices.depth().get(row));
         let of = track(slices.track_id().get(row));
         if let Some(when) = clipped(slices.ts().get(row), slices.dur().get(row)) {
-            said.push(format!("slice {of} {name} {depth} {when}"));
+            lines.push(format!("slice {of} {name} {depth} {when}"));
         }
     }
     let sched = &tables.sched_slice;
     for row in 0..sched.len() {
         let (tid, cpu) = (tid(sched.utid().get(row)), sched.ucpu().get(row));
         if let Some(when) = clipped(sched.ts().get(row), sched.dur().get(row)) {
-            said.push(format!("cpu {cpu} {tid:?} {when}"));
+            lines.push(format!("cpu {cpu} {tid:?} {when}"));
         }
     }
     let threads = &tables.thread;
@@ -56,7 +56,7 @@ pub(crate) fn said(bytes: &[u8], window: Window) -> Vec<String> {
         of_tid.push((states.ts().get(row), utid));
     }
     for row in 0..states.len() {
-        // The end of one that is not the last was not seen, and threads that ended have none.
+        // States with an unknown end are skipped if a later state follows or the thread ended.
         let (ts, mut dur) = (states.ts().get(row), states.dur().get(row));
         let utid = states.utid().get(row);
         let of = tid(utid);
@@ -65,7 +65,7 @@ pub(crate) fn said(bytes: &[u8], window: Window) -> Vec<String> {
         if dur < 0 && (is_over || latest[&utid] != row) {
             continue;
         }
-        // A thread that exits may run again, in tables as another one.
+        // An exiting thread may run again; the tables contain it as another thread.
         let mut others = of_tid[&of].iter();
         let again = others.find(|(at, other)| *at > ts && *other != utid);
         if let (true, Some((at, _))) = (dur < 0, again) {
@@ -73,7 +73,7 @@ pub(crate) fn said(bytes: &[u8], window: Window) -> Vec<String> {
         }
         let state = text(states.state().get(row));
         if let Some(when) = clipped(ts, dur) {
-            said.push(format!("state {of:?} {state} {when}"));
+            lines.push(format!("state {of:?} {state} {when}"));
         }
     }
     let counters = &tables.counter;
@@ -96,20 +96,20 @@ pub(crate) fn said(bytes: &[u8], window: Window) -> Vec<String> {
         let of = format!("{}{whose}", text(tables.track.name().get(track)));
         match ts {
             _ if ts <= from => drop(before.insert(of, value)),
-            _ if ts < to => said.push(format!("counter {of} {value} {}", ts - from)),
+            _ if ts < to => lines.push(format!("counter {of} {value} {}", ts - from)),
             _ => {}
         }
     }
-    said.extend(
+    lines.extend(
         before
             .iter()
             .map(|(of, value)| format!("counter {of} {value} before")),
     );
-    said.sort();
-    said
+    lines.sort();
+    lines
 }
 
-/// The errors that an import counts.
+/// Returns the errors that the import counted.
 pub(crate) fn errors(bytes: &[u8]) -> Vec<String> {
     let trace = Trace::read(bytes, &Options::default()).unwrap();
     let stats = &trace.tables().stats;
@@ -120,7 +120,7 @@ pub(crate) fn errors(bytes: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// Asks upstream's trace processor, if there is one.
+/// Runs a query with upstream's trace processor, if it is available.
 pub(crate) fn upstream(bytes: &[u8], query: &str) -> Option<String> {
     let folder = PathBuf::from(std::env::var_os("FERRETTO_UPSTREAM")?);
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -130,16 +130,18 @@ pub(crate) fn upstream(bytes: &[u8], query: &str) -> Option<String> {
         .arg(file.path())
         .arg(query)
         .output();
-    let answer = asked.expect("FERRETTO_UPSTREAM names a folder with trace_processor_shell");
+    let answer = asked.expect("FERRETTO_UPSTREAM is a folder with trace_processor_shell");
     Some(String::from_utf8(answer.stdout).unwrap())
 }
 
-/// Upstream's import has no error either.
+/// Checks that upstream's import has no errors.
 pub(crate) fn check_upstream(bytes: &[u8]) {
     let query = "select name || ' ' || value from stats where severity = 'error' and value > 0";
     match upstream(bytes, query) {
         Some(answer) => assert_eq!(answer.lines().skip(1).count(), 0, "{answer}"),
-        None => println!("skipped: FERRETTO_UPSTREAM does not name upstream's programs"),
+        None => {
+            println!("skipped: FERRETTO_UPSTREAM does not name the folder of upstream's programs")
+        }
     }
 }
 

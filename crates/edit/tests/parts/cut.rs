@@ -1,13 +1,13 @@
-//! The part of a trace between two times.
+//! Cutting the part of a trace between two times.
 
 use std::io::{self, Cursor};
 
 use ferretto_edit::{EditError, Window, cut, extent};
 
-use crate::content::{check_upstream, differences, errors, said, upstream};
+use crate::content::{check_upstream, content_of, differences, errors, upstream};
 use crate::recording::{MS, SECOND, START, recording};
 
-/// The length of the longest recording, in seconds.
+/// The length of the long recording, in seconds.
 const LONG: u64 = 600;
 
 fn part(trace: &[u8], window: Window) -> Vec<u8> {
@@ -17,9 +17,9 @@ fn part(trace: &[u8], window: Window) -> Vec<u8> {
 }
 
 #[test]
-fn the_middle_second_of_ten_minutes_says_what_the_whole_says_of_it() {
+fn a_second_cut_from_ten_minutes_has_the_same_content() {
     let whole = recording(LONG);
-    // Not at a moment at which anything happens.
+    // Not at the time of an event.
     let from = START + LONG / 2 * SECOND + 123 * MS / 10;
     let window = Window {
         from,
@@ -28,10 +28,10 @@ fn the_middle_second_of_ten_minutes_says_what_the_whole_says_of_it() {
     let part = part(&whole, window);
     assert!(part.len() < whole.len() / 100, "{}", part.len());
     assert_eq!(errors(&part), [] as [&str; 0]);
-    let (of_whole, of_part) = (said(&whole, window), said(&part, window));
+    let (of_whole, of_part) = (content_of(&whole, window), content_of(&part, window));
     assert!(of_whole.len() > 300, "{}", of_whole.len());
     assert_eq!(differences(&of_whole, &of_part), "");
-    // The state is that of the moment before.
+    // The state has the timestamp just before the part.
     assert_eq!(extent(&part[..]).unwrap().from, from - 1);
     let summary = ferretto_trace::summarize(&part[..]).unwrap();
     assert_eq!(summary.duration_ns, Some(SECOND));
@@ -45,7 +45,7 @@ fn the_middle_second_of_ten_minutes_says_what_the_whole_says_of_it() {
 }
 
 #[test]
-fn a_part_of_a_part_is_a_part() {
+fn a_part_of_a_part_equals_a_direct_cut() {
     let whole = recording(70);
     let from = START + 20 * SECOND;
     let longer = part(
@@ -60,12 +60,15 @@ fn a_part_of_a_part_is_a_part() {
         to: from + 36 * SECOND,
     };
     let (once, twice) = (part(&whole, window), part(&longer, window));
-    assert_eq!(differences(&said(&once, window), &said(&twice, window)), "");
+    assert_eq!(
+        differences(&content_of(&once, window), &content_of(&twice, window)),
+        ""
+    );
     assert_eq!(errors(&twice), [] as [&str; 0]);
 }
 
 #[test]
-fn a_window_without_anything_is_told_with_the_extent_of_the_trace() {
+fn an_empty_window_is_reported_with_the_extent_of_the_trace() {
     let whole = recording(2);
     let window = Window { from: 5, to: 10 };
     let cut = cut(Cursor::new(&whole), window, [9; 16], io::sink());
@@ -77,7 +80,7 @@ fn a_window_without_anything_is_told_with_the_extent_of_the_trace() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let whole = recording(2);
     let full = std::fs::OpenOptions::new()
         .write(true)
@@ -89,7 +92,7 @@ fn a_full_disk_is_told() {
     };
     let cut = cut(Cursor::new(&whole), window, [9; 16], &full);
     let Err(EditError::Write(error)) = cut else {
-        panic!("it is told as what could not be written");
+        panic!("expected a write error");
     };
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
 }

@@ -1,4 +1,5 @@
-//! Parts of traces: each opens alone, and says of its time what the whole says of it.
+//! Parts of traces: each can be opened on its own, and has the same content as the whole for its
+//! time.
 
 mod content;
 mod cut;

@@ -1,4 +1,4 @@
-//! Several traces in one.
+//! Merging several traces into one.
 
 use std::io::Cursor;
 
@@ -6,12 +6,12 @@ use ferretto_edit::{Every, Window, cut, merge};
 use ferretto_proto::fields::{trace_packet as packet, track_event};
 use ferretto_tables::{Options, Trace};
 
-use crate::content::{check_upstream, errors, said};
+use crate::content::{check_upstream, content_of, errors};
 use crate::recording::{MS, SECOND, START, recording, snapshot, write};
 use crate::split::split;
 
 #[test]
-fn parts_merged_again_say_what_the_whole_says() {
+fn merged_parts_have_the_content_of_the_whole() {
     let whole = recording(20);
     let mut parts: Vec<_> = split(&whole, Every::Nanoseconds(5 * SECOND))
         .into_iter()
@@ -26,9 +26,9 @@ fn parts_merged_again_say_what_the_whole_says() {
         to: START + 8 * SECOND,
     };
     let slices = |bytes: &[u8]| -> Vec<String> {
-        let all = said(bytes, window).into_iter();
+        let all = content_of(bytes, window).into_iter();
         let parsed = all.filter(|line| line.starts_with("slice") && line.contains("parse"));
-        // Slices that crossed the boundary were begun again, so there is more around it.
+        // Slices across a boundary are repeated, so the window avoids boundaries.
         parsed
             .map(|line| line.splitn(5, ' ').last().unwrap().to_owned())
             .collect()
@@ -39,9 +39,9 @@ fn parts_merged_again_say_what_the_whole_says() {
 }
 
 #[test]
-fn parts_cut_out_and_merged_in_any_order_open_without_errors() {
+fn parts_merged_in_any_order_have_no_errors() {
     let whole = recording(30);
-    // Between events of the kernel, and at one of them.
+    // Between kernel events, and at one of them.
     let moments = [3_005, 12_005, 25_000].map(|ms| START + ms * MS);
     let parts: Vec<Vec<u8>> = moments
         .windows(2)
@@ -62,9 +62,10 @@ fn parts_cut_out_and_merged_in_any_order_open_without_errors() {
 }
 
 #[test]
-fn traces_of_other_machines_are_related_by_the_time_of_day() {
+fn traces_of_other_machines_are_related_by_wall_clock_time() {
     let ours = recording(3);
-    // Another machine, started an hour earlier: at the same time of day its clock shows more.
+    // Another machine, started an hour earlier: its boot time is greater at the same wall clock
+    // time.
     let mut theirs = Vec::new();
     let at = START + 3600 * SECOND;
     write(&mut theirs, 1, |out| {

@@ -1,5 +1,4 @@
-//! A recording that is made up: a program, two CPUs and measurements, of any length, in which it is
-//! known what happens when.
+//! A synthetic, deterministic recording of any length, with a program, two CPUs and measurements.
 
 use ferretto_proto::fields::ftrace_event_bundle::{self as bundle, compact_sched as compact};
 use ferretto_proto::fields::{
@@ -12,7 +11,7 @@ use ferretto_wire::{Encoder, encode, encode_varint};
 
 type Out<'a> = Encoder<'a, Vec<u8>>;
 
-/// The boot time at which the recording begins.
+/// The boot time at the start of the recording.
 pub(crate) const START: u64 = 1_000_000_000_000;
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1000 * MS;
@@ -49,7 +48,7 @@ pub(crate) fn packed(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
     out
 }
 
-/// A program with one thread, whose state starts anew each half a minute.
+/// A program with one thread, whose incremental state is cleared every 30 seconds.
 struct Program {
     sequence: u64,
     last: u64,
@@ -94,7 +93,7 @@ impl Program {
         write(trace, self.sequence, |out| {
             out.varint(packet::SEQUENCE_FLAGS, 2);
             out.nested(packet::INTERNED_DATA, |out| {
-                // A number means another name after each new start.
+                // An iid has another name after each restart.
                 let names = ["main", "request", "parse", "rare"];
                 for (place, name) in names.iter().enumerate() {
                     out.nested(interned_data::EVENT_NAMES, |out| {
@@ -107,7 +106,7 @@ impl Program {
         });
     }
 
-    /// Writes an event; `name` is the place in the list of names.
+    /// Writes an event; `name` is the index in the list of names.
     fn event(&mut self, trace: &mut Vec<u8>, at: u64, kind: u64, name: u64, restarted: u64) {
         let ahead = at - std::mem::replace(&mut self.last, at);
         write(trace, self.sequence, |out| {
@@ -128,8 +127,9 @@ impl Program {
     }
 }
 
-/// Kernel events of a quarter of a second on one CPU: threads 10 and 11 take turns on CPU 0, 20 and
-/// the idle one on CPU 1, which 10 wakes; 11 is in a system call now and then, and 30 for ever.
+/// Writes the kernel events of a quarter of a second on one CPU. Threads 10 and 11 alternate on CPU
+/// 0, thread 20 and the idle task on CPU 1. Thread 10 wakes thread 20. Thread 11 makes system
+/// calls, and thread 30 stays in one.
 fn kernel(trace: &mut Vec<u8>, cpu: u64, from: u64) {
     let steps: Vec<u64> = (0..25)
         .map(|step| from + step * 10 * MS + cpu * MS)
@@ -184,7 +184,7 @@ fn kernel(trace: &mut Vec<u8>, cpu: u64, from: u64) {
                 out.bytes(compact::SWITCH_NEXT_PID, &packed(pids()));
                 out.bytes(compact::SWITCH_NEXT_PRIO, &packed(vec![120; count]));
                 out.bytes(compact::SWITCH_NEXT_COMM_INDEX, &packed(pids().map(name)));
-                // On CPU 0, of the one that CPU 1 will run, and sometimes of one in vain.
+                // On CPU 0: wake-ups of the next thread of CPU 1, and some without effect.
                 let wakings: Vec<u64> = match cpu {
                     0 => steps.iter().map(|at| at + 5 * MS).collect(),
                     _ => Vec::new(),
@@ -209,7 +209,7 @@ fn service(trace: &mut Vec<u8>, at: u64, kind: u32) {
     });
 }
 
-/// A recording of so many seconds.
+/// Returns a recording of a number of seconds.
 pub(crate) fn recording(seconds: u64) -> Vec<u8> {
     let mut trace = Vec::new();
     let out = &mut trace;

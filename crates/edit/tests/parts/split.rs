@@ -1,13 +1,14 @@
-//! Parts of a trace one after the other.
+//! Splitting a trace into consecutive parts.
 
 use ferretto_edit::{Every, Splitter, Window, extent};
 use ferretto_tables::{Options, Trace};
 use ferretto_trace::TraceReader;
+use ferretto_wire::encode;
 
-use crate::content::{check_upstream, differences, errors, said};
+use crate::content::{check_upstream, content_of, differences, errors};
 use crate::recording::{SECOND, recording};
 
-/// Divides a trace, and returns the parts.
+/// Splits a trace, and returns the parts.
 pub(crate) fn split(trace: &[u8], every: Every) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
     let mut splitter = Splitter::new(every, |number, before| {
@@ -16,6 +17,9 @@ pub(crate) fn split(trace: &[u8], every: Every) -> Vec<Vec<u8>> {
         Ok(Vec::new())
     });
     TraceReader::new(trace)
+        .read_all(|packet| splitter.add_names(packet.bytes))
+        .unwrap();
+    TraceReader::new(trace)
         .read_all(|packet| splitter.add(packet.bytes).unwrap())
         .unwrap();
     let (last, count) = splitter.finish().unwrap().unwrap();
@@ -23,13 +27,81 @@ pub(crate) fn split(trace: &[u8], every: Every) -> Vec<Vec<u8>> {
     assert_eq!(parts.len(), count as usize);
     parts
 }
+
+/// Returns a packet of a sequence with one field.
+fn packet(sequence: u32, second: u64, field: u32, body: &[u8]) -> Vec<u8> {
+    encode(|trace| {
+        trace.nested(1, |packet| {
+            packet.varint(8, second * SECOND);
+            packet.varint(10, sequence.into());
+            packet.bytes(field, body);
+        });
+    })
+}
+
+/// Returns a track event of a program.
+fn instant(second: u64) -> Vec<u8> {
+    packet(2, second, 11, &encode(|event| event.varint(9, 3)))
+}
+
 #[test]
-fn packets_of_parts_are_those_of_the_whole_and_each_part_opens_alone() {
+fn late_names_of_processes_are_in_their_part() {
+    let tree = |pid: u64, name: &str| {
+        encode(|tree| {
+            tree.nested(1, |process| {
+                process.varint(1, pid);
+                process.string(3, name);
+            });
+        })
+    };
+    let trace = [
+        instant(1),
+        instant(6),
+        // The service writes between its reads of the producers.
+        packet(1, 6, 6, &[]),
+        packet(3, 2, 2, &tree(42, "late")),
+        packet(3, 7, 2, &tree(43, "later")),
+        instant(8),
+    ]
+    .concat();
+    let parts = split(&trace, Every::Nanoseconds(4 * SECOND));
+    let pids = |part: &[u8]| {
+        let trace = Trace::read(part, &Options::default()).unwrap();
+        let processes = &trace.tables().process;
+        let pids = (0..processes.len()).map(|row| processes.pid().get(row));
+        let mut pids: Vec<_> = pids.filter(|pid| *pid != 0).collect();
+        pids.sort_unstable();
+        pids
+    };
+    assert_eq!(parts.len(), 2);
+    assert_eq!(pids(&parts[0]), [42]);
+    assert_eq!(pids(&parts[1]), [42, 43]);
+}
+
+#[test]
+fn a_part_ends_after_the_data_of_a_flush() {
+    let flushed = encode(|event| event.varint(3, 1));
+    let is_divided = |event: &[u8]| {
+        let trace = [
+            instant(1),
+            packet(1, 4, 69, event),
+            instant(5),
+            packet(1, 5, 6, &[]),
+            instant(5),
+        ];
+        split(&trace.concat(), Every::Nanoseconds(4 * SECOND)).len() == 2
+    };
+    assert!(is_divided(&flushed));
+    assert!(!is_divided(&[]), "a flush may follow");
+}
+
+#[test]
+fn parts_contain_all_packets_and_can_be_opened_on_their_own() {
     let whole = recording(70);
     let count = |bytes: &[u8], query: &dyn Fn(&Trace) -> usize| {
         query(&Trace::read(bytes, &Options::default()).unwrap())
     };
-    // Slices that begin in a part, without those begun before.
+    // Slices that begin in a part, without repeated ones.
     let new_slices = |trace: &Trace| {
         let slices = &trace.tables().slice;
         let names = (0..slices.len()).map(|row| trace.strings().text(slices.name().get(row)));
@@ -58,10 +130,13 @@ fn packets_of_parts_are_those_of_the_whole_and_each_part_opens_alone() {
             check_upstream(part);
             let summary = ferretto_trace::summarize(&part[..]).unwrap();
             let bounds = extent(&part[..]).unwrap();
-            let told = summary.duration_ns.unwrap();
-            // The state at its beginning may be of some seconds before.
+            let duration = summary.duration_ns.unwrap();
+            // The initial state may have timestamps some seconds before.
             let length = bounds.to - bounds.from;
-            assert!(length.abs_diff(told) < 6 * SECOND, "{told} {length}");
+            assert!(
+                length.abs_diff(duration) < 6 * SECOND,
+                "{duration} {length}"
+            );
         }
         let of = |query: &dyn Fn(&Trace) -> usize| -> usize {
             parts.iter().map(|part| count(part, query)).sum()
@@ -69,7 +144,7 @@ fn packets_of_parts_are_those_of_the_whole_and_each_part_opens_alone() {
         let at_starts = parts.len() - 1;
         assert!(of(&new_slices) - count(&whole, &new_slices) <= 2 * at_starts);
         assert_eq!(of(&measured), count(&whole, &measured) + at_starts);
-        // In the middle of the second part all is as in the whole.
+        // The middle of the second part has the same content as the whole.
         let bounds = extent(&parts[1][..]).unwrap();
         let from = bounds.from.midpoint(bounds.to);
         let window = Window {
@@ -77,7 +152,7 @@ fn packets_of_parts_are_those_of_the_whole_and_each_part_opens_alone() {
             to: from + SECOND,
         };
         assert_eq!(
-            differences(&said(&whole, window), &said(&parts[1], window)),
+            differences(&content_of(&whole, window), &content_of(&parts[1], window)),
             ""
         );
     }

@@ -1,4 +1,4 @@
-//! The state that a part begins in: by which events it is known, and in which order they come.
+//! The initial state of a part, for different events and orders of events.
 
 use std::io::Cursor;
 
@@ -10,13 +10,13 @@ use ferretto_proto::fields::{
 };
 use ferretto_tables::{Options, Trace};
 
-use crate::content::{check_upstream, differences, errors, said};
+use crate::content::{check_upstream, content_of, differences, errors};
 use crate::recording::{MS, START, packed, write};
 use crate::split::split;
 
-/// The thread of which a test speaks.
+/// The thread that the tests check.
 const THREAD: u64 = 40;
-/// In all of them the part begins here, between two events, and takes 100 ms.
+/// The window of the part: it begins between two events, and takes 100 ms.
 const WINDOW: Window = Window {
     from: START + 95 * MS,
     to: START + 195 * MS,
@@ -24,7 +24,7 @@ const WINDOW: Window = Window {
 
 /// An event of the scheduler, with its time in milliseconds.
 enum Sched {
-    /// The thread before goes on (`R`) or sleeps (`S`), and this one runs.
+    /// The previous thread is runnable (`R`) or sleeps (`S`), and this one runs.
     Runs(u64, char, u64),
     Wakes(u64, u64),
     /// A thread creates another one in its process.
@@ -33,7 +33,7 @@ enum Sched {
 }
 use Sched::{Creates, Ends, Runs, Wakes};
 
-/// Writes a bundle; the events of the CPU are known from `begin` on.
+/// Writes a bundle; the events of the CPU are complete since `begin`.
 fn bundle(trace: &mut Vec<u8>, cpu: u64, begin: u64, events: &[Sched]) {
     let deltas = |times: Vec<u64>| {
         let mut last = 0;
@@ -45,8 +45,8 @@ fn bundle(trace: &mut Vec<u8>, cpu: u64, begin: u64, events: &[Sched]) {
         out.nested(packet::FTRACE_EVENTS, |out| {
             out.varint(bundle::CPU, cpu);
             out.varint(bundle::PREVIOUS_BUNDLE_END_TIMESTAMP, START + begin * MS);
-            for told in events {
-                let (time, number) = match told {
+            for counters in events {
+                let (time, number) = match counters {
                     Creates(time, _) => (time, event::TASK_NEWTASK),
                     Ends(time, _) => (time, event::SCHED_PROCESS_FREE),
                     Runs(..) | Wakes(..) => continue,
@@ -54,7 +54,7 @@ fn bundle(trace: &mut Vec<u8>, cpu: u64, begin: u64, events: &[Sched]) {
                 out.nested(bundle::EVENT, |out| {
                     out.varint(event::TIMESTAMP, at(time));
                     out.varint(event::PID, 10 + cpu);
-                    out.nested(number, |out| match told {
+                    out.nested(number, |out| match counters {
                         Ends(_, thread) => {
                             out.string(free::COMM, "name");
                             out.varint(free::PID, *thread);
@@ -104,7 +104,7 @@ fn bundle(trace: &mut Vec<u8>, cpu: u64, begin: u64, events: &[Sched]) {
     });
 }
 
-/// Writes how much memory a process has at some millisecond.
+/// Writes the memory of a process at a time in milliseconds.
 fn statistics(trace: &mut Vec<u8>, time: u64, pid: u64) {
     write(trace, 3, |out| {
         out.varint(packet::TIMESTAMP, START + time * MS);
@@ -117,15 +117,17 @@ fn statistics(trace: &mut Vec<u8>, time: u64, pid: u64) {
     });
 }
 
-/// Compares the part with the whole, in which the thread is told of in these words.
+/// Compares the part with the whole, in which the thread has these states.
 #[track_caller]
 fn compare(whole: &[u8], expected: &[&str]) {
     let mut part = Vec::new();
     cut(Cursor::new(whole), WINDOW, [9; 16], &mut part).unwrap();
-    let (of_whole, of_part) = (said(whole, WINDOW), said(&part, WINDOW));
-    let states = |said: &[String]| -> Vec<String> {
+    let (of_whole, of_part) = (content_of(whole, WINDOW), content_of(&part, WINDOW));
+    let states = |content_of: &[String]| -> Vec<String> {
         let of_thread = format!("state {THREAD} ");
-        let states = said.iter().filter_map(|line| line.strip_prefix(&of_thread));
+        let states = content_of
+            .iter()
+            .filter_map(|line| line.strip_prefix(&of_thread));
         states.map(str::to_owned).collect()
     };
     assert_eq!(states(&of_whole), expected, "the whole");
@@ -137,7 +139,7 @@ fn compare(whole: &[u8], expected: &[&str]) {
     }
 }
 
-/// Switches of a CPU between two threads of its own, each 20 ms, from `from` to 200 ms.
+/// Returns switches of a CPU between its two threads, every 20 ms, from `from` to 200 ms.
 fn turns(cpu: u64, from: u64) -> Vec<Sched> {
     let times = (from + cpu..200).step_by(20).enumerate();
     times
@@ -146,7 +148,7 @@ fn turns(cpu: u64, from: u64) -> Vec<Sched> {
 }
 
 #[test]
-fn a_thread_that_was_only_woken_waits() {
+fn a_thread_with_only_a_wake_up_is_runnable() {
     let mut whole = Vec::new();
     let mut events = turns(0, 0);
     events.extend([Wakes(50, THREAD), Wakes(150, THREAD)]);
@@ -156,7 +158,7 @@ fn a_thread_that_was_only_woken_waits() {
 }
 
 #[test]
-fn a_thread_waits_if_its_last_run_is_told_after_it_was_woken() {
+fn a_thread_is_runnable_if_its_last_run_follows_the_wake_up_in_the_file() {
     let mut whole = Vec::new();
     let mut events = turns(0, 0);
     events.extend((2..9).chain([60, 70]).map(|time| Wakes(time, THREAD)));
@@ -178,7 +180,7 @@ fn a_thread_waits_if_its_last_run_is_told_after_it_was_woken() {
 }
 
 #[test]
-fn a_new_thread_waits_also_if_its_process_is_told() {
+fn a_new_thread_is_runnable_also_if_a_process_tree_describes_it() {
     let mut whole = Vec::new();
     write(&mut whole, 3, |out| {
         out.varint(packet::TIMESTAMP, START + 60 * MS);
@@ -200,10 +202,10 @@ fn a_new_thread_waits_also_if_its_process_is_told() {
     compare(&whole, &["R 0 to 100000000"]);
 }
 
-/// In a ring, each CPU begins at a time of its own, and readers take no state from before all have
-/// begun.
+/// In a ring, the events of each CPU start at a different time, and readers ignore state before the
+/// latest of these.
 #[test]
-fn a_part_of_a_ring_knows_no_more_than_the_ring() {
+fn a_part_of_a_ring_has_no_additional_state() {
     let mut whole = Vec::new();
     let mut events = turns(0, 0);
     events.push(Wakes(150, THREAD));
@@ -211,7 +213,7 @@ fn a_part_of_a_ring_knows_no_more_than_the_ring() {
     bundle(&mut whole, 0, 45, &[Creates(47, 50), Wakes(48, 51)]);
     let events = [Runs(10, 'R', THREAD), Runs(20, 'R', 11), Runs(90, 'R', 21)];
     bundle(&mut whole, 1, 5, &events);
-    // An idle one.
+    // An idle CPU.
     bundle(
         &mut whole,
         2,
@@ -222,41 +224,43 @@ fn a_part_of_a_ring_knows_no_more_than_the_ring() {
 }
 
 #[test]
-fn news_of_a_thread_from_another_cpu_are_newer_than_what_the_last_one_tells() {
+fn a_later_event_from_another_cpu_determines_the_state_of_a_thread() {
     let mut whole = Vec::new();
     let events = [Runs(0, 'R', 10), Runs(50, 'R', THREAD), Runs(60, 'S', 10)];
     bundle(&mut whole, 0, 0, &events);
-    // Of this one the rest is missing.
+    // The rest of this CPU is missing.
     bundle(&mut whole, 1, 0, &[Runs(1, 'R', 11), Runs(40, 'R', THREAD)]);
     bundle(&mut whole, 0, 0, &[Runs(180, 'R', 20)]);
     compare(&whole, &["S 0 to 100000000"]);
 }
 
 #[test]
-fn a_process_that_ended_is_not_told_of_though_its_statistics_come_later() {
+fn statistics_of_an_ended_process_are_dropped_even_if_they_follow_its_end() {
     let mut whole = Vec::new();
     let mut events = turns(0, 0);
     events.extend([Ends(50, THREAD), Ends(60, 41)]);
     bundle(&mut whole, 0, 0, &events);
     bundle(&mut whole, 1, 0, &turns(1, 0));
-    // Another process got the number of the second one.
+    // Another process reuses the id of the second one.
     for (time, pid) in [(40, THREAD), (40, 41), (70, 41), (70, 42)] {
         statistics(&mut whole, time, pid);
     }
     compare(&whole, &[]);
-    let told = said(&whole, WINDOW).into_iter();
-    let told: Vec<String> = told.filter(|line| line.starts_with("counter")).collect();
+    let counters = content_of(&whole, WINDOW).into_iter();
+    let counters: Vec<String> = counters
+        .filter(|line| line.starts_with("counter"))
+        .collect();
     let expected = [
         "counter mem.rss of 41 113664 before",
         "counter mem.rss of 42 114688 before",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(counters, expected);
 }
 
 #[test]
-fn a_segment_begins_with_what_happened_before_packets_that_come_later() {
+fn a_part_begins_with_the_state_before_late_packets() {
     let mut whole = Vec::new();
-    let speaks = |trace: &mut Vec<u8>, ms: u64| {
+    let service_event = |trace: &mut Vec<u8>, ms: u64| {
         write(trace, 1, |out| {
             out.varint(packet::TIMESTAMP, START + ms * MS);
             out.nested(packet::SERVICE_EVENT, |out| {
@@ -267,8 +271,10 @@ fn a_segment_begins_with_what_happened_before_packets_that_come_later() {
     let mut events = turns(0, 0);
     events.push(Creates(50, THREAD));
     bundle(&mut whole, 0, 0, &events);
+    // The part ends after the data of this flush.
+    service_event(&mut whole, 180);
     statistics(&mut whole, 40, 42);
-    speaks(&mut whole, 200);
+    service_event(&mut whole, 200);
     statistics(&mut whole, 105, 42);
     let events = [
         Runs(1, 'R', 11),
@@ -278,19 +284,19 @@ fn a_segment_begins_with_what_happened_before_packets_that_come_later() {
     ];
     bundle(&mut whole, 1, 0, &events);
     bundle(&mut whole, 0, 0, &[Runs(220, 'R', 10)]);
-    speaks(&mut whole, 420);
+    service_event(&mut whole, 420);
     let parts = split(&whole, Every::Nanoseconds(150 * MS));
     assert_eq!(parts.len(), 2);
     let trace = Trace::read(&parts[1][..], &Options::default()).unwrap();
     let threads = &trace.tables().thread;
     let rows = (0..threads.len()).filter(|row| threads.tid().get(*row) == THREAD as i64);
     assert_eq!(rows.count(), 1);
-    let said = said(&parts[1], WINDOW);
+    let content_of = content_of(&parts[1], WINDOW);
     for expected in [
         format!("state {THREAD} S 0 to 100000000"),
         "counter mem.rss of 42 83968 before".to_owned(),
         "counter mem.rss of 42 150528 10000000".to_owned(),
     ] {
-        assert!(said.contains(&expected), "{expected}: {said:?}");
+        assert!(content_of.contains(&expected), "{expected}: {content_of:?}");
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct Instance {
     /// The key that identifies the instance.
     pub(super) key: u64,
     pub(super) kind: &'static Kind,
-    pub(super) place: usize,
+    pub(super) slot: usize,
     pub(super) link: usize,
     /// The number of its connection on the link.
     pub(super) connection: u64,
@@ -58,7 +58,7 @@ impl Instance {
     pub(super) fn start(&mut self) {
         if self.stage == Stage::Prepared {
             self.stage = Stage::Started;
-            guarded(|| self.kind.source().start(self.place));
+            guarded(|| self.kind.source().start(self.slot));
         }
     }
 
@@ -67,7 +67,7 @@ impl Instance {
         if self.stage != Stage::Stopping {
             self.stage = Stage::Stopping;
             let completion = Completion::new(Done::Stopped(self.key));
-            guarded(|| self.kind.source().stop(self.place, completion));
+            guarded(|| self.kind.source().stop(self.slot, completion));
         }
     }
 

@@ -208,7 +208,7 @@ impl Driver {
                             instance
                                 .kind
                                 .source()
-                                .clear_incremental_state(instance.place);
+                                .clear_incremental_state(instance.slot);
                         });
                     }
                 }
@@ -266,14 +266,14 @@ impl Driver {
                 // any.
                 continue;
             }
-            let Some(place) = self.free_place(kind) else {
+            let Some(slot) = self.free_slot(kind) else {
                 if self.is_single(kind) {
                     return;
                 }
                 continue;
             };
             let buffer = Destination::Buffer(config.target_buffer.unwrap_or(0));
-            self.create(kind, place, link, Some(id), config, buffer);
+            self.create(kind, slot, link, Some(id), config, buffer);
             return;
         }
     }
@@ -288,24 +288,24 @@ impl Driver {
     }
 
     /// Returns the lowest free slot.
-    fn free_place(&self, kind: &Kind) -> Option<usize> {
-        let is_taken = |place: usize| {
+    fn free_slot(&self, kind: &Kind) -> Option<usize> {
+        let is_taken = |slot: usize| {
             let mut others = self.instances.iter();
-            others.any(|i| i.kind.index == kind.index && i.place == place)
+            others.any(|i| i.kind.index == kind.index && i.slot == slot)
         };
-        let places = if self.is_single(kind) {
+        let slots = if self.is_single(kind) {
             1
         } else {
             MAX_INSTANCES
         };
-        (0..places).find(|&place| !is_taken(place))
+        (0..slots).find(|&slot| !is_taken(slot))
     }
 
     /// Prepares an instance, and returns its key.
     fn create(
         &mut self,
         kind: &'static Kind,
-        place: usize,
+        slot: usize,
         link: usize,
         id: Option<InstanceId>,
         config: Arc<DataSourceConfig>,
@@ -328,7 +328,7 @@ impl Driver {
         self.instances.push(Instance {
             key,
             kind,
-            place,
+            slot,
             link,
             connection: of.connection,
             id,
@@ -339,7 +339,7 @@ impl Driver {
         });
         // Set before trace points see that it records.
         self.queue.farewell.set_busy(true);
-        guarded(|| kind.source().setup(place, setup));
+        guarded(|| kind.source().setup(slot, setup));
         key
     }
 
@@ -372,8 +372,8 @@ impl Driver {
             return;
         };
         let kind = self.instances[index].kind;
-        let place = self.instances[index].place;
-        guarded(|| kind.source().release(place));
+        let slot = self.instances[index].slot;
+        guarded(|| kind.source().release(slot));
         let instance = self.instances.swap_remove(index);
         let link = &self.links[instance.link];
         if instance.connection != link.connection {
@@ -394,16 +394,16 @@ impl Driver {
             .iter()
             .filter_map(|&id| self.find(link, id))
             .filter(|instance| instance.stage != Stage::Prepared)
-            .map(|instance| (instance.kind, instance.place))
+            .map(|instance| (instance.kind, instance.slot))
             .collect();
         self.links[link].begin_flush(request, instances.len());
-        for (kind, place) in instances {
+        for (kind, slot) in instances {
             let completion = Completion::new(Done::Flushed {
                 link,
                 connection,
                 request,
             });
-            guarded(|| kind.source().flush(place, flags, completion));
+            guarded(|| kind.source().flush(slot, flags, completion));
         }
     }
 

@@ -64,14 +64,14 @@ impl Driver {
         let config = Arc::new(config);
         let mut begun = Vec::new();
         for kind in self.kinds_named(config.name.as_deref().unwrap_or_default()) {
-            let Some(place) = self.free_place(kind) else {
+            let Some(slot) = self.free_slot(kind) else {
                 continue;
             };
             let Some(reservation) = self.links[link].reserve() else {
                 break;
             };
             let reserved = Destination::Reserved(reservation);
-            let key = self.create(kind, place, link, None, Arc::clone(&config), reserved);
+            let key = self.create(kind, slot, link, None, Arc::clone(&config), reserved);
             if let Some(instance) = self.instances.last_mut() {
                 instance.start();
             }

@@ -13,7 +13,7 @@ use super::{DataSource, Instance};
 /// A thread's sequence in one recording, for the duration of a trace point.
 pub struct TraceContext<'a, D: DataSource> {
     registered: &'static Registered<D>,
-    place: usize,
+    slot: usize,
     entry: &'a mut Entry<D>,
 }
 
@@ -41,13 +41,13 @@ impl<D: DataSource> TraceContext<'_, D> {
     /// same time.
     #[inline]
     pub fn instance_index(&self) -> usize {
-        self.place
+        self.slot
     }
 
     /// Returns the instance; `None` if the recording has just stopped. Takes a lock, so trace
     /// points that need data of the instance often should copy it in [`DataSource::thread`].
     pub fn instance(&self) -> Option<Instance<D>> {
-        self.registered.slots.settings(self.place)
+        self.registered.slots.settings(self.slot)
     }
 
     /// Commits the packets that this thread has written to this recording. `callback` is called
@@ -72,7 +72,7 @@ impl<D: DataSource> TraceContext<'_, D> {
 impl<D: DataSource> fmt::Debug for TraceContext<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TraceContext")
-            .field("instance_index", &self.place)
+            .field("instance_index", &self.slot)
             .finish_non_exhaustive()
     }
 }
@@ -93,7 +93,7 @@ trait Kept: Any {
 /// A thread's state for a data source.
 struct Entries<D: DataSource> {
     registered: &'static Registered<D>,
-    places: [Option<Entry<D>>; MAX_INSTANCES],
+    slots: [Option<Entry<D>>; MAX_INSTANCES],
 }
 
 /// A thread's state for an instance.
@@ -108,25 +108,25 @@ impl<D: DataSource> Entries<D> {
     fn new(registered: &'static Registered<D>) -> Self {
         Self {
             registered,
-            places: [const { None }; MAX_INSTANCES],
+            slots: [const { None }; MAX_INSTANCES],
         }
     }
 
     #[inline]
-    fn entry(&mut self, place: usize) -> Option<&mut Entry<D>> {
-        let clears = self.registered.slots.clears(place);
-        match &self.places[place] {
-            None => self.open(place)?,
-            Some(entry) if entry.clears != clears => self.clear(place, clears)?,
+    fn entry(&mut self, slot: usize) -> Option<&mut Entry<D>> {
+        let clears = self.registered.slots.clears(slot);
+        match &self.slots[slot] {
+            None => self.open(slot)?,
+            Some(entry) if entry.clears != clears => self.clear(slot, clears)?,
             Some(_) => {}
         }
-        self.places[place].as_mut()
+        self.slots[slot].as_mut()
     }
 
     #[cold]
-    fn open(&mut self, place: usize) -> Option<()> {
-        let opened = self.registered.slots.open(place)?;
-        self.places[place] = Some(Entry {
+    fn open(&mut self, slot: usize) -> Option<()> {
+        let opened = self.registered.slots.open(slot)?;
+        self.slots[slot] = Some(Entry {
             epoch: opened.epoch,
             clears: opened.clears,
             writer: opened.writer,
@@ -136,12 +136,12 @@ impl<D: DataSource> Entries<D> {
     }
 
     #[cold]
-    fn clear(&mut self, place: usize, clears: u32) -> Option<()> {
+    fn clear(&mut self, slot: usize, clears: u32) -> Option<()> {
         let source = &self.registered.source;
-        let entry = self.places[place].as_mut()?;
+        let entry = self.slots[slot].as_mut()?;
         if !source.clear_thread(&mut entry.thread) {
             // If the recording has stopped in the meantime, there is nothing to write.
-            let instance = self.registered.slots.settings(place)?;
+            let instance = self.registered.slots.settings(slot)?;
             entry.thread = source.thread(&instance);
         }
         entry.clears = clears;
@@ -151,8 +151,8 @@ impl<D: DataSource> Entries<D> {
 
 impl<D: DataSource> Kept for Entries<D> {
     fn collect(&mut self) {
-        for (place, entry) in self.places.iter_mut().enumerate() {
-            let epoch = self.registered.slots.epoch(place);
+        for (slot, entry) in self.slots.iter_mut().enumerate() {
+            let epoch = self.registered.slots.epoch(slot);
             if entry.as_ref().is_some_and(|entry| entry.epoch != epoch) {
                 *entry = None;
             }
@@ -160,7 +160,7 @@ impl<D: DataSource> Kept for Entries<D> {
     }
 
     fn flush(&mut self) {
-        let entries = self.places.iter_mut().flatten();
+        let entries = self.slots.iter_mut().flatten();
         entries.for_each(|entry| entry.writer.flush(None));
     }
 }
@@ -188,11 +188,11 @@ pub(super) fn trace<D: DataSource>(
         let Some(entries) = kept.downcast_mut::<Entries<D>>() else {
             return;
         };
-        for place in bits(recording) {
-            if let Some(entry) = entries.entry(place) {
+        for slot in bits(recording) {
+            if let Some(entry) = entries.entry(slot) {
                 write(&mut TraceContext {
                     registered,
-                    place,
+                    slot,
                     entry,
                 });
             }

@@ -31,8 +31,8 @@ impl<D: DataSource> Registered<D> {
         *lock(self.updated.get_or_init(Mutex::default)) = Some(descriptor);
     }
 
-    fn with_instance(&self, place: usize, act: impl FnOnce(&D, &Instance<D>)) {
-        if let Some(instance) = self.slots.peek(place) {
+    fn with_instance(&self, slot: usize, act: impl FnOnce(&D, &Instance<D>)) {
+        if let Some(instance) = self.slots.peek(slot) {
             act(&self.source, &instance);
         }
     }
@@ -48,39 +48,39 @@ impl<D: DataSource> Source for Engaged<D> {
         updated.unwrap_or_else(|| self.0.descriptor.clone())
     }
 
-    fn setup(&self, place: usize, setup: Setup) {
+    fn setup(&self, slot: usize, setup: Setup) {
         let writers = setup.writers.clone();
         let data = self.0.source.setup(&setup.config);
-        let settings = Instance::new(place, setup, data);
-        self.0.slots.prepare(place, Target { writers, settings });
+        let settings = Instance::new(slot, setup, data);
+        self.0.slots.prepare(slot, Target { writers, settings });
     }
 
-    fn start(&self, place: usize) {
-        if self.0.slots.peek(place).is_some() {
-            self.0.slots.start(place);
-            self.0.with_instance(place, D::start);
+    fn start(&self, slot: usize) {
+        if self.0.slots.peek(slot).is_some() {
+            self.0.slots.start(slot);
+            self.0.with_instance(slot, D::start);
         }
     }
 
-    fn stop(&self, place: usize, completion: Completion) {
+    fn stop(&self, slot: usize, completion: Completion) {
         self.0
-            .with_instance(place, |source, instance| source.stop(instance, completion));
+            .with_instance(slot, |source, instance| source.stop(instance, completion));
     }
 
-    fn release(&self, place: usize) {
-        self.0.slots.stop(place);
-        self.0.slots.release(place);
+    fn release(&self, slot: usize) {
+        self.0.slots.stop(slot);
+        self.0.slots.release(slot);
     }
 
-    fn flush(&self, place: usize, flags: FlushFlags, completion: Completion) {
-        self.0.with_instance(place, |source, instance| {
+    fn flush(&self, slot: usize, flags: FlushFlags, completion: Completion) {
+        self.0.with_instance(slot, |source, instance| {
             source.flush(instance, flags, completion);
         });
     }
 
-    fn clear_incremental_state(&self, place: usize) {
-        self.0.slots.clear(place);
-        self.0.with_instance(place, D::clear_incremental_state);
+    fn clear_incremental_state(&self, slot: usize) {
+        self.0.slots.clear(slot);
+        self.0.with_instance(slot, D::clear_incremental_state);
     }
 
     fn can_adopt(&self, startup: &DataSourceConfig, config: &DataSourceConfig) -> bool {

@@ -48,19 +48,19 @@ impl Source for TrackEvents {
         }
     }
 
-    fn setup(&self, place: usize, setup: Setup) {
+    fn setup(&self, slot: usize, setup: Setup) {
         let config = setup.config.track_event_config.as_deref();
         let target = Target {
             writers: setup.writers,
             settings: Arc::new(Filter::decode(config.unwrap_or(&[]))),
         };
-        SLOTS.prepare(place, target);
+        SLOTS.prepare(slot, target);
     }
 
-    fn start(&self, place: usize) {
-        SLOTS.start(place);
-        if let Some(filter) = SLOTS.settings(place) {
-            registry::enable(place, filter);
+    fn start(&self, slot: usize) {
+        SLOTS.start(slot);
+        if let Some(filter) = SLOTS.settings(slot) {
+            registry::enable(slot, filter);
         }
     }
 
@@ -68,18 +68,18 @@ impl Source for TrackEvents {
         completion.complete();
     }
 
-    fn release(&self, place: usize) {
-        registry::disable(place);
-        SLOTS.stop(place);
-        SLOTS.release(place);
+    fn release(&self, slot: usize) {
+        registry::disable(slot);
+        SLOTS.stop(slot);
+        SLOTS.release(slot);
     }
 
     fn flush(&self, _place: usize, _flags: FlushFlags, completion: Completion) {
         completion.complete();
     }
 
-    fn clear_incremental_state(&self, place: usize) {
-        SLOTS.clear(place);
+    fn clear_incremental_state(&self, slot: usize) {
+        SLOTS.clear(slot);
     }
 
     /// Compares the selected events, not the encodings. Both configs must select something.

@@ -121,7 +121,7 @@ fn the_service_creates_the_file_a_config_names() {
 #[test]
 fn a_full_disk_ends_the_session_with_an_error() {
     let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
-        println!("skipped: there is no /dev/full");
+        println!("skipped: /dev/full does not exist");
         return;
     };
     let service = InProcess::new();

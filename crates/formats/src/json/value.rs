@@ -32,7 +32,7 @@ impl<'a> Json<'a> {
 
     /// Parses a value that may have trailing commas and line breaks in strings, as some programs
     /// write them. `spare` holds the corrected bytes.
-    pub fn parse_leniently(bytes: &'a [u8], spare: &'a mut Vec<u8>) -> Option<Self> {
+    pub(crate) fn parse_leniently(bytes: &'a [u8], spare: &'a mut Vec<u8>) -> Option<Self> {
         if let Some(value) = Self::parse(bytes) {
             return Some(value);
         }

@@ -1,6 +1,6 @@
 //! The header of a file, and the sections after its records.
 
-use super::bytes::{Bytes, until_zero};
+use ferretto_format::perf_record::{Bytes, Words, until_zero};
 
 /// The size of the header.
 pub(super) const BYTES: u64 = 104;
@@ -97,6 +97,10 @@ pub struct Attr {
     pub read_format: u64,
     /// Set if all other records end with fields of samples.
     pub sample_id_all: bool,
+    /// The settings of branch stacks.
+    pub branches: u64,
+    /// The bit set of registers of the program in samples.
+    pub registers: u64,
     size: usize,
 }
 
@@ -110,6 +114,9 @@ impl Attr {
         let (config, period) = (fields.u64()?, fields.u64()?);
         let (sample_type, read_format) = (fields.u64()?, fields.u64()?);
         let flags = fields.u64()?;
+        // Settings of later versions, which the size tells.
+        let mut later = Bytes::new(bytes.get(72..size.min(bytes.len())).unwrap_or_default());
+        let (branches, registers) = (later.u64().unwrap_or(0), later.u64().unwrap_or(0));
         Some(Self {
             kind,
             config,
@@ -118,6 +125,8 @@ impl Attr {
             sample_type,
             read_format,
             sample_id_all: flags & SAMPLE_ID_ALL != 0,
+            branches,
+            registers,
             size,
         })
     }
@@ -183,9 +192,8 @@ pub(super) fn file_attr(bytes: &[u8]) -> Option<(Attr, Section)> {
 /// Parses the record that describes an event in a pipe.
 pub(super) fn attr_record(body: &[u8]) -> Option<Event> {
     let attr = Attr::parse(body)?;
-    let ids = body.get(attr.size..).unwrap_or_default();
-    let ids = ids.as_chunks().0.iter().map(|id| u64::from_ne_bytes(*id));
-    Some(Event::new(attr, ids.collect()))
+    let ids = Words::new(body.get(attr.size..).unwrap_or_default());
+    Some(Event::new(attr, ids.iter().collect()))
 }
 
 /// Takes an event's name from an `EVENT_UPDATE` record.
@@ -227,9 +235,8 @@ fn describe_one(fields: &mut Bytes<'_>, attr_size: usize) -> Option<Event> {
     let attr = Attr::parse(fields.take(attr_size)?)?;
     let ids = fields.u32()?;
     let name = string(fields)?;
-    let ids = fields.words(ids.into())?.iter();
-    let ids = ids.map(|id| u64::from_ne_bytes(*id)).collect();
-    let mut event = Event::new(attr, ids);
+    let ids = fields.words(ids.into())?;
+    let mut event = Event::new(attr, ids.iter().collect());
     if !name.is_empty() {
         event.name = name;
     }

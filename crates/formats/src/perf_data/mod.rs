@@ -4,7 +4,6 @@
 //! The settings of an event decide the fields of its records. Records come in the order of the
 //! file, not in the order of time.
 
-mod bytes;
 mod header;
 mod record;
 
@@ -12,12 +11,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
-use self::bytes::Bytes;
+use ferretto_format::perf_record::{Bytes, Words};
+
 pub use self::header::{Attr, BuildId, Event};
-pub use self::record::{Chain, CpuMode, Mapping, Record, Sample, Task};
+pub use self::record::{Chain, Mapping, Record, Sample, Task, UserState};
 
 /// Returns true if a file starts like those of `perf record`, in either byte order.
-pub fn is_perf_data(head: &[u8]) -> bool {
+pub(crate) fn is_perf_data(head: &[u8]) -> bool {
     head.starts_with(MAGIC) || head.starts_with(SWAPPED)
 }
 
@@ -250,8 +250,8 @@ impl<R: Read + Seek> PerfData<R> {
                 continue;
             };
             let ids = self.section(ids)?;
-            let ids = ids.as_chunks().0.iter().map(|id| u64::from_ne_bytes(*id));
-            self.contents.events.push(Event::new(attr, ids.collect()));
+            let ids = Words::new(&ids).iter().collect();
+            self.contents.events.push(Event::new(attr, ids));
         }
         let Some(mut at) = sections.data.end() else {
             return Ok(());

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::bytes::{Bytes, until_zero};
+use ferretto_format::CpuMode;
+use ferretto_format::perf_record::{Bytes, Words, kind, misc, until_zero};
+
 use super::header::Event;
 
 /// Fields of samples.
@@ -17,6 +19,9 @@ mod field {
     pub(super) const CPU: u64 = 1 << 7;
     pub(super) const PERIOD: u64 = 1 << 8;
     pub(super) const STREAM_ID: u64 = 1 << 9;
+    pub(super) const RAW: u64 = 1 << 10;
+    pub(super) const BRANCH_STACK: u64 = 1 << 11;
+    pub(super) const REGS_USER: u64 = 1 << 12;
     pub(super) const STACK_USER: u64 = 1 << 13;
     pub(super) const IDENTIFIER: u64 = 1 << 16;
 }
@@ -30,67 +35,10 @@ mod read_format {
     pub(super) const LOST: u64 = 1 << 4;
 }
 
-/// Kinds of records.
-mod kind {
-    pub(super) const MMAP: u32 = 1;
-    pub(super) const LOST: u32 = 2;
-    pub(super) const COMM: u32 = 3;
-    pub(super) const EXIT: u32 = 4;
-    pub(super) const FORK: u32 = 7;
-    pub(super) const SAMPLE: u32 = 9;
-    pub(super) const MMAP2: u32 = 10;
-    pub(super) const LOST_SAMPLES: u32 = 13;
-}
-
-const COMM_EXEC: u16 = 1 << 13;
-const MMAP_BUILD_ID: u16 = 1 << 14;
-
-/// The mode of the CPU.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum CpuMode {
-    /// Unknown.
-    #[default]
-    Unknown,
-    /// The kernel.
-    Kernel,
-    /// A program.
-    User,
-    /// A hypervisor.
-    Hypervisor,
-    /// The kernel of a guest.
-    GuestKernel,
-    /// A program of a guest.
-    GuestUser,
-}
-
-impl CpuMode {
-    fn of(misc: u16) -> Self {
-        match misc & 7 {
-            1 => Self::Kernel,
-            2 => Self::User,
-            3 => Self::Hypervisor,
-            4 => Self::GuestKernel,
-            5 => Self::GuestUser,
-            _ => Self::Unknown,
-        }
-    }
-
-    /// Returns the mode that a context marker in a callchain stands for.
-    fn of_context(address: u64) -> Option<Self> {
-        /// The first address that is a context marker.
-        const FIRST: u64 = -4095i64 as u64;
-        if address < FIRST {
-            return None;
-        }
-        Some(match address as i64 {
-            -32 => Self::Hypervisor,
-            -128 => Self::Kernel,
-            -512 => Self::User,
-            -2176 => Self::GuestKernel,
-            -2560 => Self::GuestUser,
-            _ => Self::Unknown,
-        })
-    }
+/// Settings of branch stacks.
+mod branches {
+    pub(super) const HARDWARE_INDEX: u64 = 1 << 17;
+    pub(super) const COUNTERS: u64 = 1 << 19;
 }
 
 /// A record. Times are in nanoseconds on the clock of `perf`; 0 if the record has none.
@@ -153,28 +101,51 @@ pub struct Sample<'a> {
     pub address: Option<u64>,
     /// The callstack, the innermost address first.
     pub chain: Chain<'a>,
-    /// Set if the sample has a copy of the user stack to unwind.
+    /// Set if samples of the event have a copy of the user stack to unwind.
     pub has_stack: bool,
+    /// The state of the program, if it was recorded.
+    pub user: Option<UserState<'a>>,
+}
+
+/// The registers of a program and a copy of the top of its stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserState<'a> {
+    /// The kind of process: 1 has 32 bits, 2 has 64 bits.
+    pub abi: u64,
+    /// The bit set of the registers.
+    pub mask: u64,
+    /// The registers, one for each bit, from the lowest.
+    registers: Words<'a>,
+    /// The stack, from the stack pointer on.
+    pub stack: &'a [u8],
+    /// Set if the copy has the size that was asked for, so that the stack probably continues.
+    pub is_full: bool,
+}
+
+impl UserState<'_> {
+    /// Returns the registers, one for each bit of the mask, from the lowest.
+    pub fn registers(&self) -> Vec<u64> {
+        self.registers.iter().collect()
+    }
 }
 
 /// The callchain of a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Chain<'a>(&'a [[u8; 8]]);
+pub struct Chain<'a>(Words<'a>);
 
 impl<'a> Chain<'a> {
     /// Returns the addresses with their modes, the innermost first.
     pub fn addresses(self, mode: CpuMode) -> impl Iterator<Item = (CpuMode, u64)> + 'a {
         let mut mode = mode;
-        self.0.iter().filter_map(move |word| {
-            let address = u64::from_ne_bytes(*word);
-            match CpuMode::of_context(address) {
+        self.0
+            .iter()
+            .filter_map(move |address| match CpuMode::of_context(address) {
                 Some(context) => {
                     mode = context;
                     None
                 }
                 None => Some((mode, address)),
-            }
-        })
+            })
     }
 }
 
@@ -197,6 +168,8 @@ pub struct Mapping<'a> {
     pub path: &'a [u8],
     /// The build id of the file; empty if it is not recorded.
     pub build_id: &'a [u8],
+    /// The inode of the file, if it is recorded.
+    pub inode: Option<u64>,
 }
 
 /// The start or end of a task.
@@ -219,21 +192,21 @@ pub(super) fn parse<'a>(
     by_id: &HashMap<u64, usize>,
 ) -> Option<Record<'a>> {
     let mut bytes = Bytes::new(record);
-    let (kind, misc, _size) = (bytes.u32()?, bytes.u16()?, bytes.u16()?);
+    let (kind, flags, _size) = (bytes.u32()?, bytes.u16()?, bytes.u16()?);
     if kind == kind::SAMPLE {
         let event = event_of_sample(bytes, events, by_id)?;
         let of = events.get(event)?;
-        return sample(bytes, of, event, misc).map(Record::Sample);
+        return sample(bytes, of, event, flags).map(Record::Sample);
     }
     let time = || time_at_end(record, events.first()).unwrap_or(0);
     Some(match kind {
-        kind::MMAP => Record::Mapping(mapping(bytes, misc, time(), false)?),
-        kind::MMAP2 => Record::Mapping(mapping(bytes, misc, time(), true)?),
+        kind::MMAP => Record::Mapping(mapping(bytes, flags, time(), false)?),
+        kind::MMAP2 => Record::Mapping(mapping(bytes, flags, time(), true)?),
         kind::COMM => Record::Comm {
             time: time(),
             pid: bytes.u32()?,
             tid: bytes.u32()?,
-            is_exec: misc & COMM_EXEC != 0,
+            is_exec: flags & misc::COMM_EXEC != 0,
             name: until_zero(bytes.rest()),
         },
         kind::FORK => Record::Fork(task(bytes)?),
@@ -264,28 +237,36 @@ fn task(mut bytes: Bytes<'_>) -> Option<Task> {
     })
 }
 
-fn mapping<'a>(mut bytes: Bytes<'a>, misc: u16, time: u64, is_second: bool) -> Option<Mapping<'a>> {
+fn mapping<'a>(
+    mut bytes: Bytes<'a>,
+    flags: u16,
+    time: u64,
+    is_second: bool,
+) -> Option<Mapping<'a>> {
     let (pid, _tid) = (bytes.u32()?, bytes.u32()?);
     let (start, length, offset) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
-    let mut build_id = &[][..];
+    let (mut build_id, mut inode) = (&[][..], None);
     if is_second {
         // Device and inode, or the build id; then protection and flags.
         let file = bytes.take(24)?;
-        if misc & MMAP_BUILD_ID != 0 {
+        if flags & misc::MMAP_BUILD_ID != 0 {
             let size = usize::from(*file.first()?);
             build_id = file.get(4..4 + size.min(20))?;
+        } else {
+            inode = Bytes::new(file.get(8..)?).u64().filter(|inode| *inode != 0);
         }
         bytes.take(8)?;
     }
     Some(Mapping {
         time,
         pid: (pid != u32::MAX).then_some(pid),
-        mode: CpuMode::of(misc),
+        mode: CpuMode::of_record(flags),
         start,
         length,
         offset,
         path: until_zero(bytes.rest()),
         build_id,
+        inode,
     })
 }
 
@@ -313,12 +294,12 @@ fn event_of_sample(
     by_id.get(&bytes.u64()?).copied()
 }
 
-fn sample<'a>(mut bytes: Bytes<'a>, of: &Event, event: usize, misc: u16) -> Option<Sample<'a>> {
+fn sample<'a>(mut bytes: Bytes<'a>, of: &Event, event: usize, flags: u16) -> Option<Sample<'a>> {
     let fields = of.attr.sample_type;
     let has = |field| fields & field != 0;
     let mut sample = Sample {
         event,
-        mode: CpuMode::of(misc),
+        mode: CpuMode::of_record(flags),
         has_stack: has(field::STACK_USER),
         ..Sample::default()
     };
@@ -353,7 +334,49 @@ fn sample<'a>(mut bytes: Bytes<'a>, of: &Event, event: usize, misc: u16) -> Opti
         let count = bytes.u64()?;
         sample.chain = Chain(bytes.words(count)?);
     }
+    if sample.has_stack {
+        sample.user = user_state(bytes, of);
+    }
     Some(sample)
+}
+
+/// Reads registers and stack, which follow on the callchain. Returns `None` if the sample has none,
+/// as those of kernel threads.
+fn user_state<'a>(mut bytes: Bytes<'a>, of: &Event) -> Option<UserState<'a>> {
+    let has = |field| of.attr.sample_type & field != 0;
+    let has_branches = |setting| of.attr.branches & setting != 0;
+    if has(field::RAW) {
+        let size = bytes.u32()?;
+        bytes.take(usize::try_from(size).ok()?)?;
+    }
+    if has(field::BRANCH_STACK) {
+        let count = bytes.u64()?;
+        if has_branches(branches::HARDWARE_INDEX) {
+            bytes.u64()?;
+        }
+        let words = if has_branches(branches::COUNTERS) {
+            4
+        } else {
+            3
+        };
+        bytes.words(count.checked_mul(words)?)?;
+    }
+    if !has(field::REGS_USER) {
+        return None;
+    }
+    let abi = bytes.u64().filter(|abi| *abi != 0)?;
+    let mask = of.attr.registers;
+    let registers = bytes.words(mask.count_ones().into())?;
+    let size = bytes.u64().filter(|size| *size > 0)?;
+    let copy = bytes.take(usize::try_from(size).ok()?)?;
+    let used = usize::try_from(bytes.u64()?).ok()?;
+    Some(UserState {
+        abi,
+        mask,
+        registers,
+        stack: copy.get(..used)?,
+        is_full: used == copy.len(),
+    })
 }
 
 fn skip_counts(bytes: &mut Bytes<'_>, format: u64) -> Option<()> {

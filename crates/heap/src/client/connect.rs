@@ -10,7 +10,7 @@ use crate::sys;
 use crate::wire::{CONFIG_BYTES, ClientConfig, HELLO_EXTENDED};
 
 /// The timeout of each step in seconds.
-const PATIENCE: i64 = 5;
+const TIMEOUT: i64 = 5;
 /// The smallest descriptor number to use. Programs that close their descriptors rarely reach it.
 const HIGH: c_int = 700;
 
@@ -53,7 +53,7 @@ impl Socket {
     /// Wakes the profiler. Returns false if it is gone.
     pub(super) fn wake(self) -> bool {
         let flags = sys::MSG_DONTWAIT | sys::MSG_NOSIGNAL;
-        // SAFETY: one byte is read.
+        // SAFETY: the buffer is one byte.
         let sent =
             || unsafe { sys::send(self.fd, ptr::from_ref(&HELLO_EXTENDED).cast(), 1, flags) };
         self.is_ours() && (sent() == 1 || sys::errno() == sys::EAGAIN)
@@ -63,7 +63,7 @@ impl Socket {
     pub(super) fn is_closed(self) -> bool {
         let mut byte = 0_u8;
         let flags = sys::MSG_DONTWAIT | sys::MSG_PEEK;
-        // SAFETY: one byte has room.
+        // SAFETY: the buffer is one byte.
         let mut got = || unsafe { sys::recv(self.fd, (&raw mut byte).cast::<c_void>(), 1, flags) };
         if !self.is_ours() {
             return true;
@@ -82,7 +82,7 @@ fn inode(fd: c_int) -> Option<u64> {
     (unsafe { sys::fstat(fd, &mut stat) } == 0).then_some(stat.inode)
 }
 
-/// A descriptor that is closed when it is dropped.
+/// A descriptor that is closed on drop.
 struct Fd(c_int);
 
 impl Drop for Fd {
@@ -99,13 +99,13 @@ fn open(path: &CStr) -> Option<Fd> {
     (fd >= 0).then_some(Fd(fd))
 }
 
-/// Opens the maps and the memory of this process. After a change of the user they belong to root,
-/// so the process has to be dumpable for a moment.
+/// Opens the maps and the memory of this process. After a change of the user they belong to root
+/// unless the process is dumpable, so it is made dumpable while they are opened.
 fn own_files() -> Option<(Fd, Fd)> {
-    // SAFETY: takes numbers.
+    // SAFETY: the option has no pointer arguments.
     let dumpable = unsafe { sys::prctl(sys::PR_GET_DUMPABLE, 0) };
     let set = |value: usize| {
-        // SAFETY: takes numbers.
+        // SAFETY: as above.
         unsafe { sys::prctl(sys::PR_SET_DUMPABLE, value) };
     };
     if dumpable != 1 {
@@ -121,19 +121,19 @@ fn own_files() -> Option<(Fd, Fd)> {
 /// Requests a session from the profiler.
 pub(super) fn connect(path: &[u8]) -> Option<Granted> {
     let kind = sys::SOCK_STREAM | sys::SOCK_CLOEXEC;
-    // SAFETY: takes numbers.
+    // SAFETY: the function has no pointer arguments.
     let mut socket = Fd(unsafe { sys::socket(sys::AF_UNIX, kind, 0) });
     if socket.0 < 0 {
         return None;
     }
-    // SAFETY: takes numbers.
+    // SAFETY: the command's argument is an integer.
     let high = unsafe { sys::fcntl(socket.0, sys::F_DUPFD_CLOEXEC, HIGH) };
     if high >= 0 {
         socket = Fd(high);
     }
-    let time = [PATIENCE, 0_i64];
+    let time = [TIMEOUT, 0_i64];
     for name in [sys::SO_RCVTIMEO, sys::SO_SNDTIMEO] {
-        // SAFETY: a `timeval` is two words.
+        // SAFETY: a `timeval` is two 64-bit integers.
         unsafe {
             sys::setsockopt(socket.0, sys::SOL_SOCKET, name, time.as_ptr().cast(), 16);
         }
@@ -143,7 +143,7 @@ pub(super) fn connect(path: &[u8]) -> Option<Granted> {
         path: [0; MAX_PATH + 1],
     };
     address.path.get_mut(..path.len())?.copy_from_slice(path);
-    // SAFETY: the address is as long as said.
+    // SAFETY: the length is that of the address.
     let connected = unsafe { sys::connect(socket.0, &address, mem::size_of_val(&address) as u32) };
     if connected != 0 || !is_trusted(socket.0) {
         return None;
@@ -168,7 +168,7 @@ pub(super) fn connect(path: &[u8]) -> Option<Granted> {
 fn is_trusted(socket: c_int) -> bool {
     let mut peer = sys::Credentials::default();
     let mut length = mem::size_of_val(&peer) as u32;
-    // SAFETY: the structure is as large as said.
+    // SAFETY: the length is that of the structure.
     let got = unsafe {
         let to = (&raw mut peer).cast::<c_void>();
         sys::getsockopt(socket, sys::SOL_SOCKET, sys::SO_PEERCRED, to, &mut length)
@@ -177,7 +177,7 @@ fn is_trusted(socket: c_int) -> bool {
     got == 0 && (peer.uid == 0 || peer.uid == unsafe { sys::geteuid() })
 }
 
-/// Room for a control message with two descriptors.
+/// A control message with up to two descriptors.
 #[repr(C, align(8))]
 #[derive(Default)]
 struct Control {
@@ -212,7 +212,7 @@ fn hello(socket: c_int, fds: [c_int; 2]) -> bool {
     unsafe { sys::sendmsg(socket, &message, sys::MSG_NOSIGNAL) == 1 }
 }
 
-/// Receives the config, and the ring with its first bytes.
+/// Receives the config, and the ring's descriptor with the first bytes of the config.
 fn receive(socket: c_int) -> Option<(ClientConfig, Fd)> {
     let mut bytes = [0_u8; CONFIG_BYTES];
     let mut done = 0;

@@ -55,7 +55,7 @@ impl Gate {
         is_open
     }
 
-    /// Leaves.
+    /// Leaves the session.
     pub(super) fn leave(&self) {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }
@@ -78,11 +78,11 @@ impl Gate {
         }
         let is_closed = self.owner.load(Ordering::Acquire) == 0;
         fence(Ordering::SeqCst);
-        let may = is_closed && self.users.load(Ordering::Acquire) == 0;
-        if !may {
+        let is_unused = is_closed && self.users.load(Ordering::Acquire) == 0;
+        if !is_unused {
             self.end_change();
         }
-        may
+        is_unused
     }
 
     /// Returns true if the gate is closed but a thread is still inside.
@@ -119,11 +119,11 @@ mod model {
 
     struct Shared {
         gate: Gate,
-        /// The session; a user must not see 0.
+        /// The session's number; 0 during a change, which a user must not see.
         session: UnsafeCell<u32>,
     }
 
-    // SAFETY: the model fails if the session is used while it is changed.
+    // SAFETY: loom detects uses of the session during a change.
     unsafe impl Sync for Shared {}
 
     fn opened() -> Arc<Shared> {
@@ -135,22 +135,22 @@ mod model {
         Arc::new(shared)
     }
 
-    fn look(shared: &Shared) {
-        // SAFETY: those who are in only read.
+    fn check(shared: &Shared) {
+        // SAFETY: threads inside the gate only read.
         let seen = shared.session.with(|session| unsafe { *session });
         assert_ne!(seen, 0);
     }
 
     fn record(shared: &Shared) {
         if shared.gate.enter(|| 7) {
-            look(shared);
+            check(shared);
             shared.gate.leave();
         }
     }
 
     fn end(shared: &Shared) {
         if shared.gate.close() {
-            look(shared);
+            check(shared);
             shared.gate.leave();
         }
     }
@@ -158,7 +158,7 @@ mod model {
     fn begin(shared: &Shared) {
         if shared.gate.begin_change() {
             shared.session.with_mut(|session| {
-                // SAFETY: no other thread uses it, which the model checks.
+                // SAFETY: no other thread uses it during a change, which loom checks.
                 unsafe {
                     *session = 0;
                     *session = 2;
@@ -169,8 +169,8 @@ mod model {
         }
     }
 
-    /// Runs these functions in other threads while one ends the session and begins the next.
-    fn try_beside(others: &'static [fn(&Shared)]) {
+    /// Ends the session and begins the next while these functions run in other threads.
+    fn change_during(others: &'static [fn(&Shared)]) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(move || {
@@ -190,11 +190,11 @@ mod model {
 
     #[test]
     fn the_session_does_not_change_while_a_thread_records() {
-        try_beside(&[record]);
+        change_during(&[record]);
     }
 
     #[test]
     fn only_one_thread_ends_and_one_begins_the_session() {
-        try_beside(&[end, begin]);
+        change_during(&[end, begin]);
     }
 }

@@ -6,53 +6,54 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::wire::NAME_BYTES;
 
-/// Heaps, the first of which does nothing.
+/// The size of the table of heaps. The entry 0 is not used.
 pub(super) const MAX: usize = MAX_REGISTERED + 1;
-/// Those that programs can register, with the one that does nothing and that of `malloc`.
+/// The number of entries before `MMAP`: 0, `LIBC`, and heaps registered by the program.
 const MAX_REGISTERED: usize = 256;
 /// The heap of `malloc`.
 pub(super) const LIBC: u32 = 1;
-/// The heap of what the program maps itself, behind those that it registers.
+/// The heap of the program's own mappings, after all registered heaps.
 pub(super) const MMAP: u32 = MAX_REGISTERED as u32;
-/// In an interval: each free is to be told.
+/// The flag in an interval that the free of each allocation is written.
 pub(super) const ALL_FREES: u64 = 1 << 63;
 
-/// Called when a heap begins to be recorded.
+/// Called when the recording of a heap begins.
 pub type EnabledCallback = extern "C" fn(*mut c_void, *const EnableInfo);
-/// Called when a heap is not recorded any more.
+/// Called when the recording of a heap ends.
 pub type DisabledCallback = extern "C" fn(*mut c_void, *const c_void);
 
-/// The information that a callback gets.
+/// The argument of an [`EnabledCallback`].
 #[derive(Debug)]
 pub struct EnableInfo {
-    /// Mean bytes between two samples.
+    /// The mean number of bytes between two samples.
     pub(super) sampling_interval: u64,
 }
 
 impl EnableInfo {
-    /// Returns the mean bytes between two samples.
+    /// Returns the mean number of bytes between two samples.
     #[must_use]
     pub fn sampling_interval(&self) -> u64 {
         self.sampling_interval
     }
 }
 
-/// The settings of a heap, made before it is registered.
+/// The settings of a heap.
 pub(super) struct Settings {
     pub(super) name: [u8; NAME_BYTES],
     pub(super) enabled: Option<(EnabledCallback, usize)>,
     pub(super) disabled: Option<(DisabledCallback, usize)>,
-    /// Bytes until the next sample and the random numbers, under the client's lock. Not used for
-    /// `malloc`, whose threads sample for themselves.
+    /// The number of bytes until the next sample, under the client's lock. Not used for `malloc`,
+    /// since each thread samples separately.
     pub(super) next: i64,
+    /// The state of the random number generator, like `next`.
     pub(super) random: u64,
 }
 
 /// A heap.
 pub struct Heap {
-    /// Mean bytes between two samples; 0 is off.
+    /// The mean number of bytes between two samples; 0 if the heap is not recorded.
     pub(super) interval: AtomicU64,
-    /// Records written.
+    /// The last used sequence number of a record.
     pub(super) sequence: AtomicU64,
     state: AtomicU32,
     pub(super) settings: UnsafeCell<Settings>,
@@ -67,8 +68,8 @@ impl core::fmt::Debug for Heap {
 const CREATED: u32 = 1;
 const REGISTERED: u32 = 2;
 
-// SAFETY: settings are written by whoever created the heap before it is registered, and later only
-// under the client's lock.
+// SAFETY: only the heap's creator writes the settings before the registration. Later they are
+// written only under the client's lock.
 unsafe impl Sync for Heap {}
 
 pub(super) static HEAPS: [Heap; MAX] = [const {
@@ -86,17 +87,18 @@ pub(super) static HEAPS: [Heap; MAX] = [const {
     }
 }; MAX];
 
-static COUNT: AtomicU32 = AtomicU32::new(LIBC);
+/// The last used ID of a heap.
+static LAST: AtomicU32 = AtomicU32::new(LIBC);
 
-/// Takes the next number for a heap.
+/// Creates a heap with the next ID.
 fn create(name: &[u8]) -> Option<&'static Heap> {
     if name.len() >= NAME_BYTES {
         return None;
     }
-    let next = |count: u32| ((count as usize) < MAX_REGISTERED - 1).then_some(count + 1);
-    let last = COUNT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    let next = |last: u32| ((last as usize) < MAX_REGISTERED - 1).then_some(last + 1);
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     let heap = HEAPS.get(last.ok()? as usize + 1)?;
-    // SAFETY: nobody else has the number.
+    // SAFETY: no other thread has this ID.
     let settings = unsafe { &mut *heap.settings.get() };
     if let Some(start) = settings.name.get_mut(..name.len()) {
         start.copy_from_slice(name);
@@ -111,7 +113,7 @@ pub(super) fn create_libc() {
     for (id, name) in heaps {
         let heap = &HEAPS[id as usize];
         if heap.state.load(Ordering::Acquire) == 0 {
-            // SAFETY: called while nobody records; all who come write the same.
+            // SAFETY: called once, before the first session.
             let settings = unsafe { &mut *heap.settings.get() };
             settings.name[..name.len()].copy_from_slice(name);
             heap.state.store(REGISTERED, Ordering::Release);
@@ -119,7 +121,7 @@ pub(super) fn create_libc() {
     }
 }
 
-/// The heaps that are registered, with their numbers.
+/// Returns the registered heaps with their IDs.
 pub(super) fn registered() -> impl Iterator<Item = (u32, &'static Heap)> {
     let heaps = HEAPS.iter().enumerate();
     heaps
@@ -127,7 +129,7 @@ pub(super) fn registered() -> impl Iterator<Item = (u32, &'static Heap)> {
         .map(|(number, heap)| (number as u32, heap))
 }
 
-/// A heap by its number; `None` for 0 and those that there are not.
+/// Returns a heap by its ID; `None` for 0 and IDs above the maximum.
 pub(super) fn by_id(id: u32) -> Option<&'static Heap> {
     if id == 0 {
         return None;
@@ -135,7 +137,7 @@ pub(super) fn by_id(id: u32) -> Option<&'static Heap> {
     HEAPS.get(id as usize)
 }
 
-/// A heap that a program may report of.
+/// Returns a heap for which the program may report allocations.
 pub(super) fn registered_by_id(id: u32) -> Option<&'static Heap> {
     by_id(id).filter(|_| id != MMAP)
 }
@@ -149,7 +151,7 @@ pub unsafe extern "C" fn create_info(name: *const c_char) -> *const Heap {
     if name.is_null() {
         return core::ptr::null();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let name = unsafe { core::ffi::CStr::from_ptr(name) };
     create(name.to_bytes()).map_or(core::ptr::null(), |heap| heap)
 }
@@ -159,7 +161,7 @@ fn set(info: *const Heap, change: impl FnOnce(&mut Settings)) -> *const Heap {
     let known = HEAPS.iter().find(|heap| core::ptr::eq(*heap, info));
     match known.filter(|heap| heap.state.load(Ordering::Acquire) == CREATED) {
         Some(heap) => {
-            // SAFETY: until it is registered a heap belongs to whoever created it.
+            // SAFETY: before the registration only the heap's creator uses the settings.
             change(unsafe { &mut *heap.settings.get() });
             info
         }

@@ -32,7 +32,7 @@ impl Lock {
         taken.ok().map(|_| Held(self))
     }
 
-    /// Locks, or gives up.
+    /// Locks. Returns `None` after the timeout, or if the lock is poisoned.
     pub(super) fn lock(&self) -> Option<Held<'_>> {
         for _ in 0..SPINS {
             if let Some(held) = self.try_once() {
@@ -46,7 +46,7 @@ impl Lock {
             }
             match self.0.load(Ordering::Relaxed) {
                 POISONED => return None,
-                // SAFETY: takes no arguments.
+                // SAFETY: the function has no arguments.
                 _ if round < YIELDS => _ = unsafe { sys::sched_yield() },
                 _ => sys::sleep_us(1000),
             }
@@ -55,7 +55,7 @@ impl Lock {
         None
     }
 
-    /// Unlocks it in the child of a fork, whose only thread does not hold it.
+    /// Unlocks it in the child of a fork, whose only thread does not hold the lock.
     pub(super) fn reset(&self) {
         self.0.store(FREE, Ordering::Relaxed);
     }
@@ -63,7 +63,7 @@ impl Lock {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // Unless it was poisoned meanwhile.
+        // A poisoned lock stays poisoned.
         let lock = &self.0.0;
         let _ = lock.compare_exchange(TAKEN, FREE, Ordering::Release, Ordering::Relaxed);
     }

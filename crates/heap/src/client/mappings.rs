@@ -1,8 +1,8 @@
-//! Memory that the program maps itself: the heap `libc.mmap`.
+//! The heap `libc.mmap`: the program's own mappings.
 //!
-//! A mapping may be unmapped in parts and together with others, so sampled mappings are kept with
-//! their ends. If one loses a part, it is recorded as freed, and the rest as a new allocation, as
-//! with a shrinking `realloc`.
+//! A single call can unmap a part of a mapping or several mappings, so sampled mappings are stored
+//! with their ends. If a part of one is unmapped, the mapping is recorded as freed and the rest as
+//! new allocations, as with a shrinking `realloc`.
 
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -73,12 +73,12 @@ impl Mappings {
         }
     }
 
-    /// Forgets all.
+    /// Removes all mappings.
     pub(super) fn clear(&mut self) {
         self.used = 0;
     }
 
-    /// Forgets its memory, which may be in any state.
+    /// Abandons the memory without reading it, since it may be inconsistent.
     pub(super) fn forget(&mut self) {
         *self = Self::new();
     }
@@ -88,7 +88,7 @@ impl Mappings {
         if self.used == self.capacity && !self.grow() {
             return false;
         }
-        // SAFETY: there is room for one more.
+        // SAFETY: the capacity is larger than `used`.
         unsafe { self.base.add(self.used).write(mapping) };
         self.used += 1;
         true
@@ -101,7 +101,7 @@ impl Mappings {
         };
         let base = base.cast::<Mapping>();
         if self.capacity > 0 {
-            // SAFETY: the new memory is larger, and nobody uses the old one without the lock.
+            // SAFETY: the new memory is larger, and the old one is used only under the lock.
             unsafe {
                 ptr::copy_nonoverlapping(self.base, base, self.used);
                 sys::munmap(self.base.cast(), self.capacity * size_of::<Mapping>());
@@ -111,15 +111,15 @@ impl Mappings {
         true
     }
 
-    /// Removes a mapping that overlaps a range.
+    /// Removes and returns a mapping that overlaps a range.
     fn take(&mut self, start: u64, end: u64) -> Option<Mapping> {
-        for place in 0..self.used {
-            // SAFETY: as many were written.
-            let mapping = unsafe { *self.base.add(place) };
+        for index in 0..self.used {
+            // SAFETY: the first `used` entries are initialized.
+            let mapping = unsafe { *self.base.add(index) };
             if mapping.has_part_in(start, end) {
                 self.used -= 1;
-                // SAFETY: as above: the last one takes its place.
-                unsafe { self.base.add(place).write(*self.base.add(self.used)) };
+                // SAFETY: as above. The last entry moves to the index of the removed one.
+                unsafe { self.base.add(index).write(*self.base.add(self.used)) };
                 return Some(mapping);
             }
         }
@@ -127,12 +127,12 @@ impl Mappings {
     }
 }
 
-/// Removes a mapping that overlaps a range.
+/// Locks, then removes and returns a mapping that overlaps a range.
 fn take(start: u64, end: u64) -> Option<Mapping> {
     Lockful::new()?.guarded().mappings.take(start, end)
 }
 
-/// Records memory that was mapped, if the sampler wants it.
+/// Records a new mapping if it is sampled.
 #[cold]
 #[inline(never)]
 pub(super) fn mapped(start: u64, end: u64) {
@@ -151,14 +151,14 @@ pub(super) fn mapped(start: u64, end: u64) {
 }
 
 fn keep(thread: &mut Thread, mapping: Mapping, registers: &Registers) {
-    let what = Allocation {
+    let allocation = Allocation {
         id: MMAP,
         heap: &HEAPS[MMAP as usize],
         address: mapping.start,
         size: mapping.end - mapping.start,
         weight: mapping.weight,
     };
-    if !record::allocation(thread, &what, registers) {
+    if !record::allocation(thread, &allocation, registers) {
         return;
     }
     let is_kept = Lockful::new().is_some_and(|mut locked| locked.guarded().mappings.add(mapping));
@@ -167,7 +167,7 @@ fn keep(thread: &mut Thread, mapping: Mapping, registers: &Registers) {
     }
 }
 
-/// A range is about to be unmapped, or mapped anew.
+/// Records that a range is about to be unmapped or replaced.
 #[cold]
 #[inline(never)]
 pub(super) fn unmapping(start: u64, end: u64) {
@@ -182,7 +182,7 @@ pub(super) fn unmapping(start: u64, end: u64) {
     });
 }
 
-/// A range is about to be moved. The result has to be given to [`moved`].
+/// Prepares the move of a range. Pass the result to [`moved`].
 #[cold]
 #[inline(never)]
 pub(super) fn moving(start: u64, end: u64) -> Option<Moving> {
@@ -199,7 +199,7 @@ pub(super) fn moving(start: u64, end: u64) -> Option<Moving> {
     busily(take).flatten()
 }
 
-/// A range was moved to another one, or is where it was.
+/// Completes the move of a range; `None` if it was not moved.
 #[cold]
 #[inline(never)]
 pub(super) fn moved(moving: Moving, new: Option<(u64, u64)>) {
@@ -208,14 +208,14 @@ pub(super) fn moved(moving: Moving, new: Option<(u64, u64)>) {
     busily(|thread| {
         let old = moving.mapping;
         let Some((start, end)) = new else {
-            // If there is no memory it stays for good, in the books.
+            // If memory runs out, its free will not be recorded.
             if let Some(mut locked) = Lockful::new() {
                 let _ = locked.guarded().mappings.add(old);
             }
             return;
         };
         let parts = old.without(moving.start, moving.end);
-        // It may grow, and its weight with it.
+        // The weight changes in proportion to the size.
         let moved = old.part(old.start.max(moving.start), old.end.min(moving.end));
         let moved = moved.and_then(|moved| {
             let ratio = u128::from(moved.weight) * u128::from(end - start);
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rest_of_a_mapping_keeps_its_share() {
+    fn the_rest_of_a_mapping_has_its_share_of_the_weight() {
         let mapping = Mapping {
             start: 100,
             end: 200,
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(mappings.take(7015, 7020), None, "between two");
         let found = mappings.take(7013, 7014).map(|mapping| mapping.start);
         assert_eq!(found, Some(7010));
-        assert_eq!(mappings.take(7010, 7015), None, "it was taken");
+        assert_eq!(mappings.take(7010, 7015), None, "removed already");
         assert_eq!(
             (0..)
                 .take_while(|_| mappings.take(0, 10_000).is_some())

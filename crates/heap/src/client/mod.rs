@@ -1,7 +1,7 @@
 //! The client, which runs inside of allocators.
 //!
-//! [`passes`] and [`freeing`] are called for each allocation and free. Without a recording, each
-//! loads a word, which is 0, and the generation of the control page.
+//! [`passes`] and [`freeing`] are called for each allocation and free. Without a session,
+//! `freeing` loads one word, which is 0, and `passes` also the generation of the control page.
 
 mod connect;
 mod gate;
@@ -36,16 +36,16 @@ static IDLE: Page = Page::idle();
 static PAGE: AtomicPtr<Page> = AtomicPtr::new((&raw const IDLE).cast_mut());
 /// The last handled generation of the page.
 static SEEN: AtomicU32 = AtomicU32::new(0);
-/// The path of the profiler's socket. Written once, before there is a page.
+/// The path of the profiler's socket. Written once, before `PAGE` is set.
 static SOCKET: SocketPath = SocketPath(core::cell::UnsafeCell::new([0; MAX_PATH + 1]));
 static IS_PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// The smallest page size of any machine.
+/// The smallest page size of all architectures.
 const PAGE_BYTES: u64 = 4096;
 
 struct SocketPath(core::cell::UnsafeCell<[u8; MAX_PATH + 1]>);
 
-// SAFETY: written once, by `prepare`, before the page that makes anybody read it.
+// SAFETY: `prepare` writes it once before it sets `PAGE`, and it is read only after that.
 unsafe impl Sync for SocketPath {}
 
 /// Looks for a profiler, once in a process. `socket` is the path in the environment, if set.
@@ -65,16 +65,16 @@ pub fn prepare(socket: Option<&CStr>) {
     }
     start.copy_from_slice(name);
     end[..SUFFIX.len()].copy_from_slice(SUFFIX.as_bytes());
-    // SAFETY: only the one caller that prepares gets here, and nobody reads it before the page.
+    // SAFETY: only the first caller gets here, and the path is read only after `PAGE` is set.
     unsafe { (&mut *SOCKET.0.get())[..name.len()].copy_from_slice(name) };
     let page = CStr::from_bytes_until_nul(&page).ok().and_then(Page::open);
     let Some(page) = page else { return };
-    // SAFETY: the function lives as long as the process.
+    // SAFETY: the handler is a function that is never unloaded.
     unsafe { sys::pthread_atfork(None, None, Some(in_forked_child)) };
     // SAFETY: as above.
     unsafe { sys::__cxa_atexit(at_exit, ptr::null_mut(), ptr::null_mut()) };
     PAGE.store(ptr::from_ref(page).cast_mut(), Ordering::Release);
-    look();
+    connect_if_announced();
 }
 
 /// Looks for a profiler by the environment of the running program.
@@ -84,7 +84,7 @@ pub fn prepare_from_environment() {
         IS_PREPARED.store(true, Ordering::Release);
         return;
     }
-    // SAFETY: the name ends with a 0, and the value is copied before anything else runs.
+    // SAFETY: the name ends with a 0, and `prepare` copies the value.
     let value = unsafe {
         let value: *const c_char = sys::getenv(c"FERRETTO_HEAP_SOCK_NAME".as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value))
@@ -105,16 +105,16 @@ fn page() -> &'static Page {
     unsafe { &*PAGE.load(Ordering::Relaxed) }
 }
 
-/// Returns true if the profiler has called since the last check.
+/// Returns true if the profiler has announced a session since the last check.
 #[inline(always)]
-fn is_called() -> bool {
+fn is_announced() -> bool {
     page().generation.load(Ordering::Relaxed) != SEEN.load(Ordering::Relaxed)
 }
 
-/// Answers a call of the profiler.
+/// Connects to the profiler if it has announced a session.
 #[cold]
 #[inline(never)]
-fn look() {
+fn connect_if_announced() {
     let page = page();
     let generation = page.generation.load(Ordering::Acquire);
     if SEEN.swap(generation, Ordering::AcqRel) == generation {
@@ -125,17 +125,17 @@ fn look() {
     }
     let thread = thread::current();
     if thread.is_busy != 0 {
-        // The next allocation will.
+        // The next allocation tries again.
         SEEN.store(generation.wrapping_sub(1), Ordering::Release);
         return;
     }
     thread.is_busy = 1;
     let errno = KeptErrno::new();
-    // SAFETY: written before there was a page.
+    // SAFETY: written before `PAGE` was set.
     let path = unsafe { &*SOCKET.0.get() };
     let length = path.iter().position(|&byte| byte == 0).unwrap_or(MAX_PATH);
     if !session::begin(&path[..length]) {
-        // The next allocation will.
+        // The next allocation tries again.
         SEEN.store(generation.wrapping_sub(1), Ordering::Release);
     }
     drop(errno);
@@ -149,7 +149,7 @@ fn look() {
 pub fn passes(size: usize) -> bool {
     let tag = session::tag();
     if tag == 0 {
-        return !is_called();
+        return !is_announced();
     }
     let thread = thread::current();
     let size = size as u64;
@@ -165,7 +165,7 @@ pub fn passes(size: usize) -> bool {
 #[inline(never)]
 pub fn allocated(address: *mut c_void, size: usize) {
     if session::tag() == 0 {
-        look();
+        connect_if_announced();
     }
     if session::tag() != 0 {
         record::sampled(address as u64, size as u64);
@@ -223,7 +223,7 @@ fn page_end(address: u64) -> u64 {
     address.saturating_add(PAGE_BYTES - 1) & !(PAGE_BYTES - 1)
 }
 
-/// The range of a call, in whole pages; `None` if it is none.
+/// Extends a range to whole pages. `None` if it is empty or not aligned to a page.
 fn range(address: *mut c_void, length: usize) -> Option<(u64, u64)> {
     let start = address as u64;
     let is_range = length > 0 && start.is_multiple_of(PAGE_BYTES);
@@ -233,8 +233,8 @@ fn range(address: *mut c_void, length: usize) -> Option<(u64, u64)> {
 
 /// Records a new writable anonymous mapping.
 pub fn mapped(address: *mut c_void, length: usize) {
-    if !records_mappings() && is_called() {
-        look();
+    if !records_mappings() && is_announced() {
+        connect_if_announced();
     }
     if records_mappings()
         && let Some((start, end)) = range(address, length)
@@ -243,7 +243,7 @@ pub fn mapped(address: *mut c_void, length: usize) {
     }
 }
 
-/// Records an unmapping, before it is made. If the range contains the client's memory, ends the
+/// Records an unmapping. Call it before the unmapping. If the range overlaps the ring, ends the
 /// session.
 pub fn unmapping(address: *mut c_void, length: usize) {
     session::unmapping(address as usize, length);
@@ -267,12 +267,13 @@ pub fn remapped(moving: Moving, new: Option<(*mut c_void, usize)>) {
     mappings::moved(moving, new);
 }
 
-/// Waits before a library is unloaded, so that the profiler can unwind stacks with its code.
+/// Waits before a library is unloaded until the profiler has read all samples, since it needs the
+/// library to unwind their stacks.
 pub fn unloading() {
     record::wait_until_read();
 }
 
-/// Records that a library was unloaded, since another one may be mapped there.
+/// Records that a library was unloaded, since another one may reuse its addresses.
 pub fn unloaded() {
     record::maps_changed();
 }
@@ -282,7 +283,7 @@ extern "C" fn at_exit(_: *mut c_void) {
     record::finish();
 }
 
-/// Forgets the parent's session, since the child connects by itself.
+/// Abandons the parent's session. The child connects by itself.
 extern "C" fn in_forked_child() {
     let _errno = KeptErrno::new();
     thread::current().is_busy = 0;

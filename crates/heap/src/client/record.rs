@@ -14,14 +14,16 @@ use crate::wire::{
     AllocMetadata, ChainHeader, FreeEntry, HeapName, NAME_BYTES, arch, record as kind,
 };
 
-/// Microseconds between two attempts of one that waits for room.
+/// The interval between two attempts to write a record, in microseconds.
 const RETRY_US: u64 = 100;
-/// Times that one waits for the profiler to read all, if allocations do not wait for it.
+/// The number of checks that the profiler has read all records, if allocations do not wait for free
+/// space.
 const READ_ATTEMPTS: u64 = 1000;
-/// One of so many samples brings its stack even if frame pointers will do.
-const CHECKED: u64 = 64;
+/// One of this many samples contains its stack even if frame pointers are sufficient, so that the
+/// profiler can check them.
+const CHECK_INTERVAL: u64 = 64;
 
-/// An allocation removed from the set until its fate is known.
+/// An allocation that was removed from the set before a move, which may fail.
 #[derive(Debug, Clone, Copy)]
 pub struct Taken {
     heap: u32,
@@ -40,7 +42,7 @@ pub(super) fn busily<R>(f: impl FnOnce(&mut Thread) -> R) -> Option<R> {
     thread.is_busy = 1;
     let errno = KeptErrno::new();
     let result = f(thread);
-    while let Some(address) = thread.take_left() {
+    while let Some(address) = thread.take_postponed() {
         free(LIBC, address);
     }
     drop(errno);
@@ -57,11 +59,11 @@ fn give_up(used: Use, error: u64) {
     session::end();
 }
 
-/// Records an allocation of `malloc`, if the sampler wants it.
+/// Records an allocation of `malloc` if it is sampled.
 #[cold]
 #[inline(never)]
 pub(super) fn sampled(address: u64, size: u64) {
-    // Taken here, so that the callers of this function are those of the program.
+    // Read here, so that the next frame is the program's.
     let registers = stack::registers();
     busily(|thread| {
         let heap = &HEAPS[LIBC as usize];
@@ -72,14 +74,14 @@ pub(super) fn sampled(address: u64, size: u64) {
         }
         let weight = thread.sample(tag, interval, size);
         if weight > 0 {
-            let what = Allocation {
+            let sample = Allocation {
                 id: LIBC,
                 heap,
                 address,
                 size,
                 weight,
             };
-            allocation(thread, &what, &registers);
+            allocation(thread, &sample, &registers);
         }
     });
 }
@@ -91,8 +93,8 @@ pub(super) fn report(id: u32, address: u64, size: u64, samples: bool) -> bool {
         return false;
     };
     if heap.interval.load(Ordering::Relaxed) == 0 {
-        if super::is_called() {
-            super::look();
+        if super::is_announced() {
+            super::connect_if_announced();
         }
         if heap.interval.load(Ordering::Relaxed) == 0 {
             return false;
@@ -106,24 +108,24 @@ pub(super) fn report(id: u32, address: u64, size: u64, samples: bool) -> bool {
             (_, false) => size,
             _ => weigh(heap, interval, size),
         };
-        let what = Allocation {
+        let sample = Allocation {
             id,
             heap,
             address,
             size,
             weight,
         };
-        weight > 0 && allocation(thread, &what, &registers)
+        weight > 0 && allocation(thread, &sample, &registers)
     });
     recorded.unwrap_or(false)
 }
 
-/// Samples an allocation of another heap than that of `malloc`.
+/// Samples an allocation of a heap other than `malloc`. Returns its weight; 0 if it is not sampled.
 pub(super) fn weigh(heap: &Heap, interval: u64, size: u64) -> u64 {
     let Some(_locked) = Lockful::new() else {
         return 0;
     };
-    // SAFETY: changed under the lock.
+    // SAFETY: the lock is held.
     let settings = unsafe { &mut *heap.settings.get() };
     sampler::sample(&mut settings.next, &mut settings.random, interval, size)
 }
@@ -141,7 +143,7 @@ pub(super) struct Allocation<'a> {
 /// Records an allocation. Returns false on failure.
 pub(super) fn allocation(
     thread: &mut Thread,
-    what: &Allocation<'_>,
+    sample: &Allocation<'_>,
     registers: &Registers,
 ) -> bool {
     let Some(used) = Use::enter() else {
@@ -155,19 +157,19 @@ pub(super) fn allocation(
         session::end();
         return false;
     }
-    adapt(&used, writer, what);
+    adapt(&used, writer, sample);
     let Some(mut locked) = Lockful::new() else {
         give_up(used, error_state::HIT_TIMEOUT);
         return false;
     };
-    let is_kept = locked.guarded().set.insert(what.address, what.id);
-    let sequence = next_sequence(what.heap);
+    let is_kept = locked.guarded().set.insert(sample.address, sample.id);
+    let sequence = next_sequence(sample.heap);
     drop(locked);
     if !is_kept {
         writer.lost();
         return false;
     }
-    match write_sample(thread, &used, writer, what, sequence, registers) {
+    match write_sample(thread, &used, writer, sample, sequence, registers) {
         Ok(()) => {
             if writer.takes_pause() && !used.session().socket.wake() {
                 drop(used);
@@ -177,10 +179,10 @@ pub(super) fn allocation(
         }
         Err(error) => {
             if let Some(mut locked) = Lockful::new() {
-                locked.guarded().set.remove(what.address, what.id);
+                locked.guarded().set.remove(sample.address, sample.id);
             }
             writer.lost();
-            // A gap in the sequence would stop upstream's books.
+            // Upstream's profiler stops at a gap in the sequence.
             let is_fatal = !used.session().is_extended || error == Full::Always;
             if is_fatal || used.session().socket.is_closed() {
                 give_up(used, error_state::HIT_TIMEOUT);
@@ -194,19 +196,19 @@ fn next_sequence(heap: &Heap) -> u64 {
     heap.sequence.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// Returns true if another profiler has called, and this one is gone.
+/// Returns true if a profiler has announced a session and this session's profiler is gone.
 fn is_replaced(used: &Use) -> bool {
-    super::is_called() && used.session().socket.is_closed()
+    super::is_announced() && used.session().socket.is_closed()
 }
 
 /// Doubles the interval when the ring fills up, if the config requests it.
-fn adapt(used: &Use, writer: &Writer, what: &Allocation<'_>) {
+fn adapt(used: &Use, writer: &Writer, sample: &Allocation<'_>) {
     let config = &used.session().config;
     let threshold = config.adaptive_threshold;
     if threshold == 0 || writer.free() >= threshold {
         return;
     }
-    let old = what.heap.interval.load(Ordering::Relaxed);
+    let old = sample.heap.interval.load(Ordering::Relaxed);
     let (interval, flag) = (old & !ALL_FREES, old & ALL_FREES);
     let limit = config.adaptive_max_interval;
     if interval == 0 || (limit != 0 && interval >= limit) || interval > 1 << 40 {
@@ -214,12 +216,13 @@ fn adapt(used: &Use, writer: &Writer, what: &Allocation<'_>) {
     }
     let new = interval * 2;
     let exchanged =
-        what.heap
+        sample
+            .heap
             .interval
             .compare_exchange(old, new | flag, Ordering::SeqCst, Ordering::Relaxed);
     if exchanged.is_ok() {
         session::restart_sampling();
-        let _ = heap_name(used, what.id, new, &[0; NAME_BYTES]);
+        let _ = heap_name(used, sample.id, new, &[0; NAME_BYTES]);
     }
 }
 
@@ -227,7 +230,7 @@ fn write_sample(
     thread: &mut Thread,
     used: &Use,
     writer: &Writer,
-    what: &Allocation<'_>,
+    sample: &Allocation<'_>,
     sequence: u64,
     registers: &Registers,
 ) -> Result<(), Full> {
@@ -241,21 +244,23 @@ fn write_sample(
     };
     let chain = chain.get(..length).unwrap_or_default();
     let whole = end.map_or(FOREIGN_BYTES, |end| (end - sp) as usize);
-    let spared =
-        is_extended && length > 1 && writer.is_chain_enough() && !sequence.is_multiple_of(CHECKED);
+    let spared = is_extended
+        && length > 1
+        && writer.is_chain_enough()
+        && !sequence.is_multiple_of(CHECK_INTERVAL);
     let copied = match spared {
         true => 0,
         false => whole.min(writer.stack_bytes()),
     };
     let metadata = AllocMetadata {
         sequence_number: sequence,
-        alloc_size: what.size,
-        sample_size: what.weight,
-        alloc_address: what.address,
+        alloc_size: sample.size,
+        sample_size: sample.weight,
+        alloc_address: sample.address,
         stack_pointer: sp,
         timestamp: now(),
         registers: *registers,
-        heap_id: what.id,
+        heap_id: sample.id,
         arch: arch::NATIVE,
         ..AllocMetadata::EMPTY
     };
@@ -269,7 +274,7 @@ fn write_sample(
         false => head,
     };
     write(used, writer, fixed + copied, |to| {
-        // SAFETY: `to` has room for what was counted above, and is aligned to 8.
+        // SAFETY: `to` has space for the size above and is aligned to 8.
         unsafe {
             let kind = match is_extended {
                 true => kind::MALLOC_WITH_CHAIN,
@@ -310,7 +315,7 @@ fn attempts(used: &Use) -> Option<u64> {
     }
 }
 
-/// Writes a record, and waits for room as the config says.
+/// Writes a record. Waits for free space as configured.
 fn write(used: &Use, writer: &Writer, size: usize, copy: impl Fn(*mut u8)) -> Result<(), Full> {
     let session = used.session();
     let attempts = attempts(used).unwrap_or(1);
@@ -320,7 +325,7 @@ fn write(used: &Use, writer: &Writer, size: usize, copy: impl Fn(*mut u8)) -> Re
             Err(Full::Now) if attempt + 1 < attempts => {}
             result => return result,
         }
-        // Its reader may sleep, or pause because there was little to read.
+        // Wakes the reader, which may be waiting for a byte or sleeping.
         let wakes = writer.takes_pause() || attempt == 0;
         let is_gone = wakes && !session.socket.wake();
         if is_gone || writer.is_shutting_down() || session.socket.is_closed() {
@@ -343,7 +348,7 @@ pub(super) fn heap_name(used: &Use, id: u32, interval: u64, name: &[u8; NAME_BYT
         padding: [0; 4],
     };
     let written = write(used, writer, 8 + size_of::<HeapName>(), |to| {
-        // SAFETY: `to` has room, and is aligned to 8.
+        // SAFETY: `to` has space for the record and is aligned to 8.
         unsafe {
             to.cast::<u64>().write(kind::HEAP_NAME);
             to.add(8).cast::<HeapName>().write(entry);
@@ -352,8 +357,8 @@ pub(super) fn heap_name(used: &Use, id: u32, interval: u64, name: &[u8; NAME_BYT
     written.is_ok()
 }
 
-/// Waits until the profiler has read what was written before, as long as for room; for a tenth of
-/// a second if that is not waited for.
+/// Waits until the profiler has read all records written so far. The timeout is that for free
+/// space, or a tenth of a second if allocations do not wait for it.
 pub(super) fn wait_until_read() {
     busily(|_| {
         let Some(used) = Use::enter() else { return };
@@ -373,7 +378,7 @@ pub(super) fn wait_until_read() {
     });
 }
 
-/// Writes that code may have changed.
+/// Writes a record that mapped code may have changed.
 pub(super) fn maps_changed() {
     busily(|_| {
         let Some(used) = Use::enter() else { return };
@@ -381,9 +386,10 @@ pub(super) fn maps_changed() {
             return;
         };
         if used.session().is_extended {
-            // Without room there are samples to come that tell as much.
+            // If the ring is full, the record is dropped: the profiler also notices the change with
+            // later samples.
             let _ = writer.write(8, |to| {
-                // SAFETY: `to` has room, and is aligned to 8.
+                // SAFETY: `to` has space for the record and is aligned to 8.
                 unsafe { to.cast::<u64>().write(kind::MAPS_CHANGED) };
             });
         }
@@ -392,7 +398,7 @@ pub(super) fn maps_changed() {
 
 fn write_free(writer: &Writer, entry: FreeEntry) -> Result<(), Full> {
     writer.write(8 + size_of::<FreeEntry>(), |to| {
-        // SAFETY: `to` has room, and is aligned to 8.
+        // SAFETY: `to` has space for the record and is aligned to 8.
         unsafe {
             to.cast::<u64>().write(kind::FREE);
             to.add(8).cast::<FreeEntry>().write(entry);
@@ -400,7 +406,7 @@ fn write_free(writer: &Writer, entry: FreeEntry) -> Result<(), Full> {
     })
 }
 
-/// Memory of `malloc` is freed, and was perhaps sampled.
+/// Records a free of `malloc`'s memory, which may have been sampled.
 #[cold]
 #[inline(never)]
 pub(super) fn freed(address: u64) {
@@ -408,12 +414,12 @@ pub(super) fn freed(address: u64) {
         return;
     }
     if busily(|_| free(LIBC, address)).is_none() {
-        // A signal handler, in the middle of the client, or the client's own.
-        let _ = thread::current().leave(address);
+        // In a signal handler that interrupted the client, or in the client itself.
+        let _ = thread::current().postpone(address);
     }
 }
 
-/// Memory of a heap of the program's is freed.
+/// Records a free of a custom heap's memory.
 pub(super) fn report_freed(id: u32, address: u64) {
     let Some(heap) = heaps::registered_by_id(id) else {
         return;
@@ -426,24 +432,24 @@ pub(super) fn report_freed(id: u32, address: u64) {
 
 pub(super) fn free(id: u32, address: u64) {
     if let Some(taken) = take_from(id, address) {
-        tell_free(&taken);
+        record_free(&taken);
     }
 }
 
-/// Takes an allocation of `malloc` out of the set, before it is moved.
+/// Removes an allocation of `malloc` from the set before a move.
 #[cold]
 #[inline(never)]
 pub(super) fn take(address: u64) -> Option<Taken> {
     busily(|_| take_from(LIBC, address)).flatten()
 }
 
-/// Records the fate of a taken allocation.
+/// Records the free of a taken allocation, or puts it back.
 #[cold]
 #[inline(never)]
 pub(super) fn settle(taken: Taken, is_gone: bool) {
     busily(|_| {
         if is_gone {
-            return tell_free(&taken);
+            return record_free(&taken);
         }
         let session = Use::enter();
         let is_extended = session
@@ -457,8 +463,8 @@ pub(super) fn settle(taken: Taken, is_gone: bool) {
         }
         drop(session);
         if !is_extended {
-            // The number was given out, and the books wait for it.
-            tell_free(&Taken {
+            // Upstream's profiler needs a record with the used sequence number.
+            record_free(&Taken {
                 address: 0,
                 ..taken
             });
@@ -466,7 +472,7 @@ pub(super) fn settle(taken: Taken, is_gone: bool) {
     });
 }
 
-/// Takes an allocation out of the set, before it is gone.
+/// Removes an allocation from the set. `None` if its free need not be written.
 pub(super) fn take_from(id: u32, address: u64) -> Option<Taken> {
     let used = Use::enter()?;
     let heap = heaps::by_id(id)?;
@@ -483,7 +489,7 @@ pub(super) fn take_from(id: u32, address: u64) -> Option<Taken> {
     })
 }
 
-fn tell_free(taken: &Taken) {
+fn record_free(taken: &Taken) {
     let Some(used) = Use::enter() else { return };
     let Some(writer) = &used.session().writer else {
         return;
@@ -499,17 +505,17 @@ fn tell_free(taken: &Taken) {
         padding: 0,
     };
     let written = match used.session().is_extended {
-        // It may come later; the books know by the number what it frees.
+        // It may be postponed: the profiler orders frees by their sequence numbers.
         true => write_free(writer, entry),
         false => write(&used, writer, 8 + size_of::<FreeEntry>(), |to| {
-            // SAFETY: `to` has room, and is aligned to 8.
+            // SAFETY: `to` has space for the record and is aligned to 8.
             unsafe {
                 to.cast::<u64>().write(kind::FREE);
                 to.add(8).cast::<FreeEntry>().write(entry);
             }
         }),
     };
-    let is_told = match written {
+    let is_recorded = match written {
         Ok(()) => {
             let wakes = writer.free() < writer.size() / 2 && writer.takes_pause();
             !wakes || used.session().socket.wake()
@@ -519,26 +525,26 @@ fn tell_free(taken: &Taken) {
         }
         Err(_) => false,
     };
-    if !is_told {
+    if !is_recorded {
         give_up(used, error_state::HIT_TIMEOUT);
     }
 }
 
-/// Keeps a free for when there is room; `false` if too many are kept.
+/// Stores a free until the ring has space. Returns false if there are too many.
 fn postpone(entry: FreeEntry) -> bool {
     let Some(mut locked) = Lockful::new() else {
         return false;
     };
     let guarded = locked.guarded();
-    let Some(place) = guarded.late.get_mut(guarded.late_count) else {
+    let Some(slot) = guarded.late.get_mut(guarded.late_count) else {
         return false;
     };
-    *place = (entry.sequence_number, entry.address, entry.heap_id);
+    *slot = (entry.sequence_number, entry.address, entry.heap_id);
     guarded.late_count += 1;
     true
 }
 
-/// Writes what was kept, as the process ends: nothing follows that would.
+/// Writes the postponed frees at exit.
 pub(super) fn finish() {
     busily(|_| {
         let Some(used) = Use::enter() else { return };
@@ -559,7 +565,7 @@ pub(super) fn finish() {
     });
 }
 
-/// Writes what was kept; `false` if there is no room for all of it.
+/// Writes the postponed frees. Returns false if the ring has no space for all of them.
 fn flush_late(writer: &Writer) -> bool {
     let Some(mut locked) = Lockful::new() else {
         return true;

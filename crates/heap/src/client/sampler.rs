@@ -1,11 +1,11 @@
-//! The choice of allocations: a Poisson process over bytes.
+//! The sampler of allocations: a Poisson process over bytes.
 
 use core::ffi::c_void;
 
 use super::thread::Thread;
 use crate::sys;
 
-/// Returns the next random number: SplitMix64, whose state may be anything.
+/// Returns the next random number of SplitMix64. The state 0 is seeded first.
 pub(super) fn random(state: &mut u64) -> u64 {
     if *state == 0 {
         *state = seed();
@@ -19,7 +19,8 @@ pub(super) fn random(state: &mut u64) -> u64 {
 
 fn seed() -> u64 {
     let mut seed = [0_u8; 8];
-    // SAFETY: eight bytes. 1 is `GRND_NONBLOCK`: before the system has randomness, any will do.
+    // SAFETY: the buffer is eight bytes. 1 is `GRND_NONBLOCK`: early in the system's boot, the
+    // fallback below is good enough.
     let got = unsafe { sys::getrandom(seed.as_mut_ptr().cast::<c_void>(), 8, 1) };
     let mut time = sys::Timespec::default();
     if got != 8 {
@@ -55,7 +56,7 @@ fn ln(x: f64) -> f64 {
 
 /// Returns the distance to the next sample, at least 1: exponential, with the mean `interval`.
 fn draw(state: &mut u64, interval: u64) -> i64 {
-    // Above 0 and up to 1.
+    // In the range (0, 1].
     let uniform = ((random(state) >> 11) + 1) as f64 / (1_u64 << 53) as f64;
     let distance = -ln(uniform) * interval as f64;
     (distance as i64).saturating_add(1)
@@ -77,8 +78,8 @@ pub(super) fn sample(next: &mut i64, state: &mut u64, interval: u64, size: u64) 
 }
 
 impl Thread {
-    /// Returns the bytes that an allocation of `malloc` stands for; 0 if it is not picked. Another
-    /// `tag` than before begins anew.
+    /// Returns the number of bytes that an allocation of `malloc` represents; 0 if it is not
+    /// sampled. A new `tag` restarts the sampling.
     pub(super) fn sample(&mut self, tag: u32, interval: u64, size: u64) -> u64 {
         let mut next = match self.tag == tag {
             true => self.rest.saturating_add_unsigned(self.passing),
@@ -92,7 +93,7 @@ impl Thread {
     }
 }
 
-/// Begins to sample a heap.
+/// Returns the distance to the first sample of a heap.
 pub(super) fn first(state: &mut u64, interval: u64) -> i64 {
     draw(state, interval)
 }
@@ -138,7 +139,7 @@ mod tests {
         let count = 4_000_000;
         thread.random = 4711;
         for _ in 0..count {
-            // As `passes` does.
+            // Like `passes`.
             match size < thread.passing {
                 true => thread.passing -= size,
                 false => total += thread.sample(1, interval, size),
@@ -149,7 +150,7 @@ mod tests {
         let sigma = (expected * interval as f64).sqrt();
         let off = (total as f64 - expected).abs() / sigma;
         assert!(off < 4.0, "{total} is {off} sigma from {expected}");
-        assert!(thread.passing <= interval, "that size never passes");
+        assert!(thread.passing <= interval, "larger sizes never pass");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::ring::Writer;
 use crate::sys;
 use crate::wire::ClientConfig;
 
-/// Frees that wait for room in the ring.
+/// The maximum number of frees that wait for free space in the ring.
 pub(super) const MAX_LATE: usize = 1024;
 
 /// The state used by recording threads. It changes only while no thread uses it.
@@ -32,8 +32,9 @@ pub(super) struct Session {
 pub(super) struct Guarded {
     pub(super) set: Set,
     pub(super) mappings: Mappings,
-    /// Sequence number, address and heap of frees that found no room.
+    /// Sequence number, address and heap of postponed frees.
     pub(super) late: [(u64, u64, u32); MAX_LATE],
+    /// The number of postponed frees.
     pub(super) late_count: usize,
 }
 
@@ -43,8 +44,8 @@ struct Shared {
     session: UnsafeCell<Session>,
 }
 
-// SAFETY: `guarded` is used under the lock, `session` by those who have entered, and changed while
-// nobody has.
+// SAFETY: `guarded` is used under the lock. `session` is read by threads inside the gate, and
+// changed while none is inside.
 unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared {
@@ -65,12 +66,12 @@ static SHARED: Shared = Shared {
 
 /// The gate of the session.
 static GATE: Gate = Gate::new();
-/// The sampling of `malloc` that is valid now; 0 while it is not recorded.
+/// Identifies the current sampling of `malloc`; 0 if it is not recorded.
 static TAG: AtomicU32 = AtomicU32::new(0);
-/// The last tag that there was.
+/// The last used tag.
 static LAST_TAG: AtomicU32 = AtomicU32::new(0);
 
-/// The sampling of `malloc` that is valid now; 0 while it is not recorded.
+/// Returns the tag of the current sampling of `malloc`; 0 if it is not recorded.
 #[inline(always)]
 pub(super) fn tag() -> u32 {
     TAG.load(Ordering::Relaxed)
@@ -81,15 +82,15 @@ pub(super) fn tag() -> u32 {
 pub(super) struct Use(());
 
 impl Use {
-    /// Enters the session; `None` if there is none for this process, such as the child of a
-    /// `vfork`, which has its parent's memory.
+    /// Enters the session. `None` if this process has none. The child of a `vfork` has none, even
+    /// though it shares its parent's memory.
     pub(super) fn enter() -> Option<Self> {
-        // Made only if it has entered: one that is dropped leaves.
+        // `then_some` would create the guard and leave on drop even if it did not enter.
         GATE.enter(sys::pid).then(|| Self(()))
     }
 
     pub(super) fn session(&self) -> &Session {
-        // SAFETY: not changed while anybody has entered.
+        // SAFETY: not changed while a thread is inside the gate.
         unsafe { &*SHARED.session.get() }
     }
 }
@@ -107,19 +108,19 @@ pub(super) struct Lockful<'a> {
 }
 
 impl Lockful<'static> {
-    /// Locks; `None` if that took too long.
+    /// Locks. `None` after the timeout.
     pub(super) fn new() -> Option<Self> {
         SHARED.lock.lock().map(|held| Self { _held: held })
     }
 
     pub(super) fn guarded(&mut self) -> &mut Guarded {
-        // SAFETY: under the lock, and borrowed from it.
+        // SAFETY: the lock is held for as long as the result is borrowed.
         unsafe { &mut *SHARED.guarded.get() }
     }
 }
 
-/// Connects to the profiler. The thread is busy. Returns false if a thread still uses the earlier
-/// session; then try again.
+/// Connects to the profiler. `is_busy` must be set. Returns false if a thread still uses the
+/// previous session; try again then.
 pub(super) fn begin(path: &[u8]) -> bool {
     if !GATE.begin_change() {
         return !GATE.is_closed_and_used();
@@ -145,7 +146,7 @@ fn start(granted: Granted) {
     }
     drop(locked);
     stack::find_main();
-    // SAFETY: nobody uses it, as there is no owner, and only one thread makes changes.
+    // SAFETY: the gate is closed, and this thread makes the change.
     let session = unsafe { &mut *SHARED.session.get() };
     session.is_extended = granted.writer.is_extended();
     if !session.is_extended {
@@ -163,7 +164,7 @@ fn start(granted: Granted) {
     }
 }
 
-/// A tag that no thread has.
+/// Returns an unused tag.
 fn new_tag() -> u32 {
     let tag = LAST_TAG.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
     match tag {
@@ -192,10 +193,10 @@ fn leave_malloc() {
     set::unwatch();
 }
 
-/// Begins to record a heap, if the config says so.
+/// Starts recording a heap if it is configured.
 fn enable(id: u32, heap: &'static Heap) {
     let Some(used) = Use::enter() else { return };
-    // SAFETY: the name and the callbacks of a heap that is registered do not change.
+    // SAFETY: the name and the callbacks do not change after the registration.
     let settings = unsafe { &*heap.settings.get() };
     let interval = used.session().config.interval(&settings.name) & !ALL_FREES;
     if interval == 0 {
@@ -205,7 +206,7 @@ fn enable(id: u32, heap: &'static Heap) {
         let Some(_locked) = Lockful::new() else {
             return;
         };
-        // SAFETY: these two are changed under the lock.
+        // SAFETY: the lock is held.
         let settings = unsafe { &mut *heap.settings.get() };
         settings.next = sampler::first(&mut settings.random, interval);
     }
@@ -225,7 +226,7 @@ fn enable(id: u32, heap: &'static Heap) {
         let info = EnableInfo {
             sampling_interval: interval,
         };
-        // Its allocations are the program's.
+        // Allocations of the callback are recorded.
         let thread = thread::current();
         let was_busy = core::mem::replace(&mut thread.is_busy, 0);
         callback(data as *mut core::ffi::c_void, &info);
@@ -233,12 +234,12 @@ fn enable(id: u32, heap: &'static Heap) {
     }
 }
 
-/// Starts recording a new heap at once, if there is a session.
+/// Starts recording a heap that was registered during a session.
 pub(crate) fn enable_late(id: u32, heap: &'static Heap) {
     enable(id, heap);
 }
 
-/// Ends the session. The caller has left it.
+/// Ends the session. The caller must have left it.
 pub(super) fn end() {
     if !GATE.close() {
         return;
@@ -248,13 +249,13 @@ pub(super) fn end() {
     for (was, heap) in was_enabled.iter_mut().zip(&heaps::HEAPS) {
         *was = heap.interval.swap(0, Ordering::SeqCst) != 0;
     }
-    // SAFETY: whoever closes the session is in it.
+    // SAFETY: `close` leaves this thread inside the gate.
     let socket = unsafe { (*SHARED.session.get()).socket };
     socket.close();
     GATE.leave();
     let ended = was_enabled.iter().zip(&heaps::HEAPS);
     for (_, heap) in ended.filter(|(was, _)| **was) {
-        // SAFETY: the callbacks of a heap that is registered do not change.
+        // SAFETY: the callbacks do not change after the registration.
         let disabled = unsafe { (*heap.settings.get()).disabled };
         if let Some((callback, data)) = disabled {
             let thread = thread::current();
@@ -265,7 +266,7 @@ pub(super) fn end() {
     }
 }
 
-/// Forgets the session in the child of a fork: memory and socket are the parent's, too.
+/// Abandons the session in the child of a fork, whose memory and socket are shared with the parent.
 pub(super) fn forget() {
     let was_owned = GATE.forget();
     leave_malloc();
@@ -295,14 +296,14 @@ pub(super) fn unmapping(start: usize, length: usize) {
         return;
     }
     end();
-    // Those who are writing are done soon.
+    // Waits for threads that are still writing.
     for _ in 0..1000 {
         if !GATE.begin_change() {
             sys::sleep_us(100);
             continue;
         }
-        // SAFETY: nobody uses it any more. The program may map the addresses anew, so that they may
-        // not be unmapped by us later.
+        // SAFETY: no thread is inside the gate. The program may reuse the addresses, so the drop
+        // of the writer, which would unmap them, is skipped.
         if let Some(writer) = unsafe { (*SHARED.session.get()).writer.take() } {
             core::mem::forget(writer);
         }

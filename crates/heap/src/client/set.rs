@@ -12,13 +12,13 @@ use crate::sys;
 const FILTER_BYTES: usize = 1 << 20;
 const FIRST_SLOTS: usize = 4096;
 
-/// The filter, once it was needed.
+/// The filter; null before the first session.
 static FILTER: AtomicPtr<AtomicU8> = AtomicPtr::new(ptr::null_mut());
-/// The filter while `malloc` is recorded; else null, and nothing is in the set.
+/// The filter while `malloc` is recorded, else null.
 static WATCHED: AtomicPtr<AtomicU8> = AtomicPtr::new(ptr::null_mut());
 
-/// The place of an address in the filter. Addresses that are near each other are so there, too, so
-/// that what a thread frees stays in its cache.
+/// Returns the index of an address in the filter. Nearby addresses have nearby indices, which keeps
+/// the working set of a thread in its cache.
 #[inline(always)]
 fn group(key: u64) -> usize {
     let key = key >> 4;
@@ -39,9 +39,9 @@ pub(super) fn unwatch() {
 pub(super) fn fill() {
     let filter = FILTER.load(Ordering::Relaxed);
     if !filter.is_null() {
-        for place in 0..FILTER_BYTES {
-            // SAFETY: within the filter. A count that is full stays so.
-            unsafe { &*filter.add(place) }.store(u8::MAX, Ordering::Relaxed);
+        for index in 0..FILTER_BYTES {
+            // SAFETY: within the filter. A saturated count is not decremented.
+            unsafe { &*filter.add(index) }.store(u8::MAX, Ordering::Relaxed);
         }
     }
 }
@@ -62,7 +62,7 @@ fn is_in(filter: *mut AtomicU8, key: u64) -> bool {
     if filter.is_null() {
         return false;
     }
-    // SAFETY: the filter is never unmapped, and the place lies within it.
+    // SAFETY: the filter is never unmapped, and the index lies within it.
     let count = unsafe { &*filter.add(group(key)) };
     count.load(Ordering::Relaxed) != 0
 }
@@ -85,11 +85,11 @@ pub(super) struct Set {
     used: usize,
 }
 
-/// Maps memory for the client itself; `None` if there is none.
+/// Maps memory for the client itself. `None` on failure.
 pub(super) fn map(bytes: usize) -> Option<*mut c_void> {
     let access = sys::PROT_READ | sys::PROT_WRITE;
     let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
-    // SAFETY: a new mapping touches no memory that there is.
+    // SAFETY: a new mapping does not affect existing memory.
     let base = unsafe { sys::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
     (base as isize != -1).then_some(base)
 }
@@ -103,18 +103,19 @@ impl Set {
         }
     }
 
-    /// Makes it empty; `false` if there is no memory for it.
+    /// Empties the set. Returns false if memory runs out.
     pub(super) fn clear(&mut self) -> bool {
         if self.capacity > 0 {
-            // SAFETY: mapped by `resize`, and nobody uses it without the lock.
+            // SAFETY: mapped by `resize`, and used only under the lock.
             unsafe { sys::munmap(self.slots.cast(), self.capacity * size_of::<Slot>()) };
         }
         *self = Self::new();
         let filter = FILTER.load(Ordering::Relaxed);
         if !filter.is_null() {
-            for place in 0..FILTER_BYTES {
-                // SAFETY: within the filter. Pages of zeros are read, not written.
-                let count = unsafe { &*filter.add(place) };
+            for index in 0..FILTER_BYTES {
+                // SAFETY: within the filter. Pages of zeros are not written, so they stay
+                // unallocated.
+                let count = unsafe { &*filter.add(index) };
                 if count.load(Ordering::Relaxed) != 0 {
                     count.store(0, Ordering::Relaxed);
                 }
@@ -127,7 +128,7 @@ impl Set {
         self.resize(FIRST_SLOTS)
     }
 
-    /// Forgets its memory, which may be in any state.
+    /// Abandons the memory without reading it, since it may be inconsistent.
     pub(super) fn forget(&mut self) {
         *self = Self::new();
     }
@@ -152,7 +153,7 @@ impl Set {
             }
         }
         if old.capacity > 0 {
-            // SAFETY: mapped by an earlier call, and moved from.
+            // SAFETY: mapped by an earlier call, and not used any more.
             unsafe { sys::munmap(old.slots.cast(), old.capacity * size_of::<Slot>()) };
         }
         true
@@ -164,11 +165,11 @@ impl Set {
     }
 
     fn slot(&mut self, at: usize) -> &mut Slot {
-        // SAFETY: masked by the capacity, and the lock is held.
+        // SAFETY: the index is masked by the capacity, and the lock is held.
         unsafe { &mut *self.slots.add(at & (self.capacity - 1)) }
     }
 
-    /// Returns the place of a key, or the empty one where it would be.
+    /// Returns the index of an entry, or of the empty slot for it.
     fn find(&mut self, key: u64, heap: u32) -> usize {
         let mut at = self.home(key, heap);
         loop {
@@ -188,7 +189,7 @@ impl Set {
         *self.slot(at) = slot;
     }
 
-    /// Adds an allocation; `false` if there is no memory for it.
+    /// Adds an allocation. Returns false if memory runs out.
     pub(super) fn insert(&mut self, key: u64, heap: u32) -> bool {
         if self.capacity == 0 || (self.used * 2 >= self.capacity && !self.resize(self.capacity * 2))
         {
@@ -206,7 +207,7 @@ impl Set {
         true
     }
 
-    /// Removes an allocation; `false` if it was not there.
+    /// Removes an allocation. Returns false if it was not in the set.
     pub(super) fn remove(&mut self, key: u64, heap: u32) -> bool {
         if self.capacity == 0 {
             return false;
@@ -217,12 +218,12 @@ impl Set {
         }
         self.slot(hole).heap = 0;
         self.used -= 1;
-        // A count that once was full stays so.
+        // A saturated count stays, since the real one is unknown.
         self.count(key, |count| match count {
             u8::MAX => u8::MAX,
             count => count.saturating_sub(1),
         });
-        // Entries that follow without a gap may belong to this place.
+        // Moves back the following entries whose probe sequence passes the hole.
         let mask = self.capacity - 1;
         let mut at = (hole + 1) & mask;
         while self.slot(at).heap != 0 {
@@ -241,7 +242,7 @@ impl Set {
     fn count(&self, key: u64, change: impl FnOnce(u8) -> u8) {
         let filter = FILTER.load(Ordering::Relaxed);
         if !filter.is_null() {
-            // SAFETY: within the filter; only whoever holds the lock changes counts.
+            // SAFETY: within the filter. Counts are changed only under the lock.
             let count = unsafe { &*filter.add(group(key)) };
             count.store(change(count.load(Ordering::Relaxed)), Ordering::Relaxed);
         }
@@ -258,7 +259,7 @@ mod tests {
         let mut set = Set::new();
         assert!(
             !set.remove(1, 1) && !set.insert(1, 1),
-            "not before it has memory"
+            "before `clear` has mapped memory"
         );
         assert!(set.clear());
         let mut model = HashSet::new();

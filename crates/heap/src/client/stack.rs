@@ -1,4 +1,4 @@
-//! The stack of the calling thread: its bounds, its registers, its frame pointers.
+//! The stack of the calling thread: bounds, registers and frame pointers.
 
 use core::arch::asm;
 use core::ffi::c_void;
@@ -16,19 +16,20 @@ pub(super) const FOREIGN_BYTES: usize = 16 << 10;
 /// The largest plausible stack of a main thread.
 const MAX_MAIN_STACK: u64 = 1 << 30;
 
-/// The stack of the main thread: the address behind its end, and how large it may become.
+/// The end address of the main thread's stack.
 static MAIN_END: AtomicU64 = AtomicU64::new(0);
+/// The maximum size of the main thread's stack.
 static MAIN_SIZE: AtomicU64 = AtomicU64::new(0);
 
-/// Registers as a record has them.
+/// Registers in the layout of a record.
 pub(super) type Registers = [u64; REGISTER_BYTES / 8];
 
-/// Takes the registers of the function that this is inlined into, at this place.
+/// Reads the registers of the function that this is inlined into.
 #[inline(always)]
 pub(super) fn registers() -> Registers {
     let mut registers: Registers = [0; REGISTER_BYTES / 8];
     let to = registers.as_mut_ptr();
-    // SAFETY: stores into the array; only what a function keeps for its caller matters.
+    // SAFETY: stores only into the array. Callee-saved registers suffice for unwinding.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
@@ -69,7 +70,7 @@ pub(super) fn registers() -> Registers {
     registers
 }
 
-/// Program counter, stack pointer and frame pointer.
+/// Returns program counter, stack pointer and frame pointer.
 pub(super) fn pointers(registers: &Registers) -> (u64, u64, u64) {
     match cfg!(target_arch = "aarch64") {
         true => (registers[32], registers[31], registers[29]),
@@ -77,7 +78,7 @@ pub(super) fn pointers(registers: &Registers) -> (u64, u64, u64) {
     }
 }
 
-/// Finds the end of the main thread's stack. Called by any thread at the start of a session.
+/// Finds the main thread's stack. Any thread may call it.
 pub(super) fn find_main() {
     let mut limit = sys::Limit::default();
     // SAFETY: `limit` is valid.
@@ -95,8 +96,9 @@ fn main_end() -> Option<u64> {
     Some(line.end)
 }
 
-/// Looks for a line of the process's maps, as far as it is read when `is_it` says so.
-fn find_line(mut is_it: impl FnMut(&Line, Seen) -> bool) -> Option<Line> {
+/// Finds the first line of the process's maps that `matches` accepts. The line is parsed only up to
+/// that point.
+fn find_line(mut matches: impl FnMut(&Line, Seen) -> bool) -> Option<Line> {
     let flags = sys::O_RDONLY | sys::O_CLOEXEC;
     // SAFETY: the path ends with a 0.
     let fd = unsafe { sys::open(c"/proc/self/maps".as_ptr(), flags, 0) };
@@ -107,7 +109,7 @@ fn find_line(mut is_it: impl FnMut(&Line, Seen) -> bool) -> Option<Line> {
     let mut line = Line::default();
     let mut is_found = false;
     'file: loop {
-        // SAFETY: the buffer has that size.
+        // SAFETY: the length is that of the buffer.
         let got = unsafe { sys::read(fd, buffer.as_mut_ptr().cast::<c_void>(), buffer.len()) };
         let Some(bytes) = usize::try_from(got).ok().and_then(|got| buffer.get(..got)) else {
             break;
@@ -117,7 +119,7 @@ fn find_line(mut is_it: impl FnMut(&Line, Seen) -> bool) -> Option<Line> {
         }
         for &byte in bytes {
             let seen = line.take(byte);
-            if seen != Seen::Nothing && is_it(&line, seen) {
+            if seen != Seen::Nothing && matches(&line, seen) {
                 is_found = true;
                 break 'file;
             }
@@ -127,7 +129,7 @@ fn find_line(mut is_it: impl FnMut(&Line, Seen) -> bool) -> Option<Line> {
     is_found.then_some(line)
 }
 
-/// The part of a line that ends with a byte.
+/// The part of a line that a byte completes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     Nothing,
@@ -137,14 +139,14 @@ enum Seen {
     Stack,
 }
 
-/// A line of maps, read byte by byte.
+/// A line of the maps, parsed byte by byte.
 #[derive(Default)]
 struct Line {
     start: u64,
     end: u64,
-    /// Before the `-`, in the second address, or behind it.
+    /// 0 in the first address, 1 in the second, 2 after it.
     part: u8,
-    /// Bytes of `[stack]` that were seen.
+    /// The number of matched bytes of `[stack]`.
     matched: usize,
 }
 
@@ -171,8 +173,8 @@ impl Line {
     }
 }
 
-/// Returns the address behind the end of the stack that `sp` lies in; `None` if that is not the
-/// thread's own, as in coroutines and signal handlers with a stack of theirs.
+/// Returns the end address of the thread's stack. `None` if `sp` is not in it, as in coroutines and
+/// signal handlers with their own stack.
 pub(super) fn end(thread: &mut Thread, sp: u64) -> Option<u64> {
     if thread.stack_end == 0 {
         match sys::tid() == sys::pid() {
@@ -189,17 +191,17 @@ pub(super) fn end(thread: &mut Thread, sp: u64) -> Option<u64> {
         .then_some(thread.stack_end)
 }
 
-/// Returns the bounds of this thread's stack. The C library's data of a thread lies behind its
-/// stack, in the same mapping, and the thread pointer there. The C library itself is not asked: it
-/// would take a lock that this thread may hold, as it allocates under it.
+/// Returns the bounds of this thread's stack. The thread pointer points behind the stack, in the
+/// same mapping. `pthread_getattr_np` would take a lock that this thread may hold, since the C
+/// library allocates under it.
 fn bounds() -> Option<(u64, u64)> {
     let end = thread::pointer();
     let line = find_line(|line, seen| seen == Seen::Range && (line.start..line.end).contains(&end));
     Some((line?.start, end))
 }
 
-/// Follows frame pointers between `sp` and `end`, which is all stack. Returns the number of
-/// addresses, the program counter first.
+/// Follows frame pointers between the stack pointer and `end`. Returns the number of addresses, of
+/// which the first is the program counter.
 pub(super) fn chain(registers: &Registers, end: u64, out: &mut [u64; MAX_CHAIN]) -> usize {
     let (pc, sp, mut frame) = pointers(registers);
     out[0] = pc;
@@ -224,8 +226,8 @@ pub(super) fn chain(registers: &Registers, end: u64, out: &mut [u64; MAX_CHAIN])
 
 /// Copies a stack whose end is known.
 pub(super) fn copy(from: u64, to: *mut u8, bytes: usize) {
-    // The C library's function may be one that checks what it copies.
-    // SAFETY: the stack from its pointer to its end is mapped, and `to` has room.
+    // The C library's `memcpy` may be replaced by a sanitizer, which would report the read.
+    // SAFETY: the stack is mapped up to its end, and `to` has space for all bytes.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
@@ -246,11 +248,11 @@ pub(super) fn copy(from: u64, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Copies a stack whose end is not known, as far as there is memory; the rest is 0.
+/// Copies a stack with an unknown end up to the first unmapped page. The rest is 0.
 pub(super) fn copy_foreign(from: u64, to: *mut u8) {
     const PAGE: u64 = 4096;
     const PARTS: usize = FOREIGN_BYTES / PAGE as usize + 1;
-    // SAFETY: the caller has that much room.
+    // SAFETY: the caller provides this much space.
     unsafe { ptr::write_bytes(to, 0, FOREIGN_BYTES) };
     let empty = sys::IoVec {
         base: ptr::null_mut(),
@@ -272,7 +274,7 @@ pub(super) fn copy_foreign(from: u64, to: *mut u8) {
         base: to.cast(),
         length: FOREIGN_BYTES,
     };
-    // SAFETY: the kernel checks what it reads, and `to` has room. Bytes that cannot be read stay 0.
+    // SAFETY: the kernel checks the read addresses, and `to` has space for all bytes.
     unsafe {
         sys::process_vm_readv(sys::pid(), &local, 1, parts.as_ptr(), count as u64, 0);
     }
@@ -300,7 +302,7 @@ mod tests {
             let (_, sp, _) = pointers(&registers());
             let (low, end) = bounds().unwrap();
             assert!((low..end).contains(&sp));
-            // Threads of tests have 2 MiB.
+            // The stacks of test threads have 2 MiB.
             assert!(end - sp < 2 << 20, "{} bytes", end - sp);
         };
         std::thread::spawn(check).join().unwrap();
@@ -310,7 +312,7 @@ mod tests {
     fn stacks_with_an_unknown_end_are_copied_up_to_unmapped_memory() {
         let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS;
         let mut to = std::vec![7_u8; FOREIGN_BYTES];
-        // SAFETY: new mappings; the second page is taken away again.
+        // SAFETY: the mapping is new, and only its first page is written.
         let base = unsafe {
             let base = sys::mmap(
                 ptr::null_mut(),

@@ -1,36 +1,38 @@
 //! The client's state of each thread.
 //!
-//! The memory is thread-local by the initial-exec model, which the compiler offers for no stable
-//! way of declaring such variables: the address is two instructions, is never allocated lazily
-//! (which would call the allocator from inside of it), and needs no destructor.
+//! The state is a thread-local variable of the initial-exec model. It is declared in assembly,
+//! since stable Rust cannot declare it. Its address takes two instructions, its memory is never
+//! allocated lazily (which would call the allocator recursively), and it has no destructor.
 
 use core::arch::{asm, global_asm};
 
-/// Frees that a signal handler can leave for the allocation that it interrupted.
-const MAX_LEFT: usize = 8;
+/// The maximum number of frees postponed by signal handlers.
+const MAX_POSTPONED: usize = 8;
 
-/// The state of a thread. All is 0 at first.
+/// The state of a thread. Initially all fields are 0.
 #[repr(C, align(16))]
 #[derive(Debug)]
 pub(super) struct Thread {
-    /// Bytes that pass without a look at the sampler: those until the next sample, but no more than
-    /// an interval, as an allocation of that size counts in any case.
+    /// The number of bytes that pass without the sampler: those until the next sample, but at most
+    /// the interval, since an allocation of that size is always sampled.
     pub(super) passing: u64,
-    /// Bytes until the next sample beyond these.
+    /// The number of bytes from there until the next sample.
     pub(super) rest: i64,
-    /// The state of the random numbers; 0 before the first.
+    /// The state of the random number generator; 0 before the first number.
     pub(super) random: u64,
-    /// The sampling that these were drawn for.
+    /// The tag of the sampling that the fields above are for.
     pub(super) tag: u32,
-    /// The client runs in this thread: what it allocates itself, or a signal handler does, is not
-    /// its business.
+    /// Not 0 while the client runs in this thread. Allocations by the client itself, and by signal
+    /// handlers that interrupt it, are not recorded.
     pub(super) is_busy: u32,
-    /// The stack, if it was looked for.
+    /// The start of the stack, once known.
     pub(super) stack_low: u64,
+    /// The end of the stack; 0 if not known yet.
     pub(super) stack_end: u64,
-    /// Frees left by signal handlers.
-    left: [u64; MAX_LEFT],
-    left_count: u32,
+    /// The addresses of postponed frees.
+    postponed: [u64; MAX_POSTPONED],
+    /// The number of postponed frees.
+    postponed_count: u32,
 }
 
 const SIZE: usize = 128;
@@ -75,15 +77,15 @@ pub(super) fn current() -> &'static mut Thread {
             options(nostack, readonly, pure),
         );
     }
-    // SAFETY: the variable lives as long as the thread, and all its bytes are valid. References to
-    // it are short: only one function holds one while it calls nothing of the program's.
+    // SAFETY: the variable lives as long as the thread, and all byte values are valid. References
+    // are short-lived: they are not held while code of the program runs.
     unsafe { &mut *address }
 }
 
-/// Returns the thread pointer: the address of what the C library has of this thread.
+/// Returns the thread pointer: the address of the C library's thread descriptor.
 pub(super) fn pointer() -> u64 {
     let pointer: u64;
-    // SAFETY: the first word there is its own address.
+    // SAFETY: the first word of the descriptor is its own address.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, readonly, pure));
@@ -107,26 +109,27 @@ impl Thread {
             is_busy: 0,
             stack_low: 0,
             stack_end: 0,
-            left: [0; MAX_LEFT],
-            left_count: 0,
+            postponed: [0; MAX_POSTPONED],
+            postponed_count: 0,
         }
     }
 
-    /// Leaves a free to whoever is busy in this thread; `false` if there is no room.
-    pub(super) fn leave(&mut self, address: u64) -> bool {
-        match self.left.get_mut(self.left_count as usize) {
-            Some(place) => {
-                *place = address;
-                self.left_count += 1;
+    /// Postpones a free until the client is no longer busy in this thread. Returns false if there
+    /// are too many.
+    pub(super) fn postpone(&mut self, address: u64) -> bool {
+        match self.postponed.get_mut(self.postponed_count as usize) {
+            Some(slot) => {
+                *slot = address;
+                self.postponed_count += 1;
                 true
             }
             None => false,
         }
     }
 
-    /// Takes one that was left.
-    pub(super) fn take_left(&mut self) -> Option<u64> {
-        self.left_count = self.left_count.checked_sub(1)?;
-        self.left.get(self.left_count as usize).copied()
+    /// Removes and returns the last postponed free.
+    pub(super) fn take_postponed(&mut self) -> Option<u64> {
+        self.postponed_count = self.postponed_count.checked_sub(1)?;
+        self.postponed.get(self.postponed_count as usize).copied()
     }
 }

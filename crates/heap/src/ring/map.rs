@@ -1,4 +1,4 @@
-//! The memory of a ring, as both sides map it.
+//! The mapped memory of a ring, which is the same on both sides.
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
@@ -6,22 +6,22 @@ use core::ptr;
 use super::{Metadata, PAGE};
 use crate::sys;
 
-/// A ring's memory: the page, the data, and the data again.
+/// A ring's memory: the metadata page, then the data twice in a row.
 #[derive(Debug)]
 pub struct Mapping {
     base: *mut u8,
     size: u64,
 }
 
-// SAFETY: the memory belongs to no thread; all accesses of the page are atomic, those of the data
-// are ordered by it.
+// SAFETY: the mapping is valid in all threads. Accesses to the page are atomic, and they order the
+// accesses to the data.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the ring in a file, whose size says that of the ring. `None` if that is no size of a
-    /// ring, or there is no memory.
+    /// Maps the ring in a file, whose size determines the ring's. Returns `None` if that is not a
+    /// valid size or the mapping fails.
     #[must_use]
     pub fn new(fd: c_int) -> Option<Self> {
         let mut stat = sys::Stat::default();
@@ -36,7 +36,7 @@ impl Mapping {
         let data = size as usize;
         let whole = PAGE + 2 * data;
         let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
-        // SAFETY: a new mapping touches no memory that there is.
+        // SAFETY: a new mapping does not affect existing memory.
         let base = unsafe { sys::mmap(ptr::null_mut(), whole, sys::PROT_NONE, flags, -1, 0) };
         if base as isize == -1 {
             return None;
@@ -49,7 +49,7 @@ impl Mapping {
         let flags = sys::MAP_SHARED | sys::MAP_FIXED;
         let parts = [(0, PAGE + data, 0), (PAGE + data, data, PAGE)];
         for (at, length, offset) in parts {
-            // SAFETY: the addresses are those of the mapping made above.
+            // SAFETY: the range lies within the mapping made above.
             let mapped = unsafe {
                 let address = mapping.base.add(at).cast::<c_void>();
                 sys::mmap(address, length, access, flags, fd, offset as i64)
@@ -67,22 +67,22 @@ impl Mapping {
         self.size
     }
 
-    /// The address and length of all of it.
+    /// Returns the address and length of the whole mapping.
     #[must_use]
     pub fn range(&self) -> (usize, usize) {
         (self.base as usize, PAGE + 2 * self.size as usize)
     }
 
     pub(crate) fn metadata(&self) -> &Metadata {
-        // SAFETY: the first page is mapped for as long as `self` lives, all bytes are valid values
-        // of its fields, and those are atomic.
+        // SAFETY: the first page is mapped for as long as `self` lives. Its fields are atomic
+        // integers, for which all bytes are valid.
         unsafe { &*self.base.cast::<Metadata>() }
     }
 
-    /// The address of the data at a position, with `size` bytes behind it.
+    /// Returns the address of the data at a position. At least `size` bytes follow it.
     pub(crate) fn at(&self, position: u64) -> *mut u8 {
         let offset = (position & (self.size - 1)) as usize;
-        // SAFETY: offset is less than the size, and the data is mapped twice in a row.
+        // SAFETY: the offset is less than the size, and the data is mapped twice in a row.
         unsafe { self.base.add(PAGE + offset) }
     }
 }
@@ -90,7 +90,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let (start, length) = self.range();
-        // SAFETY: the range was mapped by `new`, and nobody else has its address.
+        // SAFETY: the range was mapped by `new`, and its address is not used elsewhere.
         unsafe { sys::munmap(start as *mut c_void, length) };
     }
 }

@@ -1,9 +1,9 @@
-//! The ring in memory that client and profiler share: many writers, one reader.
+//! The ring in memory shared by client and profiler, with many writers and one reader.
 //!
-//! A page of metadata, then the data, which both map twice in a row, so that each record lies in
-//! one piece. Positions only grow; a record has a header of eight bytes with its size, which is 0
-//! until the record is complete. The layout is upstream's; what our profiler has to say to our
-//! client lies behind upstream's metadata ([`Extension`]).
+//! A page of metadata precedes the data. Both sides map the data twice in a row, so that each
+//! record is contiguous. Positions only grow. A record has a header of eight bytes with its size,
+//! which is 0 until the record is complete. The layout is upstream's; the fields that only our
+//! profiler and client use follow upstream's metadata ([`Extension`]).
 //!
 //! Neither side trusts the other: positions are loaded once and checked, and the reader copies a
 //! record before parsing it.
@@ -22,13 +22,13 @@ pub use self::writer::{Full, Writer};
 
 /// Size of the metadata page.
 pub const PAGE: usize = 4096;
-/// Smallest ring.
+/// The minimum size of the ring.
 pub const MIN_SIZE: u64 = 8192;
 /// The default size of the ring.
 pub const DEFAULT_SIZE: u64 = 8 << 20;
-/// Largest ring.
+/// The maximum size of the ring.
 pub const MAX_SIZE: u64 = 512 << 20;
-/// Bytes before each record.
+/// The size of a record's header.
 const HEADER: u64 = 8;
 
 /// The first page of the ring.
@@ -57,14 +57,14 @@ const _: () = assert!(core::mem::offset_of!(Metadata, is_reader_paused) == 56);
 const _: () = assert!(core::mem::offset_of!(Metadata, statistics) == 64);
 const _: () = assert!(core::mem::offset_of!(Metadata, extension) == 256);
 
-/// The words that our profiler and our client exchange beyond upstream's metadata.
+/// The metadata that only our profiler and client use.
 #[repr(C)]
 pub(crate) struct Extension {
-    /// [`MAGIC`] if the session is an extended one.
+    /// [`MAGIC`] in an extended session.
     pub(crate) magic: AtomicU64,
-    /// Bytes of a stack that are copied at most.
+    /// The maximum number of bytes of a stack to copy.
     pub(crate) stack_bytes: AtomicU32,
-    /// Not 0: stacks are not copied, their frame pointers are good.
+    /// Not 0: stacks are not copied, since their frame pointers are sufficient.
     pub(crate) chain_only: AtomicU32,
     /// The number of samples lost because the ring was full.
     pub(crate) lost: AtomicU64,
@@ -83,7 +83,7 @@ pub mod error_state {
     pub const INVALID_STACK_BOUNDS: u64 = 2;
 }
 
-/// Places in the statistics.
+/// Indices of the statistics.
 pub(crate) mod statistic {
     pub(crate) const BYTES_WRITTEN: usize = 0;
     pub(crate) const WRITES: usize = 1;
@@ -91,12 +91,13 @@ pub(crate) mod statistic {
     pub(crate) const WRITES_OVERFLOW: usize = 3;
 }
 
-/// Returns the number of bytes that a record takes.
-fn room(size: u64) -> Option<u64> {
+/// Returns the number of bytes that a record occupies including its header. `None` on overflow.
+fn padded_size(size: u64) -> Option<u64> {
     Some(size.checked_add(HEADER + 7)? & !7)
 }
 
-/// The positions, checked: bytes that were written and not read. `None` if they are corrupt.
+/// Checks the positions and returns the number of unread bytes. `None` if the positions are
+/// corrupt.
 fn unread(read: u64, write: u64, size: u64) -> Option<u64> {
     let unread = write.checked_sub(read)?;
     let is_valid = unread <= size && (read | write).is_multiple_of(8);

@@ -2,7 +2,9 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use super::{HEADER, MAGIC, MAX_SIZE, MIN_SIZE, Mapping, Metadata, PAGE, room, statistic, unread};
+use super::{
+    HEADER, MAGIC, MAX_SIZE, MIN_SIZE, Mapping, Metadata, PAGE, padded_size, statistic, unread,
+};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::sys;
@@ -10,7 +12,7 @@ use crate::sys;
 /// The result of an attempt to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// A record of so many bytes was copied.
+    /// A record of this size was copied.
     Record(usize),
     /// The ring is empty.
     Nothing,
@@ -22,19 +24,19 @@ pub enum Read {
 #[derive(Debug)]
 pub struct Reader {
     mapping: Mapping,
-    /// The position that this side believes: the shared one is the client's, too.
+    /// This side's own copy of the position, since the client can write the shared one.
     position: u64,
 }
 
 impl Reader {
-    /// A new ring, and the descriptor of its memory, which nobody can resize. `None` if that is no
-    /// size of a ring, or there is no memory.
+    /// Creates a ring. Also returns the descriptor of its memory, whose size is sealed. `None` if
+    /// the size is not valid or the creation fails.
     #[must_use]
     pub fn create(size: u64) -> Option<(Self, OwnedFd)> {
         if !size.is_power_of_two() || !(MIN_SIZE..=MAX_SIZE).contains(&size) {
             return None;
         }
-        // SAFETY: the name ends with a 0; the descriptor is this function's until it is returned.
+        // SAFETY: the name ends with a 0.
         let fd = unsafe {
             let flags = sys::MFD_CLOEXEC | sys::MFD_ALLOW_SEALING;
             sys::memfd_create(c"ferretto-heap".as_ptr(), flags)
@@ -42,7 +44,7 @@ impl Reader {
         if fd < 0 {
             return None;
         }
-        // SAFETY: the descriptor was just made, and is nobody else's.
+        // SAFETY: the descriptor was just created and has no other owner.
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: the descriptor is open.
         let is_sized = unsafe {
@@ -57,14 +59,14 @@ impl Reader {
         Some((reader, file))
     }
 
-    /// Makes the session an extended one, before the client gets the ring.
+    /// Marks the session as an extended one. Call it before sending the ring to the client.
     pub fn extend(&self, stack_bytes: u32) {
         let extension = &self.metadata().extension;
         extension.stack_bytes.store(stack_bytes, Ordering::Relaxed);
         extension.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// Tells the client whether frame pointers alone will do.
+    /// Tells the client not to copy stacks if frame pointers are sufficient.
     pub fn set_chain_enough(&self, is_enough: bool) {
         let extension = &self.metadata().extension;
         extension
@@ -92,13 +94,13 @@ impl Reader {
         if size == 0 {
             return Read::Nothing;
         }
-        let Some(needed) = room(size.into()).filter(|&needed| needed <= available) else {
+        let Some(needed) = padded_size(size.into()).filter(|&needed| needed <= available) else {
             return Read::Corrupt;
         };
         let Some(record) = buffer.get_mut(..size as usize) else {
             return Read::Corrupt;
         };
-        // SAFETY: the record lies behind its header, within the data that is mapped twice.
+        // SAFETY: the record follows its header, within the data that is mapped twice.
         copy(unsafe { start.add(HEADER as usize) }, record);
         self.position += needed;
         metadata
@@ -107,14 +109,14 @@ impl Reader {
         Read::Record(size as usize)
     }
 
-    /// Bytes of the ring that are in use.
+    /// Returns the number of unread bytes.
     #[must_use]
     pub fn unread(&self) -> u64 {
         let write = self.metadata().write_position.load(Ordering::Relaxed);
         unread(self.position, write, self.mapping.size()).unwrap_or(0)
     }
 
-    /// Asks for a byte on the socket when there is something to read.
+    /// Makes the client send a byte on the socket when there is something to read.
     pub fn pause(&self) {
         self.metadata().is_reader_paused.store(1, Ordering::SeqCst);
     }
@@ -124,7 +126,8 @@ impl Reader {
         self.metadata().is_shutting_down.store(1, Ordering::SeqCst);
     }
 
-    /// Returns why the client ended the session, see [`error_state`](super::error_state).
+    /// Returns the reason why the client ended the session, see
+    /// [`error_state`](super::error_state).
     #[must_use]
     pub fn error_state(&self) -> u64 {
         self.metadata().error_state.load(Ordering::Relaxed)
@@ -136,7 +139,7 @@ impl Reader {
         self.metadata().extension.lost.load(Ordering::Relaxed)
     }
 
-    /// Microseconds that the client waited for locks.
+    /// Returns the total time that the client waited for locks, in microseconds.
     #[must_use]
     pub fn blocked_us(&self) -> u64 {
         self.metadata().blocked_us.load(Ordering::Relaxed)
@@ -153,13 +156,13 @@ impl Reader {
     }
 }
 
-/// Copies a record out of the ring, from an address that is a multiple of 8.
+/// Copies a record out of the ring. `from` must be aligned to 8.
 fn copy(from: *const u8, record: &mut [u8]) {
     let (words, rest) = record.as_chunks_mut::<8>();
     let done = words.len() * 8;
     for (number, word) in words.iter_mut().enumerate() {
-        // SAFETY: as many bytes as the record has lie behind `from`. The client may write at the
-        // same time, so loads are atomic.
+        // SAFETY: the record's bytes follow `from`. The client may write them at the same time, so
+        // the loads are atomic.
         let value = unsafe { &*from.cast::<AtomicU64>().add(number) };
         *word = value.load(Ordering::Relaxed).to_ne_bytes();
     }

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::{HEADER, MAGIC, Mapping, Metadata, error_state, room, statistic, unread};
+use super::{HEADER, MAGIC, Mapping, Metadata, error_state, padded_size, statistic, unread};
 use crate::sys;
 
 /// The reason why a record was not written.
@@ -14,24 +14,25 @@ pub enum Full {
     Always,
 }
 
-/// Attempts to lock between two sleeps, and sleeps.
+/// Attempts to lock between two sleeps.
 const SPINS: u32 = 1024;
+/// Sleeps of a millisecond before the lock fails.
 const SLEEPS: u32 = 1000;
 
-/// Writes records.
+/// Writes records into a ring.
 #[derive(Debug)]
 pub struct Writer {
     mapping: Mapping,
 }
 
 impl Writer {
-    /// Writes into a ring.
+    /// Creates the writer of a ring.
     #[must_use]
     pub fn new(mapping: Mapping) -> Self {
         Self { mapping }
     }
 
-    /// The address and length of its memory.
+    /// Returns the address and length of the ring's memory.
     #[must_use]
     pub fn range(&self) -> (usize, usize) {
         self.mapping.range()
@@ -43,7 +44,7 @@ impl Writer {
         self.metadata().extension.magic.load(Ordering::Acquire) == MAGIC
     }
 
-    /// Bytes of a stack that are to be copied at most.
+    /// Returns the maximum number of bytes of a stack to copy.
     #[must_use]
     pub fn stack_bytes(&self) -> usize {
         match self.is_extended() {
@@ -56,7 +57,7 @@ impl Writer {
         }
     }
 
-    /// Returns true if stacks need not be copied, as their frame pointers are good.
+    /// Returns true if stacks need not be copied, since their frame pointers are sufficient.
     #[must_use]
     pub fn is_chain_enough(&self) -> bool {
         self.metadata().extension.chain_only.load(Ordering::Relaxed) != 0
@@ -68,7 +69,7 @@ impl Writer {
         self.metadata().is_shutting_down.load(Ordering::Relaxed) != 0
     }
 
-    /// Notes why the client ends the session.
+    /// Sets the reason why the client ends the session.
     pub fn set_error(&self, error: u64) {
         let state = &self.metadata().error_state;
         let _ = state.compare_exchange(
@@ -87,14 +88,14 @@ impl Writer {
             .fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns true once after the reader has begun to wait for a byte on the socket.
+    /// Returns true once for each time that the reader begins to wait for a byte on the socket.
     #[must_use]
     pub fn takes_pause(&self) -> bool {
         let paused = &self.metadata().is_reader_paused;
         paused.load(Ordering::Acquire) != 0 && paused.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Bytes that are free.
+    /// Returns the number of free bytes.
     #[must_use]
     pub fn free(&self) -> u64 {
         let metadata = self.metadata();
@@ -104,32 +105,32 @@ impl Writer {
         unread.map_or(0, |unread| self.mapping.size() - unread)
     }
 
-    /// Returns the position behind all that was written.
+    /// Returns the end position of the written records.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.metadata().write_position.load(Ordering::Relaxed)
     }
 
-    /// Returns true if all before a position was read.
+    /// Returns true if the profiler has read all records before a position.
     #[must_use]
     pub fn is_read(&self, position: u64) -> bool {
         self.metadata().read_position.load(Ordering::Relaxed) >= position
     }
 
-    /// Bytes of the ring.
+    /// Returns the size of the ring.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.mapping.size()
     }
 
-    /// Writes a record, which `copy` puts into `size` bytes of memory.
+    /// Writes a record of `size` bytes, which `copy` writes to the given address.
     ///
     /// # Errors
     ///
     /// Fails if there is not enough space.
     pub fn write(&self, size: usize, copy: impl FnOnce(*mut u8)) -> Result<(), Full> {
         let metadata = self.metadata();
-        let needed = room(size as u64).filter(|&needed| needed <= self.mapping.size());
+        let needed = padded_size(size as u64).filter(|&needed| needed <= self.mapping.size());
         let needed = needed.ok_or(Full::Always)?;
         if size > u32::MAX as usize || !lock(metadata) {
             return Err(Full::Always);
@@ -147,8 +148,8 @@ impl Writer {
             return Err(Full::Now);
         }
         let start = self.mapping.at(write);
-        // SAFETY: the data is mapped twice, so that as many bytes as it has lie behind `start`;
-        // positions are multiples of 8, so the header is aligned.
+        // SAFETY: the data is mapped twice, so at least its size follows `start`. Positions are
+        // multiples of 8, so the header is aligned.
         let header = unsafe { &*start.cast::<AtomicU32>() };
         header.store(0, Ordering::Relaxed);
         metadata
@@ -157,7 +158,7 @@ impl Writer {
         count(metadata, statistic::BYTES_WRITTEN, needed);
         count(metadata, statistic::WRITES, 1);
         unlock(metadata);
-        // SAFETY: as above; `needed` bytes are this record's alone, header included.
+        // SAFETY: as above. The `needed` bytes are reserved for this record and its header.
         copy(unsafe { start.add(HEADER as usize) });
         header.store(size as u32, Ordering::Release);
         Ok(())
@@ -168,16 +169,16 @@ impl Writer {
     }
 }
 
-fn count(metadata: &Metadata, place: usize, by: u64) {
-    // Only under the lock.
-    let counter = &metadata.statistics[place];
+/// Adds to a statistic. Call it only under the lock.
+fn count(metadata: &Metadata, index: usize, by: u64) {
+    let counter = &metadata.statistics[index];
     counter.store(
         counter.load(Ordering::Relaxed).wrapping_add(by),
         Ordering::Relaxed,
     );
 }
 
-/// Locks, or gives up after about a second.
+/// Locks the ring. Returns false and poisons the lock after about a second.
 fn lock(metadata: &Metadata) -> bool {
     for sleeps in 0..SLEEPS {
         for _ in 0..SPINS {

@@ -13,6 +13,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
+use crate::random::Random;
 use crate::world::{World, end, every, with_program};
 
 fn hello(world: &World, byte: u8, files: &[&str]) -> UnixStream {
@@ -148,14 +149,6 @@ fn heap_027_registers_of_an_unknown_machine_are_reported() {
     assert_eq!(errors.max(), Some(1));
 }
 
-/// Returns the next pseudorandom number.
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 #[test]
 fn heap_018_false_stacks_do_not_stop_the_profiler() {
     with_program(|world| {
@@ -164,28 +157,28 @@ fn heap_018_false_stacks_do_not_stop_the_profiler() {
         let ring = granted(&stream).expect("a session");
         let writer = Writer::new(Mapping::new(ring.as_raw_fd()).expect("a ring"));
         assert!(writer.is_extended());
-        let mut state = 0x1234_5678_9abc_def1;
-        let own = std::ptr::from_ref(&state) as u64;
+        let mut random = Random(0x1234_5678_9abc_def1);
+        let own = std::ptr::from_ref(&random) as u64;
         for sequence in 1..1500 {
-            let length = random(&mut state) % 3000;
-            let stack: Vec<u8> = (0..length).map(|_| random(&mut state) as u8).collect();
+            let length = random.next() % 3000;
+            let stack: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
             let mut bytes = malloc(sequence, 4, &stack);
             // Registers: arbitrary values, addresses of this process, the ends of the address
             // space.
             for register in 5..39 {
-                let value = match random(&mut state) % 4 {
-                    0 => random(&mut state),
-                    1 => own.wrapping_add(random(&mut state) % 65536),
-                    2 => own_function as *const () as u64 + random(&mut state) % 64,
-                    _ => u64::MAX - random(&mut state) % 16,
+                let value = match random.next() % 4 {
+                    0 => random.next(),
+                    1 => own.wrapping_add(random.next() % 65536),
+                    2 => own_function as *const () as u64 + random.next() % 64,
+                    _ => u64::MAX - random.next() % 16,
                 };
                 bytes[8 + register * 8..][..8].copy_from_slice(&value.to_ne_bytes());
             }
             bytes[8 + 320..][..8].copy_from_slice(&(1_u64 | 4 << 32).to_ne_bytes());
-            if random(&mut state).is_multiple_of(2) && length >= 8 {
+            if random.next().is_multiple_of(2) && length >= 8 {
                 // A chain of frame pointers, with cycles.
                 bytes[..8].copy_from_slice(&record::MALLOC_WITH_CHAIN.to_ne_bytes());
-                let count = random(&mut state) % (length / 8);
+                let count = random.next() % (length / 8);
                 bytes[8 + 328..][..8].copy_from_slice(&count.to_ne_bytes());
             }
             while writer.free() < bytes.len() as u64 + 64 {

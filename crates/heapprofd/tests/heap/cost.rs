@@ -206,7 +206,9 @@ fn upstreams_ways(worlds: &mut Vec<World>) -> Vec<Way> {
     let upstream = std::env::var_os("FERRETTO_UPSTREAM").map(PathBuf::from);
     let upstream = upstream.map(|folder| folder.join("libheapprofd_glibc_preload.so"));
     let Some(library) = upstream.filter(|library| library.exists()) else {
-        println!("skipped: FERRETTO_UPSTREAM names no folder with libheapprofd_glibc_preload.so");
+        println!(
+            "skipped: FERRETTO_UPSTREAM does not name a folder with libheapprofd_glibc_preload.so"
+        );
         return Vec::new();
     };
     let kinds = [
@@ -296,7 +298,7 @@ fn programs<'a>(cost: &'a str, kind: Kind) -> [Option<Vec<&'a str>>; 4] {
 fn cost() {
     let rounds = std::env::var("FERRETTO_HEAP_COST").ok();
     let Some(rounds) = rounds.and_then(|rounds| rounds.parse::<u32>().ok()) else {
-        println!("skipped: FERRETTO_HEAP_COST=7 measures the cost of profiling in 7 rounds");
+        println!("skipped: a measurement; FERRETTO_HEAP_COST=7 enables it, in 7 rounds");
         return;
     };
     let Some(program) = compiled("heap-cost", "cost.c", &["-O2", "-fno-builtin", "-w"]) else {

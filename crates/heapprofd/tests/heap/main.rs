@@ -6,5 +6,7 @@ mod libraries;
 mod life;
 mod packets;
 mod programs;
+#[path = "../../../wire/tests/common/random.rs"]
+mod random;
 mod upstream;
 mod world;

@@ -359,6 +359,6 @@ pub(crate) fn compiled(name: &str, source: &str, options: &[&str]) -> Option<Pat
 pub(crate) fn with_program(test: impl FnOnce(World)) {
     match program() {
         Some(_) => test(World::new()),
-        None => println!("skipped: no C compiler (cc) is installed"),
+        None => println!("skipped: no C compiler is installed"),
     }
 }

@@ -42,7 +42,7 @@ impl Reactor {
                 break;
             };
             let (id, client) = (newest.id, newest.name());
-            self.notices.report(&Notice::MadeRoom { client, origin });
+            self.notices.report(&Notice::Evicted { client, origin });
             self.lose(id);
         }
         true

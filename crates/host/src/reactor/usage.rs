@@ -6,13 +6,13 @@ use super::{PER_CLIENT, Reactor};
 use crate::heartbeat::Heartbeat;
 use crate::notice::Notice;
 use crate::schedule::Excess;
-use crate::watchdog::{Explained, RunWild, Watchdog, WatchdogLimits};
+use crate::watchdog::{Explained, Watchdog, WatchdogError, WatchdogLimits};
 
 /// The smallest amount of memory worth returning to the system, in bytes.
 const WORTH_RELEASING: u64 = 4 << 20;
 
 impl Reactor {
-    /// Reports a user who is held back, and disconnects the client with the most work.
+    /// Reports a user who is throttled, and disconnects the client with the most work.
     pub(super) fn restrain(&mut self, excess: Excess) {
         let Some(allowance) = &self.limits.cpu_per_user else {
             return;
@@ -20,7 +20,7 @@ impl Reactor {
         match excess {
             Excess::Begins { origin } => {
                 let percent = allowance.percent;
-                self.notices.report(&Notice::HeldBack { origin, percent });
+                self.notices.report(&Notice::Throttled { origin, percent });
             }
             Excess::Lasts { origin, epoch } => {
                 let seconds = allowance.patience / 1_000_000_000;
@@ -55,7 +55,7 @@ impl Reactor {
     }
 
     /// Checks periodically that the process stays within its limits. `now` is `CLOCK_MONOTONIC`.
-    pub(crate) fn check_usage(&mut self, now: u64) -> Result<(), RunWild> {
+    pub(crate) fn check_usage(&mut self, now: u64) -> Result<(), WatchdogError> {
         if !self.watchdog.as_ref().is_some_and(|dog| dog.is_due(now)) {
             return Ok(());
         }

@@ -28,12 +28,12 @@ pub(crate) use turn::Turn;
 /// A new stage of a user's excess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Excess {
-    /// The user is held back from now on.
+    /// The user is throttled from now on.
     Begins {
         /// The user.
         origin: Origin,
     },
-    /// The user was held back for so long that the connection with the most work has to be closed.
+    /// The user was throttled for so long that the connection with the most work has to be closed.
     Lasts {
         /// The user.
         origin: Origin,
@@ -48,7 +48,7 @@ pub(crate) struct Schedule {
     allowance: Option<CpuAllowance>,
     users: BTreeMap<Origin, User>,
     line: Line<Origin>,
-    /// The number of users who are held back.
+    /// The number of users who are throttled.
     held: usize,
     waiting: usize,
     unsettled: u64,
@@ -85,7 +85,7 @@ impl Schedule {
         !self.line.is_empty()
     }
 
-    /// Returns the number of waiting connections, including those of users who are held back.
+    /// Returns the number of waiting connections, including those of users who are throttled.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }

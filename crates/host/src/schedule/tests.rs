@@ -199,7 +199,7 @@ fn pieces_become_smaller_while_they_take_long() {
 }
 
 #[test]
-fn a_user_who_exceeds_the_allowance_is_held_back_and_others_are_not() {
+fn a_user_who_exceeds_the_allowance_is_throttled_and_others_are_not() {
     let mut world = World::new(Some(CpuAllowance::default()));
     let busy = world.connect(MALLORY, MS);
     world.wake(busy);
@@ -221,7 +221,7 @@ fn a_user_who_exceeds_the_allowance_is_held_back_and_others_are_not() {
 }
 
 #[test]
-fn a_user_held_back_for_long_loses_the_connection_with_the_most_work() {
+fn a_user_throttled_for_long_loses_the_connection_with_the_most_work() {
     let mut world = World::new(Some(CpuAllowance::default()));
     let (busy, other) = (world.connect(MALLORY, MS), world.connect(MALLORY, MS));
     world.wake(other);

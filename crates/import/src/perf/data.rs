@@ -3,14 +3,16 @@
 use std::io::{Read, Seek};
 use std::rc::Rc;
 
+use ferretto_format::CpuMode;
 use ferretto_formats::Format;
-use ferretto_formats::perf_data::{CpuMode, Layout, Mapping, PerfData, Record, Sample};
+use ferretto_formats::perf_data::{Layout, Mapping, PerfData, Record, Sample};
 use ferretto_profiling::{Interner, MappingOf, MappingRange};
 use ferretto_symbols::kernel::KernelSymbols;
 
-use super::files::Files;
+use super::files::{Files, Here};
 use super::maps::{Mapped, Memory};
 use super::samples::{EventSpec, Head, Samples};
+use super::stacks::{self, Stacks, Unwound};
 use super::tasks::Tasks;
 use crate::report::Report;
 use crate::sorter::Sorter;
@@ -69,6 +71,10 @@ pub(crate) fn data<R: Read + Seek>(
     let mut import = Import {
         writer,
         kernel: files.kernel(),
+        stacks: match options.reads_files {
+            true => Stacks::new(),
+            false => None,
+        },
         files,
         memory: Memory::default(),
         tasks: Tasks::default(),
@@ -101,6 +107,8 @@ struct Import<'a, 'w> {
     writer: &'a mut Writer<'w>,
     kernel: Option<KernelSymbols>,
     files: Files,
+    /// `None` if no files are read.
+    stacks: Option<Stacks>,
     memory: Memory,
     tasks: Tasks,
     samples: Samples,
@@ -121,12 +129,16 @@ impl Import<'_, '_> {
             } => {
                 if is_exec {
                     self.memory.exec(pid);
+                    self.forget(pid);
                 }
                 self.tasks.name(self.writer, ts, (pid, tid), name)?;
             }
             Record::Mapping(mapping) => self.map(&mapping),
             Record::Fork(task) => {
                 self.memory.fork(task.pid, task.parent_pid);
+                if task.pid != task.parent_pid {
+                    self.forget(task.pid);
+                }
                 if task.pid == task.tid && task.pid != task.parent_pid {
                     let of = (task.pid, task.parent_pid);
                     self.tasks.fork(self.writer, ts, of)?;
@@ -149,6 +161,13 @@ impl Import<'_, '_> {
         Ok(())
     }
 
+    /// Forgets the state for unwinding a process whose mappings have changed.
+    fn forget(&mut self, pid: u32) {
+        if let Some(stacks) = &mut self.stacks {
+            stacks.forget(pid);
+        }
+    }
+
     fn map(&mut self, mapping: &Mapping<'_>) {
         let is_kernel = matches!(mapping.mode, CpuMode::Kernel) || mapping.pid.is_none();
         let path: Rc<[u8]> = match is_kernel {
@@ -157,6 +176,12 @@ impl Import<'_, '_> {
         };
         let file = self.files.get(&path, mapping.build_id);
         let pid = if is_kernel { None } else { mapping.pid };
+        if let Some(pid) = pid {
+            self.forget(pid);
+        }
+        // Without a build id, another file at the place of the recorded one has another inode.
+        let is_recorded =
+            |here: &Here| here.is_same || mapping.inode.is_none_or(|inode| inode == here.inode);
         self.memory.map(
             pid,
             Mapped {
@@ -169,6 +194,7 @@ impl Import<'_, '_> {
                     start_offset: 0,
                     load_bias: file.load_bias,
                 },
+                here: file.here.filter(is_recorded),
             },
         );
     }
@@ -180,13 +206,19 @@ impl Import<'_, '_> {
                 .add("samples without a process and thread id");
             return Ok(());
         };
-        if sample.has_stack {
-            let what = "samples with a copied stack, whose callstacks lack the user frames; record with \
-                        --call-graph fp";
+        let unwound = match (&sample.user, &mut self.stacks) {
+            (Some(user), Some(stacks)) => stacks.unwind(pid, &self.memory, user),
+            _ => None,
+        };
+        if let Some(what) = lost_of_stack(sample, unwound.as_ref()) {
             self.report.losses.add(what);
         }
         let mut frames: Vec<_> = sample.chain.addresses(sample.mode).collect();
-        if frames.is_empty() {
+        if unwound.is_some() {
+            frames.retain(|(mode, _)| *mode != CpuMode::User);
+        }
+        let is_in_kernel = sample.mode == CpuMode::Kernel;
+        if frames.is_empty() && (unwound.is_none() || is_in_kernel) {
             frames.extend(sample.address.map(|address| (sample.mode, address)));
         }
         let head = Head {
@@ -201,20 +233,44 @@ impl Import<'_, '_> {
         let mut unknown = 0;
         self.samples
             .write(self.writer, sample.event, head, |interner| {
-                let frame = |&(mode, address): &(CpuMode, u64)| match mode {
-                    CpuMode::Kernel => kernel_frame(interner, kernel, address),
-                    _ => {
-                        let mapped = memory.find(Some(pid), address);
-                        unknown += u64::from(mapped.is_none());
-                        user_frame(interner, mapped, address)
-                    }
-                };
-                frames.iter().map(frame).collect()
+                let mut stack = Vec::with_capacity(frames.len());
+                for &(mode, address) in &frames {
+                    stack.push(match mode {
+                        CpuMode::Kernel => kernel_frame(interner, kernel, address),
+                        _ => {
+                            let mapped = memory.find(Some(pid), address);
+                            unknown += u64::from(mapped.is_none());
+                            user_frame(interner, mapped, address)
+                        }
+                    });
+                }
+                let user = unwound.iter().flat_map(|unwound| unwound.frames);
+                stack.extend(user.map(|frame| stacks::intern(interner, frame)));
+                stack
             })?;
         self.report.samples += 1;
         let what = "frames at addresses without a known mapping";
         self.report.losses.add_many(what, unknown);
         Ok(())
+    }
+}
+
+/// Describes the frames that a sample with a copy of the stack lacks, and the remedy; `None` if it
+/// lacks none, or has no copy.
+fn lost_of_stack(sample: &Sample<'_>, unwound: Option<&Unwound<'_>>) -> Option<&'static str> {
+    match unwound {
+        _ if !sample.has_stack => None,
+        Some(unwound) if unwound.is_whole => None,
+        Some(_) => Some(
+            "callstacks that end early, as the copied stack was too small (a larger one: \
+             --call-graph dwarf,32768) or a file is not there any more",
+        ),
+        // A kernel thread has no stack to copy.
+        None if sample.user.is_none() && sample.mode == CpuMode::Kernel => None,
+        None => Some(
+            "samples with a copied stack, whose callstacks lack the user frames; import them on \
+             the machine of the recording, without --no-system, or record with --call-graph fp",
+        ),
     }
 }
 

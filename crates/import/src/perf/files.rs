@@ -1,11 +1,13 @@
 //! The files of a recording: their build ids and load biases.
 
+use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
-use ferretto_elf::{Elf, open_regular};
+use ferretto_elf::{Elf, build_id_in_notes, open_regular};
 use ferretto_formats::perf_data::BuildId;
 use ferretto_symbols::kernel::KernelSymbols;
 use rustc_hash::FxHashMap;
+use rustix::fs::{major, minor};
 
 /// The number of files remembered.
 const MAX_FILES: usize = 1 << 16;
@@ -18,6 +20,18 @@ const KERNEL: &[u8] = b"[kernel.kallsyms]";
 pub(super) struct File {
     pub(super) build_id: Rc<[u8]>,
     pub(super) load_bias: u64,
+    /// The file of this machine, if it can be read.
+    pub(super) here: Option<Here>,
+}
+
+/// A file of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Here {
+    /// The major and the minor number of its device.
+    pub(super) device: (u32, u32),
+    pub(super) inode: u64,
+    /// True if its build id is that of the recording.
+    pub(super) is_same: bool,
 }
 
 /// A path, and the build id that the recording gives for it.
@@ -64,7 +78,7 @@ impl Files {
     fn look(&self, path: &[u8], told: Rc<[u8]>) -> File {
         let unread = File {
             build_id: told.clone(),
-            load_bias: 0,
+            ..File::default()
         };
         if !self.looks || !path.starts_with(b"/") {
             return unread;
@@ -72,10 +86,15 @@ impl Files {
         let Ok(path) = std::str::from_utf8(path) else {
             return unread;
         };
-        let elf = open_regular(path)
-            .ok()
-            .and_then(|file| Elf::open(file, 0).ok());
-        let Some(elf) = elf else {
+        let Ok(file) = open_regular(path) else {
+            return unread;
+        };
+        let here = file.metadata().map(|file| Here {
+            device: (major(file.dev()), minor(file.dev())),
+            inode: file.ino(),
+            is_same: !told.is_empty(),
+        });
+        let Ok(elf) = Elf::open(file, 0) else {
             return unread;
         };
         let its = elf.build_id().unwrap_or_default();
@@ -86,6 +105,7 @@ impl Files {
         File {
             build_id: its.into(),
             load_bias: elf.load_bias(),
+            here: here.ok(),
         }
     }
 
@@ -93,28 +113,9 @@ impl Files {
     pub(super) fn kernel(&self) -> Option<KernelSymbols> {
         let told = self.told.get(KERNEL)?;
         let notes = std::fs::read("/sys/kernel/notes").ok()?;
-        if !self.looks || build_id_of(&notes)? != &**told {
+        if !self.looks || build_id_in_notes(&notes)? != &**told {
             return None;
         }
         KernelSymbols::load().ok()
-    }
-}
-
-/// Returns the GNU build id in ELF notes.
-fn build_id_of(mut notes: &[u8]) -> Option<&[u8]> {
-    const BUILD_ID: u32 = 3;
-    loop {
-        let (header, rest) = notes.split_first_chunk::<12>()?;
-        let word = |at: usize| {
-            let bytes = header.get(at..at + 4)?;
-            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
-        };
-        let (name, content) = (word(0)? as usize, word(4)? as usize);
-        let content_at = name.checked_next_multiple_of(4)?;
-        let end = content_at.checked_add(content)?;
-        if word(8)? == BUILD_ID && rest.starts_with(b"GNU\0") {
-            return rest.get(content_at..end);
-        }
-        notes = rest.get(end.checked_next_multiple_of(4)?..)?;
     }
 }

@@ -6,6 +6,8 @@ use std::rc::Rc;
 use ferretto_profiling::MappingRange;
 use rustc_hash::FxHashMap;
 
+use super::files::Here;
+
 /// The largest number of mappings of a process, and of processes.
 const MAX_MAPPINGS: usize = 1 << 16;
 const MAX_PROCESSES: usize = 1 << 16;
@@ -18,6 +20,8 @@ pub(super) struct Mapped {
     pub(super) path: Rc<[u8]>,
     pub(super) build_id: Rc<[u8]>,
     pub(super) range: MappingRange,
+    /// The mapped file, if this machine has it.
+    pub(super) here: Option<Here>,
 }
 
 /// The mappings of a process, by start address.
@@ -82,6 +86,14 @@ impl Memory {
         (address < mapped.range.end).then_some(mapped)
     }
 
+    /// Returns the mappings of a process.
+    pub(super) fn of(&self, pid: u32) -> impl Iterator<Item = &Mapped> {
+        self.processes
+            .get(&pid)
+            .into_iter()
+            .flat_map(|maps| maps.values())
+    }
+
     /// Copies the mappings of the parent to a new process.
     pub(super) fn fork(&mut self, pid: u32, parent: u32) {
         if pid != parent
@@ -121,6 +133,7 @@ mod tests {
                 end,
                 ..MappingRange::default()
             },
+            here: None,
         }
     }
 

@@ -4,6 +4,7 @@ mod data;
 mod files;
 mod maps;
 mod samples;
+mod stacks;
 mod tasks;
 mod text;
 

@@ -1,7 +1,7 @@
 //! Packets of samples. Each event has a sequence of its own, whose defaults name the event.
 
+use ferretto_format::CpuMode;
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
-use ferretto_formats::perf_data::CpuMode;
 use ferretto_profiling::Interner;
 use ferretto_proto::fields::perf_events::timebase;
 use ferretto_proto::fields::{
@@ -91,7 +91,7 @@ impl Samples {
                 out.varint(perf_sample::CPU, head.cpu.unwrap_or(0).into());
                 out.varint(perf_sample::PID, head.pid.into());
                 out.varint(perf_sample::TID, head.tid.into());
-                out.varint(perf_sample::CPU_MODE, mode_number(head.mode));
+                out.varint(perf_sample::CPU_MODE, head.mode.in_perf_sample());
                 out.varint(perf_sample::TIMEBASE_COUNT, count);
                 if let Some(callstack) = callstack {
                     out.varint(perf_sample::CALLSTACK_IID, callstack);
@@ -149,15 +149,4 @@ fn begin(
             });
         });
     })
-}
-
-fn mode_number(mode: CpuMode) -> u64 {
-    match mode {
-        CpuMode::Unknown => 0,
-        CpuMode::Kernel => 1,
-        CpuMode::User => 2,
-        CpuMode::Hypervisor => 3,
-        CpuMode::GuestKernel => 4,
-        CpuMode::GuestUser => 5,
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Seek};
 
-use ferretto_formats::perf_data::CpuMode;
+use ferretto_format::CpuMode;
 use ferretto_formats::perf_text::{Frame, Sample};
 use ferretto_formats::{Format, LineBuffer};
 use ferretto_profiling::MappingOf;

@@ -208,11 +208,15 @@ fn a_pprof_profile_keeps_functions_and_all_values() {
                 out.varint(1, id);
                 out.varint(2, 1);
                 out.varint(3, 0x1000 + id * 16);
-                out.nested(4, |out| out.varint(1, id));
+                out.nested(4, |out| {
+                    out.varint(1, id);
+                    out.varint(2, 10 * id);
+                });
             });
             out.nested(5, |out| {
                 out.varint(1, id);
                 out.varint(2, 4 + id);
+                out.varint(4, 8);
             });
         }
         for text in [
@@ -224,6 +228,7 @@ fn a_pprof_profile_keeps_functions_and_all_values() {
             "leaf",
             "main",
             "/bin/x",
+            "/src/x.c",
         ] {
             out.string(6, text);
         }
@@ -240,6 +245,20 @@ fn a_pprof_profile_keeps_functions_and_all_values() {
     let frames = &trace.tables().stack_profile_frame;
     let names = (0..frames.len()).map(|row| strings.text(frames.name().get(row)));
     assert_eq!(names.collect::<Vec<_>>(), ["main", "leaf"]);
+    assert_eq!(report.losses.iter().count(), 0, "{:?}", report.losses);
+    let symbols = &trace.tables().stack_profile_symbol;
+    let places: Vec<_> = (0..symbols.len())
+        .map(|row| {
+            let name = strings.text(symbols.name().get(row));
+            let file = strings.text(symbols.source_file().get(row));
+            (name, file, symbols.line_number().get(row))
+        })
+        .collect();
+    let (main, leaf) = (
+        ("main", "/src/x.c", Some(20)),
+        ("leaf", "/src/x.c", Some(10)),
+    );
+    assert_eq!(places, [main, leaf]);
 }
 
 #[test]

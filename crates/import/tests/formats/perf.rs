@@ -1,6 +1,7 @@
 //! Files of `perf record`, built here, and recorded by `perf` if it is installed.
 
 use std::io::Cursor;
+use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
 
 use ferretto_import::{Options, import};
@@ -188,6 +189,126 @@ fn samples_are_resolved_by_the_mappings_of_their_time() {
     assert_eq!(tables.profiler_session.len(), 2);
 }
 
+/// Functions of this program, which are in the samples of
+/// [`copied_stacks_are_unwound_by_the_files_of_this_machine`].
+mod functions {
+    use std::hint::black_box;
+
+    #[inline(never)]
+    pub(super) extern "C" fn inner(number: u64) -> u64 {
+        black_box(number) + 1
+    }
+
+    #[inline(never)]
+    pub(super) extern "C" fn middle(number: u64) -> u64 {
+        black_box(number) + 2
+    }
+
+    #[inline(never)]
+    pub(super) extern "C" fn outer(number: u64) -> u64 {
+        black_box(number) + 3
+    }
+}
+
+/// Returns start, length and file offset of this program's code, from its maps.
+fn own_code(path: &str) -> (u64, u64, u64) {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let code = maps
+        .lines()
+        .find(|line| line.ends_with(path) && line.contains(" r-xp "));
+    let mut fields = code.unwrap().split_whitespace();
+    let hexadecimal = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    let (start, end) = fields.next().unwrap().split_once('-').unwrap();
+    let offset = hexadecimal(fields.nth(1).unwrap());
+    let start = hexadecimal(start);
+    (start, hexadecimal(end) - start, offset)
+}
+
+#[test]
+fn copied_stacks_are_unwound_by_the_files_of_this_machine() {
+    if !cfg!(target_arch = "x86_64") {
+        println!("skipped: the registers are those of x86-64");
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let path = program.to_str().unwrap();
+    let (start, length, offset) = own_code(path);
+    // Registers and a copy of the stack; a callchain of the kernel alone.
+    let (mask, sample_type) = (0xff_0fff, SAMPLE_TYPE | 1 << 12 | 1 << 13);
+    let flags = SAMPLE_ID_ALL | 1 << 10;
+    let mut attr = vec![
+        pair(1, 128),
+        0,
+        99,
+        sample_type,
+        0,
+        flags,
+        0,
+        0,
+        0,
+        0,
+        mask,
+        64,
+    ];
+    attr.resize(16, 0);
+    // Each function has just been entered: the address it returns to is on top of the stack.
+    let addresses = [functions::inner, functions::middle, functions::outer]
+        .map(|function| function as *const () as u64);
+    let mut registers = [0; 20];
+    // The frame pointer is a number like any other here.
+    registers[6..9].copy_from_slice(&[99, 0x7fff_0000_0000, addresses[0]]);
+    let stack = [addresses[1] + 1, addresses[2] + 1, 0, 0, 0, 0, 0, 0];
+    let sample_of = |inode: u64| {
+        let map = [pair(7, 7), start, length, offset, 0, inode, 0, pair(5, 2)];
+        let head = [1, addresses[0], pair(7, 7), 5000, 1, 10, 0];
+        let user = [&[2][..], &registers, &[64], &stack, &[64]].concat();
+        [
+            b"PERFILE2".to_vec(),
+            words(&[16]),
+            record(64, 0, &words(&[&attr[..], &[1]].concat())),
+            record(10, 2, &[words(&map), text(path), end(7, 7, 1000)].concat()),
+            record(9, 2, &words(&[&head[..], &user].concat())),
+        ]
+        .concat()
+    };
+    let places = |file: &[u8], options: &Options| {
+        let (trace, report) = imported(file, options);
+        let trace = tables(&trace);
+        let frames = &trace.tables().stack_profile_frame;
+        let mut places: Vec<_> = (0..frames.len())
+            .filter(|row| {
+                let mapping = frames.mapping().get(*row);
+                let name = trace.tables().stack_profile_mapping.name().get(mapping);
+                trace.strings().text(name) == path
+            })
+            .map(|row| frames.rel_pc().get(row))
+            .collect();
+        places.sort_unstable();
+        (places, report)
+    };
+    let inode = std::fs::metadata(&program).unwrap().ino();
+    let bias = ferretto_elf::Elf::open(std::fs::File::open(&program).unwrap(), 0)
+        .unwrap()
+        .load_bias();
+    let mut expected = addresses.map(|pc| (pc - start + offset + bias) as i64);
+    expected.sort_unstable();
+    let (found, _) = places(&sample_of(inode), &Options::default());
+    assert_eq!(found, expected);
+    // The tables of another file at the same place are not used.
+    let (found, report) = places(&sample_of(inode + 1), &Options::default());
+    assert!(found.len() < 3, "{found:?}");
+    let left: Vec<_> = report.losses.iter().map(|(what, _)| what).collect();
+    assert!(left[0].contains("a file is not there any more"), "{left:?}");
+    let elsewhere = Options {
+        reads_files: false,
+        ..Options::default()
+    };
+    let (found, report) = places(&sample_of(inode), &elsewhere);
+    assert_eq!(found.len(), 1);
+    let left: Vec<_> = report.losses.iter().map(|(what, _)| what).collect();
+    assert!(left[0].contains("without --no-system"), "{left:?}");
+}
+
 #[test]
 fn a_recording_through_a_pipe_gives_the_same_trace() {
     let (whole, piped) = (
@@ -225,7 +346,7 @@ fn perf(args: &[&str]) -> Option<Vec<u8>> {
             None
         }
         Err(error) => {
-            println!("skipped: cannot run perf: {error}");
+            println!("skipped: perf is not installed: {error}");
             None
         }
     }
@@ -242,12 +363,13 @@ fn imported_samples_are_those_that_perf_script_prints() {
         "-c",
         "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; ls / > /dev/null",
     ];
-    let variants: [&[&str]; 5] = [
+    let variants: [&[&str]; 6] = [
         &["-g", "-e", "cpu-clock"],
         &["-e", "cpu-clock"],
         &["-g", "-e", "cpu-clock,page-faults"],
         &["-z", "-g", "-e", "cpu-clock"],
         &["-g", "-e", "page-faults", "-c", "1"],
+        &["--call-graph", "dwarf", "-e", "cpu-clock"],
     ];
     for variant in variants {
         let mut args = vec!["record", "-q", "-o", path];

@@ -43,7 +43,7 @@ fn trace(name: &str) -> Vec<u8> {
 #[test]
 fn upstreams_trace_processor_reads_imported_traces_without_errors() {
     let Some(folder) = env::var_os("FERRETTO_UPSTREAM").map(PathBuf::from) else {
-        println!("skipped: FERRETTO_UPSTREAM does not name upstream's programs");
+        println!("skipped: FERRETTO_UPSTREAM does not name the folder of upstream's programs");
         return;
     };
     let place = tempfile::tempdir().unwrap();

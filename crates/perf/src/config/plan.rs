@@ -204,7 +204,7 @@ impl Plan {
     }
 
     /// Returns the sampling parameters for modification; `None` for polling.
-    pub fn sampling_mut(&mut self) -> Option<&mut Sampling> {
+    pub(crate) fn sampling_mut(&mut self) -> Option<&mut Sampling> {
         match &mut self.mode {
             Mode::Sampling(sampling) => Some(sampling),
             Mode::Polling { .. } => None,

@@ -22,7 +22,7 @@ pub struct Reader {
     on_exec: bool,
     /// Set if the kernel reports the number of lost samples by [`syscall`].
     counts_lost: bool,
-    /// The number of lost records returned by `take_untold_lost`.
+    /// The number of lost records returned by `take_unreported_lost`.
     lost_before: u64,
 }
 
@@ -109,7 +109,7 @@ impl Reader {
     }
 
     /// Returns the number of lost records reported so far, by the ring or by
-    /// [`take_untold_lost`](Self::take_untold_lost).
+    /// [`take_unreported_lost`](Self::take_unreported_lost).
     pub fn lost(&self) -> u64 {
         let ring = self.ring.as_ref().map_or(0, RecordReader::lost);
         ring.saturating_add(self.lost_before)
@@ -123,14 +123,14 @@ impl Reader {
     /// Returns the number of lost records that the ring has not reported, which it only does with
     /// the next record that fits. Must be called once the events have been disabled and the ring
     /// has been read. 0 on kernels before 6.0.
-    pub fn take_untold_lost(&mut self) -> u64 {
+    pub fn take_unreported_lost(&mut self) -> u64 {
         if !self.counts_lost {
             return 0;
         }
         let total: u64 = self.groups.iter().map(|group| self.lost_of(group)).sum();
-        let untold = total.saturating_sub(self.lost());
-        self.lost_before += untold;
-        untold
+        let unreported = total.saturating_sub(self.lost());
+        self.lost_before += unreported;
+        unreported
     }
 
     fn lost_of(&self, group: &Group) -> u64 {

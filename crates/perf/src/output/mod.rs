@@ -49,7 +49,6 @@ mod off_cpu;
 mod packets;
 mod remark;
 mod sample;
-mod sink;
 mod writer;
 
 pub(crate) use self::defaults::Defaults;

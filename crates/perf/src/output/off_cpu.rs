@@ -10,13 +10,13 @@ const MAX_WAITING: usize = 1 << 18;
 
 /// Samples without a duration yet, and durations whose sample is still being unwound.
 #[derive(Debug, Default)]
-pub(super) struct Absences {
+pub(super) struct OffCpuSamples {
     /// Samples by thread and time.
     samples: FxHashMap<(u32, u64), Sample>,
     ended: FxHashMap<(u32, u64), Resumed>,
 }
 
-impl Absences {
+impl OffCpuSamples {
     /// Adds the sample of a thread that left the CPU. Returns the sample if it is complete.
     pub(super) fn left(&mut self, mut sample: Sample) -> Option<Sample> {
         let key = (sample.task?.tid, sample.time);
@@ -97,14 +97,12 @@ mod tests {
         };
         // In either order.
         for (stands_for, weight) in [(1, 10), (5, 50), (9, 75), (0, 10)] {
-            let mut absences = Absences::default();
-            assert!(absences.left(sample(stands_for)).is_none());
-            let weighed = absences.resumed(&resumed).map(|sample| sample.weight);
+            let mut samples = OffCpuSamples::default();
+            assert!(samples.left(sample(stands_for)).is_none());
+            let weighed = samples.resumed(&resumed).map(|sample| sample.weight);
             assert_eq!(weighed, Some(weight));
-            assert!(absences.resumed(&resumed).is_none());
-            let weighed = absences
-                .left(sample(stands_for))
-                .map(|sample| sample.weight);
+            assert!(samples.resumed(&resumed).is_none());
+            let weighed = samples.left(sample(stands_for)).map(|sample| sample.weight);
             assert_eq!(weighed, Some(weight));
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ferretto_client::PacketSink;
 use ferretto_format::clock::BOOTTIME;
 use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
 use ferretto_format::{InternedData, SequenceClocks, SequenceWriter, Start};
@@ -15,9 +16,7 @@ use ferretto_wire::{Encoder, encode};
 
 use super::defaults::timed_now;
 use super::remark;
-use super::sink::PacketSink;
 use super::{Content, Defaults, Format, Sample, Stack};
-use crate::record::CpuMode;
 
 /// The number of `PROFILER_STOP_GUARDRAIL`.
 const STOPPED_BY_GUARDRAIL: u64 = 1;
@@ -168,7 +167,7 @@ fn perf_sample(out: &mut Encoder<'_, Vec<u8>>, sample: &Sample, callstack: Optio
     if let Some(task) = &sample.task {
         out.varint(field::PID, task.pid.into());
         out.varint(field::TID, task.tid.into());
-        out.varint(field::CPU_MODE, mode_of_perf_sample(task.mode));
+        out.varint(field::CPU_MODE, task.mode.in_perf_sample());
     }
     out.varint(field::TIMEBASE_COUNT, sample.count);
     for &count in &sample.followers {
@@ -198,7 +197,7 @@ fn stack_sample(out: &mut Encoder<'_, Vec<u8>>, sample: &Sample, callstack: Opti
     out.nested(stack_sample::EXECUTION_CONTEXT, |out| {
         out.varint(execution_context::CPU, sample.cpu.into());
         if let Some(task) = &sample.task {
-            out.varint(execution_context::MODE, mode_of_stack_sample(task.mode));
+            out.varint(execution_context::MODE, task.mode.in_stack_sample());
         }
     });
     if let Some(callstack) = callstack {
@@ -212,28 +211,4 @@ fn stack_sample(out: &mut Encoder<'_, Vec<u8>>, sample: &Sample, callstack: Opti
         _ => {}
     }
     out.varint(stack_sample::PRIMARY_WEIGHT, sample.weight);
-}
-
-/// Returns the number in `Profiling.CpuMode`.
-fn mode_of_perf_sample(mode: CpuMode) -> u64 {
-    match mode {
-        CpuMode::Unknown => 0,
-        CpuMode::Kernel => 1,
-        CpuMode::User => 2,
-        CpuMode::Hypervisor => 3,
-        CpuMode::GuestKernel => 4,
-        CpuMode::GuestUser => 5,
-    }
-}
-
-/// Returns the number in `StackSample.Mode`, which differs.
-fn mode_of_stack_sample(mode: CpuMode) -> u64 {
-    match mode {
-        CpuMode::Unknown => 0,
-        CpuMode::User => 1,
-        CpuMode::Kernel => 2,
-        CpuMode::Hypervisor => 3,
-        CpuMode::GuestUser => 4,
-        CpuMode::GuestKernel => 5,
-    }
 }

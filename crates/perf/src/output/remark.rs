@@ -3,6 +3,7 @@
 //! The schema has no messages of profilers, so remarks are instants on a track with the data
 //! source's name, in a category that `ferretto summary` looks for.
 
+use ferretto_client::PacketSink;
 use ferretto_format::clock::BOOTTIME;
 use ferretto_format::{SequenceClocks, SequenceWriter, Start};
 use ferretto_proto::fields::perf_sample as sample;
@@ -10,7 +11,6 @@ use ferretto_proto::fields::{trace_packet, track_descriptor, track_event};
 use ferretto_shm::{Clock, TraceWriter};
 use ferretto_wire::{Encoder, encode};
 
-use super::sink::PacketSink;
 use crate::registration::LINUX_PERF;
 
 /// The category of remarks.

@@ -10,7 +10,7 @@ use ferretto_shm::TraceWriter;
 use ferretto_symbols::kernel::KernelSymbols;
 
 use super::mailbox::{Mailbox, Message, Start};
-use super::off_cpu::Absences;
+use super::off_cpu::OffCpuSamples;
 use super::remark;
 use super::{Metatraces, Sample, SourceOutput};
 use crate::barrier::{Action, Barrier, SourceKey};
@@ -29,7 +29,7 @@ pub(crate) struct Writer {
 
 struct Written {
     output: SourceOutput<TraceWriter>,
-    absences: Option<Absences>,
+    off_cpu: Option<OffCpuSamples>,
     wants_kernel_symbols: bool,
     /// The latest reported time, which is the end time if the instance ends now.
     latest: u64,
@@ -40,8 +40,8 @@ impl Written {
     fn write(&mut self, samples: Vec<Sample>) {
         for sample in samples {
             self.latest = self.latest.max(sample.time);
-            let complete = match &mut self.absences {
-                Some(absences) => absences.left(sample),
+            let complete = match &mut self.off_cpu {
+                Some(off_cpu) => off_cpu.left(sample),
                 None => Some(sample),
             };
             if let Some(sample) = complete {
@@ -51,8 +51,8 @@ impl Written {
     }
 
     fn end(&mut self) {
-        if let Some(absences) = &mut self.absences {
-            for sample in absences.end(self.latest) {
+        if let Some(off_cpu) = &mut self.off_cpu {
+            for sample in off_cpu.end(self.latest) {
                 self.output.sample(&sample);
             }
         }
@@ -128,8 +128,8 @@ impl Writer {
                 };
                 for one in &resumed {
                     written.latest = written.latest.max(one.since + one.duration);
-                    let absences = written.absences.as_mut();
-                    if let Some(sample) = absences.and_then(|absences| absences.resumed(one)) {
+                    let off_cpu = written.off_cpu.as_mut();
+                    if let Some(sample) = off_cpu.and_then(|off_cpu| off_cpu.resumed(one)) {
                         written.output.sample(&sample);
                     }
                 }
@@ -194,7 +194,7 @@ impl Writer {
         }
         let written = Written {
             output,
-            absences: is_off_cpu.then(Absences::default),
+            off_cpu: is_off_cpu.then(OffCpuSamples::default),
             wants_kernel_symbols,
             latest: 0,
             is_ending: false,

@@ -1,13 +1,8 @@
 //! Frames that the kernel found.
 
-use super::Words;
+use ferretto_format::CpuMode;
 
-/// `PERF_CONTEXT_KERNEL`: frames of the kernel follow.
-const KERNEL: u64 = -128_i64 as u64;
-/// `PERF_CONTEXT_USER`: frames of the program follow.
-const USER: u64 = -512_i64 as u64;
-/// `PERF_CONTEXT_MAX`: greater values are markers and not addresses.
-const FIRST_MARKER: u64 = -4095_i64 as u64;
+use super::Words;
 
 /// Frames that the kernel found: addresses, innermost first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,11 +20,13 @@ impl<'a> Callchain<'a> {
         let mut chain = Self::default();
         while let Some(marker) = words.get(0) {
             let (_, rest) = words.split_at(1);
-            let end = rest.iter().position(|word| word >= FIRST_MARKER);
+            let end = rest
+                .iter()
+                .position(|word| CpuMode::of_context(word).is_some());
             let (section, after) = rest.split_at(end.unwrap_or(rest.len()));
-            match marker {
-                KERNEL if chain.kernel.is_empty() => chain.kernel = section,
-                USER if chain.user.is_none() => chain.user = Some(section),
+            match CpuMode::of_context(marker) {
+                Some(CpuMode::Kernel) if chain.kernel.is_empty() => chain.kernel = section,
+                Some(CpuMode::User) if chain.user.is_none() => chain.user = Some(section),
                 _ => {}
             }
             words = after;

@@ -8,13 +8,14 @@ mod callchain;
 mod parse;
 mod registers;
 mod totals;
-mod words;
+
+pub use ferretto_format::CpuMode;
+pub use ferretto_format::perf_record::Words;
 
 pub use callchain::Callchain;
 pub use parse::{Counts, Format, parse};
 pub use registers::{Abi, REGISTER_MASK, UserRegisters};
 pub use totals::Totals;
-pub use words::Words;
 
 /// One record.
 #[derive(Debug, Clone, PartialEq)]
@@ -114,38 +115,6 @@ pub struct SampleRecord<'a> {
     pub stack_maxed: bool,
     /// Frames that the kernel found.
     pub callchain: Callchain<'a>,
-}
-
-/// The mode of the CPU when the sample was taken.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum CpuMode {
-    /// Unknown to the kernel.
-    #[default]
-    Unknown,
-    /// The kernel.
-    Kernel,
-    /// A program.
-    User,
-    /// A hypervisor.
-    Hypervisor,
-    /// The kernel of a guest.
-    GuestKernel,
-    /// A program in a guest.
-    GuestUser,
-}
-
-impl CpuMode {
-    /// Decodes the bits of a record's header.
-    fn of(misc: u16) -> Self {
-        match misc & 7 {
-            1 => Self::Kernel,
-            2 => Self::User,
-            3 => Self::Hypervisor,
-            4 => Self::GuestKernel,
-            5 => Self::GuestUser,
-            _ => Self::Unknown,
-        }
-    }
 }
 
 /// The start or end of a task.

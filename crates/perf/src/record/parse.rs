@@ -1,26 +1,10 @@
 //! From the bytes of a record to its parts.
 
+use ferretto_format::perf_record::{Bytes, kind, misc, until_zero};
+
 use super::{
     Abi, Callchain, CpuMode, Record, SampleRecord, SwitchRecord, TaskRecord, Totals, UserRegisters,
-    Words,
 };
-
-const RECORD_LOST: u32 = 2;
-const RECORD_COMM: u32 = 3;
-const RECORD_EXIT: u32 = 4;
-const RECORD_THROTTLE: u32 = 5;
-const RECORD_UNTHROTTLE: u32 = 6;
-const RECORD_FORK: u32 = 7;
-const RECORD_SAMPLE: u32 = 9;
-const RECORD_MMAP2: u32 = 10;
-const RECORD_LOST_SAMPLES: u32 = 13;
-const RECORD_SWITCH: u32 = 14;
-const RECORD_SWITCH_CPU_WIDE: u32 = 15;
-
-const MISC_COMM_EXEC: u16 = 1 << 13;
-const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
-const MISC_SWITCH_OUT: u16 = 1 << 13;
-const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 
 /// The fields that the samples of a ring have. All have process, thread and time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,44 +52,44 @@ pub fn parse<'a>(format: &Format, record: &'a [u8], totals: &'a mut Totals) -> R
 }
 
 fn parse_body<'a>(format: &Format, record: &'a [u8], totals: &'a mut Totals) -> Option<Record<'a>> {
-    let mut fields = Fields(record);
+    let mut fields = Bytes::new(record);
     let kind = fields.u32()?;
-    let misc = fields.u16()?;
+    let flags = fields.u16()?;
     let _size = fields.u16()?;
-    if kind == RECORD_SAMPLE {
-        return sample(format, misc, fields, totals).map(Record::Sample);
+    if kind == kind::SAMPLE {
+        return sample(format, flags, fields, totals).map(Record::Sample);
     }
-    let (mut fields, id) = fields.split_id(format)?;
+    let (mut fields, id) = split_id(fields, format)?;
     Some(match kind {
-        RECORD_LOST => {
+        kind::LOST => {
             let _id = fields.u64()?;
             Record::Lost {
                 count: fields.u64()?,
             }
         }
-        RECORD_LOST_SAMPLES => Record::Lost {
+        kind::LOST_SAMPLES => Record::Lost {
             count: fields.u64()?,
         },
-        RECORD_THROTTLE => Record::Throttle {
+        kind::THROTTLE => Record::Throttle {
             time: fields.u64()?,
         },
-        RECORD_UNTHROTTLE => Record::Unthrottle {
+        kind::UNTHROTTLE => Record::Unthrottle {
             time: fields.u64()?,
         },
-        RECORD_FORK => Record::Fork(fields.task()?),
-        RECORD_EXIT => Record::Exit(fields.task()?),
-        RECORD_COMM => Record::Comm {
+        kind::FORK => Record::Fork(task(&mut fields)?),
+        kind::EXIT => Record::Exit(task(&mut fields)?),
+        kind::COMM => Record::Comm {
             time: id.time,
             pid: fields.u32()?,
             tid: fields.u32()?,
-            exec: misc & MISC_COMM_EXEC != 0,
-            name: until_zero(fields.0),
+            exec: flags & misc::COMM_EXEC != 0,
+            name: until_zero(fields.rest()),
         },
-        RECORD_MMAP2 => mmap2(misc, id, fields)?,
-        RECORD_SWITCH => Record::Switch(switch(misc, id, None)),
-        RECORD_SWITCH_CPU_WIDE => {
+        kind::MMAP2 => mmap2(flags, id, fields)?,
+        kind::SWITCH => Record::Switch(switch(flags, id, None)),
+        kind::SWITCH_CPU_WIDE => {
             let other = (fields.u32()?, fields.u32()?);
-            Record::Switch(switch(misc, id, Some(other)))
+            Record::Switch(switch(flags, id, Some(other)))
         }
         kind => Record::Other { kind },
     })
@@ -113,14 +97,14 @@ fn parse_body<'a>(format: &Format, record: &'a [u8], totals: &'a mut Totals) -> 
 
 fn sample<'a>(
     format: &Format,
-    misc: u16,
-    mut fields: Fields<'a>,
+    flags: u16,
+    mut fields: Bytes<'a>,
     totals: &'a mut Totals,
 ) -> Option<SampleRecord<'a>> {
     let pid = fields.u32()?;
     let tid = fields.u32()?;
     let time = fields.u64()?;
-    fields.counts(format, tid, totals)?;
+    counts(&mut fields, format, tid, totals)?;
     let callchain = if format.callchain {
         let count = fields.u64()?;
         Callchain::new(fields.words(count)?)
@@ -129,8 +113,8 @@ fn sample<'a>(
     };
     let (mut registers, mut stack, mut stack_maxed) = (None, &[][..], false);
     if format.registers != 0 {
-        registers = fields.registers(format.registers)?;
-        (stack, stack_maxed) = fields.stack()?;
+        registers = user_registers(&mut fields, format.registers)?;
+        (stack, stack_maxed) = user_stack(&mut fields)?;
     }
     // Newer kernels may pad the record.
     Some(SampleRecord {
@@ -138,7 +122,7 @@ fn sample<'a>(
         pid,
         tid,
         cpu: format.cpu,
-        cpu_mode: CpuMode::of(misc),
+        cpu_mode: CpuMode::of_record(flags),
         counts: totals.counts(),
         registers,
         stack,
@@ -147,12 +131,12 @@ fn sample<'a>(
     })
 }
 
-fn mmap2<'a>(misc: u16, id: Id, mut fields: Fields<'a>) -> Option<Record<'a>> {
+fn mmap2<'a>(flags: u16, id: Id, mut fields: Bytes<'a>) -> Option<Record<'a>> {
     let (pid, tid) = (fields.u32()?, fields.u32()?);
     let (start, length, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
     let device = (fields.u32()?, fields.u32()?);
     let (inode, _generation) = (fields.u64()?, fields.u64()?);
-    let is_of_file = misc & MISC_MMAP_BUILD_ID == 0;
+    let is_of_file = flags & misc::MMAP_BUILD_ID == 0;
     // Protection and flags.
     fields.take(8)?;
     Some(Record::Mmap2 {
@@ -164,24 +148,19 @@ fn mmap2<'a>(misc: u16, id: Id, mut fields: Fields<'a>) -> Option<Record<'a>> {
         offset,
         device: if is_of_file { device } else { (0, 0) },
         inode: if is_of_file { inode } else { 0 },
-        path: until_zero(fields.0),
+        path: until_zero(fields.rest()),
     })
 }
 
-fn switch(misc: u16, id: Id, other: Option<(u32, u32)>) -> SwitchRecord {
+fn switch(flags: u16, id: Id, other: Option<(u32, u32)>) -> SwitchRecord {
     SwitchRecord {
         time: id.time,
         pid: id.pid,
         tid: id.tid,
-        out: misc & MISC_SWITCH_OUT != 0,
-        preempted: misc & MISC_SWITCH_OUT_PREEMPT != 0,
+        out: flags & misc::SWITCH_OUT != 0,
+        preempted: flags & misc::SWITCH_OUT_PREEMPT != 0,
         other,
     }
-}
-
-fn until_zero(bytes: &[u8]) -> &[u8] {
-    let end = bytes.iter().position(|&byte| byte == 0);
-    &bytes[..end.unwrap_or(bytes.len())]
 }
 
 /// The fields at the end of all records but samples.
@@ -192,109 +171,75 @@ struct Id {
     time: u64,
 }
 
-/// The rest of a record.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
+/// Cuts off the trailer of records other than samples.
+fn split_id<'a>(record: Bytes<'a>, format: &Format) -> Option<(Bytes<'a>, Id)> {
+    if !format.sample_id {
+        return Some((record, Id::default()));
     }
+    let bytes = record.rest();
+    let (body, id) = bytes.split_at(bytes.len().checked_sub(16)?);
+    let mut id = Bytes::new(id);
+    let id = Id {
+        pid: id.u32()?,
+        tid: id.u32()?,
+        time: id.u64()?,
+    };
+    Some((Bytes::new(body), id))
+}
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*taken)
-    }
+fn task(fields: &mut Bytes<'_>) -> Option<TaskRecord> {
+    let (pid, parent_pid) = (fields.u32()?, fields.u32()?);
+    let (tid, parent_tid) = (fields.u32()?, fields.u32()?);
+    Some(TaskRecord {
+        time: fields.u64()?,
+        pid,
+        tid,
+        parent_pid,
+        parent_tid,
+    })
+}
 
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_ne_bytes)
+/// Reads the counts: as many as there should be, even if the record says otherwise.
+fn counts(fields: &mut Bytes<'_>, format: &Format, tid: u32, totals: &mut Totals) -> Option<()> {
+    let Counts::Read {
+        group,
+        lost,
+        of_task,
+    } = format.counts
+    else {
+        totals.add_period(format.counters, fields.u64()?);
+        return Some(());
+    };
+    let entries = if group { fields.u64()? } else { 1 };
+    let width = if lost { 2 } else { 1 };
+    let words = fields.words(entries.checked_mul(width)?)?;
+    let values = words.iter().step_by(width as usize);
+    if of_task {
+        totals.add_task(format.counters, tid, values);
+    } else {
+        totals.replace(format.counters, values);
     }
+    Some(())
+}
 
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_ne_bytes)
-    }
+fn user_registers<'a>(fields: &mut Bytes<'a>, mask: u64) -> Option<Option<UserRegisters<'a>>> {
+    let abi = match fields.u64()? {
+        0 => return Some(None),
+        1 => Abi::Bits32,
+        _ => Abi::Bits64,
+    };
+    let values = fields.words(mask.count_ones().into())?;
+    Some(Some(UserRegisters { abi, mask, values }))
+}
 
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_ne_bytes)
+/// The valid bytes of the stack, and whether the copy is full.
+fn user_stack<'a>(fields: &mut Bytes<'a>) -> Option<(&'a [u8], bool)> {
+    let size = fields.u64()?;
+    if size == 0 {
+        return Some((&[], false));
     }
-
-    fn words(&mut self, count: u64) -> Option<Words<'a>> {
-        let bytes = usize::try_from(count).ok()?.checked_mul(8)?;
-        self.take(bytes).map(Words::new)
-    }
-
-    /// Cuts off the trailer of records other than samples.
-    fn split_id(self, format: &Format) -> Option<(Self, Id)> {
-        if !format.sample_id {
-            return Some((self, Id::default()));
-        }
-        let at = self.0.len().checked_sub(16)?;
-        let (body, id) = self.0.split_at(at);
-        let mut id = Fields(id);
-        let id = Id {
-            pid: id.u32()?,
-            tid: id.u32()?,
-            time: id.u64()?,
-        };
-        Some((Self(body), id))
-    }
-
-    fn task(&mut self) -> Option<TaskRecord> {
-        let (pid, parent_pid) = (self.u32()?, self.u32()?);
-        let (tid, parent_tid) = (self.u32()?, self.u32()?);
-        Some(TaskRecord {
-            time: self.u64()?,
-            pid,
-            tid,
-            parent_pid,
-            parent_tid,
-        })
-    }
-
-    /// Reads the counts: as many as there should be, even if the record says otherwise.
-    fn counts(&mut self, format: &Format, tid: u32, totals: &mut Totals) -> Option<()> {
-        let Counts::Read {
-            group,
-            lost,
-            of_task,
-        } = format.counts
-        else {
-            totals.add_period(format.counters, self.u64()?);
-            return Some(());
-        };
-        let entries = if group { self.u64()? } else { 1 };
-        let width = if lost { 2 } else { 1 };
-        let words = self.words(entries.checked_mul(width)?)?;
-        let values = words.iter().step_by(width as usize);
-        if of_task {
-            totals.add_task(format.counters, tid, values);
-        } else {
-            totals.replace(format.counters, values);
-        }
-        Some(())
-    }
-
-    fn registers(&mut self, mask: u64) -> Option<Option<UserRegisters<'a>>> {
-        let abi = match self.u64()? {
-            0 => return Some(None),
-            1 => Abi::Bits32,
-            _ => Abi::Bits64,
-        };
-        let values = self.words(mask.count_ones().into())?;
-        Some(Some(UserRegisters { abi, mask, values }))
-    }
-
-    /// The valid bytes of the stack, and whether the copy is full.
-    fn stack(&mut self) -> Option<(&'a [u8], bool)> {
-        let size = self.u64()?;
-        if size == 0 {
-            return Some((&[], false));
-        }
-        let copied = self.take(usize::try_from(size).ok()?)?;
-        let valid = self.u64()?;
-        let stack = copied.get(..usize::try_from(valid).ok()?)?;
-        Some((stack, valid == size))
-    }
+    let copied = fields.take(usize::try_from(size).ok()?)?;
+    let valid = fields.u64()?;
+    let stack = copied.get(..usize::try_from(valid).ok()?)?;
+    Some((stack, valid == size))
 }

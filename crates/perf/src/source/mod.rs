@@ -10,7 +10,7 @@ mod start;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ferretto_client::InstanceId;
+use ferretto_client::{InstanceId, Timer};
 use ferretto_metatrace::Event;
 
 use self::dispatch::{Helpers, RecordDispatch};
@@ -22,7 +22,6 @@ use crate::config::{Clock, Mode, Plan, UserFrames};
 use crate::event::{Reader, Watch};
 use crate::output::{Content, Mailbox, Message, Sample};
 use crate::process::{Descriptors, Stage};
-use crate::schedule::Timer;
 use crate::unwinding::{Job, Unwinders};
 
 /// The maximum period between reads if processes are examined. Reading an empty ring is very cheap.
@@ -211,7 +210,7 @@ impl PerfSource {
             reader.read(u64::MAX, &mut |record| {
                 dispatch.record(cpu, record, &mut helpers)
             });
-            dispatch.lost.push((cpu, reader.take_untold_lost()));
+            dispatch.lost.push((cpu, reader.take_unreported_lost()));
         }
     }
 
@@ -330,7 +329,7 @@ impl PerfSource {
         self.report_unsampled(crew);
         self.report_share_of_waits(crew);
         for reader in &mut self.readers {
-            let lost = reader.take_untold_lost();
+            let lost = reader.take_unreported_lost();
             self.dispatch.lost.push((reader.cpu(), lost));
         }
         // Before the end is reported.

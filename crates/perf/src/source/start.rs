@@ -1,6 +1,6 @@
 //! The start of an instance.
 
-use ferretto_client::InstanceId;
+use ferretto_client::{InstanceId, Timer};
 use ferretto_shm::{Clock, TraceWriter};
 
 use super::dispatch::RecordDispatch;
@@ -12,7 +12,6 @@ use crate::event::{OpenError, Scope, open_all};
 use crate::filter::{Filter, Shard, Shards};
 use crate::options::Options;
 use crate::output::{Defaults, Mailbox, Message, OFF_CPU, Start};
-use crate::schedule::Timer;
 use crate::unwinding;
 
 /// The reason why an instance cannot start.

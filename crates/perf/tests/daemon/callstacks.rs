@@ -432,7 +432,7 @@ fn off_cpu_time_has_the_callstack_of_the_wait() {
         return;
     };
     if !std::path::Path::new("/sys/kernel/tracing/events/sched/sched_switch/id").exists() {
-        println!("skipped: no tracefs");
+        println!("skipped: tracefs is not available");
         return;
     }
     let world = World::new();

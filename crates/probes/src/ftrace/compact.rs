@@ -13,7 +13,7 @@ use super::format::EventFormat;
 use super::metadata::Metadata;
 
 /// The number of names in a bundle above which the next page starts another bundle.
-pub const NAME_THRESHOLD: usize = 64;
+pub(crate) const NAME_THRESHOLD: usize = 64;
 
 /// The width of a task name in scheduling records.
 const COMM: u16 = 16;

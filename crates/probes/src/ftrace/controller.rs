@@ -134,7 +134,7 @@ impl Controller {
     }
 
     /// Passes on the metadata since the last call, by data source.
-    pub fn take_metadata(&mut self, mut use_it: impl FnMut(u64, &Metadata)) {
+    pub(crate) fn take_metadata(&mut self, mut use_it: impl FnMut(u64, &Metadata)) {
         for instance in self.instances.values_mut() {
             for source in instance
                 .sources()

@@ -218,14 +218,6 @@ impl EventDecoder {
         }
     }
 
-    /// Returns the message field for `name`, if it is supported.
-    pub fn field_number(&self, name: &str) -> Option<u32> {
-        self.fields
-            .iter()
-            .find(|field| &*field.name == name)
-            .map(|field| field.number)
-    }
-
     /// Returns the offset of the text that extends to the end of the record, if there is one.
     pub(crate) fn trailing_text(&self) -> Option<usize> {
         self.fields

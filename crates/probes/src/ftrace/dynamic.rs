@@ -111,7 +111,7 @@ impl fmt::Display for DynamicError {
 impl std::error::Error for DynamicError {}
 
 /// Returns the group of the events of this process.
-pub fn dynamic_group() -> String {
+pub(crate) fn dynamic_group() -> String {
     format!("{PREFIX}{}", std::process::id())
 }
 

@@ -81,12 +81,12 @@ impl EventFormat {
     }
 
     /// Returns the common field of that name.
-    pub fn common_field(&self, name: &str) -> Option<&FormatField> {
+    pub(crate) fn common_field(&self, name: &str) -> Option<&FormatField> {
         self.common.iter().find(|field| field.name == name)
     }
 
     /// Returns the shortest record that holds every field.
-    pub fn min_size(&self) -> usize {
+    pub(crate) fn min_size(&self) -> usize {
         self.common
             .iter()
             .chain(&self.fields)
@@ -100,7 +100,7 @@ impl EventFormat {
 /// `events/header_page`.
 ///
 /// 8 on 64-bit kernels, 4 on 32-bit ones. `None` if the text lacks it.
-pub fn parse_commit_size(text: &str) -> Option<usize> {
+pub(crate) fn parse_commit_size(text: &str) -> Option<usize> {
     text.lines()
         .filter_map(|line| parse_field(line).flatten())
         .find(|field| field.name == "commit")

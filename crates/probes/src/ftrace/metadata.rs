@@ -31,7 +31,7 @@ pub struct Metadata {
 impl Metadata {
     /// Notes a pid or thread id.
     #[inline]
-    pub fn add_pid(&mut self, pid: i32) {
+    pub(crate) fn add_pid(&mut self, pid: i32) {
         // Negative ids exceed all others.
         let index = pid as u32 as usize;
         match self.seen.get_mut(index / 64) {
@@ -59,14 +59,14 @@ impl Metadata {
     }
 
     /// Notes that a task changed its name.
-    pub fn add_renamed(&mut self, pid: i32) {
+    pub(crate) fn add_renamed(&mut self, pid: i32) {
         if !self.renamed.contains(&pid) {
             self.renamed.push(pid);
         }
     }
 
     /// Notes that a task opened a file descriptor.
-    pub fn add_fd(&mut self, pid: i32, fd: u64) {
+    pub(crate) fn add_fd(&mut self, pid: i32, fd: u64) {
         self.fds.push((pid, fd));
     }
 
@@ -98,7 +98,7 @@ impl Metadata {
     ///
     /// Real addresses are never written: they would reveal the kernel's random layout.
     #[inline]
-    pub fn address_index(&mut self, address: u64) -> u32 {
+    pub(crate) fn address_index(&mut self, address: u64) -> u32 {
         let next = self.address_list.len() as u32 + 1;
         *self.addresses.entry(address).or_insert_with(|| {
             self.address_list.push(address);

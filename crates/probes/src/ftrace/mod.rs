@@ -40,13 +40,13 @@ pub(crate) use claim::reap;
 pub const FTRACE: &str = "linux.ftrace";
 
 pub use bundle::{Action, Batch, Bundler, ClockSnapshot, CpuState, Plan};
-pub use compact::{CompactFormat, NAME_THRESHOLD};
+pub use compact::CompactFormat;
 pub use config::{ConfigError, EventPattern, FtraceOptions};
 pub use controller::Controller;
 pub use decoder::{EventDecoder, StringTable};
-pub use dynamic::{DynamicError, DynamicEvent, DynamicEvents, Place, dynamic_group, dynamic_names};
+pub use dynamic::{DynamicError, DynamicEvent, DynamicEvents, Place, dynamic_names};
 pub use error::SetupError;
-pub use format::{EventFormat, FormatField, parse_commit_size};
+pub use format::{EventFormat, FormatField};
 pub use kernel_state::{KernelError, TraceClock};
 pub use metadata::Metadata;
 pub use misnamed::{Misnamed, kernel_events, misnamed};

@@ -151,11 +151,6 @@ impl ProcessStats {
         }
     }
 
-    /// Returns true if the config requests the targets of file descriptors.
-    pub fn resolves_fds(&self) -> bool {
-        self.options.fds
-    }
-
     /// Describes those of `pids` that have not been described yet. Called with the ids in kernel
     /// events.
     pub fn on_pids(&mut self, pids: &[i32]) {

@@ -6,23 +6,21 @@ mod common;
 mod compact;
 mod generic;
 mod kprobes;
+#[path = "../../../wire/tests/common/random.rs"]
+mod random;
 mod records;
 mod support;
 mod symbols;
 
 use compact::{compact_plan, switch_record};
 use generic::generic_plan;
+use random::Random;
 use support::*;
 
 #[test]
 fn the_parser_never_panics() {
-    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
-    let mut random = || {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed
-    };
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = || random.next();
     let mut plans = [compact_plan(), generic_plan(false), generic_plan(true)];
     for plan in &mut plans {
         plan.set_action(0, Action::Event(Arc::new(free_event())));

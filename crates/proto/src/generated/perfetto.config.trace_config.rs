@@ -516,7 +516,7 @@ pub mod trace_config {
         fn default() -> Self { <Self as rt::Message>::EMPTY }
     }
 
-    /// Shared memory wishes for one producer.
+    /// The shared memory of one producer.
     #[derive(Clone, Debug, PartialEq)]
     pub struct ProducerConfig {
         pub producer_name: Option<Vec<u8>>,
@@ -559,7 +559,7 @@ pub mod trace_config {
         fn default() -> Self { <Self as rt::Message>::EMPTY }
     }
 
-    /// Who asked, when statsd started the session.
+    /// The origin of a session that statsd started.
     #[derive(Clone, Debug, PartialEq)]
     pub struct StatsdMetadata {
         pub triggering_alert_id: Option<i64>,
@@ -767,7 +767,7 @@ pub mod trace_config {
         }
     }
 
-    /// How often writers are told to start interning afresh.
+    /// The clearing of incremental state, after which writers repeat interned data.
     #[derive(Clone, Debug, PartialEq)]
     pub struct IncrementalStateConfig {
         pub clear_period_ms: Option<u32>,
@@ -957,7 +957,7 @@ pub mod trace_config {
         fn default() -> Self { <Self as rt::Message>::EMPTY }
     }
 
-    /// Which bytes may leave the service, as a field filter program.
+    /// The fields that may leave the service, as a program.
     #[derive(Clone, Debug, PartialEq)]
     pub struct TraceFilter {
         pub bytecode: Option<Vec<u8>>,

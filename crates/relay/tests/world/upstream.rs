@@ -11,7 +11,7 @@ impl Upstream {
     pub fn start(program: &str, args: &[&str], variables: &[(&str, String)]) -> Option<Self> {
         let folder = std::env::var_os("FERRETTO_UPSTREAM").map(PathBuf::from);
         let Some(folder) = folder.filter(|folder| folder.join(program).exists()) else {
-            println!("skipped: FERRETTO_UPSTREAM names no folder with {program}");
+            println!("skipped: FERRETTO_UPSTREAM does not name a folder with {program}");
             return None;
         };
         let mut command = Command::new(folder.join(program));

@@ -38,10 +38,12 @@ mod write;
 
 use std::collections::VecDeque;
 
+pub use crate::ids::{ProducerId, WriterId};
 pub use ferretto_format::Loss;
 pub use packet::{Fragments, Packet};
 pub use patch::Patch;
-pub use stats::{BufferStats, HISTOGRAM_BUCKETS, HISTOGRAM_THRESHOLDS, WriterStats};
+pub(crate) use stats::HISTOGRAM_THRESHOLDS;
+pub use stats::{BufferStats, HISTOGRAM_BUCKETS, WriterStats};
 pub use vms::{VmAbort, VmError, VmSetup, VmState};
 
 use packet::Piece;
@@ -50,11 +52,6 @@ use ring::{Ring, flag};
 use sequence::{Consumed, Sequences};
 use stats::Histograms;
 use vms::Machines;
-
-/// The id of a producer, assigned by the service.
-pub type ProducerId = u16;
-/// The id of a writer, assigned by its producer.
-pub type WriterId = u16;
 
 /// The sender of packets, as vouched for by the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -55,7 +55,8 @@ pub struct BufferStats {
 pub const HISTOGRAM_BUCKETS: usize = HISTOGRAM_THRESHOLDS.len() + 1;
 
 /// The upper bounds of the buckets in bytes, inclusive.
-pub const HISTOGRAM_THRESHOLDS: [u64; 10] = [8, 32, 128, 512, 1024, 2048, 4096, 8192, 12288, 16384];
+pub(crate) const HISTOGRAM_THRESHOLDS: [u64; 10] =
+    [8, 32, 128, 512, 1024, 2048, 4096, 8192, 12288, 16384];
 
 /// The largest number of histograms, each of which takes 200 bytes. Further writers have none.
 const MAX_HISTOGRAMS: usize = 65_536;

@@ -4,25 +4,10 @@
 
 use std::collections::VecDeque;
 
+use crate::random::Random;
 use crate::support::*;
 use ferretto_service::buffer::{Patch, TraceBuffer};
 use proptest::prelude::*;
-
-/// Pseudorandom numbers (xorshift).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % end
-    }
-
-    fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
-    }
-}
 
 /// A message in transit to the service.
 #[derive(Debug, Clone)]
@@ -63,7 +48,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, numbers: &mut Numbers) {
+    fn write(&mut self, numbers: &mut Random) {
         let len = match numbers.below(8) {
             0 => numbers.below(1500),
             1..4 => numbers.below(300),
@@ -123,7 +108,7 @@ impl Writer {
         self.outbox.extend(patch);
     }
 
-    fn deliver(&mut self, buffer: &mut TraceBuffer, world: &World, numbers: &mut Numbers) {
+    fn deliver(&mut self, buffer: &mut TraceBuffer, world: &World, numbers: &mut Random) {
         let both = matches!(
             (self.outbox.front(), self.outbox.get(1)),
             (Some(Message::Commit(_)), Some(Message::Commit(_)))
@@ -143,7 +128,7 @@ impl Writer {
     }
 
     /// Copies undelivered chunks, as the service does at a flush.
-    fn scrape(&self, buffer: &mut TraceBuffer, numbers: &mut Numbers) {
+    fn scrape(&self, buffer: &mut TraceBuffer, numbers: &mut Random) {
         let mut all: Vec<Make> = self
             .outbox
             .iter()
@@ -210,7 +195,7 @@ struct World {
 
 /// Returns the number of lost packets.
 fn run(world: &World, seed: u64) -> Result<u32, TestCaseError> {
-    let mut numbers = Numbers(seed | 1);
+    let mut numbers = Random(seed | 1);
     let mut buffer = ring(world.size);
     let mut writers = [
         Writer::new((1, 1), 0),

@@ -9,6 +9,8 @@ mod model;
 mod order;
 mod packets;
 mod patches;
+#[path = "../../../wire/tests/common/random.rs"]
+mod random;
 mod reassembly;
 mod scrape;
 mod sizes;

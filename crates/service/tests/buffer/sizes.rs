@@ -17,7 +17,7 @@ fn resident() -> u64 {
 fn tracebuf_002_a_buffer_of_4_gib_costs_what_is_in_it() {
     let before = resident();
     let Ok(mut buffer) = TraceBuffer::new(BufferOptions::ring(4_194_300 * 1024)) else {
-        println!("skipped: there is no address space for 4 GiB");
+        println!("skipped: 4 GiB of address space are not available");
         return;
     };
     for id in 0..1000 {

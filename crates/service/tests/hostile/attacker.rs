@@ -9,24 +9,10 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use ferretto_shm::{Layout, PageSize, Region};
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::random::Random;
+
 const PATH: &str = "HOSTILE_PATH";
 const SEED: &str = "HOSTILE_SEED";
-
-/// A small pseudorandom generator with a seed other than 0.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 >> 8
-    }
-
-    pub fn one_in(&mut self, count: u64) -> bool {
-        self.next().is_multiple_of(count)
-    }
-}
 
 /// An attacking process, which is killed on drop.
 pub struct Attacker(Child);

@@ -7,12 +7,14 @@
 
 mod attacker;
 mod checklist;
+#[path = "../../../wire/tests/common/random.rs"]
+mod random;
 #[path = "../service/world/mod.rs"]
 mod world;
 
 use std::time::{Duration, Instant};
 
-use attacker::{Attacker, Random};
+use attacker::Attacker;
 use ferretto_ipc::port::producer::Request;
 use ferretto_proto::commit_data_request::chunk_to_patch::Patch;
 use ferretto_proto::commit_data_request::{ChunkToPatch, ChunksToMove};
@@ -21,6 +23,7 @@ use ferretto_proto::{CommitDataRequest, RegisterTraceWriterRequest};
 use ferretto_service::ClientId;
 use ferretto_shm::TraceWriter;
 use ferretto_wire::decode_varint;
+use random::Random;
 use world::{Behaviour, ConfigBuilder, Packet, TEST_FIELD, World};
 
 const MEMORY: usize = 256 * 1024;

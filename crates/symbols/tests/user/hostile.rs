@@ -5,6 +5,7 @@ use std::fs;
 
 use ferretto_symbols::user::frames;
 
+use crate::random::Random;
 use crate::support::{World, elf, function};
 
 /// Returns debug information in assembly: abbreviation 1 is a unit, 2 a function, 3 an inlined
@@ -124,21 +125,15 @@ fn damaged_files_never_panic() {
             .map(|at| outer + at)
             .chain([0, u64::MAX])
             .collect();
-        let mut numbers = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut below = |end: usize| {
-            numbers ^= numbers << 13;
-            numbers ^= numbers >> 7;
-            numbers ^= numbers << 17;
-            (numbers >> 11) as usize % end
-        };
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
         for _ in 0..300 {
             let mut bad = good.clone();
-            for _ in 0..=below(8) {
-                let at = below(bad.len());
-                bad[at] = [0, 1, 0x7f, 0x80, 0xff, bad[at] ^ 4][below(6)];
+            for _ in 0..=random.below(8) {
+                let at = random.below(bad.len());
+                bad[at] = [0, 1, 0x7f, 0x80, 0xff, bad[at] ^ 4][random.below(6)];
             }
-            if below(8) == 0 {
-                bad.truncate(below(bad.len()));
+            if random.below(8) == 0 {
+                bad.truncate(random.below(bad.len()));
             }
             for frame in frames(bad, &addresses).into_iter().flatten().flatten() {
                 let mut text = String::new();

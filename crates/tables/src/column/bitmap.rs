@@ -1,6 +1,6 @@
 //! The rows that have a value.
 
-/// One bit a row: 1 if there is a value.
+/// One bit for each row: 1 if it has a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bitmap {
     words: Vec<u64>,
@@ -24,12 +24,12 @@ impl Bitmap {
         }
         self.len += 1;
         if let Some(word) = self.words.last_mut() {
-            // Words of a map that began full have ones beyond the last row.
+            // A bitmap created with all bits set has ones beyond the last row.
             *word = *word & !(1 << place) | u64::from(bit) << place;
         }
     }
 
-    /// Appends so many rows, 64 at most: the lowest bits of `bits`, above which there are none.
+    /// Appends `count` rows, 64 at most: the lowest bits of `bits`. The higher bits must be 0.
     #[inline]
     pub(crate) fn push_bits(&mut self, bits: u64, count: usize) {
         let place = self.len % 64;
@@ -46,7 +46,7 @@ impl Bitmap {
         self.len += count;
     }
 
-    /// Appends rows without a value until there are so many.
+    /// Appends rows without a value up to this length.
     pub(crate) fn pad(&mut self, len: usize) {
         while !self.len.is_multiple_of(64) && self.len < len {
             self.push(false);
@@ -73,8 +73,8 @@ impl Bitmap {
             .is_some_and(|word| word >> (row % 64) & 1 != 0)
     }
 
-    /// Returns the bits, row 0 in the lowest one of the first word. Bits beyond the last row mean
-    /// nothing.
+    /// Returns the bits. Row 0 is the lowest bit of the first word. Bits beyond the last row are
+    /// undefined.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
@@ -89,12 +89,12 @@ impl Bitmap {
         self.len == 0
     }
 
-    /// Gives back memory that is kept for more rows.
+    /// Frees unused capacity.
     pub(crate) fn shrink(&mut self) {
         self.words.shrink_to_fit();
     }
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         8 * self.words.capacity()
     }

@@ -1,12 +1,14 @@
-//! Columns: the values of one kind in all rows of a table.
+//! Columns: the values of one kind for all rows of a table.
 
 mod bitmap;
+mod nullable;
 mod numbers;
 mod packed;
 
 use std::sync::OnceLock;
 
 pub use self::bitmap::Bitmap;
+pub use self::nullable::NullableColumn;
 pub use self::numbers::Numbers;
 pub(crate) use self::numbers::Source;
 pub(crate) use self::packed::Packed;
@@ -19,25 +21,25 @@ pub enum ColumnKind {
     Id,
     /// True or false; 1 and 0 in SQL.
     Bool,
-    /// Unsigned numbers of 32 bits.
+    /// Unsigned 32-bit integers.
     U32,
-    /// Signed numbers of 32 bits.
+    /// Signed 32-bit integers.
     I32,
-    /// Signed numbers of 64 bits.
+    /// Signed 64-bit integers.
     I64,
     /// Floating-point numbers.
     F64,
-    /// Texts of the [`StringPool`](crate::StringPool). Any of them may be
-    /// [`NULL`](StringId::NULL), without a bitmap that says so.
+    /// Texts of the [`StringPool`](crate::StringPool). A value may be [`NULL`](StringId::NULL);
+    /// there is no bitmap for that.
     Text,
 }
 
 /// The values of a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Values<'a> {
-    /// The numbers of so many rows.
+    /// The numbers of this many rows.
     Id(usize),
-    /// NULL in so many rows.
+    /// NULL in this many rows.
     Null(usize),
     /// See [`ColumnKind::Bool`].
     Bool(&'a [bool]),
@@ -51,16 +53,17 @@ pub enum Values<'a> {
     F64(&'a [f64]),
     /// See [`ColumnKind::Text`].
     Text(&'a [StringId]),
-    /// Values that are not kept as one slice.
+    /// Values without a slice.
     Numbers(Numbers<'a>),
 }
 
-/// A column of a table as it is read by whoever does not know the table.
+/// A column of any table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ColumnView<'a> {
     /// One value for each row.
     pub values: Values<'a>,
-    /// The rows that have a value. `None` if none of them is NULL, or if they say so themselves.
+    /// The rows that have a value. `None` if no row is NULL, or if the values themselves may be
+    /// NULL.
     pub validity: Option<&'a Bitmap>,
 }
 
@@ -73,7 +76,7 @@ pub enum Value {
     Int(i64),
     /// A floating-point number.
     Real(f64),
-    /// A text, which is not [`NULL`](StringId::NULL).
+    /// A text other than [`NULL`](StringId::NULL).
     Text(StringId),
 }
 
@@ -124,18 +127,18 @@ impl ColumnView<'_> {
     }
 }
 
-/// A type of which values are kept in columns.
+/// A type of values in columns.
 pub trait Cell: Copy + Default + PartialEq + std::fmt::Debug {
     /// The kind of column.
     const KIND: ColumnKind;
 
-    /// Returns a view of such values.
+    /// Returns a view of values.
     fn values(values: &[Self]) -> Values<'_>;
 
-    /// Returns the integer that stands for a value, as [`Numbers`] have it.
+    /// Returns the integer that represents a value in [`Numbers`].
     fn to_number(self) -> i64;
 
-    /// Returns the value that an integer stands for. That of 0 is the default.
+    /// Returns the value that an integer represents. That of 0 is the default.
     fn from_number(number: i64) -> Self;
 }
 
@@ -174,13 +177,13 @@ cell!(StringId, Text, |text| text.raw().into(), |number| Self(
     number as u32
 ));
 
-/// A value of a row: a [`Cell`] that may be optional.
+/// A value of a row: a [`Cell`], or an optional one.
 pub trait Slot: Copy {
-    /// The type of the column that keeps such values.
-    type Column: Keep<Value = Self>;
+    /// The type of the column of such values.
+    type Column: TableColumn<Value = Self>;
     /// The kind of column.
     const KIND: ColumnKind;
-    /// True if there may be none.
+    /// True if the value is optional.
     const IS_NULLABLE: bool;
 }
 
@@ -196,24 +199,24 @@ impl<T: Cell> Slot for Option<T> {
     const IS_NULLABLE: bool = true;
 }
 
-/// A column as tables use it.
-pub trait Keep: Default {
-    /// The values it keeps.
+/// A column of a table.
+pub trait TableColumn: Default {
+    /// The type of the values.
     type Value;
 
-    /// Returns a column that is packed while it is filled. Its values do not change.
+    /// Returns a column that is packed while it is filled. Its values must not change.
     fn packing() -> Self;
     /// Appends a value.
     fn push(&mut self, value: Self::Value);
-    /// Appends values. It takes less time than to append them one by one.
+    /// Appends values, which is faster than to append them one by one.
     fn extend(&mut self, values: impl ExactSizeIterator<Item = Self::Value> + Clone);
-    /// Packs all values, of which there will be no more.
+    /// Packs all values. No more may follow.
     fn pack(&mut self);
     /// Returns a view of all values.
     fn view(&self) -> ColumnView<'_>;
-    /// Gives back memory that is kept for more values.
+    /// Frees unused capacity.
     fn shrink(&mut self);
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     fn memory(&self) -> usize;
 }
 
@@ -228,7 +231,7 @@ pub struct Column<T> {
 #[derive(Debug, Clone)]
 struct PackedColumn<T> {
     numbers: Packed,
-    /// The same as a slice, for whoever insists on one.
+    /// The unpacked values, computed when a slice is requested.
     unpacked: OnceLock<Vec<T>>,
 }
 
@@ -240,7 +243,7 @@ impl<T: Cell> PackedColumn<T> {
 }
 
 impl<T: Cell> Column<T> {
-    /// Returns the value in a row; that of type `T` by default if there is no such row.
+    /// Returns the value in a row, or the default if there is no such row.
     #[inline]
     pub fn get(&self, row: u32) -> T {
         match (self.values.get(row as usize), &self.packed) {
@@ -264,15 +267,16 @@ impl<T: Cell> Column<T> {
         self.len() == 0
     }
 
-    /// Returns all values, one after the other.
+    /// Returns an iterator over all values.
     pub fn iter(&self) -> impl Iterator<Item = T> {
         (0..self.len() as u32).map(|row| self.get(row))
     }
 
-    /// Returns all values.
+    /// Returns all values as a slice.
     ///
-    /// Those of a table that is [`Derived`](crate::Derived) are packed, and from now on kept
-    /// unpacked besides. [`iter`](Self::iter) and [`get`](Self::get) do without.
+    /// The values of a [`Derived`](crate::Derived) table are packed. This call unpacks them, and
+    /// keeps both forms from then on. [`iter`](Self::iter) and [`get`](Self::get) do not unpack
+    /// them.
     #[inline]
     pub fn as_slice(&self) -> &[T] {
         match &self.packed {
@@ -281,16 +285,26 @@ impl<T: Cell> Column<T> {
         }
     }
 
-    /// Changes the value in a row, if there is one. The column is not packed.
+    /// Changes the value in a row, if there is such a row.
     #[inline]
     pub(crate) fn set(&mut self, row: u32, value: T) {
-        debug_assert!(self.packed.is_none(), "values of a packed column change");
         if let Some(known) = self.values.get_mut(row as usize) {
             *known = value;
+        } else if let Some(packed) = &mut self.packed {
+            packed.numbers.set(row as usize, value.to_number());
         }
     }
 
-    /// Returns the value for a row that has none: it must not make others take more memory.
+    /// Returns a column that is packed while it is filled, and in which rows with the value
+    /// `unknown` are changed later.
+    pub(crate) fn late(unknown: T) -> Self {
+        Self {
+            values: Vec::new(),
+            packed: PackedColumn::of(Packed::late(unknown.to_number())),
+        }
+    }
+
+    /// Returns the value for rows without one. It must not increase the memory of other values.
     #[inline]
     fn filler(&self) -> T {
         let packed = self.packed.as_ref();
@@ -298,7 +312,7 @@ impl<T: Cell> Column<T> {
     }
 }
 
-impl<T: Cell> Keep for Column<T> {
+impl<T: Cell> TableColumn for Column<T> {
     type Value = T;
 
     fn packing() -> Self {
@@ -359,230 +373,12 @@ impl<T: Cell> Keep for Column<T> {
     }
 }
 
-/// A column in which rows may have no value. It takes no memory for values before there is one.
-#[derive(Debug, Clone, Default)]
-pub struct NullableColumn<T> {
-    /// Empty while there is no value at all.
-    values: Column<T>,
-    /// Empty while there is no value at all, or while every row has one.
-    validity: Bitmap,
-    len: usize,
-}
-
-impl<T: Cell> NullableColumn<T> {
-    /// Returns the value in a row, if it has one.
-    #[inline]
-    pub fn get(&self, row: u32) -> Option<T> {
-        let is_there = (row as usize) < self.values.len();
-        let is_valid = self.validity.is_empty() || self.validity.get(row as usize);
-        (is_there && is_valid).then(|| self.values.get(row))
-    }
-
-    /// Returns the number of rows.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Returns true if there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Appends a value where there is a bitmap, or is one from now on.
-    #[inline(never)]
-    fn push_beside(&mut self, value: Option<T>) {
-        if self.validity.is_empty() {
-            let have_values = !self.values.is_empty();
-            self.validity = Bitmap::of(self.len, have_values);
-            self.fill(value.unwrap_or_default());
-        }
-        self.validity.push(value.is_some());
-        let value = value.unwrap_or_else(|| self.values.filler());
-        self.values.push(value);
-        self.len += 1;
-    }
-
-    /// Gives rows that have no value this one, for what they keep in memory.
-    fn fill(&mut self, value: T) {
-        for _ in self.values.len()..self.len {
-            self.values.push(value);
-        }
-    }
-
-    /// Changes the value in a row, if there is such a row. The column is not packed.
-    pub(crate) fn set(&mut self, row: u32, value: Option<T>) {
-        if row as usize >= self.len || (value.is_none() && self.values.is_empty()) {
-            return;
-        }
-        if self.values.is_empty() {
-            self.fill(T::default());
-            self.validity = Bitmap::of(self.len, false);
-        }
-        if value.is_none() && self.validity.is_empty() {
-            self.validity = Bitmap::of(self.len, true);
-        }
-        if !self.validity.is_empty() {
-            self.validity.set(row as usize, value.is_some());
-        }
-        self.values.set(row, value.unwrap_or_default());
-    }
-}
-
-impl<T: Cell> Keep for NullableColumn<T> {
-    type Value = Option<T>;
-
-    fn packing() -> Self {
-        Self {
-            values: Column::packing(),
-            ..Self::default()
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, value: Option<T>) {
-        match value {
-            None if self.values.is_empty() => {}
-            Some(value) if self.validity.is_empty() && self.values.len() == self.len => {
-                self.values.push(value);
-            }
-            _ => return self.push_beside(value),
-        }
-        self.len += 1;
-    }
-
-    #[inline]
-    fn extend(&mut self, mut values: impl ExactSizeIterator<Item = Option<T>> + Clone) {
-        if self.validity.is_empty() {
-            let count = values.clone().filter(Option::is_some).count();
-            if count == 0 && self.values.is_empty() {
-                self.len += values.len();
-                return;
-            }
-            let have_none = count < values.len();
-            // There is a bitmap from the first row that differs.
-            while self.validity.is_empty() && (have_none || self.values.len() < self.len) {
-                match values.next() {
-                    Some(value) => self.push(value),
-                    None => return,
-                }
-            }
-        }
-        let filler = self.values.filler();
-        self.values
-            .extend(values.clone().map(move |value| value.unwrap_or(filler)));
-        self.len += values.len();
-        while !self.validity.is_empty() && values.len() > 0 {
-            let (count, mut bits) = (values.len().min(64), 0);
-            for (place, value) in values.by_ref().take(count).enumerate() {
-                bits |= u64::from(value.is_some()) << place;
-            }
-            self.validity.push_bits(bits, count);
-        }
-    }
-
-    fn pack(&mut self) {
-        self.values.pack();
-        self.validity.shrink();
-    }
-
-    fn view(&self) -> ColumnView<'_> {
-        if self.values.is_empty() {
-            return ColumnView {
-                values: Values::Null(self.len),
-                validity: None,
-            };
-        }
-        ColumnView {
-            values: self.values.view().values,
-            validity: (!self.validity.is_empty()).then_some(&self.validity),
-        }
-    }
-
-    fn shrink(&mut self) {
-        self.values.shrink();
-        self.validity.shrink();
-    }
-
-    fn memory(&self) -> usize {
-        self.values.memory() + self.validity.memory()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn values_are_the_same_one_by_one_and_together() {
-        let mut state = 5_u32;
-        let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            state >> 24
-        };
-        for round in 0..300 {
-            let (mut one, mut together) = match round % 2 {
-                0 => (NullableColumn::<i64>::default(), NullableColumn::default()),
-                _ => (NullableColumn::packing(), NullableColumn::packing()),
-            };
-            for _ in 0..next() % 40 {
-                // None, all, or some have a value.
-                let kind = next() % 3;
-                let values = (0..next() * 7).map(|n| match kind {
-                    0 => None,
-                    1 => Some(i64::from(n)),
-                    _ => (next() % 3 == 0).then_some(i64::from(n)),
-                });
-                let values: Vec<_> = values.collect();
-                values.iter().for_each(|value| one.push(*value));
-                together.extend(values.iter().copied());
-            }
-            assert_eq!(one.len(), together.len());
-            assert_eq!(one.values.len(), together.values.len());
-            assert_eq!(one.validity.len(), together.validity.len());
-            for row in 0..one.len() as u32 {
-                assert_eq!(one.get(row), together.get(row), "round {round}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_nullable_column_holds_what_was_put_in() {
-        let mut state = 1_u32;
-        for _ in 0..200 {
-            let (mut column, mut expected) = (NullableColumn::<i64>::default(), Vec::new());
-            for row in 0..150_u32 {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                let value = (state >> 16).is_multiple_of(3).then_some(i64::from(row));
-                let value = if state >> 30 == 0 { None } else { value };
-                column.push(value);
-                expected.push(value);
-                if state >> 28 == 3 {
-                    let other = row / 2;
-                    column.set(other, Some(-1));
-                    expected[other as usize] = Some(-1);
-                } else if state >> 28 == 5 {
-                    column.set(row / 3, None);
-                    expected[row as usize / 3] = None;
-                }
-            }
-            let mut packing = NullableColumn::<i64>::packing();
-            expected.iter().for_each(|value| packing.push(*value));
-            let mut packed = column.clone();
-            packing.pack();
-            packed.pack();
-            for column in [column, packing, packed] {
-                let read: Vec<_> = (0..150).map(|row| column.get(row)).collect();
-                assert_eq!(read, expected);
-                for (row, value) in expected.iter().enumerate() {
-                    let seen = value.map_or(Value::Null, Value::Int);
-                    assert_eq!(column.view().get(row), seen);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_packed_column_is_read_like_any_other() {
+    fn packed_and_unpacked_columns_have_the_same_values() {
         let reals = [0.5, -0.0, f64::MAX];
         let mut column = Column::packing();
         reals.iter().for_each(|value| column.push(*value));

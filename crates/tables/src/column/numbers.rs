@@ -1,24 +1,24 @@
-//! Values that are not kept as one slice.
+//! Values without a slice.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::ColumnKind;
 
-/// Holds columns of numbers, or of what stands for other values.
+/// A source of columns of integers, or of integers that represent other values.
 pub(crate) trait Source: fmt::Debug {
     /// Returns the number of rows.
     fn len(&self) -> usize;
-    /// Returns a number. `place` tells the columns of a source apart that has several.
+    /// Returns the value of a row. `place` selects the column of a source with several.
     fn get(&self, place: usize, row: usize) -> i64;
-    /// Appends the numbers of some rows to `out`.
+    /// Appends the values of a range of rows to `out`.
     fn read(&self, place: usize, rows: Range<usize>, out: &mut Vec<i64>);
 }
 
-/// The values of a column that are not kept as one slice, each as an integer.
+/// The values of a column without a slice, each as an integer.
 ///
-/// A truth value is 1 or 0, a text the number of its [`StringId`](crate::StringId), and a
-/// floating-point number its bits.
+/// A truth value is 1 or 0, a text is the number of its [`StringId`](crate::StringId), and a
+/// floating-point number is its bits.
 #[derive(Debug, Clone, Copy)]
 pub struct Numbers<'a> {
     source: &'a dyn Source,
@@ -35,7 +35,7 @@ impl<'a> Numbers<'a> {
         }
     }
 
-    /// Returns the kind of values that the integers stand for.
+    /// Returns the kind of values that the integers represent.
     pub fn kind(&self) -> ColumnKind {
         self.kind
     }
@@ -50,12 +50,12 @@ impl<'a> Numbers<'a> {
         self.len() == 0
     }
 
-    /// Returns the integer of a row; 0 if there are not so many.
+    /// Returns the integer of a row, or 0 if there is no such row.
     pub fn get(&self, row: usize) -> i64 {
         self.source.get(self.place, row)
     }
 
-    /// Appends the integers of some rows to `out`, of those that there are.
+    /// Appends the integers of a range of rows to `out`, as far as the rows exist.
     pub fn read(&self, rows: Range<usize>, out: &mut Vec<i64>) {
         self.source.read(self.place, rows, out);
     }

@@ -1,24 +1,35 @@
-//! Integers in as few bytes as they need.
+//! Integers with the fewest bytes.
 
 use std::ops::Range;
 
 use super::numbers::Source;
 
-/// The numbers of a block.
+/// The number of integers in a block.
 const BLOCK: usize = 1024;
 
-/// Integers in blocks, of which each has the width that its numbers need.
+/// Integers in blocks. The width of a block is that of its largest difference.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Packed {
     blocks: Vec<Block>,
-    /// The last ones, which are in no block yet.
+    /// The last integers, which do not fill a block yet.
     rest: Vec<i64>,
     len: usize,
-    /// The memory of the blocks' numbers.
+    /// The memory of the values of all blocks.
     bytes: usize,
+    late: Option<Box<Late>>,
 }
 
-/// The least number of some, and by how much each of them is more.
+/// The state of packed numbers that are partly appended before they are known.
+#[derive(Debug, Clone)]
+struct Late {
+    /// The number that is appended in place of an unknown one.
+    unknown: i64,
+    /// The count of unknown numbers in each block. A block with any is stored with the full width,
+    /// so that they can be changed.
+    left: Vec<u16>,
+}
+
+/// The least integer of a block, and the differences of all integers to it.
 #[derive(Debug, Clone)]
 struct Block {
     least: i64,
@@ -88,12 +99,84 @@ impl Block {
         );
     }
 
+    /// Returns a block with the full width, in which numbers can be changed.
+    fn wide(numbers: &[i64]) -> Self {
+        let numbers = numbers.iter().map(|number| *number as u64);
+        Self {
+            least: 0,
+            above: Above::U64(numbers.collect()),
+        }
+    }
+
+    /// Returns the numbers of a block with the full width.
+    #[inline]
+    fn wide_mut(&mut self) -> Option<&mut [u64]> {
+        match &mut self.above {
+            Above::U64(numbers) if self.least == 0 => Some(numbers),
+            _ => None,
+        }
+    }
+
+    /// Reduces the width to the least one possible.
+    fn narrow(&mut self) {
+        if let Some(numbers) = self.wide_mut() {
+            let numbers: Vec<i64> = numbers.iter().map(|number| *number as i64).collect();
+            *self = Self::of(&numbers);
+        }
+    }
+
     fn bytes(&self) -> usize {
         by_width!(&self.above, numbers => size_of_val(&**numbers), 0)
     }
 }
 
 impl Packed {
+    /// Returns an empty list. Numbers that are appended as `unknown` are expected to be
+    /// [`set`](Self::set) later.
+    pub(crate) fn late(unknown: i64) -> Self {
+        let left = Vec::new();
+        Self {
+            late: Some(Box::new(Late { unknown, left })),
+            ..Self::default()
+        }
+    }
+
+    /// Changes a number, if there is such a row.
+    pub(crate) fn set(&mut self, row: usize, number: i64) {
+        let place = row % BLOCK;
+        let Some(block) = self.blocks.get_mut(row / BLOCK) else {
+            if row < self.len {
+                self.rest[place] = number;
+            }
+            return;
+        };
+        let left = self.late.as_mut().map(|late| &mut late.left[row / BLOCK]);
+        if let Some(numbers) = block.wide_mut() {
+            numbers[place] = number as u64;
+            if let Some(left) = left
+                && *left > 0
+            {
+                *left -= 1;
+                if *left == 0 {
+                    self.bytes -= block.bytes();
+                    block.narrow();
+                    self.bytes += block.bytes();
+                }
+            }
+            return;
+        }
+        // The block keeps the full width until the end, since more of it may change.
+        let mut numbers = Vec::with_capacity(BLOCK);
+        block.read(0..BLOCK, &mut numbers);
+        numbers[place] = number;
+        self.bytes -= block.bytes();
+        *block = Block::wide(&numbers);
+        self.bytes += block.bytes();
+        if let Some(left) = left {
+            *left = 0;
+        }
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, number: i64) {
         self.rest.push(number);
@@ -112,7 +195,7 @@ impl Packed {
                 .extend(numbers.by_ref().take(BLOCK - self.rest.len()));
             self.seal();
         }
-        // They are of one block, so that none of them is looked at by itself.
+        // All of these belong to one block, so no check is needed for each.
         self.rest.extend(numbers);
         if self.rest.len() == BLOCK {
             self.seal();
@@ -121,13 +204,24 @@ impl Packed {
 
     #[inline(never)]
     fn seal(&mut self) {
-        let block = Block::of(&self.rest);
+        let block = match &mut self.late {
+            None => Block::of(&self.rest),
+            Some(late) => {
+                let unknown = self.rest.iter().filter(|number| **number == late.unknown);
+                let left = unknown.count() as u16;
+                late.left.push(left);
+                match left {
+                    0 => Block::of(&self.rest),
+                    _ => Block::wide(&self.rest),
+                }
+            }
+        };
         self.bytes += block.bytes();
         self.blocks.push(block);
         self.rest.clear();
     }
 
-    /// Returns a number; 0 if there are not so many.
+    /// Returns the integer of a row, or 0 if there is no such row.
     #[inline]
     pub(crate) fn get(&self, row: usize) -> i64 {
         if row >= self.len {
@@ -139,7 +233,7 @@ impl Packed {
         }
     }
 
-    /// Returns the last number, or one that is near it; 0 if there is none.
+    /// Returns an integer close to the last one, or 0 if there is none.
     #[inline]
     pub(crate) fn last(&self) -> i64 {
         match self.rest.last() {
@@ -152,7 +246,7 @@ impl Packed {
         self.len
     }
 
-    /// Appends the numbers of some rows to `out`.
+    /// Appends the integers of a range of rows to `out`.
     pub(crate) fn read(&self, rows: Range<usize>, out: &mut Vec<i64>) {
         let (mut row, end) = (rows.start, rows.end.min(self.len));
         while row < end {
@@ -166,21 +260,27 @@ impl Packed {
         }
     }
 
-    /// Gives back memory that is kept for more numbers. There will be no more.
+    /// Frees unused capacity. No more integers may follow.
     pub(crate) fn shrink(&mut self) {
         if !self.rest.is_empty() {
             self.seal();
         }
         self.rest = Vec::new();
+        self.late = None;
+        for block in &mut self.blocks {
+            self.bytes -= block.bytes();
+            block.narrow();
+            self.bytes += block.bytes();
+        }
         self.blocks.shrink_to_fit();
     }
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.bytes + self.blocks.capacity() * size_of::<Block>() + 8 * self.rest.capacity()
     }
 
-    /// Returns the memory that so many numbers take besides that of the numbers, in bytes.
+    /// Returns the memory of this many integers without that of their values, in bytes.
     pub(crate) fn overhead(rows: usize) -> usize {
         rows.div_ceil(BLOCK) * size_of::<Block>()
     }
@@ -212,9 +312,10 @@ impl Source for Packed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
-    fn numbers_come_back_as_they_were() {
+    fn packed_numbers_are_unpacked_unchanged() {
         let wide = [i64::MIN, -1, 0, 7, i64::MAX];
         for (count, steps) in [(0, 1), (1, 3), (1023, 200), (1024, 0), (5000, 70_000)] {
             let mut numbers: Vec<i64> = (0..count).map(|n| n * steps - 500).collect();
@@ -241,7 +342,37 @@ mod tests {
     }
 
     #[test]
-    fn numbers_take_the_bytes_that_their_block_needs() {
+    fn numbers_set_later_are_packed_like_numbers_known_at_once() {
+        let mut random = Random(9);
+        let mut next = |limit: u64| random.below(limit as usize) as u64;
+        for round in 0..20 {
+            let (mut packed, mut numbers) = (Packed::late(-1), Vec::new());
+            for row in 0..next(6000) as usize {
+                let number = next(3) as i64 * 1000 - 1;
+                packed.push(number);
+                numbers.push(number);
+                if next(4) > 0 {
+                    let back = next(1 << (round % 14)) as usize;
+                    let row = row.saturating_sub(back);
+                    let number = next(1 << (2 * round)) as i64 - 7;
+                    packed.set(row, number);
+                    numbers[row] = number;
+                }
+            }
+            packed.set(numbers.len(), 5);
+            let single = (0..numbers.len()).map(|row| packed.get(row));
+            assert_eq!(single.collect::<Vec<_>>(), numbers);
+            packed.shrink();
+            let mut read = Vec::new();
+            packed.read(0..usize::MAX, &mut read);
+            assert_eq!(read, numbers);
+            let whole: Packed = numbers.into_iter().collect();
+            assert_eq!(packed.memory(), whole.memory());
+        }
+    }
+
+    #[test]
+    fn the_width_of_a_block_is_that_of_its_largest_difference() {
         let bytes = |step: i64| {
             let packed: Packed = (0..1024).map(|n| i64::MIN + n * step).collect();
             packed.memory() - Packed::overhead(1024)

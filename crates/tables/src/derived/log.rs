@@ -1,4 +1,4 @@
-//! The log of what the scheduler does.
+//! The log of scheduler events.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,38 +8,38 @@ use crate::schema::{SpuriousSchedWakeupTable, TableId, TableSet, Tables};
 use crate::strings::{StringId, StringPool};
 use crate::table::Table;
 
-/// A thread gets a CPU, and another one loses it.
+/// A switch from one thread to another on a CPU.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Switch {
     pub(crate) ts: i64,
     /// The row of `cpu`.
     pub(crate) ucpu: u32,
-    /// The thread that had the CPU had it until now.
+    /// Set if the previous thread had the CPU until now.
     pub(crate) ends: bool,
-    /// It is an event of the kernel's, with names.
+    /// Set for an event of the kernel, which has the names of the threads.
     pub(crate) is_raw: bool,
     pub(crate) prev: u32,
     pub(crate) prev_prio: i32,
     pub(crate) prev_comm: StringId,
-    /// The state of the thread that had it, as a number and as letters.
+    /// The state of the previous thread, as a number and as letters.
     pub(crate) state: (i64, StringId),
     pub(crate) next: u32,
     pub(crate) next_prio: i32,
     pub(crate) next_comm: StringId,
 }
 
-/// A thread is woken by another one.
+/// A wake-up of a thread by another one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wake {
     pub(crate) ts: i64,
     pub(crate) utid: u32,
     pub(crate) waker: u32,
     pub(crate) irq_context: Option<bool>,
-    /// Set if it is an event of the kernel's.
+    /// Set for an event of the kernel.
     pub(crate) raw: Option<RawWake>,
 }
 
-/// The part of a wake-up that only the event has.
+/// The fields of a wake-up that only events of the kernel have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawWake {
     /// The row of `cpu`.
@@ -50,7 +50,7 @@ pub(crate) struct RawWake {
     pub(crate) comm: StringId,
 }
 
-/// A thread was created by another one.
+/// The creation of a thread by another one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Created {
     pub(crate) ts: i64,
@@ -64,19 +64,19 @@ pub(super) enum Entry {
     Switch(Switch),
     Wake(Wake),
     Created(Created),
-    /// Why a thread waited last.
+    /// The reason of the last wait of a thread.
     Blocked {
         utid: u32,
         io_wait: Option<bool>,
         function: Option<StringId>,
     },
-    /// The thread on a CPU leaves it.
+    /// The end of the CPU slice of a CPU.
     End {
         ts: i64,
         ucpu: u32,
         state: StringId,
     },
-    /// Rows of `sched_slice`, `thread_state` and `ftrace_event` that do not follow from the log.
+    /// Rows of `sched_slice`, `thread_state` and `ftrace_event` that are not derived from the log.
     Rows([u32; 3]),
 }
 
@@ -85,18 +85,18 @@ pub(super) mod of_switch {
     pub(in super::super) const UCPU: usize = 0;
     pub(in super::super) const PREV: usize = 1;
     pub(in super::super) const NEXT: usize = 2;
-    /// The state of the thread that had the CPU, as letters.
+    /// The state of the previous thread, as letters.
     pub(in super::super) const LETTERS: usize = 3;
     pub(in super::super) const NEXT_PRIO: usize = 4;
     pub(in super::super) const PREV_PRIO: usize = 5;
     pub(in super::super) const PREV_COMM: usize = 6;
     pub(in super::super) const NEXT_COMM: usize = 7;
-    /// The same state as a number.
+    /// The state of the previous thread, as a number.
     pub(in super::super) const STATE: usize = 8;
     pub(super) const COUNT: usize = 9;
 }
 
-/// The columns of wake-ups. Those behind the first two are only there for events of the kernel's.
+/// The columns of wake-ups. Only those of events of the kernel have more than the first two.
 pub(super) mod of_wake {
     pub(in super::super) const UTID: usize = 0;
     pub(in super::super) const WAKER: usize = 1;
@@ -118,50 +118,51 @@ pub(super) const fn columns(places: &[usize]) -> u32 {
     set
 }
 
-/// The deeds of the scheduler, in the order of time.
+/// The events of the scheduler, sorted by time.
 ///
-/// An entry is a byte for its kind, a time, and a row of the columns of its kind. All of them are
-/// packed, so that an entry takes some fifteen bytes, and each table reads the columns it needs.
+/// An entry consists of a byte for its kind, a time, and a row in the columns of its kind. All
+/// columns are packed, so that an entry takes about fifteen bytes, and each table reads only the
+/// columns it needs.
 #[derive(Debug, Default)]
 pub struct SchedLog {
     heads: Packed,
-    /// Of entries that have a time.
+    /// The times of entries with a time.
     times: Packed,
-    /// Those that are no events of the kernel's, and those that are.
+    /// The columns of switches that are not events of the kernel, and of those that are.
     pub(super) switches: [[Packed; of_switch::COUNT]; 2],
     pub(super) wakes: [[Packed; of_wake::COUNT]; 2],
-    /// The numbers of all other entries, one after the other.
+    /// The numbers of all other entries, in sequence.
     others: Packed,
-    /// Rows that were noted, of `sched_slice`, `thread_state` and `ftrace_event`.
+    /// The recorded numbers of rows of `sched_slice`, `thread_state` and `ftrace_event`.
     rows: [u32; 3],
     bounds: Option<(i64, i64)>,
-    /// Switches, wake-ups and creations of threads.
+    /// The numbers of switches, wake-ups and created threads.
     pub(super) counts: [usize; 3],
-    /// Events of the kernel's, switches and wake-ups.
+    /// The numbers of switches and wake-ups that are events of the kernel.
     pub(super) raw: [u32; 2],
     pub(super) names: Option<Names>,
-    /// Of all threads by row, when all was read.
+    /// All threads by row. Set after the import.
     pub(super) threads: Vec<Thread>,
-    /// The number of the first set of arguments that follows from the log, if any do.
+    /// The id of the first argument set that is derived from the log, if there are any.
     pub(super) first_args: Option<u32>,
     pub(super) running: StringId,
     pub(super) runnable: StringId,
     spurious: Mutex<Spurious>,
 }
 
-/// The wake-ups of threads that were awake. They turn up with the states of threads.
+/// The wake-ups of threads that were awake. They are found while the states of threads are derived.
 #[derive(Debug, Default)]
 pub(super) enum Spurious {
-    /// Nobody wants them, or they were handed over.
+    /// Not wanted, or handed over.
     #[default]
     Unwanted,
-    /// They may be asked for.
+    /// Wanted, but not derived yet.
     Wanted,
-    /// They are there for whoever asks.
-    There(Box<SpuriousSchedWakeupTable>),
+    /// Derived with the states, and not handed over yet.
+    Ready(Box<SpuriousSchedWakeupTable>),
 }
 
-/// A thread, as far as the log needs it.
+/// The properties of a thread that the log needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Thread {
     pub(super) tid: u32,
@@ -181,22 +182,22 @@ mod kind {
 
 /// The bits above.
 mod flag {
-    /// Of switches and wake-ups.
+    /// Flag of switches and wake-ups.
     pub(super) const RAW: u8 = 1 << 3;
-    /// Of switches.
+    /// Flag of switches.
     pub(super) const ENDS: u8 = 1 << 4;
-    /// Two bits, of wake-ups.
+    /// Two bits of wake-ups.
     pub(super) const CONTEXT: u32 = 4;
     pub(super) const FUNCTION: u8 = 1 << 3;
     /// Two bits.
     pub(super) const IO_WAIT: u32 = 4;
 }
 
-fn truth(value: Option<bool>) -> u8 {
+fn encode_bool(value: Option<bool>) -> u8 {
     value.map_or(0, |value| 1 + u8::from(value))
 }
 
-fn untruth(bits: u8) -> Option<bool> {
+fn decode_bool(bits: u8) -> Option<bool> {
     match bits & 3 {
         0 => None,
         bits => Some(bits == 2),
@@ -222,22 +223,22 @@ impl SchedLog {
         single.into_iter().chain(switches).chain(wakes)
     }
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         let spurious = match &*self.spurious() {
-            Spurious::There(table) => table.memory(),
+            Spurious::Ready(table) => table.memory(),
             _ => 0,
         };
         let threads = self.threads.capacity() * size_of::<Thread>();
         self.packed().map(Packed::memory).sum::<usize>() + threads + spurious
     }
 
-    /// Returns the spurious wake-ups, if they were met.
+    /// Returns the spurious wake-ups.
     pub(super) fn spurious(&self) -> MutexGuard<'_, Spurious> {
         self.spurious.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the first and last moment of the rows that follow from it.
+    /// Returns the first and the last time of all derived rows.
     pub(crate) fn bounds(&self) -> Option<(i64, i64)> {
         self.bounds
     }
@@ -278,7 +279,7 @@ impl SchedLog {
     pub(crate) fn wake(&mut self, tables: &Tables, strings: &mut StringPool, wake: &Wake) {
         self.note_rows(tables);
         self.counts[1] += 1;
-        let mut head = kind::WAKE | truth(wake.irq_context) << flag::CONTEXT;
+        let mut head = kind::WAKE | encode_bool(wake.irq_context) << flag::CONTEXT;
         let threads = [wake.utid.into(), wake.waker.into()];
         match wake.raw {
             None => push_all(&mut self.wakes[0], &threads),
@@ -313,7 +314,7 @@ impl SchedLog {
         self.note(created.ts);
     }
 
-    /// Adds why a thread waited last.
+    /// Adds the reason of the last wait of a thread.
     pub(crate) fn blocked(
         &mut self,
         tables: &Tables,
@@ -322,14 +323,14 @@ impl SchedLog {
         function: Option<StringId>,
     ) {
         self.note_rows(tables);
-        let head = kind::BLOCKED | truth(io_wait) << flag::IO_WAIT;
+        let head = kind::BLOCKED | encode_bool(io_wait) << flag::IO_WAIT;
         match function {
             Some(function) => self.other(head | flag::FUNCTION, &[utid, function.raw()]),
             None => self.other(head, &[utid]),
         }
     }
 
-    /// The thread on a CPU leaves it, and nothing more is known.
+    /// Adds the end of a CPU slice without a switch.
     pub(crate) fn end(&mut self, tables: &Tables, ts: i64, ucpu: u32, state: StringId) {
         self.note_rows(tables);
         self.times.push(ts);
@@ -343,14 +344,14 @@ impl SchedLog {
         }
     }
 
-    /// A row that follows from the log begins or ends at this time.
+    /// Extends the bounds to the start or end of a derived row.
     #[inline]
     pub(crate) fn note(&mut self, ts: i64) {
         let (start, end) = self.bounds.unwrap_or((ts, ts));
         self.bounds = Some((start.min(ts), end.max(ts)));
     }
 
-    /// Notes rows that were added meanwhile and do not follow from the log.
+    /// Records rows that were added meanwhile and are not derived from the log.
     #[inline]
     fn note_rows(&mut self, tables: &Tables) {
         let rows = [
@@ -369,7 +370,7 @@ impl SchedLog {
         self.other(kind::ROWS, &more);
     }
 
-    /// Keeps what tables are computed from. All was read, and these tables are wanted.
+    /// Prepares the log for deriving these wanted tables, after all events were read.
     pub(crate) fn seal(&mut self, tables: &Tables, strings: &mut StringPool, wanted: TableSet) {
         if self.is_empty() {
             return;
@@ -403,7 +404,7 @@ impl SchedLog {
             .for_each(Packed::shrink);
     }
 
-    /// Returns the entries, with these columns of switches and wake-ups. Others are 0.
+    /// Returns the entries with these columns of switches and wake-ups. All other columns are 0.
     pub(super) fn entries<const SWITCH: u32, const WAKE: u32>(&self) -> Entries<'_, SWITCH, WAKE> {
         Entries {
             heads: Reader::new(&self.heads),
@@ -423,22 +424,22 @@ impl SchedLog {
     /// Returns a thread by its row.
     #[inline]
     pub(super) fn thread(&self, utid: u32) -> Thread {
-        let nobody = Thread {
+        let unknown = Thread {
             tid: 0,
             is_idle: false,
         };
-        self.threads.get(utid as usize).copied().unwrap_or(nobody)
+        self.threads.get(utid as usize).copied().unwrap_or(unknown)
     }
 }
 
-/// Numbers that are read one after the other.
+/// A reader of packed integers in sequence.
 #[derive(Debug)]
 struct Reader<'a> {
     numbers: &'a Packed,
-    /// Some of them, unpacked.
+    /// Some integers, unpacked.
     read: Vec<i64>,
     at: usize,
-    /// The number behind those that were unpacked.
+    /// The index after the unpacked integers.
     next: usize,
 }
 
@@ -469,7 +470,7 @@ impl<'a> Reader<'a> {
 
     #[inline(never)]
     fn refill(&mut self) {
-        /// The numbers that are unpacked at a time.
+        /// The number of integers that are unpacked together.
         const NUMBERS: usize = 1024;
         self.read.clear();
         self.numbers
@@ -528,7 +529,7 @@ impl<const SWITCH: u32, const WAKE: u32> Entries<'_, SWITCH, WAKE> {
             ts: self.times.number(),
             utid: number(of_wake::UTID) as u32,
             waker: number(of_wake::WAKER) as u32,
-            irq_context: untruth(head >> flag::CONTEXT),
+            irq_context: decode_bool(head >> flag::CONTEXT),
             raw: is_raw.then(|| RawWake {
                 ucpu: number(of_wake::UCPU) as u32,
                 target_cpu: number(of_wake::TARGET_CPU) as u16,
@@ -564,7 +565,7 @@ impl<const SWITCH: u32, const WAKE: u32> Iterator for Entries<'_, SWITCH, WAKE> 
                 let has_function = head & flag::FUNCTION != 0;
                 Entry::Blocked {
                     utid,
-                    io_wait: untruth(head >> flag::IO_WAIT),
+                    io_wait: decode_bool(head >> flag::IO_WAIT),
                     function: has_function.then(|| StringId(self.other())),
                 }
             }

@@ -1,8 +1,8 @@
-//! Tables that are computed when they are first asked for.
+//! Tables that are computed on first use.
 //!
-//! Of what the scheduler does, an import keeps a [log](log::SchedLog) of some fifteen bytes an
-//! event. The tables that follow from it take several times as much, though they are packed, and
-//! few questions need all of them.
+//! The import records scheduler events in a [log](log::SchedLog) of about fifteen bytes per event.
+//! The derived tables take several times as much, although they are packed, and few queries need
+//! all of them.
 
 mod filling;
 mod log;
@@ -19,38 +19,38 @@ use crate::table::{Table, TableSpec};
 pub(crate) use self::log::{Created, RawWake, SchedLog, Switch, Wake};
 pub(crate) use self::raw::{RawArgs, RawPart};
 
-/// A table that is computed when it is first asked for.
+/// A table that is computed on first use.
 ///
-/// It is used as the table itself. The first use may take as long as a part of the import did.
+/// It dereferences to the table. The first use may take as long as a part of the import.
 #[derive(Debug, Default)]
 pub struct Derived<T> {
-    /// Rows that do not follow from the log.
+    /// Rows that are not derived from the log.
     pub(crate) rows: T,
     log: Option<Arc<SchedLog>>,
     table: OnceLock<T>,
 }
 
-/// A table that follows from a log.
+/// A table that is derived from a log.
 pub trait Derive: Table + Default {
-    /// Its name.
+    /// The id of the table.
     const ID: TableId;
 
-    /// Returns how many rows follow from the log at most.
-    fn most_rows(log: &SchedLog) -> usize;
+    /// Returns the maximum number of rows that are derived from the log.
+    fn max_rows(log: &SchedLog) -> usize;
 
-    /// Returns the rows that follow from the log, and these where the log says.
+    /// Returns the rows that are derived from the log, with `rows` inserted at the recorded places.
     fn derive(log: &SchedLog, rows: &Self) -> Self;
 }
 
 impl<T: Derive> Derived<T> {
-    /// Computes rows from a log from now on.
+    /// Sets the log from which rows are derived.
     pub(crate) fn attach(&mut self, log: &Arc<SchedLog>) {
         if !log.is_empty() {
             self.log = Some(log.clone());
         }
     }
 
-    /// Returns true if the rows are there without being computed.
+    /// Returns true if the rows do not need to be computed.
     pub fn is_computed(&self) -> bool {
         self.log.is_none() || self.table.get().is_some()
     }
@@ -84,10 +84,10 @@ impl<T: Derive> Table for Derived<T> {
         self.rows.memory() + self.table.get().map_or(0, Table::memory)
     }
 
-    fn most_memory(&self) -> usize {
+    fn max_memory(&self) -> usize {
         match &self.log {
             Some(log) if !self.is_computed() => {
-                let rows = T::most_rows(log) + self.rows.rows();
+                let rows = T::max_rows(log) + self.rows.rows();
                 let packed = self.spec().columns.len() * Packed::overhead(rows);
                 self.rows.memory() + self.spec().memory_of(rows) + packed
             }

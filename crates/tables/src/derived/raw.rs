@@ -1,4 +1,4 @@
-//! Events of the scheduler as the kernel wrote them, and their arguments.
+//! Raw events of the scheduler, and their arguments.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use crate::column::Packed;
 use crate::schema::{Arg, ArgValue, FtraceEventRow, FtraceEventTable, TableId};
 use crate::strings::{StringId, StringPool};
 
-/// The arguments of a switch, and of a wake-up.
+/// The numbers of arguments of a switch, and of a wake-up.
 const SWITCH_ARGS: u32 = 7;
 const WAKE_ARGS: u32 = 4;
 
-/// Names of the events, and of their arguments in order.
+/// The names of the events, and of their arguments in order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names {
     sched_switch: StringId,
@@ -45,13 +45,13 @@ impl Names {
 }
 
 impl SchedLog {
-    /// Returns the number of arguments that follow from it.
+    /// Returns the number of arguments that are derived from the log.
     pub(crate) fn args(&self) -> u32 {
         let all = self.first_args.and_then(|_| self.count_args());
         all.unwrap_or(0)
     }
 
-    /// Returns the number of arguments that would follow from it; `None` if they are too many.
+    /// Returns the number of arguments that would be derived; `None` if there are too many.
     pub(super) fn count_args(&self) -> Option<u32> {
         let [switches, wakes] = self.raw;
         let of_switches = switches.checked_mul(SWITCH_ARGS)?;
@@ -62,14 +62,14 @@ impl SchedLog {
 impl Derive for FtraceEventTable {
     const ID: TableId = TableId::ftrace_event;
 
-    fn most_rows(log: &SchedLog) -> usize {
+    fn max_rows(log: &SchedLog) -> usize {
         log.raw.iter().map(|count| *count as usize).sum()
     }
 
     fn derive(log: &SchedLog, rows: &Self) -> Self {
         let mut table = Self::packing();
         let Some(names) = log.names else {
-            // All rows are those that do not follow from the log.
+            // No row is derived from the log.
             for row in 0..rows.len() {
                 rows.row(row).map(|row| table.push(row));
             }
@@ -77,7 +77,7 @@ impl Derive for FtraceEventTable {
             return table;
         };
         let mut table = Filling::new(table);
-        // Sets of switches come first, then those of wake-ups.
+        // The argument sets of switches come first, then those of wake-ups.
         let mut switch_set = log.first_args;
         let mut wake_set = log.first_args.map(|set| set + log.raw[0] * SWITCH_ARGS);
         let take = |set: &mut Option<u32>, args| {
@@ -138,16 +138,16 @@ pub(crate) struct RawArgs<'a> {
     first: u32,
 }
 
-/// The meaning of a number in the log.
+/// The meaning of an integer in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     Text,
     Number,
-    /// A thread, of which the number is the argument that the kernel gave it.
+    /// A thread. The argument is its tid.
     Thread,
 }
 
-/// The columns of the arguments in their order.
+/// The columns of the arguments, in order.
 const OF_SWITCH: [(usize, Meaning); SWITCH_ARGS as usize] = [
     (of_switch::PREV_COMM, Meaning::Text),
     (of_switch::PREV, Meaning::Thread),
@@ -165,7 +165,7 @@ const OF_WAKE: [(usize, Meaning); WAKE_ARGS as usize] = [
 ];
 
 impl<'a> RawArgs<'a> {
-    /// Returns those of a log, if it has any.
+    /// Returns the arguments of a log, if it has any.
     #[inline]
     pub(crate) fn of(log: &'a SchedLog) -> Option<Self> {
         Some(Self {
@@ -175,7 +175,7 @@ impl<'a> RawArgs<'a> {
         })
     }
 
-    /// Returns the events of a kind: switches, and wake-ups behind them.
+    /// Returns the arguments of all switches, and of all wake-ups.
     #[inline]
     pub(crate) fn parts(&self) -> [RawPart<'a>; 2] {
         let Self { log, names, first } = *self;
@@ -199,7 +199,7 @@ impl<'a> RawArgs<'a> {
         [switches, wakes]
     }
 
-    /// Returns the set that an argument is in, and the argument, by its place among all of them.
+    /// Returns an argument and its set, by the index among all arguments.
     #[inline]
     pub(crate) fn arg(&self, place: u32) -> (u32, Arg) {
         let [switches, wakes] = self.parts();
@@ -210,7 +210,7 @@ impl<'a> RawArgs<'a> {
         (part.set + event * args, arg)
     }
 
-    /// Returns the arguments of a set by their places, none if there is no such set.
+    /// Returns the indexes of the arguments of a set. Empty if there is no such set.
     pub(crate) fn set(&self, id: u32) -> Range<u32> {
         for part in self.parts() {
             let place = id.checked_sub(part.set);
@@ -228,13 +228,13 @@ impl<'a> RawArgs<'a> {
     }
 }
 
-/// The arguments of all events of a kind.
+/// The arguments of all events of one kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawPart<'a> {
     log: &'a SchedLog,
-    /// The place of the first one among the arguments of both kinds.
+    /// The index of the first argument among the arguments of both kinds.
     pub(crate) start: u32,
-    /// The number of the first set.
+    /// The id of the first set.
     pub(crate) set: u32,
     names: &'a [StringId],
     columns: &'a [Packed],

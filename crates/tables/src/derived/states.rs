@@ -1,4 +1,4 @@
-//! Threads on CPUs, and the states they are in.
+//! Derives CPU slices and states of threads.
 
 use super::filling::{Filling, Place};
 use super::log::{Entry, SchedLog, Spurious, Switch, Wake, columns, of_switch, of_wake};
@@ -16,16 +16,17 @@ const NONE: u32 = u32::MAX;
 impl Derive for SchedSliceTable {
     const ID: TableId = TableId::sched_slice;
 
-    fn most_rows(log: &SchedLog) -> usize {
+    fn max_rows(log: &SchedLog) -> usize {
         log.counts[0]
     }
 
     fn derive(log: &SchedLog, rows: &Self) -> Self {
         let mut table = Self::packing();
-        // Both are told when a row ends.
-        (table.dur, table.end_state) = (Column::default(), Column::default());
+        // Both are known only when a row ends.
+        table.dur = Column::late(OPEN);
+        table.end_state = Column::late(StringId::NULL);
         let mut table = Filling::new(table);
-        // The last rows, by row of `cpu`.
+        // The last row of each CPU, by row of `cpu`.
         let mut cpus: Vec<u32> = Vec::new();
         let mut copied = 0;
         const SWITCH: u32 = columns(&[
@@ -75,18 +76,18 @@ impl Derive for SchedSliceTable {
     }
 }
 
-/// Ends a row in this state, if there is one.
+/// Ends a row with this state, if there is one.
 #[inline]
 fn end(table: &mut Filling<SchedSliceTable>, row: u32, ts: i64, state: StringId) {
     if row == NONE {
         return;
     }
     match table.place(row) {
-        Place::OnItsWay(row) => {
+        Place::Pending(row) => {
             row.dur = ts.wrapping_sub(row.ts);
             row.end_state = state;
         }
-        Place::Taken(table) => {
+        Place::Appended(table) => {
             table.dur.set(row, ts.wrapping_sub(table.ts.get(row)));
             table.end_state.set(row, state);
         }
@@ -96,17 +97,16 @@ fn end(table: &mut Filling<SchedSliceTable>, row: u32, ts: i64, state: StringId)
 impl Derive for ThreadStateTable {
     const ID: TableId = TableId::thread_state;
 
-    fn most_rows(log: &SchedLog) -> usize {
+    fn max_rows(log: &SchedLog) -> usize {
         let [switches, wakes, created] = log.counts;
         2 * switches + wakes + created
     }
 
     fn derive(log: &SchedLog, rows: &Self) -> Self {
         let mut table = Self::packing();
-        // These are told when a state ends, or later.
-        table.dur = Column::default();
+        // The end of a state is known only later, and so is this column.
+        table.dur = Column::late(OPEN);
         table.io_wait = NullableColumn::default();
-        table.blocked_function = Column::default();
         let mut states = States::new(log, Some(table));
         let mut copied = 0;
         states.run(|states, count| {
@@ -121,7 +121,7 @@ impl Derive for ThreadStateTable {
         let mut wakes = log.spurious();
         if matches!(*wakes, Spurious::Wanted) {
             states.spurious.pack();
-            *wakes = Spurious::There(Box::new(states.spurious));
+            *wakes = Spurious::Ready(Box::new(states.spurious));
         }
         let mut table = states.table.map(Filling::finish).unwrap_or_default();
         table.pack();
@@ -132,12 +132,12 @@ impl Derive for ThreadStateTable {
 impl Derive for SpuriousSchedWakeupTable {
     const ID: TableId = TableId::spurious_sched_wakeup;
 
-    fn most_rows(log: &SchedLog) -> usize {
+    fn max_rows(log: &SchedLog) -> usize {
         log.counts[1]
     }
 
     fn derive(log: &SchedLog, _: &Self) -> Self {
-        if let Spurious::There(table) = std::mem::take(&mut *log.spurious()) {
+        if let Spurious::Ready(table) = std::mem::take(&mut *log.spurious()) {
             return *table;
         }
         let mut states = States::new(log, None);
@@ -147,13 +147,13 @@ impl Derive for SpuriousSchedWakeupTable {
     }
 }
 
-/// The last states of a thread.
+/// The last state of a thread.
 #[derive(Debug, Clone, Copy)]
 struct Last {
     row: u32,
     kind: Kind,
     ts: i64,
-    /// The last row in which it waited.
+    /// The last row in which the thread waited.
     blocked: u32,
 }
 
@@ -172,7 +172,7 @@ enum Kind {
     Blocked,
 }
 
-/// The columns of a state that not all states have.
+/// The columns that only some states have.
 #[derive(Debug, Clone, Copy, Default)]
 struct More {
     ucpu: Option<u32>,
@@ -188,9 +188,9 @@ struct States<'a> {
     /// `None` if only the spurious wake-ups are wanted.
     table: Option<Filling<ThreadStateTable>>,
     spurious: SpuriousSchedWakeupTable,
-    /// The number of rows of `thread_state` so far.
+    /// The current number of rows of `thread_state`.
     rows: u32,
-    /// By row of `thread`.
+    /// The last states, by row of `thread`.
     last: Vec<Last>,
 }
 
@@ -205,7 +205,7 @@ impl<'a> States<'a> {
         }
     }
 
-    /// Reads the log. `copy` sees where rows are that do not follow from it, and how many.
+    /// Reads the log. Calls `copy` at the places of rows that are not derived, with their number.
     fn run(&mut self, mut copy: impl FnMut(&mut Self, u32)) {
         const SWITCH: u32 = columns(&[
             of_switch::UCPU,
@@ -241,7 +241,7 @@ impl<'a> States<'a> {
 
     fn switch(&mut self, switch: &Switch) {
         let last = self.last(switch.prev);
-        // Otherwise events are missing, and nobody knows when the state ended.
+        // Otherwise, events are missing, and the end of the state is unknown.
         if last.kind == Kind::Running {
             self.close(switch.ts, last);
         }
@@ -285,11 +285,11 @@ impl<'a> States<'a> {
         let row = self.last(utid).blocked;
         if let (Some(table), true) = (&mut self.table, row != NONE) {
             match table.place(row) {
-                Place::OnItsWay(row) => {
+                Place::Pending(row) => {
                     row.io_wait = io_wait.or(row.io_wait);
                     row.blocked_function = function.unwrap_or(row.blocked_function);
                 }
-                Place::Taken(table) => {
+                Place::Appended(table) => {
                     if io_wait.is_some() {
                         table.io_wait.set(row, io_wait);
                     }
@@ -339,12 +339,12 @@ impl<'a> States<'a> {
     #[inline]
     fn close(&mut self, ts: i64, last: Last) {
         if let Some(table) = &mut self.table {
-            // The first state of a thread has none before it.
+            // The first state of a thread has no predecessor.
             if last.row != NONE {
                 let dur = ts.wrapping_sub(last.ts);
                 match table.place(last.row) {
-                    Place::OnItsWay(row) => row.dur = dur,
-                    Place::Taken(table) => table.dur.set(last.row, dur),
+                    Place::Pending(row) => row.dur = dur,
+                    Place::Appended(table) => table.dur.set(last.row, dur),
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Counts of callstacks as text: `main;work;copy 17`, the outermost function first.
+//! Collapsed stacks: `main;work;copy 17`, with the outermost function first.
 
 use ferretto_formats::collapsed::Line;
 
@@ -8,11 +8,11 @@ use crate::schema::{AggregateProfileRow, AggregateSampleRow};
 use crate::strings::StringId;
 use crate::trackers::stack_profile::SourceFrame;
 
-/// Reads a file of such lines.
+/// The reader of collapsed stacks.
 #[derive(Debug, Default)]
 pub(super) struct CollapsedFile {
     lines: LineBuffer,
-    /// The profile, and the mapping of its functions, once there is a line.
+    /// The profile and the mapping of its functions. Set with the first line.
     rows: Option<(u32, u32)>,
 }
 

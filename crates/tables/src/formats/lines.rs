@@ -1,4 +1,4 @@
-//! Lines and objects of files without packets, when their time has come.
+//! Lines and objects of files without packets, parsed in the order of time.
 
 use super::json::JsonEvents;
 use super::perf_text::PerfSamples;
@@ -14,7 +14,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Reads a line or object.
+    /// Parses a line or object.
     pub(crate) fn parse(&mut self, cx: &mut Context, ts: i64, kind: LineKind, bytes: &[u8]) {
         match kind {
             LineKind::Json => self.json.parse(cx, ts, bytes),

@@ -1,8 +1,7 @@
 //! Formats of files other than packets.
 //!
-//! A [`FileReader`] takes the bytes of a file as they come, and hands what has a time to the
-//! importer as [`Line`](crate::import::Line)s, which are read again when their time has come
-//! ([`Lines`]).
+//! A [`FileReader`] receives the bytes of a file. It passes timed records to the importer as
+//! [`Line`](crate::import::Line)s, which [`Lines`] parses in the order of time.
 
 mod archive;
 mod collapsed;
@@ -26,20 +25,20 @@ pub(crate) use ferretto_formats::HEAD_BYTES;
 use crate::import::Importer;
 use crate::trackers::clock::TRACE_FILE;
 
-/// The reason why a file cannot be read any further.
+/// The reason why the rest of a file cannot be read.
 #[derive(Debug)]
 pub(crate) struct FileError(pub(crate) String);
 
-/// Reads files of one format.
+/// A reader of one format.
 pub(crate) trait FileReader: std::fmt::Debug {
-    /// Takes the next bytes of the file.
+    /// Reads the next bytes of the file.
     fn push(&mut self, importer: &mut Importer, bytes: &[u8]) -> Result<(), FileError>;
 
-    /// Takes the end of the file.
+    /// Handles the end of the file.
     fn finish(&mut self, importer: &mut Importer) -> Result<(), FileError>;
 }
 
-/// Returns the reader of a format; `None` if it is packets, or contains files.
+/// Returns the reader of a format; `None` for packets and containers.
 pub(crate) fn reader(format: Format) -> Option<Box<dyn FileReader>> {
     Some(match format {
         Format::Json => Box::<json::JsonFile>::default(),
@@ -48,12 +47,12 @@ pub(crate) fn reader(format: Format) -> Option<Box<dyn FileReader>> {
         Format::Systrace => Box::<systrace::SystraceFile>::default(),
         Format::Pprof => Box::<pprof::PprofFile>::default(),
         Format::Strace => Box::<strace::StraceFile>::default(),
-        // Others are refused before they are read.
+        // All others are refused earlier.
         _ => return None,
     })
 }
 
-/// Returns the clock of the times in files of a format, if it has one. Packets tell theirs
+/// Returns the clock of times in files of a format, if it has one. Packets name their clocks
 /// themselves.
 pub(crate) fn clock(format: Format) -> Option<u32> {
     match format {
@@ -64,12 +63,13 @@ pub(crate) fn clock(format: Format) -> Option<u32> {
     }
 }
 
-/// Returns the files in an archive with their ranks: those of lower ranks are to be read first. A
-/// manifest is first, then packets, other archives, other formats, and names of functions last.
-/// They take as many bytes as are allowed at most.
+/// Returns the files in an archive with their ranks. Files of lower ranks are read first:
+/// manifests, then packets, nested archives, other formats, and symbols last. `allowed` limits
+/// their total size.
 ///
 /// # Errors
 ///
+/// Fails if the archive is damaged or too large.
 /// If the archive is damaged, or too large.
 pub(crate) fn members(
     format: Format,

@@ -11,7 +11,7 @@ use crate::strings::StringId;
 use crate::trackers::process::ThreadNameSource;
 use crate::trackers::stack_profile::SourceFrame;
 
-/// Reads the output of `perf script`: samples with an empty line behind each.
+/// The reader of the output of `perf script`: samples, each followed by an empty line.
 #[derive(Debug, Default)]
 pub(super) struct PerfTextFile {
     lines: LineBuffer,
@@ -22,11 +22,11 @@ pub(super) struct PerfTextFile {
 struct Samples {
     batch: Batch,
     lines: Vec<Line>,
-    /// The lines of the sample that is read.
+    /// The lines of the current sample.
     text: String,
 }
 
-/// Lines of one sample beyond so many bytes are left out.
+/// The maximum length of a sample in bytes.
 const MAX_SAMPLE: usize = 1 << 20;
 
 impl FileReader for PerfTextFile {
@@ -48,11 +48,14 @@ impl Samples {
     fn line(&mut self, importer: &mut Importer, line: &str) -> Result<(), FileError> {
         if !line.trim().is_empty() {
             if self.text.is_empty() && Sample::parse(line).is_none() {
-                // Headers, which `perf script` may write.
+                // `perf script` may write headers.
                 let is_comment = line.trim_start().starts_with('#');
                 return match is_comment {
                     true => Ok(()),
-                    false => Err(FileError(format!("no sample of perf: {}", shown(line)))),
+                    false => Err(FileError(format!(
+                        "not a sample of perf script: {}",
+                        shown(line)
+                    ))),
                 };
             }
             if self.text.len() + line.len() < MAX_SAMPLE {
@@ -100,7 +103,7 @@ fn shown(line: &str) -> String {
     line.chars().take(100).collect()
 }
 
-/// Samples in the order of time.
+/// The parser of samples, in the order of time.
 #[derive(Debug, Default)]
 pub(super) struct PerfSamples {
     mappings: FxHashMap<StringId, u32>,
@@ -108,7 +111,7 @@ pub(super) struct PerfSamples {
 }
 
 impl PerfSamples {
-    /// Reads a sample.
+    /// Parses a sample.
     pub(super) fn parse(&mut self, cx: &mut Context, ts: i64, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let Some((first, lines)) = text.split_once('\n') else {

@@ -1,4 +1,4 @@
-//! Profiles in the format of pprof (`profile.proto`), not compressed.
+//! Uncompressed profiles in the format of pprof (`profile.proto`).
 
 use ferretto_formats::pprof::{self, MAX_BYTES, Profile};
 use rustc_hash::FxHashMap;
@@ -9,7 +9,7 @@ use crate::schema::{AggregateProfileRow, AggregateSampleRow, StackProfileSymbolR
 use crate::strings::StringId;
 use crate::trackers::stack_profile::{Mapping, SourceFrame};
 
-/// Reads a profile, once all of it is there: names come last.
+/// The reader of a profile. It parses the complete file, since names come last.
 #[derive(Debug, Default)]
 pub(super) struct PprofFile {
     bytes: Vec<u8>,
@@ -56,12 +56,12 @@ impl FileReader for PprofFile {
     }
 }
 
-/// The parts of a profile, by their numbers.
+/// The parts of a profile, by id.
 #[derive(Debug, Default)]
 struct Tables {
     strings: Vec<StringId>,
     functions: FxHashMap<u64, SourceFrame>,
-    /// The rows of mappings, and where they begin.
+    /// The row and the start address of each mapping.
     mappings: FxHashMap<u64, (u32, u64)>,
     no_mapping: Option<u32>,
     frames: FxHashMap<u64, u32>,
@@ -141,7 +141,7 @@ impl Tables {
                 name: line.function,
                 source_file: line.file,
                 line_number: line.line,
-                // The last one is the function that the others were put into.
+                // The last line is the function into which the others were inlined.
                 inlined: Some(place + 1 < lines.len()),
             });
         }

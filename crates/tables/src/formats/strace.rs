@@ -9,7 +9,7 @@ use crate::stats::Stat;
 use crate::trackers::args::ArgSet;
 use crate::trackers::slice::SliceStart;
 
-/// Reads the output of `strace`.
+/// The reader of the output of `strace`.
 #[derive(Debug, Default)]
 pub(super) struct StraceFile {
     lines: LineBuffer,
@@ -20,7 +20,7 @@ pub(super) struct StraceFile {
 struct Calls {
     batch: Batch,
     lines: Vec<Line>,
-    /// The place of the next line in the file.
+    /// The offset of the next line in the file.
     offset: u64,
 }
 
@@ -83,7 +83,7 @@ impl Calls {
     }
 }
 
-/// Reads a call when its time has come.
+/// Parses a call in the order of time.
 pub(super) fn call(cx: &mut Context, ts: i64, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(call) = Call::parse(&text) else {

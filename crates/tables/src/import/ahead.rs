@@ -1,13 +1,11 @@
-//! Events decoded ahead of their time, on other threads.
+//! Decodes events ahead on other threads.
 //!
-//! Events leave the sorter in the order of time, and are applied to the tables in this order, by
-//! one thread. Between, chunks of them visit the others, which decode what depends on nothing but
-//! the event itself and on interned data. The results are the same for any number of threads.
+//! Events leave the sorter in the order of time, and one thread applies them to the tables in this
+//! order. In between, other threads decode chunks of events, as far as the result depends only on
+//! the event and on interned data. The result is the same for any number of threads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
 
 use rustc_hash::FxHashMap;
 
@@ -16,31 +14,32 @@ use super::event::Event;
 use super::sequence::{Interned, Sequences};
 use super::sorter::Token;
 use super::track_event::{Annotation, Resolved};
+use crate::worker::Worker;
 
-/// Events that are decoded together.
+/// The number of events that are decoded together.
 const CHUNK: usize = 1 << 11;
-/// Chunks that each thread has at hand.
+/// The number of chunks for each thread.
 const CHUNKS_PER_THREAD: usize = 2;
-/// More threads than this would wait.
+/// The maximum number of threads. More threads would be idle.
 const MAX_THREADS: usize = 4;
 
-/// Events that were taken out of the sorter and not applied.
+/// Events that were taken from the sorter and are not applied yet.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    /// The threads that may decode; none are started before there is enough to do.
+    /// The number of threads for decoding. They are started once there is enough work.
     threads: usize,
-    workers: Vec<Worker>,
-    /// The threads that have chunks, in the order of these.
+    workers: Vec<Worker<Chunk>>,
+    /// The threads with chunks, in the order of the chunks.
     order: VecDeque<usize>,
     next: usize,
     filling: Chunk,
-    /// The places of batches and of states in `filling`, by number.
+    /// The indexes of batches and states in `filling`, by number.
     batches: Places,
     states: Places,
     spare: Vec<Chunk>,
 }
 
-/// The places of things in a chunk, by their numbers.
+/// The indexes of objects in a chunk, by their numbers.
 #[derive(Debug, Default)]
 struct Places {
     last: Option<(u32, u32)>,
@@ -48,7 +47,7 @@ struct Places {
 }
 
 impl Places {
-    /// Returns the place of a thing, which is `add`ed if it is new.
+    /// Returns the index of an object. Calls `add` for a new one.
     #[inline]
     fn of(&mut self, number: u32, add: impl FnOnce() -> u32) -> u32 {
         if let Some((last, place)) = self.last
@@ -67,7 +66,7 @@ impl Places {
     }
 }
 
-/// Events one behind the other, and what is needed to decode them.
+/// A sequence of events, and the data to decode them.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     items: Vec<Item>,
@@ -81,7 +80,7 @@ pub(super) struct Chunk {
 struct Item {
     token: Token,
     is_late: bool,
-    /// The places of the bytes and interned data of a track event in the chunk.
+    /// The indexes of the batch and the interned data of a track event in the chunk.
     batch: u32,
     interned: u32,
 }
@@ -111,7 +110,7 @@ impl Chunk {
         self.annotations.clear();
     }
 
-    /// Returns all events in their order, whether they are late, and what was decoded of them.
+    /// Returns all events in order, with true for late ones, and the decoded data.
     pub(super) fn events(&self) -> impl Iterator<Item = (Token, bool, Option<&Resolved>)> {
         self.items.iter().enumerate().map(|(place, item)| {
             let resolved = self.resolved.get(place);
@@ -120,62 +119,14 @@ impl Chunk {
         })
     }
 
-    /// Returns the annotations that decoded events refer to.
+    /// Returns the annotations of decoded events.
     pub(super) fn annotations(&self) -> &[Annotation] {
         &self.annotations
     }
 }
 
-/// A thread that decodes chunks, one after the other.
-#[derive(Debug)]
-struct Worker {
-    chunks: Option<SyncSender<Chunk>>,
-    decoded: Receiver<Chunk>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Worker {
-    fn start() -> Self {
-        let (chunks, to_decode) = sync_channel::<Chunk>(CHUNKS_PER_THREAD);
-        let (done, decoded) = sync_channel(CHUNKS_PER_THREAD);
-        let thread = std::thread::spawn(move || {
-            for mut chunk in to_decode {
-                chunk.decode();
-                if done.send(chunk).is_err() {
-                    break;
-                }
-            }
-        });
-        Self {
-            chunks: Some(chunks),
-            decoded,
-            thread: Some(thread),
-        }
-    }
-
-    /// Ends the thread, as it does not answer.
-    fn fail(&mut self) -> ! {
-        self.chunks = None;
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
-            _ => unreachable!("a thread that decodes ends when it is told to"),
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.chunks = None;
-        // It may wait for room for what it has decoded.
-        while self.decoded.recv().is_ok() {}
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 impl Ahead {
-    /// Returns one without events. One of the `threads` is that which applies them.
+    /// Creates an empty queue. `threads` includes the thread that applies the events.
     pub(super) fn new(threads: usize) -> Self {
         Self {
             threads: threads.saturating_sub(1).min(MAX_THREADS),
@@ -189,10 +140,10 @@ impl Ahead {
         }
     }
 
-    /// Returns true if this event can be applied at once: there is nothing to decode ahead, and
-    /// none waits that is before it.
+    /// Returns true if this event can be applied at once: it has no data to decode, and no earlier
+    /// events wait.
     #[inline]
-    pub(super) fn has_no_use_for(&self, token: &Token) -> bool {
+    pub(super) fn can_apply_now(&self, token: &Token) -> bool {
         self.threads == 0 || self.is_empty() && !matches!(token.event, Event::TrackEvent { .. })
     }
 
@@ -201,8 +152,8 @@ impl Ahead {
         self.filling.items.is_empty() && self.order.is_empty()
     }
 
-    /// Takes an event. Returns events that are to be applied now, if there are any: they are behind
-    /// all that were returned before.
+    /// Adds an event. Returns the next events to apply, if there are any, in the order in which
+    /// they were added.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -235,19 +186,16 @@ impl Ahead {
         }
     }
 
-    /// Hands the events over to a thread.
+    /// Sends the events to a thread.
     fn send(&mut self) -> Option<Chunk> {
         self.batches.clear();
         self.states.clear();
         let chunk = std::mem::replace(&mut self.filling, self.spare.pop().unwrap_or_default());
         if self.next == self.workers.len() && self.workers.len() < self.threads {
-            self.workers.push(Worker::start());
+            let worker = Worker::start(CHUNKS_PER_THREAD, Chunk::decode);
+            self.workers.push(worker);
         }
-        let worker = &mut self.workers[self.next];
-        let is_sent = worker.chunks.as_ref().map(|chunks| chunks.send(chunk));
-        if !matches!(is_sent, Some(Ok(()))) {
-            worker.fail();
-        }
+        self.workers[self.next].send(chunk);
         self.order.push_back(self.next);
         self.next = (self.next + 1) % self.threads;
         match self.order.len() < self.threads * CHUNKS_PER_THREAD {
@@ -257,14 +205,11 @@ impl Ahead {
     }
 
     fn receive(&mut self) -> Option<Chunk> {
-        let worker = &mut self.workers[self.order.pop_front()?];
-        match worker.decoded.recv() {
-            Ok(chunk) => Some(chunk),
-            Err(_) => worker.fail(),
-        }
+        let worker = self.order.pop_front()?;
+        Some(self.workers[worker].receive())
     }
 
-    /// Returns the next events that wait to be applied, whatever their number.
+    /// Returns the next waiting events, even if the chunk is not full.
     pub(super) fn take(&mut self) -> Option<Chunk> {
         if let Some(chunk) = self.receive() {
             return Some(chunk);
@@ -277,7 +222,7 @@ impl Ahead {
         Some(std::mem::take(&mut self.filling))
     }
 
-    /// Takes back a chunk, all events of which were applied.
+    /// Takes back a chunk after all its events were applied.
     pub(super) fn give_back(&mut self, mut chunk: Chunk) {
         chunk.clear();
         self.spare.push(chunk);

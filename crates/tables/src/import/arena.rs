@@ -1,4 +1,4 @@
-//! The bytes of packets that wait for their turn.
+//! The bytes of waiting packets.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,28 +6,28 @@ use std::sync::Arc;
 use super::head::Head;
 use ferretto_wire::{MAX_VARINT_LENGTH, decode_varint, encode_varint};
 
-/// A run of bytes with its length in front of it, in a batch of packets.
+/// A range of bytes in a batch of packets, preceded by its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     batch: u32,
     start: u32,
 }
 
-/// Bytes of packets that are handed over at once.
+/// The number of bytes in a batch.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Packets in the order of the file, each with its length in front of it.
+/// Packets in the order of the file, each preceded by its length.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     bytes: Vec<u8>,
-    /// The places where packets begin, here and in the file.
+    /// The offsets of packets in the batch and in the file.
     packets: Vec<(u32, u64)>,
-    /// Their headers, if these were noted.
+    /// The headers of packets, if they were read.
     heads: Vec<Head>,
 }
 
 impl Batch {
-    /// Returns a batch of one packet.
+    /// Returns a batch with one packet.
     pub(crate) fn of_one(packet: &[u8], offset: u64) -> Self {
         let mut batch = Self {
             bytes: Vec::with_capacity(packet.len() + MAX_VARINT_LENGTH),
@@ -38,7 +38,7 @@ impl Batch {
         batch
     }
 
-    /// Appends a packet that begins at this place in the file.
+    /// Appends a packet with this offset in the file.
     pub(crate) fn push(&mut self, packet: &[u8], offset: u64) {
         if self.bytes.capacity() == 0 {
             self.bytes.reserve_exact(BATCH_BYTES.max(packet.len() + 10));
@@ -50,12 +50,12 @@ impl Batch {
         self.bytes.extend_from_slice(packet);
     }
 
-    /// Notes the header of the packet that was appended last.
+    /// Reads the header of the last packet.
     pub(crate) fn note_head(&mut self, packet: &[u8]) {
         self.heads.push(Head::read(packet));
     }
 
-    /// Returns true if a packet of so many bytes is better put into the next one.
+    /// Returns true if a packet of this size should go into the next batch.
     pub(crate) fn is_full_for(&self, bytes: usize) -> bool {
         !self.packets.is_empty() && self.bytes.len() + bytes + 10 > BATCH_BYTES
     }
@@ -66,18 +66,18 @@ impl Batch {
     }
 }
 
-/// Batches of which some packets wait to be parsed.
+/// Batches with packets that wait to be parsed.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     batches: VecDeque<Kept>,
-    /// The number of the first one.
+    /// The number of the first batch.
     first: u32,
-    /// Bytes that were freed and may not have been given back to the system.
+    /// The number of freed bytes that the allocator may still hold.
     freed: usize,
 }
 
-/// Bytes that are given back to the system together. They are of packets that wait, which are freed
-/// while tables grow; but allocators keep them for other packets.
+/// The number of freed bytes after which memory is returned to the system. Packets are freed while
+/// tables grow, but allocators keep their memory for other packets.
 const GIVEN_BACK: usize = 16 << 20;
 
 #[derive(Debug, Default)]
@@ -85,13 +85,13 @@ struct Kept {
     bytes: Arc<Vec<u8>>,
     packets: Vec<(u32, u64)>,
     heads: Vec<Head>,
-    /// Events that refer to it, and one more while it is tokenized.
+    /// The number of events that refer to the batch, plus one until it is tokenized.
     waiting: u32,
 }
 
 impl Arena {
-    /// Takes a batch, and returns its number. It stays until it was [`tokenized`](Self::tokenized)
-    /// at least.
+    /// Adds a batch, and returns its number. The batch is kept at least until
+    /// [`tokenized`](Self::tokenized).
     pub(crate) fn add(&mut self, batch: Batch) -> u32 {
         self.batches.push_back(Kept {
             bytes: Arc::new(batch.bytes),
@@ -107,13 +107,13 @@ impl Arena {
         self.kept(batch).map_or(0, |kept| kept.packets.len())
     }
 
-    /// Returns a packet of a batch, and where it begins in the file.
+    /// Returns a packet of a batch, and its offset in the file.
     pub(crate) fn packet(&self, batch: u32, place: usize) -> Option<(Span, u64)> {
         let (start, offset) = *self.kept(batch)?.packets.get(place)?;
         Some((Span { batch, start }, offset))
     }
 
-    /// Returns the header of a packet of a batch, if it was noted.
+    /// Returns the header of a packet of a batch, if it was read.
     pub(super) fn head(&self, batch: u32, place: usize) -> Option<Head> {
         self.kept(batch)?.heads.get(place).copied()
     }
@@ -125,21 +125,21 @@ impl Arena {
             .map_or(&[], |kept| span.of(&kept.bytes))
     }
 
-    /// Returns the batch of a span, to be read on other threads.
+    /// Returns the batch of a span, to read it on other threads.
     pub(crate) fn share(&self, span: Span) -> Arc<Vec<u8>> {
         let kept = self.kept(span.batch);
         kept.map_or_else(Arc::default, |kept| kept.bytes.clone())
     }
 
-    /// Returns the span of a length-delimited field that is a part of another span. `part` must be
-    /// a part of the bytes of `whole`, as a field reader returns it.
+    /// Returns the span of a length-delimited field in another span. `part` must be a part of the
+    /// bytes of `whole`, as returned by a field reader.
     #[inline]
     pub(crate) fn part(&self, whole: Span, part: &[u8]) -> Span {
         let Some(kept) = self.kept(whole.batch) else {
             return Span::EMPTY;
         };
         let bytes = &**kept.bytes;
-        // Both are parts of one batch, so that the difference of their addresses is a place in it.
+        // Both are parts of one batch, so the difference of their addresses is an offset.
         let place = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
         if part.is_empty() || place == 0 || place > bytes.len() {
             return Span::EMPTY;
@@ -154,7 +154,7 @@ impl Arena {
         }
     }
 
-    /// So many events refer to parts of the span from now on.
+    /// Adds references of events to parts of the span.
     #[inline]
     pub(crate) fn keep(&mut self, span: Span, events: u32) {
         if let Some(kept) = self.kept_mut(span.batch) {
@@ -162,7 +162,7 @@ impl Arena {
         }
     }
 
-    /// An event no longer refers to the span.
+    /// Removes the reference of an event to the span.
     #[inline]
     pub(crate) fn release(&mut self, span: Span) {
         self.release_batch(span.batch);
@@ -187,7 +187,7 @@ impl Arena {
         }
     }
 
-    /// A batch was tokenized: its memory goes unless events refer to it.
+    /// Marks a batch as tokenized. Frees it unless events refer to it.
     pub(crate) fn tokenized(&mut self, batch: u32) {
         if let Some(kept) = self.kept_mut(batch) {
             kept.packets = Vec::new();
@@ -197,13 +197,13 @@ impl Arena {
         self.shrink();
     }
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         let bytes = |kept: &Kept| kept.bytes.capacity();
         self.batches.iter().map(bytes).sum()
     }
 
-    /// Forgets the first batches if nothing refers to them.
+    /// Removes the first batches without references.
     pub(crate) fn shrink(&mut self) {
         while self.batches.len() > 1 && self.batches.front().is_some_and(|kept| kept.waiting == 0) {
             self.batches.pop_front();
@@ -223,8 +223,8 @@ impl Arena {
     }
 }
 
-/// Returns how many bytes before a place hold this length. Writers may leave room for more than
-/// they need.
+/// Returns the number of bytes of the encoded length before an offset. Writers may reserve more
+/// bytes than necessary.
 fn length_before(bytes: &[u8], place: usize, length: usize) -> usize {
     let fits = |digits: &usize| {
         let start = place.checked_sub(*digits);
@@ -252,14 +252,14 @@ impl Span {
         rest.get(digits..end).unwrap_or_default()
     }
 
-    /// Returns by how much it is behind another one.
+    /// Returns the distance to another span.
     #[inline]
     pub(crate) fn difference(self, other: Self) -> (i32, i64) {
         let batches = self.batch.wrapping_sub(other.batch) as i32;
         (batches, i64::from(self.start) - i64::from(other.start))
     }
 
-    /// Returns the one that is behind it by so much.
+    /// Returns the span at this distance.
     #[inline]
     pub(crate) fn plus(self, batches: i32, bytes: i64) -> Self {
         Self {
@@ -268,7 +268,7 @@ impl Span {
         }
     }
 
-    /// No bytes.
+    /// The empty span.
     pub(crate) const EMPTY: Self = Self {
         batch: u32::MAX,
         start: 0,
@@ -280,10 +280,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_found_again() {
+    fn spans_of_parts_have_the_bytes_of_the_part() {
         let mut batch = Batch::default();
         batch.push(&[1, 2, 3], 0);
-        // A field of three bytes, with its length in two bytes where one would do.
+        // A field of three bytes, with its length encoded in two bytes instead of one.
         batch.push(&[0x0a, 0x83, 0x00, 7, 8, 9], 5);
         let mut arena = Arena::default();
         let number = arena.add(batch);

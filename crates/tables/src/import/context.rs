@@ -1,4 +1,4 @@
-//! All that topics read and write while they parse.
+//! The state that topics share while they parse.
 
 use super::sequence::{Sequences, State};
 use crate::store::Store;
@@ -17,7 +17,7 @@ use crate::trackers::stack_profile::StackProfileTracker;
 use crate::trackers::thread_counter::ThreadCounterTracker;
 use crate::trackers::track::TrackTracker;
 
-/// The tables that are filled, and all that is under way.
+/// The tables, and the state of trackers.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) store: Store,
@@ -40,7 +40,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Returns one in which nothing is under way.
+    /// Creates an empty context.
     pub(crate) fn new(store: Store) -> Self {
         Self {
             store,
@@ -63,7 +63,7 @@ impl Context {
         }
     }
 
-    /// Puts what was collected into the tables.
+    /// Writes the collected data into the tables.
     pub(crate) fn finish(&mut self) {
         self.clocks.write(&mut self.store);
         self.slices.finish(&mut self.store);
@@ -74,7 +74,7 @@ impl Context {
     }
 }
 
-/// The incremental state that an event was written with.
+/// The incremental state of an event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventState<'a> {
     pub(crate) sequences: &'a Sequences,
@@ -88,7 +88,7 @@ impl<'a> EventState<'a> {
         self.sequences.text(self.state, table, iid)
     }
 
-    /// Returns an interned message as it is encoded.
+    /// Returns an encoded interned message.
     pub(crate) fn message(&self, table: u32, iid: u64) -> Option<&'a [u8]> {
         self.sequences.message(self.state, table, iid)
     }

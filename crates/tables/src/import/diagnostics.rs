@@ -1,4 +1,4 @@
-//! Advice on configurations that record badly.
+//! Advice on problematic configs.
 
 use ferretto_proto::fields::{
     data_source_config, ftrace_config, heapprofd_config, trace_config,
@@ -10,22 +10,21 @@ use super::context::Context;
 use crate::schema::TraceDiagnosticsRow;
 use crate::stats::Stat;
 
-/// Kernel buffers from this size on, in KiB, hold what comes between two reads.
+/// The size in KiB from which kernel buffers are large enough for the data between two reads.
 const ENOUGH_KB: u64 = 1024;
-/// Kernel buffers up to this size are far too small.
+/// The size in KiB up to which kernel buffers are much too small.
 const TINY_KB: u64 = 64;
-/// The bandwidth, in MiB a second, that a busy CPU may need, and one that is far too low.
+/// The bandwidths in MiB/s that a busy CPU may need, and that is much too low.
 const ENOUGH_BANDWIDTH: f64 = 5.0;
 const LOW_BANDWIDTH: f64 = 1.0;
-/// Files that are written this seldom are not streamed: a week.
+/// The write period from which a file does not count as streamed: a week.
 const SELDOM_MS: u64 = 604_800_000;
-/// Sampling more often than once in so many bytes costs more than it tells.
+/// The sampling interval in bytes below which sampling is too expensive.
 const OFTEN_BYTES: u64 = 100 * 1024;
-/// The certainty of an advice whose damage is seen in the trace.
+/// The confidence if the trace shows the damage.
 const SEEN: f64 = 0.9;
 
-/// An advice: its name, the problem in a few words and in sentences, the way out, and the
-/// certainty.
+/// An advice: its name, the problem as title and description, the remedy, and the confidence.
 struct Advice {
     key: &'static str,
     title: &'static str,
@@ -53,12 +52,12 @@ fn message(field: u32, bytes: &[u8]) -> Option<&[u8]> {
     Fields::find(field, bytes).and_then(|field| field.as_bytes())
 }
 
-/// Returns the place of a value between two, from 0 to 1.
+/// Returns the position of a value between two others, from 0 to 1.
 fn between(value: f64, low: f64, high: f64) -> f64 {
     ((value - low) / (high - low)).clamp(0.0, 1.0)
 }
 
-/// Advises on a data source that records kernel events.
+/// Adds advice on a data source of kernel events.
 fn ftrace(config: &[u8], has_loss: bool, found: &mut Vec<Advice>) {
     let size = number(ftrace_config::BUFFER_SIZE_KB, config).filter(|kb| *kb > 0);
     let period = number(ftrace_config::DRAIN_PERIOD_MS, config);
@@ -68,8 +67,8 @@ fn ftrace(config: &[u8], has_loss: bool, found: &mut Vec<Advice>) {
             key: "tiny_ftrace_buffer",
             title: "Small kernel buffers",
             description: format!(
-                "The kernel's buffers have {kb} KiB for each CPU: many events at once overwrite \
-                 what was not read yet."
+                "The kernel buffers have {kb} KiB for each CPU. Bursts of events overwrite unread \
+                 data."
             ),
             remediation: "Leave out buffer_size_kb, or set it to 1024 or more.",
             confidence: certainty(0.9 - 0.7 * between(kb as f64, TINY_KB as f64, ENOUGH_KB as f64)),
@@ -94,7 +93,7 @@ fn ftrace(config: &[u8], has_loss: bool, found: &mut Vec<Advice>) {
     if let Some(ms) = period.filter(|ms| !(100..=60_000).contains(ms)) {
         found.push(Advice {
             key: "extreme_ftrace_drain_period",
-            title: "Unusual period of reading",
+            title: "Unusual read period",
             description: format!(
                 "Kernel buffers are read every {ms} ms. Shorter than 100 ms wakes the CPU often, \
                  longer than a minute loses events."
@@ -115,7 +114,7 @@ fn ftrace(config: &[u8], has_loss: bool, found: &mut Vec<Advice>) {
             description: "Every system call of every thread is recorded, which makes large traces \
                           and costs time."
                 .to_owned(),
-            remediation: "Name the system calls that matter in syscall_events.",
+            remediation: "List the relevant system calls in syscall_events.",
             confidence: certainty(0.3),
         });
     }
@@ -127,7 +126,7 @@ fn ftrace(config: &[u8], has_loss: bool, found: &mut Vec<Advice>) {
             key: "function_graph_requires_symbolize_ksyms",
             title: "Functions without names",
             description:
-                "Kernel functions are recorded as addresses, which nothing can name later."
+                "Kernel functions are recorded as addresses, which cannot be symbolized later."
                     .to_owned(),
             remediation: "Set symbolize_ksyms.",
             confidence: 1.0,
@@ -142,7 +141,7 @@ fn ftrace(config: &[u8], has_loss: bool, found: &mut Vec<Advice>) {
             key: "events_require_symbolize_ksyms",
             title: "Events with addresses",
             description: format!(
-                "{} tells a kernel function by its address, which nothing can name later.",
+                "{} has addresses of kernel functions, which cannot be symbolized later.",
                 String::from_utf8_lossy(event)
             ),
             remediation: "Set symbolize_ksyms.",
@@ -179,8 +178,8 @@ fn advice(cx: &Context, config: &[u8]) -> Vec<Advice> {
                 key: "discard_buffer_for_streaming",
                 title: "The recording ends when its buffer is full",
                 description: format!(
-                    "{} writes into a buffer that takes nothing once it was full, although the \
-                     trace is written into a file as it goes.",
+                    "{} writes into a buffer that accepts no data once it is full, although the \
+                     trace is streamed into a file.",
                     String::from_utf8_lossy(name)
                 ),
                 remediation: "Use the fill policy RING_BUFFER.",
@@ -197,8 +196,8 @@ fn advice(cx: &Context, config: &[u8]) -> Vec<Advice> {
                 key: "heapprofd_sampling_interval_too_low",
                 title: "Allocations are sampled very often",
                 description: format!(
-                    "One allocation in {bytes} bytes is sampled, which slows the program and tells \
-                     hardly more than one in 100 KiB."
+                    "One allocation in {bytes} bytes is sampled, which slows the program down and \
+                     is hardly more precise than one in 100 KiB."
                 ),
                 remediation: "Raise sampling_interval_bytes to 102400 or more.",
                 confidence: 0.3,
@@ -208,7 +207,7 @@ fn advice(cx: &Context, config: &[u8]) -> Vec<Advice> {
     found
 }
 
-/// Adds the advice on a trace's configuration to the tables.
+/// Writes the advice on the config of a trace into the tables.
 pub(super) fn run(cx: &mut Context, config: &[u8]) {
     for advice in advice(cx, config) {
         let row = TraceDiagnosticsRow {

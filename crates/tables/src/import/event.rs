@@ -1,14 +1,13 @@
-//! Events that wait in the sorter.
+//! Events in the sorter.
 
 use super::arena::Span;
 use crate::strings::StringId;
 
-/// An event, as much of it as was decoded in the order of the file.
+/// An event, with the data that was decoded in the order of the file.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::enum_variant_names, reason = "a track event is called so")]
 pub(crate) enum Event {
-    /// A packet that is read when its time has come, by the topic that this field of `TracePacket`
-    /// belongs to.
+    /// A packet that is parsed in the order of time, by the topic of this field of `TracePacket`.
     Packet {
         /// The number of the field.
         field: u32,
@@ -19,15 +18,15 @@ pub(crate) enum Event {
     TrackEvent {
         /// The encoded `TrackEvent`.
         span: Span,
-        /// The place of what was decoded in the order of the file, if there is something.
+        /// The index of the data that was decoded in the order of the file, if there is any.
         extra: Option<std::num::NonZeroU32>,
     },
-    /// A line or object of a file that has no packets.
+    /// A line or object of a file without packets.
     Line {
         kind: LineKind,
         /// Its text.
         span: Span,
-        /// Its place among lines of the same time.
+        /// The order among lines of the same time.
         rank: i64,
     },
     /// A kernel event.
@@ -37,8 +36,7 @@ pub(crate) enum Event {
         /// The encoded `FtraceEvent`.
         span: Span,
     },
-    /// All context switches or wake-ups of a bundle in compact form, which become events of their
-    /// own when their time has come.
+    /// All context switches or wake-ups of a compact bundle, which is expanded when it is parsed.
     Compact {
         /// The CPU.
         cpu: u16,
@@ -46,22 +44,22 @@ pub(crate) enum Event {
         /// The encoded `CompactSched`.
         span: Span,
     },
-    /// A value of a power rail, by its place among those that wait.
+    /// A value of a power rail, by its index among waiting values.
     PowerRail(u32),
-    /// A context switch in compact form.
+    /// A compact context switch.
     Switch(CompactSwitch),
-    /// A wake-up in compact form.
+    /// A compact wake-up.
     Waking(CompactWaking),
 }
 
-/// A kind of events in compact form.
+/// A kind of compact events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CompactKind {
     Switches,
     Wakings,
 }
 
-/// The kind of a line or object of a file that has no packets.
+/// The kind of a line or object of a file without packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineKind {
     /// An event in JSON.
@@ -74,16 +72,16 @@ pub(crate) enum LineKind {
     PerfText,
 }
 
-/// A line of a file that has no packets, as it is handed over.
+/// A line of a file without packets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line {
     pub(crate) ts: i64,
     pub(crate) kind: LineKind,
-    /// Its place among lines of the same time.
+    /// The order among lines of the same time.
     pub(crate) rank: i64,
 }
 
-/// A context switch. The thread that leaves the CPU is the one that got it last.
+/// A context switch. The previous thread is that of the last switch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CompactSwitch {
     pub(crate) cpu: u16,
@@ -93,7 +91,7 @@ pub(crate) struct CompactSwitch {
     pub(crate) next_comm: StringId,
 }
 
-/// A wake-up, by the thread that is on the CPU.
+/// A wake-up by the thread on the CPU.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CompactWaking {
     pub(crate) cpu: u16,
@@ -105,7 +103,7 @@ pub(crate) struct CompactWaking {
 }
 
 impl Event {
-    /// Returns its place among events of the same time and stream.
+    /// Returns the order among events of the same time and stream.
     #[inline]
     pub(crate) fn rank(&self) -> i64 {
         match self {
@@ -114,7 +112,7 @@ impl Event {
         }
     }
 
-    /// Returns the bytes it refers to.
+    /// Returns the bytes to which the event refers.
     #[inline]
     pub(crate) fn span(&self) -> Option<Span> {
         match self {

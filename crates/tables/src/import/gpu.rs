@@ -1,4 +1,4 @@
-//! Counters of graphics processors.
+//! Counters of GPUs.
 
 use ferretto_proto::fields::gpu_mem_total_event as memory;
 
@@ -16,7 +16,7 @@ pub(super) fn add_frequency(cx: &mut Context, ts: i64, gpu: u32, khz: f64) {
     add(cx, ts, spec, khz);
 }
 
-/// Reads a `GpuMemTotalEvent`, or the kernel event of the same fields.
+/// Reads a `GpuMemTotalEvent`, or the kernel event with the same fields.
 pub(super) fn memory(cx: &mut Context, ts: i64, bytes: &[u8], is_of_kernel: bool) {
     let event = Message::<4>::read(bytes);
     let size = event.uint(memory::SIZE) as f64;
@@ -29,7 +29,7 @@ pub(super) fn memory(cx: &mut Context, ts: i64, bytes: &[u8], is_of_kernel: bool
         add(cx, ts, spec, size);
         return;
     }
-    // The kernel may tell of a process that is gone.
+    // The kernel may report a process that has ended.
     if is_of_kernel && cx.processes.find_thread(&cx.store, pid).is_none() {
         return;
     }

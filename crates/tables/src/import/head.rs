@@ -1,4 +1,4 @@
-//! Headers of packets, noted by the thread that reads the file.
+//! Headers of packets, which the reading thread decodes.
 
 use ferretto_format::sequence::PacketHeader;
 use ferretto_proto::fields::trace_packet;
@@ -6,21 +6,21 @@ use ferretto_wire::{Field, Value};
 
 use super::track_event::Glance;
 
-/// The fields of a packet that are looked at before its topic.
+/// The fields of a packet that are needed before its topic.
 #[derive(Debug, Default)]
 pub(super) struct Content<'a> {
     pub(super) attributes: Option<&'a [u8]>,
     pub(super) remote_clock_sync: Option<&'a [u8]>,
     pub(super) service_event: Option<&'a [u8]>,
     pub(super) extension_descriptor: Option<&'a [u8]>,
-    /// The first field that may be a topic.
+    /// The first field that may belong to a topic.
     pub(super) data: Option<Field<'a>>,
-    /// The data at a glance, if it is a track event that was looked at.
+    /// The fields of a track event that are needed in the order of the file, if they were read.
     pub(super) glance: Option<Glance>,
 }
 
 impl<'a> Content<'a> {
-    /// Reads a packet. Returns true if all of it is well-formed.
+    /// Reads a packet. Returns true if it is well-formed.
     #[inline]
     pub(super) fn read(bytes: &'a [u8]) -> (PacketHeader<'a>, Self, bool) {
         let mut content = Self::default();
@@ -43,7 +43,7 @@ impl<'a> Content<'a> {
         *place = field.as_bytes();
     }
 
-    fn has_data_alone(&self) -> bool {
+    fn has_only_data(&self) -> bool {
         self.attributes.is_none()
             && self.remote_clock_sync.is_none()
             && self.service_event.is_none()
@@ -51,12 +51,12 @@ impl<'a> Content<'a> {
     }
 }
 
-/// The header of a packet without what hardly any has, by places in the packet.
+/// The common part of a packet header, as ranges of the packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Head {
     has: u8,
     glance: Option<Glance>,
-    /// The number of the field that may be a topic.
+    /// The number of the field that may belong to a topic.
     field: u32,
     data: Part,
     interned: Part,
@@ -67,9 +67,9 @@ pub(super) struct Head {
     pid: i32,
 }
 
-/// The bits of [`Head::has`].
+/// The flags of [`Head::has`].
 mod has {
-    /// Without it the packet is to be read anew.
+    /// Without this flag, the packet must be read again.
     pub(super) const HEAD: u8 = 1;
     pub(super) const TIMESTAMP: u8 = 1 << 1;
     pub(super) const CLOCK: u8 = 1 << 2;
@@ -89,7 +89,7 @@ struct Part {
 
 impl Part {
     fn new(bytes: &[u8], part: &[u8]) -> Self {
-        // One is a part of the other, so that the difference of their addresses is a place in it.
+        // `part` lies in `bytes`, so the difference of their addresses is an offset.
         let start = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
         Self {
             start: start as u32,
@@ -111,7 +111,7 @@ impl Head {
     pub(super) fn read(bytes: &[u8]) -> Self {
         let (header, content, is_whole) = Content::read(bytes);
         let is_usual = is_whole
-            && content.has_data_alone()
+            && content.has_only_data()
             && header.machine == 0
             && header.loss.is_none()
             && !header.is_first
@@ -144,7 +144,7 @@ impl Head {
         }
     }
 
-    /// Returns what [`Content::read`] would; `None` if the packet is to be read anew.
+    /// Returns the result of [`Content::read`]; `None` if the packet must be read again.
     #[inline]
     pub(super) fn expand<'a>(&self, bytes: &'a [u8]) -> Option<(PacketHeader<'a>, Content<'a>)> {
         let has = |bit| self.has & bit != 0;

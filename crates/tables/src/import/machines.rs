@@ -3,29 +3,29 @@
 use super::context::Context;
 use crate::trackers::clock::ClockId;
 
-/// The machines and clocks of a file, as people say.
+/// The machines and clocks of a file from the manifest.
 #[derive(Debug, Default)]
 pub(crate) struct FilePlace {
-    /// The machine of what names none: a row of `machine`.
+    /// The machine of data without a machine id: a row of `machine`.
     pub(crate) machine: u32,
-    /// The rows of machines by their numbers in the file, if there are several.
+    /// The rows of machines by their ids in the file, if there are several.
     pub(crate) machines: Option<Vec<(u32, u32)>>,
-    /// Everything in the file is said to be of one machine.
+    /// Set if the manifest assigns the whole file to one machine.
     pub(crate) has_one_machine: bool,
-    /// The file is said to have no clock that others have.
+    /// Set if the clock of the file is unrelated to other clocks.
     pub(crate) has_own_clock: bool,
 }
 
-/// The machines of the file that is read.
+/// The machines of the current file.
 #[derive(Debug, Default)]
 pub(super) struct Machines {
     pub(super) place: FilePlace,
-    /// The machine that took the place of the one that recorded, as that one wrote nothing.
+    /// The machine that replaced the recording machine, for which there is no data.
     adopted: Option<u32>,
     has_host: bool,
-    /// The rule that packets of the file break.
+    /// The rule that the file breaks.
     pub(super) broken: Option<&'static str>,
-    /// The machine in the file of which nothing is said, if there is one.
+    /// A machine of the file that the manifest does not declare.
     pub(super) undeclared: Option<u32>,
 }
 
@@ -41,8 +41,8 @@ const SEVERAL_CLOCKS: &str =
     "perfetto_manifest: clock overrides require the trace to use a single clock";
 
 impl Machines {
-    /// Returns the row of a packet's machine. The first machine takes the row of the one that
-    /// recorded if that wrote nothing itself.
+    /// Returns the row of a packet's machine. The first machine takes the row of the recording
+    /// machine if that has no data.
     #[inline]
     pub(super) fn of_packet(&mut self, context: &mut Context, raw_id: u32) -> u32 {
         if raw_id == 0 {
@@ -66,7 +66,7 @@ impl Machines {
         let is_taken = self.has_host
             || self.place.machine != 0
             || context.store.tables.machine.raw_id.get(0) != 0
-            || context.machines.knows(raw_id);
+            || context.machines.has(raw_id);
         let first = *self.adopted.get_or_insert_with(|| match is_taken {
             true => 0,
             false => {
@@ -80,19 +80,19 @@ impl Machines {
         let (machine, is_new) = context.machines.intern(&mut context.store, raw_id);
         if is_new {
             start(context, machine, self.place.machine);
-            context.processes.zero_is_idle(&mut context.store);
+            context.processes.set_idle_task(&mut context.store);
         }
         machine
     }
 
-    /// Notes that a file has a snapshot of clocks.
+    /// Handles a snapshot of clocks in the file.
     pub(super) fn check_clocks(&mut self) {
         if self.place.has_own_clock {
             self.broken.get_or_insert(SEVERAL_CLOCKS);
         }
     }
 
-    /// Notes that a file has packets of several machines.
+    /// Handles packets of several machines in the file.
     pub(super) fn check_single(&mut self) {
         if self.place.has_one_machine {
             self.broken.get_or_insert(SEVERAL_MACHINES);
@@ -102,7 +102,7 @@ impl Machines {
     }
 }
 
-/// Adds what a new machine has, whose packets have the clock of those of `base` by default.
+/// Initializes a new machine, whose default clock is that of `base`.
 pub(super) fn start(context: &mut Context, machine: u32, base: u32) {
     context.store.set_machine(machine);
     if let Some(clock) = context.clocks.default_clock(base) {

@@ -1,13 +1,13 @@
-//! Small messages, read in one pass.
+//! Small messages that are read in one pass.
 
 use ferretto_wire::{Field, Fields, Value};
 
-/// The fields of a message with numbers below `N`. Of several with one number, the last one counts.
+/// The fields of a message with numbers below `N`. The last one of each number applies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Message<'a, const N: usize>([Option<Value<'a>>; N]);
 
 impl<'a, const N: usize> Message<'a, N> {
-    /// Reads a message. A malformed field ends it.
+    /// Reads a message up to the first malformed field.
     #[inline]
     pub(crate) fn read(bytes: &'a [u8]) -> Self {
         let mut fields = [None; N];
@@ -19,12 +19,12 @@ impl<'a, const N: usize> Message<'a, N> {
         Self(fields)
     }
 
-    /// Returns true if the field is there.
+    /// Returns true if the field exists.
     pub(crate) fn has(&self, number: u32) -> bool {
         self.value(number).is_some()
     }
 
-    /// Returns an unsigned number, 0 if it is not there.
+    /// Returns an unsigned integer, or 0 if it is missing.
     #[inline]
     pub(crate) fn uint(&self, number: u32) -> u64 {
         match self.value(number) {
@@ -34,19 +34,19 @@ impl<'a, const N: usize> Message<'a, N> {
         }
     }
 
-    /// Returns a signed number, 0 if it is not there.
+    /// Returns a signed integer, or 0 if it is missing.
     #[inline]
     pub(crate) fn int(&self, number: u32) -> i64 {
         self.uint(number) as i64
     }
 
-    /// Returns a number of 32 bits, 0 if it is not there.
+    /// Returns a 32-bit integer, or 0 if it is missing.
     #[inline]
     pub(crate) fn u32(&self, number: u32) -> u32 {
         self.uint(number) as u32
     }
 
-    /// Returns bytes, none if they are not there.
+    /// Returns bytes, empty if they are missing.
     #[inline]
     pub(crate) fn bytes(&self, number: u32) -> &'a [u8] {
         match self.value(number) {

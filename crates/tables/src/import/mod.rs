@@ -1,11 +1,11 @@
-//! From packets to rows.
+//! The import of packets into tables.
 //!
-//! 1. **Tokenize**, in the order of the file: [`Importer::batch`] reads each packet's header, keeps
-//!    the incremental state of its sequence, converts its time, and hands it to the topic it
-//!    belongs to, which puts [`Event`]s into the [`Sorter`].
-//! 2. **Sort**, by time: in windows, as soon as the trace says that nothing older can follow, or
-//!    else when all was read.
-//! 3. **Parse**, in the order of time: the topic reads the event and fills tables, with the help of
+//! 1. **Tokenize**, in the order of the file: [`Importer::batch`] reads the header of each packet,
+//!    updates the incremental state of its sequence, converts its time, and passes it to its topic,
+//!    which pushes [`Event`]s into the [`Sorter`].
+//! 2. **Sort**, by time: in windows, whenever the trace states that no older events can follow, or
+//!    otherwise at the end.
+//! 3. **Parse**, in the order of time: the topic decodes the event and fills tables by means of
 //!    trackers.
 
 mod ahead;
@@ -45,6 +45,7 @@ pub(crate) use self::tokenizer::{Input, Out};
 pub(crate) use self::trace_info::{begin_file, end_file, guess_uuid};
 
 use ferretto_format::budget::Budget;
+use ferretto_format::sequence::PacketHeader;
 
 use self::ahead::Ahead;
 use self::arena::{Arena, Span};
@@ -63,7 +64,7 @@ use crate::stats::Stat;
 use crate::store::Store;
 use crate::trackers::args::ArgSet;
 
-/// An import under way.
+/// The state of an import.
 #[derive(Debug)]
 pub(crate) struct Importer {
     pub(crate) context: Context,
@@ -75,9 +76,9 @@ pub(crate) struct Importer {
     ahead: Ahead,
     latest: i64,
     parked: Parked,
-    /// The memory that tables and waiting packets may take, in bytes.
+    /// The memory limit of tables and waiting packets in bytes.
     allowed: usize,
-    /// True if they take more. The rest is left out.
+    /// Set if the limit is exceeded. The rest is dropped.
     is_over: bool,
     machines: Machines,
 }
@@ -85,18 +86,18 @@ pub(crate) struct Importer {
 /// Packets whose time cannot be converted yet.
 #[derive(Debug, Default)]
 struct Parked {
-    /// The packets, and where they begin in the file.
+    /// The packets, and their offsets in the file.
     packets: Vec<(Box<[u8]>, u64)>,
     bytes: usize,
-    /// True if nothing more follows that could help.
+    /// Set at the end of the file, when no more snapshots follow.
     is_at_end: bool,
 }
 
-/// Packets that are parked beyond so many bytes are dropped.
+/// The maximum size of parked packets in bytes.
 const MAX_PARKED: usize = 256 << 20;
 
 impl Importer {
-    /// Returns an import of which nothing was read. Memory of sequences is taken from `budget`.
+    /// Creates an import. Memory of sequences is taken from `budget`.
     pub(crate) fn new(store: Store, budget: &Budget, options: &Options) -> Self {
         let mut context = Context::new(store);
         let (machine, _) = context.machines.intern(&mut context.store, 0);
@@ -118,11 +119,13 @@ impl Importer {
         }
     }
 
-    /// Takes packets in the order of the file.
+    /// Tokenizes packets.
     pub(crate) fn batch(&mut self, batch: Batch) {
-        // Packets describe Linux.
         self.context.store.set_machine(self.machines.place.machine);
-        self.context.processes.zero_is_idle(&mut self.context.store);
+        // Packets come from Linux, where thread 0 is the idle task.
+        self.context
+            .processes
+            .set_idle_task(&mut self.context.store);
         let number = self.arena.add(batch);
         for place in 0..self.arena.packets(number) {
             if let Some((span, offset)) = self.arena.packet(number, place) {
@@ -132,7 +135,7 @@ impl Importer {
         self.arena.tokenized(number);
     }
 
-    /// Reads another file from now on: a row of `trace_file`.
+    /// Starts another file: a row of `trace_file`.
     pub(crate) fn start_file(&mut self, row: u32, place: FilePlace) {
         self.context.store.trace_file = row;
         self.context.store.set_machine(place.machine);
@@ -141,12 +144,12 @@ impl Importer {
         self.vms = Vms::default();
     }
 
-    /// Adds what a new machine has: a row of `machine`.
+    /// Initializes a new machine: a row of `machine`.
     pub(crate) fn start_machine(&mut self, machine: u32) {
         machines::start(&mut self.context, machine, 0);
     }
 
-    /// Returns the rule that packets of the file break, if there is one.
+    /// Returns the rule that the file breaks, if there is one.
     pub(crate) fn broken(&self) -> Option<String> {
         if let Some(raw_id) = self.machines.undeclared {
             return Some(format!(
@@ -157,12 +160,12 @@ impl Importer {
         self.machines.broken.map(str::to_owned)
     }
 
-    /// Takes nothing before the end from now on. Returns false if something was taken already.
+    /// Sorts all events at the end. Returns false if some were taken already.
     pub(crate) fn sort_fully(&mut self) -> bool {
         self.sorter.sort_fully()
     }
 
-    /// Takes lines of a file that has no packets, in the order of the file.
+    /// Adds lines of a file without packets.
     pub(crate) fn lines(&mut self, batch: Batch, lines: &[Line]) {
         let number = self.arena.add(batch);
         let (sequence, _) = self.sequences.place(self.context.store.machine, 0);
@@ -189,15 +192,15 @@ impl Importer {
         self.arena.tokenized(number);
     }
 
-    /// Returns true if tables and waiting packets take more memory than is allowed, or did before.
+    /// Returns true if tables and waiting packets have exceeded the memory limit.
     pub(crate) fn is_over(&mut self) -> bool {
         let waiting = self.arena.memory() + self.sorter.memory() + self.parked.bytes;
         self.is_over |= waiting + self.context.store.memory() > self.allowed;
         self.is_over
     }
 
-    /// Parses all that waits, and returns what was filled. True if something was left out, as it
-    /// would take more memory than is allowed.
+    /// Parses all waiting events, and returns the result. The flag is true if data was dropped
+    /// because of the memory limit.
     pub(crate) fn finish(mut self) -> (Context, bool) {
         self.parked.is_at_end = true;
         let parked = std::mem::take(&mut self.parked.packets);
@@ -216,7 +219,7 @@ impl Importer {
         (self.context, self.is_over)
     }
 
-    /// Takes packets that were parked. Their incremental state was read then.
+    /// Tokenizes parked packets, whose incremental state was read before.
     fn parked_batch(&mut self, batch: Batch) {
         let number = self.arena.add(batch);
         for place in 0..self.arena.packets(number) {
@@ -253,8 +256,8 @@ impl Importer {
         self.arena.tokenized(number);
     }
 
-    /// Reads a packet in the order of the file, of which the header may have been read. One that
-    /// `is_patched` is read in the place of a patch.
+    /// Tokenizes a packet whose header may have been read. `is_patched` is true for the result of a
+    /// patch.
     fn packet(&mut self, span: Span, offset: u64, head: Option<Head>, is_patched: bool) {
         let Self {
             context,
@@ -289,13 +292,8 @@ impl Importer {
             return;
         }
         let (sequence, is_new) = sequences.place(machine, header.sequence);
-        let has_sequence = header.has_sequence;
-        if has_sequence && !is_new && !header.loss.is_none() {
-            let counted = &mut sequences.all[sequence as usize];
-            counted.losses += 1;
-            for (bit, count) in counted.loss_reasons.iter_mut().enumerate() {
-                *count += u64::from(header.loss.bits() >> bit & 1);
-            }
+        if header.has_sequence && !is_new {
+            sequences.all[sequence as usize].count_loss(header.loss);
         }
         if let Some(attributes) = content.attributes {
             service::attributes(context, attributes);
@@ -303,40 +301,8 @@ impl Importer {
         if header.is_first {
             self.topics.first_packet(header.sequence);
         }
-        let missing = |context: &mut Context, stat| context.store.log_at(stat, offset);
-        if header.is_cleared {
-            match has_sequence {
-                true => {
-                    sequences.restart(sequence);
-                    self.topics.restarted(sequence);
-                }
-                false => missing(context, Stat::incremental_state_cleared_missing_sequence_id),
-            }
-        } else if !header.loss.is_none() {
-            match has_sequence {
-                true => {
-                    sequences.all[sequence as usize].is_valid = false;
-                    self.topics.lost(sequence);
-                }
-                false => missing(context, Stat::previous_packet_dropped_missing_sequence_id),
-            }
-        }
-        if let Some(defaults) = header.defaults {
-            match has_sequence {
-                true => sequences.set_defaults(sequence, defaults),
-                false => missing(context, Stat::trace_packet_defaults_missing_sequence_id),
-            }
-        }
-        if let Some(interned) = header.interned {
-            if !has_sequence {
-                missing(context, Stat::interned_data_missing_sequence_id);
-            } else if sequences.all[sequence as usize].is_valid {
-                sequences.intern(sequence, interned, &mut context.store.strings);
-            } else {
-                let stat = Stat::interned_data_skipped_incremental_state_invalid;
-                missing(context, stat);
-            }
-        }
+        let own = header.has_sequence.then_some(sequence);
+        add_state(context, sequences, &mut self.topics, (own, offset), &header);
         if let Some(snapshot) = header.snapshot {
             self.machines.check_clocks();
             snapshots::snapshot(context, snapshot, header.sequence);
@@ -348,11 +314,11 @@ impl Importer {
             return;
         }
         if let Some(event) = content.service_event {
-            let happened = service::event(context, &header, event);
-            if happened.is_flushed {
+            let sorting = service::event(context, &header, event);
+            if sorting.is_flushed {
                 self.sorter.flushed();
             }
-            if happened.buffers_were_read && self.sorter.buffers_were_read() {
+            if sorting.buffers_were_read && self.sorter.buffers_were_read() {
                 self.take(false);
             }
             return;
@@ -391,7 +357,7 @@ impl Importer {
         arena.keep(span, events);
     }
 
-    /// Parses what can be taken from the sorter.
+    /// Parses the events that can be taken from the sorter.
     fn take(&mut self, is_all: bool) {
         let machine = self.context.store.machine;
         let mut parser = Parser {
@@ -410,8 +376,55 @@ impl Importer {
     }
 }
 
-/// Returns the time of the trace at a time on the clock of the file that is read; `None` if nothing
-/// relates them, which is logged.
+/// Adds the state that a packet has for later ones to its sequence. Logs the state of a packet
+/// without a sequence, which is lost.
+fn add_state(
+    context: &mut Context,
+    sequences: &mut Sequences,
+    topics: &mut Topics,
+    (sequence, offset): (Option<u32>, u64),
+    header: &PacketHeader<'_>,
+) {
+    let missing = |context: &mut Context, stat| context.store.log_at(stat, offset);
+    if header.is_cleared {
+        match sequence {
+            Some(sequence) => {
+                sequences.restart(sequence);
+                topics.restarted(sequence);
+            }
+            None => missing(context, Stat::incremental_state_cleared_missing_sequence_id),
+        }
+    } else if !header.loss.is_none() {
+        match sequence {
+            Some(sequence) => {
+                sequences.all[sequence as usize].is_valid = false;
+                topics.lost(sequence);
+            }
+            None => missing(context, Stat::previous_packet_dropped_missing_sequence_id),
+        }
+    }
+    if let Some(defaults) = header.defaults {
+        match sequence {
+            Some(sequence) => sequences.set_defaults(sequence, defaults),
+            None => missing(context, Stat::trace_packet_defaults_missing_sequence_id),
+        }
+    }
+    if let Some(interned) = header.interned {
+        match sequence {
+            None => missing(context, Stat::interned_data_missing_sequence_id),
+            Some(sequence) if sequences.all[sequence as usize].is_valid => {
+                sequences.intern(sequence, interned, &mut context.store.strings);
+            }
+            Some(_) => {
+                let stat = Stat::interned_data_skipped_incremental_state_invalid;
+                missing(context, stat);
+            }
+        }
+    }
+}
+
+/// Converts a time on the clock of the current file to the trace clock. Returns `None` and logs the
+/// error if they are not related.
 pub(crate) fn file_time(context: &mut Context, value: i64) -> Option<i64> {
     match context.clocks.file_time(value) {
         Ok(ts) => Some(ts),

@@ -1,4 +1,4 @@
-//! Packets from a file, read ahead on a thread of their own.
+//! Reads packets of a file ahead on a separate thread.
 
 use std::io::Read;
 use std::sync::mpsc;
@@ -10,15 +10,16 @@ use super::arena::Batch;
 /// A file of packets.
 pub(crate) type Source<'a> = Box<dyn Read + Send + 'a>;
 
-/// Batches that may wait to be tokenized.
+/// The maximum number of batches that wait to be tokenized.
 const BATCHES_AHEAD: usize = 2;
 
-/// Hands all packets of a file to `each`, in batches, with the number of bytes read so far, until
-/// it returns false. With several `threads`, one reads, unpacks and notes headers ahead of it.
+/// Calls `each` with batches of all packets of a file, and the number of bytes read, until it
+/// returns false. With several `threads`, one of them reads, decompresses and decodes headers
+/// ahead.
 ///
 /// # Errors
 ///
-/// If reading fails, or if the file is no trace at all.
+/// Fails if reading fails, or the file is not a trace.
 pub(crate) fn read_packets(
     source: Source<'_>,
     limits: Limits,
@@ -47,7 +48,7 @@ pub(crate) fn read_packets(
     })
 }
 
-/// Returns the bytes of the tag and the length in front of a packet.
+/// Returns the size of the tag and the length before a packet.
 fn head_bytes(packet_bytes: usize) -> u64 {
     let bits = usize::BITS - (packet_bytes | 1).leading_zeros();
     1 + u64::from(bits.div_ceil(7))

@@ -1,4 +1,4 @@
-//! Events in the order of time.
+//! Parses events in the order of time.
 
 use super::ahead::{Ahead, Chunk};
 use super::arena::Arena;
@@ -9,10 +9,10 @@ use super::sorter::{Take, Token};
 use super::topics::Topics;
 use super::track_event::{Annotation, Resolved};
 
-/// The memory of tables is looked at each time that so many events were parsed.
+/// The number of parsed events between checks of the memory of tables.
 const EVENTS_A_CHECK: u32 = 256;
 
-/// Parses events as their time has come.
+/// Parses events.
 pub(super) struct Parser<'a> {
     pub(super) sequences: &'a mut Sequences,
     pub(super) arena: &'a mut Arena,
@@ -26,7 +26,7 @@ pub(super) struct Parser<'a> {
 impl Take for Parser<'_> {
     fn expand(&mut self, context: &mut Context, token: Token, out: &mut Vec<Token>) {
         if let Event::Compact { cpu, kind, span } = token.event {
-            // It looks at what those before it left.
+            // The expansion depends on all earlier events.
             self.apply_all(context);
             let before = out.len();
             let bytes = self.arena.bytes(span);
@@ -43,7 +43,7 @@ impl Take for Parser<'_> {
 
     #[inline]
     fn take(&mut self, context: &mut Context, token: Token, is_late: bool) {
-        if self.ahead.has_no_use_for(&token) {
+        if self.ahead.can_apply_now(&token) {
             return self.apply(context, token, is_late, None);
         }
         let Self {
@@ -56,7 +56,7 @@ impl Take for Parser<'_> {
 }
 
 impl Parser<'_> {
-    /// Applies all events that wait.
+    /// Applies all waiting events.
     pub(super) fn apply_all(&mut self, context: &mut Context) {
         while let Some(chunk) = self.ahead.take() {
             self.apply_chunk(context, chunk);
@@ -88,7 +88,7 @@ impl Parser<'_> {
         } = self;
         self.events = self.events.wrapping_add(1);
         if self.events.is_multiple_of(EVENTS_A_CHECK) {
-            // Memory of waiting packets has been counted already: tables take its place.
+            // The memory of waiting packets was checked before, and tables replace it.
             *self.is_over |= context.store.memory() > self.allowed;
         }
         if !is_late && !*self.is_over {

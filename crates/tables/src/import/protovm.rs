@@ -1,4 +1,4 @@
-//! Packets that patch a large message, which are read as what the message became.
+//! ProtoVM: packets that patch a large message, which are imported as the resulting message.
 
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_proto::fields::trace_packet::proto_vms::{self, instance};
@@ -10,18 +10,18 @@ use rustc_hash::FxHashMap;
 use crate::stats::Stat;
 use crate::store::Store;
 
-/// Machines and sequences that they are attached to, beyond these numbers, are left out.
+/// The maximum numbers of VMs, and of sequences to which they are attached.
 const MAX_VMS: usize = 1 << 10;
 const MAX_ATTACHED: usize = 1 << 16;
-/// Bytes of all messages that patches become. Each patch becomes all of its message, so that a
-/// small file could ask for any number.
+/// The maximum total size of the resulting messages in bytes. Each patch results in the complete
+/// message, so a small file could otherwise produce any size.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// The machines of a file.
+/// The VMs of a file.
 #[derive(Debug, Default)]
 pub(super) struct Vms {
     vms: Vec<Vm>,
-    /// Machines by the sequence whose packets they are offered.
+    /// VMs by the sequence to which they are attached.
     attached: FxHashMap<(u32, u32), Vec<usize>>,
     attachments: usize,
     /// The sequences of each producer.
@@ -30,8 +30,7 @@ pub(super) struct Vms {
 }
 
 impl Vms {
-    /// Looks at a packet before anybody else. Returns the packet to read in its place, if it is a
-    /// patch.
+    /// Handles a packet before all topics. For a patch, returns the resulting packet.
     #[inline]
     pub(super) fn packet(
         &mut self,
@@ -49,7 +48,7 @@ impl Vms {
         None
     }
 
-    /// Reads which sequences are of which producer.
+    /// Reads which sequences belong to which producer.
     fn provenance(&mut self, machine: u32, packet: &[u8]) {
         for provenance in all(packet, field::TRACE_PROVENANCE) {
             for buffer in all(provenance, trace_provenance::BUFFERS) {
@@ -103,7 +102,7 @@ impl Vms {
         }
     }
 
-    /// Offers a packet to the machines of its sequence. Returns the message that it is a patch of.
+    /// Applies a packet to the VMs of its sequence. Returns the resulting message of a patch.
     fn patch(&mut self, store: &mut Store, sequence: (u32, u32), packet: &[u8]) -> Option<Vec<u8>> {
         for vm in self.attached.get(&sequence)? {
             let vm = &mut self.vms[*vm];
@@ -124,7 +123,7 @@ impl Vms {
     }
 }
 
-/// Returns the fields of a packet that the service alone writes.
+/// Returns the trusted fields of a packet.
 fn trusted(packet: &[u8]) -> Vec<u8> {
     let kept = [
         field::TRUSTED_UID,

@@ -1,4 +1,4 @@
-//! Messages as arguments, by their descriptors.
+//! Converts messages to arguments, by their descriptors.
 
 use std::io::Read;
 
@@ -11,39 +11,39 @@ use crate::store::Store;
 use crate::strings::StringId;
 use crate::trackers::args::{ArgSet, key_room};
 
-/// The path to an argument: with the indexes of arrays, and without.
+/// The path to an argument, with and without array indexes.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     flat: String,
     full: String,
-    /// The bytes that paths of arguments may have yet.
+    /// The remaining bytes for paths of arguments.
     room: usize,
 }
 
-/// The lengths of both paths at some time.
+/// The lengths of both paths at some point.
 pub(crate) type Mark = (usize, usize);
 
 impl Keys {
-    /// Returns to the empty path.
+    /// Clears the path.
     pub(crate) fn clear(&mut self) {
         self.flat.clear();
         self.full.clear();
     }
 
-    /// Gives room to the paths of an event of so many bytes. Arguments whose paths find none are
-    /// left out.
+    /// Sets the space for paths of an event of this size. Arguments without space for their paths
+    /// are dropped.
     pub(crate) fn start(&mut self, bytes: usize) {
         self.room = key_room(bytes);
     }
 
-    /// Takes room for the path at hand. Returns false if there is none.
+    /// Takes space for the current path. Returns false if there is not enough.
     fn take_room(&mut self) -> bool {
         let left = self.room.checked_sub(self.full.len());
         self.room = left.unwrap_or(0);
         left.is_some()
     }
 
-    /// Goes to a member. Returns where it was before.
+    /// Enters a member. Returns the previous lengths.
     pub(crate) fn push(&mut self, name: &str) -> Mark {
         let mark = (self.flat.len(), self.full.len());
         if self.full.len() + name.len() > self.room {
@@ -59,7 +59,7 @@ impl Keys {
         mark
     }
 
-    /// Goes to an element of an array. Returns where it was before.
+    /// Enters an array element. Returns the previous lengths.
     pub(crate) fn push_index(&mut self, index: usize) -> Mark {
         use std::fmt::Write;
         let mark = (self.flat.len(), self.full.len());
@@ -67,18 +67,18 @@ impl Keys {
         mark
     }
 
-    /// Goes back.
+    /// Returns to previous lengths.
     pub(crate) fn pop(&mut self, (flat, full): Mark) {
         self.flat.truncate(flat);
         self.full.truncate(full);
     }
 
-    /// Returns the text of this path; `None` if there is no room for it.
+    /// Returns the id of the current path; `None` if there is no space for it.
     pub(crate) fn id(&mut self, store: &mut Store) -> Option<StringId> {
         self.take_room().then(|| store.strings.intern(&self.full))
     }
 
-    /// Adds an argument with this path, if there is room for it.
+    /// Adds an argument with this path, if there is space for it.
     pub(crate) fn add(&mut self, store: &mut Store, value: ArgValue, args: &mut ArgSet) {
         if !self.take_room() {
             return;
@@ -91,7 +91,8 @@ impl Keys {
         args.add(flat, full, value);
     }
 
-    /// Adds what a text of JSON says below this path. Returns false if it is none, or says nothing.
+    /// Adds the values of a JSON text below this path. Returns false if it is invalid or has no
+    /// values.
     pub(crate) fn add_json(&mut self, store: &mut Store, json: &[u8], args: &mut ArgSet) -> bool {
         match serde_json::from_slice(json) {
             Ok(value) => self.add_value(store, &value, args),
@@ -99,7 +100,7 @@ impl Keys {
         }
     }
 
-    /// Adds a value of JSON below this path. Returns false if it says nothing.
+    /// Adds a JSON value below this path. Returns false if it has no values.
     pub(crate) fn add_value(
         &mut self,
         store: &mut Store,
@@ -121,7 +122,7 @@ impl Keys {
                 let Some(array) = self.id(store) else {
                     return false;
                 };
-                // An event that adds to another one goes on with its arrays.
+                // An event that extends another one continues its arrays.
                 let mut has_any = false;
                 for element in elements {
                     let mark = self.push_index(args.array_length(array));
@@ -149,16 +150,16 @@ impl Keys {
     }
 }
 
-/// Messages inside each other beyond this depth are left out.
+/// The maximum depth of nested messages.
 const MAX_DEPTH: usize = 64;
-/// Fields of `TrackEvent` itself that become arguments.
+/// The fields of `TrackEvent` that become arguments.
 const TRACK_EVENT_FIELDS: [u32; 17] = [
     24, 25, 26, 27, 28, 29, 32, 33, 34, 35, 38, 39, 40, 41, 43, 49, 50,
 ];
-/// Fields of `TrackEvent` from here on are extensions.
+/// The first extension of `TrackEvent`.
 const EXTENSIONS: u32 = 1000;
 
-/// Reads messages by their descriptors: those of the schema, and those that the trace brings.
+/// Reads messages by descriptors of the schema and of the trace.
 #[derive(Debug, Default)]
 pub(crate) struct Reflection {
     pool: Pool,
@@ -168,7 +169,7 @@ pub(crate) struct Reflection {
 impl Reflection {
     /// Reads an `ExtensionDescriptor`.
     pub(crate) fn extension(&mut self, bytes: &[u8]) {
-        /// A descriptor set that unpacks into more bytes is cut.
+        /// The maximum uncompressed size of a descriptor set.
         const MAX_BYTES: u64 = 16 << 20;
         self.load_schema();
         for field in Fields::new(bytes).map_while(Result::ok) {
@@ -193,8 +194,8 @@ impl Reflection {
         }
     }
 
-    /// Adds the fields of a `TrackEvent` that are messages, and its extensions. Returns the number
-    /// of fields that nothing describes.
+    /// Adds the message fields and extensions of a `TrackEvent`. Returns the number of fields
+    /// without a descriptor.
     pub(crate) fn track_event(
         &mut self,
         cx: &mut Context,
@@ -219,8 +220,8 @@ impl Reflection {
         walk.unknown
     }
 
-    /// Adds the fields of a message with this full name below the path. Returns false if nothing
-    /// describes it.
+    /// Adds the fields of a message with this full name below the path. Returns false if it has no
+    /// descriptor.
     pub(crate) fn message(
         &mut self,
         cx: &mut Context,
@@ -245,31 +246,31 @@ impl Reflection {
     }
 }
 
-/// Messages and enums by their full names.
+/// Messages and enums by full name.
 #[derive(Debug, Default)]
 struct Pool {
     messages: FxHashMap<Box<str>, Message>,
     enums: FxHashMap<Box<str>, FxHashMap<i32, Box<str>>>,
-    /// Bytes of descriptors that were read.
+    /// The size of all descriptors in bytes.
     bytes: usize,
 }
 
-/// A message: its fields by number.
+/// The fields of a message by number.
 type Message = FxHashMap<u32, FieldInfo>;
 
 #[derive(Debug)]
 struct FieldInfo {
     name: Box<str>,
-    /// The type, as descriptors number them.
+    /// The number of the type in descriptors.
     kind: u64,
     type_name: Box<str>,
     is_repeated: bool,
 }
 
-/// Descriptors of all extensions together beyond so many bytes are left out.
+/// The maximum size of the descriptors of all extensions in bytes.
 const MAX_DESCRIPTORS: usize = 64 << 20;
 
-/// The numbers of the fields of descriptors.
+/// Field numbers of descriptors.
 mod descriptor {
     pub(super) const FILE: u32 = 1;
     pub(super) const FILE_PACKAGE: u32 = 2;
@@ -307,7 +308,7 @@ fn join(scope: &str, name: &str) -> String {
 }
 
 impl Pool {
-    /// Reads a `FileDescriptorSet`. Present entries stay.
+    /// Reads a `FileDescriptorSet`. Existing entries are kept.
     fn add_files(&mut self, set: &[u8]) {
         if self.bytes + set.len() > MAX_DESCRIPTORS {
             return;
@@ -394,7 +395,7 @@ impl FieldInfo {
     }
 }
 
-/// The kinds of fields, as descriptors number them.
+/// Types of fields by their numbers in descriptors.
 mod kind {
     pub(super) const DOUBLE: u64 = 1;
     pub(super) const FLOAT: u64 = 2;
@@ -415,7 +416,7 @@ mod kind {
     pub(super) const SINT64: u64 = 18;
 }
 
-/// A walk over a message.
+/// A traversal of a message.
 struct Walk<'a> {
     pool: &'a Pool,
     store: &'a mut Store,
@@ -541,7 +542,7 @@ fn unpack(bytes: &[u8], of: u64) -> Vec<Value<'_>> {
     }
 }
 
-/// Returns bytes as text of 64 letters, with padding.
+/// Encodes bytes as base64 with padding.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

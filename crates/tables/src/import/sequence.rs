@@ -1,11 +1,12 @@
-//! The incremental state of sequences, as each packet found it.
+//! The incremental state of sequences at the time of each packet.
 //!
-//! A packet is parsed long after it was read, when later packets have changed its sequence. So each
-//! change makes a new [`State`], and events name the one they were written with.
+//! A packet is parsed long after it was read, when later packets have changed its sequence. Each
+//! change therefore creates a new [`State`], and events refer to the one of their packet.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
+use ferretto_format::Loss;
 use ferretto_format::budget::{Budget, entry_bytes};
 use ferretto_format::sequence::{InternedEntry, InternedTable};
 use ferretto_proto::fields::{interned_data, trace_packet_defaults, track_event_defaults};
@@ -14,22 +15,22 @@ use rustc_hash::FxHashMap;
 
 use crate::strings::{StringId, StringPool};
 
-/// Sequences beyond this number share the state of sequence 0.
+/// The maximum number of sequences. Further ones share the state of sequence 0.
 const MAX_SEQUENCES: usize = 1 << 18;
-/// Values of a list of counters beyond this number are left out.
+/// The maximum number of values in a list of counters.
 const MAX_LIST: usize = 64;
 
 /// A sequence: the row of its machine, and its id.
 type Key = (u32, u32);
 
-/// Sequences whose places are at hand.
+/// The number of recently used sequences.
 const RECENT: usize = 64;
 
 /// The sequences of all machines.
 #[derive(Debug)]
 pub(crate) struct Sequences {
     places: FxHashMap<Key, u32>,
-    /// The places of sequences that had packets not long ago.
+    /// The indexes of recently used sequences.
     recent: Box<[Option<(Key, u32)>; RECENT]>,
     pub(crate) all: Vec<Sequence>,
     states: Vec<State>,
@@ -42,65 +43,78 @@ pub(crate) struct Sequences {
 /// The packets of one writer.
 #[derive(Debug)]
 pub(crate) struct Sequence {
-    /// The sequence id; 0 is none.
+    /// The sequence id, or 0.
     pub(crate) id: u32,
     /// The row of its machine.
     pub(crate) machine: u32,
-    /// True if everything since the last new start is known.
+    /// Set if all packets since the last restart were received.
     pub(crate) is_valid: bool,
-    /// Counts the starts of incremental state.
+    /// The number of restarts of incremental state.
     pub(crate) generation: u32,
     /// The state of the next packet.
     pub(crate) state: u32,
-    /// Packets that relied on incremental state, and those of them that were skipped.
+    /// The number of packets that needed incremental state, and of those that were skipped.
     pub(crate) needing_state: u64,
     pub(crate) skipped: u64,
-    /// Counts of losses, of all and for each reason, by its bit.
+    /// The numbers of losses, in total and for each reason, by bit.
     pub(crate) losses: u64,
     pub(crate) loss_reasons: [u64; 16],
 }
 
-/// The incremental state of a sequence at one time.
+impl Sequence {
+    /// Counts the loss before a packet, if there is one.
+    pub(super) fn count_loss(&mut self, loss: Loss) {
+        if loss.is_none() {
+            return;
+        }
+        self.losses += 1;
+        for (bit, count) in self.loss_reasons.iter_mut().enumerate() {
+            *count += u64::from(loss.bits() >> bit & 1);
+        }
+    }
+}
+
+/// The incremental state of a sequence at some time.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The place of the sequence in [`Sequences::all`].
+    /// The index of the sequence in [`Sequences::all`].
     pub(crate) sequence: u32,
     /// The sequence id.
     pub(crate) sequence_id: u32,
     /// The row of its machine.
     pub(crate) machine: u32,
-    /// The start of incremental state it belongs to.
+    /// The number of the restart to which the state belongs.
     pub(crate) generation: u32,
     pub(crate) defaults: Defaults,
-    /// The process and thread that write, if a descriptor says so.
+    /// The pid and tid of the writing thread, from a descriptor.
     pub(crate) thread: Cell<Option<(i64, i64)>>,
     interned: u32,
-    /// Events that name it.
+    /// The number of events that refer to the state.
     waiting: u32,
-    /// True while it is that of the next packet.
+    /// Set if this is the state of the next packet.
     is_current: bool,
 }
 
-/// Values that hold for packets that do not say otherwise.
+/// Default values for packets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Defaults {
     /// The clock of timestamps.
     pub(crate) clock: Option<u32>,
     /// The track of track events.
     pub(crate) track: Option<u64>,
-    /// The tracks of further values.
+    /// The tracks of other counter values.
     pub(crate) extra_tracks: Box<[u64]>,
     pub(crate) extra_double_tracks: Box<[u64]>,
     /// The encoded `TracePacketDefaults`, for other topics.
     pub(crate) bytes: Box<[u8]>,
 }
 
-/// The entries that packets refer to by number.
+/// The interned data of a sequence.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interned {
     tables: Vec<(u32, Entries)>,
     taken: usize,
-    /// States that have it.
+    /// The number of states that refer to it.
     states: u32,
 }
 
@@ -110,7 +124,7 @@ enum Entries {
     Messages(InternedTable<Box<[u8]>>),
 }
 
-/// The tables that hold a text for each number, and no more.
+/// The tables with a text for each iid, and no other fields.
 const TEXTS: [u32; 10] = [
     interned_data::EVENT_CATEGORIES,
     interned_data::EVENT_NAMES,
@@ -125,7 +139,7 @@ const TEXTS: [u32; 10] = [
 ];
 
 impl Sequences {
-    /// Returns none. Their memory is taken from `budget`.
+    /// Creates an empty list. Memory of sequences is taken from `budget`.
     pub(crate) fn new(budget: &Budget) -> Self {
         Self {
             places: FxHashMap::default(),
@@ -139,13 +153,13 @@ impl Sequences {
         }
     }
 
-    /// Sequences of another file follow, which have the same numbers and nothing else in common.
+    /// Starts another file, whose sequence ids are unrelated to those of earlier files.
     pub(crate) fn start_file(&mut self) {
         self.places.clear();
         *self.recent = [None; RECENT];
     }
 
-    /// Returns the place of a sequence of a machine. True if it is new.
+    /// Returns the index of a sequence of a machine, and true if it is new.
     #[inline]
     pub(crate) fn place(&mut self, machine: u32, id: u32) -> (u32, bool) {
         match self.recent[id as usize % RECENT] {
@@ -196,7 +210,7 @@ impl Sequences {
         self.all.get(*self.places.get(&(machine, id))? as usize)
     }
 
-    /// Incremental state of a sequence starts anew.
+    /// Restarts the incremental state of a sequence.
     pub(crate) fn restart(&mut self, place: u32) {
         let sequence = &mut self.all[place as usize];
         sequence.is_valid = true;
@@ -216,7 +230,7 @@ impl Sequences {
         );
     }
 
-    /// Reads a `TracePacketDefaults`, which replaces what was before.
+    /// Reads a `TracePacketDefaults`, which replaces earlier defaults.
     pub(crate) fn set_defaults(&mut self, place: u32, defaults: &[u8]) {
         let sequence = &self.all[place as usize];
         let current = &self.states[sequence.state as usize];
@@ -235,7 +249,7 @@ impl Sequences {
         self.replace(place, state);
     }
 
-    /// Reads an `InternedData`. Present entries stay.
+    /// Reads an `InternedData`. Existing entries are kept.
     pub(crate) fn intern(&mut self, place: u32, bytes: &[u8], strings: &mut StringPool) {
         let state = &self.states[self.all[place as usize].state as usize];
         let interned = Arc::make_mut(&mut self.interned[state.interned as usize]);
@@ -294,19 +308,19 @@ impl Sequences {
         }
     }
 
-    /// Returns a state by the number that events name it by.
+    /// Returns a state by its number.
     #[inline]
     pub(crate) fn state(&self, number: u32) -> &State {
         &self.states[number as usize]
     }
 
-    /// So many events name the state from now on.
+    /// Adds references of events to the state.
     #[inline]
     pub(crate) fn keep(&mut self, number: u32, events: u32) {
         self.states[number as usize].waiting += events;
     }
 
-    /// An event no longer names the state.
+    /// Removes the reference of an event to the state.
     #[inline]
     pub(crate) fn release(&mut self, number: u32) {
         let state = &mut self.states[number as usize];
@@ -322,12 +336,12 @@ impl Sequences {
         self.interned[state.interned as usize].text(table, iid)
     }
 
-    /// Returns the interned data of a state, to be read on other threads.
+    /// Returns the interned data of a state, to read it on other threads.
     pub(crate) fn share_interned(&self, number: u32) -> Arc<Interned> {
         self.interned[self.state(number).interned as usize].clone()
     }
 
-    /// Returns an interned message as it is encoded.
+    /// Returns an encoded interned message.
     pub(crate) fn message(&self, state: &State, table: u32, iid: u64) -> Option<&[u8]> {
         match self.interned[state.interned as usize].entries(table)? {
             Entries::Texts(_) => None,
@@ -354,7 +368,7 @@ impl Interned {
     }
 
     fn add(&mut self, entry: &InternedEntry<'_>, strings: &mut StringPool, budget: &Budget) {
-        /// Tables beyond this number are left out; the schema has fewer.
+        /// The maximum number of tables. The schema has fewer.
         const MAX_TABLES: usize = 64;
         let known = self
             .tables

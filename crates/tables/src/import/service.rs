@@ -1,4 +1,4 @@
-//! Packets that the service itself writes.
+//! Packets that the service writes.
 
 use ferretto_format::clock::BOOTTIME;
 use ferretto_format::sequence::PacketHeader;
@@ -13,17 +13,17 @@ use crate::stats::Stat;
 use crate::trackers::clock::ClockId;
 use crate::trackers::metadata::{Fact, FactScope};
 
-/// Happenings that concern the order of events.
+/// Events that affect sorting.
 #[derive(Debug, Default)]
-pub(super) struct Happened {
-    /// All data sources flushed what they had.
+pub(super) struct SortingEvents {
+    /// Set if all data sources have flushed their data.
     pub(super) is_flushed: bool,
     pub(super) buffers_were_read: bool,
 }
 
 /// Reads a `TracingServiceEvent`.
-pub(super) fn event(cx: &mut Context, header: &PacketHeader<'_>, bytes: &[u8]) -> Happened {
-    let mut happened = Happened::default();
+pub(super) fn event(cx: &mut Context, header: &PacketHeader<'_>, bytes: &[u8]) -> SortingEvents {
+    let mut events = SortingEvents::default();
     let time = header.timestamp.unwrap_or(0) as i64;
     let clock = header.clock.unwrap_or(BOOTTIME);
     let clock = ClockId::of_machine(cx.store.machine, clock);
@@ -42,11 +42,11 @@ pub(super) fn event(cx: &mut Context, header: &PacketHeader<'_>, bytes: &[u8]) -
             service::TRACING_DISABLED => set("tracing_disabled_ns"),
             service::ALL_DATA_SOURCES_STARTED => set("all_data_source_started_ns"),
             service::ALL_DATA_SOURCES_FLUSHED if is_set => {
-                happened.is_flushed = true;
+                events.is_flushed = true;
                 let name = "all_data_source_flushed_ns";
                 cx.metadata.add(&mut cx.store, name, Fact::Int(ts), scope);
             }
-            service::READ_TRACING_BUFFERS_COMPLETED => happened.buffers_were_read |= is_set,
+            service::READ_TRACING_BUFFERS_COMPLETED => events.buffers_were_read |= is_set,
             service::SLOW_STARTING_DATA_SOURCES => {
                 slow_sources(cx, field.as_bytes().unwrap_or_default());
             }
@@ -62,7 +62,7 @@ pub(super) fn event(cx: &mut Context, header: &PacketHeader<'_>, bytes: &[u8]) -
             _ => {}
         }
     }
-    happened
+    events
 }
 
 fn slow_sources(cx: &mut Context, bytes: &[u8]) {
@@ -111,18 +111,18 @@ pub(super) fn attributes(cx: &mut Context, bytes: &[u8]) {
     }
 }
 
-/// Fills what is known when all was parsed.
+/// Computes the bounds after all events were parsed.
 pub(super) fn finish(cx: &mut Context, _sequences: &Sequences) {
     let (start_ts, end_ts) = match bounds(cx) {
         None => (0, 0),
-        // Upstream's ends are never before 0.
+        // Upstream's end is never before 0.
         Some((start, end)) => (start, end.max(start.saturating_add(1)).max(0)),
     };
     let row = TraceBoundsRow { start_ts, end_ts };
     cx.store.tables.trace_bounds.push(row);
 }
 
-/// Returns the first and last moment of all events.
+/// Returns the first and the last time of all events.
 fn bounds(cx: &Context) -> Option<(i64, i64)> {
     let tables = &cx.store.tables;
     let mut bounds = cx.store.sched.bounds();

@@ -1,4 +1,4 @@
-//! Snapshots of clocks, on one machine and between two.
+//! Snapshots of the clocks of one machine and of two.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(super) fn snapshot(cx: &mut Context, bytes: &[u8], sequence: u32) {
     cx.clocks.add_snapshot(&mut cx.store, &readings);
 }
 
-/// Takes a clock of the file at hand for that of the trace, if it may be chosen yet.
+/// Uses a clock of the current file as trace clock, if it is not determined yet.
 pub(crate) fn choose_trace_clock(cx: &mut Context, clock: ClockId) {
     if cx.clocks.set_trace_clock(clock, cx.store.trace_file) {
         let fact = Fact::Int(clock.id.into());
@@ -77,17 +77,16 @@ fn read(cx: &Context, bytes: &[u8], sequence: u32) -> (Vec<Reading>, u32) {
     (readings, primary)
 }
 
-/// Clocks of the machine that recorded and of another one at nearly the same moment, by clock.
+/// Readings of the recording machine and of another one at nearly the same time, by clock.
 type Pair = BTreeMap<u32, (i64, i64)>;
 
-/// Exchanges that are farther apart belong to different rounds.
+/// The time between exchanges from which they belong to different rounds.
 const ROUND_NS: i64 = 30_000_000_000;
 
-/// Reads a `RemoteClockSync`: the clocks of the machine at hand beside those of the one that
-/// recorded.
+/// Reads a `RemoteClockSync`: the clocks of the current machine and those of the recording machine.
 pub(super) fn remote_sync(cx: &mut Context, bytes: &[u8]) {
     let mut pairs: Vec<Pair> = Vec::new();
-    // A writer that states the error has its readers take the best comparison.
+    // If the writer states the error, the best exchange applies.
     let mut is_stated = false;
     for field in Fields::new(bytes).map_while(Result::ok) {
         is_stated |= field.number == machine_clock::STATED;
@@ -141,8 +140,8 @@ pub(super) fn remote_sync(cx: &mut Context, bytes: &[u8]) {
     }
 }
 
-/// Returns how far each clock of the other machine is ahead, by the two exchanges that followed
-/// each other soonest: nothing else bounds the error as well.
+/// Returns the offset of each clock of the other machine from the two exchanges with the least time
+/// between them, since that time bounds the error.
 fn best(pairs: &[Pair]) -> BTreeMap<u32, i64> {
     let mut clocks: BTreeMap<u32, MachineClock> = BTreeMap::new();
     for two in pairs.windows(2) {
@@ -171,8 +170,8 @@ fn best(pairs: &[Pair]) -> BTreeMap<u32, i64> {
         .collect()
 }
 
-/// Returns how far each clock of the other machine is ahead: two estimates for each exchange and
-/// the one before it, averaged.
+/// Returns the offset of each clock of the other machine: the mean of two estimates for each
+/// exchange and its predecessor.
 fn averages(pairs: &[Pair]) -> BTreeMap<u32, i64> {
     let mut estimates: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
     for two in pairs.windows(2) {

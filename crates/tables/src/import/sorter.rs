@@ -1,4 +1,4 @@
-//! Events in the order of time.
+//! Sorts events by time.
 
 mod order;
 mod packed;
@@ -17,32 +17,32 @@ use crate::store::Store;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token {
     pub(crate) ts: i64,
-    /// Counts all events in the order of the file.
+    /// The number of the event in the order of the file.
     pub(super) arrival: u32,
-    /// The incremental state it is to be read with.
+    /// The incremental state of the event.
     pub(crate) state: u32,
     pub(crate) event: Event,
 }
 
 const _: () = assert!(size_of::<Token>() <= 40);
 
-/// The stream of events that an event belongs to. Events of one stream at the same time keep the
-/// order of the file; of those at the same time in different streams, those of CPUs come last, by
-/// the number of the CPU, and else those of streams that began earlier come first.
+/// The stream of an event. Events of one stream at the same time keep the order of the file. Of
+/// events at the same time in different streams, those of CPUs come last, by the number of the CPU.
+/// The others are sorted by the creation of their streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Stream {
     Packets,
     TrackEvents,
     /// Kernel events of a CPU.
     Ftrace(u32),
-    /// Context switches of a CPU in compact form.
+    /// Compact context switches of a CPU.
     Switches(u32),
-    /// Wake-ups of a CPU in compact form.
+    /// Compact wake-ups of a CPU.
     Wakings(u32),
 }
 
 impl Stream {
-    /// Returns its place among streams that have events at the same time.
+    /// Returns the order among streams with events at the same time.
     fn rank(self) -> u64 {
         let (cpu, kind) = match self {
             Self::Switches(cpu) => (cpu, 0),
@@ -54,16 +54,16 @@ impl Stream {
     }
 }
 
-/// Takes events in the order of time.
+/// The consumer of sorted events.
 pub(crate) trait Take {
-    /// Puts the events that an event consists of into `out`.
+    /// Appends the parts of a composite event to `out`.
     fn expand(&mut self, context: &mut Context, token: Token, out: &mut Vec<Token>);
 
-    /// Takes an event. One that `is_late` is to be dropped, as later ones were taken before.
+    /// Handles an event. One that `is_late` must be dropped, since later ones were handled before.
     fn take(&mut self, context: &mut Context, token: Token, is_late: bool);
 }
 
-/// Streams beyond this number are put into the first one.
+/// The maximum number of streams. Events of further ones go into the first one.
 const MAX_STREAMS: usize = 1 << 16;
 
 /// Events that wait for earlier ones.
@@ -74,20 +74,20 @@ pub(crate) struct Sorter {
     last: Option<((u32, Stream), u32)>,
     queues: Vec<Queue>,
     arrivals: u32,
-    /// Events before this one may be taken at the next opportunity.
+    /// The arrival number before which events may be taken at the next opportunity.
     limit: u32,
     flushes: u32,
-    /// The latest time of an event that was put in.
+    /// The latest time of all pushed events.
     pub(crate) latest: i64,
-    /// The time of the event that was taken last.
+    /// The time of the last taken event.
     taken: i64,
-    /// True if nothing is taken before the end.
+    /// Set if all events are sorted at the end.
     is_full_sort: bool,
     has_taken: bool,
 }
 
 impl Sorter {
-    /// Returns one without events.
+    /// Creates an empty sorter.
     pub(crate) fn new(is_full_sort: bool) -> Self {
         Self {
             by_stream: FxHashMap::default(),
@@ -103,7 +103,7 @@ impl Sorter {
         }
     }
 
-    /// Takes nothing before the end from now on. Returns false if something was taken already.
+    /// Sorts all events at the end. Returns false if some were taken already.
     pub(crate) fn sort_fully(&mut self) -> bool {
         if !self.has_taken {
             self.is_full_sort = true;
@@ -111,7 +111,7 @@ impl Sorter {
         self.is_full_sort
     }
 
-    /// Puts in an event. Returns false if its time is negative, which is counted.
+    /// Adds an event. Returns false if its time is negative, which is counted.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -124,7 +124,7 @@ impl Sorter {
         self.push_until(store, stream, (ts, ts), state, event)
     }
 
-    /// Puts in an event that consists of others, from `ts` until `last`.
+    /// Adds a composite event with times from `ts` to `last`.
     #[inline]
     pub(crate) fn push_until(
         &mut self,
@@ -178,18 +178,18 @@ impl Sorter {
         number
     }
 
-    /// All data sources flushed what they had.
+    /// Handles a flush of all data sources.
     pub(crate) fn flushed(&mut self) {
         self.flushes += 1;
     }
 
-    /// All buffers were read. Returns true if events can be taken now.
+    /// Handles the reading of all buffers. Returns true if events can be taken now.
     pub(crate) fn buffers_were_read(&mut self) -> bool {
         !self.is_full_sort && self.flushes >= 2
     }
 
-    /// Takes all events, or else those before the limit, in the order of time, and sets the limit
-    /// for the next time.
+    /// Passes all events, or those before the limit, to `taker` in the order of time, and sets the
+    /// next limit.
     pub(crate) fn take(&mut self, context: &mut Context, is_all: bool, taker: &mut impl Take) {
         let limit = (!is_all).then_some(self.limit);
         self.take_until(context, limit, taker);
@@ -198,32 +198,33 @@ impl Sorter {
         self.has_taken = true;
     }
 
-    /// Returns the memory that waiting events take, in bytes.
+    /// Returns the memory of waiting events in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.queues.iter().map(Queue::memory).sum()
     }
 
     fn take_until(&mut self, context: &mut Context, limit: Option<u32>, taker: &mut impl Take) {
         let Self { queues, taken, .. } = self;
-        // Of equal ones the stream that began first comes first.
-        let mut order = Order::default();
-        for (place, queue) in queues.iter().enumerate() {
-            if !queue.is_empty() {
-                order.push((queue.min, queue.rank, place));
-            }
-        }
+        // Of equal entries, the stream that was created first comes first.
+        let entries = queues
+            .iter()
+            .enumerate()
+            .filter(|(_, queue)| !queue.is_empty());
+        let entries = entries.map(|(place, queue)| (queue.min, queue.rank, place));
+        let mut order = Order::of(entries.collect());
         while let Some(place) = order.first() {
             let second = order.second();
             let queue = &mut queues[place];
             queue.sort(context, taker);
             let mut count = 0_usize;
-            while let Some(token) = queue.front(context, taker) {
-                let is_new =
-                    limit.is_some_and(|limit| token.arrival.wrapping_sub(limit) as i32 >= 0);
-                if is_new || (token.ts > second && count > 0) {
+            while let Some((ts, arrival)) = queue.front(context, taker) {
+                let is_new = limit.is_some_and(|limit| arrival.wrapping_sub(limit) as i32 >= 0);
+                if is_new || (ts > second && count > 0) {
                     break;
                 }
-                queue.pop();
+                let Some(token) = queue.pop() else {
+                    break;
+                };
                 count += 1;
                 let is_late = token.ts < *taken;
                 if is_late {

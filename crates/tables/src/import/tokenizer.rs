@@ -1,4 +1,4 @@
-//! Packets in the order of the file: their times, and the topics they belong to.
+//! Tokenizes packets: converts their times, and passes them to their topics.
 
 use ferretto_format::sequence::PacketHeader;
 
@@ -15,21 +15,21 @@ use crate::stats::Stat;
 use crate::store::{Lost, Store};
 use crate::trackers::clock::ClockId;
 
-/// A packet as topics see it in the order of the file.
+/// A packet in the order of the file.
 #[derive(Debug)]
 pub(crate) struct Input<'a> {
-    /// The field of `TracePacket` that the topic is in.
+    /// The field of `TracePacket` with the data of the topic.
     pub(crate) field: u32,
-    /// The value of the field; empty if it is no message.
+    /// The value of the field; empty if it is not a message.
     pub(crate) bytes: &'a [u8],
-    /// The track event at a glance, if it was looked at.
+    /// The fields of a track event that are needed in the order of the file, if they were read.
     pub(crate) glance: Option<Glance>,
     pub(crate) header: &'a PacketHeader<'a>,
-    /// The place of the packet in the file.
+    /// The offset of the packet in the file.
     pub(crate) offset: u64,
     /// The time of the packet.
     pub(crate) ts: i64,
-    /// The place of its sequence in [`Sequences::all`].
+    /// The index of its sequence in [`Sequences::all`].
     pub(crate) sequence: u32,
     pub(crate) state: EventState<'a>,
     arena: &'a Arena,
@@ -37,7 +37,7 @@ pub(crate) struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// Returns true if everything since the last new start of incremental state is known.
+    /// Returns true if all packets since the last restart of incremental state were received.
     pub(crate) fn is_state_valid(&self) -> bool {
         self.state.sequences.all[self.sequence as usize].is_valid
     }
@@ -49,23 +49,23 @@ impl Input<'_> {
     }
 }
 
-/// Takes the events of one packet.
+/// Collects the events of one packet.
 #[derive(Debug)]
 pub(crate) struct Out<'a> {
     sorter: &'a mut Sorter,
     state: u32,
-    /// The events that were taken.
+    /// The number of events.
     events: u32,
 }
 
 impl Out<'_> {
-    /// Puts an event into the sorter.
+    /// Pushes an event.
     #[inline]
     pub(crate) fn push(&mut self, store: &mut Store, stream: Stream, ts: i64, event: Event) {
         self.push_until(store, stream, (ts, ts), event);
     }
 
-    /// Puts an event that consists of others into the sorter: the times of the first and the last.
+    /// Pushes a composite event with the times of its first and last part.
     #[inline]
     pub(crate) fn push_until(
         &mut self,
@@ -81,17 +81,17 @@ impl Out<'_> {
     }
 }
 
-/// The place of a packet.
+/// The location of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) span: Span,
-    /// Its beginning in the file.
+    /// The offset in the file.
     pub(super) offset: u64,
-    /// The place of its sequence.
+    /// The index of its sequence.
     pub(super) sequence: u32,
 }
 
-/// The parts of an import that a packet's time and topic concern.
+/// The parts of an import that are needed to tokenize packets.
 pub(super) struct Tokenizer<'a> {
     pub(super) context: &'a mut Context,
     pub(super) sequences: &'a mut Sequences,
@@ -102,7 +102,7 @@ pub(super) struct Tokenizer<'a> {
 }
 
 impl Tokenizer<'_> {
-    /// Finds out a packet's time, and hands it to its topic. Returns the number of events.
+    /// Converts the time of a packet, and passes it to its topic. Returns the number of events.
     pub(super) fn packet(
         &mut self,
         arena: &Arena,

@@ -1,4 +1,4 @@
-//! The topics, and which packets belong to them.
+//! The topics, and their packets.
 
 use ferretto_proto::fields::trace_packet as field;
 
@@ -26,7 +26,7 @@ pub(crate) struct Topics {
 }
 
 impl Topics {
-    /// Reads a packet in the order of the file.
+    /// Tokenizes a packet.
     pub(super) fn tokenize(&mut self, cx: &mut Context, input: &Input<'_>, out: &mut Out<'_>) {
         match input.field {
             field::TRACK_EVENT => self.track_events.tokenize(cx, input, out),
@@ -61,7 +61,7 @@ impl Topics {
         }
     }
 
-    /// Reads an event in the order of time, as far as it was not decoded ahead.
+    /// Parses an event, except for data that was decoded ahead.
     pub(super) fn parse(
         &mut self,
         cx: &mut Context,
@@ -99,7 +99,7 @@ impl Topics {
         }
     }
 
-    /// Hands the events that an event consists of to `each`, with their times.
+    /// Calls `each` with the parts of a composite event, and their times.
     pub(super) fn expand(
         &mut self,
         cx: &mut Context,
@@ -111,17 +111,17 @@ impl Topics {
         self.ftrace.expand(cx, cpu, kind, bytes, each);
     }
 
-    /// A sequence has its first packet.
+    /// Handles the first packet of a sequence.
     pub(super) fn first_packet(&mut self, sequence_id: u32) {
         self.track_events.first_packet(sequence_id);
     }
 
-    /// Incremental state of the sequence at this place starts anew.
+    /// Handles a restart of the incremental state of a sequence.
     pub(super) fn restarted(&mut self, sequence: u32) {
         self.track_events.restarted(sequence);
     }
 
-    /// Packets of the sequence at this place are lost.
+    /// Handles a loss of packets of a sequence.
     pub(super) fn lost(&mut self, sequence: u32) {
         self.track_events.lost(sequence);
     }
@@ -131,14 +131,14 @@ impl Topics {
         self.track_events.extension(descriptor);
     }
 
-    /// Puts what was collected into the tables, when all was parsed.
+    /// Writes the collected data into the tables, after all events were parsed.
     pub(super) fn finish(&mut self, cx: &mut Context) {
         self.profiles.finish(cx);
         self.info.finish(cx);
     }
 }
 
-/// Puts a packet into the sorter, to be parsed when its time has come.
+/// Pushes a packet that is parsed in the order of time.
 fn later(cx: &mut Context, input: &Input<'_>, out: &mut Out<'_>) {
     let event = Event::Packet {
         field: input.field,

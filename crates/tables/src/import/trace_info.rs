@@ -1,4 +1,4 @@
-//! Facts about the trace and the system it is of.
+//! Metadata of the trace and its system.
 
 use ferretto_format::Fnv1a;
 use ferretto_proto::fields::trace_config::{self, buffer_config};
@@ -18,15 +18,15 @@ use crate::trackers::metadata::{Fact, FactScope};
 use crate::trackers::slice::SliceStart;
 use crate::trackers::track::TrackSpec;
 
-/// Facts about the trace that others follow from.
+/// The state of the metadata.
 #[derive(Debug, Default)]
 pub(crate) struct TraceInfo {
-    /// The trace's uuid was told, not guessed.
+    /// Set if the trace has its own uuid.
     has_uuid: bool,
     trigger: Option<TriggerKind>,
-    /// The configuration writes into a file without periodic flushes.
+    /// Set if the config writes into a file without periodic flushes.
     has_no_flush: bool,
-    /// The configuration, for advice when all is known.
+    /// The config, for advice at the end.
     config: Vec<u8>,
 }
 
@@ -38,9 +38,9 @@ enum TriggerKind {
 
 /// The first version of the service that flushes before it writes into a file.
 const FLUSHING_VERSION: u32 = 54;
-/// Larger configurations, in bytes, get no advice.
+/// The maximum size of a config that gets advice, in bytes.
 const MAX_CONFIG: usize = 1 << 20;
-/// The first bytes of a trace that a uuid is made from.
+/// The number of first bytes of a trace from which a uuid is derived.
 const HASHED: usize = 4096;
 
 impl TraceInfo {
@@ -59,7 +59,7 @@ impl TraceInfo {
         )
     }
 
-    /// Reads a packet in the order of the file. Returns true if it is to be parsed.
+    /// Reads a packet in the order of the file. Returns true if it remains to be parsed.
     pub(super) fn tokenize(&mut self, cx: &mut Context, input: &Input<'_>) -> bool {
         let bytes = input.bytes;
         match input.field {
@@ -84,7 +84,7 @@ impl TraceInfo {
         false
     }
 
-    /// Reads a packet in the order of time.
+    /// Parses a packet.
     pub(super) fn parse(&mut self, cx: &mut Context, ts: i64, number: u32, bytes: &[u8]) {
         match number {
             field::TRIGGER => self.trigger(cx, ts, bytes, TriggerKind::Plain),
@@ -97,7 +97,7 @@ impl TraceInfo {
 
     fn set_uuid(&mut self, cx: &mut Context, msb: u64, lsb: u64) {
         if (msb, lsb) != (0, 0) {
-            cx.metadata.claim(&mut cx.store, "trace_uuid");
+            cx.metadata.restrict_to_file(&mut cx.store, "trace_uuid");
             set_text(
                 cx,
                 "trace_uuid",
@@ -185,7 +185,7 @@ impl TraceInfo {
         }
     }
 
-    /// All was parsed.
+    /// Completes the metadata after all events were parsed.
     pub(super) fn finish(&mut self, cx: &mut Context) {
         diagnostics::run(cx, &self.config);
         if !self.has_no_flush {
@@ -201,25 +201,25 @@ impl TraceInfo {
     }
 }
 
-/// Gives the trace a uuid made from its first bytes, for as long as none is told.
+/// Sets a uuid derived from the first bytes, until the trace has its own.
 pub(crate) fn guess_uuid(cx: &mut Context, head: &[u8]) {
     let guess = uuid(0, Fnv1a::hash(&head[..head.len().min(HASHED)]));
     set_text(cx, "trace_uuid", guess.as_bytes(), FactScope::Global);
 }
 
-/// Sets the format of the file that is read.
+/// Sets the format of the current file.
 pub(crate) fn begin_file(cx: &mut Context, format: &str) {
     set_text(cx, "trace_type", format.as_bytes(), FactScope::Trace);
 }
 
-/// Sets what is known of every file that was read: its size.
+/// Sets the size of the current file.
 pub(crate) fn end_file(cx: &mut Context, bytes: u64) {
     let size = Fact::Int(bytes as i64);
     cx.metadata
         .set(&mut cx.store, "trace_size_bytes", size, FactScope::Trace);
 }
 
-/// Returns the number after `Perfetto v`, or that of our own versions, which all flush.
+/// Returns the number after `Perfetto v`, or that of our own versions, all of which flush.
 fn major_version(version: &str) -> Option<u32> {
     let Some(number) = version.strip_prefix("Perfetto v") else {
         return version.starts_with("Ferretto").then_some(FLUSHING_VERSION);
@@ -267,7 +267,7 @@ fn instant(cx: &mut Context, ts: i64, name: StringId, args: &mut ArgSet) {
 /// Reads a `SystemInfo`.
 fn system(cx: &mut Context, bytes: &[u8]) {
     let machine = cx.store.machine;
-    // The memory is told last, wherever it is.
+    // The memory is set last, independent of its position.
     let is_memory = |field: &Field<'_>| field.number == system_info::SYSTEM_RAM_BYTES;
     let fields = || Fields::new(bytes).map_while(Result::ok);
     let all = fields().filter(|field| !is_memory(field));
@@ -360,7 +360,7 @@ fn uts_name(cx: &mut Context, bytes: &[u8]) {
     cx.store.tables.machine.arch.set(machine, arch);
 }
 
-/// Sets a fact that is a text, and returns the text.
+/// Sets an entry to a text, and returns the text.
 fn set_text(cx: &mut Context, name: &str, text: &[u8], scope: FactScope) -> StringId {
     let text = cx.store.strings.intern_bytes(text);
     cx.metadata
@@ -368,7 +368,7 @@ fn set_text(cx: &mut Context, name: &str, text: &[u8], scope: FactScope) -> Stri
     text
 }
 
-/// Returns a uuid as people write it.
+/// Formats a uuid.
 fn uuid(msb: u64, lsb: u64) -> String {
     let (high, low) = (format!("{msb:016x}"), format!("{lsb:016x}"));
     format!(

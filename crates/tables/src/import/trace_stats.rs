@@ -1,4 +1,4 @@
-//! The numbers of the service: `TraceStats`. The last one counts.
+//! The statistics of the service: `TraceStats`. The last one applies.
 
 use ferretto_proto::fields::trace_stats::{
     self as field, buffer_stats, filter_stats, writer_stats,
@@ -87,7 +87,7 @@ fn filter(cx: &mut Context, bytes: &[u8]) {
     }
 }
 
-/// The numbers of a buffer, and the fields they are in.
+/// The statistics of a buffer, and their fields.
 const BUFFER: [(u32, Stat); 20] = [
     (buffer_stats::BUFFER_SIZE, Stat::traced_buf_buffer_size),
     (buffer_stats::BYTES_WRITTEN, Stat::traced_buf_bytes_written),
@@ -178,12 +178,12 @@ fn buffer(cx: &mut Context, buffer: i64, bytes: &[u8]) {
 #[derive(Debug, Default)]
 struct Losses {
     losses: u64,
-    /// Sequences of which no packet that needs incremental state could be read.
+    /// The number of sequences without any readable packet that needs incremental state.
     unreadable: u64,
     reasons: [u64; 16],
 }
 
-/// The reasons of losses, by their bit.
+/// The reasons of losses, by bit.
 const REASONS: [(usize, Stat); 8] = [
     (1, Stat::traced_buf_data_loss_read_gap),
     (2, Stat::traced_buf_data_loss_chunk_corrupted),
@@ -211,9 +211,9 @@ impl Losses {
     }
 }
 
-/// Reads the statistics of a writer, which say which buffer its sequence is in.
+/// Reads the statistics of a writer, which contain the buffer of its sequence.
 fn writer(cx: &Context, sequences: &Sequences, bytes: &[u8], losses: &mut FxHashMap<i64, Losses>) {
-    /// Buffers beyond this number are left out; services have fewer.
+    /// The maximum number of buffers. Services have fewer.
     const MAX_BUFFERS: usize = 1 << 10;
     let number = |field| {
         Fields::find(field, bytes)

@@ -1,153 +1,55 @@
-//! Keys and values that belong to rows of other tables.
+//! Arguments of rows of other tables.
 
-use std::hash::{Hash, Hasher};
+use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
+use super::arg::{Arg, ArgTypes, ArgValue, TYPE_NAMES};
+use super::slots::Slots;
 use crate::column::{Bitmap, ColumnKind, ColumnView, Numbers, Source, Values};
 use crate::derived::{RawArgs, RawPart, SchedLog};
 use crate::strings::{StringId, StringPool};
 use crate::table::{ColumnSpec, ID, Table, TableSpec};
 
-/// The value of an argument.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ArgValue {
-    /// No value.
-    Null,
-    /// A signed integer.
-    Int(i64),
-    /// An unsigned integer.
-    Uint(u64),
-    /// True or false.
-    Bool(bool),
-    /// An address.
-    Pointer(u64),
-    /// A floating-point number.
-    Real(f64),
-    /// A text.
-    Text(StringId),
-    /// A text that is JSON.
-    Json(StringId),
-}
-
-const TYPE_NAMES: [&str; 8] = [
-    "null", "int", "uint", "bool", "pointer", "real", "string", "json",
-];
-
-impl ArgValue {
-    fn encode(self) -> (u8, u64) {
-        match self {
-            Self::Null => (0, 0),
-            Self::Int(value) => (1, value as u64),
-            Self::Uint(value) => (2, value),
-            Self::Bool(value) => (3, value.into()),
-            Self::Pointer(value) => (4, value),
-            Self::Real(value) => (5, value.to_bits()),
-            Self::Text(text) => (6, text.raw().into()),
-            Self::Json(text) => (7, text.raw().into()),
-        }
-    }
-
-    fn decode(kind: u8, value: u64) -> Self {
-        match kind {
-            1 => Self::Int(value as i64),
-            2 => Self::Uint(value),
-            3 => Self::Bool(value != 0),
-            4 => Self::Pointer(value),
-            5 => Self::Real(f64::from_bits(value)),
-            6 => Self::Text(StringId(value as u32)),
-            7 => Self::Json(StringId(value as u32)),
-            _ => Self::Null,
-        }
-    }
-
-    /// Returns the name of its type, as the column `value_type` has it.
-    pub fn type_name(self) -> &'static str {
-        TYPE_NAMES[usize::from(self.encode().0)]
-    }
-
-    /// Returns the value of the column `int_value`.
-    pub fn as_int(self) -> Option<i64> {
-        match self {
-            Self::Int(value) => Some(value),
-            Self::Uint(value) | Self::Pointer(value) => Some(value as i64),
-            Self::Bool(value) => Some(value.into()),
-            _ => None,
-        }
-    }
-}
-
-/// The types that values of a key have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ArgTypes(u8);
-
-impl ArgTypes {
-    const TEXT: u8 = 1 << 6 | 1 << 7;
-    const REAL: u8 = 1 << 5;
-    const INTEGER: u8 = 0b1_1110;
-
-    /// Returns true if there is an integer, an address or a truth value.
-    pub fn has_integer(self) -> bool {
-        self.0 & Self::INTEGER != 0
-    }
-
-    /// Returns true if there is a floating-point number.
-    pub fn has_real(self) -> bool {
-        self.0 & Self::REAL != 0
-    }
-
-    /// Returns true if there is a text.
-    pub fn has_text(self) -> bool {
-        self.0 & Self::TEXT != 0
-    }
-}
-
-/// One argument of a set.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Arg {
-    /// The path of the key without indexes of arrays.
-    pub flat_key: StringId,
-    /// The path of the key.
-    pub key: StringId,
-    /// The value.
-    pub value: ArgValue,
-}
-
-/// Keys and values that belong to rows of other tables.
+/// Arguments of rows of other tables.
 ///
-/// All arguments of a row are a set: rows one behind the other, of which the first one's number is
-/// that of the set. Equal sets are there once, but for those of switches and wake-ups, which are
-/// computed when they are asked for, and one for each.
+/// The arguments of a row form a set: consecutive rows, of which the index of the first one is the
+/// id of the set. Equal sets exist once. Only switches and wake-ups have a set for each event,
+/// which is computed on first use.
 ///
-/// Its columns are not kept as slices: each value is made from a number, a type and the number of
-/// its keys, which take a third of the memory.
+/// Its columns are not stored as slices: each value is computed from a word, a type and the number
+/// of its pair of keys, which take a third of the memory.
 #[derive(Debug, Default)]
 pub struct ArgsTable {
     /// Pairs of keys, by number.
     keys: Vec<(StringId, StringId)>,
     key_numbers: FxHashMap<(StringId, StringId), u32>,
-    /// The number of each row's keys.
+    /// A cache of `key_numbers`, by key.
+    recent_keys: Box<[u32; RECENT_KEYS]>,
+    /// The number of the pair of keys of each row.
     row_keys: Vec<u32>,
     kinds: Vec<u8>,
     values: Vec<u64>,
-    /// The first rows of the sets.
+    /// The first row of each set.
     starts: Vec<u32>,
-    /// The same, a bit for each row, once all sets are there.
+    /// The first rows as a bit for each row. Set when the table is complete.
     begins: Bitmap,
     /// The types of the values of each pair of keys.
     types: OnceLock<Vec<ArgTypes>>,
-    /// Open addressing: places in `starts`, each one more than it is.
-    slots: Vec<u32>,
+    slots: Slots,
     type_names: [StringId; TYPE_NAMES.len()],
     /// The rows that have a value in `int_value`, and in `real_value`.
     valid: OnceLock<[Bitmap; 2]>,
-    /// Of events of the scheduler, behind the others.
+    /// The log with the arguments of scheduler events, which follow the others.
     log: Option<Arc<SchedLog>>,
 }
 
-/// The places of columns in [`ArgsTable::SPEC`].
+/// The number of entries in the cache of keys.
+const RECENT_KEYS: usize = 32;
+
+/// The indexes of columns in [`ArgsTable::SPEC`].
 mod place {
     pub(super) const SET: usize = 1;
     pub(super) const FLAT_KEY: usize = 2;
@@ -177,25 +79,25 @@ impl ArgsTable {
     /// The name and columns of the table.
     pub const SPEC: TableSpec = TableSpec {
         name: "args",
-        doc: &[" Keys and values that belong to rows of other tables, through their `arg_set_id`."],
+        doc: &[" Arguments of rows of other tables, which refer to them by `arg_set_id`."],
         columns: &[
             ID,
             column(
                 "arg_set_id",
-                &[" The number of the set."],
+                &[" The id of the set."],
                 ColumnKind::U32,
                 true,
             ),
             column(
                 "flat_key",
-                &[" The path of the key without indexes of arrays."],
+                &[" The path of the key without array indexes."],
                 ColumnKind::Text,
                 false,
             ),
             column("key", &[" The path of the key."], ColumnKind::Text, false),
             column(
                 "int_value",
-                &[" The value, if it is a number, an address or a truth value."],
+                &[" The value, if it is an integer, an address or a boolean."],
                 ColumnKind::I64,
                 false,
             ),
@@ -239,7 +141,7 @@ impl ArgsTable {
         self.len() == 0
     }
 
-    /// Computes arguments from a log from now on.
+    /// Sets the log from which arguments are computed.
     pub(crate) fn attach(&mut self, log: &Arc<SchedLog>) {
         if log.args() > 0 {
             self.log = Some(log.clone());
@@ -260,7 +162,7 @@ impl ArgsTable {
         rows.map(|row| self.arg(row)).chain(raw)
     }
 
-    /// Returns the rows of a set, none if it is one that follows from the log.
+    /// Returns the rows of a set. Empty if the set is computed from the log.
     fn own_set(&self, id: u32) -> Range<usize> {
         let first = id as usize;
         if self.begins.is_empty() {
@@ -278,7 +180,7 @@ impl ArgsTable {
         first..end
     }
 
-    /// Returns the types that the values of a key have anywhere in the trace.
+    /// Returns the types of all values of a key in the trace.
     pub fn types(&self, key: StringId) -> ArgTypes {
         let of_own = self.types.get_or_init(|| {
             let mut types = vec![ArgTypes::default(); self.keys.len()];
@@ -306,39 +208,83 @@ impl ArgsTable {
         Some(arg.value)
     }
 
-    /// Returns the number of a set with these arguments, which is added if it is new. Keys must
-    /// differ.
+    /// Returns the id of the set with these arguments, and adds it if it is new. Keys must be
+    /// distinct.
     pub(crate) fn intern(&mut self, args: &[Arg]) -> u32 {
-        if (self.starts.len() + 1) * 2 > self.slots.len() {
-            self.grow();
+        if self.slots.is_full_for(self.starts.len()) {
+            self.grow(1);
         }
-        let mask = self.slots.len() - 1;
-        let mut slot = hash(args.iter().copied()) as usize & mask;
-        while let Some(place) = (self.slots[slot] as usize).checked_sub(1) {
-            let rows = self.starts[place] as usize..self.end(place);
-            if rows.len() == args.len()
-                && rows.zip(args).all(|(row, arg)| same(&self.arg(row), arg))
-            {
-                return self.starts[place];
+        self.intern_hashed(hash(args.iter().map(parts)), args)
+    }
+
+    /// Adds several sets, and appends their ids to `numbers`. `ends` contains the ends of the sets
+    /// in `args`.
+    pub(crate) fn intern_all(&mut self, args: &[Arg], ends: &[usize], numbers: &mut Vec<u32>) {
+        if self.slots.is_full_for(self.starts.len() + ends.len()) {
+            self.grow(ends.len());
+        }
+        let mut start = 0;
+        let mut hashes = [0; SETS_TOGETHER];
+        for ends in ends.chunks(SETS_TOGETHER) {
+            let mut from = start;
+            for (end, place) in ends.iter().zip(&mut hashes) {
+                *place = hash(args[from..*end].iter().map(parts));
+                from = *end;
             }
-            slot = (slot + 1) & mask;
+            // The cache misses of all slots overlap.
+            self.slots.touch(&hashes[..ends.len()]);
+            for (end, hash) in ends.iter().zip(hashes) {
+                numbers.push(self.intern_hashed(hash, &args[start..*end]));
+                start = *end;
+            }
         }
+    }
+
+    #[inline]
+    fn intern_hashed(&mut self, hash: u64, args: &[Arg]) -> u32 {
+        let is_same = |place: usize| {
+            let rows = self.starts[place] as usize..self.end(place);
+            rows.len() == args.len()
+                && rows
+                    .zip(args)
+                    .all(|(row, arg)| self.parts(row) == parts(arg))
+        };
+        let slot = match self.slots.find(hash, is_same) {
+            Ok(place) => return self.starts[place],
+            Err(slot) => slot,
+        };
         let start = self.row_keys.len() as u32;
+        self.slots.set(slot, hash, self.starts.len());
         self.starts.push(start);
-        self.slots[slot] = self.starts.len() as u32;
         for arg in args {
-            let keys = (arg.flat_key, arg.key);
-            let all = &mut self.keys;
-            let number = *self.key_numbers.entry(keys).or_insert_with(|| {
-                all.push(keys);
-                all.len() as u32 - 1
-            });
+            let number = self.key_number((arg.flat_key, arg.key));
             let (kind, value) = arg.value.encode();
             self.row_keys.push(number);
             self.kinds.push(kind);
             self.values.push(value);
         }
         start
+    }
+
+    /// Returns the number of a pair of keys.
+    #[inline]
+    fn key_number(&mut self, keys: (StringId, StringId)) -> u32 {
+        let recent = &mut self.recent_keys[keys.1.raw() as usize % RECENT_KEYS];
+        if self.keys.get(*recent as usize) == Some(&keys) {
+            return *recent;
+        }
+        let all = &mut self.keys;
+        *recent = *self.key_numbers.entry(keys).or_insert_with(|| {
+            all.push(keys);
+            all.len() as u32 - 1
+        });
+        *recent
+    }
+
+    #[inline]
+    fn parts(&self, row: usize) -> Parts {
+        let (_, key) = self.keys[self.row_keys[row] as usize];
+        (key, self.kinds[row], self.values[row])
     }
 
     fn arg(&self, row: usize) -> Arg {
@@ -350,27 +296,23 @@ impl ArgsTable {
         }
     }
 
-    /// Returns the row behind the last one of a set.
+    /// Returns the end of a set.
     fn end(&self, place: usize) -> usize {
         let next = self.starts.get(place + 1).map(|start| *start as usize);
         next.unwrap_or(self.row_keys.len())
     }
 
-    fn grow(&mut self) {
-        let length = (self.slots.len() * 2).max(64);
-        let mut slots = vec![0; length];
+    /// Grows the hash table for more sets.
+    fn grow(&mut self, more: usize) {
+        let mut slots = Slots::for_more_than(self.starts.len() + more);
         for place in 0..self.starts.len() {
             let rows = self.starts[place] as usize..self.end(place);
-            let mut slot = hash(rows.map(|row| self.arg(row))) as usize & (length - 1);
-            while slots[slot] != 0 {
-                slot = (slot + 1) & (length - 1);
-            }
-            slots[slot] = place as u32 + 1;
+            slots.add(hash(rows.map(|row| self.parts(row))), place);
         }
         self.slots = slots;
     }
 
-    /// Returns the set and the argument of a row, also of one that follows from the log.
+    /// Returns the set and the argument of a row, which may be computed from the log.
     fn row(&self, row: usize) -> Option<(u32, Arg)> {
         match (row as u32).checked_sub(self.row_keys.len() as u32) {
             None => {
@@ -382,7 +324,7 @@ impl ArgsTable {
         }
     }
 
-    /// Returns the number that a column has for an argument.
+    /// Returns the integer of a column for an argument.
     fn number(&self, place: usize, (set, arg): (u32, Arg)) -> i64 {
         let kind = || usize::from(arg.value.encode().0);
         match (place, arg.value) {
@@ -419,19 +361,38 @@ impl ArgsTable {
         })
     }
 
-    /// Appends the numbers that a column has for arguments of events of the scheduler, which are
-    /// counted from 0.
+    /// Appends the integers of a column for arguments of scheduler events, which are counted from
+    /// 0.
     fn read_raw(&self, place: usize, part: RawPart<'_>, rows: Range<u32>, out: &mut Vec<i64>) {
         let args = part.args();
-        let (from, to) = (
+        let (mut from, to) = (
             rows.start.max(part.start),
             rows.end.min(part.start + part.rows()),
         );
         if from >= to {
             return;
         }
-        let (from, to) = (from - part.start, to - part.start);
-        let events = from / args..to.div_ceil(args);
+        let end = out.len() + (to - from) as usize;
+        from -= part.start;
+        let to = to - part.start;
+        let before = from % args;
+        if before > 0 {
+            // The range may begin within an event.
+            let mut event = Vec::with_capacity(args as usize);
+            self.read_events(place, part, from / args..from / args + 1, &mut event);
+            out.extend_from_slice(&event[before as usize..]);
+            from += args - before;
+        }
+        if from < to {
+            self.read_events(place, part, from / args..to.div_ceil(args), out);
+        }
+        // It may end within an event, too.
+        out.truncate(end);
+    }
+
+    /// Appends the integers of a column for all arguments of some scheduler events.
+    fn read_events(&self, place: usize, part: RawPart<'_>, events: Range<u32>, out: &mut Vec<i64>) {
+        let args = part.args();
         let begin = out.len();
         match place {
             place::SET => {
@@ -467,12 +428,9 @@ impl ArgsTable {
                 }
             }
         }
-        // The first and the last event may have arguments that are not wanted.
-        out.drain(begin..begin + (from % args) as usize);
-        out.truncate(begin + (to - from) as usize);
     }
 
-    /// Gives back memory that is kept for more rows.
+    /// Frees unused capacity.
     pub(crate) fn shrink(&mut self) {
         self.row_keys.shrink_to_fit();
         self.kinds.shrink_to_fit();
@@ -485,26 +443,38 @@ impl ArgsTable {
         }
         self.begins.pad(self.row_keys.len());
         self.begins.shrink();
-        self.slots = Vec::new();
+        self.slots = Slots::default();
         self.key_numbers = FxHashMap::default();
     }
 }
 
-/// Events of which values that do not differ are copied together.
+/// The number of sets whose slots are loaded together.
+const SETS_TOGETHER: usize = 32;
+
+/// The number of events for which equal values are copied together.
 const EVENTS_TOGETHER: usize = 64;
 
-/// Compares arguments, floating-point numbers by their bits.
-fn same(one: &Arg, other: &Arg) -> bool {
-    (one.key, one.value.encode()) == (other.key, other.value.encode())
+/// The key of an argument, and the type and number of its value. Floating-point numbers are
+/// compared by their bits.
+type Parts = (StringId, u8, u64);
+
+#[inline]
+fn parts(arg: &Arg) -> Parts {
+    let (kind, value) = arg.value.encode();
+    (arg.key, kind, value)
 }
 
-fn hash(args: impl Iterator<Item = Arg>) -> u64 {
+#[inline]
+fn hash(args: impl Iterator<Item = Parts>) -> u64 {
     let mut hasher = FxHasher::default();
-    for arg in args {
-        (arg.key, arg.value.encode()).hash(&mut hasher);
+    for (key, kind, value) in args {
+        hasher.write_u64(u64::from(key.raw()) << 8 | u64::from(kind));
+        hasher.write_u64(value);
     }
+    // Spreads entropy to all bits.
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let hash = hasher.finish();
-    hash ^ hash >> 32
+    (hash ^ hash >> 32).wrapping_mul(ODD)
 }
 
 impl Table for ArgsTable {
@@ -541,7 +511,7 @@ impl Table for ArgsTable {
         })
     }
 
-    fn most_memory(&self) -> usize {
+    fn max_memory(&self) -> usize {
         let valid = match self.valid.get() {
             None => 2 * 8 * self.rows().div_ceil(64),
             Some(_) => 0,
@@ -555,7 +525,7 @@ impl Table for ArgsTable {
             + 8 * self.values.capacity()
             + 4 * self.starts.capacity()
             + self.begins.memory()
-            + 4 * self.slots.capacity()
+            + self.slots.memory()
             + 8 * self.keys.capacity();
         let valid = self.valid.get().into_iter().flatten();
         own + valid.map(Bitmap::memory).sum::<usize>()

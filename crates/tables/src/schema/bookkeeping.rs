@@ -1,62 +1,62 @@
-//! The trace itself, and how its import went.
+//! Tables about the trace, and about its import.
 
 use crate::strings::StringId;
 use crate::table::table;
 
 table! {
-    /// Facts about the trace, by name.
+    /// Metadata of the trace, by name.
     MetadataRow, MetadataTable = "metadata" {
-        /// The name of the fact.
+        /// The name of the entry.
         name: StringId,
-        /// `multi` if there may be several of this name, else `single`.
+        /// `multi` if there may be several entries of this name, otherwise `single`.
         key_type: StringId,
-        /// The value, if it is a number.
+        /// The value, if it is an integer.
         int_value: Option<i64>,
         /// The value, if it is a text.
         str_value: StringId,
-        /// The machine it is true of: `machine.id`; NULL for all.
+        /// The machine to which the entry applies: `machine.id`; NULL for all.
         machine_id: Option<u32>,
-        /// The file it is true of: `trace_file.id`; NULL for all.
+        /// The file to which the entry applies: `trace_file.id`; NULL for all.
         trace_id: Option<u32>,
     }
 }
 
 table! {
-    /// The course of recording and import, in numbers.
+    /// Statistics of the recording and the import.
     StatsRow, StatsTable = "stats" {
-        /// The name of the number.
+        /// The name of the statistic.
         name: StringId,
-        /// The number of the name.
+        /// The key of the name.
         key: i64,
-        /// The CPU, buffer or whatever else it is counted for.
+        /// The CPU, buffer or other object of an indexed statistic.
         idx: Option<i64>,
         /// `info`, `notice`, `data_loss` or `error`.
         severity: StringId,
-        /// `trace` if it happened while recording, `analysis` if during the import.
+        /// `trace` for statistics of the recording, `analysis` for those of the import.
         source: StringId,
-        /// The number.
+        /// The value.
         value: i64,
-        /// The meaning.
+        /// The description.
         description: StringId,
-        /// The machine it is true of: `machine.id`; NULL for all.
+        /// The machine to which the value applies: `machine.id`; NULL for all.
         machine_id: Option<u32>,
-        /// The file it is true of: `trace_file.id`; NULL for all.
+        /// The file to which the value applies: `trace_file.id`; NULL for all.
         trace_id: Option<u32>,
     }
 }
 
 table! {
-    /// Clocks read at the same moments.
+    /// Simultaneous readings of clocks.
     ClockSnapshotRow, ClockSnapshotTable = "clock_snapshot" {
         /// The time in nanoseconds.
         ts: i64,
-        /// The number of the clock.
+        /// The clock id.
         clock_id: i64,
-        /// The name of the clock, if it is one that every system has.
+        /// The name of the clock, if it is a builtin clock.
         clock_name: StringId,
         /// The value of the clock, in nanoseconds.
         clock_value: i64,
-        /// The number of the moment.
+        /// The id of the snapshot.
         snapshot_id: u32,
         /// The machine: `machine.id`.
         machine_id: u32,
@@ -64,7 +64,7 @@ table! {
 }
 
 table! {
-    /// The files that the trace consists of. Archives contain others.
+    /// The files of the trace. Archives contain other files.
     TraceFileRow, TraceFileTable = "trace_file" {
         /// The file that contains it: `trace_file.id`.
         parent_id: Option<u32>,
@@ -74,23 +74,23 @@ table! {
         size: i64,
         /// The format.
         trace_type: StringId,
-        /// The place in the order of import.
+        /// The position in the order of import.
         processing_order: Option<i64>,
-        /// 1 if it only contains others.
+        /// 1 if it only contains other files.
         is_container: bool,
     }
 }
 
 table! {
-    /// Single events behind the numbers of `stats`.
+    /// Single occurrences counted in `stats`.
     TraceImportLogsRow, TraceImportLogsTable = "trace_import_logs" {
         /// The file: `trace_file.id`.
         trace_id: u32,
         /// The time in nanoseconds.
         ts: Option<i64>,
-        /// The place in the file, in bytes.
+        /// The offset in the file in bytes.
         byte_offset: Option<i64>,
-        /// The number it is counted in: `stats.key`.
+        /// The statistic in which it is counted: `stats.key`.
         stat_key: i64,
         /// Further values: `args.arg_set_id`.
         arg_set_id: Option<u32>,
@@ -98,17 +98,17 @@ table! {
 }
 
 table! {
-    /// Advice on what went wrong.
+    /// Advice on problems of the recording.
     TraceDiagnosticsRow, TraceDiagnosticsTable = "trace_diagnostics" {
         /// The name of the problem.
         key: StringId,
-        /// The problem in a few words.
+        /// The problem as a title.
         title: StringId,
-        /// The problem in sentences.
+        /// The problem as a description.
         description: StringId,
-        /// The way to avoid it.
+        /// The remedy.
         remediation: StringId,
-        /// The certainty, from 0 to 1.
+        /// The confidence, from 0 to 1.
         confidence: f64,
         /// The file: `trace_file.id`.
         trace_id: Option<u32>,
@@ -116,11 +116,11 @@ table! {
 }
 
 table! {
-    /// The first and the last moment of all events. One row.
+    /// The first and the last time of all events. One row.
     TraceBoundsRow, TraceBoundsTable = "trace_bounds" {
-        /// The first moment, in nanoseconds.
+        /// The first time, in nanoseconds.
         start_ts: i64,
-        /// The last moment, in nanoseconds.
+        /// The last time, in nanoseconds.
         end_ts: i64,
     }
 }

@@ -1,12 +1,12 @@
-//! Those who took part.
+//! Tables of threads, processes, CPUs, machines and other objects.
 
 use crate::strings::StringId;
 use crate::table::table;
 
 table! {
-    /// Threads. A thread has one row for as long as it lives; numbers may be used again.
+    /// Threads. A thread has one row for its lifetime; a tid may be reused by several rows.
     ThreadRow, ThreadTable = "thread" {
-        /// The kernel's number.
+        /// The thread id of the kernel.
         tid: i64,
         /// The name.
         name: StringId,
@@ -16,7 +16,7 @@ table! {
         end_ts: Option<i64>,
         /// Its process: `process.id`.
         upid: Option<u32>,
-        /// 1 for the first thread of its process; NULL while the process is not known.
+        /// 1 for the main thread of its process; NULL while the process is unknown.
         is_main_thread: Option<bool>,
         /// 1 for the idle task of a CPU.
         is_idle: bool,
@@ -28,9 +28,9 @@ table! {
 }
 
 table! {
-    /// Processes. A process has one row for as long as it lives; numbers may be used again.
+    /// Processes. A process has one row for its lifetime; a pid may be reused by several rows.
     ProcessRow, ProcessTable = "process" {
-        /// The kernel's number.
+        /// The process id of the kernel.
         pid: i64,
         /// The name.
         name: StringId,
@@ -40,11 +40,11 @@ table! {
         end_ts: Option<i64>,
         /// The process that created it: `process.id`.
         parent_upid: Option<u32>,
-        /// The user.
+        /// The user id.
         uid: Option<u32>,
-        /// The app, by Android's rule for users.
+        /// The app id in Android's user id.
         android_appid: Option<u32>,
-        /// The person, by Android's rule for users.
+        /// The user id in Android's user id.
         android_user_id: Option<u32>,
         /// The command line.
         cmdline: StringId,
@@ -56,17 +56,17 @@ table! {
 }
 
 table! {
-    /// CPUs. Those of a machine have rows for all numbers that they may have.
+    /// CPUs. Each machine has rows for all CPU numbers that it may have.
     CpuRow, CpuTable = "cpu" {
-        /// The kernel's number; NULL for a CPU that was not seen.
+        /// The number in the kernel; NULL for a CPU that does not occur.
         cpu: Option<u32>,
-        /// The number of the group of CPUs that are alike.
+        /// The id of the group of equal CPUs.
         cluster_id: u32,
         /// The name of the processor.
         processor: StringId,
         /// The machine: `machine.id`.
         machine_id: u32,
-        /// The relative speed.
+        /// The relative performance.
         capacity: Option<u32>,
         /// Further values: `args.arg_set_id`.
         arg_set_id: Option<u32>,
@@ -74,7 +74,7 @@ table! {
 }
 
 table! {
-    /// Frequencies that CPUs can have.
+    /// Frequencies supported by CPUs.
     CpuFreqRow, CpuFreqTable = "cpu_freq" {
         /// The CPU: `cpu.id`.
         ucpu: u32,
@@ -84,9 +84,9 @@ table! {
 }
 
 table! {
-    /// Machines that took part.
+    /// Machines.
     MachineRow, MachineTable = "machine" {
-        /// The number in the trace; 0 is the one that recorded.
+        /// The machine id in the trace; 0 is the recording machine.
         raw_id: i64,
         /// The name.
         name: StringId,
@@ -100,21 +100,21 @@ table! {
         arch: StringId,
         /// The number of CPUs.
         num_cpus: Option<u32>,
-        /// The build of Android.
+        /// The build fingerprint of Android.
         android_build_fingerprint: StringId,
         /// The manufacturer of an Android device.
         android_device_manufacturer: StringId,
-        /// The version of Android.
+        /// The SDK version of Android.
         android_sdk_version: Option<i64>,
         /// The memory in bytes.
         system_ram_bytes: Option<i64>,
-        /// The memory in thousands of millions of bytes, rounded.
+        /// The memory in gigabytes, rounded.
         system_ram_gb: Option<i64>,
     }
 }
 
 table! {
-    /// Graphics processors.
+    /// GPUs.
     GpuRow, GpuTable = "gpu" {
         /// The number on its machine.
         gpu: u32,
@@ -128,9 +128,9 @@ table! {
         model: StringId,
         /// The architecture.
         architecture: StringId,
-        /// The identity as the vendor's driver tells it.
+        /// The uuid from the vendor's driver.
         uuid: StringId,
-        /// The place on the PCI bus.
+        /// The address on the PCI bus.
         pci_bdf: StringId,
         /// Further values: `args.arg_set_id`.
         arg_set_id: Option<u32>,

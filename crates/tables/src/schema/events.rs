@@ -1,40 +1,40 @@
-//! Happenings at some time.
+//! Tables of events.
 
 use crate::strings::StringId;
 use crate::table::table;
 
 table! {
-    /// Intervals on tracks, nested in each other. An instant has no duration.
+    /// Nested intervals on tracks. An instant has the duration 0.
     SliceRow, SliceTable = "slice" {
         /// The beginning, in nanoseconds.
         ts: i64 [sorted],
         /// The duration in nanoseconds; -1 if it was open at the end of the trace.
         dur: i64,
-        /// The track it is on: `track.id`.
+        /// The track: `track.id`.
         track_id: u32,
-        /// The category, or several with commas between them.
+        /// The category, or several separated by commas.
         category: StringId,
         /// The name.
         name: StringId,
-        /// The number of slices around it.
+        /// The number of ancestors.
         depth: u32,
-        /// The slice around it: `slice.id`.
+        /// The parent: `slice.id`.
         parent_id: Option<u32>,
         /// Further values: `args.arg_set_id`.
         arg_set_id: Option<u32>,
-        /// The thread's CPU clock at the beginning, in nanoseconds.
+        /// The thread's CPU time at the beginning, in nanoseconds.
         thread_ts: Option<i64>,
         /// The CPU time the thread used, in nanoseconds.
         thread_dur: Option<i64>,
-        /// The thread's count of instructions at the beginning.
+        /// The thread's instruction count at the beginning.
         thread_instruction_count: Option<i64>,
-        /// The instructions that the thread executed.
+        /// The number of instructions executed by the thread.
         thread_instruction_delta: Option<i64>,
     }
 }
 
 table! {
-    /// Values of counters. A value holds until the next one of its track.
+    /// Values of counters. A value is valid until the next one of its track.
     CounterRow, CounterTable = "counter" {
         /// The time in nanoseconds.
         ts: i64 [sorted],
@@ -52,7 +52,7 @@ table! {
     StateRow, StateTable = "state" {
         /// The beginning, in nanoseconds.
         ts: i64 [sorted],
-        /// The duration in nanoseconds; -1 if it held at the end of the trace.
+        /// The duration in nanoseconds; -1 if it was valid at the end of the trace.
         dur: i64,
         /// The state: `track.id`.
         track_id: u32,
@@ -66,17 +66,17 @@ table! {
 }
 
 table! {
-    /// The times at which threads were on CPUs.
+    /// CPU slices: the times in which threads ran on CPUs.
     SchedSliceRow, SchedSliceTable = "sched_slice" {
         /// The beginning, in nanoseconds.
         ts: i64 [sorted],
-        /// The duration in nanoseconds; -1 if the end is not known.
+        /// The duration in nanoseconds; -1 if the end is unknown.
         dur: i64,
         /// The thread: `thread.id`.
         utid: u32,
         /// The state in which the thread left the CPU.
         end_state: StringId,
-        /// The thread's priority, as the kernel counts it.
+        /// The priority of the thread in the kernel.
         priority: i32,
         /// The CPU: `cpu.id`.
         ucpu: u32,
@@ -84,19 +84,19 @@ table! {
 }
 
 table! {
-    /// The states of threads, one after the other.
+    /// The states of threads.
     ThreadStateRow, ThreadStateTable = "thread_state" {
         /// The beginning, in nanoseconds.
         ts: i64 [sorted],
-        /// The duration in nanoseconds; -1 if the end is not known.
+        /// The duration in nanoseconds; -1 if the end is unknown.
         dur: i64,
         /// The thread: `thread.id`.
         utid: u32,
         /// The state: `Running`, or the kernel's letters.
         state: StringId,
-        /// 1 if it waited for input or output.
+        /// 1 if it waited for I/O.
         io_wait: Option<bool>,
-        /// The function of the kernel in which it waited.
+        /// The kernel function in which it waited.
         blocked_function: StringId,
         /// The thread that woke it: `thread.id`.
         waker_utid: Option<u32>,
@@ -104,7 +104,7 @@ table! {
         waker_id: Option<u32>,
         /// 1 if it was woken by an interrupt.
         irq_context: Option<bool>,
-        /// The CPU it ran on: `cpu.id`.
+        /// The CPU on which it ran: `cpu.id`.
         ucpu: Option<u32>,
     }
 }
@@ -126,13 +126,13 @@ table! {
 }
 
 table! {
-    /// Kernel events as they were written.
+    /// Raw kernel events.
     FtraceEventRow, FtraceEventTable = "ftrace_event" {
         /// The time in nanoseconds.
         ts: i64 [sorted],
         /// The name of the event.
         name: StringId,
-        /// The thread that was on the CPU: `thread.id`.
+        /// The thread on the CPU: `thread.id`.
         utid: u32,
         /// The fields of the event: `args.arg_set_id`.
         arg_set_id: Option<u32>,
@@ -144,13 +144,13 @@ table! {
 }
 
 table! {
-    /// Arrows from one slice to another.
+    /// Flows from one slice to another.
     FlowRow, FlowTable = "flow" {
-        /// The slice where it begins: `slice.id`.
+        /// The slice in which it begins: `slice.id`.
         slice_out: u32,
-        /// The slice where it ends: `slice.id`.
+        /// The slice in which it ends: `slice.id`.
         slice_in: u32,
-        /// The number of the flow in the trace file.
+        /// The flow id in the trace file.
         trace_id: Option<i64>,
         /// Further values: `args.arg_set_id`.
         arg_set_id: Option<u32>,
@@ -164,7 +164,7 @@ table! {
         ts: i64,
         /// The thread that wrote it: `thread.id`.
         utid: Option<u32>,
-        /// The priority, as the source counts it.
+        /// The priority in the scale of the source.
         prio: u32,
         /// The source: `systemd_journald` or `android_logcat`.
         log_source: StringId,
@@ -200,7 +200,7 @@ table! {
         ufd: i64,
         /// The descriptor.
         fd: i64,
-        /// The time at which it was seen, in nanoseconds.
+        /// The time of the record, in nanoseconds.
         ts: Option<i64>,
         /// The process: `process.id`.
         upid: Option<u32>,

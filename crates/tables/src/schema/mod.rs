@@ -1,17 +1,20 @@
-//! The tables, declared once each: name, columns, their types and what they mean.
+//! The declarations of all tables: names, columns, types and descriptions.
 
+mod arg;
 mod args;
 mod bookkeeping;
 mod entities;
 mod events;
 mod profiles;
 mod reference;
+mod slots;
 mod tracks;
 
 use std::fmt;
 use std::sync::Arc;
 
-pub use self::args::{Arg, ArgTypes, ArgValue, ArgsTable};
+pub use self::arg::{Arg, ArgTypes, ArgValue};
+pub use self::args::ArgsTable;
 pub use self::bookkeeping::*;
 pub use self::entities::*;
 pub use self::events::*;
@@ -31,7 +34,7 @@ macro_rules! tables {
             $( $(#[doc = $doc])+ pub $field: wrapped!($table $($wrapper)?), )+
         }
 
-        /// Names a table of a trace.
+        /// The id of a table of a trace.
         #[allow(non_camel_case_types)]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
@@ -59,7 +62,7 @@ macro_rules! tables {
                 }
             }
 
-            /// Gives back memory that is kept for more rows.
+            /// Frees unused capacity.
             pub(crate) fn shrink(&mut self) {
                 $( rows!(self.$field $($wrapper)?).shrink(); )+
             }
@@ -86,21 +89,21 @@ macro_rules! rows {
 }
 
 tables! {
-    /// Intervals on tracks.
+    /// Nested intervals on tracks.
     slice: SliceTable,
     /// Values of counters.
     counter: CounterTable,
     /// Values of states.
     state: StateTable,
-    /// The times at which threads were on CPUs.
+    /// CPU slices: the times in which threads ran on CPUs.
     sched_slice: SchedSliceTable in Derived,
     /// The states of threads.
     thread_state: ThreadStateTable in Derived,
     /// Wake-ups of threads that were awake.
     spurious_sched_wakeup: SpuriousSchedWakeupTable in Derived,
-    /// Kernel events as they were written.
+    /// Raw kernel events.
     ftrace_event: FtraceEventTable in Derived,
-    /// Arrows between slices.
+    /// Flows between slices.
     flow: FlowTable,
     /// Lines of logs.
     logs: LogsTable,
@@ -114,31 +117,31 @@ tables! {
     process: ProcessTable,
     /// CPUs.
     cpu: CpuTable,
-    /// Frequencies that CPUs can have.
+    /// Frequencies supported by CPUs.
     cpu_freq: CpuFreqTable,
-    /// Graphics processors.
+    /// GPUs.
     gpu: GpuTable,
     /// Machines.
     machine: MachineTable,
     /// Names of interrupts.
     linux_interrupt_mapping: InterruptMappingTable,
-    /// The rows that events happened on.
+    /// Tracks of events.
     track: TrackTable,
-    /// Keys and values that belong to rows of other tables.
+    /// Arguments of rows of other tables.
     args: ArgsTable,
-    /// Facts about the trace.
+    /// Metadata of the trace.
     metadata: MetadataTable,
-    /// The course of recording and import.
+    /// Statistics of the recording and the import.
     stats: StatsTable,
-    /// Clocks read at the same moments.
+    /// Simultaneous readings of clocks.
     clock_snapshot: ClockSnapshotTable,
-    /// The files that the trace consists of.
+    /// The files of the trace.
     trace_file: TraceFileTable,
-    /// Single events behind the numbers of `stats`.
+    /// Single occurrences counted in `stats`.
     trace_import_logs: TraceImportLogsTable,
-    /// Advice on what went wrong.
+    /// Advice on problems of the recording.
     trace_diagnostics: TraceDiagnosticsTable,
-    /// First and last moment.
+    /// The first and the last time.
     trace_bounds: TraceBoundsTable,
     /// Files mapped by processes.
     stack_profile_mapping: StackProfileMappingTable,
@@ -146,15 +149,15 @@ tables! {
     stack_profile_frame: StackProfileFrameTable,
     /// Frames and their callers.
     stack_profile_callsite: StackProfileCallsiteTable,
-    /// Names from debug information.
+    /// Symbols from debug information.
     stack_profile_symbol: StackProfileSymbolTable,
-    /// Tasks that are no threads.
+    /// Tasks other than threads.
     profiler_async_context: ProfilerAsyncContextTable,
     /// Threads, processes and tasks that were sampled.
     profiler_task_context: ProfilerTaskContextTable,
-    /// CPUs and their modes at samples.
+    /// CPUs and CPU modes of samples.
     profiler_execution_context: ProfilerExecutionContextTable,
-    /// Recordings of samples.
+    /// Sessions of samples.
     profiler_session: ProfilerSessionTable,
     /// Counters at samples.
     profiler_counter_set: ProfilerCounterSetTable,
@@ -170,9 +173,9 @@ tables! {
     heap_profile_allocation: HeapProfileAllocationTable,
     /// Memory maps of processes.
     profiler_smaps: ProfilerSmapsTable,
-    /// Profiles that have no timeline.
+    /// Profiles without a timeline.
     aggregate_profile: AggregateProfileTable,
-    /// Samples that have no timeline.
+    /// Samples of profiles without a timeline.
     aggregate_sample: AggregateSampleTable,
 }
 
@@ -190,7 +193,7 @@ impl Tables {
         TableId::by_name(name).map(|id| self.table(id))
     }
 
-    /// Computes tables from a log when they are asked for.
+    /// Sets the log from which tables are computed on first use.
     pub(crate) fn attach(&mut self, log: &Arc<SchedLog>, wanted: TableSet) {
         if wanted.has(TableId::sched_slice) {
             self.sched_slice.attach(log);
@@ -212,14 +215,14 @@ impl Tables {
         TableId::ALL.iter().map(|id| self.table(*id))
     }
 
-    /// Returns the memory that all tables take, in bytes.
+    /// Returns the memory of all tables in bytes.
     pub fn memory(&self) -> usize {
         self.all().map(Table::memory).sum()
     }
 
-    /// Returns the memory that all tables take at most when all of them were asked for, in bytes.
-    pub fn most_memory(&self) -> usize {
-        self.all().map(Table::most_memory).sum()
+    /// Returns the maximum memory of all tables in bytes, with all parts computed.
+    pub fn max_memory(&self) -> usize {
+        self.all().map(Table::max_memory).sum()
     }
 }
 
@@ -270,7 +273,7 @@ impl TableSet {
     }
 
     /// Returns true if any of these tables is in the set.
-    pub const fn has_any(self, tables: Self) -> bool {
+    pub(crate) const fn has_any(self, tables: Self) -> bool {
         self.0 & tables.0 != 0
     }
 }

@@ -1,4 +1,4 @@
-//! Callstacks and memory.
+//! Tables of profiles.
 
 use crate::strings::StringId;
 use crate::table::table;
@@ -14,7 +14,7 @@ table! {
         start_offset: i64,
         /// The first address.
         start: i64,
-        /// The address behind the last one.
+        /// The end address, exclusive.
         end: i64,
         /// The bias between addresses in the file and offsets.
         load_bias: i64,
@@ -26,7 +26,7 @@ table! {
 table! {
     /// Functions at addresses.
     StackProfileFrameRow, StackProfileFrameTable = "stack_profile_frame" {
-        /// The name of the function; empty if it is not known.
+        /// The name of the function; empty if it is unknown.
         name: StringId,
         /// The file: `stack_profile_mapping.id`.
         mapping: u32,
@@ -34,7 +34,7 @@ table! {
         rel_pc: i64,
         /// Names from debug information: `stack_profile_symbol.symbol_set_id`.
         symbol_set_id: Option<u32>,
-        /// The name before it was obfuscated.
+        /// The deobfuscated name.
         deobfuscated_name: StringId,
         /// The kind of code.
         type_ as "type": StringId,
@@ -44,7 +44,7 @@ table! {
 table! {
     /// Frames and their callers: a callstack is a row and the chain of its parents.
     StackProfileCallsiteRow, StackProfileCallsiteTable = "stack_profile_callsite" {
-        /// The number of frames around it.
+        /// The number of callers above it.
         depth: u32,
         /// The caller: `stack_profile_callsite.id`.
         parent_id: Option<u32>,
@@ -54,10 +54,9 @@ table! {
 }
 
 table! {
-    /// Names from debug information. Rows of one set are functions inlined in each other, the
-    /// innermost first.
+    /// Symbols from debug information. Rows of one set are inlined functions, the innermost first.
     StackProfileSymbolRow, StackProfileSymbolTable = "stack_profile_symbol" {
-        /// The number of the set.
+        /// The id of the set.
         symbol_set_id: u32 [sorted],
         /// The name of the function.
         name: StringId,
@@ -71,13 +70,13 @@ table! {
 }
 
 table! {
-    /// Tasks that are no threads.
+    /// Tasks other than threads.
     ProfilerAsyncContextRow, ProfilerAsyncContextTable = "profiler_async_context" {
         /// The name.
         name: StringId,
         /// The kind.
         kind: StringId,
-        /// The task that contains it: `profiler_async_context.id`.
+        /// The parent task: `profiler_async_context.id`.
         parent_id: Option<u32>,
     }
 }
@@ -95,21 +94,21 @@ table! {
 }
 
 table! {
-    /// CPUs and their modes at samples.
+    /// CPUs and CPU modes of samples.
     ProfilerExecutionContextRow, ProfilerExecutionContextTable = "profiler_execution_context" {
         /// The CPU: `cpu.id`.
         ucpu: Option<u32>,
-        /// The mode: `user`, `kernel` and others.
+        /// The mode, for example `user` or `kernel`.
         cpu_mode: StringId,
     }
 }
 
 table! {
-    /// Recordings of samples.
+    /// Sessions of samples.
     ProfilerSessionRow, ProfilerSessionTable = "profiler_session" {
         /// The source.
         source: StringId,
-        /// The unit of what makes a sample be taken.
+        /// The unit of the timebase.
         timebase_unit: StringId,
         /// The command line.
         cmdline: StringId,
@@ -119,7 +118,7 @@ table! {
 table! {
     /// Values of counters at samples.
     ProfilerCounterSetRow, ProfilerCounterSetTable = "profiler_counter_set" {
-        /// The number of the set: `profiler_sample.counter_set_id`.
+        /// The id of the set: `profiler_sample.counter_set_id`.
         counter_set_id: u32 [sorted],
         /// The value: `counter.id`.
         counter_id: u32,
@@ -135,13 +134,13 @@ table! {
         source: StringId,
         /// The sampled task: `profiler_task_context.id`.
         task_context_id: Option<u32>,
-        /// The place of the sample: `profiler_execution_context.id`.
+        /// The context of the CPU: `profiler_execution_context.id`.
         execution_context_id: Option<u32>,
         /// The callstack: `stack_profile_callsite.id`.
         callsite_id: Option<u32>,
-        /// Why the callstack is not whole.
+        /// The reason why the callstack is incomplete.
         unwind_error: StringId,
-        /// The recording: `profiler_session.id`.
+        /// The session: `profiler_session.id`.
         session_id: Option<u32>,
         /// Counters: `profiler_counter_set.counter_set_id`.
         counter_set_id: Option<u32>,
@@ -171,7 +170,7 @@ table! {
 }
 
 table! {
-    /// Windows of heap profiles, one for each dump.
+    /// The windows of heap profiles, one for each dump.
     HeapProfileRow, HeapProfileTable = "heap_profile" {
         /// The beginning, in nanoseconds.
         ts: i64,
@@ -215,13 +214,13 @@ table! {
         path: StringId,
         /// The path without ` (deleted)`.
         path_trimmed: StringId,
-        /// The number of mappings summed up.
+        /// The number of aggregated mappings.
         aggregate_count: u32,
         /// 1 if the file was deleted.
         is_deleted: bool,
         /// The size in KiB.
         size_kb: i64,
-        /// Memory changed by this process alone, in KiB.
+        /// Private modified memory in KiB.
         private_dirty_kb: i64,
         /// Swapped memory in KiB.
         swap_kb: i64,
@@ -235,33 +234,33 @@ table! {
         module_debugid: StringId,
         /// The path of the module's debug information.
         module_debug_path: StringId,
-        /// Bits of what is allowed.
+        /// The protection flags.
         protection_flags: i64,
-        /// Unchanged memory of this process alone, in KiB.
+        /// Private unmodified memory in KiB.
         private_clean_resident_kb: i64,
-        /// Changed memory that others use, too, in KiB.
+        /// Shared modified memory in KiB.
         shared_dirty_resident_kb: i64,
-        /// Unchanged memory that others use, too, in KiB.
+        /// Shared unmodified memory in KiB.
         shared_clean_resident_kb: i64,
         /// Locked memory in KiB.
         locked_kb: i64,
-        /// This process's share of its memory, in KiB.
+        /// The proportional share of resident memory in KiB.
         proportional_resident_kb: i64,
-        /// Memory that is there, in KiB.
+        /// Resident memory in KiB.
         rss_kb: i64,
         /// Memory without a file, in KiB.
         anonymous_kb: i64,
-        /// This process's share of changed memory, in KiB.
+        /// The proportional share of modified memory in KiB.
         pss_dirty_kb: i64,
-        /// This process's share of swapped memory, in KiB.
+        /// The proportional share of swapped memory in KiB.
         swap_pss_kb: i64,
     }
 }
 
 table! {
-    /// Profiles that have no timeline.
+    /// Profiles without a timeline.
     AggregateProfileRow, AggregateProfileTable = "aggregate_profile" {
-        /// The file it is from.
+        /// The source file of the profile.
         scope: StringId,
         /// The name.
         name: StringId,
@@ -273,7 +272,7 @@ table! {
 }
 
 table! {
-    /// Samples of profiles that have no timeline.
+    /// Samples of profiles without a timeline.
     AggregateSampleRow, AggregateSampleTable = "aggregate_sample" {
         /// The profile: `aggregate_profile.id`.
         aggregate_profile_id: u32,

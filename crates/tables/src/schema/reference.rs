@@ -1,4 +1,4 @@
-//! The reference of all tables, as a page for people.
+//! The reference page of all tables.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ const HEAD: &str = "\
 # Tables
 
 The tables of a trace, with the names and columns of Perfetto's trace processor.
-[Asking traces](query.md) tells how to query them. In SQL `slice`, `thread` and the others are views
-that add names which people are used to, as `utid` for `thread.id`; the tables themselves are
+[Queries with SQL](query.md) describes how to query them. In SQL, `slice`, `thread` and the others are
+views that add the usual names of columns, such as `utid` for `thread.id`; the tables themselves are
 `__intrinsic_slice` and so on. `cargo test -p ferretto-tables --test reference` checks this page
-against the program, and writes it anew with `FERRETTO_WRITE_REFERENCE=1`.
+against the program, and rewrites it with `FERRETTO_WRITE_REFERENCE=1`.
 
 Times and durations are nanoseconds. Booleans are 0 and 1.
 ";

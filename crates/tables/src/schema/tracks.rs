@@ -1,27 +1,26 @@
-//! The rows that events happen on.
+//! The table of tracks.
 
 use crate::strings::StringId;
 use crate::table::table;
 
 table! {
-    /// Tracks of all kinds. A track is one thing that slices, values of a counter or values of a
-    /// state belong to.
+    /// Tracks of all kinds. A track groups slices, values of a counter, or values of a state.
     TrackRow, TrackTable = "track" {
-        /// The name, for people.
+        /// The display name.
         name: StringId,
-        /// The type: what it is a track of.
+        /// The type of the track.
         type_ as "type": StringId,
-        /// The values that tell it from others of its type: `args.arg_set_id`.
+        /// The dimensions that distinguish it from other tracks of its type: `args.arg_set_id`.
         dimension_arg_set_id: Option<u32>,
-        /// The track it belongs to: `track.id`.
+        /// The parent: `track.id`.
         parent_id: Option<u32>,
-        /// Facts from its source: `args.arg_set_id`.
+        /// Further values from its source: `args.arg_set_id`.
         source_arg_set_id: Option<u32>,
         /// The machine: `machine.id`.
         machine_id: u32,
-        /// The number of the group of tracks that are shown as one.
+        /// The id of the group of tracks that are merged.
         track_group_id: Option<u32>,
-        /// The events it has: `slice`, `counter` or `state`.
+        /// The kind of its events: `slice`, `counter` or `state`.
         event_type: StringId,
         /// The unit of a counter.
         counter_unit: StringId,
@@ -29,7 +28,7 @@ table! {
         utid: Option<u32>,
         /// The dimension `upid`: `process.id`.
         upid: Option<u32>,
-        /// The dimension `cpu`: the kernel's number of a CPU.
+        /// The dimension `cpu`: the number of a CPU in the kernel.
         cpu: Option<u32>,
     }
 }

@@ -1,4 +1,4 @@
-//! The numbers themselves.
+//! The list of all statistics.
 
 use super::define;
 use super::{Scope, Severity, Source};

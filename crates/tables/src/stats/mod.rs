@@ -1,4 +1,4 @@
-//! The health of recording and import, in numbers.
+//! Statistics about the recording and the import.
 
 mod list;
 
@@ -9,20 +9,20 @@ pub use self::list::Stat;
 use crate::schema::{StatsRow, StatsTable};
 use crate::strings::StringPool;
 
-/// The weight of a number that is not 0.
+/// The severity of a value other than 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// Nothing is wrong.
+    /// No problem.
     Info,
-    /// Something that may be unexpected.
+    /// A condition that may be unexpected.
     Notice,
     /// Data is missing.
     DataLoss,
-    /// Something is wrong.
+    /// A fault.
     Error,
 }
 
-/// The moment that a number tells of.
+/// The origin of a statistic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The recording.
@@ -31,7 +31,7 @@ pub enum Source {
     Analysis,
 }
 
-/// The thing that a number is counted for.
+/// The scope of a statistic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// The whole import.
@@ -66,27 +66,27 @@ macro_rules! define {
             }
 
             /// Returns true if there are several, one for each CPU, buffer or the like.
-            pub fn is_indexed(self) -> bool {
+            pub(crate) fn is_indexed(self) -> bool {
                 match self {
                     $( Self::$name => stringify!($key).len() == "indexed".len(), )+
                 }
             }
 
-            /// Returns the weight of values other than 0.
+            /// Returns the severity of values other than 0.
             pub fn severity(self) -> Severity {
                 match self {
                     $( Self::$name => Severity::$severity, )+
                 }
             }
 
-            /// Returns the moment it tells of.
+            /// Returns the origin.
             pub fn source(self) -> Source {
                 match self {
                     $( Self::$name => Source::$source, )+
                 }
             }
 
-            /// Returns what it is counted for.
+            /// Returns the scope.
             pub fn scope(self) -> Scope {
                 match self {
                     $( Self::$name => Scope::$scope, )+
@@ -99,7 +99,7 @@ macro_rules! define {
 use define;
 
 impl Severity {
-    /// Returns its name in the table.
+    /// Returns the name in the table.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -111,7 +111,7 @@ impl Severity {
 }
 
 impl Source {
-    /// Returns its name in the table.
+    /// Returns the name in the table.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Trace => "trace",
@@ -120,64 +120,64 @@ impl Source {
     }
 }
 
-/// The descriptions of all numbers, in the order of their keys: `NAME: TEXT`.
+/// The descriptions of all statistics, in the order of their keys: `NAME: TEXT`.
 const DESCRIPTIONS: &str = include_str!("descriptions.txt");
 
-/// Returns a number's description from its line.
+/// Returns the description in a line.
 fn description(line: &str) -> &str {
     line.split_once(": ").map_or("", |(_, text)| text)
 }
 
-/// Numbers with an index beyond so many are left out, so that memory is bounded.
+/// The maximum number of indexed values, to bound memory.
 const MAX_NUMBERS: usize = 1 << 18;
 
-/// The numbers of an import, as they are counted.
+/// The statistics of an import.
 #[derive(Debug, Default)]
 pub(crate) struct StatsTracker {
-    /// By machine, number and index.
+    /// The values by machine, statistic and index.
     values: BTreeMap<(u32, Stat, Option<i64>), i64>,
-    /// The machine that is counted for.
+    /// The current machine.
     machine: u32,
-    /// The number of machines that were seen.
+    /// The number of machines.
     machines: u32,
 }
 
 impl StatsTracker {
-    /// Counts for this machine from now on.
+    /// Sets the current machine.
     #[inline]
     pub(crate) fn set_machine(&mut self, machine: u32) {
         self.machine = machine;
         self.machines = self.machines.max(machine + 1);
     }
 
-    /// Adds to a number.
+    /// Adds to a value.
     pub(crate) fn add(&mut self, stat: Stat, value: i64) {
         let known = self.value(stat, None);
         *known = known.saturating_add(value);
     }
 
-    /// Adds to a number that has an index.
+    /// Adds to an indexed value.
     pub(crate) fn add_indexed(&mut self, stat: Stat, index: i64, value: i64) {
         let known = self.value(stat, Some(index));
         *known = known.saturating_add(value);
     }
 
-    /// Sets a number.
+    /// Sets a value.
     pub(crate) fn set(&mut self, stat: Stat, value: i64) {
         *self.value(stat, None) = value;
     }
 
-    /// Sets a number that has an index.
+    /// Sets an indexed value.
     pub(crate) fn set_indexed(&mut self, stat: Stat, index: i64, value: i64) {
         *self.value(stat, Some(index)) = value;
     }
 
-    /// Returns a number of the machine that is counted for.
+    /// Returns a value of the current machine.
     pub(crate) fn get(&self, stat: Stat, index: Option<i64>) -> Option<i64> {
         self.values.get(&self.key(stat, index)).copied()
     }
 
-    /// Returns true if a number is not 0 for any index and machine.
+    /// Returns true if a statistic is not 0 for any index and machine.
     pub(crate) fn has_any(&self, stat: Stat) -> bool {
         self.values
             .iter()
@@ -200,7 +200,7 @@ impl StatsTracker {
         self.values.entry(key).or_insert(0)
     }
 
-    /// Writes all numbers into the table. There are those without index even if they are 0.
+    /// Writes all values into the table. Statistics without index are included even if they are 0.
     pub(crate) fn finish(&self, table: &mut StatsTable, strings: &mut StringPool) {
         for (stat, line) in Stat::ALL.iter().copied().zip(DESCRIPTIONS.lines()) {
             let description = strings.intern(description(line));
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_numbers_are_described() {
+    fn all_statistics_are_described() {
         let lines: Vec<_> = DESCRIPTIONS.lines().collect();
         let names = lines.iter().filter_map(|line| line.split_once(": "));
         let names: Vec<_> = names.map(|(name, _)| name).collect();

@@ -3,18 +3,20 @@
 use crate::schema::{Arg, ArgValue, TableId};
 use crate::store::Store;
 use crate::strings::StringId;
+use crate::trackers::waiting_args::Owner;
 
-/// A set of more arguments is cut.
+/// The maximum number of arguments of a set.
 const MAX_ARGS: usize = 1 << 16;
-/// Elements of more arrays than this are counted from 0 each time.
+/// The maximum number of arrays. Elements of further arrays are counted from 0 each time.
 const MAX_ARRAYS: usize = 256;
 
-/// Bytes of keys that the arguments of one event may have for each of its own, and beside that.
+/// The number of bytes of keys that the arguments of an event may have for each of its own bytes,
+/// and in addition.
 const KEY_BYTES: usize = 64;
 const FREE_KEY_BYTES: usize = 1 << 12;
 
-/// Returns how many bytes the keys of an event's arguments may have, if the event has so many. A
-/// key repeats those above it, so that a small event could ask for any number.
+/// Returns the maximum size of the keys of an event with this size. A key repeats the keys above
+/// it, so a small event could otherwise have keys of any size.
 pub(crate) fn key_room(event_bytes: usize) -> usize {
     FREE_KEY_BYTES + KEY_BYTES * event_bytes
 }
@@ -22,7 +24,7 @@ pub(crate) fn key_room(event_bytes: usize) -> usize {
 /// The lengths of arrays, by their keys.
 pub(crate) type Arrays = Vec<(StringId, usize)>;
 
-/// Arguments of one row, as they are collected.
+/// The arguments of one row.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ArgSet {
     args: Vec<Arg>,
@@ -30,7 +32,7 @@ pub(crate) struct ArgSet {
 }
 
 impl ArgSet {
-    /// Adds an argument. If there is one with this key, it gets the new value.
+    /// Adds an argument. Replaces the value of an existing key.
     #[inline]
     pub(crate) fn add(&mut self, flat_key: StringId, key: StringId, value: ArgValue) {
         let arg = Arg {
@@ -38,7 +40,7 @@ impl ArgSet {
             key,
             value,
         };
-        // Large sets come from arrays, whose keys differ by themselves.
+        // Large sets come from arrays, whose keys are distinct.
         let recent = self.args.len().saturating_sub(64);
         let known = self.args[recent..]
             .iter()
@@ -50,7 +52,7 @@ impl ArgSet {
         }
     }
 
-    /// Adds an argument with a key that is no array.
+    /// Adds an argument with a key outside of arrays.
     pub(crate) fn put(&mut self, store: &mut Store, key: &str, value: ArgValue) {
         let key = store.strings.intern(key);
         self.add(key, key, value);
@@ -82,7 +84,7 @@ impl ArgSet {
         self.arrays.clone()
     }
 
-    /// Goes on with arrays of another set.
+    /// Continues arrays of another set.
     pub(crate) fn set_arrays(&mut self, arrays: Arrays) {
         self.arrays = arrays;
     }
@@ -93,7 +95,7 @@ impl ArgSet {
         known.map_or(0, |(_, length)| *length)
     }
 
-    /// An array has one more element.
+    /// Increments the length of an array.
     pub(crate) fn lengthen_array(&mut self, key: StringId) {
         let place = self.arrays.iter().position(|(known, _)| *known == key);
         match place {
@@ -109,23 +111,31 @@ impl ArgSet {
         Some(arg.value)
     }
 
-    /// Returns true if there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.args.is_empty()
-    }
-
-    /// Forgets all arguments.
+    /// Removes all arguments.
     pub(crate) fn clear(&mut self) {
         self.args.clear();
         self.arrays.clear();
     }
 
-    /// Puts the set into the table, and returns its id; `None` if it is empty or not wanted. The
-    /// set is empty then.
+    /// Moves the arguments into the table. Returns the id of the set; `None` if it is empty or not
+    /// wanted.
     pub(crate) fn finish(&mut self, store: &mut Store) -> Option<u32> {
-        let id = (!self.args.is_empty() && store.wants(TableId::args))
-            .then(|| store.tables.args.intern(&self.args));
+        let id = (!self.args.is_empty() && store.wants(TableId::args)).then(|| {
+            store.settle_args();
+            store.tables.args.intern(&self.args)
+        });
         self.clear();
         id
+    }
+
+    /// Adds the set to the table later, together with others, and sets its id in the owner's row.
+    /// The set is empty afterwards.
+    #[inline]
+    pub(crate) fn finish_later(&mut self, store: &mut Store, owner: Owner) {
+        if !self.args.is_empty() && store.wants(TableId::args) {
+            let waiting = &mut store.waiting_args;
+            waiting.push(&mut store.tables, &self.args, owner);
+        }
+        self.clear();
     }
 }

@@ -1,4 +1,4 @@
-//! Clocks: times on many of them, on one.
+//! Conversion of times between clocks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,18 +13,18 @@ use crate::trackers::args::ArgSet;
 /// A clock of the whole trace, of a machine, or of a sequence of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClockId {
-    /// The number in the trace.
+    /// The clock id in the trace.
     pub(crate) id: u32,
-    /// The sequence whose clock it is, or 0.
+    /// The sequence of the clock, or 0.
     pub(crate) sequence: u32,
-    /// The file whose clock it is, or 0.
+    /// The file of the clock, or 0.
     pub(crate) file: u32,
     /// The row of the machine.
     pub(crate) machine: u32,
 }
 
 impl ClockId {
-    /// Returns a clock that a machine has.
+    /// Returns a clock of a machine.
     pub(crate) fn of_machine(machine: u32, id: u32) -> Self {
         Self {
             id,
@@ -34,13 +34,13 @@ impl ClockId {
         }
     }
 
-    /// Returns true if clocks with this number belong to sequences of packets.
+    /// Returns true if clocks with this id belong to sequences.
     pub(crate) fn is_of_sequence(id: u32) -> bool {
         (64..128).contains(&id)
     }
 }
 
-/// The number of the clock of a file that names none.
+/// The id of the default clock of a file.
 pub(crate) const TRACE_FILE: u32 = 11;
 
 /// A clock at the moment of a snapshot.
@@ -48,12 +48,12 @@ pub(crate) const TRACE_FILE: u32 = 11;
 pub(crate) struct Reading {
     pub(crate) clock: ClockId,
     pub(crate) value: i64,
-    /// Nanoseconds of one unit.
+    /// The nanoseconds of one unit.
     pub(crate) unit: i64,
     pub(crate) is_incremental: bool,
 }
 
-/// Why a time cannot be converted.
+/// The reason why a time cannot be converted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClockError {
     UnknownSource,
@@ -62,8 +62,8 @@ pub(crate) enum ClockError {
 }
 
 impl ClockError {
-    /// Counts and logs it for a time on a clock that is wanted on another one, at a place in the
-    /// file if there is one.
+    /// Counts and logs the error for a conversion between two clocks, with the offset in the file
+    /// if there is one.
     pub(crate) fn log(
         self,
         store: &mut Store,
@@ -92,53 +92,53 @@ impl ClockError {
     }
 }
 
-/// Most steps from one clock to another.
+/// The maximum number of steps between two clocks.
 const MAX_STEPS: usize = 4;
-/// Clocks beyond this number are left out, so that memory is bounded.
+/// The maximum number of clocks, to bound memory.
 const MAX_CLOCKS: usize = 1 << 14;
-/// Clocks of one snapshot beyond this number are left out.
+/// The maximum number of clocks of a snapshot.
 const MAX_READINGS: usize = 128;
 
 /// The clocks of the trace and their relations.
 #[derive(Debug)]
 pub(crate) struct ClockTracker {
     clocks: BTreeMap<ClockId, Clock>,
-    /// Clocks of which times can be converted, by the kind of snapshot that both are in.
+    /// Pairs of clocks with a direct conversion, by the kind of snapshot that contains both.
     edges: BTreeSet<(ClockId, ClockId, u32)>,
     not_monotonic: BTreeSet<ClockId>,
-    /// Kinds of snapshots: which clocks they have.
+    /// The kinds of snapshots, by their clocks.
     kinds: BTreeMap<Vec<ClockId>, u32>,
     snapshots: u32,
     cache: Vec<Translation>,
-    /// The last translations, by clock.
+    /// Recently used translations, by clock.
     fast: Vec<Option<Fast>>,
     /// The last values of incremental clocks, by [`Clock::place`].
     last: Vec<i64>,
-    /// The clock of all times in tables.
+    /// The clock of all times in the tables.
     trace_clock: ClockId,
-    /// The file that chose it.
+    /// The file that determined the clock.
     chooser: Option<u32>,
-    /// The clock of packets that name none, by machine.
+    /// The default clock of packets, by machine.
     defaults: BTreeMap<u32, ClockId>,
-    /// Machines of which the clocks are to be related to the trace's.
+    /// Machines whose clocks are not related to the trace clock yet.
     unrelated: BTreeSet<u32>,
-    /// The clock of the file that is read, if all of it has one. True if it was related to the
-    /// trace's.
+    /// The clock of the current file, if it applies to the whole file, and true if it was related
+    /// to the trace clock.
     of_file: Option<(ClockId, bool)>,
-    /// Clocks that were taken for equal, whose rows are to be added.
+    /// Pairs of clocks that are assumed to be equal, and whose rows are not written yet.
     bridges: Vec<(u32, [ClockId; 2])>,
-    /// Clocks that nothing relates.
-    unrelatable: Vec<[u32; 2]>,
+    /// Pairs of clocks without a relation.
+    unrelated_pairs: Vec<[u32; 2]>,
     is_frozen: bool,
 }
 
 #[derive(Debug, Default)]
 struct Clock {
-    /// By kind of snapshot.
+    /// The readings by kind of snapshot.
     readings: BTreeMap<u32, Readings>,
     unit: i64,
     is_incremental: bool,
-    /// Its place among the last values.
+    /// The index of its last value.
     place: u32,
 }
 
@@ -148,7 +148,7 @@ struct Readings {
     values: Vec<i64>,
 }
 
-/// The difference between two clocks, as long as it does not change.
+/// A constant difference between two clocks.
 #[derive(Debug, Clone, Copy)]
 struct Translation {
     from: ClockId,
@@ -158,7 +158,7 @@ struct Translation {
     ahead: i64,
 }
 
-/// A translation with what is known of its clock.
+/// A translation, and properties of its clock.
 #[derive(Debug, Clone, Copy)]
 struct Fast {
     translation: Translation,
@@ -167,7 +167,7 @@ struct Fast {
     place: u32,
 }
 
-/// Translations that are at hand.
+/// The number of recently used translations.
 const FAST: usize = 64;
 
 impl Default for ClockTracker {
@@ -187,25 +187,25 @@ impl Default for ClockTracker {
             unrelated: BTreeSet::from([0]),
             of_file: None,
             bridges: Vec::new(),
-            unrelatable: Vec::new(),
+            unrelated_pairs: Vec::new(),
             is_frozen: false,
         }
     }
 }
 
 impl ClockTracker {
-    /// Returns the clock of packets of this machine that name none.
+    /// Returns the default clock of packets of a machine.
     pub(crate) fn default_clock(&self, machine: u32) -> Option<ClockId> {
         self.defaults.get(&machine).copied()
     }
 
-    /// Sets the clock of packets of this machine that name none.
+    /// Sets the default clock of packets of a machine.
     pub(crate) fn set_default(&mut self, clock: ClockId) {
         self.defaults.insert(clock.machine, clock);
     }
 
-    /// Takes a clock for that of the trace. Returns true if it is now. It cannot change once times
-    /// were converted, or once another file chose it.
+    /// Sets the trace clock. Returns false if it cannot change any more, because times were
+    /// converted or another file determined it.
     pub(crate) fn set_trace_clock(&mut self, clock: ClockId, file: u32) -> bool {
         if self.is_frozen || self.chooser.is_some_and(|chooser| chooser != file) {
             return false;
@@ -215,22 +215,22 @@ impl ClockTracker {
         true
     }
 
-    /// Returns the clock of the trace.
+    /// Returns the trace clock.
     pub(crate) fn trace_clock(&self) -> ClockId {
         self.trace_clock
     }
 
-    /// Sets the clock of the file that is read, if all of it has one.
+    /// Sets the clock of the current file, if it applies to the whole file.
     pub(crate) fn set_file_clock(&mut self, clock: Option<ClockId>) {
         self.of_file = clock.map(|clock| (clock, false));
     }
 
-    /// Converts a time on the clock of the file that is read to that of the trace. A file without
-    /// a clock has that of the trace.
+    /// Converts a time of the current file to the trace clock. A file without a clock uses the
+    /// trace clock.
     ///
     /// # Errors
     ///
-    /// If nothing relates the two clocks.
+    /// Fails if no snapshot relates the two clocks.
     pub(crate) fn file_time(&mut self, value: i64) -> Result<i64, (ClockError, ClockId)> {
         let Some((clock, is_related)) = self.of_file else {
             return Ok(value);
@@ -244,12 +244,12 @@ impl ClockTracker {
             .map_err(|error| (error, clock))
     }
 
-    /// Relates the clocks of a machine to the trace's as soon as a time is to be converted.
+    /// Relates the clocks of a machine to the trace clock before the next conversion.
     pub(crate) fn relate_later(&mut self, machine: u32) {
         self.unrelated.insert(machine);
     }
 
-    /// Adds a snapshot, and its rows to the table. One that is invalid is counted.
+    /// Adds a snapshot, and its rows to the table. Invalid snapshots are counted.
     pub(crate) fn add_snapshot(&mut self, store: &mut Store, readings: &[Reading]) {
         self.write(store);
         let Some(snapshot) = self.relate(readings) else {
@@ -272,7 +272,7 @@ impl ClockTracker {
         }
     }
 
-    /// Adds the rows of clocks that were taken for equal, and logs those that nothing relates.
+    /// Adds the rows of clocks that are assumed to be equal, and logs those without a relation.
     pub(crate) fn write(&mut self, store: &mut Store) {
         for (snapshot, clocks) in std::mem::take(&mut self.bridges) {
             for clock in clocks {
@@ -280,7 +280,7 @@ impl ClockTracker {
                 push(store, ts, snapshot, &zero(clock));
             }
         }
-        for [from, to] in std::mem::take(&mut self.unrelatable) {
+        for [from, to] in std::mem::take(&mut self.unrelated_pairs) {
             let mut args = ArgSet::default();
             args.int(store, "source_clock_id", from.into());
             args.int(store, "target_clock_id", to.into());
@@ -288,11 +288,11 @@ impl ClockTracker {
         }
     }
 
-    /// Converts a time to the clock of the trace.
+    /// Converts a time to the trace clock.
     ///
     /// # Errors
     ///
-    /// If nothing relates the two clocks.
+    /// Fails if no snapshot relates the two clocks.
     #[inline]
     pub(crate) fn trace_time(&mut self, clock: ClockId, value: i64) -> Result<i64, ClockError> {
         self.is_frozen = true;
@@ -306,7 +306,7 @@ impl ClockTracker {
     ///
     /// # Errors
     ///
-    /// If nothing relates the two clocks.
+    /// Fails if no snapshot relates the two clocks.
     #[inline]
     pub(crate) fn convert(
         &mut self,
@@ -413,7 +413,7 @@ impl ClockTracker {
         self.clocks.get(&clock)?.readings.get(&kind)
     }
 
-    /// Notes the values of a snapshot and returns its number; `None` if it is invalid.
+    /// Adds the values of a snapshot, and returns its id; `None` if it is invalid.
     fn relate(&mut self, readings: &[Reading]) -> Option<u32> {
         let readings = &readings[..readings.len().min(MAX_READINGS)];
         let snapshot = self.snapshots;
@@ -477,7 +477,7 @@ impl ClockTracker {
         Some(snapshot)
     }
 
-    /// Returns the shortest way from one clock to another.
+    /// Returns the shortest path from one clock to another.
     fn path(&self, from: ClockId, to: ClockId) -> Result<Vec<(ClockId, ClockId, u32)>, ClockError> {
         if !self.clocks.contains_key(&from) {
             return Err(ClockError::UnknownSource);
@@ -519,7 +519,8 @@ impl ClockTracker {
         Err(ClockError::NoPath)
     }
 
-    /// Takes a clock for equal to one that is related to that of the trace, if that can be meant.
+    /// Assumes that a clock is equal to one with a relation to the trace clock, if that is
+    /// plausible.
     fn bridge(&mut self, clock: ClockId) {
         let trace = self.trace_clock;
         if clock == trace || self.look_up(clock, 0, trace).is_ok() {
@@ -532,29 +533,29 @@ impl ClockTracker {
             && self.look_up(there, 0, trace).is_ok()
         {
             if self.look_up(here, 0, there).is_err() {
-                self.take_for_equal(here, there);
+                self.assume_equal(here, there);
             }
         } else if [clock.id, trace.id].contains(&TRACE_FILE) || clock.id == trace.id {
-            self.take_for_equal(clock, trace);
+            self.assume_equal(clock, trace);
         } else {
-            self.unrelatable.push([clock.id, trace.id]);
+            self.unrelated_pairs.push([clock.id, trace.id]);
         }
     }
 
-    fn take_for_equal(&mut self, one: ClockId, other: ClockId) {
+    fn assume_equal(&mut self, one: ClockId, other: ClockId) {
         if let Some(snapshot) = self.relate(&[zero(one), zero(other)]) {
             self.bridges.push((snapshot, [one, other]));
         }
     }
 }
 
-/// Returns the place of a clock's translation.
+/// Returns the slot of a clock's translation.
 #[inline]
 fn slot(clock: ClockId) -> usize {
     (clock.sequence.wrapping_mul(7) ^ clock.id ^ clock.machine << 3) as usize % FAST
 }
 
-/// A clock that shows zero.
+/// Returns a reading of zero.
 fn zero(clock: ClockId) -> Reading {
     Reading {
         clock,
@@ -579,7 +580,7 @@ fn push(store: &mut Store, ts: i64, snapshot_id: u32, reading: &Reading) {
     });
 }
 
-/// Returns the name of a clock that every system has.
+/// Returns the name of a builtin clock.
 pub(crate) fn name(clock: u32) -> Option<&'static str> {
     Some(match clock {
         1 => "REALTIME",

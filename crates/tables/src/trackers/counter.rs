@@ -6,13 +6,14 @@ use crate::schema::{CounterRow, StateRow, TableId};
 use crate::store::Store;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
+use crate::trackers::waiting_args::Owner;
 
-/// The values of all counters.
+/// Adds the values of counters.
 #[derive(Debug, Default)]
 pub(crate) struct CounterTracker;
 
 impl CounterTracker {
-    /// Adds a value. Returns its id if it is wanted.
+    /// Adds a value. Returns its id if the table is wanted.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -26,20 +27,21 @@ impl CounterTracker {
             args.clear();
             return None;
         }
-        let arg_set_id = args.finish(store);
-        Some(store.tables.counter.push(CounterRow {
+        let id = store.tables.counter.push(CounterRow {
             ts,
             track_id: track,
             value,
-            arg_set_id,
-        }))
+            arg_set_id: None,
+        });
+        args.finish_later(store, Owner::Counter(id));
+        Some(id)
     }
 }
 
-/// The values of all states.
+/// Tracks the values of states.
 #[derive(Debug, Default)]
 pub(crate) struct StateTracker {
-    /// The value that holds on a track.
+    /// The current value of each track.
     open: FxHashMap<u32, Open>,
 }
 
@@ -52,7 +54,7 @@ struct Open {
 }
 
 impl StateTracker {
-    /// Changes a state. NULL and the empty text end it.
+    /// Sets the value of a state. NULL and the empty text end it.
     pub(crate) fn set(
         &mut self,
         store: &mut Store,
@@ -93,7 +95,7 @@ impl StateTracker {
         Some(id)
     }
 
-    /// Puts the arguments of states that hold into the table.
+    /// Writes the arguments of states without an end.
     pub(crate) fn finish(&mut self, store: &mut Store) {
         let mut all: Vec<_> = self.open.drain().map(|(_, open)| open).collect();
         all.sort_by_key(|open| open.id);

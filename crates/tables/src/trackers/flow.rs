@@ -1,4 +1,4 @@
-//! Arrows between slices.
+//! Flows between slices.
 
 use rustc_hash::FxHashMap;
 
@@ -9,15 +9,15 @@ use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 use crate::trackers::slice::SliceTracker;
 
-/// A flow as events of old traces name it: category, name and number.
+/// The key of a flow in old traces: category, name and number.
 pub(crate) type OldFlow = (StringId, StringId, u64);
 
-/// The flows that are under way.
+/// Tracks open flows.
 #[derive(Debug, Default)]
 pub(crate) struct FlowTracker {
     /// The last slice of each flow.
     last: FxHashMap<u64, u32>,
-    /// Numbers of flows of old traces.
+    /// The ids of flows of old traces.
     old: FxHashMap<OldFlow, u64>,
     old_names: FxHashMap<u64, (StringId, StringId)>,
     /// Flows that end at the next slice of a track.
@@ -25,7 +25,7 @@ pub(crate) struct FlowTracker {
 }
 
 impl FlowTracker {
-    /// Returns the number of a flow of an old trace.
+    /// Returns the id of a flow of an old trace.
     pub(crate) fn of_old(&mut self, flow: OldFlow) -> u64 {
         let next = self.old.len() as u64;
         let number = *self.old.entry(flow).or_insert(next);
@@ -33,7 +33,7 @@ impl FlowTracker {
         number
     }
 
-    /// Returns true if the flow was begun and not ended.
+    /// Returns true if the flow has begun and not ended.
     pub(crate) fn is_active(&self, flow: u64) -> bool {
         self.last.contains_key(&flow)
     }
@@ -47,7 +47,7 @@ impl FlowTracker {
         self.last.insert(flow, slice);
     }
 
-    /// Leads a flow to a slice, where it goes on.
+    /// Continues a flow at a slice.
     pub(crate) fn step(&mut self, store: &mut Store, slice: u32, flow: u64) {
         match self.last.insert(flow, slice) {
             Some(before) => self.push(store, before, slice, flow),
@@ -58,7 +58,7 @@ impl FlowTracker {
         }
     }
 
-    /// Leads a flow to a slice, where it ends if it `is_closed`.
+    /// Adds the end of a flow at a slice. The flow ends only if it `is_closed`.
     pub(crate) fn end(&mut self, store: &mut Store, slice: u32, flow: u64, is_closed: bool) {
         let Some(before) = self.last.get(&flow).copied() else {
             store.stats.add(Stat::flow_end_without_start, 1);
@@ -76,7 +76,7 @@ impl FlowTracker {
         slices.watch(track);
     }
 
-    /// Begins, leads on or ends a flow of an old trace at the innermost slice of a track.
+    /// Returns the innermost slice of a track, for flows of old traces.
     pub(crate) fn innermost(store: &mut Store, slices: &SliceTracker, track: u32) -> Option<u32> {
         let top = slices.top(track);
         if top.is_none() {
@@ -85,7 +85,7 @@ impl FlowTracker {
         top
     }
 
-    /// A slice began on a track of which the next one was waited for.
+    /// Handles the next slice on a watched track.
     pub(crate) fn slice_began(&mut self, store: &mut Store, track: u32, slice: u32) {
         for flow in self.pending.remove(&track).unwrap_or_default() {
             if let Some(before) = self.last.get(&flow).copied() {
@@ -102,7 +102,7 @@ impl FlowTracker {
         }
     }
 
-    /// Leads from a slice to another one, which no flow of the trace does.
+    /// Connects two slices without a flow id.
     pub(crate) fn connect(store: &mut Store, slice_out: u32, slice_in: u32) {
         store.tables.flow.push(FlowRow {
             slice_out,

@@ -1,11 +1,11 @@
-//! Facts about the kernels of machines.
+//! Properties of the kernels of machines.
 
 use rustc_hash::FxHashMap;
 
 use crate::store::Store;
 use crate::strings::StringId;
 
-/// The version of a kernel: its first two numbers.
+/// The version of a kernel: major and minor.
 pub(crate) type Version = (u16, u16);
 
 /// The kernels of all machines.
@@ -19,14 +19,14 @@ pub(crate) struct KernelTracker {
 pub(crate) struct Kernel {
     /// The version, if it is known.
     pub(crate) version: Option<Version>,
-    /// The architecture as `uname` names it, if it is known.
+    /// The architecture in the notation of `uname`, if it is known.
     pub(crate) arch: StringId,
-    /// Bytes of a page.
+    /// The page size in bytes.
     pub(crate) page_size: Option<u32>,
 }
 
 impl KernelTracker {
-    /// Returns what is known of the kernel of the machine at hand.
+    /// Returns the kernel of the current machine.
     pub(crate) fn get(&self, store: &Store) -> Kernel {
         self.machines
             .get(&store.machine)
@@ -34,13 +34,13 @@ impl KernelTracker {
             .unwrap_or_default()
     }
 
-    /// Sets what is known of the kernel of the machine at hand.
+    /// Sets the kernel of the current machine.
     pub(crate) fn set(&mut self, store: &Store, kernel: Kernel) {
         self.machines.insert(store.machine, kernel);
     }
 }
 
-/// Reads the version from a release such as `6.1.0-18-amd64`.
+/// Parses the version of a release such as `6.1.0-18-amd64`.
 pub(crate) fn version(release: &str) -> Option<Version> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let major = numbers.next()?.parse().ok()?;
@@ -48,8 +48,8 @@ pub(crate) fn version(release: &str) -> Option<Version> {
     Some((major, minor))
 }
 
-/// Returns the letters for a `prev_state` of `sched_switch`; `None` if it has bits that no kernel
-/// of this version sets. Without a version it is read as kernels of today write it.
+/// Returns the letters of a `prev_state` of `sched_switch`; `None` if it has bits that no kernel of
+/// this version sets. Without a version, the bits of current kernels apply.
 pub(crate) fn state_letters(raw: u16, version: Option<Version>, out: &mut String) -> Option<()> {
     out.clear();
     let mut add = |bit: u16, letter: char| {
@@ -77,7 +77,7 @@ pub(crate) fn state_letters(raw: u16, version: Option<Version>, out: &mut String
             0x100
         }
         Some(version) => {
-            // Waits uninterruptibly, but does not count as load.
+            // An uninterruptible wait that does not count as load.
             if raw & 0x7ff == 0x402 {
                 out.clear();
                 out.push('I');
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn query_074_states_of_modern_kernels() {
+    fn query_074_states_of_current_kernels_have_letters() {
         let expected = [
             (0, "R"),
             (1, "S"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn states_of_older_kernels() {
+    fn states_of_older_kernels_have_letters() {
         let old = Some((4, 4));
         assert_eq!(letters(0x402, old).as_deref(), Some("I"));
         assert_eq!(letters(0x800, old).as_deref(), Some("R+"));

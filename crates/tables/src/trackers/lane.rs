@@ -1,7 +1,7 @@
-//! Tracks that are shown as one although their slices overlap: a group of lanes.
+//! Lanes: tracks that are merged into one although their slices overlap.
 //!
-//! An event that goes on until another one comes has a cookie. While it is open, it keeps its lane;
-//! a new one takes the lowest lane that is free.
+//! A slice whose end is a separate event has a cookie. It holds its lane while it is open. A new
+//! slice takes the lowest free lane.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::store::Store;
 use crate::trackers::track::{Dimension, EventKind, TrackKey, TrackSpec, TrackTracker};
 
-/// The groups of lanes, by the identity that their tracks have in common.
+/// The groups of lanes, by the common identity of their tracks.
 #[derive(Debug, Default)]
 pub(crate) struct LaneTracker {
     by_key: FxHashMap<TrackKey, u32>,
@@ -20,14 +20,14 @@ pub(crate) struct LaneTracker {
 #[derive(Debug, Default)]
 struct Group {
     lanes: Vec<Lane>,
-    /// The lanes that cookies have, or had last.
+    /// The current or last lane of each cookie.
     of_cookies: FxHashMap<i64, u32>,
-    /// Those of them that are free.
+    /// The free ones among these lanes.
     free: BTreeSet<u32>,
 }
 
-/// Lanes of slices with known ends are searched one after the other. Slices that would need more of
-/// them share the last one.
+/// The maximum number of lanes that are searched for slices with known ends. Further slices share
+/// the last lane.
 const MAX_SEARCHED: usize = 1 << 12;
 
 #[derive(Debug)]
@@ -38,11 +38,11 @@ struct Lane {
 
 #[derive(Debug)]
 enum Holder {
-    /// Slices with a cookie, and how many of them are open.
+    /// Slices with a cookie, and the number of open ones.
     Cookie { cookie: i64, open: u32 },
-    /// Slices with known ends, and the last one.
+    /// Slices with known ends, and the end of the last one.
     Until(i64),
-    /// Slices with known ends that nest, the innermost last.
+    /// Nested slices with known ends, the innermost last.
     Nested(Vec<i64>),
 }
 
@@ -51,7 +51,7 @@ enum Holder {
 pub(crate) enum Nesting {
     /// They nest, and each has its own end.
     Nested,
-    /// The first end is that of all.
+    /// The first end ends all of them.
     Flat,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum Nesting {
 pub(crate) type LaneId = (u32, u32, Option<u32>);
 
 impl LaneTracker {
-    /// Returns the group of tracks that have the type and these dimensions.
+    /// Returns the group of tracks with this type and these dimensions.
     pub(crate) fn group(
         &mut self,
         store: &Store,
@@ -74,7 +74,7 @@ impl LaneTracker {
         })
     }
 
-    /// Returns the lane for the beginning of a slice.
+    /// Returns the lane for the begin of a slice.
     pub(crate) fn begin(&mut self, group: u32, cookie: i64, nesting: Nesting) -> LaneId {
         let place = self.of_cookie(group, cookie);
         let of = &mut self.groups[group as usize];
@@ -107,7 +107,7 @@ impl LaneTracker {
         self.end(group, cookie)
     }
 
-    /// Returns the lane for a slice of which the end is known.
+    /// Returns the lane for a slice with a known end.
     pub(crate) fn scoped(&mut self, group: u32, ts: i64, dur: i64) -> LaneId {
         let until = ts.saturating_add(dur);
         let lanes = &mut self.groups[group as usize].lanes;
@@ -124,7 +124,7 @@ impl LaneTracker {
         self.lane(group, place)
     }
 
-    /// Returns the lane for a slice of which the end is known, and in which others may nest.
+    /// Returns the lane for a slice with a known end that may contain others.
     pub(crate) fn nested(&mut self, group: u32, ts: i64, dur: i64) -> LaneId {
         let until = ts.saturating_add(dur);
         let lanes = &mut self.groups[group as usize].lanes;
@@ -157,7 +157,7 @@ impl LaneTracker {
         self.lane(group, 0)
     }
 
-    /// Returns the track of a lane, which is added if it has none. `spec` describes it but for the
+    /// Returns the track of a lane, and adds it if it is missing. `spec` describes it without the
     /// number of the lane.
     pub(crate) fn track<'a>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Machines, their CPUs and graphics processors.
+//! Machines, their CPUs and GPUs.
 
 use rustc_hash::FxHashMap;
 
@@ -6,27 +6,28 @@ use crate::schema::{CpuRow, GpuRow, MachineRow, TableId};
 use crate::store::Store;
 use crate::strings::StringId;
 
-/// The CPUs that a machine may have; `cpu.id` is the machine's times this, and the CPU's number.
+/// The maximum number of CPUs of a machine. `cpu.id` is this times the row of the machine, plus the
+/// number of the CPU.
 pub(crate) const CPUS_PER_MACHINE: u32 = 4096;
 
-/// Machines beyond this number are taken for the first one, so that memory is bounded.
+/// The maximum number of machines, to bound memory. Further machines count as the first one.
 const MAX_MACHINES: usize = 64;
 
-/// The machines that took part.
+/// The machines of the trace.
 #[derive(Debug, Default)]
 pub(crate) struct MachineTracker {
     by_raw_id: FxHashMap<i64, u32>,
     last: Option<(i64, u32)>,
-    /// The rows of machines that people named.
+    /// The names and rows of machines that a manifest declares.
     declared: Vec<(String, u32)>,
 }
 
-/// The number of the first machine that people named, which no machine of a trace has.
+/// The id of the first declared machine. It is larger than all machine ids of traces.
 const FIRST_DECLARED: i64 = 1 << 32;
 
 impl MachineTracker {
-    /// Returns the row of the machine with this number in the trace, which is added with its CPUs
-    /// if it is new. True if it is.
+    /// Returns the row of the machine with this id, and adds the machine and its CPUs if they are
+    /// new. The flag is true if the row is new.
     #[inline]
     pub(crate) fn intern(&mut self, store: &mut Store, raw_id: u32) -> (u32, bool) {
         let raw_id = i64::from(raw_id);
@@ -36,9 +37,9 @@ impl MachineTracker {
         }
     }
 
-    /// Returns the row of the machine with this name, which is added if it is new. The first one
-    /// takes the row of the machine that recorded, of which nothing was read then. True if it is a
-    /// new row.
+    /// Returns the row of the machine with this name, and adds it if it is new. The first declared
+    /// machine takes the row of the recording machine, for which no data was read yet. The flag is
+    /// true if the row is new.
     pub(crate) fn declare(&mut self, store: &mut Store, name: &str) -> (u32, bool) {
         if let Some((_, row)) = self.declared.iter().find(|(known, _)| known == name) {
             return (*row, false);
@@ -59,8 +60,8 @@ impl MachineTracker {
         (row, is_new)
     }
 
-    /// Returns true if there is a machine with this number.
-    pub(crate) fn knows(&self, raw_id: u32) -> bool {
+    /// Returns true if a machine with this id exists.
+    pub(crate) fn has(&self, raw_id: u32) -> bool {
         self.by_raw_id.contains_key(&raw_id.into())
     }
 
@@ -105,21 +106,21 @@ impl MachineTracker {
     }
 }
 
-/// The CPUs that were seen.
+/// The CPUs that occur in the trace.
 #[derive(Debug, Default)]
 pub(crate) struct CpuTracker {
     seen: Vec<u64>,
 }
 
 impl CpuTracker {
-    /// Returns `cpu.id` of a CPU of the machine at hand, which was seen or not; `None` if there are
-    /// not so many.
+    /// Returns `cpu.id` of a CPU of the current machine, whether it occurs or not; `None` if the
+    /// number is too large.
     pub(crate) fn row(store: &Store, cpu: u32) -> Option<u32> {
         (cpu < CPUS_PER_MACHINE).then(|| store.machine * CPUS_PER_MACHINE + cpu)
     }
 
-    /// Returns `cpu.id` of a CPU of the machine at hand; `None` if there are not so many. The CPU
-    /// counts as seen.
+    /// Returns `cpu.id` of a CPU of the current machine, and marks it as occurring; `None` if the
+    /// number is too large.
     #[inline]
     pub(crate) fn intern(&mut self, store: &mut Store, cpu: u32) -> Option<u32> {
         let ucpu = Self::row(store, cpu)?;
@@ -135,18 +136,17 @@ impl CpuTracker {
     }
 }
 
-/// Graphics processors of all machines beyond this number are taken for the first one.
+/// The maximum number of GPUs of all machines. Further GPUs count as the first one.
 const MAX_GPUS: usize = 1 << 12;
 
-/// The graphics processors that were seen.
+/// The GPUs that occur in the trace.
 #[derive(Debug, Default)]
 pub(crate) struct GpuTracker {
     by_number: FxHashMap<(u32, u32), u32>,
 }
 
 impl GpuTracker {
-    /// Returns `gpu.id` of a graphics processor of the machine at hand, which is added if it is
-    /// new.
+    /// Returns `gpu.id` of a GPU of the current machine, and adds it if it is new.
     pub(crate) fn intern(&mut self, store: &mut Store, gpu: u32) -> u32 {
         let key = (store.machine, gpu);
         if let Some(ugpu) = self.by_number.get(&key) {

@@ -1,40 +1,40 @@
-//! Facts about the trace.
+//! Metadata of the trace.
 
 use crate::schema::MetadataRow;
 use crate::store::Store;
 use crate::strings::StringId;
 
-/// The thing that a fact is true of.
+/// The scope of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FactScope {
-    /// Everything.
+    /// The whole trace.
     Global,
-    /// The file that is read.
+    /// The current file.
     Trace,
-    /// The machine at hand.
+    /// The current machine.
     Machine,
-    /// The machine at hand, in the file that is read.
+    /// The current machine in the current file.
     MachineAndTrace,
 }
 
-/// The value of a fact.
+/// The value of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fact {
-    /// A number.
+    /// An integer.
     Int(i64),
     /// A text.
     Text(StringId),
 }
 
-/// Facts beyond this number are left out.
+/// The maximum number of entries.
 const MAX_FACTS: u32 = 1 << 16;
 
-/// The facts about the trace.
+/// The metadata of the trace.
 #[derive(Debug, Default)]
 pub(crate) struct MetadataTracker;
 
 impl MetadataTracker {
-    /// Sets a fact of which there is one. An earlier value is replaced.
+    /// Sets an entry that exists only once. Replaces an earlier value.
     pub(crate) fn set(&mut self, store: &mut Store, name: &str, fact: Fact, scope: FactScope) {
         let row = Self::row(store, name, "single", fact, scope);
         let table = &mut store.tables.metadata;
@@ -51,8 +51,8 @@ impl MetadataTracker {
         self.push(store, row);
     }
 
-    /// Makes a fact about everything one about the file that is read.
-    pub(crate) fn claim(&mut self, store: &mut Store, name: &str) {
+    /// Changes the scope of a global entry to the current file.
+    pub(crate) fn restrict_to_file(&mut self, store: &mut Store, name: &str) {
         let Some(name) = store.strings.find(name) else {
             return;
         };
@@ -64,13 +64,13 @@ impl MetadataTracker {
         }
     }
 
-    /// Adds a fact of which there may be several.
+    /// Adds an entry that may exist several times.
     pub(crate) fn add(&mut self, store: &mut Store, name: &str, fact: Fact, scope: FactScope) {
         let row = Self::row(store, name, "multi", fact, scope);
         self.push(store, row);
     }
 
-    /// Returns a fact of the machine at hand and the file that is read.
+    /// Returns an entry of the current machine.
     pub(crate) fn get(&self, store: &Store, name: &str) -> Option<Fact> {
         let name = store.strings.find(name)?;
         let table = &store.tables.metadata;

@@ -1,5 +1,5 @@
-//! The state of things at some time of the trace. Each tracker has a few verbs, and fills the
-//! tables that belong to it.
+//! The state of objects at the current time of the trace. Each tracker has a few operations, and
+//! fills its tables.
 
 pub(crate) mod args;
 pub(crate) mod clock;
@@ -15,3 +15,4 @@ pub(crate) mod slice;
 pub(crate) mod stack_profile;
 pub(crate) mod thread_counter;
 pub(crate) mod track;
+pub(crate) mod waiting_args;

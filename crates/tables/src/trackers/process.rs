@@ -1,4 +1,4 @@
-//! Threads and processes: numbers that are used again, and names from many sources.
+//! Threads and processes: reused ids, and names from several sources.
 
 mod machine;
 
@@ -11,7 +11,7 @@ use crate::store::Store;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 
-/// The source of a thread's name. A name gives way to one from the same source or a better one.
+/// The source of a thread's name. A name is replaced by one from the same or a better source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ThreadNameSource {
     /// Anything else.
@@ -19,25 +19,25 @@ pub(crate) enum ThreadNameSource {
     Other,
     /// Kernel events.
     Ftrace,
-    /// The list of processes.
+    /// A process tree.
     ProcessTree,
-    /// The type of a thread in the descriptor of its track.
+    /// The thread type in a track descriptor.
     TrackDescriptorType,
-    /// The descriptor of its track.
+    /// A track descriptor.
     TrackDescriptor,
     /// A name that never changes.
     Constant,
 }
 
-/// The source of a process's name. A name gives way to one from the same source or a better one.
+/// The source of a process's name. A name is replaced by one from the same or a better source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ProcessNameSource {
     /// Anything else.
     #[default]
     Other,
-    /// The descriptor of its track.
+    /// A track descriptor.
     TrackDescriptor,
-    /// The system: the list of processes and kernel events.
+    /// The system: process trees and kernel events.
     System,
 }
 
@@ -52,18 +52,18 @@ pub(crate) struct ProcessTracker {
     sort_indexes: SortIndexes,
 }
 
-/// Places among others, by row and source.
+/// Sort indexes, by row and source.
 #[derive(Debug, Default)]
 struct SortIndexes {
     threads: Vec<(u32, i64)>,
     processes: Vec<(u32, i64)>,
 }
 
-/// Pairs of threads that wait for each other's process beyond this number are left out.
+/// The maximum number of pairs of threads that wait for the process of the other.
 const MAX_PENDING: usize = 1 << 14;
 
 impl ProcessTracker {
-    /// Adds the idle task of a machine, unless it is there.
+    /// Adds the idle task of a machine, if it is missing.
     pub(crate) fn start_machine(&mut self, store: &mut Store) {
         let number = store.machine as usize;
         if self.machines.len() <= number {
@@ -88,8 +88,8 @@ impl ProcessTracker {
         (machine.is_started, machine.idle_utid, machine.idle_upid) = (true, utid, upid);
     }
 
-    /// Makes thread and process 0 the idle task, as they are in what Linux writes.
-    pub(crate) fn zero_is_idle(&mut self, store: &mut Store) {
+    /// Makes thread and process 0 the idle task, as in traces of Linux.
+    pub(crate) fn set_idle_task(&mut self, store: &mut Store) {
         let machine = self.machine(store);
         let (utid, upid) = (machine.idle_utid, machine.idle_upid);
         if machine.by_pid.get(&0) == Some(&upid) {
@@ -103,13 +103,13 @@ impl ProcessTracker {
         self.name_thread(store, utid, name, ThreadNameSource::Constant);
     }
 
-    /// Returns the living thread with this number, if there is one.
+    /// Returns the live thread with this tid, if there is one.
     #[inline]
     pub(crate) fn find_thread(&mut self, store: &Store, tid: i64) -> Option<u32> {
         self.machine(store).live.get(&tid).copied()
     }
 
-    /// Returns the living thread with this number, which is added if it is new.
+    /// Returns the live thread with this tid, and adds it if it is new.
     #[inline]
     pub(crate) fn thread(&mut self, store: &mut Store, tid: i64) -> u32 {
         match self.find_thread(store, tid) {
@@ -118,25 +118,23 @@ impl ProcessTracker {
         }
     }
 
-    /// Returns the living process with this number, if there is one.
+    /// Returns the live process with this pid, if there is one.
     pub(crate) fn find_process(&mut self, store: &Store, pid: i64) -> Option<u32> {
         self.machine(store).by_pid.get(&pid).copied()
     }
 
-    /// Returns the living process with this number, which is added with its main thread if it is
-    /// new.
+    /// Returns the live process with this pid, and adds it with its main thread if it is new.
     pub(crate) fn process(&mut self, store: &mut Store, pid: i64) -> u32 {
         if let Some(upid) = self.find_process(store, pid) {
             return upid;
         }
-        let upid = self.process_alone(store, pid);
+        let upid = self.process_without_thread(store, pid);
         self.thread_in_process(store, pid, pid);
         upid
     }
 
-    /// Returns the living process with this number, which is added without a main thread if it is
-    /// new.
-    pub(crate) fn process_alone(&mut self, store: &mut Store, pid: i64) -> u32 {
+    /// Returns the live process with this pid, and adds it without a main thread if it is new.
+    pub(crate) fn process_without_thread(&mut self, store: &mut Store, pid: i64) -> u32 {
         if let Some(upid) = self.find_process(store, pid) {
             return upid;
         }
@@ -147,14 +145,15 @@ impl ProcessTracker {
         upid
     }
 
-    /// Returns the living thread with this number in the process with that number. Both are added
-    /// if they are new.
+    /// Returns the live thread with this tid in the process with this pid. Adds both if they are
+    /// new.
     #[inline]
     pub(crate) fn thread_in_process(&mut self, store: &mut Store, tid: i64, pid: i64) -> u32 {
         self.thread_and_process(store, tid, pid).0
     }
 
-    /// Does the same, and returns the process, too.
+    /// Returns the live thread with this tid and the process with this pid. Adds both if they are
+    /// new.
     #[inline]
     pub(crate) fn thread_and_process(
         &mut self,
@@ -175,7 +174,7 @@ impl ProcessTracker {
         rows
     }
 
-    /// Returns the living thread with this number in this process, which is added if it is new.
+    /// Returns the live thread with this tid in this process, and adds it if it is new.
     pub(crate) fn thread_of(
         &mut self,
         store: &mut Store,
@@ -208,7 +207,7 @@ impl ProcessTracker {
         utid
     }
 
-    /// Adds a thread with this number, whoever had it before.
+    /// Adds a thread with this tid, which replaces an earlier one.
     pub(crate) fn new_thread(&mut self, store: &mut Store, tid: i64, start: Option<i64>) -> u32 {
         let utid = store.tables.thread.push(ThreadRow {
             tid,
@@ -228,7 +227,7 @@ impl ProcessTracker {
         utid
     }
 
-    /// Adds a process with this number and its main thread, whoever had it before.
+    /// Adds a process with this pid and its main thread, which replace earlier ones.
     pub(crate) fn new_process(
         &mut self,
         store: &mut Store,
@@ -259,7 +258,7 @@ impl ProcessTracker {
         upid
     }
 
-    /// Ends the living thread with this number, and its process if it is the main one.
+    /// Ends the live thread with this tid, and its process if it is the main thread.
     pub(crate) fn end_thread(&mut self, store: &mut Store, tid: i64, ts: i64) {
         let Some(utid) = self.find_thread(store, tid) else {
             return;
@@ -281,7 +280,7 @@ impl ProcessTracker {
         }
     }
 
-    /// Says that two threads belong to the same process, whichever it is.
+    /// Records that two threads belong to the same process, which may be unknown.
     pub(crate) fn join_threads(&mut self, store: &mut Store, one: u32, other: u32) {
         let of = |store: &Store, utid| store.tables.thread.upid.get(utid);
         let machine = self.machine(store);
@@ -308,7 +307,7 @@ impl ProcessTracker {
         machine.resolve(store, utid, upid);
     }
 
-    /// Says that a process was created by a thread of another one.
+    /// Records that a thread created a process.
     pub(crate) fn set_creator(&mut self, store: &mut Store, upid: u32, utid: u32) {
         let parent = store.tables.thread.upid.get(utid);
         if parent.is_some() {
@@ -321,7 +320,7 @@ impl ProcessTracker {
         }
     }
 
-    /// Says who created a process. The first statement stays.
+    /// Sets the parent of a process, if it is not set.
     pub(crate) fn set_parent(
         &mut self,
         store: &mut Store,
@@ -407,29 +406,29 @@ impl ProcessTracker {
         table.android_user_id.set(upid, Some(uid / 100_000));
     }
 
-    /// Sets the start of a process, if it is not known.
+    /// Sets the start of a process, if it is not set.
     pub(crate) fn set_start(&mut self, store: &mut Store, upid: u32, ts: i64) {
         if store.tables.process.start_ts.get(upid).is_none() {
             store.tables.process.start_ts.set(upid, Some(ts));
         }
     }
 
-    /// Returns the arguments of a process, which are put into the table when all is read.
+    /// Returns the arguments of a process, which are written at the end of the import.
     pub(crate) fn process_args(&mut self, upid: u32) -> &mut ArgSet {
         self.process_args.entry(upid).or_default()
     }
 
-    /// Sets the place of a thread among others. The last word counts.
+    /// Sets the sort index of a thread. The last value applies.
     pub(crate) fn set_thread_sort_index(&mut self, utid: u32, index: i64) {
         set_index(&mut self.sort_indexes.threads, utid, index);
     }
 
-    /// Sets the place of a process among others. The last word counts.
+    /// Sets the sort index of a process. The last value applies.
     pub(crate) fn set_process_sort_index(&mut self, upid: u32, index: i64) {
         set_index(&mut self.sort_indexes.processes, upid, index);
     }
 
-    /// Notes a process in a pid namespace: its numbers from the outermost namespace inwards.
+    /// Adds a process in a pid namespace: its pids from the outermost namespace inwards.
     pub(crate) fn set_namespaced_process(&mut self, store: &Store, pid: i64, numbers: &[i64]) {
         let Some((own, outer)) = numbers.split_last() else {
             return;
@@ -442,7 +441,7 @@ impl ProcessTracker {
         self.machine(store).namespaced.insert(pid, namespaced);
     }
 
-    /// Notes a thread of a process in a pid namespace. Returns false if the process is not known.
+    /// Adds a thread of a process in a pid namespace. Returns false if the process is unknown.
     pub(crate) fn set_namespaced_thread(
         &mut self,
         store: &Store,
@@ -459,8 +458,8 @@ impl ProcessTracker {
         true
     }
 
-    /// Returns the number outside of its namespace of a thread that calls itself `tid`, in the
-    /// process with this number outside.
+    /// Returns the tid in the outermost namespace for a thread with an inner `tid`, in the process
+    /// with this outer pid.
     pub(crate) fn outer_tid(&mut self, store: &Store, outer_pid: i64, tid: i64) -> Option<i64> {
         if outer_pid <= 0 {
             return None;
@@ -472,7 +471,7 @@ impl ProcessTracker {
         }
     }
 
-    /// Puts what was collected into the tables.
+    /// Writes the collected data into the tables.
     pub(crate) fn finish(&mut self, store: &mut Store) {
         for (upid, index) in std::mem::take(&mut self.sort_indexes.processes) {
             let args = self.process_args.entry(upid).or_default();

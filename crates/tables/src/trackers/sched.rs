@@ -1,4 +1,4 @@
-//! Threads on CPUs: what the log of the scheduler gets.
+//! Threads on CPUs, and the events for the scheduler log.
 
 use crate::derived::{Created, RawWake, Switch, Wake};
 use crate::schema::TableId;
@@ -7,7 +7,7 @@ use crate::store::Store;
 use crate::strings::StringId;
 use crate::trackers::kernel::{Version, state_letters};
 
-/// The part of a switch that is about the thread that gets the CPU.
+/// The next thread of a switch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Next {
     pub(crate) utid: u32,
@@ -15,42 +15,42 @@ pub(crate) struct Next {
     pub(crate) prio: i32,
 }
 
-/// The thread that has a CPU.
+/// The current thread of a CPU.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Current {
     pub(crate) utid: u32,
     pub(crate) pid: i64,
     pub(crate) prio: i32,
-    /// There is a row of `sched_slice` that says since when some thread has the CPU.
+    /// Set if a row of `sched_slice` has the start of the current CPU slice.
     has_row: bool,
 }
 
-/// The threads on all CPUs.
+/// The current threads of all CPUs.
 #[derive(Debug, Default)]
 pub(crate) struct SchedTracker {
-    /// By row of `cpu`.
+    /// The current threads, by row of `cpu`.
     cpus: Vec<Option<Current>>,
-    /// Threads that run or could, by row of `thread`.
+    /// Running and runnable threads, by row of `thread`.
     awake: Vec<bool>,
     runnable: Option<StringId>,
-    /// The letters of states that were met, by version and number.
+    /// The letters of states, by kernel version and number.
     letters: Vec<((Option<Version>, u16), StringId)>,
 }
 
 impl SchedTracker {
-    /// Returns the thread that has a CPU.
+    /// Returns the current thread of a CPU.
     #[inline]
     pub(crate) fn current(&self, ucpu: u32) -> Option<Current> {
         self.cpus.get(ucpu as usize).copied().flatten()
     }
 
-    /// Sets the thread that has a CPU, of which no row begins.
+    /// Sets the current thread of a CPU without starting a row.
     pub(crate) fn set_current(&mut self, ucpu: u32, next: Next) {
         let has_row = self.current(ucpu).is_some_and(|current| current.has_row);
         self.set(ucpu, next, has_row);
     }
 
-    /// Ends the row of a CPU in this state, as nothing more is known of a switch.
+    /// Ends the row of a CPU with this state, if a switch has no other known data.
     pub(crate) fn end(&mut self, store: &mut Store, ts: i64, ucpu: u32, state: StringId) {
         let has_row = self.current(ucpu).is_some_and(|current| current.has_row);
         if has_row && is_wanted(store) {
@@ -77,7 +77,8 @@ impl SchedTracker {
         }
     }
 
-    /// A thread is woken by another one. `raw` is what the event says besides, if there is one.
+    /// Adds a wake-up of a thread by another one. `raw` has the other fields of the event, if there
+    /// is one.
     #[inline]
     pub(crate) fn wake(
         &mut self,
@@ -105,7 +106,7 @@ impl SchedTracker {
         }
     }
 
-    /// A thread was created by another one.
+    /// Adds the creation of a thread by another one.
     pub(crate) fn created(&mut self, store: &mut Store, ts: i64, utid: u32, creator: u32) {
         if is_wanted(store) {
             self.set_awake(utid, true);
@@ -114,7 +115,7 @@ impl SchedTracker {
         }
     }
 
-    /// Says why a thread waited last.
+    /// Sets the reason of the last wait of a thread.
     pub(crate) fn blocked(
         &mut self,
         store: &mut Store,
@@ -127,7 +128,7 @@ impl SchedTracker {
         }
     }
 
-    /// Returns the letters for a state as the kernel counts it. A number that is none is counted.
+    /// Returns the letters of a kernel state. Invalid states are counted.
     #[inline]
     pub(crate) fn state(
         &mut self,
@@ -175,7 +176,7 @@ impl SchedTracker {
         });
     }
 
-    /// Returns what was before.
+    /// Sets the flag, and returns the previous one.
     #[inline]
     fn set_awake(&mut self, utid: u32, is_awake: bool) -> bool {
         let place = utid as usize;
@@ -193,7 +194,7 @@ impl SchedTracker {
     }
 }
 
-/// Returns true if a table is wanted that is computed from the log.
+/// Returns true if a table that is computed from the log is wanted.
 #[inline]
 fn is_wanted(store: &Store) -> bool {
     use crate::schema::TableSet;

@@ -1,4 +1,4 @@
-//! Slices that nest.
+//! Nested slices.
 
 use rustc_hash::FxHashSet;
 
@@ -7,14 +7,15 @@ use crate::stats::Stat;
 use crate::store::Store;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
+use crate::trackers::waiting_args::Owner;
 
-/// Slices deeper than this are left out.
+/// The maximum depth of slices.
 const MAX_DEPTH: usize = 512;
 
-/// The duration of a slice that is open.
+/// The duration of an open slice.
 pub(crate) const OPEN: i64 = -1;
 
-/// The event that begins or is a slice.
+/// The begin of a slice, or a complete slice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SliceStart {
     pub(crate) ts: i64,
@@ -23,7 +24,7 @@ pub(crate) struct SliceStart {
     pub(crate) name: StringId,
 }
 
-/// A slice that would begin inside another one and end outside of it.
+/// A slice that would begin inside of another one and end after it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Overlap {
     end: i64,
@@ -35,27 +36,27 @@ pub(crate) struct Overlap {
 /// The slices of all tracks.
 #[derive(Debug, Default)]
 pub(crate) struct SliceTracker {
-    /// By track.
+    /// The open slices, by track.
     stacks: Vec<Stack>,
-    /// Tracks of which the next slice is waited for.
+    /// Tracks whose next slice is awaited.
     watched: FxHashSet<u32>,
     /// Slices that began on such tracks.
     begun: Vec<(u32, u32)>,
-    /// Sets of arguments whose memory is used again.
+    /// Argument sets to reuse their memory.
     spare: Vec<ArgSet>,
 }
 
-/// Sets of arguments that are kept for slices to come.
+/// The maximum number of argument sets kept for reuse.
 const SPARE: usize = 64;
 
-/// The slices of one track that may have children yet.
+/// The slices of one track that may still get children.
 #[derive(Debug, Default)]
 struct Stack {
     slices: Vec<Level>,
     unnestable: Option<Box<Unnestable>>,
 }
 
-/// The slices of a track that has one slice at a time.
+/// The state of a track with at most one slice at a time.
 #[derive(Debug, Default)]
 struct Unnestable {
     begins: i64,
@@ -69,7 +70,7 @@ struct Level {
     dur: i64,
     category: StringId,
     name: StringId,
-    /// Arguments of an open slice, which may become more.
+    /// The arguments of an open slice, which may increase.
     args: ArgSet,
 }
 
@@ -80,7 +81,7 @@ impl Level {
 }
 
 impl SliceTracker {
-    /// Begins a slice. Returns its id unless it had to be left out.
+    /// Begins a slice. Returns its id, unless it was dropped.
     pub(crate) fn begin(
         &mut self,
         store: &mut Store,
@@ -90,8 +91,7 @@ impl SliceTracker {
         self.start(store, start, OPEN, args).ok().flatten()
     }
 
-    /// Adds a slice of which the end is known. Returns its id unless it had to be left out, which
-    /// is logged.
+    /// Adds a slice with a known end. Returns its id, unless it was dropped and logged.
     pub(crate) fn complete(
         &mut self,
         store: &mut Store,
@@ -109,11 +109,11 @@ impl SliceTracker {
         }
     }
 
-    /// Adds a slice of which the end is known. Returns its id unless it had to be left out.
+    /// Adds a slice with a known end. Returns its id, unless it was dropped.
     ///
     /// # Errors
     ///
-    /// If it would begin inside another one and end outside of it. The caller logs that.
+    /// Fails if it would begin inside of another slice and end after it. The caller logs that.
     pub(crate) fn try_complete(
         &mut self,
         store: &mut Store,
@@ -129,8 +129,8 @@ impl SliceTracker {
         self.start(store, start, dur, args)
     }
 
-    /// Begins a slice on a track that has one slice at a time. If there is one, that is counted in
-    /// its arguments instead.
+    /// Begins a slice on a track with at most one slice at a time. If one is open, it is counted in
+    /// the arguments of that one instead.
     pub(crate) fn begin_unnestable(
         &mut self,
         store: &mut Store,
@@ -142,7 +142,7 @@ impl SliceTracker {
         self.start(store, start, OPEN, args).ok().flatten()
     }
 
-    /// Ends the innermost open slice with this category and name; NULL is any. Returns its id.
+    /// Ends the innermost open slice with this category and name; NULL matches any. Returns its id.
     pub(crate) fn end(
         &mut self,
         store: &mut Store,
@@ -177,7 +177,8 @@ impl SliceTracker {
         Some(id)
     }
 
-    /// Returns the arguments of the innermost open slice with this category and name; NULL is any.
+    /// Returns the arguments of the innermost open slice with this category and name; NULL matches
+    /// any.
     pub(crate) fn open_args(
         &mut self,
         track: u32,
@@ -196,12 +197,12 @@ impl SliceTracker {
         stack.slices.last().map(|level| level.id)
     }
 
-    /// Notes the next slice that begins on a track.
+    /// Awaits the next slice that begins on a track.
     pub(crate) fn watch(&mut self, track: u32) {
         self.watched.insert(track);
     }
 
-    /// Returns the slices that began on tracks that are watched, as pairs of track and slice.
+    /// Returns the slices that began on watched tracks, as pairs of track and slice.
     #[inline]
     pub(crate) fn take_begun(&mut self) -> Vec<(u32, u32)> {
         match self.begun.is_empty() {
@@ -210,7 +211,7 @@ impl SliceTracker {
         }
     }
 
-    /// Puts the arguments of slices that are open into the table.
+    /// Writes the arguments of open slices into the table.
     pub(crate) fn finish(&mut self, store: &mut Store) {
         for stack in &mut self.stacks {
             for level in &mut stack.slices {
@@ -247,11 +248,6 @@ impl SliceTracker {
             return Ok(None);
         }
         let parent_id = stack.slices.last().map(|top| top.id);
-        // Nothing is added to a slice of which the end is known.
-        let arg_set_id = match dur {
-            OPEN => None,
-            _ => args.finish(store),
-        };
         let id = store.tables.slice.push(SliceRow {
             ts: start.ts,
             dur,
@@ -260,12 +256,16 @@ impl SliceTracker {
             name: start.name,
             depth: depth as u32,
             parent_id,
-            arg_set_id,
+            arg_set_id: None,
             thread_ts: None,
             thread_dur: None,
             thread_instruction_count: None,
             thread_instruction_delta: None,
         });
+        // No arguments are added later to a slice with a known end.
+        if dur != OPEN {
+            args.finish_later(store, Owner::Slice(id));
+        }
         stack.slices.push(Level {
             id,
             ts: start.ts,
@@ -290,7 +290,7 @@ fn stack_of(stacks: &mut Vec<Stack>, track: u32) -> &mut Stack {
 }
 
 impl Stack {
-    /// Takes away the slices that end before another one begins.
+    /// Removes the slices that end before another one begins.
     fn close(&mut self, store: &mut Store, ts: i64, dur: i64) -> Result<(), Overlap> {
         let mut has_open = false;
         for place in (0..self.slices.len()).rev() {
@@ -340,20 +340,17 @@ impl Stack {
 
 impl Level {
     fn keep_args(&mut self, store: &mut Store) {
-        if !self.args.is_empty() {
-            let set = self.args.finish(store);
-            store.tables.slice.arg_set_id.set(self.id, set);
-        }
+        self.args.finish_later(store, Owner::Slice(self.id));
     }
 }
 
 impl Overlap {
-    /// Counts and logs it for a slice that begins at this time.
+    /// Counts the overlap and logs it, for a slice that begins at this time.
     pub(crate) fn log(&self, store: &mut Store, stat: Stat, start: i64) {
         self.log_with(store, stat, start, ArgSet::default());
     }
 
-    /// Counts and logs it with further arguments in front.
+    /// Counts the overlap and logs it, with further arguments in front.
     pub(crate) fn log_with(&self, store: &mut Store, stat: Stat, start: i64, mut args: ArgSet) {
         args.int(store, "overlap_start", start);
         args.int(store, "overlap_end", self.end);

@@ -1,18 +1,17 @@
-//! Callstacks: mappings, frames and callsites, each kept once.
+//! Callstacks: interned mappings, frames and callsites.
 
 use rustc_hash::FxHashMap;
 
 use crate::schema::{
-    StackProfileCallsiteRow, StackProfileCallsiteTable, StackProfileFrameRow,
-    StackProfileMappingRow, StackProfileSymbolRow,
+    StackProfileCallsiteRow, StackProfileFrameRow, StackProfileMappingRow, StackProfileSymbolRow,
 };
 use crate::store::Store;
 use crate::strings::StringId;
 
-/// Callstacks deeper than this are cut.
+/// The maximum depth of callstacks.
 const MAX_DEPTH: u32 = 1 << 12;
 
-/// The place of a mapped file in an address space: the column values that tell it from others.
+/// A mapped file in an address space: the values of its distinguishing columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Mapping {
     /// In hexadecimal digits.
@@ -43,19 +42,19 @@ impl Default for Mapping {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SourceFrame {
     pub(crate) function: StringId,
-    /// [`StringId::NULL`] if it is not known.
+    /// [`StringId::NULL`] if it is unknown.
     pub(crate) file: StringId,
     pub(crate) line: Option<u32>,
 }
 
-/// The callsites that each callsite calls.
+/// The callees of each callsite.
 ///
-/// Most call one alone: callstacks part near their roots, and go on by themselves.
+/// Most callsites have a single callee, since callstacks diverge near their roots.
 #[derive(Debug, Default)]
 struct Callees {
-    /// The first one of each callsite, by row.
-    first: Vec<u32>,
-    /// Callsites without a caller, and those behind the first one, by caller and frame.
+    /// The first callee of each callsite, by row, and its frame.
+    first: Vec<(u32, u32)>,
+    /// Callsites without a caller, and all but the first callees, by caller and frame.
     others: FxHashMap<u64, u32>,
 }
 
@@ -63,34 +62,29 @@ impl Callees {
     const NONE: u32 = u32::MAX;
 
     fn key(caller: Option<u32>, frame: u32) -> u64 {
-        // The caller one more than it is, as 0 is none.
+        // The caller plus one, since 0 means none.
         let caller = caller.map_or(0, |caller| u64::from(caller) + 1);
         caller << 32 | u64::from(frame)
     }
 
     #[inline]
-    fn find(
-        &self,
-        caller: Option<u32>,
-        frame: u32,
-        table: &StackProfileCallsiteTable,
-    ) -> Option<u32> {
+    fn find(&self, caller: Option<u32>, frame: u32) -> Option<u32> {
         if let Some(caller) = caller {
             match self.first.get(caller as usize).copied() {
-                None | Some(Self::NONE) => return None,
-                Some(first) if table.frame_id.get(first) == frame => return Some(first),
+                None | Some((Self::NONE, _)) => return None,
+                Some((first, of)) if of == frame => return Some(first),
                 Some(_) => {}
             }
         }
         self.others.get(&Self::key(caller, frame)).copied()
     }
 
-    /// Adds a callsite, which is the next row.
+    /// Adds a callsite with the next row.
     #[inline]
     fn add(&mut self, caller: Option<u32>, frame: u32, row: u32) {
-        self.first.resize(row as usize + 1, Self::NONE);
+        self.first.resize(row as usize + 1, (Self::NONE, 0));
         match caller.and_then(|caller| self.first.get_mut(caller as usize)) {
-            Some(first) if *first == Self::NONE => *first = row,
+            Some(first) if first.0 == Self::NONE => *first = (row, frame),
             _ => {
                 self.others.insert(Self::key(caller, frame), row);
             }
@@ -98,7 +92,7 @@ impl Callees {
     }
 }
 
-/// Mappings, frames and callsites of all callstacks.
+/// Interns the mappings, frames and callsites of all callstacks.
 #[derive(Debug, Default)]
 pub(crate) struct StackProfileTracker {
     mappings: FxHashMap<Mapping, u32>,
@@ -107,7 +101,7 @@ pub(crate) struct StackProfileTracker {
     frames: FxHashMap<(u32, i64, StringId), u32>,
     source_frames: FxHashMap<(u32, SourceFrame), u32>,
     callees: Callees,
-    /// The frames of each mapping and address, up to `indexed_frames`. Made when symbols come.
+    /// The frames by mapping and address, up to `indexed_frames`. Built when symbols arrive.
     frames_at: FxHashMap<(u32, i64), Vec<u32>>,
     indexed_frames: u32,
 }
@@ -132,7 +126,7 @@ impl StackProfileTracker {
         id
     }
 
-    /// Returns the row of a mapping that all processes share, which is added if it is new.
+    /// Returns the row of a mapping shared by all processes, and adds it if it is new.
     pub(crate) fn mapping(&mut self, store: &mut Store, mapping: Mapping) -> u32 {
         if let Some(id) = self.mappings.get(&mapping) {
             return *id;
@@ -142,7 +136,7 @@ impl StackProfileTracker {
         id
     }
 
-    /// Returns the row of the kernel, of which there is one.
+    /// Returns the row of the mapping of the kernel, which exists only once.
     pub(crate) fn kernel_mapping(&mut self, store: &mut Store, mapping: Mapping) -> u32 {
         if let Some(id) = self.kernel {
             return id;
@@ -152,7 +146,7 @@ impl StackProfileTracker {
         id
     }
 
-    /// Adds a mapping for frames of which only the source is known.
+    /// Adds a mapping for frames with a known source only.
     pub(crate) fn add_source_mapping(&mut self, store: &mut Store, name: StringId) -> u32 {
         let mapping = Mapping {
             name,
@@ -163,8 +157,8 @@ impl StackProfileTracker {
         self.add_mapping(store, mapping)
     }
 
-    /// Returns the row of a frame, which is added if it is new. Its place in the source is that of
-    /// whoever names it first.
+    /// Returns the row of a frame, and adds it if it is new. Its source location is that of the
+    /// first call.
     pub(crate) fn frame(
         &mut self,
         store: &mut Store,
@@ -183,7 +177,7 @@ impl StackProfileTracker {
         id
     }
 
-    /// Returns the row of a frame that only its source tells from others, which is added if it is
+    /// Returns the row of a frame that is distinguished by its source only, and adds it if it is
     /// new.
     pub(crate) fn source_frame(
         &mut self,
@@ -200,18 +194,18 @@ impl StackProfileTracker {
         id
     }
 
-    /// Returns the row of a frame called by a callsite, which is added if it is new. `None` if it
-    /// is too deep.
+    /// Returns the row of a callsite with this caller and frame, and adds it if it is new. `None`
+    /// if it is too deep.
     pub(crate) fn callsite(
         &mut self,
         store: &mut Store,
         parent_id: Option<u32>,
         frame_id: u32,
     ) -> Option<u32> {
-        let table = &mut store.tables.stack_profile_callsite;
-        if let Some(id) = self.callees.find(parent_id, frame_id, table) {
+        if let Some(id) = self.callees.find(parent_id, frame_id) {
             return Some(id);
         }
+        let table = &mut store.tables.stack_profile_callsite;
         let depth = parent_id.map_or(0, |parent| table.depth.get(parent) + 1);
         if depth >= MAX_DEPTH {
             return None;
@@ -225,8 +219,8 @@ impl StackProfileTracker {
         Some(id)
     }
 
-    /// Returns the row of a callstack, the outermost frame first. Frames that are too deep are cut
-    /// off; `None` if there are no frames.
+    /// Returns the row of a callstack, with the outermost frame first. Frames that are too deep are
+    /// cut; `None` if there are no frames.
     pub(crate) fn callstack(
         &mut self,
         store: &mut Store,
@@ -248,8 +242,8 @@ impl StackProfileTracker {
         known.cloned().unwrap_or_default()
     }
 
-    /// Gives symbols to all frames at an address of these mappings. Returns false if there are
-    /// none.
+    /// Sets the symbols of all frames at an address of these mappings. Returns false if there are
+    /// no such frames.
     pub(crate) fn symbolize(
         &mut self,
         store: &mut Store,
@@ -292,7 +286,7 @@ fn push_frame(
     })
 }
 
-/// Adds the names that the trace itself has of a frame, and returns the set they are in.
+/// Adds the names of a frame in the trace, and returns the id of their set.
 fn push_source(store: &mut Store, source: SourceFrame) -> u32 {
     let symbols = &mut store.tables.stack_profile_symbol;
     let symbol_set_id = symbols.len();

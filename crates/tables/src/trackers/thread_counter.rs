@@ -1,4 +1,4 @@
-//! Counters of processes of which only a thread is known.
+//! Counters of processes, with values that name only a thread.
 
 use crate::store::Store;
 use crate::strings::StringId;
@@ -6,12 +6,12 @@ use crate::trackers::args::ArgSet;
 use crate::trackers::counter::CounterTracker;
 use crate::trackers::track::{Dimension, TrackSpec, TrackTracker};
 
-/// A counter that each process has.
+/// A counter that exists for each process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessCounter {
     /// The type of its tracks.
     pub(crate) type_: &'static str,
-    /// The type of its tracks where the process does not become known.
+    /// The type of its tracks if the process remains unknown.
     pub(crate) fallback: &'static str,
     /// Further dimensions.
     pub(crate) dimensions: [Option<(&'static str, StringId)>; 2],
@@ -20,7 +20,7 @@ pub(crate) struct ProcessCounter {
 }
 
 impl ProcessCounter {
-    /// Returns its track of a process, or else of a thread.
+    /// Returns its track for the process of a thread, or for the thread.
     fn track(&self, store: &mut Store, tracks: &mut TrackTracker, utid: u32) -> u32 {
         let mut dimensions = Vec::with_capacity(3);
         let type_ = match store.tables.thread.upid.get(utid) {
@@ -44,7 +44,7 @@ impl ProcessCounter {
     }
 }
 
-/// Values of which the track is found out when all threads are known.
+/// Values whose track is determined when all threads are known.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadCounterTracker {
     counters: Vec<ProcessCounter>,
@@ -52,11 +52,11 @@ pub(crate) struct ThreadCounterTracker {
     waiting: Vec<(u32, u32, u32)>,
 }
 
-/// Kinds of counters beyond this number are left out.
+/// The maximum number of kinds of counters.
 const MAX_COUNTERS: usize = 1 << 10;
 
 impl ThreadCounterTracker {
-    /// Adds a value of the process of a thread.
+    /// Adds a value for the process of a thread.
     pub(crate) fn add(
         &mut self,
         store: &mut Store,
@@ -79,7 +79,7 @@ impl ThreadCounterTracker {
         }
     }
 
-    /// Gives all values their tracks.
+    /// Sets the tracks of all values.
     pub(crate) fn finish(&mut self, store: &mut Store, tracks: &mut TrackTracker) {
         let machine = store.machine;
         for (row, utid, number) in std::mem::take(&mut self.waiting) {

@@ -1,4 +1,4 @@
-//! Tracks by their identity: machine, type and dimensions.
+//! Tracks by identity: machine, type and dimensions.
 
 use rustc_hash::FxHashMap;
 
@@ -26,7 +26,7 @@ impl EventKind {
     }
 }
 
-/// A value that tells a track from others of its type.
+/// A value that distinguishes a track from others of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Dimension {
     /// A thread: `thread.id`.
@@ -35,13 +35,13 @@ pub(crate) enum Dimension {
     Upid(u32),
     /// A CPU, by the kernel's number.
     Cpu(u32),
-    /// Any other number.
+    /// Another integer.
     Int(&'static str, i64),
-    /// Any other text.
+    /// Another text.
     Text(&'static str, StringId),
 }
 
-/// A description of a track: its identity, and what the track gets if it is new.
+/// A description of a track: its identity, and the columns of a new track.
 #[derive(Debug)]
 pub(crate) struct TrackSpec<'a> {
     pub(crate) kind: EventKind,
@@ -52,12 +52,12 @@ pub(crate) struct TrackSpec<'a> {
     pub(crate) parent: Option<u32>,
     /// The unit of a counter.
     pub(crate) unit: StringId,
-    /// Facts from its source.
+    /// Arguments from its source.
     pub(crate) source: ArgSet,
 }
 
 impl<'a> TrackSpec<'a> {
-    /// Returns the description of a track that has slices.
+    /// Returns the description of a track with slices.
     pub(crate) fn slices(type_: &'static str, dimensions: &'a [Dimension]) -> Self {
         Self {
             kind: EventKind::Slice,
@@ -78,12 +78,12 @@ impl<'a> TrackSpec<'a> {
         }
     }
 
-    /// Returns the same with a name.
+    /// Sets the name.
     pub(crate) fn named(self, name: StringId) -> Self {
         Self { name, ..self }
     }
 
-    /// Returns the same with a unit.
+    /// Sets the unit.
     pub(crate) fn in_unit(self, store: &mut Store, unit: &str) -> Self {
         Self {
             unit: store.strings.intern(unit),
@@ -91,18 +91,18 @@ impl<'a> TrackSpec<'a> {
         }
     }
 
-    /// Returns the same with a parent.
+    /// Sets the parent.
     pub(crate) fn under(self, parent: Option<u32>) -> Self {
         Self { parent, ..self }
     }
 
-    /// Returns the same with facts from its source.
+    /// Sets the arguments from its source.
     pub(crate) fn with_source(self, source: ArgSet) -> Self {
         Self { source, ..self }
     }
 }
 
-/// The most dimensions that a track has.
+/// The maximum number of dimensions of a track.
 const MAX_DIMENSIONS: usize = 6;
 
 /// The identity of a track.
@@ -139,12 +139,12 @@ impl TrackKey {
 #[derive(Debug, Default)]
 pub(crate) struct TrackTracker {
     tracks: FxHashMap<TrackKey, u32>,
-    /// The tracks of what threads execute, by thread.
+    /// The tracks of threads, by thread.
     threads: Vec<u32>,
 }
 
 impl TrackTracker {
-    /// Returns the track with this identity, which is added if it is new.
+    /// Returns the track with this identity, and adds it if it is new.
     pub(crate) fn intern(&mut self, store: &mut Store, spec: TrackSpec<'_>) -> u32 {
         let key = TrackKey::new(store.machine, spec.type_, spec.kind, spec.dimensions);
         if let Some(track) = self.tracks.get(&key) {
@@ -155,7 +155,7 @@ impl TrackTracker {
         track
     }
 
-    /// Returns the track of what a thread executes, which is added if it is new.
+    /// Returns the track of a thread, and adds it if it is new.
     #[inline]
     pub(crate) fn of_thread(&mut self, store: &mut Store, utid: u32) -> u32 {
         match self.threads.get(utid as usize) {
@@ -176,7 +176,7 @@ impl TrackTracker {
         track
     }
 
-    /// Adds a track that no other source shares.
+    /// Adds a track that is not shared with another source.
     pub(crate) fn create(store: &mut Store, mut spec: TrackSpec<'_>) -> u32 {
         let mut args = ArgSet::default();
         let (mut utid, mut upid, mut cpu) = (None, None, None);
@@ -193,7 +193,7 @@ impl TrackTracker {
                 Dimension::Cpu(value) => {
                     cpu = Some(value);
                     if value < CPUS_PER_MACHINE {
-                        // The CPU was seen.
+                        // The CPU occurs in the trace.
                         let ucpu = store.machine * CPUS_PER_MACHINE + value;
                         store.tables.cpu.cpu.set(ucpu, cpu);
                     }

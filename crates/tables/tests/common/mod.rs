@@ -1,10 +1,10 @@
-//! Traces written as text, and tables as text.
+//! Imports traces written as text, and formats tables as text.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use ferretto_tables::{Options, Stat, Table, Trace, Value};
 use ferretto_text::config::{Unknown, read_message};
 
-/// Returns the bytes of a trace from its text form: messages `packet { … }`.
+/// Encodes a trace from its text form: messages `packet { … }`.
 pub(crate) fn encode(text: &str) -> Vec<u8> {
     let read = read_message(
         "perfetto.protos.Trace",
@@ -23,7 +23,7 @@ pub(crate) fn import(text: &str) -> Trace {
     import_bytes(&encode(text))
 }
 
-/// Imports a trace from its bytes, on one thread and on several, which must not differ.
+/// Imports an encoded trace on one thread and on several, and compares the results.
 pub(crate) fn import_bytes(bytes: &[u8]) -> Trace {
     let options = |threads| Options {
         threads,
@@ -35,7 +35,7 @@ pub(crate) fn import_bytes(bytes: &[u8]) -> Trace {
     several
 }
 
-/// Asserts that two traces have the same rows, with the same numbers of texts.
+/// Asserts that two traces have the same rows, and the same ids of texts.
 pub(crate) fn assert_same(one: &Trace, other: &Trace) {
     for (one_table, other_table) in one.tables().all().zip(other.tables().all()) {
         let name = one_table.spec().name;
@@ -44,7 +44,7 @@ pub(crate) fn assert_same(one: &Trace, other: &Trace) {
             let column = |table: &dyn Table| {
                 let column = table.column(place).expect("a column");
                 let values: Vec<_> = (0..table.rows()).map(|row| column.get(row)).collect();
-                // Numbers that are none are equal as text.
+                // Compares text, since NaN differs from itself.
                 format!("{values:?}")
             };
             let name = one_table.spec().columns[place].name;
@@ -61,7 +61,7 @@ pub(crate) fn assert_same(one: &Trace, other: &Trace) {
     assert_eq!(texts(one), texts(other), "texts");
 }
 
-/// Returns columns of a table, a line for each row with values between blanks.
+/// Returns columns of a table: a line for each row, with values separated by spaces.
 pub(crate) fn rows(trace: &Trace, table: &str, columns: &str) -> Vec<String> {
     let table = trace.table(table).expect("table");
     let columns: Vec<_> = columns
@@ -85,7 +85,7 @@ pub(crate) fn rows(trace: &Trace, table: &str, columns: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the number of a name in the table `stats` that has no index.
+/// Returns the value of an entry of the table `stats` without index.
 pub(crate) fn stat(trace: &Trace, name: &str) -> i64 {
     let all = rows(trace, "stats", "name idx value");
     let start = format!("{name} NULL ");
@@ -94,7 +94,7 @@ pub(crate) fn stat(trace: &Trace, name: &str) -> i64 {
     row.parse().expect("a number")
 }
 
-/// Returns the arguments of a set, a line `key=value` each.
+/// Returns the arguments of a set as lines `key=value`.
 pub(crate) fn args(trace: &Trace, set: Option<u32>) -> Vec<String> {
     use ferretto_tables::schema::ArgValue;
     let Some(set) = set else {
@@ -116,7 +116,7 @@ pub(crate) fn args(trace: &Trace, set: Option<u32>) -> Vec<String> {
         .collect()
 }
 
-/// Returns the set of arguments of a row.
+/// Returns the argument set of a row.
 pub(crate) fn arg_set(table: &dyn Table, column: &str, row: usize) -> Option<u32> {
     match table.column_by_name(column).expect("column").get(row) {
         Value::Int(set) => Some(set as u32),
@@ -124,7 +124,7 @@ pub(crate) fn arg_set(table: &dyn Table, column: &str, row: usize) -> Option<u32
     }
 }
 
-/// Returns a number of the trace that has no index.
+/// Returns the value of a statistic of the trace without index.
 pub(crate) fn number(trace: &Trace, stat: Stat) -> i64 {
     trace.stat(stat)
 }

@@ -1,18 +1,18 @@
-//! Tests in processes of their own, with bounds that the kernel keeps.
+//! Tests in separate processes, with limits that the kernel enforces.
 
 use std::process::Command;
 
 use ferretto_tables::{ImportError, Options, Trace};
 use ferretto_trace::Limits;
 
-/// The addresses a process may map, in KiB, and the time of a CPU it may take, in seconds. Both are
-/// several times what any of these files needs.
+/// The limits of address space in KiB and of CPU time in seconds. Both are several times the needs
+/// of any of these files.
 const MEMORY: u32 = 1 << 20;
 const SECONDS: u32 = 60;
-/// Says that the process is such a one.
+/// The environment variable that marks the child process.
 const CONFINED: &str = "FERRETTO_TEST_CONFINED";
 
-/// Runs the rest of a test within bounds. `name` is the name of the test.
+/// Runs the rest of a test within limits. `name` is the name of the test.
 pub(crate) fn confined(name: &str, test: impl FnOnce()) {
     if std::env::var_os(CONFINED).is_some() {
         return test();
@@ -23,7 +23,7 @@ pub(crate) fn confined(name: &str, test: impl FnOnce()) {
         .arg(std::env::current_exe().expect("a program"))
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(CONFINED, "1")
-        // Each thread's heap would take addresses besides.
+        // The heaps of threads would take additional address space.
         .env("MALLOC_ARENA_MAX", "1")
         .output()
         .expect("a shell");
@@ -36,8 +36,7 @@ pub(crate) fn confined(name: &str, test: impl FnOnce()) {
     );
 }
 
-/// Imports a file on one thread, with a reader that may take 16 MiB and tables that may take
-/// 64 MiB.
+/// Imports a file on one thread, with a limit of 16 MiB for the reader and 64 MiB for the tables.
 pub(crate) fn read(bytes: &[u8]) -> Result<Trace, ImportError> {
     let options = Options {
         threads: 1,
@@ -48,16 +47,17 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Trace, ImportError> {
     Trace::read(bytes, &options)
 }
 
-/// Returns the most memory that this process took so far, in bytes.
+/// Returns the peak memory of this process in bytes.
 pub(crate) fn peak() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("the kernel tells it");
+    let status =
+        std::fs::read_to_string("/proc/self/status").expect("the kernel provides the status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().next());
     let kib: usize = kib.and_then(|kib| kib.parse().ok()).expect("a number");
     kib << 10
 }
 
-/// Imports a file that has to give tables.
+/// Imports a file that must give tables.
 pub(crate) fn tables(bytes: &[u8]) -> Trace {
     let trace = read(bytes).expect("tables");
     assert!(trace.memory() < 128 << 20, "{}", trace.memory());

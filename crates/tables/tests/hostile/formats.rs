@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use crate::confined::{confined, read, tables};
 
 #[test]
-fn query_145_json_nested_without_end_does_no_harm() {
+fn query_145_deeply_nested_json_takes_bounded_memory() {
     let test = || {
         for inner in ["[", "{\"a\":"] {
             let mut deep =
                 r#"{"traceEvents":[{"ph":"X","ts":1,"dur":1,"name":"a","args":{"x":"#.to_owned();
             deep.push_str(&inner.repeat(200_000));
-            // An event that is cut off is no event, one that is too deep neither.
+            // An incomplete event is dropped, and so is one that is too deep.
             let _ = read(deep.as_bytes());
             let close = if inner == "[" { "]" } else { "}" };
             deep.push_str(if inner == "[" { "" } else { "1" });
@@ -22,13 +22,13 @@ fn query_145_json_nested_without_end_does_no_harm() {
         }
     };
     confined(
-        "formats::query_145_json_nested_without_end_does_no_harm",
+        "formats::query_145_deeply_nested_json_takes_bounded_memory",
         test,
     );
 }
 
 #[test]
-fn query_145_json_values_without_end_take_bounded_memory() {
+fn query_145_large_json_values_take_bounded_memory() {
     let test = || {
         let mut wide = r#"[{"ph":"X","ts":1,"dur":1,"name":"a","args":{"x":["#.to_owned();
         wide.push_str(&"1,".repeat(200_000));
@@ -40,13 +40,13 @@ fn query_145_json_values_without_end_take_bounded_memory() {
         let _ = read(text.as_bytes());
     };
     confined(
-        "formats::query_145_json_values_without_end_take_bounded_memory",
+        "formats::query_145_large_json_values_take_bounded_memory",
         test,
     );
 }
 
 #[test]
-fn query_145_json_slices_within_slices_end() {
+fn query_145_deeply_nested_json_slices_are_cut() {
     let test = || {
         let mut text = "[".to_owned();
         for place in 0..100_000 {
@@ -59,7 +59,7 @@ fn query_145_json_slices_within_slices_end() {
         let trace = tables(text.as_bytes());
         assert_eq!(trace.tables().slice.len(), 512);
     };
-    confined("formats::query_145_json_slices_within_slices_end", test);
+    confined("formats::query_145_deeply_nested_json_slices_are_cut", test);
 }
 
 #[test]

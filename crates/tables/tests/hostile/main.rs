@@ -1,5 +1,5 @@
-//! Files made to do harm: each is imported in a process of its own that has little memory and
-//! little time.
+//! Files with malicious content. Each is imported in a separate process with little memory and CPU
+//! time.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -9,7 +9,7 @@ use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use crate::common::encode;
 use crate::confined::{confined, peak, read, tables};
 
-/// The bytes that each of these files claims to have, and the memory that may be taken for it.
+/// The size that each of these files claims to have, and the limit of memory for its import.
 const UNPACKED: usize = 128 << 20;
 const MEMORY: usize = 96 << 20;
 const BLOCK: usize = 128 << 10;
@@ -35,24 +35,24 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory takes it")
 }
 
-/// A packet that says nothing, and is one block long.
+/// Returns a packet of one block without any known field.
 fn empty_packet() -> Vec<u8> {
-    // Field 2000 of `TracePacket` is not known.
+    // Field 2000 of `TracePacket` is unknown.
     let field = length_delimited(&[0x82, 0x7d], &vec![0; BLOCK - 16]);
     length_delimited(&[0x0a], &field)
 }
 
-/// Bytes of packets that are as long as all say, in members of one file of gzip.
+/// Returns packets in several gzip members, together with the declared size.
 fn gzip_of_packets() -> Vec<u8> {
     let packets = 8;
     let member = gzip(&empty_packet().repeat(packets));
     member.repeat(UNPACKED / BLOCK / packets)
 }
 
-/// A frame of Zstandard of literal blocks and blocks of one byte many times.
+/// Returns a Zstandard frame of raw blocks and of blocks that repeat one byte.
 fn zstd_of_packets() -> Vec<u8> {
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd];
-    // No sizes, a window of 128 KiB.
+    // No content size, a window of 128 KiB.
     frame.extend_from_slice(&[0x00, 7 << 3]);
     let mut field = vec![0x82, 0x7d];
     varint(&mut field, BLOCK);
@@ -96,7 +96,7 @@ fn query_145_zstd_bombs_take_little_memory() {
 }
 
 #[test]
-fn query_145_packed_packets_in_packed_packets_end() {
+fn query_145_nested_compressed_packets_are_bounded() {
     let test = || {
         let mut packets = encode("packet { timestamp: 1 }");
         for _ in 0..12 {
@@ -123,23 +123,23 @@ fn query_145_packed_packets_in_packed_packets_end() {
         assert!(peak() < MEMORY, "{}", peak());
     };
     confined(
-        "packed::query_145_packed_packets_in_packed_packets_end",
+        "packed::query_145_nested_compressed_packets_are_bounded",
         test,
     );
 }
 
 #[test]
-fn query_145_compressed_files_in_compressed_files_end() {
+fn query_145_nested_compressed_files_are_bounded() {
     let test = || {
         let mut file = encode("packet { timestamp: 1 }");
         for _ in 0..12 {
             file = gzip(&file);
         }
         let error = read(&file).expect_err("too deep").to_string();
-        assert!(error.contains("too many archives in archives"), "{error}");
+        assert!(error.contains("archives are nested too deeply"), "{error}");
     };
     confined(
-        "packed::query_145_compressed_files_in_compressed_files_end",
+        "packed::query_145_nested_compressed_files_are_bounded",
         test,
     );
 }
@@ -157,25 +157,22 @@ fn tar_header(size: usize) -> Vec<u8> {
 }
 
 #[test]
-fn query_145_archives_take_no_more_than_is_allowed() {
+fn query_145_archives_take_bounded_memory() {
     let test = || {
         let mut bomb = gzip(&tar_header(UNPACKED));
         bomb.extend(gzip(&vec![0; 1 << 20]).repeat(UNPACKED >> 20));
         let error = read(&bomb).expect_err("too large").to_string();
         assert!(error.contains("the archive has more than"), "{error}");
         assert!(peak() < MEMORY, "{}", peak());
-        // A size that is a lie.
+        // A wrong size.
         let error = read(&tar_header(1 << 20)).expect_err("cut off");
         assert!(matches!(error, ImportError::Parse { .. }), "{error}");
     };
-    confined(
-        "packed::query_145_archives_take_no_more_than_is_allowed",
-        test,
-    );
+    confined("packed::query_145_archives_take_bounded_memory", test);
 }
 
 #[test]
-fn query_145_zip_members_unpack_as_they_are_read() {
+fn query_145_zip_members_are_decompressed_in_parts() {
     let test = || {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
         let packet = empty_packet();
@@ -196,15 +193,15 @@ fn query_145_zip_members_unpack_as_they_are_read() {
         assert!(peak() < MEMORY, "{}", peak());
     };
     confined(
-        "packed::query_145_zip_members_unpack_as_they_are_read",
+        "packed::query_145_zip_members_are_decompressed_in_parts",
         test,
     );
 }
 
 #[test]
-fn query_145_packed_profiles_take_no_more_than_is_allowed() {
+fn query_145_compressed_profiles_take_bounded_memory() {
     let test = || {
-        // A profile is kept until its end is there: one large text in its table of texts.
+        // A profile is decoded only when it is complete: one large text in its table of texts.
         let mut head = vec![0x32, 0, 0x32];
         varint(&mut head, UNPACKED);
         let mut bomb = gzip(&head);
@@ -213,7 +210,7 @@ fn query_145_packed_profiles_take_no_more_than_is_allowed() {
         assert!(error.contains("the profile has more than"), "{error}");
     };
     confined(
-        "packed::query_145_packed_profiles_take_no_more_than_is_allowed",
+        "packed::query_145_compressed_profiles_take_bounded_memory",
         test,
     );
 }

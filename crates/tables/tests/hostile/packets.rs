@@ -1,4 +1,4 @@
-//! Packets whose ids, parents and depths are made to do harm.
+//! Packets with malicious ids, parents and depths.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use ferretto_tables::{Options, Stat, Trace};
 use crate::common::encode;
 use crate::confined::{confined, tables};
 
-/// The packets in a text, so many times.
+/// Returns the packets of a text, repeated.
 fn repeated(text: &str, times: usize) -> Vec<u8> {
     encode(text).repeat(times)
 }
@@ -33,9 +33,9 @@ fn query_145_slices_a_hundred_thousand_deep_are_cut() {
 }
 
 #[test]
-fn query_145_slices_open_at_a_time_need_no_search() {
+fn query_145_many_open_slices_need_no_search() {
     let test = || {
-        // Tracks of one name are shown as one: each open slice takes a lane of its own.
+        // Tracks with the same name are merged: each open slice takes a separate lane.
         let mut text = String::new();
         for uuid in 1..=20_000 {
             let _ = writeln!(
@@ -48,14 +48,11 @@ fn query_145_slices_open_at_a_time_need_no_search() {
         let trace = tables(&encode(&text));
         assert_eq!(trace.tables().slice.len(), 20_000);
     };
-    confined(
-        "packets::query_145_slices_open_at_a_time_need_no_search",
-        test,
-    );
+    confined("packets::query_145_many_open_slices_need_no_search", test);
 }
 
 #[test]
-fn query_145_tracks_that_are_their_own_parents_are_refused() {
+fn query_145_cycles_of_parent_tracks_are_refused() {
     let test = || {
         let mut text = String::new();
         for uuid in 1..=1000_u32 {
@@ -80,13 +77,13 @@ fn query_145_tracks_that_are_their_own_parents_are_refused() {
         assert!(trace.stat(Stat::track_event_track_hierarchy_loop) > 0);
     };
     confined(
-        "packets::query_145_tracks_that_are_their_own_parents_are_refused",
+        "packets::query_145_cycles_of_parent_tracks_are_refused",
         test,
     );
 }
 
 #[test]
-fn query_145_processes_that_are_their_own_parents_are_kept() {
+fn query_145_cycles_of_parent_processes_are_kept() {
     let test = || {
         let trace = tables(&encode(
             "packet { timestamp: 1 process_tree { processes { pid: 5 ppid: 6 cmdline: \"a\" } processes { pid: 6 ppid: 5 cmdline: \"b\" }
@@ -96,13 +93,13 @@ fn query_145_processes_that_are_their_own_parents_are_kept() {
         assert!(trace.tables().process.len() >= 4);
     };
     confined(
-        "packets::query_145_processes_that_are_their_own_parents_are_kept",
+        "packets::query_145_cycles_of_parent_processes_are_kept",
         test,
     );
 }
 
 #[test]
-fn query_145_ids_and_times_of_64_bits_are_numbers_like_others() {
+fn query_145_the_largest_ids_and_times_are_accepted() {
     let test = || {
         const MOST: u64 = u64::MAX;
         let mut text = String::new();
@@ -151,7 +148,7 @@ fn query_145_ids_and_times_of_64_bits_are_numbers_like_others() {
         }
     };
     confined(
-        "packets::query_145_ids_and_times_of_64_bits_are_numbers_like_others",
+        "packets::query_145_the_largest_ids_and_times_are_accepted",
         test,
     );
 }
@@ -188,8 +185,8 @@ fn query_145_callstacks_of_any_depth_are_cut() {
 #[test]
 fn query_145_arguments_of_any_depth_are_cut() {
     let test = || {
-        // Each level names the same long text by its number, so that the path to an argument is as
-        // long as no text in the file.
+        // Each level refers to the same long text by its id, so that the key of an argument becomes
+        // as long as no text in the file.
         let long = "x".repeat(100_000);
         let mut value = encode_annotation_list(10_000);
         for _ in 0..60 {
@@ -225,7 +222,7 @@ fn field(number: u32, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A `DebugAnnotation` with the name 1 that is a list of numbers.
+/// Encodes a `DebugAnnotation` with name id 1 that is an array of numbers.
 fn encode_annotation_list(length: usize) -> Vec<u8> {
     let mut annotation = vec![0x08, 1];
     for _ in 0..length {
@@ -234,7 +231,7 @@ fn encode_annotation_list(length: usize) -> Vec<u8> {
     annotation
 }
 
-/// A `DebugAnnotation` with the name 1 with one member.
+/// Encodes a `DebugAnnotation` with name id 1 and one member.
 fn nested(inner: &[u8]) -> Vec<u8> {
     let mut annotation = vec![0x08, 1];
     annotation.extend(field(11, inner));
@@ -242,9 +239,9 @@ fn nested(inner: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn query_145_tables_stay_within_the_memory_allowed() {
+fn query_145_tables_stay_within_their_memory_limit() {
     let test = || {
-        // Nothing can be parsed before the end.
+        // No event can be parsed before the end of the file.
         let event = "packet { timestamp: 5 trusted_packet_sequence_id: 1 sequence_flags: 1
             track_event { type: TYPE_INSTANT name: \"a\" } }";
         let bytes = repeated(event, 1_000_000);
@@ -256,11 +253,14 @@ fn query_145_tables_stay_within_the_memory_allowed() {
         };
         let trace = Trace::read(&bytes[..], &options).expect("tables");
         assert!(trace.memory() < 32 << 20, "{}", trace.memory());
-        let is_told = trace.remarks().iter().any(|text| text.contains("allowed"));
-        assert!(is_told, "{:?}", trace.remarks());
+        let is_reported = trace
+            .remarks()
+            .iter()
+            .any(|text| text.contains("more than the limit of"));
+        assert!(is_reported, "{:?}", trace.remarks());
     };
     confined(
-        "packets::query_145_tables_stay_within_the_memory_allowed",
+        "packets::query_145_tables_stay_within_their_memory_limit",
         test,
     );
 }

@@ -8,7 +8,7 @@ mod tracks;
 use common::{args, import, rows, stat};
 use ferretto_tables::Trace;
 
-/// A thread's track, and its name.
+/// The descriptor of a thread's track, with its name.
 const THREAD: &str = r#"
     packet { trusted_packet_sequence_id: 1 incremental_state_cleared: true timestamp: 0
         track_descriptor { uuid: 1 thread { pid: 5 tid: 7 thread_name: "worker" } } }"#;
@@ -47,12 +47,12 @@ fn slices(trace: &Trace) -> Vec<String> {
     rows(trace, "slice", "ts dur name depth parent_id")
 }
 
-/// The arguments of a slice.
+/// Returns the arguments of a slice.
 fn slice_args(trace: &Trace, slice: u32) -> Vec<String> {
     args(trace, trace.tables().slice.arg_set_id().get(slice))
 }
 
-/// The name and type of the track of each slice.
+/// Returns the name and type of the track of each slice.
 fn tracks_of_slices(trace: &Trace) -> Vec<String> {
     let all = rows(trace, "track", "name type");
     let of = rows(trace, "slice", "track_id");
@@ -78,7 +78,7 @@ fn query_029_slices_nest() {
 }
 
 #[test]
-fn query_030_open_slices_stay_open_and_ends_alone_are_nothing() {
+fn query_030_open_slices_stay_open_and_unmatched_ends_are_ignored() {
     let trace = import(
         &(THREAD.to_owned()
             + &end(1, 1)
@@ -91,7 +91,7 @@ fn query_030_open_slices_stay_open_and_ends_alone_are_nothing() {
 }
 
 #[test]
-fn query_031_slices_that_touch_are_siblings_and_instants_nest() {
+fn query_031_adjacent_slices_are_siblings_and_instants_nest() {
     let trace = import(
         &(THREAD.to_owned()
             + &begin(0, 1, "a")
@@ -251,12 +251,12 @@ fn query_050_annotations_become_arguments() {
             "debug.o.k=3"
         ]
     );
-    // The one without a name is an error.
+    // An annotation without a name is an error.
     assert_eq!(stat(&trace, "track_event_parser_errors"), 1);
 }
 
 #[test]
-fn query_006_keys_without_indexes() {
+fn query_006_flat_keys_have_no_indexes() {
     let trace = import(
         &(THREAD.to_owned()
             + &event(
@@ -274,7 +274,7 @@ fn query_006_keys_without_indexes() {
 
 #[test]
 fn query_051_extensions_are_read_by_descriptors_in_the_trace() {
-    // An extension of TrackEvent, numbered 2000: an enum with one value.
+    // An extension of TrackEvent with the number 2000: an enum with one value.
     let set = {
         use ferretto_wire::Encoder;
         let mut bytes = Vec::new();

@@ -1,10 +1,10 @@
-//! Events of old traces: phases, flows, and times as differences.
+//! Events of old traces: phases, flows, and time differences.
 
 use crate::common::{args, import, rows, stat};
 use crate::{THREAD, begin, end, event, slice_args, tracks_of_slices};
 
 #[test]
-fn query_052_phases_of_old_traces() {
+fn query_052_phases_of_old_traces_are_supported() {
     let legacy = |ts, phase: char, rest: &str| {
         event(
             ts,
@@ -57,7 +57,7 @@ fn query_052_phases_of_old_traces() {
 }
 
 #[test]
-fn query_058_flows_of_old_traces() {
+fn query_058_flows_of_old_traces_are_supported() {
     let flow = |ts, phase: char, rest: &str| {
         event(
             ts,

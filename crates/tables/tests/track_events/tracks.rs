@@ -4,7 +4,7 @@ use crate::common::{import, rows, stat};
 use crate::{THREAD, begin, descriptor, end, event, instant, tracks_of_slices};
 
 #[test]
-fn query_040_events_without_a_described_track() {
+fn query_040_events_without_a_described_track_have_a_default_track() {
     let trace = import(
         &("packet { trusted_packet_sequence_id: 1 incremental_state_cleared: true }\n".to_owned()
             + &event(1, "type: TYPE_INSTANT name: \"a\"")
@@ -41,7 +41,7 @@ fn query_041_threads_share_their_track_with_the_system() {
 }
 
 #[test]
-fn query_042_children_of_processes() {
+fn query_042_child_tracks_of_processes_keep_their_process() {
     let trace = import(
         &(THREAD.to_owned()
             + &descriptor("uuid: 2 process { pid: 5 process_name: \"app\" }")
@@ -128,7 +128,7 @@ fn counter(ts: u64, value: i64) -> String {
 }
 
 #[test]
-fn query_046_counters_count_from_the_last_value() {
+fn query_046_incremental_counters_add_to_the_last_value() {
     let text = THREAD.to_owned()
         + &descriptor(
             "uuid: 2 name: \"n\" counter { unit: UNIT_SIZE_BYTES unit_multiplier: 1000 is_incremental: true }",

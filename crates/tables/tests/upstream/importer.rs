@@ -1,4 +1,4 @@
-//! Upstream's trace processor, a program that is built from upstream's source.
+//! Upstream's trace processor, built from upstream's source.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::rows::Rows;
 
-/// `trace_processor_shell` in the folder that `FERRETTO_UPSTREAM` names.
+/// `trace_processor_shell` in the folder `FERRETTO_UPSTREAM`.
 pub(crate) struct Importer {
     program: PathBuf,
     tables: Vec<Known>,
 }
 
-/// A table that both have.
+/// A table that exists in both.
 struct Known {
     ours: &'static str,
     theirs: String,
@@ -22,7 +22,7 @@ struct Known {
 }
 
 impl Importer {
-    /// The trace processor, if there is one.
+    /// Returns the trace processor, if there is one.
     pub(crate) fn from_environment() -> Option<Self> {
         let folder = PathBuf::from(std::env::var_os("FERRETTO_UPSTREAM")?);
         let program = folder.join("trace_processor_shell");
@@ -37,7 +37,7 @@ impl Importer {
         Some(importer)
     }
 
-    /// Finds what it has of our tables and columns.
+    /// Finds the tables and columns that it shares with ours.
     fn find_tables(&mut self) {
         let names = |name: &str| {
             [
@@ -54,7 +54,7 @@ impl Importer {
                 candidates.push((spec, name));
             }
         }
-        // A trace with one packet that says nothing.
+        // A trace with one packet without known content.
         let answers = self.query(&queries, b"\x0a\x02\x50\x01");
         for ((spec, theirs), answer) in candidates.into_iter().zip(answers) {
             let has = |name: &str| answer.iter().any(|row| row[0] == name);
@@ -90,7 +90,7 @@ impl Importer {
         rows
     }
 
-    /// Asks queries that return arrays in JSON, one in each row.
+    /// Runs queries that return one array in JSON in each row.
     fn query(&self, queries: &str, trace: &[u8]) -> Vec<Vec<Vec<Value>>> {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |name: &str, bytes: &[u8]| {

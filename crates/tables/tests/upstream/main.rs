@@ -1,10 +1,9 @@
-//! The same traces in our tables and in those of upstream's trace processor, row for row.
+//! Compares our tables with those of upstream's trace processor, row for row.
 //!
-//! The traces are texts in `tests/data/upstream`, each with the rows that upstream's trace
-//! processor (v58.2) has of it. Sets of arguments are compared by what is in them. With
-//! `FERRETTO_UPSTREAM`, which names the folder of upstream's programs, the same is asked of the
-//! program itself, of random traces, too; with `FERRETTO_WRITE_ROWS` besides, the rows are written
-//! anew.
+//! The traces are texts in `tests/data/upstream`, each with the rows of upstream's trace processor
+//! (v58.2). Argument sets are compared by their content. With the folder of upstream's programs in
+//! `FERRETTO_UPSTREAM`, the program itself is compared too, also with random traces. With
+//! `FERRETTO_WRITE_ROWS` as well, the rows are rewritten.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -18,7 +17,7 @@ use std::path::{Path, PathBuf};
 use importer::Importer;
 use rows::Rows;
 
-/// Tables that still differ: lines of the name of a trace and that of a table.
+/// Known differences: lines with the name of a trace and a table.
 const KNOWN: &str = include_str!("../data/upstream/known");
 
 fn folder() -> PathBuf {
@@ -39,7 +38,7 @@ fn traces() -> Vec<(String, Vec<u8>)> {
     paths.into_iter().map(read).collect()
 }
 
-/// Returns the differences that are not known.
+/// Returns the unknown differences.
 fn differences(name: &str, upstream: &Rows, trace: &[u8]) -> Vec<String> {
     let ours = Rows::of(&common::import_bytes(trace));
     let mut found = Vec::new();

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
-/// Traces tried.
+/// The number of traces.
 const CASES: u32 = 60;
-/// Packets that describe the tracks.
+/// Packets with the descriptors of the tracks.
 const TRACKS: &str = r#"
 packet { system_info { utsname { sysname: "Linux" release: "6.1.0" version: "1" machine: "x86_64" } } }
 packet { timestamp: 1 trusted_packet_sequence_id: 1 sequence_flags: 1 track_descriptor { uuid: 1 process { pid: 100 process_name: "p" } } }
@@ -88,7 +88,7 @@ fn trace(events: &[(u8, Event)]) -> String {
             }
             Event::Wake(cpu, tid) => {
                 let waker = running[usize::from(*cpu)];
-                // Without flags, as upstream takes these for an event without name.
+                // Without flags, which upstream takes for an event without name.
                 writeln!(
                     text,
                     "packet {{ trusted_packet_sequence_id: 2 ftrace_events {{ cpu: {cpu} event {{ timestamp: {now} pid: {waker} sched_waking {{ comm: \"c{tid}\" pid: {tid} prio: 120 success: 1 target_cpu: {cpu} }} }} }} }}"
@@ -99,7 +99,7 @@ fn trace(events: &[(u8, Event)]) -> String {
     text
 }
 
-/// Tries traces, the same ones each time, and shrinks one that has differences.
+/// Checks random traces from a fixed seed, and shrinks one that has differences.
 pub(crate) fn check(differences: impl Fn(&str) -> Vec<String>) {
     let config = Config {
         cases: CASES,

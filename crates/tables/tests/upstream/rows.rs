@@ -6,9 +6,9 @@ use std::fmt;
 use ferretto_tables::{StringPool, Table, Trace, Value as Cell};
 use serde_json::{Value, json};
 
-/// Rows told of each table that differs.
-const TOLD: usize = 8;
-/// Numbers of the import itself.
+/// The number of rows shown for each table that differs.
+const MAX_SHOWN: usize = 8;
+/// Statistics of the import itself.
 const TIMES: [&str; 3] = [
     "guess_trace_type_duration_ns",
     "parse_trace_duration_ns",
@@ -24,7 +24,7 @@ struct TableRows {
     rows: Vec<Row>,
 }
 
-/// The rows of all tables of a trace that has any.
+/// The rows of all tables that have any.
 #[derive(Debug, Default)]
 pub(crate) struct Rows(BTreeMap<String, TableRows>);
 
@@ -42,14 +42,15 @@ impl Rows {
         rows
     }
 
-    /// Adds a table. When all are there, [`Self::settle`] makes them comparable.
+    /// Adds a table. After the last one, [`Self::settle`] makes them comparable.
     pub(crate) fn add(&mut self, name: &str, columns: Vec<String>, rows: Vec<Row>) {
         if !rows.is_empty() {
             self.0.insert(name.to_owned(), TableRows { columns, rows });
         }
     }
 
-    /// Puts arguments where their numbers are, and leaves out what is not compared.
+    /// Replaces ids of argument sets by their content, and removes rows and columns that are not
+    /// compared.
     pub(crate) fn settle(&mut self) {
         let sets = self.0.remove("args").map(sets_of).unwrap_or_default();
         for (name, table) in &mut self.0 {
@@ -74,7 +75,7 @@ impl Rows {
         self.0.retain(|_, table| !table.rows.is_empty());
     }
 
-    /// Reads what [`Self::to_string`] wrote.
+    /// Parses the output of [`Self::to_string`].
     pub(crate) fn parse(text: &str) -> Self {
         let mut rows = Self::default();
         for part in text.split("\n\n").filter(|part| !part.trim().is_empty()) {
@@ -91,8 +92,8 @@ impl Rows {
         rows
     }
 
-    /// Returns the differences to `ours` of each table that has any. Columns that only ours have
-    /// are left out.
+    /// Returns the differences to `ours` of each table that has any. Ignores columns that only ours
+    /// have.
     pub(crate) fn differences(&self, ours: &Self) -> Vec<(String, Vec<String>)> {
         let empty = TableRows::default();
         let mut all = Vec::new();
@@ -116,7 +117,7 @@ impl Rows {
     }
 }
 
-/// Tables that are made in SQL upstream.
+/// Tables that upstream creates in SQL.
 const ONLY_OURS: [&str; 1] = ["linux_interrupt_mapping"];
 
 impl TableRows {
@@ -125,7 +126,7 @@ impl TableRows {
         place.unwrap_or_else(|| panic!("no column {column}"))
     }
 
-    /// Leaves what is not zero, in the order of names, and without what describes it.
+    /// Keeps values that are not zero, sorted by name and without descriptions.
     fn settle_stats(&mut self) {
         let kept = ["name", "idx", "severity", "source", "value", "machine_id"];
         let places = kept.map(|name| self.place(name));
@@ -169,7 +170,7 @@ impl TableRows {
                 .iter()
                 .map(|row| format!("too many: {row:?}")),
         );
-        found.truncate(TOLD);
+        found.truncate(MAX_SHOWN);
         found
     }
 }
@@ -201,7 +202,7 @@ fn row_of(table: &dyn Table, row: usize, strings: &StringPool) -> Row {
     values.map(show).collect()
 }
 
-/// Returns each set of arguments as an array of keys and values.
+/// Returns each argument set as an array of keys and values.
 fn sets_of(args: TableRows) -> HashMap<i64, Value> {
     let set = args.place("arg_set_id");
     let told = [
@@ -223,7 +224,7 @@ fn sets_of(args: TableRows) -> HashMap<i64, Value> {
     sets.map(|(id, set)| (id, Value::Array(set))).collect()
 }
 
-/// Returns true if two values are the same, numbers within what their text is rounded to.
+/// Returns true if two values are equal, numbers within the rounding of their text.
 fn is_same(theirs: &Value, ours: &Value) -> bool {
     match (theirs, ours) {
         (Value::Array(theirs), Value::Array(ours)) => {

@@ -7,9 +7,9 @@ use super::problem::{Problem, Problems};
 use super::state::{MAX_EXTRA, State, text};
 use super::value::{self, Value};
 
-/// Categories of an event beyond this number are left out.
+/// The maximum number of categories of an event. Others are left out.
 const MAX_CATEGORIES: usize = 1 << 8;
-/// Flows of an event beyond this number are left out.
+/// The maximum number of flows of an event. Others are left out.
 const MAX_FLOWS: usize = 1 << 16;
 
 /// Tables of `InternedData`.
@@ -17,20 +17,20 @@ const CATEGORIES: u32 = 1;
 const NAMES: u32 = 2;
 const CORRELATION_IDS: u32 = 43;
 
-/// The kind of an event, which tells its effect on its track.
+/// The kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A slice begins.
     Begin,
     /// The innermost open slice ends.
     End,
-    /// Something happens at a moment.
+    /// An event without duration.
     Instant,
     /// A counter has a value.
     Counter,
-    /// A state begins; one without a name is none.
+    /// The track enters a state; without a name, it leaves its state.
     State,
-    /// An event of an old writer, with the letter that stood for its kind.
+    /// An event of an old writer, with the letter of its kind.
     Legacy(char),
 }
 
@@ -39,54 +39,54 @@ pub enum Kind {
 pub enum Number {
     /// A whole number.
     Integer(i64),
-    /// Any number.
+    /// A floating-point number.
     Double(f64),
 }
 
-/// The other events that an event belongs to.
+/// The correlation of an event with other events.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Correlation {
-    /// Nothing.
+    /// No correlation.
     #[default]
     None,
-    /// The events with the same number.
+    /// Correlated with events that have the same number.
     Number(u64),
-    /// The events with the same text.
+    /// Correlated with events that have the same text.
     Text(String),
 }
 
-/// A track event, with all that was written in other packets put in.
+/// A track event, with all references to other packets resolved.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Event {
-    /// When, in nanoseconds of boot time. `None` if the clock is unknown.
+    /// The timestamp, in nanoseconds of boot time. `None` if the clock is unknown.
     pub time: Option<u64>,
-    /// The writer.
+    /// The id of the sequence.
     pub sequence: u32,
     /// The kind of event.
     pub kind: Kind,
-    /// The number of its track; 0 is the track of the whole trace.
+    /// The uuid of its track; 0 is the track of the whole trace.
     pub track: u64,
     /// The categories.
     pub categories: Vec<String>,
-    /// The name; for a state its value.
+    /// The name, or the value of a state.
     pub name: Option<String>,
-    /// Arguments in the order in which they were written.
+    /// The arguments, in the order of the packet.
     pub arguments: Vec<(String, Value)>,
-    /// Flows that pass through here.
+    /// The ids of flows that continue.
     pub flows: Vec<u64>,
-    /// Flows that end here.
+    /// The ids of flows that end.
     pub ending_flows: Vec<u64>,
-    /// The value of a counter, differences added up.
+    /// The absolute value of a counter.
     pub value: Option<Number>,
-    /// Values of further counters, by track.
+    /// The values of extra counters, by track.
     pub extra_values: Vec<(u64, Number)>,
-    /// The events this one belongs to.
+    /// The correlation with other events.
     pub correlation: Correlation,
 }
 
 impl Event {
-    /// Returns the memory that it takes in a list that grows.
+    /// Returns the memory of the event in a growing list.
     pub(super) fn bytes(&self) -> usize {
         let texts = self.categories.iter().chain(&self.name);
         let texts: usize = texts.map(|text| text.len() + size_of::<String>()).sum();
@@ -99,7 +99,7 @@ impl Event {
     }
 }
 
-/// The old form of times, in microseconds.
+/// A timestamp in the old encoding, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OldTime {
     Delta(i64),
@@ -109,13 +109,13 @@ pub(super) enum OldTime {
 /// A track event before the kind of its track is known.
 pub(super) struct Parsed {
     pub(super) event: Event,
-    /// True if the event names its track itself.
+    /// True if the event or the defaults of its sequence contain the uuid of its track.
     pub(super) has_track: bool,
     pub(super) old_time: Option<OldTime>,
     extras: Option<Box<Extras>>,
 }
 
-/// Further counters: tracks that the event names, and values.
+/// Extra counters: the tracks and the values of an event.
 #[derive(Default)]
 struct Extras {
     tracks: Vec<u64>,
@@ -146,7 +146,7 @@ impl Extras {
     }
 }
 
-/// Reads a `TrackEvent`. `None` if it has no type.
+/// Parses a `TrackEvent`. Returns `None` if it has no type.
 pub(super) fn parse(
     bytes: &[u8],
     state: &State,
@@ -200,7 +200,7 @@ pub(super) fn parse(
             }
             field::COUNTER_VALUE => event.value = part.as_i64().map(Number::Integer),
             field::DOUBLE_COUNTER_VALUE => {
-                // The viewer prefers the whole number.
+                // The viewer prefers the integer.
                 let value = part.as_f64().map(Number::Double);
                 event.value = event.value.or(value);
             }
@@ -268,7 +268,7 @@ fn kind_of(number: u64, phase: Option<char>) -> Option<Kind> {
 }
 
 impl Parsed {
-    /// Adds up the counter's differences, and puts further counters in.
+    /// Adds up incremental counters, and resolves extra counters.
     pub(super) fn count(
         &mut self,
         state: &mut State,

@@ -1,5 +1,6 @@
-//! Track events, decoded: names looked up in the dictionaries of their writers, times converted to
-//! one clock, counters added up, and everything counted that a viewer would drop or show otherwise.
+//! Decoding of track events: names are resolved from interned data, times are converted to one
+//! clock, and incremental counters are added up. Data that a viewer would drop or show differently
+//! is counted as a problem.
 //!
 //! ```
 //! use ferretto_trace::events::{Problem, read_events};
@@ -13,8 +14,8 @@
 //! # Ok::<(), ferretto_trace::ReadError>(())
 //! ```
 //!
-//! The rules are those of upstream's trace processor, so that a trace without [`Problem`]s is shown
-//! whole.
+//! The rules are those of upstream's trace processor: it shows a trace without [`Problem`]s
+//! completely.
 
 mod event;
 mod problem;
@@ -44,31 +45,23 @@ use crate::reader::{ReadError, TraceReader};
 /// The track events of a trace.
 #[derive(Debug)]
 pub struct Events {
-    /// In the order of the file; those of one [sequence](Event::sequence) are in the order in which
-    /// they were written.
+    /// The events, in the order of the file. Events of one [sequence](Event::sequence) are in the
+    /// order in which they were written.
     pub events: Vec<Event>,
-    /// The tracks they are on.
+    /// The tracks of the events.
     pub tracks: Tracks,
-    /// The problems with them.
+    /// The problems of the events.
     pub problems: Problems,
 }
 
-/// Reads all track events of a trace. To read more than there is memory for, use an
-/// [`EventReader`], which keeps none.
+/// Reads all track events of a trace. For traces that exceed the memory limit, use an
+/// [`EventReader`], which does not store events.
 ///
 /// # Errors
 ///
 /// If reading fails or the file is damaged. The content of a packet is never an error.
 pub fn read_events(input: impl Read) -> Result<Events, ReadError> {
-    read_events_within(input, Limits::default())
-}
-
-/// The same within other limits.
-///
-/// # Errors
-///
-/// If reading fails or the file is damaged. The content of a packet is never an error.
-pub fn read_events_within(input: impl Read, limits: Limits) -> Result<Events, ReadError> {
+    let limits = Limits::default();
     let mut packets = TraceReader::with_limits(input, limits);
     let mut reader = EventReader::with_limits(limits);
     let mut events = Vec::new();
@@ -125,12 +118,12 @@ impl Default for EventReader {
 }
 
 impl EventReader {
-    /// One that has seen nothing.
+    /// Creates a reader.
     pub fn new() -> Self {
         Self::with_limits(Limits::default())
     }
 
-    /// The same within other limits.
+    /// Creates a reader with other limits.
     pub fn with_limits(limits: Limits) -> Self {
         let budget = limits.budget();
         Self {
@@ -142,7 +135,7 @@ impl EventReader {
         }
     }
 
-    /// The tracks described so far.
+    /// Returns the tracks described so far.
     pub fn tracks(&self) -> &Tracks {
         &self.tracks
     }
@@ -192,7 +185,7 @@ impl EventReader {
         Some(event)
     }
 
-    /// A packet that nothing but itself explains.
+    /// Handles a packet without a sequence.
     fn add_without_sequence(&mut self, packet: &PacketHeader<'_>, content: &Content<'_>) {
         if packet.concerns_sequence() {
             self.problems.add(Problem::NoSequence);
@@ -209,7 +202,7 @@ impl EventReader {
         }
     }
 
-    /// The tracks, and the problems.
+    /// Returns the tracks and the problems.
     pub fn finish(mut self) -> (Tracks, Problems) {
         self.tracks.check(&mut self.problems);
         self.slices.check(&mut self.problems);

@@ -8,55 +8,53 @@ use ferretto_format::sequence::Fault;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A packet that is not a well-formed message.
+    /// A malformed packet.
     MalformedPacket,
-    /// A packet that needs incremental state that is lost; it is skipped.
+    /// A packet whose incremental state was lost; it is skipped.
     StateInvalid,
-    /// A packet that uses or sets incremental state, without the number of a sequence.
+    /// A packet that uses or sets incremental state, without a sequence id.
     NoSequence,
-    /// A packet of a sequence beyond the number that are told apart; it is skipped.
+    /// A packet of a sequence beyond the maximum number of sequences; it is skipped.
     TooManySequences,
-    /// An entry of the dictionary without a number.
+    /// An interned entry without an iid.
     EntryWithoutIid,
-    /// A number of the dictionary that is defined again as something else; the first definition
-    /// holds.
+    /// An iid that is defined again with another value; the first definition is kept.
     Redefined,
-    /// A number that the dictionary does not have.
+    /// An iid that is not defined.
     NotDefined,
-    /// A track event without the number of a sequence.
+    /// A track event without a sequence id.
     EventWithoutSequence,
     /// A track event without a time.
     EventWithoutTime,
-    /// A time on a clock that no snapshot relates to the others.
+    /// A time on a clock without snapshots.
     UnknownClock,
-    /// A time that exceeds a signed number of nanoseconds.
+    /// A time that exceeds a signed 64-bit number of nanoseconds.
     InvalidTime,
-    /// A snapshot with a clock of a sequence but without the number of one.
+    /// A snapshot with a sequence-scoped clock but without a sequence id.
     SnapshotWithoutSequence,
-    /// A snapshot that has a clock twice.
+    /// A snapshot that contains a clock twice.
     SnapshotDuplicate,
-    /// A track event of no type.
+    /// A track event without a type.
     EventWithoutType,
     /// An argument without a name or without the name of its type; the event is kept.
     BadArgument,
-    /// An argument with more nested values than are looked at.
+    /// An argument whose values are nested too deeply.
     ArgumentTooDeep,
-    /// An event with more, or larger, arguments than there is memory for; the rest of them is left
-    /// out.
+    /// An event whose arguments exceed the memory limit; the rest of them is left out.
     EventTooLarge,
-    /// Tracks, events or dictionary entries that there is no memory for.
+    /// Tracks, events or interned entries that exceed the memory limit.
     NoMemory,
-    /// A track without a number.
+    /// A track without a uuid.
     TrackWithoutUuid,
-    /// A thread without the numbers of thread and process.
+    /// A thread without a process id and thread id.
     ThreadWithoutNumbers,
-    /// A process without its number.
+    /// A process without a process id.
     ProcessWithoutNumber,
-    /// The track with number 0 has a parent.
+    /// The track with uuid 0 has a parent.
     DefaultTrackWithParent,
-    /// A child ordering that does not exist; the description is dropped.
+    /// An unknown child ordering; the descriptor is dropped.
     BadChildOrdering,
-    /// A track that is described again as something else; the first description holds.
+    /// A track that is described again with conflicting values; the first descriptor is kept.
     ConflictingTrack,
     /// A track whose parent is not described; its events are lost.
     ParentNotDescribed,
@@ -72,53 +70,53 @@ pub enum Problem {
     NotACounter,
     /// A state without a track.
     StateWithoutTrack,
-    /// More than eight further counter values in one event.
+    /// More than eight extra counter values in one event.
     TooManyExtraCounters,
-    /// A further counter value without a track of its own.
+    /// An extra counter value without its own track.
     ExtraCounterWithoutTrack,
-    /// The end of a slice where none is open.
+    /// The end of a slice on a track without open slices.
     EndWithoutBegin,
     /// A slice inside 512 others of its track.
     SlicesTooDeep,
 }
 
 impl Problem {
-    /// The problem in a few words.
+    /// Returns a short description of the problem.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MalformedPacket => "malformed packet",
-            Self::StateInvalid => "packet that needs what was lost",
-            Self::NoSequence => "packet that needs a sequence and names none",
-            Self::TooManySequences => "packet of one sequence too many",
-            Self::EntryWithoutIid => "dictionary entry without a number",
-            Self::Redefined => "dictionary entry defined as something else",
-            Self::NotDefined => "number that the dictionary does not have",
-            Self::EventTooLarge => "event larger than there is memory for",
-            Self::NoMemory => "something that there is no memory for",
-            Self::EventWithoutSequence => "event without a sequence",
+            Self::StateInvalid => "packet whose incremental state was lost",
+            Self::NoSequence => "packet without the sequence id it needs",
+            Self::TooManySequences => "packet of a sequence beyond the limit",
+            Self::EntryWithoutIid => "interned entry without an iid",
+            Self::Redefined => "iid defined again with another value",
+            Self::NotDefined => "iid that is not defined",
+            Self::EventTooLarge => "event larger than the memory limit",
+            Self::NoMemory => "data beyond the memory limit",
+            Self::EventWithoutSequence => "event without a sequence id",
             Self::EventWithoutTime => "event without a time",
             Self::UnknownClock => "time on an unknown clock",
             Self::InvalidTime => "impossible time",
-            Self::SnapshotWithoutSequence => "clock of a sequence without a sequence",
+            Self::SnapshotWithoutSequence => "sequence-scoped clock without a sequence id",
             Self::SnapshotDuplicate => "clock twice in a snapshot",
             Self::EventWithoutType => "event without a type",
             Self::BadArgument => "argument without a name or type",
-            Self::ArgumentTooDeep => "argument nested too deep",
-            Self::TrackWithoutUuid => "track without a number",
-            Self::ThreadWithoutNumbers => "thread without its numbers",
-            Self::ProcessWithoutNumber => "process without its number",
+            Self::ArgumentTooDeep => "argument nested too deeply",
+            Self::TrackWithoutUuid => "track without a uuid",
+            Self::ThreadWithoutNumbers => "thread without its ids",
+            Self::ProcessWithoutNumber => "process without its id",
             Self::DefaultTrackWithParent => "default track with a parent",
             Self::BadChildOrdering => "unknown order of child tracks",
-            Self::ConflictingTrack => "track described as something else",
+            Self::ConflictingTrack => "track with conflicting descriptors",
             Self::ParentNotDescribed => "track whose parent is not described",
             Self::TrackLoop => "track that is its own ancestor",
             Self::TrackTooDeep => "track with too many ancestors",
             Self::CounterWithoutTrack => "counter value without a track",
             Self::CounterWithoutValue => "counter event without a value",
-            Self::NotACounter => "counter value on a track that is none",
+            Self::NotACounter => "counter value on a track that is not a counter",
             Self::StateWithoutTrack => "state without a track",
-            Self::TooManyExtraCounters => "more than eight further counters",
-            Self::ExtraCounterWithoutTrack => "further counter without a track",
+            Self::TooManyExtraCounters => "more than eight extra counters",
+            Self::ExtraCounterWithoutTrack => "extra counter without a track",
             Self::EndWithoutBegin => "end of a slice that never began",
             Self::SlicesTooDeep => "slice inside 512 others",
         }
@@ -131,7 +129,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The number of times that there was each problem.
+/// The number of occurrences of each problem.
 pub type Problems = crate::Problems<Problem>;
 
 impl From<Fault> for Problem {

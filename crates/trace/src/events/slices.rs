@@ -1,4 +1,4 @@
-//! A check of how slices nest.
+//! A check of the nesting of slices.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use super::event::{Event, Kind};
 use super::problem::{Problem, Problems};
 use crate::limits::{Budget, entry_bytes};
 
-/// Slices of one track that may be open at a time.
+/// The maximum number of simultaneously open slices of a track.
 const MAX_OPEN: usize = 512;
 
-/// Beginnings and ends of slices, by track.
+/// The begin and end events of slices, by track.
 #[derive(Debug)]
 pub(super) struct Slices {
     edges: BTreeMap<u64, Vec<(u64, bool)>>,
     budget: Budget,
 }
 
-/// The memory that a track takes in the table.
+/// The memory of a track's table entry.
 const TRACK_BYTES: usize = entry_bytes::<(u64, Vec<(u64, bool)>)>();
-/// A beginning or an end, in a list that grows.
+/// The memory of a begin or end event in a growing list.
 const EDGE_BYTES: usize = 2 * size_of::<(u64, bool)>();
 
 impl Slices {
@@ -29,7 +29,7 @@ impl Slices {
         }
     }
 
-    /// Notes an event. `false` if there is no room for it.
+    /// Adds an event. Returns `false` if it exceeds the memory limit.
     pub(super) fn add(&mut self, event: &Event) -> bool {
         let begins = match event.kind {
             Kind::Begin => true,
@@ -47,8 +47,8 @@ impl Slices {
         has_room
     }
 
-    /// Counts slices that end without having begun and those inside too many others. Packets of
-    /// several writers on one track are in no order.
+    /// Counts slices that end without a begin event, and slices that are nested too deeply. Sorts
+    /// the events, because the packets of several writers on one track are not ordered.
     pub(super) fn check(self, problems: &mut Problems) {
         for mut edges in self.edges.into_values() {
             edges.sort_by_key(|(time, _)| *time);

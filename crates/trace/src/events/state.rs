@@ -11,37 +11,37 @@ use ferretto_wire::Fields;
 use super::problem::{Problem, Problems};
 use crate::limits::{Budget, entry_bytes};
 
-/// Bytes of the largest event, with all that it names put in.
+/// The maximum size of an event with its references resolved, in bytes.
 const MAX_EVENT: usize = 16 << 20;
-/// The memory that a part of an event takes beside its text.
+/// The memory overhead of a part of an event, without its text.
 const ENTRY_BYTES: usize = 128;
-/// Further counters of an event that are looked at; no viewer shows as many.
+/// The maximum number of extra counters of an event that are read; viewers show fewer.
 pub(super) const MAX_EXTRA: usize = 64;
 
 /// The incremental state of a sequence of track events.
 #[derive(Debug)]
 pub(crate) struct State {
     budget: Budget,
-    /// The memory that the sums of counters take.
+    /// The memory of the counters' sums.
     taken: usize,
     interned: InternedStrings,
-    /// The memory that the event at hand may still take.
+    /// The remaining memory limit of the current event.
     room: Cell<usize>,
-    /// The defaults and sums that hold until the next new start.
+    /// The defaults and sums, valid until the incremental state is cleared.
     pub(super) incremental: Incremental,
-    /// The facts of the old `ThreadDescriptor` packet: the thread's number, and the base of times
+    /// The content of the old `ThreadDescriptor` packet: the thread id, and the base of timestamps
     /// in microseconds.
     pub(super) thread: Option<(i32, i64)>,
     pub(super) old_time_us: i64,
 }
 
-/// The defaults and sums that hold until the next new start.
+/// The defaults and sums, valid until the incremental state is cleared.
 #[derive(Debug, Default)]
 pub(crate) struct Incremental {
     pub(super) track: Option<u64>,
     pub(super) extra_tracks: Vec<u64>,
     pub(super) extra_double_tracks: Vec<u64>,
-    /// Sums of the counters whose values are differences.
+    /// The sums of incremental counters.
     sums: HashMap<u64, i64>,
 }
 
@@ -111,7 +111,7 @@ impl Incremental {
 }
 
 impl State {
-    /// The value of a counter whose values are differences, after one more.
+    /// Adds a difference to an incremental counter and returns its value.
     pub(super) fn sum(&mut self, track: u64, difference: i64) -> i64 {
         let sum = match self.incremental.sums.entry(track) {
             Entry::Occupied(known) => known.into_mut(),
@@ -128,13 +128,13 @@ impl State {
         *sum
     }
 
-    /// Begins an event.
+    /// Resets the memory limit for a new event.
     pub(super) fn begin_event(&self) {
         self.room.set(MAX_EVENT);
     }
 
-    /// Returns true if something of so many bytes, and an entry for it, may be a part of the event.
-    /// A few bytes of a trace can name many of the dictionary.
+    /// Reserves memory for a part of the event. Returns false if the event exceeds its limit: a few
+    /// bytes in a trace can refer to long interned strings.
     pub(super) fn take_room(&self, bytes: usize, problems: &mut Problems) -> bool {
         match self.room.get().checked_sub(bytes + ENTRY_BYTES) {
             Some(left) => {
@@ -158,7 +158,7 @@ impl State {
     }
 }
 
-/// Returns bytes as text, with invalid UTF-8 replaced.
+/// Converts bytes to text, with invalid UTF-8 replaced.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

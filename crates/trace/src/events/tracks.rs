@@ -1,4 +1,4 @@
-//! Tracks: their descriptors, and the check that they form a tree.
+//! Track descriptors, and the check that the tracks form a tree.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,24 +11,24 @@ use super::problem::{Problem, Problems};
 use super::state::text;
 use crate::limits::{Budget, entry_bytes};
 
-/// Tracks beyond this number are left out, so that memory stays in proportion on any input.
+/// The maximum number of tracks, so that memory is bounded for any input. Others are left out.
 const MAX_TRACKS: usize = 1 << 20;
-/// Tracks on the longest path from a track to the root, both included.
+/// The maximum length of the path from a track to the root, including both.
 const MAX_PATH: usize = 99;
 
-/// A track as it was described.
+/// A described track.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Track {
-    /// The number of the track it belongs to.
+    /// The uuid of the parent track.
     pub parent: Option<u64>,
-    /// Its name, or that of the process or thread it stands for.
+    /// Its name, or the name of its process or thread.
     pub name: Option<String>,
-    /// The process that it stands for.
+    /// The process id, for the track of a process.
     pub process: Option<i32>,
-    /// Numbers of the process and the thread that it stands for.
+    /// The process id and thread id, for the track of a thread.
     pub thread: Option<(i32, i64)>,
-    /// The way its values are counted, if they are.
+    /// The description of its values, for a counter track.
     pub counter: Option<Counter>,
     /// True if its events are states.
     pub is_state: bool,
@@ -36,9 +36,9 @@ pub struct Track {
     pub child_ordering: u64,
     /// Its rank among its siblings.
     pub rank: i32,
-    /// The way it is merged with siblings: 1 by name, 2 never, 3 by key.
+    /// The merging with siblings: 1 by name, 2 never, 3 by key.
     pub merging: u64,
-    /// The key by which it is merged.
+    /// The key for merging.
     pub merge_key: Option<String>,
 }
 
@@ -46,25 +46,24 @@ pub struct Track {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counter {
-    /// True if they are differences.
+    /// True if the values are differences.
     pub is_incremental: bool,
-    /// The factor that they have to be multiplied by.
+    /// The factor for the values.
     pub multiplier: i64,
-    /// The unit: 1 nanoseconds, 2 a number, 3 bytes.
+    /// The unit: 1 for nanoseconds, 2 for a count, 3 for bytes.
     pub unit: u64,
     /// The name of the unit.
     pub unit_name: Option<String>,
 }
 
-/// Tracks by number.
+/// The tracks by uuid.
 #[derive(Debug)]
 pub struct Tracks {
     all: BTreeMap<u64, Track>,
     budget: Budget,
 }
 
-/// The memory that a track takes in the table, its name not included, with the entry needed to find
-/// its root.
+/// The memory of a track's table entry without its name, including the entry for finding its root.
 const TRACK_BYTES: usize = entry_bytes::<(u64, Track)>() + entry_bytes::<(u64, u64)>();
 
 impl Tracks {
@@ -75,17 +74,18 @@ impl Tracks {
         }
     }
 
-    /// The track with this number.
+    /// Returns the track with this uuid.
     pub fn get(&self, uuid: u64) -> Option<&Track> {
         self.all.get(&uuid)
     }
 
-    /// All tracks and their numbers.
+    /// Returns all tracks with their uuids.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Track)> + '_ {
         self.all.iter().map(|(uuid, track)| (*uuid, track))
     }
 
-    /// The names on the way from the root to a track. One without a name is shown by its kind.
+    /// Returns the names on the path from the root to a track. Tracks without a name are
+    /// represented by their kind.
     pub fn path(&self, uuid: u64) -> String {
         let mut names = Vec::new();
         let mut next = Some(uuid);
@@ -108,7 +108,8 @@ impl Tracks {
         names.join("/")
     }
 
-    /// Returns true if the values of a counter are differences; `None` if the track is no counter.
+    /// Returns true if the values of a counter are differences; `None` if the track is not a
+    /// counter.
     pub(super) fn is_counter(&self, uuid: u64) -> Option<bool> {
         let counter = self.get(uuid)?.counter.as_ref()?;
         Some(counter.is_incremental)
@@ -139,7 +140,7 @@ impl Tracks {
         }
     }
 
-    /// Counts the tracks that have no way to the root.
+    /// Counts the tracks without a path to the root.
     pub(super) fn check(&self, problems: &mut Problems) {
         // The number of ancestors, or the reason why there is no root.
         let mut known: HashMap<u64, Result<usize, Problem>> = HashMap::new();
@@ -226,9 +227,9 @@ impl Track {
         Ok(track)
     }
 
-    /// Returns true if `other` may not be said of the same track.
+    /// Returns true if `other` contradicts this description of the track.
     fn conflicts(&self, other: &Self) -> bool {
-        // Unspecified acts as merging by name.
+        // Unspecified means merging by name.
         let merging = |track: &Self| track.merging.max(1);
         self.parent != other.parent
             || self.process != other.process

@@ -6,7 +6,7 @@ use ferretto_wire::{Field, Fields};
 use super::problem::{Problem, Problems};
 use super::state::{State, text};
 
-/// Values nested deeper than this are left out.
+/// The maximum nesting depth of values. Others are left out.
 const MAX_DEPTH: usize = 100;
 
 /// Tables of `InternedData`.
@@ -17,15 +17,15 @@ const STRINGS: u32 = 29;
 /// The value of an argument.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// There is none.
+    /// No value.
     Nothing,
-    /// A truth value.
+    /// A Boolean value.
     Bool(bool),
-    /// A whole number that is never negative.
+    /// An unsigned integer.
     Uint(u64),
-    /// A whole number.
+    /// A signed integer.
     Int(i64),
-    /// Any number.
+    /// A floating-point number.
     Double(f64),
     /// A text, with invalid UTF-8 replaced.
     Text(String),
@@ -35,14 +35,14 @@ pub enum Value {
     Json(String),
     /// Named values.
     Dict(Vec<(String, Self)>),
-    /// Values in order.
+    /// A list of values.
     Array(Vec<Self>),
     /// An encoded message and the name of its type.
     Message(String, Vec<u8>),
 }
 
 impl Value {
-    /// Returns the memory that it takes.
+    /// Returns the memory of the value.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
             + match self {
@@ -59,7 +59,7 @@ impl Value {
     }
 }
 
-/// Reads one argument of an event. `None` if it has no name that is known.
+/// Reads an argument of an event. Returns `None` if its name is missing or not defined.
 pub(super) fn argument(
     bytes: &[u8],
     state: &State,
@@ -93,7 +93,8 @@ impl Reader<'_> {
         Some((name?, value))
     }
 
-    /// The value that counts: of several the one that comes first in the viewer's order.
+    /// Reads the value. If there are several, the one that comes first in the viewer's order is
+    /// used.
     fn value(&mut self, bytes: &[u8], depth: usize) -> Value {
         if depth >= MAX_DEPTH {
             self.problems.add(Problem::ArgumentTooDeep);
@@ -166,7 +167,7 @@ impl Reader<'_> {
         Some(Value::Message(name?, bytes.to_vec()))
     }
 
-    /// Reads the form that writers used before there were entries and elements.
+    /// Reads a value in the old encoding, before dictionary entries and array elements existed.
     fn nested(&mut self, bytes: &[u8], depth: usize) -> Value {
         if depth >= MAX_DEPTH {
             self.problems.add(Problem::ArgumentTooDeep);

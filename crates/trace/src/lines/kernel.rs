@@ -1,4 +1,4 @@
-//! Kernel events, those in the compact encoding put back.
+//! Kernel events, including those in the compact encoding.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -10,16 +10,17 @@ use super::tasks::{UNKNOWN, number, push};
 use ferretto_text::print::inline_fields;
 use ferretto_text::schema::{Kind, MessageId, Schema};
 
-/// CPUs beyond this number have no running thread, so that memory stays bounded on any input.
+/// The maximum number of CPUs whose running thread is tracked, so that memory is bounded for any
+/// input.
 const MAX_CPUS: usize = 1 << 14;
-/// Events of one compact bundle beyond this number are left out.
+/// The maximum number of events of a compact bundle. Others are left out.
 const MAX_COMPACT: usize = 1 << 18;
 
 /// A kernel event, ready to be printed.
 pub(super) struct KernelEvent<'a> {
     pub(super) time: u64,
     pub(super) cpu: u32,
-    /// The thread that ran.
+    /// The running thread.
     pub(super) tid: i32,
     /// Its name and fields.
     pub(super) text: &'a [u8],
@@ -27,7 +28,7 @@ pub(super) struct KernelEvent<'a> {
 
 #[derive(Debug, Default)]
 pub(super) struct Kernel {
-    /// The thread that runs on each CPU, by machine and CPU. The compact encoding leaves it out.
+    /// The running thread by machine and CPU. The compact encoding omits it.
     running: HashMap<(u32, u32), i32>,
     text: Vec<u8>,
 }
@@ -195,7 +196,7 @@ impl Compact {
             column.extend(part.as_varints().take(room));
         }
         for columns in [&mut compact.switches, &mut compact.wakings] {
-            // Times are differences.
+            // Times are stored as differences.
             let mut time = 0u64;
             for value in &mut columns[0] {
                 time = time.wrapping_add(*value);
@@ -221,14 +222,14 @@ impl Compact {
     }
 }
 
-/// Returns the rows of columns that need not be equally long; missing values are zero.
+/// Returns the rows of columns, which may differ in length; missing values are zero.
 fn rows(columns: &[Vec<u64>; 5]) -> impl Iterator<Item = [u64; 5]> + '_ {
     (0..columns[0].len()).map(|row| {
         [0, 1, 2, 3, 4].map(|column: usize| columns[column].get(row).copied().unwrap_or(0))
     })
 }
 
-/// Name and type of a kernel event.
+/// Returns the name and the message type of a kernel event.
 fn message(number: u32) -> Option<(&'static str, MessageId)> {
     let schema = Schema::perfetto();
     let event = schema.message_named("perfetto.protos.FtraceEvent")?;

@@ -1,5 +1,5 @@
-//! One line for each event of a trace, in the order of time: kernel events, track events and
-//! callstack samples, with threads, names and times put in.
+//! Traces as text: one line per event in the order of time, with threads, names and times resolved.
+//! Events are kernel events, track events and callstack samples.
 //!
 //! ```text
 //!             make-4711    [002]   1234.000001000: sched_waking: comm="cc" pid=4712 prio=120
@@ -23,38 +23,38 @@ use crate::profile::{Profile, Sample, SampleReader};
 use crate::reader::{Damage, ReadError, TraceReader};
 use crate::summary::ThreadNames;
 
-/// Functions of a callstack that are printed.
+/// The maximum number of printed functions of a callstack.
 const MAX_FUNCTIONS: usize = 64;
-/// Arguments of an event that are printed.
+/// The maximum number of printed arguments of an event.
 const MAX_ARGUMENTS: usize = 32;
 
-/// Why a trace could not be printed.
+/// An error of printing a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum LinesError {
-    /// It could not be read.
+    /// Reading the trace failed.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It could not be written.
+    /// Writing the text failed.
     #[error("writing failed")]
     Write(#[from] io::Error),
 }
 
-/// The outcome of printing a trace: counts of printed and of omitted events.
+/// The result of printing a trace: counts of printed and of omitted events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Printed {
-    /// Lines.
+    /// The number of printed lines.
     pub lines: u64,
-    /// Lines that stand behind later ones, because there was no memory to put more of them in
-    /// order.
+    /// The number of lines that follow later ones, because the memory limit did not allow more
+    /// sorting.
     pub unordered: u64,
     /// The part of the file that could not be read.
     pub damage: Damage,
-    /// The number of entries left out because there was no memory allowed for them.
+    /// The number of entries left out because of the memory limit.
     pub left_out: u64,
 }
 
-/// The names of a trace, as far as the trace tells at all; symbols come last in it.
+/// The names in a trace. They are read before printing because symbols are at the end of a trace.
 #[derive(Debug)]
 pub struct Resolver {
     profile: Profile,
@@ -62,13 +62,13 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Reads a trace for its names.
+    /// Reads the names in a trace.
     ///
     /// # Errors
     ///
     /// If reading fails, or if the input is no trace at all.
     pub fn read(input: impl Read, limits: Limits) -> Result<Self, ReadError> {
-        // This, the samples of the second reading, and the lines that are put in order.
+        // Shared by this profile, the samples of the second pass, and the lines being sorted.
         let limits = limits.half().half();
         let mut packets = TraceReader::with_limits(input, limits);
         let mut samples = SampleReader::new(&limits.budget());
@@ -82,17 +82,17 @@ impl Resolver {
         Ok(Self { profile, limits })
     }
 
-    /// Prints the same trace, which is read again.
+    /// Prints the same trace, which is read a second time.
     ///
     /// # Errors
     ///
-    /// If reading fails, if the input is no trace at all, or if writing fails.
+    /// If reading fails, if the input is not a trace, or if writing fails.
     pub fn print(&self, input: impl Read, out: &mut impl Write) -> Result<Printed, LinesError> {
         let mut packets = TraceReader::with_limits(input, self.limits);
         let mut printer = Printer {
             tasks: Tasks::new(&self.profile),
             profile: &self.profile,
-            // Numbers callstacks as it did the first time.
+            // Numbers callstacks the same way as in the first pass.
             samples: SampleReader::new(&self.limits.budget()),
             events: EventReader::with_limits(self.limits),
             kernel: Kernel::default(),
@@ -156,7 +156,7 @@ impl<W: Write> Printer<'_, W> {
     }
 }
 
-/// Returns true if track events, or data they refer to, may be in a packet with this field.
+/// Returns true if a packet with this field may contain track events or data they refer to.
 fn is_of_events(number: u32) -> bool {
     matches!(
         number,
@@ -164,7 +164,7 @@ fn is_of_events(number: u32) -> bool {
     ) || is_of_sequence(number)
 }
 
-/// Returns true if callstack samples, or data they refer to, may be in a packet with this field.
+/// Returns true if a packet with this field may contain callstack samples or data they refer to.
 fn is_of_samples(number: u32) -> bool {
     matches!(
         number,

@@ -1,4 +1,4 @@
-//! Lines in the order of time, as far as memory allows.
+//! Sorting of lines by time, within a memory limit.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,13 +6,14 @@ use std::io::{self, Write};
 
 use crate::limits::Limits;
 
-/// The memory that a line takes beside its text.
+/// The memory overhead of a line, without its text.
 const LINE_BYTES: usize = 96;
 
-/// Holds lines back until they are the earliest of so many that earlier ones cannot be expected.
+/// Sorts lines by time: holds them back in a heap, and writes the earliest one when the heap is
+/// full.
 pub(super) struct Order<'a, W> {
     out: &'a mut W,
-    /// Time, place in the trace, text.
+    /// The time, the position in the trace, and the text of each line.
     waiting: BinaryHeap<Reverse<(u64, u64, Vec<u8>)>>,
     bytes: usize,
     limit: usize,
@@ -63,7 +64,7 @@ impl<'a, W: Write> Order<'a, W> {
         self.error.is_none()
     }
 
-    /// Writes the rest. Returns how many lines there were, and how many of them stand behind later
+    /// Writes the rest. Returns the number of lines, and the number of those that follow later
     /// ones.
     pub(super) fn finish(mut self) -> io::Result<(u64, u64)> {
         while !self.waiting.is_empty() {

@@ -1,4 +1,4 @@
-//! The beginning of a line, and names in it.
+//! The prefix of a line, and names and values in it.
 
 use std::io::Write as _;
 
@@ -7,15 +7,15 @@ use ferretto_text::terminal::controls;
 use crate::events::Value;
 use crate::profile::Profile;
 
-/// Bytes of a name that are printed.
+/// The maximum length of a printed name, in bytes.
 const MAX_NAME: usize = 256;
-/// Values nested deeper than this are left out.
+/// The maximum nesting depth of printed values.
 const MAX_DEPTH: usize = 4;
 
-/// The number of a thread that is not known.
+/// The thread id of an unknown thread.
 pub(super) const UNKNOWN: i32 = -1;
 
-/// The number of a thread, as it is printed.
+/// Returns a thread id as text.
 pub(super) fn number(tid: i32) -> String {
     match tid {
         UNKNOWN => "?".to_owned(),
@@ -23,7 +23,7 @@ pub(super) fn number(tid: i32) -> String {
     }
 }
 
-/// Names of threads.
+/// The names of threads.
 pub(super) struct Tasks<'a>(&'a Profile);
 
 impl<'a> Tasks<'a> {
@@ -62,7 +62,7 @@ pub(super) fn time(line: &mut Vec<u8>, ns: u64) {
     let _ = write!(line, "{seconds:>6}.{rest:09}: ");
 }
 
-/// Appends a name, which cannot break the line.
+/// Appends a name without control characters, so that the line stays intact.
 pub(super) fn push(line: &mut Vec<u8>, name: &str) {
     let mut end = name.len().min(MAX_NAME);
     while !name.is_char_boundary(end) {

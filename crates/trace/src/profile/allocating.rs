@@ -1,7 +1,7 @@
-//! Functions that allocate for others: the site of an allocation is their caller.
+//! Functions that allocate on behalf of their callers, which are the sites of the allocations.
 
-/// Allocators' functions that wrap or call `malloc`. C++'s operators come with what they take in
-/// traces of some writers.
+/// Functions of allocators, and functions that wrap or call `malloc`. C++ operators are matched
+/// separately because some traces contain them with parameters.
 const ALLOCATORS: [&str; 16] = [
     "malloc",
     "calloc",
@@ -21,7 +21,7 @@ const ALLOCATORS: [&str; 16] = [
     "__rust_realloc",
 ];
 
-/// Modules of Rust's `alloc` and `core`. In other languages these are names as any.
+/// Modules of Rust's `alloc` and `core`. In other languages these names have no special meaning.
 const RUSTS: [&str; 24] = [
     "alloc",
     "array",
@@ -49,8 +49,8 @@ const RUSTS: [&str; 24] = [
     "vec",
 ];
 
-/// Returns true for functions of allocators and standard libraries: a vector that grows says less
-/// than the function that pushes.
+/// Returns true for functions of allocators and standard libraries: the function that pushes to a
+/// vector is more informative than the growth of the vector.
 pub(super) fn allocates_for_others(name: &str) -> bool {
     if name.starts_with("operator new") || ALLOCATORS.contains(&name) {
         return true;
@@ -61,9 +61,9 @@ pub(super) fn allocates_for_others(name: &str) -> bool {
     }
 }
 
-/// Returns true for `Type as Trait>::function` or `Type>::function` of a type of the libraries, and
-/// for the libraries' functions of primitive types and of types that they do not know
-/// (`<T as …>`). Types of programs have a path.
+/// Returns true for `Type as Trait>::function` or `Type>::function` if a standard library contains
+/// the type, or if it contains the trait and the type is primitive or generic (`<T as …>`). Types
+/// of programs have a path.
 fn is_librarys_implementation(rest: &str) -> bool {
     let end = ends(rest).unwrap_or(rest.len());
     let (subject, implemented) = match split_as(&rest[..end]) {
@@ -78,14 +78,14 @@ fn is_librarys_implementation(rest: &str) -> bool {
     is_librarys(subject) || (is_known_only_there && implemented.is_none_or(is_implemented_there))
 }
 
-/// The byte at which the angle bracket is closed that is open at the beginning.
+/// Returns the position of the angle bracket that closes the one before `text`.
 fn ends(text: &str) -> Option<usize> {
     let mut depth = 1;
     let mut before = 0;
     for (place, byte) in text.bytes().enumerate() {
         match byte {
             b'<' => depth += 1,
-            // An arrow is no bracket.
+            // An arrow is not a bracket.
             b'>' if before != b'-' => depth -= 1,
             _ => {}
         }
@@ -113,7 +113,8 @@ fn split_as(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// The name of the function in `result name(parameters)`: C++'s templates may come with both.
+/// Returns the name of the function in `result name(parameters)`: names of C++ template functions
+/// may contain both.
 fn last_word(name: &str) -> &str {
     let mut depth = 0;
     let mut start = 0;

@@ -1,4 +1,4 @@
-//! Callstacks added up as a tree, as flamegraphs draw them.
+//! Aggregation of callstacks as a tree, for flamegraphs.
 
 use std::collections::HashMap;
 
@@ -8,35 +8,35 @@ use super::function::FunctionId;
 use super::label::{By, Label};
 use crate::limits::{Budget, entry_bytes};
 
-/// Options of the tree that callstacks become.
+/// Options of a [`CallTree`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TreeOptions {
     /// The labels before the functions.
     pub by: By,
-    /// The quantity that is counted.
+    /// The quantity to count.
     pub value: Value,
-    /// The innermost functions first, then their callers.
+    /// True for a tree from the innermost functions to their callers.
     pub inverted: bool,
 }
 
-/// Names a node of one [`CallTree`].
+/// The id of a node of a [`CallTree`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(u32);
 
-/// Names a label of one [`CallTree`].
+/// The id of a label of a [`CallTree`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelId(u32);
 
-/// The callstacks that begin alike.
+/// A node: the callstacks with the same prefix.
 #[derive(Debug, Clone)]
 pub struct CallNode {
     /// The function, or the process or thread; `None` for the root.
     pub label: Option<LabelId>,
-    /// The samples that end here.
+    /// The samples whose callstack ends at this node.
     pub own: u64,
-    /// The samples that go through here.
+    /// The samples whose callstack contains this node.
     pub total: u64,
-    /// The nodes that go on from here, in no particular order.
+    /// The child nodes, in no particular order.
     pub children: Vec<NodeId>,
 }
 
@@ -55,7 +55,7 @@ impl CallNode {
     }
 }
 
-/// Callstacks added up, those of one beginning together.
+/// Callstacks aggregated by common prefixes.
 #[derive(Debug)]
 pub struct CallTree {
     labels: Vec<Label>,
@@ -65,14 +65,14 @@ pub struct CallTree {
     budget: Budget,
 }
 
-/// Bytes counted for a node, and for its copy in a picture.
+/// The accounted bytes of a node, and of its copy in a picture.
 const NODE_BYTES: usize = 2 * size_of::<CallNode>() + 2 * entry_bytes::<(u64, NodeId)>();
 
 impl CallTree {
-    /// The node that all callstacks go through.
+    /// The root node.
     pub const ROOT: NodeId = NodeId(0);
 
-    /// Adds up the selected samples of a trace.
+    /// Aggregates the selected samples of a trace.
     pub fn new(profile: &Profile, counts: &StackCounts, options: &TreeOptions) -> Self {
         let mut tree = Self {
             labels: Vec::new(),
@@ -130,7 +130,7 @@ impl CallTree {
         let mut at = Self::ROOT;
         self.node_mut(at).add_total(value);
         for label in path {
-            // Without room for more, callstacks end before.
+            // Callstacks are cut if the memory limit is reached.
             let Some(child) = self.child(at, *label) else {
                 break;
             };
@@ -159,30 +159,30 @@ impl CallTree {
         &mut self.nodes[id.0 as usize]
     }
 
-    /// All nodes, each before its children.
+    /// Returns all nodes, parents before children.
     pub fn nodes(&self) -> impl Iterator<Item = &CallNode> {
         self.nodes.iter()
     }
 
-    /// A node of this tree.
+    /// Returns a node of this tree.
     ///
     /// # Panics
     ///
-    /// May panic for one of another tree.
+    /// May panic for the id of another tree.
     pub fn node(&self, id: NodeId) -> &CallNode {
         &self.nodes[id.0 as usize]
     }
 
-    /// A label of this tree.
+    /// Returns a label of this tree.
     ///
     /// # Panics
     ///
-    /// May panic for one of another tree.
+    /// May panic for the id of another tree.
     pub fn label(&self, id: LabelId) -> &Label {
         &self.labels[id.0 as usize]
     }
 
-    /// The node of a label after `parent`.
+    /// Returns the child of `parent` with this label.
     pub fn find(&self, parent: NodeId, label: &Label) -> Option<NodeId> {
         let label = self.label_ids.get(label)?;
         self.edges.get(&(parent, *label)).copied()

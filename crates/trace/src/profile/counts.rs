@@ -1,4 +1,4 @@
-//! Samples added up by thread and callstack.
+//! Counts of samples by thread and callstack.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,32 +8,33 @@ use crate::limits::{Budget, default_budget, entry_bytes};
 use super::heap::HeapId;
 use super::{Profile, ProfileReader, Sample, SessionId, StackId, UnwindError};
 
-/// Combinations of thread and callstack beyond this number are added up as one without a callstack.
+/// The maximum number of combinations of thread and callstack. Samples of others are left out and
+/// counted.
 const MAX_KEYS: usize = 1 << 23;
 
-/// Bytes counted for a combination, here and in results made of all of them.
+/// The accounted bytes of a combination, including its copy in results.
 const KEY_BYTES: usize = 2 * entry_bytes::<(StackKey, Count)>();
 
-/// The samples that are of interest; by default all but those of idle CPUs.
+/// A selection of samples; by default all but those of idle CPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Of these processes; of all if there are none.
+    /// The processes; all if empty.
     pub pids: Vec<i32>,
-    /// Of threads with one of these names or numbers; of all if there are none.
+    /// The names or ids of threads; all if empty.
     pub threads: Vec<String>,
-    /// Not before this time, in nanoseconds from the start of the trace.
+    /// The start time, in nanoseconds since the start of the trace.
     pub from: Option<u64>,
-    /// Before this time, in nanoseconds from the start of the trace.
+    /// The end time (exclusive), in nanoseconds since the start of the trace.
     pub to: Option<u64>,
-    /// Of waiting, or of running; if this is not said, of waiting only if the trace has nothing
-    /// else.
+    /// True selects off-CPU samples, false on-CPU samples. `None` selects off-CPU samples only if
+    /// the trace has no others.
     pub off_cpu: Option<bool>,
 }
 
-/// The properties by which samples are told apart.
+/// The key by which samples are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackKey {
-    /// The profiler.
+    /// The session of the profiler.
     pub session: SessionId,
     /// The machine.
     pub machine: u32,
@@ -41,35 +42,35 @@ pub struct StackKey {
     pub pid: i32,
     /// The thread; 0 if unknown.
     pub tid: i32,
-    /// The heap, if there are several of the process.
+    /// The heap, if the process has several.
     pub heap: Option<HeapId>,
     /// The callstack.
     pub stack: StackId,
-    /// Why it does not reach the outermost function.
+    /// The reason why the callstack is incomplete.
     pub truncated: Option<UnwindError>,
 }
 
 /// A count of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
-    /// Samples.
+    /// The number of samples.
     pub samples: u64,
-    /// The quantity that the samples stand for, such as nanoseconds.
+    /// The sum of the samples' weights, such as nanoseconds.
     pub weight: u64,
 }
 
-/// The quantity that is counted.
+/// The quantity to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Value {
-    /// Each sample is one.
+    /// The number of samples.
     #[default]
     Samples,
-    /// Each sample counts with its weight.
+    /// The weight of samples.
     Weight,
 }
 
 impl Count {
-    /// One of the two.
+    /// Returns one of the quantities.
     pub fn value(&self, value: Value) -> u64 {
         match value {
             Value::Samples => self.samples,
@@ -77,29 +78,29 @@ impl Count {
         }
     }
 
-    /// Adds up.
+    /// Adds another count.
     pub fn add(&mut self, other: Self) {
         self.samples = self.samples.saturating_add(other.samples);
         self.weight = self.weight.saturating_add(other.weight);
     }
 }
 
-/// Samples added up.
+/// The counts of selected samples.
 #[derive(Debug)]
 pub struct StackCounts {
     budget: Budget,
     selection: Selection,
     counts: HashMap<StackKey, Count>,
-    /// When the last sample was, in nanoseconds of boot time.
+    /// The time of the last sample, in nanoseconds of boot time.
     last: Option<u64>,
-    /// Samples that were not told apart any more.
+    /// The number of samples left out because of limits.
     pub left_out: u64,
-    /// Samples of idle CPUs.
+    /// The number of samples of idle CPUs.
     pub idle: u64,
 }
 
 impl StackCounts {
-    /// None yet.
+    /// Creates empty counts.
     pub fn new(selection: Selection) -> Self {
         Self::within(selection, &default_budget())
     }
@@ -115,12 +116,12 @@ impl StackCounts {
         }
     }
 
-    /// Adds a sample that `reader` gave, if it is selected and has a callstack.
+    /// Adds a sample from `reader`, if it is selected and has a callstack.
     pub fn add(&mut self, sample: &Sample, reader: &ProfileReader) {
         self.add_since(sample, reader.start());
     }
 
-    /// The same for a trace that begins at `start`.
+    /// Adds a sample of a trace that begins at `start`, if it is selected and has a callstack.
     pub(crate) fn add_since(&mut self, sample: &Sample, start: Option<u64>) {
         let Some(stack) = sample.stack else { return };
         let pid = sample.pid.unwrap_or(0);
@@ -172,15 +173,15 @@ impl StackCounts {
         }
     }
 
-    /// The selected part of a trace that begins at `start`, until the last sample, in nanoseconds
-    /// of boot time.
+    /// Returns the time range from the start of the selection to the last sample, in nanoseconds of
+    /// boot time, for a trace that begins at `start`.
     pub(super) fn span(&self, start: Option<u64>) -> Option<(u64, u64)> {
         let begin = start?.saturating_add(self.selection.from.unwrap_or(0));
         Some((begin, self.last?.max(begin)))
     }
 
-    /// Selects samples of waiting, or of running.
-    pub fn set_off_cpu(&mut self, off_cpu: Option<bool>) {
+    /// Selects off-CPU samples, on-CPU samples, or the default.
+    pub(crate) fn set_off_cpu(&mut self, off_cpu: Option<bool>) {
         self.selection.off_cpu = off_cpu;
     }
 
@@ -197,7 +198,7 @@ impl StackCounts {
             .map(|(key, count)| (key, *count))
     }
 
-    /// Returns true if they are times of waiting.
+    /// Returns true if the counts are of off-CPU samples.
     pub fn is_off_cpu(&self, profile: &Profile) -> bool {
         self.selection.off_cpu.unwrap_or_else(|| {
             let mut keys = self.counts.keys();

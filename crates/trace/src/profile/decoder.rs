@@ -1,4 +1,4 @@
-//! From packets to samples.
+//! Decoding of packets to samples.
 
 use ferretto_format::sequence::{
     Clocks, Fault, FaultSink, PacketContext, PacketHeader, SequenceReader, SequenceState,
@@ -16,9 +16,9 @@ use super::symbols::Symbols;
 use super::tables::Tables;
 use crate::limits::Budget;
 
-/// A session with its events and its state of a few CPUs.
+/// The accounted bytes of a session with its events and its state for a few CPUs.
 const SESSION_BYTES: usize = 4 << 10;
-/// Longest defaults that are kept, in bytes.
+/// The maximum length of stored defaults, in bytes.
 const MAX_DEFAULTS: usize = 1 << 16;
 
 /// The incremental state of a sequence of samples.
@@ -54,7 +54,7 @@ impl SequenceState for SampleState {
     }
 }
 
-/// The sessions, callstacks and symbols of a trace, as its samples tell of them.
+/// The sessions, callstacks and symbols of a trace.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     pub(super) budget: Budget,
@@ -75,7 +75,7 @@ pub(crate) struct SampleContent<'a> {
 }
 
 impl<'a> SampleContent<'a> {
-    /// Keeps a field if it concerns samples.
+    /// Stores a field if it concerns samples.
     #[inline]
     pub(crate) fn take(&mut self, part: &Field<'a>) {
         match part.number {
@@ -104,7 +104,7 @@ impl<'a> SampleContent<'a> {
 }
 
 impl Decoder {
-    /// Returns one that has seen nothing.
+    /// Creates a decoder.
     pub(crate) fn new(budget: &Budget) -> Self {
         Self {
             budget: budget.clone(),
@@ -116,7 +116,7 @@ impl Decoder {
         }
     }
 
-    /// Notes a fault of a packet that leaves the rest of it valid.
+    /// Counts a fault of a packet whose other fields are valid.
     pub(crate) fn note(&mut self, fault: Fault) {
         // Problems with clocks do not concern callstacks.
         if fault == Fault::Redefined {
@@ -124,7 +124,7 @@ impl Decoder {
         }
     }
 
-    /// Notes a packet that is not well-formed.
+    /// Counts a malformed packet.
     pub(crate) fn note_malformed(&mut self) {
         self.problems.add(Problem::MalformedPacket);
     }
@@ -203,7 +203,7 @@ impl Decoder {
         Some(sample)
     }
 
-    /// Names of files that there are symbols of and no frames are problems.
+    /// Counts files that have symbols but no frames as problems.
     pub(super) fn check(&mut self) {
         let known: std::collections::HashSet<_> = self
             .tables
@@ -217,7 +217,7 @@ impl Decoder {
     }
 }
 
-/// The parts of `TracePacketDefaults` that say something about samples.
+/// Returns the fields of `TracePacketDefaults` that concern samples.
 fn profile_defaults(defaults: &[u8]) -> Vec<u8> {
     ferretto_wire::encode(|kept| {
         for field in Fields::new(defaults).map_while(Result::ok) {
@@ -234,7 +234,7 @@ fn profile_defaults(defaults: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Reads the samples of a trace, packet by packet.
+/// A decoder of samples that reads a trace packet by packet.
 #[derive(Debug)]
 pub(crate) struct SampleReader {
     pub(super) decoder: Decoder,
@@ -242,7 +242,7 @@ pub(crate) struct SampleReader {
 }
 
 impl SampleReader {
-    /// Returns a reader that has seen nothing.
+    /// Creates a reader.
     pub(crate) fn new(budget: &Budget) -> Self {
         Self {
             decoder: Decoder::new(budget),
@@ -255,8 +255,8 @@ impl SampleReader {
         self.sequences.clocks()
     }
 
-    /// Reads an encoded `TracePacket` and returns the sample in it. Its other fields are given to
-    /// `also`.
+    /// Reads an encoded `TracePacket` and returns the sample in it. Calls `also` with its other
+    /// fields.
     pub(crate) fn add<'a>(
         &mut self,
         packet: &'a [u8],
@@ -278,13 +278,13 @@ impl SampleReader {
         self.decoder.add(&header, &content, context)
     }
 
-    /// Returns the decoder, which knows the functions of the stacks, and the clocks.
+    /// Returns the decoder, which contains the functions of the stacks, and the clocks.
     pub(crate) fn finish(self) -> (Decoder, Clocks) {
         (self.decoder, self.sequences.into_clocks())
     }
 }
 
-/// Why a sample is lost with its packet.
+/// Returns the problem that a fault of its packet is for a sample.
 fn why_lost(fault: Fault) -> Problem {
     match fault {
         Fault::NoSequence => Problem::NoSequence,

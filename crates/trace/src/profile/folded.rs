@@ -6,27 +6,26 @@ use super::Profile;
 use super::counts::{StackCounts, StackKey, Value};
 use super::label::{By, Label, LabelKind};
 
-/// Callstacks that there was no memory for.
-const LEFT_OUT: &str = "[no memory left to show it]";
-/// Copies of a line: while lines are sorted, in the result, and at the caller.
+/// The label of callstacks that exceed the memory limit.
+const LEFT_OUT: &str = "[memory limit reached]";
+/// The number of copies of a line: while sorting, in the result, and at the caller.
 const LINE_COPIES: usize = 4;
-/// Bytes of a line after which functions further in are left out.
+/// The length of a line, in bytes, after which further functions are left out.
 const MAX_LINE: usize = 1 << 20;
 
-/// Options of how callstacks are written.
+/// Options of folded callstacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FoldOptions {
     /// The labels before the functions.
     pub by: By,
-    /// The quantity that is counted.
+    /// The quantity to count.
     pub value: Value,
-    /// Marks functions by kind, as tools that draw them expect: `_[k]` for the kernel, `_[i]` for
-    /// inlined ones, `_[j]` for code compiled at run time.
+    /// Adds the annotations of flamegraph tools to functions: `_[k]` for the kernel, `_[i]` for
+    /// inlined functions, `_[j]` for JIT-compiled code.
     pub annotate: bool,
 }
 
-/// Lines of folded callstacks, the outermost function first, each callstack once, in the order of
-/// the text.
+/// Returns a sorted line per distinct callstack, with the outermost function first.
 pub fn folded(profile: &Profile, counts: &StackCounts, options: &FoldOptions) -> Vec<String> {
     let is_off_cpu = counts.is_off_cpu(profile);
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
@@ -80,7 +79,7 @@ fn annotation(kind: LabelKind) -> &'static str {
     }
 }
 
-/// Adds a part. Characters that would end the part or the line are replaced.
+/// Appends a part. Characters that separate parts or lines are replaced.
 fn push(text: &mut String, part: &str) {
     if !text.is_empty() {
         text.push(';');

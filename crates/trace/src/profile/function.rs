@@ -1,4 +1,4 @@
-//! Functions as people read them.
+//! The functions of frames, with demangled names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,61 +9,61 @@ use super::symbols::{SymbolLine, Symbols};
 use super::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, Tables};
 use super::unwind::UnwindError;
 
-/// Names a function of one [`Profile`](super::Profile).
+/// The id of a function of a [`Profile`](super::Profile).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(pub(super) u32);
 
-/// The kind of a function.
+/// The origin of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Origin {
-    /// Of a program or library.
+    /// A program or library.
     User,
-    /// Of the kernel.
+    /// The kernel.
     Kernel,
-    /// Compiled at run time.
+    /// JIT-compiled code.
     Jit,
-    /// No name is known; [`Function::name`] tells the place where it begins.
+    /// The name is unknown; [`Function::name`] contains its start address.
     Unnamed,
-    /// Not even where the function begins is known; [`Function::name`] tells the place in it.
+    /// The start of the function is unknown, too; [`Function::name`] contains an address in it.
     Unknown,
-    /// No function: the callstack could not be followed further out.
+    /// A marker for an incomplete callstack instead of a function.
     Truncated,
 }
 
-/// A function, the same for all its addresses.
+/// A function; its addresses share one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// Demangled. Where no name is known the place, as `libfoo.so+0x1234`.
+    /// The demangled name, or if the name is unknown, the address, such as `libfoo.so+0x1234`.
     pub name: Arc<str>,
-    /// As the symbol table has it, if that is something else.
+    /// The name in the symbol table, if it differs.
     pub raw: Option<Arc<str>>,
-    /// File name of the program, the library or `[kernel]`; empty if unknown.
+    /// The file name of the program or library, or `[kernel]`; empty if unknown.
     pub module: Arc<str>,
     /// Its source file.
     pub source: Option<Arc<str>>,
-    /// The kind of function.
+    /// The origin of the function.
     pub origin: Origin,
 }
 
-/// A function at a place of a callstack.
+/// A function in a frame of a callstack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line {
     /// The function.
     pub function: FunctionId,
-    /// The line in its source; 0 is unknown.
+    /// The line in its source file; 0 if unknown.
     pub line: u32,
-    /// True if it was inlined into the next one.
+    /// True if it is inlined into the next function.
     pub is_inlined: bool,
 }
 
-/// A place in a program, with its functions.
+/// A frame with its functions.
 #[derive(Debug, Clone)]
 pub struct Location {
-    /// The mapping it is in.
+    /// The mapping that contains it.
     pub mapping: Option<MappingId>,
-    /// The address inside the file that was mapped.
+    /// The address relative to the mapped file.
     pub rel_pc: u64,
-    /// The functions there, the innermost inlined one first; at least one.
+    /// The functions at the address, starting with the innermost inlined one; at least one.
     pub lines: Box<[Line]>,
 }
 
@@ -72,14 +72,14 @@ pub struct Location {
 pub(super) struct Functions {
     numbers: HashMap<Function, FunctionId>,
     pub(super) functions: Vec<Function>,
-    /// By number of the frame.
+    /// The locations by frame index.
     pub(super) locations: Vec<Location>,
-    /// Demangled names by raw ones.
+    /// The demangled names by raw names.
     demangled: HashMap<Arc<str>, Arc<str>>,
 }
 
 impl Functions {
-    /// Gives the frames of a trace their names.
+    /// Resolves the functions of all frames of a trace.
     pub(super) fn resolve(tables: &Tables, symbols: &Symbols) -> Self {
         let mut functions = Self::default();
         for frame in tables.frames() {
@@ -97,7 +97,7 @@ impl Functions {
         let mapping = frame.mapping.and_then(|id| tables.mapping(id));
         let found = mapping.and_then(|mapping| symbols.at(mapping, frame.rel_pc));
         let lines = match found {
-            // The kernel's functions stay as the profiler named them.
+            // Functions of the kernel keep the names from the profiler.
             Some(lines) if !is_kernel(frame, mapping) => self.symbol_lines(lines, frame, mapping),
             _ => Box::new([self.own_line(frame, mapping)]),
         };
@@ -132,7 +132,7 @@ impl Functions {
         resolved.into()
     }
 
-    /// The function that the profiler named, or that has no name.
+    /// Returns the function with the name from the profiler, or without a name.
     fn own_line(&mut self, frame: &Frame, mapping: Option<&Mapping>) -> Line {
         let function = match &frame.function {
             Some(name) => match name.strip_prefix("ERROR ").filter(|_| mapping.is_none()) {

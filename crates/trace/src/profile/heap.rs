@@ -16,19 +16,19 @@ use super::{Profile, Value};
 use crate::limits::Budget;
 use crate::printable::printable;
 
-/// A dump without its rows.
+/// The accounted bytes of a dump without its rows.
 const DUMP_BYTES: usize = 512;
-/// Bytes counted for a row, and for its copy in results.
+/// The accounted bytes of a row and of its copy in results.
 const ROW_BYTES: usize = 2 * size_of::<(StackId, HeapCount)>();
 
-/// The samples of one callstack in a dump, from the start of the recording on.
+/// The counts of one callstack in a dump, since the start of the recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeapCount {
-    /// Bytes and allocations.
+    /// Allocated bytes and allocations.
     pub allocated: Count,
-    /// Bytes and allocations that were freed.
+    /// Freed bytes and allocations.
     pub freed: Count,
-    /// Bytes and allocations when most was allocated.
+    /// Bytes and allocations at the peak of the heap.
     pub peak: Count,
 }
 
@@ -41,7 +41,7 @@ impl HeapCount {
         }
     }
 
-    /// One of the views.
+    /// Returns the count for a view.
     pub fn view(&self, view: HeapView) -> Count {
         match view {
             HeapView::Leaked => self.leaked(),
@@ -54,12 +54,12 @@ impl HeapCount {
 /// A view of a heap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HeapView {
-    /// The memory that is allocated and not freed.
+    /// Memory that is allocated and not freed.
     #[default]
     Leaked,
-    /// All that was allocated.
+    /// All allocations.
     Allocated,
-    /// The memory that was allocated when that was most.
+    /// Memory that was allocated at the peak of the heap.
     Peak,
 }
 
@@ -70,33 +70,33 @@ pub struct HeapDump {
     pub machine: u32,
     /// The process.
     pub pid: i32,
-    /// The heap, such as `libc.malloc`.
+    /// The name of the heap, such as `libc.malloc`.
     pub heap: String,
-    /// When it was written, in nanoseconds of boot time.
+    /// The time of the dump, in nanoseconds of boot time.
     pub time: u64,
-    /// Mean bytes between two samples.
+    /// The mean number of bytes between two samples.
     pub interval: u64,
-    /// Samples were lost, as the ring was full.
+    /// True if samples were lost because the ring was full.
     pub has_overrun: bool,
-    /// The client wrote malformed records.
+    /// True if the client wrote malformed records.
     pub is_corrupt: bool,
-    /// The profiler ended itself, as it took too much.
+    /// True if the profiler stopped because it exceeded its resource limits.
     pub hit_guardrail: bool,
-    /// Another recording had the process.
+    /// True if another recording already profiled the process.
     pub is_rejected: bool,
     rows: Vec<(StackId, HeapCount)>,
-    /// The rows that the file has; those behind it are as in the dump before.
+    /// The number of rows in the file; later rows are copied from the previous dump.
     written: usize,
 }
 
 impl HeapDump {
-    /// The callstacks, in the order of the file. Upstream's profiler leaves out those of which all
-    /// was freed before the last dump; they are added at the end.
+    /// Returns the callstacks, in the order of the file. Upstream's profiler omits callstacks whose
+    /// allocations were all freed before the last dump; these follow at the end.
     pub fn rows(&self) -> &[(StackId, HeapCount)] {
         &self.rows
     }
 
-    /// Adds up the dump.
+    /// Returns the sum of all rows.
     pub fn total(&self) -> HeapCount {
         let mut total = HeapCount::default();
         for (_, row) in &self.rows {
@@ -107,27 +107,27 @@ impl HeapDump {
         total
     }
 
-    /// The properties by which heaps are told apart.
+    /// Returns the key that identifies the heap.
     pub(crate) fn key(&self) -> (u32, i32, &str) {
         (self.machine, self.pid, &self.heap)
     }
 }
 
-/// The choice of a dump of each heap.
+/// Selects a dump of each heap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DumpChoice {
-    /// The last one, or the last before the end of the selection.
+    /// The last dump within the selection.
     #[default]
     Last,
-    /// The one with this number, counted from 1; the last if there are fewer.
+    /// The dump with this number, starting at 1; the last one if there are fewer.
     Number(usize),
 }
 
-/// Names a heap of one [`Profile`].
+/// The id of a heap of a [`Profile`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HeapId(u32);
 
-/// Reads `ProfilePacket`s.
+/// A decoder of `ProfilePacket`s.
 #[derive(Debug, Default)]
 pub(super) struct Heaps {
     pub(super) dumps: Vec<HeapDump>,
@@ -136,21 +136,21 @@ pub(super) struct Heaps {
 /// The dumps of a sequence.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// Those that the next packet may continue, by their place among all.
+    /// The indices of dumps that the next packet may continue.
     open: Vec<usize>,
     ended: HashMap<(i32, String), Ended>,
 }
 
-/// The dumps of a heap so far.
+/// The state of a heap after its last complete dump.
 #[derive(Debug, Default)]
 struct Ended {
-    /// The place of the last one.
+    /// The index of the last dump.
     last: usize,
-    /// The counts of callstacks that were left out, and then counted from 0 again.
+    /// The last counts of callstacks that were omitted from a dump, and later restarted at 0.
     before: HashMap<StackId, HeapCount>,
 }
 
-/// The tables that a packet is read by.
+/// The context for decoding a packet.
 pub(super) struct Context<'a> {
     pub(super) interned: &'a mut Interned,
     pub(super) tables: &'a mut Tables,
@@ -216,7 +216,7 @@ impl Heaps {
         }
     }
 
-    /// Adds the callstacks that were left out, with their earlier counts.
+    /// Adds the omitted callstacks, with their earlier counts.
     fn complete(&mut self, at: usize, context: &mut Context<'_>) {
         let (earlier, rest) = self.dumps.split_at_mut(at);
         let Some(dump) = rest.first_mut() else { return };
@@ -236,7 +236,7 @@ impl Heaps {
         for (number, (stack, row)) in previous.rows.iter().enumerate() {
             let is_written = written.contains(stack);
             let is_again = is_written && number >= previous.written;
-            // Those of dumps of one moment are not sums.
+            // Rows of snapshot dumps are not cumulative.
             let is_sum = row.allocated.weight > 0 && (is_again || !is_written);
             if !is_sum || !context.budget.take(ROW_BYTES) {
                 continue;
@@ -278,12 +278,12 @@ fn sample(bytes: &[u8], context: &mut Context<'_>) -> Option<(StackId, HeapCount
 }
 
 impl Profile {
-    /// The heap dumps, in the order of the file.
+    /// Returns the heap dumps, in the order of the file.
     pub fn heap_dumps(&self) -> &[HeapDump] {
         &self.decoder.heaps.dumps
     }
 
-    /// Adds up heaps by callstack: of each heap the dump that is chosen.
+    /// Counts the chosen dump of each heap by callstack.
     pub fn heap_counts(
         &self,
         selection: &Selection,
@@ -293,8 +293,8 @@ impl Profile {
         self.counts_of(&self.chosen(selection, choice), selection, view)
     }
 
-    /// Adds up dumps by callstack. If there are several heaps of a process, they are told apart.
-    pub fn counts_of(
+    /// Counts dumps by callstack, and by heap for processes with several heaps.
+    pub(crate) fn counts_of(
         &self,
         dumps: &[&HeapDump],
         selection: &Selection,
@@ -326,7 +326,7 @@ impl Profile {
         counts
     }
 
-    /// Returns the number of a heap of that name: the place of the first dump of one.
+    /// Returns the id of heaps with this name: the index of their first dump.
     fn heap_id(&self, name: &str) -> Option<HeapId> {
         let place = self
             .heap_dumps()
@@ -341,7 +341,7 @@ impl Profile {
         Some(&dump.heap)
     }
 
-    /// The dumps that a selection takes, in the order of the trace.
+    /// Returns the selected dumps, in the order of the trace.
     fn selected<'a>(&'a self, selection: &Selection) -> impl Iterator<Item = &'a HeapDump> {
         let start = self.clocks.start().unwrap_or(0);
         self.heap_dumps().iter().filter(move |dump| {
@@ -353,7 +353,7 @@ impl Profile {
         })
     }
 
-    /// Returns the number of dumps of the heap that has most.
+    /// Returns the largest number of dumps of any heap.
     pub fn max_dumps(&self, selection: &Selection) -> usize {
         let mut counts = HashMap::new();
         for dump in self.selected(selection) {
@@ -362,7 +362,7 @@ impl Profile {
         counts.into_values().max().unwrap_or(0)
     }
 
-    /// The chosen dump of each heap.
+    /// Returns the chosen dump of each heap.
     pub fn chosen<'a>(&'a self, selection: &Selection, choice: DumpChoice) -> Vec<&'a HeapDump> {
         let mut chosen: Vec<(&HeapDump, usize)> = Vec::new();
         let mut places = HashMap::new();
@@ -384,7 +384,7 @@ impl Profile {
     }
 }
 
-/// The key under which a heap's callstack is counted; a heap has no session of samples.
+/// Returns the key of a heap's callstack; heap dumps have no session of samples.
 fn key((machine, pid): (u32, i32), heap: Option<HeapId>, stack: StackId) -> StackKey {
     StackKey {
         session: SessionId(u32::MAX),

@@ -1,4 +1,4 @@
-//! Symbols for a part of the samples.
+//! Filtering of symbols by the addresses in samples.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use super::ProfileReader;
 /// The path and the build id of a file.
 type File = (Arc<str>, Arc<[u8]>);
 
-/// The addresses that samples hit, by path and build id of the file.
+/// The addresses in samples, by path and build id of the file.
 #[derive(Debug, Default)]
 pub(super) struct Hit {
-    /// The number of frames that were known.
+    /// The number of frames at the last update.
     frames: usize,
     addresses: HashMap<File, HashSet<u64>>,
 }
 
 impl ProfileReader {
-    /// Returns the part of a `ModuleSymbols` that names frames of the samples so far; `None` if it
-    /// names none.
+    /// Returns the part of a `ModuleSymbols` for frames of the samples so far; `None` if there are
+    /// no such frames.
     pub fn symbols_of_samples(&mut self, symbols: &[u8]) -> Option<Vec<u8>> {
         let tables = &mut self.samples.decoder.tables;
         let text = |field| {

@@ -1,4 +1,4 @@
-//! The functions, processes and threads that samples fall on.
+//! Functions, processes and threads ranked by their samples.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,12 +7,12 @@ use super::allocating::allocates_for_others;
 use super::counts::{Count, StackCounts, Value};
 use super::function::{FunctionId, Origin};
 
-/// A function with its part of the samples.
+/// A function with its share of the samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HotFunction {
-    /// Its name, or the place where no name is known.
+    /// Its name, or its address if the name is unknown.
     pub name: String,
-    /// File name of its program or library, `[kernel]`, or empty.
+    /// The file name of its program or library, `[kernel]`, or empty.
     pub module: String,
     /// Samples in the function itself.
     pub own: Count,
@@ -20,12 +20,12 @@ pub struct HotFunction {
     pub total: Count,
 }
 
-/// A process or thread with its part of the samples.
+/// A process or thread with its share of the samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     /// The machine.
     pub machine: u32,
-    /// The number of the process or thread.
+    /// The id of the process or thread.
     pub id: i32,
     /// Its name; empty if the trace has none.
     pub name: String,
@@ -33,21 +33,22 @@ pub struct Share {
     pub count: Count,
 }
 
-/// Functions by their own samples, the hottest first. A function that calls itself counts once for
-/// each sample; where no name is known the addresses of one file count together. Time off the CPU
-/// is that of the waiting function, and not of the kernel's scheduler.
+/// Returns the functions in descending order of their own samples. A recursive function counts once
+/// per sample; addresses without a name count as one function per file. Off-CPU time counts for the
+/// waiting function instead of the kernel's scheduler.
 pub fn hottest(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<HotFunction> {
     ranked(profile, counts, value, |_| true)
 }
 
-/// Functions by the allocations they make, the largest first. Functions of allocators and standard
-/// libraries allocate for their callers.
+/// Returns the functions in descending order of their allocations. Allocations of allocators and
+/// standard libraries count for their callers.
 pub fn sites(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<HotFunction> {
     ranked(profile, counts, value, |name| !allocates_for_others(name))
 }
 
-/// Functions by their own samples: those of stacks in which they are the innermost whose names
-/// `counts_itself` accepts, or the innermost of all, if it accepts none.
+/// Returns the functions in descending order of their own samples. The samples of a callstack count
+/// for its innermost function that `counts_itself` accepts, or for the innermost one if it accepts
+/// none.
 fn ranked(
     profile: &Profile,
     counts: &StackCounts,
@@ -89,18 +90,18 @@ fn ranked(
     hottest
 }
 
-/// Functions that are told as one: of one name in one file.
+/// Groups of functions with the same name in the same file.
 #[derive(Debug, Default)]
 struct Groups {
     hot: Vec<HotFunction>,
-    /// Those that may have samples of their own, in the order of `hot`.
+    /// True for groups that `counts_itself` accepts, in the order of `hot`.
     accepted: Vec<bool>,
     by_name: HashMap<(String, String), usize>,
     known: HashMap<FunctionId, Option<usize>>,
 }
 
 impl Groups {
-    /// The place of a function in `hot`; `None` if it is no function.
+    /// Returns the index of a function's group in `hot`; `None` for markers that are not functions.
     fn of(
         &mut self,
         profile: &Profile,
@@ -143,7 +144,7 @@ impl Groups {
     }
 }
 
-/// Processes by their samples, the most first.
+/// Returns the processes in descending order of samples.
 pub fn processes(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<Share> {
     let name = |machine, pid| profile.process_name(machine, pid);
     let keys = counts.iter(profile);
@@ -154,7 +155,7 @@ pub fn processes(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<S
     )
 }
 
-/// Threads by their samples, the most first.
+/// Returns the threads in descending order of samples.
 pub fn threads(profile: &Profile, counts: &StackCounts, value: Value) -> Vec<Share> {
     let name = |machine, tid| profile.thread_name(machine, tid);
     let keys = counts.iter(profile);

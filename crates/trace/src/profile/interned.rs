@@ -10,23 +10,23 @@ use super::problem::{Problem, Problems};
 use super::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, StackId, Tables};
 use crate::limits::Budget;
 
-/// Frames of a callstack beyond this number are left out.
+/// The maximum number of frames of a callstack. Others are left out.
 const MAX_DEPTH: usize = 1 << 13;
-/// Longest path of a mapping, in bytes. Its parts are named by numbers, so that it could be far
-/// longer than the trace.
+/// The maximum length of a mapping's path, in bytes. Its parts are interned, so a small trace can
+/// describe a very long path.
 const MAX_PATH: usize = 1 << 14;
 
-/// Longest text, in bytes; longer ones are cut.
+/// The maximum length of a text, in bytes; longer ones are cut.
 const MAX_TEXT: usize = 1 << 16;
-/// Parts of a path beyond this number are left out.
+/// The maximum number of parts of a path. Others are left out.
 const MAX_PARTS: usize = 1 << 10;
 
-/// A mapping as encoded, with iids.
+/// An encoded mapping, with iids.
 #[derive(Debug, PartialEq, Eq)]
 struct RawMapping {
     build_id: u64,
     path: Vec<u64>,
-    /// Start, end, exact offset, start offset, load bias.
+    /// The start, end, exact offset, start offset and load bias.
     numbers: [u64; 5],
 }
 
@@ -40,29 +40,29 @@ struct RawFrame {
     kind: FrameKind,
 }
 
-/// An entry, and its id in the tables of the trace once it was used.
+/// An entry, and its id in the tables of the trace after its first use.
 #[derive(Debug)]
 struct Defined<T, I> {
     raw: T,
     known: Option<Option<I>>,
 }
 
-/// The interned data of one sequence since its last new start.
+/// The interned data of one sequence since its incremental state was last cleared.
 #[derive(Debug)]
 pub(super) struct Interned {
     budget: Budget,
-    /// The memory that entries take other than strings.
+    /// The memory of entries other than strings.
     taken: usize,
-    /// Build ids, paths, source files and functions; contexts and descriptions of the common
-    /// format, encoded.
+    /// Build ids, paths, source files and functions; encoded contexts and descriptors of the common
+    /// format.
     strings: InternedStrings,
     mappings: InternedTable<Defined<RawMapping, MappingId>>,
     frames: InternedTable<Defined<RawFrame, FrameId>>,
     callstacks: InternedTable<Defined<Box<[u64]>, StackId>>,
 }
 
-/// Notes a definition; the first one holds. `bytes` is the value's memory beside itself. Returns
-/// the bytes taken.
+/// Adds a definition; the first one is kept. `bytes` is the memory that the value points to.
+/// Returns the reserved bytes.
 fn define<T: PartialEq, I>(
     table: &mut InternedTable<Defined<T, I>>,
     iid: u64,
@@ -85,7 +85,7 @@ fn define<T: PartialEq, I>(
 }
 
 impl Interned {
-    /// Returns tables without entries.
+    /// Creates empty tables.
     pub(super) fn new(budget: &Budget) -> Self {
         Self {
             budget: budget.clone(),
@@ -97,7 +97,7 @@ impl Interned {
         }
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub(super) fn clear(&mut self) {
         self.budget.give_back(std::mem::take(&mut self.taken));
         self.strings.clear();
@@ -106,7 +106,7 @@ impl Interned {
         self.callstacks.clear();
     }
 
-    /// Reads an `InternedData`. Zero is an iid like any other.
+    /// Reads an `InternedData`. Zero is a valid iid.
     pub(super) fn read(&mut self, bytes: &[u8], faults: FaultSink<'_>) {
         for InternedEntry {
             table,
@@ -152,7 +152,7 @@ impl Interned {
         }
     }
 
-    /// An entry of one of the tables of the common format.
+    /// Returns an entry of a table of the common format.
     pub(super) fn context(&self, table: u32, iid: u64, problems: &mut Problems) -> Option<&[u8]> {
         let entry = self.strings.get(table, iid);
         if entry.is_none() {
@@ -161,7 +161,7 @@ impl Interned {
         entry
     }
 
-    /// The callstack with this number.
+    /// Returns the callstack with this iid.
     pub(super) fn stack(
         &mut self,
         iid: u64,
@@ -175,7 +175,7 @@ impl Interned {
         if let Some(known) = callstack.known {
             return known;
         }
-        // It is put back, so that another definition is noticed.
+        // The entry is put back below, so that a redefinition is detected.
         let frame_iids = std::mem::take(&mut callstack.raw);
         if frame_iids.is_empty() {
             problems.add(Problem::EmptyCallstack);
@@ -229,7 +229,7 @@ impl Interned {
         frame
     }
 
-    /// Zero is no mapping.
+    /// Returns a mapping. The iid 0 stands for no mapping.
     fn mapping(
         &mut self,
         iid: u64,
@@ -283,7 +283,7 @@ impl Interned {
             start_offset,
             load_bias,
         };
-        // This stands for "no mapping" in the traces of upstream's profiler.
+        // Upstream's profiler writes such a mapping for "no mapping".
         let is_none = mapping.path.is_empty() && end == 0;
         let mapping = match is_none {
             true => None,
@@ -295,7 +295,7 @@ impl Interned {
         mapping
     }
 
-    /// Zero is no text, and so is an empty one.
+    /// Returns a text. The iid 0 and the empty text stand for no text.
     fn text(
         &self,
         table: u32,

@@ -1,4 +1,4 @@
-//! Callstacks as rows of labels, for folded lines and the boxes of flamegraphs.
+//! Callstacks as sequences of labels, for folded lines and flamegraphs.
 
 use std::sync::Arc;
 
@@ -10,44 +10,44 @@ use super::tables::{FrameId, StackId};
 /// The labels before the functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum By {
-    /// The name of the program; processes of one program are added up.
+    /// The name of the program; processes of one program are aggregated.
     #[default]
     Program,
-    /// The program with its process id.
+    /// The name of the program with the process id.
     Process,
-    /// The program with its process id, and the thread with its own.
+    /// The name of the program with the process id, and the name of the thread with the thread id.
     Thread,
-    /// Nothing.
+    /// No label before the functions.
     Function,
 }
 
-/// The kind of thing a label names.
+/// The kind of a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LabelKind {
     /// A program, a process or a thread.
     Task,
     /// A function of a program or library.
     User,
-    /// A function that the compiler put into its caller.
+    /// An inlined function.
     Inlined,
     /// A function of the kernel.
     Kernel,
-    /// A function compiled at run time.
+    /// A JIT-compiled function.
     Jit,
-    /// A place that no name is known of.
+    /// An address without a name.
     Unknown,
-    /// The end of a callstack that could not be followed further out.
+    /// A marker for an incomplete callstack.
     Truncated,
 }
 
-/// One entry of a callstack as people read it.
+/// A label of a callstack.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label {
     /// The name of the function, program, process or thread.
     pub name: Arc<str>,
-    /// File name of the program or library, `[kernel]`, or empty.
+    /// The file name of the program or library, `[kernel]`, or empty.
     pub module: Arc<str>,
-    /// The kind of thing it names.
+    /// The kind of the label.
     pub kind: LabelKind,
 }
 
@@ -60,7 +60,7 @@ impl Label {
         }
     }
 
-    /// The label of a function.
+    /// Creates the label of a function.
     pub(super) fn function(function: &Function, is_inlined: bool) -> Self {
         let kind = match function.origin {
             Origin::Kernel => LabelKind::Kernel,
@@ -78,8 +78,8 @@ impl Label {
     }
 }
 
-/// The functions by which the kernel switches to another thread. A thread waits in the caller of
-/// these.
+/// The functions with which the kernel switches to another thread. A waiting thread is in their
+/// caller.
 const SWITCHING: [&str; 18] = [
     "__traceiter_sched_switch",
     "perf_trace_sched_switch",
@@ -101,7 +101,7 @@ const SWITCHING: [&str; 18] = [
     "__cond_resched",
 ];
 
-/// Returns true if a function of the kernel is a part of switching to another thread.
+/// Returns true if a function of the kernel is part of switching to another thread.
 pub fn switches_threads(function: &str) -> bool {
     // Compilers add suffixes to the names of parts that they split off, as in
     // `finish_task_switch.isra.0`.
@@ -110,8 +110,8 @@ pub fn switches_threads(function: &str) -> bool {
 }
 
 impl Profile {
-    /// The labels before the functions of a callstack. Of a process with several heaps the heap is
-    /// the last.
+    /// Returns the labels before the functions of a callstack. For a process with several heaps,
+    /// the heap is the last label.
     pub(super) fn task_labels(&self, key: &StackKey, by: By) -> Vec<Label> {
         let session = self.session(key.session);
         if key.pid == 0 && session.is_some_and(|session| session.is_added_up()) {
@@ -135,9 +135,9 @@ impl Profile {
         labels
     }
 
-    /// The frames of a callstack, the outermost first. One of waiting ends with the function that
-    /// waited, without the functions by which the kernel's scheduler then switched to another
-    /// thread.
+    /// Returns the frames of a callstack, the outermost first. An off-CPU callstack ends with the
+    /// function that waited, without the functions with which the kernel's scheduler switched to
+    /// another thread.
     pub(super) fn shown_stack(&self, stack: StackId, is_off_cpu: bool) -> &[FrameId] {
         let frames = self.stack(stack);
         if !is_off_cpu {
@@ -148,7 +148,7 @@ impl Profile {
             lines.is_some_and(|lines| lines.iter().all(|line| self.is_switching(line.function)))
         };
         let waits = frames.iter().rposition(|frame| !is_switching(frame));
-        // A thread of which nothing else is known keeps those.
+        // A callstack that consists only of such functions keeps them.
         waits.map_or(frames, |waits| &frames[..=waits])
     }
 
@@ -158,7 +158,7 @@ impl Profile {
         })
     }
 
-    /// The name of the program that a process runs, without folder and arguments.
+    /// Returns the name of the program of a process, without folder and arguments.
     pub fn program(&self, machine: u32, pid: i32) -> String {
         match self.process_name(machine, pid) {
             Some(name) => program(name).to_owned(),
@@ -168,7 +168,8 @@ impl Profile {
     }
 }
 
-/// `/usr/bin/cc -c x.c` is `cc`; kernel threads such as `kworker/0:1` keep their names.
+/// Returns the program of a command line: `cc` for `/usr/bin/cc -c x.c`. Names of kernel threads,
+/// such as `kworker/0:1`, are returned as they are.
 fn program(command_line: &str) -> &str {
     let first = command_line.split(' ').next().unwrap_or_default();
     let name = match first.starts_with(['/', '.']) {

@@ -1,10 +1,10 @@
-//! Callstack samples of a trace, decoded: numbers looked up in the dictionaries of their writers,
-//! functions named by the profiler or by the symbols in the trace, and everything counted that a
-//! viewer would drop.
+//! Decoding of callstack samples: interned data is resolved, and functions get the names from the
+//! profiler or from the symbols in the trace. Data that a viewer would drop is counted as a
+//! problem.
 //!
-//! [`ProfileReader`] gives the samples one by one, in the order of the file; the functions of their
-//! stacks are known at the end, because symbols come last. [`StackCounts`] adds samples up in
-//! between.
+//! [`ProfileReader`] returns the samples one by one, in the order of the file. The functions of
+//! their stacks are only known at the end, because symbols are at the end of a trace.
+//! [`StackCounts`] aggregates samples.
 //!
 //! ```
 //! use ferretto_trace::profile::{Selection, read_profile};
@@ -56,7 +56,7 @@ pub use self::hottest::{HotFunction, Share, hottest, processes, sites, threads};
 pub use self::label::{By, Label, LabelKind, switches_threads};
 pub use self::pprof::{heap_pprof, pprof};
 pub use self::problem::{Problem, Problems};
-pub use self::sample::{Mode, Sample};
+pub use self::sample::Sample;
 pub use self::session::{Event, Interval, Session, SessionId};
 pub use self::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, StackId};
 pub use self::unwind::{SkipReason, UnwindError};
@@ -69,7 +69,7 @@ use crate::limits::Limits;
 use crate::reader::{Damage, ReadError, TraceReader};
 use crate::threads::Threads;
 
-/// Reads the samples of a trace packet by packet.
+/// A reader of the samples of a trace, packet by packet.
 #[derive(Debug)]
 pub struct ProfileReader {
     samples: SampleReader,
@@ -84,12 +84,12 @@ impl Default for ProfileReader {
 }
 
 impl ProfileReader {
-    /// One that has seen nothing.
+    /// Creates a reader.
     pub fn new() -> Self {
         Self::with_limits(Limits::default())
     }
 
-    /// The same within other limits.
+    /// Creates a reader with other limits.
     pub fn with_limits(limits: Limits) -> Self {
         let budget = limits.budget();
         Self {
@@ -99,7 +99,7 @@ impl ProfileReader {
         }
     }
 
-    /// Counts for its samples, within the same limits.
+    /// Creates counts for its samples, within the same limits.
     pub fn counts(&self, selection: Selection) -> StackCounts {
         StackCounts::within(selection, &self.samples.decoder.budget)
     }
@@ -120,28 +120,29 @@ impl ProfileReader {
         sample
     }
 
-    /// When the trace begins, in nanoseconds of boot time, once the first clock snapshot was read.
+    /// Returns the start time of the trace, in nanoseconds of boot time, once the first clock
+    /// snapshot was read.
     pub fn start(&self) -> Option<u64> {
         self.samples.clocks().start()
     }
 
-    /// Returns a session as far as it is known.
+    /// Returns a session with the data read so far.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.samples.decoder.sessions.get(id.0 as usize)
     }
 
-    /// Returns the meaning of the samples.
+    /// Returns the profile, which resolves the ids in the samples.
     pub fn finish(self) -> Profile {
         let (decoder, clocks) = self.samples.finish();
         Profile::new(decoder, clocks, self.threads)
     }
 }
 
-/// Reads a trace and adds up the samples that `selection` selects.
+/// Reads a trace and counts the samples that `selection` selects.
 ///
 /// # Errors
 ///
-/// If reading fails, or if the input is no trace at all. Damage ends the trace.
+/// If reading fails, or if the input is not a trace. Damage ends the trace.
 pub fn read_profile(
     input: impl Read,
     selection: Selection,
@@ -150,11 +151,12 @@ pub fn read_profile(
     Ok((profile, counts))
 }
 
-/// The same within other limits. Returns the damage that had to be left out, too.
+/// Reads a trace and counts the samples that `selection` selects, with other limits. Also returns
+/// the skipped damage.
 ///
 /// # Errors
 ///
-/// If reading fails, or if the input is no trace at all.
+/// If reading fails, or if the input is not a trace.
 pub fn read_profile_within(
     input: impl Read,
     selection: Selection,
@@ -171,7 +173,7 @@ pub fn read_profile_within(
     Ok((reader.finish(), counts, damage))
 }
 
-/// The meaning of the ids in the samples of a trace.
+/// The data behind the ids in the samples of a trace.
 #[derive(Debug)]
 pub struct Profile {
     decoder: Decoder,
@@ -180,19 +182,19 @@ pub struct Profile {
     functions: Functions,
 }
 
-/// The addresses in one file that samples hit, to be given names.
+/// The addresses of samples in one file, for symbolization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
     /// Its path with a leading `/`.
     pub path: Arc<str>,
     /// The bytes of its GNU build id.
     pub build_id: Arc<[u8]>,
-    /// The number of bytes by which an address of the ELF is ahead of its place in the file, as the
-    /// profiler saw it.
+    /// The difference between an ELF address and its offset in the file, as recorded by the
+    /// profiler.
     pub load_bias: u64,
-    /// The place in the ELF where a mapping of it begins.
+    /// The offset in the ELF file at which a mapping begins.
     pub offset: u64,
-    /// Addresses inside the file, in order.
+    /// The addresses relative to the file, in ascending order.
     pub rel_pcs: Vec<u64>,
 }
 
@@ -208,44 +210,44 @@ impl Profile {
         }
     }
 
-    /// The profilers that wrote samples.
+    /// Returns the sessions: the profilers that wrote samples.
     pub fn sessions(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         let sessions = self.decoder.sessions.iter().enumerate();
         sessions.map(|(number, session)| (SessionId(number as u32), session))
     }
 
-    /// One of them.
+    /// Returns a session.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.decoder.sessions.get(id.0 as usize)
     }
 
-    /// The frames of a callstack, the outermost first.
+    /// Returns the frames of a callstack, the outermost first.
     pub fn stack(&self, id: StackId) -> &[FrameId] {
         self.decoder.tables.stack(id)
     }
 
-    /// A frame as its writer told it.
+    /// Returns a frame as its writer described it.
     pub fn frame(&self, id: FrameId) -> Option<&Frame> {
         self.decoder.tables.frame(id)
     }
 
-    /// A mapping.
+    /// Returns a mapping.
     pub fn mapping(&self, id: MappingId) -> Option<&Mapping> {
         self.decoder.tables.mapping(id)
     }
 
-    /// A frame with its functions.
+    /// Returns a frame with its functions.
     pub fn location(&self, id: FrameId) -> Option<&Location> {
         self.functions.location_of(id)
     }
 
-    /// A function.
+    /// Returns a function.
     pub fn function(&self, id: FunctionId) -> Option<&Function> {
         self.functions.functions.get(id.0 as usize)
     }
 
-    /// The functions of a callstack, the outermost first, inlined ones inside those that they are
-    /// inlined into.
+    /// Returns the functions of a callstack, the outermost first, with inlined functions after the
+    /// functions that contain them.
     pub fn functions(&self, stack: StackId) -> impl Iterator<Item = Line> + '_ {
         self.lines(self.stack(stack))
     }
@@ -255,17 +257,18 @@ impl Profile {
         locations.flat_map(|location| location.lines.iter().rev().copied())
     }
 
-    /// The command line of a process, or else the name of its first thread, if the trace has one.
+    /// Returns the command line of a process, or else the name of its main thread, if the trace
+    /// contains one.
     pub fn process_name(&self, machine: u32, pid: i32) -> Option<&str> {
         self.threads.process_name(machine, pid)
     }
 
-    /// The name of a thread, if the trace has it.
+    /// Returns the name of a thread, if the trace contains it.
     pub fn thread_name(&self, machine: u32, tid: i32) -> Option<&str> {
         self.threads.thread_name(machine, tid)
     }
 
-    /// Returns the number of entries left out because there was no memory for them.
+    /// Returns the number of entries left out because of the memory limit.
     pub fn left_out(&self) -> u64 {
         self.decoder.budget.refused()
     }
@@ -275,15 +278,15 @@ impl Profile {
         &self.decoder.problems
     }
 
-    /// Returns the files and addresses that samples hit where the trace has no symbols yet, for a
-    /// symbolizer to look up.
+    /// Returns the files and addresses of samples that have no symbols in the trace, for a
+    /// symbolizer.
     pub fn modules(&self) -> Vec<Module> {
         self.decoder.modules()
     }
 }
 
 impl Decoder {
-    /// The files that samples hit where the trace has no symbols yet.
+    /// Returns the files and addresses of samples that have no symbols in the trace.
     pub(crate) fn modules(&self) -> Vec<Module> {
         let tables = &self.tables;
         let mut modules: BTreeMap<_, (&Mapping, BTreeSet<u64>)> = BTreeMap::new();
@@ -311,7 +314,7 @@ impl Decoder {
     }
 }
 
-/// Returns true if a mapping is of a file, and not of the kernel or of memory.
+/// Returns true for a mapping of a file, false for the kernel and anonymous memory.
 fn is_file(mapping: &Mapping) -> bool {
     !mapping.is_kernel() && !mapping.path.is_empty() && !mapping.path.starts_with("//anon")
 }

@@ -1,4 +1,4 @@
-//! Profiles in the format of pprof (`profile.proto`), not compressed.
+//! Encoding of profiles in the format of pprof (`profile.proto`), without compression.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ mod profile_field {
     pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
 }
 
-/// Strings by number; 0 is the empty one.
+/// The string table; index 0 is the empty string.
 #[derive(Debug)]
 struct Strings {
     numbers: HashMap<String, i64>,
@@ -51,7 +51,7 @@ impl Strings {
     }
 }
 
-/// Numbers from 1 in the order in which they were asked for.
+/// Assigns ids to values: from 1, in the order of their first use.
 #[derive(Debug)]
 struct Numbers<T> {
     numbers: HashMap<T, u64>,
@@ -74,35 +74,34 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
     }
 }
 
-/// The samples of all processes, or of `pid` alone, as an encoded `perftools.profiles.Profile`, to
-/// be compressed with gzip.
+/// Returns the samples of all processes, or of `pid` only, as an encoded
+/// `perftools.profiles.Profile`, which the caller must compress with gzip.
 ///
-/// Sample types are the number of samples and their weight; its time is that of the calendar;
-/// labels tell process and thread; functions that were inlined are lines of the place that they
-/// were inlined at, and names are demangled.
+/// The sample types are the number of samples and their weight. Times are wall clock times. Labels
+/// contain the process and the thread. Inlined functions are lines of the location that contains
+/// them, and names are demangled.
 pub fn pprof(profile: &Profile, counts: &StackCounts, pid: Option<(u32, i32)>) -> Vec<u8> {
-    let mut writer = Writer {
-        profile,
-        strings: Strings::new(),
-        locations: Numbers::new(),
-        functions: Numbers::new(),
-        mappings: Numbers::new(),
-    };
-    let mut out = Vec::new();
-    let mut encoder = Encoder::new(&mut out);
-    writer.types(counts, &mut encoder);
-    writer.samples(counts, pid, &mut encoder);
-    writer.tables(&mut encoder);
-    for text in &writer.strings.texts {
-        encoder.string(profile_field::STRING_TABLE, text);
-    }
-    out
+    encoded(profile, |writer, encoder| {
+        writer.types(counts, encoder);
+        writer.samples(counts, pid, encoder);
+    })
 }
 
-/// The chosen dumps as an encoded `perftools.profiles.Profile`, to be compressed with gzip, with
-/// the four sample types that Go's heap profiles have: objects and bytes that were allocated, and
-/// those that are in use.
+/// Returns heap dumps as an encoded `perftools.profiles.Profile`, which the caller must compress
+/// with gzip. The four sample types are those of Go's heap profiles: objects and bytes that were
+/// allocated, and those in use.
 pub fn heap_pprof(profile: &Profile, dumps: &[&HeapDump]) -> Vec<u8> {
+    encoded(profile, |writer, encoder| {
+        writer.heap_types(dumps, encoder);
+        writer.heap_samples(dumps, encoder);
+    })
+}
+
+/// Encodes a profile: its types and samples, then the tables that these refer to.
+fn encoded(
+    profile: &Profile,
+    content: impl FnOnce(&mut Writer<'_>, &mut Encoder<'_, Vec<u8>>),
+) -> Vec<u8> {
     let mut writer = Writer {
         profile,
         strings: Strings::new(),
@@ -112,8 +111,7 @@ pub fn heap_pprof(profile: &Profile, dumps: &[&HeapDump]) -> Vec<u8> {
     };
     let mut out = Vec::new();
     let mut encoder = Encoder::new(&mut out);
-    writer.heap_types(dumps, &mut encoder);
-    writer.heap_samples(dumps, &mut encoder);
+    content(&mut writer, &mut encoder);
     writer.tables(&mut encoder);
     for text in &writer.strings.texts {
         encoder.string(profile_field::STRING_TABLE, text);
@@ -129,11 +127,11 @@ struct Writer<'a> {
     mappings: Numbers<MappingId>,
 }
 
-/// The properties by which a thread's samples with one callstack are told apart.
+/// The machine, process, thread and callstack of a row.
 type Row = (u32, i32, i32, super::StackId);
 
 impl Writer<'_> {
-    /// Sample types and period.
+    /// Writes the sample types and the period.
     fn types(&mut self, counts: &StackCounts, out: &mut Encoder<'_, Vec<u8>>) {
         let used = counts.iter(self.profile).map(|(key, _)| key.session).min();
         let session = used.and_then(|id| self.profile.session(id));
@@ -327,7 +325,7 @@ impl Writer<'_> {
             .collect();
         let folder = location.mapping.and_then(|id| self.profile.mapping(id));
         let address = match folder {
-            // Where the file would be if it was mapped by its own addresses.
+            // The address if the file was mapped at its own addresses.
             Some(mapping) => mapping
                 .start
                 .wrapping_add(location.rel_pc)
@@ -391,7 +389,7 @@ impl Writer<'_> {
             if build_id != 0 {
                 out.int(6, build_id);
             }
-            // Else pprof would look for names itself.
+            // Otherwise pprof symbolizes the profile itself.
             for has in 7..=10 {
                 out.bool(has, true);
             }

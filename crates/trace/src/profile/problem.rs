@@ -2,58 +2,58 @@
 
 use std::fmt;
 
-/// Something that a viewer would drop or show without its callstack.
+/// Data that a viewer would drop or show without its callstack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A packet that is not well-formed.
+    /// A malformed packet.
     MalformedPacket,
-    /// A packet that needs incremental state that was lost before it.
+    /// A packet whose incremental state was lost.
     StateInvalid,
     /// A sample without a packet sequence.
     NoSequence,
-    /// A dictionary entry that was defined as something else; the first definition holds.
+    /// An iid that was defined with another value before; the first definition is kept.
     Redefined,
-    /// A string that the dictionary does not have.
+    /// A string iid that is not defined.
     UnknownString,
-    /// A mapping that the dictionary does not have.
+    /// A mapping iid that is not defined.
     UnknownMapping,
-    /// A frame that the dictionary does not have.
+    /// A frame iid that is not defined.
     UnknownFrame,
-    /// A callstack that the dictionary does not have.
+    /// A callstack iid that is not defined.
     UnknownCallstack,
-    /// A task, CPU or counter description that the dictionary does not have.
+    /// A task, CPU or counter descriptor iid that is not defined.
     UnknownContext,
     /// A callstack without frames.
     EmptyCallstack,
     /// A sample without a time.
     NoTime,
-    /// A time on a clock that the trace does not tell about.
+    /// A time on a clock without snapshots in the trace.
     UnknownClock,
-    /// Symbols of a file that no frame is in.
+    /// Symbols of a file without frames.
     SymbolsWithoutMapping,
-    /// More frames, callstacks or writers than are told apart.
+    /// Frames, callstacks or writers beyond the limits.
     TooMany,
 }
 
 impl Problem {
-    /// The problem in a few words.
+    /// Returns a short description of the problem.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MalformedPacket => "malformed packet",
-            Self::StateInvalid => "packet that needs what was lost",
+            Self::StateInvalid => "packet whose incremental state was lost",
             Self::NoSequence => "sample without a sequence",
-            Self::Redefined => "dictionary entry defined as something else",
-            Self::UnknownString => "string that the dictionary does not have",
-            Self::UnknownMapping => "mapping that the dictionary does not have",
-            Self::UnknownFrame => "frame that the dictionary does not have",
-            Self::UnknownCallstack => "callstack that the dictionary does not have",
-            Self::UnknownContext => "context that the dictionary does not have",
+            Self::Redefined => "iid defined again with another value",
+            Self::UnknownString => "string iid that is not defined",
+            Self::UnknownMapping => "mapping iid that is not defined",
+            Self::UnknownFrame => "frame iid that is not defined",
+            Self::UnknownCallstack => "callstack iid that is not defined",
+            Self::UnknownContext => "context iid that is not defined",
             Self::EmptyCallstack => "callstack without frames",
             Self::NoTime => "sample without a time",
             Self::UnknownClock => "time on an unknown clock",
-            Self::SymbolsWithoutMapping => "symbols of a file that no frame is in",
-            Self::TooMany => "more than is told apart",
+            Self::SymbolsWithoutMapping => "symbols of a file without frames",
+            Self::TooMany => "data beyond a limit",
         }
     }
 }
@@ -64,5 +64,5 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The number of times that there was each problem.
+/// The number of occurrences of each problem.
 pub type Problems = crate::Problems<Problem>;

@@ -1,5 +1,6 @@
-//! One sample, in either format.
+//! Decoding of samples in both formats.
 
+use ferretto_format::CpuMode;
 use ferretto_proto::fields::stack_sample::{execution_context, task_context};
 use ferretto_proto::fields::{inline_callstack, interned_data, perf_sample, stack_sample};
 use ferretto_wire::Fields;
@@ -10,54 +11,36 @@ use super::session::{Event, Session, SessionId, described};
 use super::tables::{Frame, FrameId, FrameKind, StackId, Tables};
 use super::unwind::{SkipReason, UnwindError};
 
-/// Frames of a callstack that is written out beyond this number are left out.
+/// The maximum number of frames of an inline callstack. Others are left out.
 const MAX_DEPTH: usize = 1 << 13;
-
-/// The mode of a CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Mode {
-    /// It is not said.
-    #[default]
-    Unknown,
-    /// Running the kernel.
-    Kernel,
-    /// Running a program.
-    User,
-    /// Running a hypervisor.
-    Hypervisor,
-    /// Running the kernel of a virtual machine.
-    GuestKernel,
-    /// Running a program in a virtual machine.
-    GuestUser,
-}
 
 /// One sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// When, in nanoseconds of boot time.
+    /// The timestamp, in nanoseconds of boot time.
     pub time: u64,
-    /// By which profiler.
+    /// The session of the profiler.
     pub session: SessionId,
-    /// The machine; 0 is the one of the tracing service.
+    /// The machine; 0 is the machine of the tracing service.
     pub machine: u32,
-    /// On which CPU.
+    /// The CPU.
     pub cpu: Option<u32>,
     /// The process.
     pub pid: Option<i32>,
     /// The thread.
     pub tid: Option<i32>,
     /// The mode of the CPU.
-    pub mode: Mode,
-    /// The amount of the session's event that it stands for, such as nanoseconds, if known.
+    pub mode: CpuMode,
+    /// The weight in units of the session's event, such as nanoseconds, if known.
     pub weight: Option<u64>,
-    /// The number of samples that it stands for: one, but in a profile that was added up before.
+    /// The number of samples that it represents: one, except in an aggregated profile.
     pub times: u64,
     /// Its callstack.
     pub stack: Option<StackId>,
-    /// Why the callstack does not reach the outermost function.
+    /// The reason for an incomplete callstack.
     pub truncated: Option<UnwindError>,
-    /// Why there is no callstack.
+    /// The reason for a missing callstack.
     pub skipped: Option<SkipReason>,
 }
 
@@ -70,7 +53,7 @@ impl Sample {
             cpu: None,
             pid: None,
             tid: None,
-            mode: Mode::Unknown,
+            mode: CpuMode::Unknown,
             weight: None,
             times: 1,
             stack: None,
@@ -91,7 +74,7 @@ impl Session {
     }
 }
 
-/// The tables that a sample is read by.
+/// The context for decoding a sample.
 pub(super) struct Context<'a> {
     pub(super) interned: &'a mut Interned,
     pub(super) tables: &'a mut Tables,
@@ -99,7 +82,8 @@ pub(super) struct Context<'a> {
     pub(super) session: &'a mut Session,
 }
 
-/// Reads a `PerfSample`; `None` if it tells of something else, which the session then knows.
+/// Reads a `PerfSample`. Returns `None` if it contains no sample; other content updates the
+/// session.
 pub(super) fn perf_sample(bytes: &[u8], context: &mut Context<'_>) -> Option<Sample> {
     let mut sample = Sample::empty();
     let (mut count, mut stack, mut event) = (None, None, None);
@@ -110,7 +94,7 @@ pub(super) fn perf_sample(bytes: &[u8], context: &mut Context<'_>) -> Option<Sam
             perf_sample::CPU => sample.cpu = Some(number as u32),
             perf_sample::PID => sample.pid = Some(number as i32),
             perf_sample::TID => sample.tid = Some(number as i32),
-            perf_sample::CPU_MODE => sample.mode = perf_mode(number),
+            perf_sample::CPU_MODE => sample.mode = CpuMode::of_perf_sample(number),
             perf_sample::TIMEBASE_COUNT => count = Some(number),
             perf_sample::CALLSTACK_IID => stack = Some(number),
             perf_sample::UNWIND_ERROR => sample.truncated = UnwindError::from_number(number),
@@ -135,7 +119,7 @@ pub(super) fn perf_sample(bytes: &[u8], context: &mut Context<'_>) -> Option<Sam
     if let (Some(cpu), Some(count)) = (sample.cpu, count) {
         sample.weight = Some(session.count(cpu, count));
     }
-    // Polled counters have no process.
+    // Samples of polled counters have no process.
     sample.pid?;
     sample.stack = stack.and_then(|iid| {
         context
@@ -143,17 +127,6 @@ pub(super) fn perf_sample(bytes: &[u8], context: &mut Context<'_>) -> Option<Sam
             .stack(iid, context.tables, context.problems)
     });
     Some(sample)
-}
-
-fn perf_mode(number: u64) -> Mode {
-    match number {
-        1 => Mode::Kernel,
-        2 => Mode::User,
-        3 => Mode::Hypervisor,
-        4 => Mode::GuestKernel,
-        5 => Mode::GuestUser,
-        _ => Mode::Unknown,
-    }
 }
 
 /// Reads a `StackSample`.
@@ -193,7 +166,7 @@ pub(super) fn stack_sample(bytes: &[u8], context: &mut Context<'_>) -> Sample {
             stack_sample::PRIMARY_DESCRIPTOR_IID => {
                 let table = interned_data::STACK_SAMPLE_COUNTER_DESCRIPTORS;
                 let found = context.interned.context(table, number(), context.problems);
-                // One that is not known leaves the sample without a value.
+                // An unknown descriptor leaves the sample without a weight.
                 event = Some(found.map(described).unwrap_or_default());
             }
             stack_sample::PRIMARY_WEIGHT => weight = Some(number()),
@@ -210,8 +183,8 @@ pub(super) fn stack_sample(bytes: &[u8], context: &mut Context<'_>) -> Sample {
     sample
 }
 
-/// A weight is meaningful if the sample or the defaults name its event, and, for a counter of each
-/// CPU, its CPU.
+/// Returns the weight if its event is known from the sample or the defaults, and, for a per-CPU
+/// counter, its CPU.
 fn weigh(
     weight: Option<u64>,
     event: Option<Event>,
@@ -222,7 +195,7 @@ fn weigh(
     let is_known = *counted != Event::default();
     let weight = weight.filter(|_| is_known && (cpu.is_some() || !counted.is_per_cpu));
     if let Some(event) = event.filter(|_| session.event == Event::default()) {
-        // The first one names the session.
+        // The first event becomes the event of the session.
         session.event = event;
     }
     weight
@@ -244,22 +217,13 @@ fn execution(bytes: &[u8], sample: &mut Sample) {
         let number = field.as_u64().unwrap_or(0);
         match field.number {
             execution_context::CPU => sample.cpu = Some(number as u32),
-            execution_context::MODE => {
-                sample.mode = match number {
-                    1 => Mode::User,
-                    2 => Mode::Kernel,
-                    3 => Mode::Hypervisor,
-                    4 => Mode::GuestUser,
-                    5 => Mode::GuestKernel,
-                    _ => Mode::Unknown,
-                };
-            }
+            execution_context::MODE => sample.mode = CpuMode::of_stack_sample(number),
             _ => {}
         }
     }
 }
 
-/// An `InlineCallstack`.
+/// Reads an `InlineCallstack`.
 fn inline_stack(bytes: &[u8], context: &mut Context<'_>) -> Option<StackId> {
     let mut frames: Vec<FrameId> = Vec::new();
     let parts = Fields::new(bytes).map_while(Result::ok);

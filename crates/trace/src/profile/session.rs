@@ -1,4 +1,4 @@
-//! The recording of one profiler: its event, and its losses.
+//! The session of a profiler: its event, its counts and its losses.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,39 +12,39 @@ use ferretto_wire::Fields;
 use super::unwind::SkipReason;
 use crate::printable::printable;
 
-/// CPUs beyond this number are not told apart.
+/// The maximum number of CPUs whose counters are tracked.
 const MAX_CPUS: usize = 1 << 12;
-/// Followers beyond this number are left out; the kernel's groups are smaller.
+/// The maximum number of followers. Others are left out; the kernel's groups are smaller.
 const MAX_FOLLOWERS: usize = 64;
-/// The event of a profiler of time that was spent waiting.
+/// The events of off-CPU profilers.
 const SCHED_SWITCH: [&str; 2] = ["sched/sched_switch", "sched:sched_switch"];
 
-/// Names a session of one trace.
+/// The id of a session of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub(super) u32);
 
-/// When samples are taken.
+/// The sampling interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Interval {
-    /// It is not said.
+    /// Unknown.
     #[default]
     Unknown,
-    /// So many times a second.
+    /// A number of samples per second.
     Frequency(u64),
-    /// Each time the event has happened so often.
+    /// A number of events between two samples.
     Period(u64),
-    /// Counters are read each so many milliseconds; there are no callstacks.
+    /// A number of milliseconds between two reads of the counters, without callstacks.
     Poll(u64),
 }
 
-/// A counter.
+/// A counted event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Event {
-    /// For example `cpu-clock`.
+    /// The name, for example `cpu-clock`.
     pub name: String,
-    /// Of its values, for example `ns`; empty if unknown.
+    /// The unit of its values, for example `ns`; empty if unknown.
     pub unit: String,
-    /// True if each CPU counts for itself; its values mean nothing without a CPU.
+    /// True if each CPU has its own counter; values without a CPU are meaningless.
     pub is_per_cpu: bool,
 }
 
@@ -53,41 +53,40 @@ pub struct Event {
 pub struct Session {
     /// The name of its data source, for example `linux.perf`.
     pub source: String,
-    /// The event that samples are taken by.
+    /// The event that triggers samples.
     pub event: Event,
-    /// When samples are taken.
+    /// The sampling interval.
     pub interval: Interval,
-    /// Further counters, in the order of their values.
+    /// The additional counters, in the order of their values.
     pub followers: Vec<Event>,
-    /// Samples with a callstack.
+    /// The number of samples with a callstack.
     pub samples: u64,
-    /// Samples without one that were not skipped, such as those of processes that were not to be
-    /// unwound.
+    /// The number of samples without a callstack that were not skipped, for example of processes
+    /// that were excluded from unwinding.
     pub without_stack: u64,
-    /// Samples that were skipped, by reason.
+    /// The number of skipped samples by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
-    /// Records that the kernel had no room for.
+    /// The number of records that the kernel dropped because the ring was full.
     pub kernel_lost: u64,
-    /// The profiler stopped because it used more memory than it may.
+    /// True if the profiler stopped because it exceeded its memory limit.
     pub is_stopped_by_guardrail: bool,
     /// The last counter values by CPU.
     counts: HashMap<u32, u64>,
 }
 
 impl Session {
-    /// Returns true if its samples are times of waiting and not of running.
+    /// Returns true if its samples are off-CPU times.
     pub fn is_off_cpu(&self) -> bool {
         SCHED_SWITCH.contains(&self.event.name.as_str()) || self.event.name.contains("off-cpu")
     }
 
-    /// Returns true if it is a profile that was added up before: samples in it have no process, and
-    /// stand for as many as they weigh if that is a number.
+    /// Returns true for an aggregated profile: its samples have no process, and their weight is the
+    /// number of samples if its unit is a count.
     pub(super) fn is_added_up(&self) -> bool {
         matches!(self.source.as_str(), "collapsed_stack" | "pprof")
     }
 
-    /// One of the profiler that `defaults` tell about, encoded; `is_perf` says whether it writes
-    /// `PerfSample`s.
+    /// Creates a session from encoded defaults. `is_perf` is true for a writer of `PerfSample`s.
     pub(super) fn of_profiler(is_perf: bool, defaults: &[u8]) -> Self {
         let mut session = Self::default();
         session.source.push_str("linux.perf");
@@ -145,7 +144,7 @@ impl Session {
         }
     }
 
-    /// Returns the growth of a counter since the sample before on this CPU.
+    /// Returns the growth of a counter since the previous sample on this CPU.
     pub(super) fn count(&mut self, cpu: u32, count: u64) -> u64 {
         if self.counts.len() >= MAX_CPUS && !self.counts.contains_key(&cpu) {
             return 0;
@@ -182,7 +181,7 @@ const FOLLOWER_FIELDS: EventFields = EventFields {
     modifiers: follower_event::MODIFIERS,
 };
 
-/// Counters by their number in the schema: name and unit.
+/// The numbers, names and units of counters in the schema.
 const COUNTERS: [(u64, &str, &str); 20] = [
     (1, "cpu-clock", "ns"),
     (2, "page-faults", "count"),
@@ -207,7 +206,7 @@ const COUNTERS: [(u64, &str, &str); 20] = [
 ];
 
 fn perf_event(bytes: &[u8], at: &EventFields) -> Event {
-    // The default timebase, which a profiler need not name.
+    // The default timebase, which may be omitted.
     let mut event = counter(1);
     let mut name = String::new();
     let mut letters = String::new();
@@ -287,7 +286,7 @@ fn interval(bytes: &[u8]) -> Interval {
 /// `StackSample.CounterDescriptor.Scope`.
 const SCOPE_CPU: u64 = 2;
 
-/// A `CounterDescriptor` of the common format.
+/// Reads a `CounterDescriptor` of the common format.
 pub(super) fn described(bytes: &[u8]) -> Event {
     const UNITS: [&str; 10] = [
         "",

@@ -11,12 +11,12 @@ use ferretto_wire::Fields;
 use super::tables::{Mapping, Tables};
 use crate::limits::Budget;
 
-/// Functions inlined into each other at one address beyond this number are left out.
+/// The maximum number of functions inlined at one address. Others are left out.
 const MAX_INLINED: usize = 256;
 
-/// An entry of the table of modules, with the table of its addresses.
+/// The accounted bytes of a module with its table of addresses.
 const MODULE_BYTES: usize = 512;
-/// Bytes counted for an address, or a function at one, with copies in results.
+/// The accounted bytes of an address or of a function at an address, with copies in results.
 const SYMBOL_BYTES: usize = 256;
 
 /// A function at an address.
@@ -27,14 +27,14 @@ pub(super) struct SymbolLine {
     pub(super) line: u32,
 }
 
-/// By address, the innermost function first.
+/// The functions by address, the innermost one first.
 type Module = HashMap<u64, Box<[SymbolLine]>>;
 
 /// The symbols of all files.
 #[derive(Debug)]
 pub(super) struct Symbols {
     budget: Budget,
-    /// By path and build id.
+    /// The modules by path and build id.
     modules: HashMap<(Arc<str>, Arc<[u8]>), Module>,
 }
 
@@ -67,25 +67,25 @@ impl Symbols {
         }
     }
 
-    /// The functions at an address of a file, the innermost first.
+    /// Returns the functions at an address of a file, the innermost one first.
     pub(super) fn at(&self, mapping: &Mapping, rel_pc: u64) -> Option<&[SymbolLine]> {
         let key = (mapping.path.clone(), mapping.build_id.clone());
         self.modules.get(&key)?.get(&rel_pc).map(|lines| &**lines)
     }
 
-    /// Returns true if an address of a file has the name of a function.
+    /// Returns true if an address of a file has a named function.
     pub(super) fn is_named(&self, mapping: &Mapping, rel_pc: u64) -> bool {
         let lines = self.at(mapping, rel_pc);
         lines.is_some_and(|lines| !is_start(lines, &mapping.path))
     }
 
-    /// The files that there are symbols of.
+    /// Returns the files that have symbols.
     pub(super) fn files(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<[u8]>)> {
         self.modules.keys().map(|(path, build_id)| (path, build_id))
     }
 }
 
-/// Returns true if an address has no name, and only the place where its function begins is told.
+/// Returns true if the symbol is only the start address of a function without a name.
 fn is_start(lines: &[SymbolLine], path: &str) -> bool {
     matches!(lines, [line] if is_place(&line.function, path))
 }
@@ -109,12 +109,12 @@ fn add_address(
         }
     }
     lines.retain(|line| !line.function.is_empty());
-    // The first symbols hold, as those of a frame that has some are not replaced.
+    // The first symbols of an address are kept, unless they are only a start address.
     let is_better = match module.get(&address) {
         None => true,
         Some(known) => is_start(known, path) && !is_start(&lines, path),
     };
-    // Functions are made of them for each place they are at.
+    // The account includes the functions that are created for each location.
     let bytes = SYMBOL_BYTES + lines.len() * SYMBOL_BYTES;
     if is_better && !lines.is_empty() && budget.take(bytes) {
         module.insert(address, lines.into());

@@ -1,4 +1,4 @@
-//! Mappings, frames and callstacks of a whole trace, each once, whichever writer told of them.
+//! The deduplicated mappings, frames and callstacks of a trace.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,60 +6,60 @@ use std::sync::Arc;
 
 use crate::limits::{Budget, entry_bytes};
 
-/// Entries of one table beyond this number are not told apart, so that memory stays bounded on any
-/// input.
+/// The maximum number of entries of a table, so that memory is bounded for any input.
 const MAX_ENTRIES: usize = 1 << 22;
 
-/// Longest text, in bytes; longer ones are cut.
+/// The maximum length of a text, in bytes; longer ones are cut.
 const MAX_TEXT: usize = 1 << 16;
-/// Longest build id that is kept, in bytes.
+/// The maximum length of a stored build id, in bytes.
 const MAX_BUILD_ID: usize = 1 << 10;
-/// The memory that an allocation takes beside its bytes.
+/// The memory overhead of an allocation.
 const ALLOCATION_BYTES: usize = 32;
-/// Bytes counted for a frame, its functions, and their copies in results.
+/// The accounted bytes of a frame, its functions, and their copies in results.
 const FRAME_BYTES: usize = 800;
-/// Copies of a name: as encoded, demangled, and in results.
+/// The number of copies of a name: encoded, demangled, and in results.
 const TEXT_COPIES: usize = 3;
 
-/// Names a callstack of one [`Callstacks`](super::Callstacks).
+/// The id of a callstack of a [`Profile`](super::Profile).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(u32);
 
-/// Names a frame of one [`Callstacks`](super::Callstacks).
+/// The id of a frame of a [`Profile`](super::Profile).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameId(u32);
 
-/// Names a mapping of one [`Callstacks`](super::Callstacks).
+/// The id of a mapping of a [`Profile`](super::Profile).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MappingId(u32);
 
-/// A file, or the kernel, as it was mapped into a process.
+/// A mapping of a file or of the kernel in a process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Mapping {
-    /// Its path with a leading `/`; `/kernel` is the kernel, `/[vdso]` and the like are no files.
+    /// Its path with a leading `/`; `/kernel` is the kernel. Paths such as `/[vdso]` do not refer
+    /// to files.
     pub path: Arc<str>,
     /// The bytes of its GNU build id; empty if it has none.
     pub build_id: Arc<[u8]>,
-    /// First address.
+    /// The first address.
     pub start: u64,
-    /// The address behind the last one.
+    /// The address after the last one.
     pub end: u64,
-    /// The place in the file where the mapping begins.
+    /// The offset in the file at which the mapping begins.
     pub exact_offset: u64,
-    /// The place in the file where the ELF begins.
+    /// The offset in the file at which the ELF image begins.
     pub start_offset: u64,
-    /// The number of bytes by which an address of the ELF is ahead of its place in the file.
+    /// The difference between an ELF address and its offset in the file.
     pub load_bias: u64,
 }
 
 impl Mapping {
-    /// Returns true if it stands for the kernel.
+    /// Returns true for the kernel.
     pub fn is_kernel(&self) -> bool {
         let is_kernel_path = &*self.path == "/kernel" || self.path.contains("[kernel.kallsyms]");
         is_kernel_path && self.start == 0 && self.end == 0
     }
 
-    /// The last part of the path.
+    /// Returns the last part of the path.
     pub fn file_name(&self) -> &str {
         match self.path.rsplit_once('/') {
             Some((_, name)) => name,
@@ -68,45 +68,45 @@ impl Mapping {
     }
 }
 
-/// One place in a program.
+/// A frame: an address in a program.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// The function as the profiler named it, possibly mangled.
+    /// The name of the function from the profiler, possibly mangled.
     pub function: Option<Arc<str>>,
-    /// The mapping it is in.
+    /// The mapping that contains it.
     pub mapping: Option<MappingId>,
-    /// The address inside the file that was mapped.
+    /// The address relative to the mapped file.
     pub rel_pc: u64,
-    /// Source file, if the profiler knew it.
+    /// The source file, if the profiler wrote it.
     pub source: Option<Arc<str>>,
-    /// Line in the source file; 0 is unknown.
+    /// The line in the source file; 0 if unknown.
     pub line: u32,
-    /// The kind of code it is in.
+    /// The kind of its code.
     pub kind: FrameKind,
 }
 
-/// The kind of code a frame is in, as far as its writer says.
+/// The kind of a frame's code, according to its writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FrameKind {
-    /// It is not said.
+    /// Unknown.
     #[default]
     Unknown,
-    /// Compiled code of a program.
+    /// Native code.
     Native,
     /// The kernel.
     Kernel,
     /// Interpreted code.
     Interpreted,
-    /// Code compiled at run time.
+    /// JIT-compiled code.
     Jit,
     /// A garbage collector.
     GarbageCollector,
-    /// A language's run time.
+    /// The runtime of a language.
     Runtime,
 }
 
 impl FrameId {
-    /// Its place among all frames.
+    /// Returns its index among all frames.
     pub(super) fn index(self) -> usize {
         self.0 as usize
     }
@@ -139,7 +139,7 @@ impl FrameKind {
     }
 }
 
-/// Values by number, each once.
+/// A table of unique values with numbers.
 #[derive(Debug)]
 struct Table<T> {
     numbers: HashMap<T, u32>,
@@ -156,7 +156,8 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Clone + Eq + Hash> Table<T> {
-    /// `None` if the table is full. `bytes` is the value's memory beside itself.
+    /// Adds a value and returns its number, or `None` if the table is full. `bytes` is the memory
+    /// that the value points to.
     fn add(&mut self, value: T, bytes: usize, budget: &Budget) -> Option<u32> {
         if let Some(number) = self.numbers.get(&value) {
             return Some(*number);
@@ -176,7 +177,7 @@ impl<T: Clone + Eq + Hash> Table<T> {
     }
 }
 
-/// All of them.
+/// The tables of a trace.
 #[derive(Debug)]
 pub(super) struct Tables {
     budget: Budget,
@@ -199,7 +200,7 @@ impl Tables {
         }
     }
 
-    /// Returns text, shared with equal text, and empty if there is no room.
+    /// Returns a shared text; empty if it exceeds the memory limit.
     pub(super) fn text(&mut self, bytes: &[u8]) -> Arc<str> {
         let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]);
         if let Some((known, _)) = self.texts.numbers.get_key_value(&*text) {
@@ -213,7 +214,7 @@ impl Tables {
         }
     }
 
-    /// Bytes, shared with equal ones.
+    /// Returns a shared build id; empty if it exceeds the memory limit.
     pub(super) fn build_id(&mut self, bytes: &[u8]) -> Arc<[u8]> {
         if let Some((known, _)) = self.build_ids.numbers.get_key_value(bytes) {
             return known.clone();
@@ -249,7 +250,7 @@ impl Tables {
             .map(StackId)
     }
 
-    /// The frames of a callstack, the outermost first; empty for one of other tables.
+    /// Returns the frames of a callstack, the outermost first; empty for an unknown id.
     pub(super) fn stack(&self, id: StackId) -> &[FrameId] {
         self.stacks.get(id.0).map_or(&[], |frames| frames)
     }

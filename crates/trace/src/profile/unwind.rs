@@ -1,12 +1,12 @@
-//! Why callstacks are missing or incomplete.
+//! The reasons for missing or incomplete callstacks.
 
 use std::fmt;
 
-/// Why a callstack ends before the outermost function.
+/// The reason for an incomplete callstack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UnwindError(u8);
 
-/// By number: the name after `ERROR`, and its explanation for the user.
+/// The names after `ERROR` and the explanations for the user, by number.
 const ERRORS: [(&str, &str); 16] = [
     ("UNKNOWN", "for an unknown reason"),
     ("NONE", "without an error"),
@@ -16,21 +16,21 @@ const ERRORS: [(&str, &str); 16] = [
     ),
     ("UNWIND_INFO", "code without unwind information"),
     ("UNSUPPORTED", "code that the unwinder does not support"),
-    ("INVALID_MAP", "an address that no file is mapped at"),
-    ("MAX_FRAME_EXCEEDED", "more frames than are followed"),
+    ("INVALID_MAP", "an address without a mapped file"),
+    ("MAX_FRAME_EXCEEDED", "too many frames"),
     ("REPEATED_FRAME", "a frame that is its own caller"),
-    ("INVALID_ELF", "a file that is not well-formed"),
+    ("INVALID_ELF", "a malformed file"),
     ("SYSTEM_CALL", "a system call failed"),
     ("THREAD_TIMEOUT", "the thread did not answer"),
-    ("THREAD_DOES_NOT_EXIST", "the thread was gone"),
+    ("THREAD_DOES_NOT_EXIST", "the thread had exited"),
     ("BAD_ARCH", "code of another architecture"),
     ("MAPS_PARSE", "the list of its mappings could not be read"),
-    ("INVALID_PARAMETER", "an impossible request"),
+    ("INVALID_PARAMETER", "an invalid parameter"),
     ("PTRACE_CALL", "the process could not be examined"),
 ];
 
 impl UnwindError {
-    /// `StackUnwindError`; numbers that are not known are [unknown](Self::UNKNOWN).
+    /// Converts a `StackUnwindError`; unknown numbers become [`UNKNOWN`](Self::UNKNOWN).
     pub(super) fn from_number(number: u64) -> Option<Self> {
         match number {
             1 => None,
@@ -39,7 +39,7 @@ impl UnwindError {
         }
     }
 
-    /// As text formats name it, with or without `ERROR` before it.
+    /// Converts a name as in text formats, with or without `ERROR` before it.
     pub(super) fn from_name(name: &[u8]) -> Option<Self> {
         let name = String::from_utf8_lossy(name);
         let name = name
@@ -54,19 +54,19 @@ impl UnwindError {
         }
     }
 
-    /// It is not known why.
+    /// The reason is unknown.
     pub const UNKNOWN: Self = Self(0);
     /// The copied part of the stack ended, or memory could not be read.
     pub const MEMORY_INVALID: Self = Self(2);
 
-    /// The name that ends the synthetic outermost frame, for example `MEMORY_INVALID`.
+    /// Returns the name as in the synthetic outermost frame, for example `MEMORY_INVALID`.
     pub fn name(self) -> &'static str {
         ERRORS
             .get(usize::from(self.0))
             .map_or("UNKNOWN", |error| error.0)
     }
 
-    /// Returns its meaning in a few words.
+    /// Returns a short description.
     pub fn as_str(self) -> &'static str {
         ERRORS
             .get(usize::from(self.0))
@@ -80,18 +80,18 @@ impl fmt::Display for UnwindError {
     }
 }
 
-/// Why a sample has no callstack.
+/// The reason for a missing callstack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SkipReason {
-    /// It is not said.
+    /// The reason is unknown.
     Unknown,
     /// The process could not be examined in time.
     ReadStage,
-    /// The process was gone, or may not be examined.
+    /// The process had exited, or access to it was denied.
     UnwindStage,
-    /// More samples came than could be unwound.
+    /// Too many samples for the unwinder.
     UnwindEnqueue,
-    /// The process was not to be profiled.
+    /// The process was excluded from the profile.
     NotInScope,
 }
 

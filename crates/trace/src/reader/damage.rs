@@ -4,17 +4,16 @@ use std::fmt;
 
 use super::error::{ReadError, Truncated};
 
-/// The parts of a file that were left out by a reader that goes on with the rest. Offsets are in
-/// bytes, of the unpacked file.
+/// The parts of a file that a reader skipped. Offsets are in bytes of the decompressed file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// The end of the part that could be read, if that is not the end of the file.
+    /// The end of the readable part, if it is not the end of the file.
     end: Option<End>,
-    /// Compressed packets that do not unpack.
+    /// Compressed packets that cannot be decompressed.
     compressed: Places,
-    /// Packets that are too large.
+    /// Packets that exceed the memory limit.
     large: Places,
-    /// Compressed packets that take too much memory to unpack.
+    /// Compressed packets whose decompression exceeds the memory limit.
     windows: Places,
 }
 
@@ -24,7 +23,7 @@ enum End {
     Truncated(u64),
 }
 
-/// A number of places, and the first one.
+/// The number of occurrences, and the offset of the first one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Places {
     count: u64,
@@ -41,11 +40,11 @@ impl Places {
 }
 
 impl Damage {
-    /// Notes an error after which reading goes on, or ends with the packets so far.
+    /// Records an error after which reading continues, or ends with the packets so far.
     ///
     /// # Errors
     ///
-    /// The error itself if it is one of the file as a whole.
+    /// Returns the error itself if it concerns the whole file.
     pub(super) fn note(&mut self, error: ReadError) -> Result<(), ReadError> {
         match error {
             ReadError::Damaged { offset } => self.end = Some(End::Damaged(offset)),
@@ -68,7 +67,7 @@ impl Damage {
         self.end = self.end.or(end);
     }
 
-    /// Returns true if all was read.
+    /// Returns true if the whole file was read.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -80,38 +79,37 @@ impl Damage {
         })
     }
 
-    /// Returns true if something was left out that a reader with higher [`Limits`](crate::Limits)
-    /// would read.
+    /// Returns true if a reader with higher [`Limits`](crate::Limits) would read more.
     pub fn is_limit(&self) -> bool {
         self.large.count > 0 || self.windows.count > 0
     }
 
-    /// Returns the omissions and their places, one sentence each.
+    /// Describes each kind of damage with its offset in a sentence.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         let kinds = [
             (self.compressed, "compressed packet", "damaged"),
-            (self.large, "packet", "too large for the memory allowed"),
+            (self.large, "packet", "too large for the memory limit"),
             (
                 self.windows,
                 "compressed packet",
-                "too large to be unpacked in the memory allowed",
+                "too large to be decompressed within the memory limit",
             ),
         ];
         for (Places { count, first }, what, why) in kinds {
             match count {
                 0 => {}
                 1 => sentences.push(format!(
-                    "the {what} at byte {first} is {why}; it is left out"
+                    "the {what} at byte {first} is {why}; it is skipped"
                 )),
                 _ => sentences.push(format!(
-                    "{count} {what}s are {why}, the first at byte {first}; they are left out"
+                    "{count} {what}s are {why}, the first at byte {first}; they are skipped"
                 )),
             }
         }
         sentences.extend(self.end.map(|end| match end {
             End::Damaged(offset) => {
-                format!("the file is damaged at byte {offset}; what follows is left out")
+                format!("the file is damaged at byte {offset}; the rest is skipped")
             }
             End::Truncated(offset) => {
                 format!("the file ends inside a packet that begins at byte {offset}")

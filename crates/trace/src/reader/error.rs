@@ -1,72 +1,72 @@
-//! Why packets could not be read.
+//! Errors of reading packets.
 
 use std::{fmt, io};
 
-/// A last record that the file does not hold completely, as a killed recorder leaves it.
+/// An incomplete record at the end of the file, for example because the recorder was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truncated {
-    /// The place where the incomplete record begins, in bytes.
+    /// The offset of the incomplete record, in bytes.
     pub offset: u64,
 }
 
-/// Why no further packet could be read.
+/// An error of reading the next packet.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Reading the file failed.
     #[error("reading failed at byte {offset}")]
     Io {
-        /// The number of bytes that were read.
+        /// The number of bytes read before.
         offset: u64,
-        /// The answer of the system.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file begins with something that no trace begins with.
+    /// The file does not begin like a trace.
     #[error("this is not a Perfetto trace{}", Hint(.0))]
     NotATrace([u8; 4]),
-    /// The bytes at this offset are no record of a trace. Everything before it has been delivered.
-    #[error("the trace is damaged at byte {offset}; what follows cannot be read")]
+    /// The bytes at this offset are not a record of a trace. Everything before them was delivered.
+    #[error("the trace is damaged at byte {offset}; the rest cannot be read")]
     Damaged {
-        /// The place where the damage begins.
+        /// The offset of the damage.
         offset: u64,
     },
-    /// A compressed packet does not unpack. Reading may go on behind it.
+    /// A compressed packet cannot be decompressed. Reading can continue after it.
     #[error("the compressed packet at byte {offset} is damaged")]
     DamagedCompression {
-        /// The place where the compressed packet begins.
+        /// The offset of the compressed packet.
         offset: u64,
     },
-    /// A packet is larger than [`Limits`](crate::Limits) allow. Reading may go on behind it.
+    /// A packet is larger than [`Limits`](crate::Limits) allow. Reading can continue after it.
     #[error(
-        "the packet at byte {offset} is left out: it has {bytes} bytes, and {limit} of one fit into memory"
+        "the packet at byte {offset} is skipped: it has {bytes} bytes, and the memory limit allows {limit}"
     )]
     PacketTooLarge {
-        /// The place where it begins, or the compressed packet it is in.
+        /// The offset of the packet, or of the compressed packet that contains it.
         offset: u64,
-        /// Its size in bytes.
+        /// The size of the packet, in bytes.
         bytes: u64,
-        /// The size it may have.
+        /// The allowed size, in bytes.
         limit: u64,
     },
-    /// Compressed bytes that cannot be unpacked within [`Limits`](crate::Limits). Reading may go on
-    /// behind it, if it is a packet.
+    /// Decompression needs more memory than [`Limits`](crate::Limits) allow. If this concerns a
+    /// packet, reading can continue after it.
     #[error(
-        "what is compressed at byte {offset} is left out: unpacking it takes {bytes} bytes, and {limit} are allowed"
+        "the compressed data at byte {offset} is skipped: decompressing it takes {bytes} bytes, and the memory limit allows {limit}"
     )]
     WindowTooLarge {
-        /// The place where it begins.
+        /// The offset of the compressed data.
         offset: u64,
-        /// The memory it takes.
+        /// The needed memory, in bytes.
         bytes: u64,
-        /// The memory it may take.
+        /// The allowed memory, in bytes.
         limit: u64,
-        /// True if it is the whole file.
+        /// True if the whole file is compressed.
         is_file: bool,
     },
 }
 
 impl ReadError {
     /// Returns true if the next call of
-    /// [`TraceReader::next_packet`](super::TraceReader::next_packet) continues behind the damage.
+    /// [`TraceReader::next_packet`](super::TraceReader::next_packet) continues after the damage.
     pub fn is_recoverable(&self) -> bool {
         match self {
             Self::DamagedCompression { .. } | Self::PacketTooLarge { .. } => true,
@@ -75,7 +75,7 @@ impl ReadError {
         }
     }
 
-    /// Returns true if a reader with higher [`Limits`](crate::Limits) would go on.
+    /// Returns true if a reader with higher [`Limits`](crate::Limits) would continue.
     pub fn is_limit(&self) -> bool {
         matches!(
             self,
@@ -84,26 +84,25 @@ impl ReadError {
     }
 }
 
-/// Names the likely format of a file that is no trace.
+/// Displays the likely format of a file that is not a trace.
 struct Hint<'a>(&'a [u8; 4]);
 
 impl fmt::Display for Hint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            [0x1f, 0x8b, ..] => f.write_str("; it is gzip-compressed, unpack it first"),
-            [0x28, 0xb5, 0x2f, 0xfd] => f.write_str("; it is zstd-compressed, unpack it first"),
+            [0x1f, 0x8b, ..] => f.write_str("; it is gzip-compressed, decompress it first"),
+            [0x28, 0xb5, 0x2f, 0xfd] => f.write_str("; it is zstd-compressed, decompress it first"),
             [b'P', b'K', ..] => f.write_str("; it is a zip archive, unpack it first"),
             [b'{' | b'[', ..] => {
-                f.write_str("; it looks like JSON, of which ferretto import makes a trace")
+                f.write_str("; it looks like JSON, which ferretto import converts to a trace")
             }
             b"PERF" | b"2ELI" => {
-                f.write_str("; it is perf.data, of which ferretto import makes a trace")
+                f.write_str("; it is perf.data, which ferretto import converts to a trace")
             }
             [0x7f, b'E', b'L', b'F'] => f.write_str("; it is a program or library"),
             text if text.iter().all(|byte| matches!(byte, b'\t' | b'\n' | b' '..=b'~')) => {
                 f.write_str(
-                    "; it looks like text: ferretto import makes traces of collapsed stacks and of the output of perf \
-                     script",
+                    "; it looks like text: ferretto import converts collapsed stacks and the output of perf script",
                 )
             }
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! Packets of a trace, streamed from any reader.
+//! A reader that streams the packets of a trace.
 
 mod damage;
 mod error;
@@ -21,21 +21,21 @@ use self::records::{Record, Records};
 use self::unpack::{Inner, Kind, UNPACK_BYTES, needed_window};
 use crate::limits::Limits;
 
-/// Bytes read from a file at a time.
+/// The number of bytes to read from a file at a time.
 const READ_BYTES: usize = 1 << 18;
 
-/// One packet as it stands in the trace.
+/// One encoded packet of a trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
     /// The encoded `TracePacket`.
     pub bytes: &'a [u8],
-    /// The place where the record begins in the file, in bytes. For a packet out of a compressed
-    /// one, where that one begins; in a compressed file, where it begins in the unpacked one.
+    /// The offset of the record in the (decompressed) file, in bytes. For a packet inside of a
+    /// compressed one, the offset of the latter.
     pub offset: u64,
 }
 
 impl<'a> Packet<'a> {
-    /// Walks the fields of the packet.
+    /// Returns the fields of the packet.
     pub fn fields(&self) -> Fields<'a> {
         Fields::new(self.bytes)
     }
@@ -43,9 +43,8 @@ impl<'a> Packet<'a> {
 
 /// Reads the packets of a trace one after another, in the order of the file.
 ///
-/// Any bytes are accepted: memory stays bounded by the largest packet (and by
-/// [`MAX_PACKET_BYTES`](crate::MAX_PACKET_BYTES)), compressed packets are unpacked on the way, and
-/// a record cut off by the end of the file ends the trace and is reported by
+/// Any bytes are accepted: memory is bounded by [`Limits`]. Compressed packets are decompressed. An
+/// incomplete record at the end of the file ends the trace and is reported by
 /// [`truncated`](Self::truncated).
 #[derive(Debug)]
 pub struct TraceReader<R: Read> {
@@ -58,7 +57,7 @@ pub struct TraceReader<R: Read> {
     finished: bool,
 }
 
-/// The records inside one compressed packet.
+/// The records inside of a compressed packet.
 #[derive(Debug)]
 struct InnerRecords {
     records: Records<Inner>,
@@ -66,12 +65,12 @@ struct InnerRecords {
 }
 
 impl<R: Read> TraceReader<R> {
-    /// Reads from the current position of `input`; buffering is done here.
+    /// Creates a reader that starts at the current position of `input`, which needs no buffering.
     pub fn new(input: R) -> Self {
         Self::with_limits(input, Limits::default())
     }
 
-    /// The same within other limits.
+    /// Creates a reader with other limits.
     pub fn with_limits(input: R, limits: Limits) -> Self {
         let input = Unpacking::new(input, limits);
         let packet_bytes = limits.packet_bytes();
@@ -86,7 +85,7 @@ impl<R: Read> TraceReader<R> {
         }
     }
 
-    /// The next packet, or `None` at the end of the trace.
+    /// Reads the next packet. Returns `None` at the end of the trace.
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, ReadError> {
         let Some((offset, range)) = self.advance()? else {
             return Ok(None);
@@ -99,11 +98,11 @@ impl<R: Read> TraceReader<R> {
         Ok(Some(Packet { bytes, offset }))
     }
 
-    /// Hands all packets to `each`, and returns the damage that had to be left out.
+    /// Calls `each` for all packets, and returns the skipped damage.
     ///
     /// # Errors
     ///
-    /// If reading fails, or if the input is no trace at all.
+    /// If reading fails, or if the input is not a trace.
     pub fn read_all(&mut self, mut each: impl FnMut(Packet<'_>)) -> Result<Damage, ReadError> {
         self.try_read_all(|packet| {
             each(packet);
@@ -111,11 +110,11 @@ impl<R: Read> TraceReader<R> {
         })
     }
 
-    /// The same until `each` returns `false`.
+    /// Calls `each` for all packets until it returns `false`, and returns the skipped damage.
     ///
     /// # Errors
     ///
-    /// If reading fails, or if the input is no trace at all.
+    /// If reading fails, or if the input is not a trace.
     pub fn try_read_all(
         &mut self,
         mut each: impl FnMut(Packet<'_>) -> bool,
@@ -132,26 +131,26 @@ impl<R: Read> TraceReader<R> {
         Ok(damage)
     }
 
-    /// Set once the end was reached inside a record.
+    /// Returns the incomplete record at the end of the file, once it was reached.
     pub fn truncated(&self) -> Option<Truncated> {
         self.truncated
     }
 
-    /// Returns the number of bytes of the trace that were read so far; of a compressed file, those
-    /// that came out of it.
+    /// Returns the number of bytes of the trace that were read so far, after decompression of the
+    /// file.
     pub fn bytes_read(&self) -> u64 {
         self.outer.offset
     }
 
-    /// Returns the compression of the file and the number of its bytes that were read, if it is
-    /// compressed.
+    /// Returns the compression of the file and the number of compressed bytes that were read, if
+    /// the file is compressed.
     pub fn compression(&self) -> Option<(Compression, u64)> {
         let input = self.outer.window.input();
         Some((input.compression()?, input.bytes_read()))
     }
 
-    /// Reads up to the next packet. Returns the offset of its record, and where its bytes are: in
-    /// the records of the compressed packet that is read, if there is one, or else in those of the
+    /// Reads up to the next packet. Returns the offset of its record, and the range of its bytes:
+    /// in the records of the current compressed packet if there is one, otherwise in those of the
     /// file.
     fn advance(&mut self) -> Result<Option<(u64, Range<usize>)>, ReadError> {
         loop {
@@ -172,7 +171,7 @@ impl<R: Read> TraceReader<R> {
                         self.packets += 1;
                         return Err(self.too_large(offset, bytes));
                     }
-                    // Compression inside compression does not occur; refusing it bounds the work.
+                    // Nested compression does not occur; rejecting it bounds the work.
                     Ok(Record::Packet(..) | Record::Truncated(_) | Record::Damaged(_)) => {
                         self.inner = None;
                         return Err(ReadError::DamagedCompression { offset });
@@ -237,7 +236,7 @@ impl<R: Read> TraceReader<R> {
                     return Err(ReadError::Damaged { offset });
                 }
                 Ok(Record::TooLarge(offset, bytes)) => {
-                    // It is one, so this is a trace.
+                    // The packet shows that the file is a trace.
                     self.packets += 1;
                     return Err(self.too_large(offset, bytes));
                 }
@@ -249,8 +248,8 @@ impl<R: Read> TraceReader<R> {
         }
     }
 
-    /// Reading the file, or unpacking it, failed. A compressed file that is cut off is a trace that
-    /// is.
+    /// Handles an error of reading or decompressing the file. A truncated compressed file is a
+    /// truncated trace.
     fn failed(&mut self, source: io::Error) -> Result<(), ReadError> {
         let (offset, is_packed) = (self.outer.start, self.compression().is_some());
         if let Some(bytes) = needed_window(&source) {
@@ -286,7 +285,7 @@ impl<R: Read> TraceReader<R> {
         }
     }
 
-    /// Remembers the first bytes, to name the format of a file that turns out to be no trace.
+    /// Stores the first bytes, to report the format of a file that is not a trace.
     fn read_head(&mut self) -> io::Result<()> {
         let window = &mut self.outer.window;
         while window.bytes().len() < self.head.len() && window.fill()? {}
@@ -296,7 +295,7 @@ impl<R: Read> TraceReader<R> {
     }
 }
 
-/// The compressed packets that one packet holds in place of data.
+/// The compressed packets inside of a packet.
 struct Packed<'a> {
     kind: Kind,
     bytes: &'a [u8],
@@ -310,14 +309,14 @@ fn packed(packet: &[u8]) -> Option<Packed<'_>> {
     }
 }
 
-/// Returns false if neither tag is anywhere in a packet, which takes less time to see than its
-/// fields.
+/// Returns false if the packet contains neither tag of compressed packets. This takes less time
+/// than parsing its fields.
 #[inline]
 fn may_be_packed(packet: &[u8]) -> bool {
     const MANY: usize = 256;
     const WORD: usize = size_of::<u64>();
     const ONES: u64 = 0x0101_0101_0101_0101;
-    /// The first two bytes of a tag that has several, however many, without the highest bits.
+    /// Returns the first two bytes of a tag of two or more bytes, without the highest bits.
     const fn first_bytes(number: u32) -> [u64; 2] {
         let tag = (number << 3 | 2) as u64;
         [tag & 0x7f, tag >> 7 & 0x7f]
@@ -327,7 +326,7 @@ fn may_be_packed(packet: &[u8]) -> bool {
             .first_chunk()
             .map_or(0, |word| u64::from_le_bytes(*word));
         let next = word >> 8 & (ONES * 0x7f);
-        // A byte that is 0 is the first one of a tag of which the second one is behind it.
+        // A byte is 0 if it is the first byte of a tag and the next byte is the second one.
         let differs = |number| {
             let [first, second] = first_bytes(number);
             word ^ (ONES * (first | 0x80)) | next ^ (ONES * second)
@@ -337,9 +336,9 @@ fn may_be_packed(packet: &[u8]) -> bool {
         let zstd = has_zero(differs(trace_packet::ZSTD_COMPRESSED_PACKETS));
         deflate | zstd != 0
     };
-    // Those with few fields are long, and those that are short are seen at once.
+    // Long packets have few fields, and short ones are scanned quickly.
     match packet.last_chunk::<WORD>() {
-        // Pairs of bytes, of which a word has one fewer than bytes.
+        // A word contains one pair of bytes fewer than bytes.
         Some(last) if packet.len() < MANY => {
             has_tag(last) || packet.windows(WORD).step_by(WORD - 1).any(has_tag)
         }
@@ -368,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compressed_packets_are_seen_wherever_they_are_and_however_their_tag_is_written() {
+    fn compressed_packets_are_found_at_any_offset_and_with_any_tag_encoding() {
         let numbers = [
             trace_packet::COMPRESSED_PACKETS,
             trace_packet::ZSTD_COMPRESSED_PACKETS,

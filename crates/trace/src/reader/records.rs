@@ -1,4 +1,4 @@
-//! The records of a trace, one after the other.
+//! The records of a trace.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -11,29 +11,28 @@ use crate::limits::MAX_PACKET_BYTES;
 /// `Trace.packet`.
 const TRACE_PACKET: u64 = 1;
 
-/// One step through a stream of `Trace` fields. Offsets are where the record begins.
+/// The next record of a stream of `Trace` fields. The first number is the offset of the record.
 pub(super) enum Record {
-    /// A packet, and where its bytes are in [`Records::bytes`].
+    /// A packet, with the range of its bytes for [`Records::bytes`].
     Packet(u64, Range<usize>),
-    /// A packet with more bytes than are read, and how many; skipped.
+    /// A packet that exceeds the limit, with its size; it is skipped.
     TooLarge(u64, u64),
-    /// A field of `Trace` that is no packet; skipped.
+    /// A field of `Trace` that is not a packet; it is skipped.
     Other,
     End,
     Truncated(u64),
     Damaged(u64),
 }
 
-/// The records of a stream. A packet is read where it lies in the buffer, and is gone with the next
-/// call.
+/// The records of a stream. The bytes of a packet stay in the buffer until the next call.
 #[derive(Debug)]
 pub(super) struct Records<R> {
     pub(super) window: Window<R>,
-    /// Bytes of the records that were read.
+    /// The number of bytes of all records that were read.
     pub(super) offset: u64,
-    /// The place where the record that was read last begins.
+    /// The offset of the last record that was read.
     pub(super) start: u64,
-    /// Bytes of the largest packet that is read.
+    /// The size of the largest packet that is read.
     limit: u64,
 }
 
@@ -44,15 +43,15 @@ struct Head {
     length: u64,
 }
 
-/// Why there is no [`Head`].
+/// The reason for a missing [`Head`].
 enum NoHead {
-    /// There are not enough bytes yet.
+    /// More bytes are needed.
     Incomplete,
     Damaged,
 }
 
 impl<R: Read> Records<R> {
-    /// Reads from `input`, so many bytes at a time.
+    /// Creates the records of `input`, which is read `capacity` bytes at a time.
     pub(super) fn new(input: R, capacity: usize, limit: u64) -> Self {
         Self {
             window: Window::new(input, capacity),
@@ -62,7 +61,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Returns the bytes at these places, of the record that was read last.
+    /// Returns a range of bytes of the last record.
     #[inline]
     pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
         self.window.at(range)
@@ -93,7 +92,7 @@ impl<R: Read> Records<R> {
             _ => return self.skip(&head),
         };
         let whole = head.bytes + length;
-        // Grows with the bytes that are really there, not with the claimed length.
+        // Grows with the bytes that exist, not with the claimed length.
         while self.window.bytes().len() < whole {
             if !self.window.fill()? {
                 self.offset += self.window.bytes().len() as u64;

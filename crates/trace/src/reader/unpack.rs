@@ -1,4 +1,4 @@
-//! Compressed bytes as they are unpacked: whole files, and packets that hold others.
+//! Decompression of whole files, and of packets that contain others.
 
 use std::fmt;
 use std::io::{self, BufReader, Cursor, Read};
@@ -10,22 +10,23 @@ use structured_zstd::decoding::{FrameDecoder, StreamingDecoder};
 use super::READ_BYTES;
 use crate::limits::Limits;
 
-/// Bytes asked of a decoder at a time. The one for Zstandard keeps as many more than its window.
+/// The number of bytes to request from a decoder at a time. The Zstandard decoder buffers as many
+/// bytes in addition to its window.
 pub(super) const UNPACK_BYTES: usize = 1 << 16;
-/// Bytes that tell how a file is compressed.
+/// The number of bytes needed to detect the compression of a file.
 const MAGIC_BYTES: usize = 4;
 
 /// The compression of a whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// As by `gzip`.
+    /// Compressed by `gzip`.
     Gzip,
-    /// As by `zstd`.
+    /// Compressed by `zstd`.
     Zstd,
 }
 
 impl Compression {
-    /// Returns the name of its programs.
+    /// Returns the name of the program that decompresses it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -37,14 +38,14 @@ impl Compression {
         match head {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
             [0x28, 0xb5, 0x2f, 0xfd] => Some(Self::Zstd),
-            // A frame that is to be skipped, as some programs put in front.
+            // A skippable frame, which some programs write at the beginning.
             [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Some(Self::Zstd),
             _ => None,
         }
     }
 }
 
-/// The bytes of a file that may be compressed by gzip or zstd, unpacked as they are read.
+/// A reader of a file that may be compressed by gzip or zstd, and is decompressed on the fly.
 ///
 /// Memory is bounded for any file.
 #[derive(Debug)]
@@ -54,7 +55,7 @@ pub struct Unpacking<R: Read> {
 }
 
 enum Form<R: Read> {
-    /// Nothing was read yet.
+    /// Before the first read.
     Start(Option<R>),
     Plain(Source<R>),
     Gzip(Box<MultiGzDecoder<BufReader<Source<R>>>>),
@@ -74,7 +75,7 @@ impl<R: Read> fmt::Debug for Form<R> {
     }
 }
 
-/// A file of which the first bytes were looked at.
+/// A file whose first bytes were read to detect its compression.
 struct Source<R> {
     head: [u8; MAGIC_BYTES],
     length: usize,
@@ -100,7 +101,7 @@ impl<R: Read> Read for Source<R> {
 }
 
 impl<R: Read> Unpacking<R> {
-    /// Reads from the current position of `input`.
+    /// Creates a reader that starts at the current position of `input`.
     pub fn new(input: R, limits: Limits) -> Self {
         Self {
             form: Form::Start(Some(input)),
@@ -108,7 +109,7 @@ impl<R: Read> Unpacking<R> {
         }
     }
 
-    /// Returns the compression of the file, once something was read.
+    /// Returns the compression of the file, after the first read.
     pub fn compression(&self) -> Option<Compression> {
         match &self.form {
             Form::Start(_) | Form::Plain(_) => None,
@@ -117,7 +118,7 @@ impl<R: Read> Unpacking<R> {
         }
     }
 
-    /// Returns the number of bytes of the file itself that were read.
+    /// Returns the number of bytes of the file that were read, before decompression.
     pub fn bytes_read(&self) -> u64 {
         let used =
             |source: &BufReader<Source<R>>| source.get_ref().bytes - source.buffer().len() as u64;
@@ -177,7 +178,7 @@ impl<R: Read> Read for Unpacking<R> {
 
 fn zstd<R: Read>(source: R, window: u64) -> Zstd<R> {
     let mut decoder = FrameDecoder::new();
-    // Limits are within what it takes.
+    // Cannot fail: the limits are in the range of the decoder.
     let _ = decoder.set_max_window_size(window);
     StreamingDecoder::new_with_decoder(source, decoder)
 }
@@ -187,7 +188,7 @@ fn read_zstd<R: Read>(decoder: &mut Zstd<R>, buffer: &mut [u8]) -> io::Result<us
     decoder.read(&mut buffer[..length])
 }
 
-/// The window that compressed bytes need, if that is why they were refused.
+/// Returns the window size that the data needs, if decompression failed because of it.
 pub(super) fn needed_window(error: &io::Error) -> Option<u64> {
     match error.get_ref()?.downcast_ref::<FrameDecoderError>()? {
         FrameDecoderError::WindowSizeTooBig { requested, .. } => Some(*requested),
@@ -195,14 +196,14 @@ pub(super) fn needed_window(error: &io::Error) -> Option<u64> {
     }
 }
 
-/// The compression of the packets inside a packet.
+/// The compression of the packets inside of a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Deflate,
     Zstd,
 }
 
-/// The bytes that come out of a compressed packet.
+/// The decompressed bytes of a packet.
 pub(super) enum Inner {
     Deflate(ZlibDecoder<Cursor<Vec<u8>>>),
     Zstd(Box<Zstd<Cursor<Vec<u8>>>>),

@@ -1,9 +1,9 @@
-//! A stream of which some bytes are in memory.
+//! A buffer of the next bytes of a stream.
 
 use std::io::{self, Read};
 use std::ops::Range;
 
-/// The next bytes of a stream, as many as were asked for so far.
+/// The next bytes of a stream.
 #[derive(Debug)]
 pub(super) struct Window<R> {
     input: R,
@@ -13,7 +13,7 @@ pub(super) struct Window<R> {
 }
 
 impl<R: Read> Window<R> {
-    /// Reads `capacity` bytes at a time; more may be kept in memory.
+    /// Creates a window that reads `capacity` bytes at a time; more may be buffered.
     pub(super) fn new(input: R, capacity: usize) -> Self {
         Self {
             input,
@@ -23,24 +23,24 @@ impl<R: Read> Window<R> {
         }
     }
 
-    /// Returns the stream, which is ahead of these bytes.
+    /// Returns the stream, whose position is after the buffered bytes.
     pub(super) fn input(&self) -> &R {
         &self.input
     }
 
-    /// Returns the bytes that are there.
+    /// Returns the buffered bytes.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         self.at(self.start..self.end)
     }
 
-    /// Returns the bytes at these places, as [`consume`](Self::consume) gave them.
+    /// Returns the bytes of a range that [`consume`](Self::consume) returned.
     #[inline]
     pub(super) fn at(&self, range: Range<usize>) -> &[u8] {
         self.buffer.get(range).unwrap_or_default()
     }
 
-    /// Passes over bytes that are there. They stay where they are until the next
+    /// Consumes buffered bytes and returns their range, which is valid until the next
     /// [`fill`](Self::fill).
     #[inline]
     pub(super) fn consume(&mut self, bytes: usize) -> Range<usize> {

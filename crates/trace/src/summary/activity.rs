@@ -1,11 +1,12 @@
-//! Work of the kernel that has a beginning and an end: system calls, interrupts, requests to disks;
-//! and events that are counted: packets of the network, calls of functions.
+//! Work of the kernel: system calls, interrupts and disk requests with their durations, and counts
+//! of other events, such as network packets and function calls.
 
 use std::collections::BTreeMap;
 
 use ferretto_format::kernel_names::Architecture;
 use ferretto_wire::Fields;
 
+use super::disks::Disks;
 use crate::printable::printable;
 
 /// `FtraceEvent` fields.
@@ -33,21 +34,21 @@ const KFREE_SKB: u32 = 367;
 const LOCAL_TIMER_ENTRY: u32 = 559;
 const LOCAL_TIMER_EXIT: u32 = 560;
 
-/// The state of a TCP connection that is established.
+/// The state of an established TCP connection.
 const TCP_ESTABLISHED: u64 = 1;
-/// Groups of events that `record --uprobe` and `--kprobe` made are called so.
+/// The prefix of event groups that `record --uprobe` and `--kprobe` create.
 const PROBES: &str = "ferretto_";
 
-/// Names and unfinished pieces of work beyond these numbers are left out, so that memory stays
-/// bounded on any input.
+/// The maximum numbers of names and of unfinished activities, so that memory is bounded for any
+/// input. Others are left out.
 const MAX_NAMES: usize = 1 << 12;
 const MAX_OPEN: usize = 1 << 16;
 
-/// Beginnings and ends that wait for earlier ones: the kernel's buffers are read one CPU after the
-/// other, and a thread goes from one CPU to another in a system call.
+/// The maximum number of begin and end events held back for sorting: the kernel's buffers are read
+/// one CPU after the other, and a thread can migrate to another CPU during a system call.
 const MAX_WAITING: usize = 1 << 17;
 
-/// The soft interrupts, by number.
+/// The names of the soft interrupts, by number.
 const SOFTIRQS: [&str; 10] = [
     "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
 ];
@@ -62,36 +63,36 @@ pub enum ActivityKind {
     Interrupt,
     /// Soft interrupts, by name.
     SoftInterrupt,
-    /// Requests to disks, from their issue to their completion, by device and direction.
+    /// Disk requests, from their issue to their completion, by device and direction.
     DiskRequest,
-    /// Packets of the network, by device and direction.
+    /// Network packets, by device and direction.
     NetworkPacket,
-    /// Other events of the network.
+    /// Other network events.
     Network,
-    /// The kernel looks for memory that it can give away.
+    /// Memory reclaim and compaction.
     Memory,
-    /// Work that the kernel does in the background.
+    /// Work queues of the kernel.
     Work,
-    /// Calls of functions of programs and of the kernel, or returns from there, by probe.
+    /// Calls of, or returns from, functions of programs and the kernel, by probe.
     Probe,
 }
 
-/// Work of one kind and name, summed up.
+/// The summary of work of one kind and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActivitySummary {
     /// The kind of work.
     pub kind: ActivityKind,
     /// The name of the activity.
     pub name: String,
-    /// The number of times that it began.
+    /// The number of begin events.
     pub count: u64,
-    /// The number of times that its end was seen, too.
+    /// The number of those whose end event is in the trace.
     pub finished: u64,
-    /// Time from beginning to end in all, in nanoseconds.
+    /// The total duration, in nanoseconds.
     pub total_ns: u64,
-    /// The longest of these times, in nanoseconds.
+    /// The longest duration, in nanoseconds.
     pub max_ns: u64,
-    /// Bytes that were transferred; 0 where that is not said.
+    /// The number of transferred bytes; 0 if unknown.
     pub bytes: u64,
 }
 
@@ -104,10 +105,11 @@ struct Sum {
     bytes: u64,
 }
 
-/// Identifies a piece of work that has begun: its kind, machine, and who or where it is.
+/// The key of an unfinished activity: its kind, machine, and two numbers that identify its thread,
+/// CPU or device.
 type Place = (ActivityKind, u32, u64, u64);
 
-/// A beginning or an end.
+/// A begin or end event.
 #[derive(Debug, Clone, Copy)]
 struct Edge {
     at: u64,
@@ -117,37 +119,38 @@ struct Edge {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Work of this index of the sums begins.
+    /// Work begins; contains the index of its sum.
     Begin(u32),
     End,
-    /// Events of the machine are missing here, so that an end may be that of something later.
+    /// Events of the machine are missing, so an end may belong to a later begin.
     Gap,
 }
 
-/// An event of the kernel, as far as it is of interest here.
+/// A kernel event.
 #[derive(Clone, Copy)]
 pub(super) struct KernelEvent<'a> {
     pub(super) machine: u32,
     pub(super) cpu: u32,
     pub(super) pid: i32,
-    /// Nanoseconds on the clock of the kernel's buffers.
+    /// The time on the clock of the kernel's buffers, in nanoseconds.
     pub(super) at: u64,
-    /// Number of the field of `FtraceEvent`.
+    /// The field number in `FtraceEvent`.
     pub(super) kind: u32,
-    /// Group and name of an event that has no field of its own.
+    /// The group and name of an event without its own field.
     pub(super) described: Option<(&'a str, &'a str)>,
     pub(super) body: &'a [u8],
 }
 
-/// Sums up the work.
+/// Collects the activity summaries.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     names: BTreeMap<(ActivityKind, Name), u32>,
     sums: Vec<Sum>,
     waiting: Vec<Edge>,
-    /// When it began, and the index of its sum.
+    /// The begin time, and the index of the sum.
     open: BTreeMap<Place, (u64, u32)>,
     architectures: BTreeMap<u32, Architecture>,
+    disks: Disks,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,7 +161,7 @@ enum Name {
 }
 
 impl Activity {
-    /// Reads a `SystemInfo`, which tells the names of system calls.
+    /// Reads a `SystemInfo`, which determines the names of system calls.
     pub(super) fn describe(&mut self, machine: u32, bytes: &[u8]) {
         let name = Fields::find(1, bytes)
             .and_then(|utsname| Fields::find(4, utsname.as_bytes()?))
@@ -170,7 +173,12 @@ impl Activity {
         }
     }
 
-    /// Notes that events of the machine are missing before this time.
+    /// Reads a `TraceAttributes`, which may contain names of disks.
+    pub(super) fn attributes(&mut self, machine: u32, bytes: &[u8]) {
+        self.disks.attributes(machine, bytes);
+    }
+
+    /// Records that events of the machine are missing before this time.
     pub(super) fn gap(&mut self, machine: u32, at: u64) {
         let place = (ActivityKind::SystemCall, machine, 0, 0);
         let step = Step::Gap;
@@ -211,33 +219,33 @@ impl Activity {
             LOCAL_TIMER_ENTRY => self.vector(&event, "local_timer", true),
             LOCAL_TIMER_EXIT => self.vector(&event, "local_timer", false),
             WORK_START => {
-                let name = Name::Text("pieces of work".to_owned());
+                let name = Name::Text("work items".to_owned());
                 self.begin((Work, machine, thread, 0), event.at, name, 0);
             }
             WORK_END => self.end((Work, machine, thread, 0), event.at),
             DIRECT_RECLAIM_BEGIN => {
-                let name = Name::Text("a program waited until memory was free".to_owned());
+                let name = Name::Text("direct reclaims".to_owned());
                 self.begin((Memory, machine, thread, 0), event.at, name, 0);
             }
             DIRECT_RECLAIM_END => self.end((Memory, machine, thread, 0), event.at),
             COMPACTION_BEGIN => {
-                let name = Name::Text("pages were moved to make room in a row".to_owned());
+                let name = Name::Text("compactions".to_owned());
                 self.begin((Memory, machine, thread, 1), event.at, name, 0);
             }
             COMPACTION_END => self.end((Memory, machine, thread, 1), event.at),
             KSWAPD_WAKE => {
-                let name = "memory was freed in the background".to_owned();
+                let name = "background reclaims".to_owned();
                 self.count(Memory, Name::Text(name), 0);
             }
             MARK_VICTIM => {
-                let name = "a process was killed for want of memory".to_owned();
+                let name = "processes killed for lack of memory".to_owned();
                 self.count(Memory, Name::Text(name), 0);
             }
             KFREE_SKB => {
                 self.count(Network, Name::Text("packets dropped".to_owned()), 0);
             }
             TCP_RETRANSMIT_SKB => {
-                let name = "TCP segments sent again".to_owned();
+                let name = "TCP segments retransmitted".to_owned();
                 self.count(Network, Name::Text(name), 0);
             }
             INET_SOCK_SET_STATE if number(4) == Some(TCP_ESTABLISHED) => {
@@ -263,7 +271,11 @@ impl Activity {
             SOFTIRQ_EXIT => self.end((SoftInterrupt, machine, cpu, 0), event.at),
             BLOCK_RQ_ISSUE => {
                 let (device, sector) = (number(1).unwrap_or(0), number(2).unwrap_or(0));
-                let name = Name::Text(format!("{} {}", disk(device), direction(&text(5))));
+                let name = Name::Text(format!(
+                    "{} {}",
+                    self.disks.name(machine, device),
+                    direction(&text(5))
+                ));
                 let place = (DiskRequest, machine, device, sector);
                 self.begin(place, event.at, name, number(4).unwrap_or(0));
             }
@@ -283,9 +295,9 @@ impl Activity {
         }
     }
 
-    /// Notes the beginning or the end of an interrupt that CPUs have for themselves.
+    /// Records the begin or end of a CPU-local interrupt.
     fn vector(&mut self, event: &KernelEvent<'_>, name: &str, is_entry: bool) {
-        // Apart from those of devices, which they may come into.
+        // Tracked separately from interrupts of devices, which they may interrupt.
         let cpu = u64::from(event.cpu);
         let place = (ActivityKind::Interrupt, event.machine, cpu, 1);
         match is_entry {
@@ -306,7 +318,7 @@ impl Activity {
         self.wait(Edge { at, place, step });
     }
 
-    /// Counts one, and returns the index of its sum.
+    /// Counts an event, and returns the index of its sum.
     fn count(&mut self, kind: ActivityKind, name: Name, bytes: u64) -> Option<u32> {
         let key = (kind, name);
         let index = match self.names.get(&key) {
@@ -332,7 +344,7 @@ impl Activity {
         }
     }
 
-    /// Pairs the earliest `count` of the waiting entries.
+    /// Pairs the earliest `count` entries that are held back.
     fn pair(&mut self, count: usize) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.sort_by_key(|edge| edge.at);
@@ -357,7 +369,7 @@ impl Activity {
         self.waiting = waiting;
     }
 
-    /// Returns the sums by kind, those of the longest time first.
+    /// Returns the sums by kind, in descending order of total duration.
     pub(super) fn finish(mut self) -> Vec<ActivitySummary> {
         self.pair(MAX_WAITING);
         let mut calls = BTreeMap::new();
@@ -421,14 +433,7 @@ impl Sum {
     }
 }
 
-/// `8:0`, the numbers of a device as `lsblk` shows them.
-fn disk(device: u64) -> String {
-    let major = device >> 8 & 0xfff | device >> 32 & !0xfff;
-    let minor = device & 0xff | device >> 12 & !0xff & 0xffff_ffff;
-    format!("{major}:{minor}")
-}
-
-/// The first letter of the kind of a request that says what it does; before it may be a flush.
+/// Returns the direction of a request: its first letter, after an optional `F` for a flush.
 fn direction(rwbs: &str) -> &'static str {
     match rwbs.trim_start_matches('F').chars().next() {
         Some('R') => "read",

@@ -1,4 +1,4 @@
-//! The command that was recorded, if the trace says that there was one.
+//! The recorded command, if the trace contains one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,55 +14,54 @@ use crate::limits::{Budget, entry_bytes};
 use crate::printable::printable;
 use crate::threads::Threads;
 
-/// Attribute of a trace: the command that it was recorded for, with its arguments.
+/// The trace attribute with the recorded command and its arguments.
 pub const COMMAND_ATTRIBUTE: &str = "ferretto.command";
-/// Attribute of a trace: the number of that command's process.
+/// The trace attribute with the process id of the recorded command.
 pub const COMMAND_PID_ATTRIBUTE: &str = "ferretto.command.pid";
 
-/// Names of slices that are told.
+/// The maximum number of slice names in the summary.
 const TOP: usize = 256;
-/// Slices of one track that may be open at a time.
+/// The maximum number of simultaneously open slices of a track.
 const MAX_OPEN: usize = 512;
 
-/// The work of a command, and of the processes that it started, while it was recorded.
+/// The summary of a recorded command and its descendants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandSummary {
     /// The command with its arguments.
     pub command: String,
-    /// Its process, if the trace tells.
+    /// Its process id, if known.
     pub pid: Option<i32>,
-    /// Time on a CPU, in nanoseconds, if the trace has context switches.
+    /// Its CPU time, in nanoseconds, if the trace has context switches.
     pub cpu_ns: Option<u64>,
-    /// Its processes: itself and those that it started, as far as the trace tells.
+    /// The number of its processes, including known descendants.
     pub processes: usize,
-    /// Their threads.
+    /// The number of their threads.
     pub threads: usize,
-    /// Their track events.
+    /// The number of their track events.
     pub events: u64,
-    /// Their slices by name, those that took longest in all first.
+    /// Their slices by name, in descending order of total duration.
     pub slices: Vec<SliceSummary>,
-    /// The number of names besides those.
+    /// The number of other slice names.
     pub more_slices: usize,
 }
 
-/// The slices of one name.
+/// The slices with one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SliceSummary {
-    /// Their name.
+    /// The name.
     pub name: String,
-    /// The number that began.
+    /// The number of begin events.
     pub count: u64,
-    /// The number of these that did not end.
+    /// The number of slices without an end event.
     pub unfinished: u64,
-    /// The time of all that ended, in nanoseconds; slices inside others of the same name count
-    /// again.
+    /// The total duration of all slices with an end event, in nanoseconds; nested slices of the
+    /// same name count multiple times.
     pub total_ns: u64,
-    /// The longest.
+    /// The longest duration, in nanoseconds.
     pub max_ns: u64,
 }
 
-/// The command of a trace, and, once it is known that there is one, the track events of all
-/// processes.
+/// The command of a trace, and, if there is one, the track events of all processes.
 #[derive(Debug)]
 pub(super) struct Command {
     budget: Budget,
@@ -103,14 +102,14 @@ impl Command {
         }
     }
 
-    /// Reads the track event of a process. Costs nothing if the trace is not of a command.
+    /// Reads the track event of a process. Does nothing if the trace has no command.
     pub(super) fn event(&mut self, pid: i32, event: &[u8], context: PacketContext<'_, SliceState>) {
         if let Some(events) = &mut self.events {
             events.event(pid, event, context);
         }
     }
 
-    /// Returns the summary of the command; `has_switches` says whether times on a CPU are known.
+    /// Returns the summary of the command. `has_switches` is true if CPU times are known.
     pub(super) fn finish(self, threads: &Threads, has_switches: bool) -> Option<CommandSummary> {
         let command = self.words?;
         let pid = self.pid.or_else(|| threads.process_named(&command));
@@ -133,7 +132,7 @@ impl Command {
     }
 }
 
-/// The incremental state of a sequence of track events, as far as it matters for slices.
+/// The part of a sequence's incremental state that concerns slices.
 #[derive(Debug)]
 pub(super) struct SliceState {
     names: InternedStrings,
@@ -169,17 +168,17 @@ impl SequenceState for SliceState {
     }
 }
 
-/// A slice that has begun: its place in the list of names, and when.
+/// An open slice: the index of its name, and its begin time.
 type Open = (usize, u64);
 
-/// Slices of all processes.
+/// The slices of all processes.
 #[derive(Debug)]
 struct Events {
     budget: Budget,
     open: HashMap<u64, Vec<Open>>,
-    /// Track events by process.
+    /// The number of track events by process.
     counts: BTreeMap<i32, u64>,
-    /// Places in `slices`, by process and name.
+    /// The indices in `slices` by process and name.
     places: HashMap<(i32, Box<[u8]>), usize>,
     slices: Vec<SliceSummary>,
 }
@@ -294,7 +293,7 @@ impl Events {
     }
 }
 
-/// The place of a process's slices of one name.
+/// Returns the index for a process's slices with this name.
 fn place(
     places: &mut HashMap<(i32, Box<[u8]>), usize>,
     slices: &mut Vec<SliceSummary>,
@@ -305,7 +304,7 @@ fn place(
     if let Some(place) = places.get(&key) {
         return Some(*place);
     }
-    // Once more under its name alone.
+    // The final table by name contains the name again.
     let bytes = 2 * (name.len() + size_of::<SliceSummary>());
     if !budget.take(bytes + entry_bytes::<((i32, Box<[u8]>), usize)>()) {
         return None;

@@ -1,14 +1,14 @@
-//! The parts of the recording's own configuration that advice refers to.
+//! The parts of the recording's config that advice refers to.
 
 use ferretto_proto::fields::{data_source_config, perf_event_config, trace_config};
 use ferretto_wire::Fields;
 
 use crate::printable::printable;
 
-/// Buffers beyond this number are not described; the service allows fewer.
+/// The maximum number of described buffers; the service allows fewer.
 const MAX_BUFFERS: usize = 1 << 10;
 
-/// The beginning of the names of sessions that `ferretto record --ring` makes.
+/// The prefix of session names of `ferretto record --ring`.
 pub const RING_SESSION: &str = "ferretto-ring-";
 
 /// One `TraceConfig.buffers`.
@@ -16,7 +16,7 @@ pub const RING_SESSION: &str = "ferretto-ring-";
 pub(super) struct BufferConfig {
     pub(super) size_kb: u64,
     pub(super) discard: bool,
-    /// True if the config asks for a ring, which is also the default.
+    /// True if the config explicitly sets a ring, which is also the default.
     pub(super) is_ring: bool,
     pub(super) name: String,
 }
@@ -26,7 +26,7 @@ pub(super) struct BufferConfig {
 pub(super) struct Config {
     pub(super) buffers: Vec<BufferConfig>,
     pub(super) write_into_file: bool,
-    /// True if `ferretto record --ring` made it, where the sizes of buffers follow from that flag.
+    /// True if `ferretto record --ring` created it: its buffer sizes depend on that flag.
     pub(super) is_flag_ring: bool,
     pub(super) file_write_period_ms: u64,
     pub(super) drain_period_ms: u64,
@@ -45,7 +45,7 @@ pub(super) fn attributes(config: &[u8]) -> &[u8] {
 /// The parts of a `PerfEventConfig`, with zero for missing fields.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PerfConfig {
-    /// True if the profiler ran as root, which packets tell and not the config.
+    /// True if the profiler ran as root; taken from packets, not from the config.
     pub(super) is_of_root: bool,
     ring_buffer_pages: u64,
     descriptor_timeout_ms: u64,
@@ -73,15 +73,15 @@ impl PerfConfig {
         config
     }
 
-    /// Returns the advice on rings that are too small.
+    /// Returns the advice for rings that are too small.
     pub(super) fn ring_advice(&self, is_off_cpu: bool) -> String {
-        // Waits are as many as they are.
+        // The number of waits does not depend on a frequency.
         let less = match is_off_cpu {
             true => "record fewer processes (-p PID, or a scope in the config)",
             false => "sample less often (--perf=HZ, or timebase.frequency in the config)",
         };
         match self.ring_buffer_pages {
-            // They were made as large as the profiler thought right, or was allowed.
+            // The profiler chose the size.
             0 => format!("{less}, or set ring_buffer_pages in the config"),
             pages => format!("{less}, or raise ring_buffer_pages (now {pages}) in the config"),
         }

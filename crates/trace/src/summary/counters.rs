@@ -1,4 +1,4 @@
-//! Counters: which ones the trace holds and how many samples of each.
+//! Counters: their names and numbers of samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +6,7 @@ use ferretto_proto::fields::process_stats::{self, process};
 use ferretto_proto::fields::sys_stats::{self, cpu_times, meminfo_value, psi_sample};
 use ferretto_wire::{Field, Fields};
 
-/// Series beyond this number of one group are not told apart, so that memory stays bounded on any
-/// input.
+/// The maximum number of distinct series of a group, so that memory is bounded for any input.
 const MAX_SERIES: usize = 1 << 14;
 
 /// A group of counters that are sampled together.
@@ -15,9 +14,9 @@ const MAX_SERIES: usize = 1 << 14;
 pub struct CounterSummary {
     /// The quantity that is counted, for example `memory (meminfo)`.
     pub name: &'static str,
-    /// The number of different counters: kinds, CPUs, processes, devices.
+    /// The number of distinct counters: kinds, CPUs, processes, devices.
     pub series: usize,
-    /// Samples over all of them.
+    /// The number of samples of all these counters.
     pub samples: u64,
 }
 
@@ -34,7 +33,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// One sample of the counter `series` of a group.
+    /// Adds a sample of the counter `series` of a group.
     pub(super) fn sample(&mut self, group: &'static str, series: u64) {
         let group = self.groups.entry(group).or_default();
         group.samples = group.samples.saturating_add(1);
@@ -67,8 +66,8 @@ impl Counters {
                 sys_stats::SLAB_INFO => "kernel memory (slabinfo)",
                 _ => continue,
             };
-            // The key where there is a numeric one; else the position among its like, which is
-            // stable.
+            // The numeric key if there is one, otherwise the position among counters of the same
+            // kind, which is stable.
             let key = match field.number {
                 sys_stats::MEMINFO | sys_stats::VMSTAT => number_in(&field, meminfo_value::KEY),
                 sys_stats::CPU_STAT => number_in(&field, cpu_times::CPU_ID),
@@ -81,7 +80,7 @@ impl Counters {
                 }
             };
             if field.number == sys_stats::CPUFREQ_KHZ {
-                // All CPUs in one packed field, or one field each.
+                // One packed field for all CPUs, or one field per CPU.
                 for (cpu, _) in field.as_varints().enumerate() {
                     self.sample(group, key << 16 | cpu as u64);
                 }
@@ -105,7 +104,7 @@ impl Counters {
                 .unwrap_or(0);
             for field in Fields::new(message).map_while(Result::ok) {
                 match field.number {
-                    // VmRSS, and the total of smaps_rollup for those that ask for it.
+                    // VmRSS, and the total of smaps_rollup if it was recorded.
                     process::VM_RSS_KB => self.sample("process memory", pid),
                     process::SMR_PSS_KB => self.sample("process memory (smaps)", pid),
                     process::RUNTIME_USER_MODE => self.sample("process CPU times", pid),
@@ -125,7 +124,7 @@ impl Counters {
     }
 }
 
-/// Returns the number in a field of the message that `field` is; 0 if there is none.
+/// Returns a numeric field of the message in `field`; 0 if it is missing.
 fn number_in(field: &Field<'_>, number: u32) -> u64 {
     field
         .as_bytes()

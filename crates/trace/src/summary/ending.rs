@@ -1,25 +1,25 @@
-//! The end of a recording, and whether the trace shows that nothing of it is missing.
+//! The end of a recording: a check that the trace contains all of it.
 
 use ferretto_proto::fields::tracing_service_event as event;
 use ferretto_wire::Fields;
 
 use crate::printable::printable;
 
-/// Data sources that are told by name.
+/// The maximum number of data sources reported by name.
 const MAX_SLOW: usize = 32;
 
-/// The events of a recording, as the service tells of them.
+/// The lifecycle events of a recording, as the service reported them.
 ///
-/// At the end of a recording the service hands out the remaining packets, marks that, and adds its
-/// statistics. So only statistics behind the mark are final; earlier ones do not cover later
-/// losses.
+/// At the end of a recording, the service writes the remaining packets, an event that marks their
+/// end, and its statistics. Only statistics after this event are final; earlier ones do not cover
+/// later losses.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     pub(super) started: Option<u64>,
     pub(super) stopped: Option<u64>,
     /// The time of the last flush.
     flushed: Option<u64>,
-    /// Data sources that did not answer the last flush.
+    /// The data sources that did not answer the last flush.
     slow: Vec<String>,
     has_events: bool,
     is_drained: bool,
@@ -30,7 +30,7 @@ pub(super) struct Ending {
 enum Statistics {
     #[default]
     None,
-    /// Of a time before the end, or nothing tells of which.
+    /// Of a time before the end, or of an unknown time.
     Early,
     Final,
 }
@@ -73,8 +73,8 @@ impl Ending {
         }
     }
 
-    /// There are statistics; `has_outcome` says whether they tell how the flush at the end came
-    /// out.
+    /// Records a packet of statistics. `has_outcome` is true if it contains the outcome of the
+    /// final flush.
     pub(super) fn statistics(&mut self, has_outcome: bool) {
         self.statistics = match self.is_drained || (!self.has_events && has_outcome) {
             true => Statistics::Final,
@@ -82,33 +82,33 @@ impl Ending {
         };
     }
 
-    /// Data sources that did not answer the last flush.
+    /// The data sources that did not answer the last flush.
     pub(super) fn slow(&self) -> &[String] {
         &self.slow
     }
 
-    /// Returns the time of the last flush, or else of the stop.
+    /// Returns the time of the last flush, or else that of the stop.
     pub(super) fn last_asked(&self) -> Option<u64> {
         self.flushed.or(self.stopped)
     }
 
-    /// Why the statistics do not tell all that was lost, in a sentence.
+    /// Returns a sentence with the reason why the statistics may not contain all losses.
     pub(super) fn doubt(&self) -> Option<&'static str> {
         Some(match self.statistics {
             Statistics::Final => return None,
             _ if self.has_events && self.stopped.is_none() => {
-                "the end of the recording is not in the file, as when the service was killed or the file was cut; what \
-                 was lost until then is not told"
+                "the end of the recording is not in the file (the service was killed, or the file is truncated), so losses are \
+                 unknown"
             }
             _ if self.has_events && !self.is_drained => {
-                "the last packets of the recording are not in the file, as when it was cut; what was lost is not told"
+                "the last packets of the recording are not in the file (it may be truncated), so losses are unknown"
             }
-            Statistics::None => "the trace has no final statistics, which tell what was lost",
+            Statistics::None => "the trace has no final statistics, so losses are unknown",
             Statistics::Early if self.has_events => {
-                "the statistics in the trace are not the final ones, so what was lost later is not told"
+                "the statistics in the trace are not the final ones, so later losses are unknown"
             }
             Statistics::Early => {
-                "nothing in the trace tells whether its statistics are the final ones (disable_service_events)"
+                "the trace does not show if its statistics are the final ones (disable_service_events)"
             }
         })
     }

@@ -1,4 +1,4 @@
-//! The end of a summary: totals, losses and notes.
+//! The last step of a summary: totals, losses and notes.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::profile::Profile;
 use crate::reader::Damage;
 
 impl Summarizer {
-    /// Returns the losses that the services of other machines tell of.
+    /// Returns the losses in the recordings of other machines.
     fn losses_of_others(&self) -> Vec<Loss> {
         let of = |(machine, recording): (&u32, &Recording)| {
             let writers = self.sequences.states();
@@ -33,8 +33,8 @@ impl Summarizer {
         self.others.iter().flat_map(of).collect()
     }
 
-    /// The result. The size is that of the packets; [`summarize`](super::summarize) puts the size
-    /// of the file there.
+    /// Returns the summary. Its size is that of the packets; [`summarize`](super::summarize)
+    /// replaces it by the size of the file.
     pub fn finish(self) -> Summary {
         let mut span = self.span;
         if let Some((first, last)) = self.ftrace.span {
@@ -54,7 +54,7 @@ impl Summarizer {
         notes.extend(self.part.note(self.ending.started, self.ending.stopped));
         if !self.ftrace.missing().is_empty() {
             notes.push(format!(
-                "kernel events that could not be had: {}",
+                "kernel events that were not available: {}",
                 self.ftrace.missing().join(", ")
             ));
         }
@@ -98,7 +98,8 @@ impl Summarizer {
         let remarks = self.remarks.finish();
         let kinds: Vec<u32> = self.kinds.keys().copied().collect();
         let has_reason = !remarks.is_empty();
-        // The part behind the end of a cut file is unknown, so nothing can be called missing.
+        // The part after the end of a truncated file is unknown, so no data can be reported as
+        // missing.
         if is_over {
             notes.extend(self.wanted.notes(&kinds, &profile, has_reason));
         }
@@ -138,7 +139,7 @@ impl Summarizer {
         !self.others.is_empty() && self.config.is_none() && self.stats.is_none()
     }
 
-    /// Why there may be losses that nothing tells of.
+    /// Returns the reasons for possible unreported losses.
     fn unknown(&self) -> Vec<String> {
         let mut unknown: Vec<String> = Vec::new();
         for (machine, recording) in &self.others {
@@ -153,11 +154,11 @@ impl Summarizer {
         // Otherwise they are reported with the losses.
         for source in self.ending.slow().iter().filter(|_| !has_flush_loss) {
             unknown.push(format!(
-                "{source} left before the recording ended; the data that it had not handed over, and all later data, is missing"
+                "{source} left before the recording ended; the data that it had not committed, and all later data, is missing"
             ));
         }
         let asked = match self.part.window() {
-            // Flushes are not told in a part, and the end of the recording lies behind it.
+            // A part contains no flush events, and ends before the recording.
             Some(_) => None,
             None => self.ending.last_asked(),
         };
@@ -167,7 +168,8 @@ impl Summarizer {
                 loss::human_time(ns)
             ));
         } else if !self.ftrace.has_stats() && self.ftrace.total() > 0 {
-            let sentence = "the trace does not tell what the kernel's buffers lost";
+            let sentence =
+                "the trace has no statistics of the kernel's buffers, so their losses are unknown";
             unknown.push(sentence.to_owned());
         }
         unknown

@@ -1,27 +1,27 @@
-//! Frequencies of CPUs.
+//! CPU frequencies.
 
 use std::collections::BTreeMap;
 
 use ferretto_proto::fields::sys_stats;
 use ferretto_wire::Fields;
 
-/// CPUs beyond this number are left out, so that memory stays bounded on any input.
+/// The maximum number of CPUs, so that memory is bounded for any input. Others are left out.
 const MAX_CPUS: usize = 1 << 14;
 
-/// The frequencies that a CPU of the service's machine was seen at.
+/// The observed frequencies of a CPU of the service's machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrequencySummary {
-    /// Number of the CPU.
+    /// The number of the CPU.
     pub cpu: u32,
-    /// The lowest one, in kHz.
+    /// The lowest frequency, in kHz.
     pub lowest_khz: u64,
-    /// The highest one, in kHz.
+    /// The highest frequency, in kHz.
     pub highest_khz: u64,
-    /// The number of times that it was another one than before.
+    /// The number of frequency changes.
     pub changes: u64,
 }
 
-/// Collects frequencies, by CPU, with the latest one.
+/// The frequency summaries by CPU, with the latest frequency.
 #[derive(Debug, Default)]
 pub(super) struct Frequencies(BTreeMap<u32, (FrequencySummary, u64)>);
 
@@ -30,7 +30,7 @@ impl Frequencies {
     pub(super) fn sys_stats(&mut self, bytes: &[u8]) {
         let fields = Fields::new(bytes).map_while(Result::ok);
         let fields = fields.filter(|field| field.number == sys_stats::CPUFREQ_KHZ);
-        // All CPUs in one packed field, or one field each.
+        // One packed field for all CPUs, or one field per CPU.
         let all = fields.flat_map(|field| field.as_varints().collect::<Vec<_>>());
         for (cpu, khz) in all.enumerate() {
             self.add(cpu as u32, khz);
@@ -38,7 +38,7 @@ impl Frequencies {
     }
 
     fn add(&mut self, cpu: u32, khz: u64) {
-        // CPUs that are off have none.
+        // Offline CPUs have no frequency.
         if khz == 0 || (self.0.len() >= MAX_CPUS && !self.0.contains_key(&cpu)) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Kernel events: counts by kind, and losses of the kernel's buffers.
+//! Kernel events: counts by kind, and losses in the kernel's buffers.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,10 @@ const EVENT_COMMON_FLAGS: u32 = 5;
 const EVENT_SCHED_WAKING: u32 = 20;
 const EVENT_TASK_NEWTASK: u32 = 235;
 const EVENT_TASK_RENAME: u32 = 236;
-/// First number of events that the recorder described at run time.
+/// The first field number of events that the recorder described at run time.
 pub(super) const FIRST_GENERIC: u32 = 65536;
 
-/// Kinds, CPUs and names beyond these numbers are not told apart, so that memory stays bounded on
-/// any input.
+/// The maximum numbers of kinds, CPUs and names, so that memory is bounded for any input.
 const MAX_KINDS: usize = 1 << 12;
 const MAX_CPUS: usize = 1 << 14;
 const MAX_NAMES: usize = 1 << 10;
@@ -32,32 +31,33 @@ const MAX_NAMES: usize = 1 << 10;
 const PHASE_START: u64 = 1;
 const PHASE_END: u64 = 2;
 
-/// The kernel's counters are read with every flush; those that are older than the last one by more
-/// than clocks may differ were not read for it.
+/// The maximum difference between the time of the last flush and the time at which the kernel's
+/// counters were read for it. Older counters were not read for that flush.
 const LAST_FLUSH_NS: u64 = 10_000_000;
 
-/// Everything learnt from kernel events.
+/// The summary of kernel events.
 #[derive(Debug, Default)]
 pub(super) struct Ftrace {
-    /// Events by `FtraceEvent` field number; generic ones, of whom there is a description, by name
-    /// in `generic`, and all others under [`FIRST_GENERIC`].
+    /// The number of events by `FtraceEvent` field number. Described generic events are counted by
+    /// name in `generic`, other generic events under [`FIRST_GENERIC`].
     pub(super) events: BTreeMap<u32, u64>,
     pub(super) generic: BTreeMap<String, u64>,
-    /// Groups and names of generic events by machine, sequence and field number.
+    /// The groups and names of generic events by machine, sequence and field number.
     descriptions: BTreeMap<(u32, u32, u32), (String, String)>,
-    /// System calls, interrupts and the like, if they are to be summed up.
+    /// The summary of system calls, interrupts and other activities, if enabled.
     pub(super) activity: Option<Activity>,
-    /// First and last timestamp, if in the default clock.
+    /// The first and last timestamp on the default clock.
     pub(super) span: Option<(u64, u64)>,
-    /// Bundles that follow a gap, by (machine, CPU).
+    /// The number of bundles after a gap, by machine and CPU.
     gaps: BTreeMap<(u32, u32), u64>,
-    /// Overwritten events by (machine, CPU) at the start and at the end of the recording.
+    /// The number of overwritten events by machine and CPU, at the start and at the end of the
+    /// recording.
     start: BTreeMap<(u32, u32), u64>,
     end: BTreeMap<(u32, u32), u64>,
-    /// When the counters at the end were read on the service's machine, on the kernel buffers'
-    /// clock, in nanoseconds.
+    /// The time at which the final counters of the service's machine were read, in nanoseconds on
+    /// the clock of the kernel's buffers.
     end_at: Option<u64>,
-    /// Kernel events are on another clock than the trace.
+    /// True if kernel events are on another clock than the trace.
     foreign_clock: bool,
     parse_errors: u64,
     buffer_pages: u64,
@@ -65,7 +65,7 @@ pub(super) struct Ftrace {
 }
 
 impl Ftrace {
-    /// Returns one that sums up system calls, interrupts and the like, too.
+    /// Creates a summary that includes system calls, interrupts and other activities.
     pub(super) fn with_activity() -> Self {
         Self {
             activity: Some(Activity::default()),
@@ -73,7 +73,7 @@ impl Ftrace {
         }
     }
 
-    /// Returns the number of events in all.
+    /// Returns the total number of events.
     pub(super) fn total(&self) -> u64 {
         self.events
             .values()
@@ -90,8 +90,7 @@ impl Ftrace {
         sched: &mut Sched,
         threads: &mut Threads,
     ) {
-        // The CPU, the clock and the gap come before or after the events, depending on who wrote
-        // the bundle.
+        // The CPU, the clock and the gap are before or after the events, depending on the writer.
         let (mut cpu, mut gap, mut foreign_clock) = (0, false, false);
         for field in Fields::new(bytes).map_while(Result::ok) {
             match field.number {
@@ -208,7 +207,7 @@ impl Ftrace {
         Some((at, at))
     }
 
-    /// Reads a `GenericEventDescriptor`, which a sequence has before the events that it describes.
+    /// Reads a `GenericEventDescriptor`, which precedes the events that it describes.
     fn description(&mut self, (machine, sequence): (u32, u32), bytes: &[u8]) {
         let number = Fields::find(1, bytes).and_then(|field| field.as_u32());
         let name = Fields::find(2, bytes)
@@ -259,18 +258,18 @@ impl Ftrace {
         }
     }
 
-    /// Events that were asked for and could not be had.
+    /// Returns the requested events that were not available.
     pub(super) fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// Returns true if the kernel's counters were recorded, so that silence means no loss.
+    /// Returns true if the kernel's counters were recorded: then all losses are known.
     pub(super) fn has_stats(&self) -> bool {
         !self.end.is_empty()
     }
 
     /// Returns the number of nanoseconds between the last packet of the recorder of kernel events
-    /// and `asked`, the time of the last flush, if it did not answer that.
+    /// and `asked`, the time of the last flush, if it did not answer this flush.
     pub(super) fn missing_at_the_end(&self, asked: Option<u64>) -> Option<u64> {
         let end_at = self.end_at.filter(|_| !self.foreign_clock)?;
         asked?
@@ -278,7 +277,7 @@ impl Ftrace {
             .filter(|missing| *missing > LAST_FLUSH_NS)
     }
 
-    /// Returns the losses of the kernel's buffers.
+    /// Returns the losses in the kernel's buffers.
     pub(super) fn losses(&self, config: &Config) -> Vec<Loss> {
         let mut losses = Vec::new();
         let lost = |cpu: &(u32, u32)| {
@@ -343,13 +342,14 @@ impl Ftrace {
     }
 }
 
-/// Number, lost events, and when they were counted, of a `FtraceCpuStats`.
+/// Returns the number, the lost events and the time of a `FtraceCpuStats`.
 fn read_cpu(bytes: &[u8]) -> (u32, u64, Option<u64>) {
     let (mut cpu, mut lost, mut read_at) = (0, 0u64, None);
     for field in Fields::new(bytes).map_while(Result::ok) {
         match field.number {
             1 => cpu = field.as_u32().unwrap_or(0),
-            // Overwritten, failed to commit, and dropped because the buffer does not overwrite.
+            // Overwritten, failed to commit, and dropped because a buffer without overwriting was
+            // full.
             3 | 4 | 8 => lost = lost.saturating_add(field.as_u64().unwrap_or(0)),
             // Seconds; the conversion saturates.
             7 => read_at = field.as_f64().map(|seconds| (seconds * 1e9) as u64),
@@ -367,7 +367,7 @@ fn bump<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, by: u64, limit: usize) {
     *count = count.saturating_add(by);
 }
 
-/// `CPU 3`, `CPUs 0, 1, 5`, `64 CPUs`.
+/// Formats a list of CPUs: `CPU 3`, `CPUs 0, 1, 5` or `64 CPUs`.
 fn list_cpus(cpus: &[u32]) -> String {
     match cpus {
         [cpu] => format!("CPU {cpu}"),

@@ -1,4 +1,4 @@
-//! Heaps: allocated memory, by callstack, and its growth.
+//! Heaps: allocated memory by function, and its growth.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,10 +6,10 @@ use crate::profile::{
     DumpChoice, HeapCount, HeapDump, HeapView, HotFunction, Profile, Selection, Value, sites,
 };
 
-/// Functions told by name.
+/// The maximum number of functions in a summary.
 const TOP: usize = 32;
 
-/// A heap of a process, summed up.
+/// The summary of a heap of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapSummary {
     /// The machine.
@@ -18,31 +18,31 @@ pub struct HeapSummary {
     pub pid: i32,
     /// Its name; empty if the trace has none.
     pub process: String,
-    /// The heap, such as `libc.malloc`.
+    /// The name of the heap, such as `libc.malloc`.
     pub heap: String,
-    /// Mean bytes between two samples.
+    /// The mean number of bytes between two samples.
     pub interval: u64,
-    /// Dumps of it.
+    /// The number of its dumps.
     pub dumps: usize,
-    /// Bytes that were allocated at each dump.
+    /// The allocated bytes at each dump.
     pub live: Vec<u64>,
-    /// The last dump, added up.
+    /// The sum of the last dump.
     pub total: HeapCount,
-    /// The functions that allocated memory that is not freed, the most first. Allocators and
-    /// standard libraries allocate for their callers.
+    /// The functions in descending order of allocated memory that is not freed. Allocations of
+    /// allocators and standard libraries count for their callers.
     pub sites: Vec<HeapSite>,
 }
 
-/// A function that allocates, itself or by an allocator or standard library.
+/// A function that allocates, directly or through an allocator or standard library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapSite {
-    /// The function; its own are bytes and allocations that are not freed.
+    /// The function; its own count is bytes and allocations that are not freed.
     pub function: HotFunction,
-    /// Bytes since the first dump.
+    /// The growth since the first dump, in bytes.
     pub growth: i64,
 }
 
-/// Returns the summary of each heap, the largest first.
+/// Returns the summaries of all heaps, the largest first.
 pub(super) fn summaries(profile: &Profile) -> Vec<HeapSummary> {
     let last = profile.chosen(&Selection::default(), DumpChoice::Last);
     let mut dumps: HashMap<_, Vec<&HeapDump>> = HashMap::new();
@@ -57,7 +57,7 @@ pub(super) fn summaries(profile: &Profile) -> Vec<HeapSummary> {
     summaries
 }
 
-/// Sums up a heap of which `dump` is the last one of `dumps`.
+/// Summarizes a heap. `dump` is the last of `dumps`.
 fn summary(profile: &Profile, dump: &HeapDump, dumps: Vec<&HeapDump>) -> HeapSummary {
     let live = dumps.iter().map(|dump| dump.total().leaked().weight);
     let live: Vec<u64> = live.collect();
@@ -99,14 +99,14 @@ fn summary(profile: &Profile, dump: &HeapDump, dumps: Vec<&HeapDump>) -> HeapSum
     }
 }
 
-/// Returns the gaps in heap dumps, one sentence each.
+/// Returns a sentence for each problem of heap dumps.
 pub(super) fn notes(profile: &Profile) -> Vec<String> {
     let last = profile.chosen(&Selection::default(), DumpChoice::Last);
     let mut notes = Vec::new();
     let mut noted = HashSet::new();
     for dump in last {
         let pid = dump.pid;
-        // Once for all heaps of a process.
+        // Reported once for all heaps of a process.
         let mut note_once = |note: String| {
             if noted.insert(note.clone()) {
                 notes.push(note);
@@ -114,25 +114,27 @@ pub(super) fn notes(profile: &Profile) -> Vec<String> {
         };
         if dump.has_overrun {
             note_once(format!(
-                "heap of process {pid}: some samples were lost, as the ring was full; sample less often (a larger \
+                "heap of process {pid}: some samples were lost because the ring was full; sample less often (a larger \
                  sampling_interval_bytes) or raise shmem_size_bytes"
             ));
         }
         if dump.is_corrupt {
             note_once(format!(
-                "heap of process {pid}: the client wrote what makes no sense; the dump is what came before"
+                "heap of process {pid}: the client wrote malformed records; the dump contains the data before them"
             ));
         }
         if dump.hit_guardrail {
             note_once(format!(
-                "heap of process {pid}: the profiler ended early, by max_heapprofd_memory_kb or max_heapprofd_cpu_secs"
+                "heap of process {pid}: the profiler ended early because of max_heapprofd_memory_kb or max_heapprofd_cpu_secs"
             ));
         }
     }
     let rejected = profile.heap_dumps().iter().filter(|dump| dump.is_rejected);
     notes.extend(rejected.map(|dump| {
         let pid = dump.pid;
-        format!("heap of process {pid}: not recorded here, as another recording had it")
+        format!(
+            "heap of process {pid}: not recorded, because another recording already profiled it"
+        )
     }));
     notes
 }

@@ -1,55 +1,55 @@
-//! Losses of a recording, their causes, and which setting would have kept it.
+//! The losses of a recording with their causes, and the settings that prevent them.
 
 use std::fmt;
 
-/// Why data is missing.
+/// The cause of a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cause {
     /// The kernel's per-CPU buffer wrapped before the recorder read it.
     KernelBuffer,
-    /// The bytes in the kernel's buffer were not understood.
+    /// The bytes in the kernel's buffer could not be parsed.
     KernelParse,
-    /// A producer found no free chunk in its shared memory.
+    /// A producer had no free chunk in its shared memory.
     SharedMemory,
-    /// A central buffer that overwrites its oldest data did so before that was read.
+    /// A ring buffer overwrote data before it was read.
     Overwritten,
-    /// A ring in memory kept the newest, as it was told to.
+    /// A ring buffer in memory kept the newest data, as configured.
     Ring,
-    /// A central buffer that keeps its oldest data was full.
+    /// A "discard" buffer was full.
     BufferFull,
-    /// It arrived after later chunks of its writer had been read.
+    /// A chunk arrived after later chunks of its writer had been read.
     Late,
-    /// A packet could not be completed: a part of it was gone or never came.
+    /// A packet is incomplete: a part of it was overwritten or never arrived.
     Incomplete,
-    /// A producer broke the rules of the shared memory or wrote malformed packets.
+    /// A producer violated the shared memory ABI or wrote malformed packets.
     Producer,
-    /// Data arrived for a buffer that does not exist or that the producer may not write.
+    /// Data arrived for a buffer that does not exist or that the producer may not write to.
     NoSuchBuffer,
-    /// A producer did not hand over its last events in time.
+    /// A producer did not commit its last events in time.
     Flush,
     /// The kernel's ring of samples was full.
     SampleRing,
-    /// Samples came faster than callstacks could be made of them.
+    /// Samples arrived faster than they could be unwound.
     UnwindQueue,
-    /// A process could not be looked at when its sample was.
+    /// A process could not be read when its sample was unwound.
     ProcessGone,
-    /// A profiler stopped because it used more memory than it may.
+    /// A profiler stopped because it exceeded its memory limit.
     Guardrail,
-    /// The trace has a gap whose cause was not recorded.
+    /// A gap without a recorded cause.
     Unknown,
 }
 
 impl Cause {
-    /// The cause in a few words.
+    /// Returns a short description of the cause.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::KernelBuffer => "kernel buffer overrun",
-            Self::KernelParse => "kernel buffer not understood",
+            Self::KernelParse => "kernel buffer not parsed",
             Self::SharedMemory => "shared memory full",
             Self::Overwritten => "overwritten",
             Self::Ring => "kept the newest",
             Self::BufferFull => "buffer full",
-            Self::Late => "came too late",
+            Self::Late => "arrived too late",
             Self::Incomplete => "incomplete packets",
             Self::Producer => "faulty producer",
             Self::NoSuchBuffer => "no such buffer",
@@ -69,27 +69,27 @@ impl fmt::Display for Cause {
     }
 }
 
-/// One thing that was lost.
+/// A loss.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// The place: a buffer, a producer, a CPU. Ready to be shown.
+    /// The place as text: a buffer, a producer or a CPU.
     pub place: String,
-    /// The amount, ready to be shown.
+    /// The amount as text.
     pub amount: String,
-    /// The setting that would have prevented it.
+    /// The setting that prevents it.
     pub advice: String,
 }
 
 impl fmt::Display for Loss {
-    /// One sentence without the advice.
+    /// Writes a sentence without the advice.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} ({})", self.place, self.amount, self.cause)
     }
 }
 
-/// Bytes for people: `412 bytes`, `1.5 KiB`, `20.0 MiB`.
+/// Formats a number of bytes: `412 bytes`, `1.5 KiB`, `20.0 MiB`.
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -104,7 +104,7 @@ pub fn human_bytes(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// A time for people, to a tenth: `0.4 ms`, `3.5 s`.
+/// Formats a duration with one decimal: `0.4 ms`, `3.5 s`.
 pub fn human_time(ns: u64) -> String {
     match ns {
         ..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
@@ -112,7 +112,7 @@ pub fn human_time(ns: u64) -> String {
     }
 }
 
-/// A number with its unit in the right form: `1 chunk`, `12 chunks`, `2 patches`.
+/// Formats a number with a noun in the right form: `1 chunk`, `12 chunks`, `2 patches`.
 pub(super) fn plural(count: u64, noun: &str) -> String {
     let ending = match count {
         1 => "",

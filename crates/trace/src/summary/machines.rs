@@ -1,4 +1,4 @@
-//! Other machines of a trace: the packets of each, and the relation of their clocks to the host's.
+//! Other machines of a trace: their packets and clock offsets.
 
 use std::collections::BTreeMap;
 
@@ -11,34 +11,34 @@ use ferretto_wire::Fields;
 
 use crate::printable::printable;
 
-/// Machines beyond this number are not told apart.
+/// The maximum number of machines.
 const MAX_MACHINES: usize = 256;
-/// Longer names are cut.
+/// The maximum length of a name, in bytes; longer ones are cut.
 const MAX_NAME: usize = 256;
 
-/// Another machine than that of the tracing service.
+/// A machine other than that of the tracing service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MachineSummary {
-    /// The number by which packets name it.
+    /// The machine id in packets.
     pub id: u32,
-    /// Its name, if the trace tells it.
+    /// Its name, if known.
     pub name: String,
     /// The number of its packets.
     pub packets: u64,
-    /// The number of its packets before which others are missing.
+    /// The number of its packets that follow a gap.
     pub gaps: u64,
-    /// The relation of its boot time to the host's, if it was measured.
+    /// The relation of its boot time to the host's, if measured.
     pub clock: Option<MachineClockSummary>,
 }
 
 /// The relation of a machine's clock to the host's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MachineClockSummary {
-    /// By how much it is ahead, in nanoseconds.
+    /// The offset by which the machine's clock is ahead, in nanoseconds.
     pub offset_ns: i64,
-    /// By how much that may be wrong at most, in nanoseconds.
+    /// The maximum error of the offset, in nanoseconds.
     pub error_ns: u64,
-    /// By how much it gains, in nanoseconds a second, if there is enough to tell.
+    /// The drift, in nanoseconds per second, if there are enough comparisons.
     pub drift_ns_per_s: Option<i64>,
     /// The number of comparisons.
     pub comparisons: usize,
@@ -52,7 +52,7 @@ struct Machine {
     clock: MachineClock,
 }
 
-/// All machines so far.
+/// The machines by id.
 #[derive(Debug, Default)]
 pub(super) struct Machines(BTreeMap<u32, Machine>);
 
@@ -64,15 +64,16 @@ impl Machines {
         Some(self.0.entry(id).or_default())
     }
 
-    /// Counts a packet.
+    /// Counts a packet and gaps before it.
     pub(super) fn note(&mut self, header: &PacketHeader<'_>) {
-        // The service's own packets about a machine are on no sequence of it.
+        // The service's own packets about a machine do not belong to its sequences.
         if header.machine == 0 || header.sequence <= 1 {
             return;
         }
         if let Some(machine) = self.get(header.machine) {
             machine.packets += 1;
-            // The service tells of the first of each writer that it knows of none before.
+            // The service marks the first packet of each writer, because it does not know of
+            // earlier ones.
             let is_start = header.is_first && header.loss == Loss::PRESENT;
             machine.gaps += u64::from(!header.loss.is_none() && !is_start);
         }
@@ -137,7 +138,7 @@ impl Machines {
     }
 }
 
-/// The boot time in a `ClockSnapshot`.
+/// Returns the boot time in a `ClockSnapshot`.
 fn boottime(snapshot: &[u8]) -> Option<u64> {
     use clock_snapshot::{CLOCKS, clock};
     let clocks = Fields::new(snapshot).map_while(Result::ok);

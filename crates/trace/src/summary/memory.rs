@@ -1,4 +1,4 @@
-//! Memory: page faults, what is available, and processes that grew.
+//! Memory: page faults, available memory, and the growth of processes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use ferretto_wire::{Field, Fields};
 
 use crate::threads::Threads;
 
-/// Processes beyond this number are left out, so that memory stays bounded on any input.
+/// The maximum number of processes, so that memory is bounded for any input. Others are left out.
 const MAX_PROCESSES: usize = 1 << 14;
 
 /// Keys of `/proc/meminfo` and `/proc/vmstat`.
@@ -19,22 +19,22 @@ const PGFAULT: u64 = 49;
 const PGMAJFAULT: u64 = 50;
 const OOM_KILL: u64 = 115;
 
-/// The memory of a machine and its processes while it was recorded.
+/// The memory of a machine and its processes during the recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemorySummary {
-    /// Accesses to memory for which the kernel had to provide a page.
+    /// The number of page faults.
     pub page_faults: Option<u64>,
-    /// Those of them that waited for a disk.
+    /// The number of major page faults, which waited for a disk.
     pub disk_page_faults: Option<u64>,
-    /// Pages that were read from swap.
+    /// The number of pages read from swap.
     pub swapped_in: Option<u64>,
-    /// Pages that were written to swap.
+    /// The number of pages written to swap.
     pub swapped_out: Option<u64>,
-    /// Processes that were killed for want of memory.
+    /// The number of processes killed for lack of memory.
     pub killed: Option<u64>,
-    /// Memory that programs could still have had, in bytes.
+    /// The available memory, in bytes.
     pub available: Option<Level>,
-    /// Processes of which the memory was read more than once, those that grew most first.
+    /// The processes whose memory was read more than once, in descending order of growth.
     pub processes: Vec<ProcessMemory>,
 }
 
@@ -51,12 +51,12 @@ pub struct Level {
     pub last: u64,
 }
 
-/// The memory of a process: pages that it has in RAM.
+/// The resident memory of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessMemory {
-    /// Process id.
+    /// The process id.
     pub pid: i32,
-    /// The machine it ran on, 0 for the service's.
+    /// The machine; 0 is the machine of the tracing service.
     pub machine: u32,
     /// Its command line, or its name.
     pub name: String,
@@ -77,16 +77,16 @@ impl Level {
         level.last = value;
     }
 
-    /// Returns by how much it was ever more than at first.
+    /// Returns the difference between the highest and the first value.
     pub fn growth(self) -> u64 {
         self.highest.saturating_sub(self.first)
     }
 }
 
-/// Collects what a trace tells of memory.
+/// Collects the memory counters of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// First and last value of counters that only rise, by key.
+    /// The first and last value of monotonic counters, by key.
     counts: BTreeMap<u64, (u64, u64)>,
     available: Option<Level>,
     processes: BTreeMap<(u32, u64), Option<Level>>,
@@ -162,7 +162,7 @@ impl Memory {
     }
 }
 
-/// Returns key and value of a counter.
+/// Returns the key and value of a counter.
 fn entry(field: &Field<'_>) -> Option<(u64, u64)> {
     let message = field.as_bytes()?;
     let number = |number| Fields::find(number, message)?.as_u64();

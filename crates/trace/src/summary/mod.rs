@@ -1,13 +1,13 @@
 //! The contents of a trace: events by source, CPU time by process, counters, and losses.
 //!
-//! One pass over the packets; memory grows with the number of threads, CPUs and writers in the
-//! trace and not with its length, and each of these is capped, so that a hostile file cannot
-//! exhaust it.
+//! A summary takes one pass over the packets. Its memory grows with the number of threads, CPUs and
+//! writers in the trace, which are all limited, and not with the length of the trace.
 
 mod activity;
 mod command;
 mod config;
 mod counters;
+mod disks;
 mod ending;
 mod finish;
 mod frequency;
@@ -38,6 +38,7 @@ pub use self::activity::{ActivityKind, ActivitySummary};
 pub use self::command::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandSummary, SliceSummary};
 pub use self::config::RING_SESSION;
 pub use self::counters::CounterSummary;
+pub use self::disks::DISK_ATTRIBUTE;
 pub use self::frequency::FrequencySummary;
 pub use self::heap::{HeapSite, HeapSummary};
 pub use self::loss::{Cause, Loss, human_bytes, human_time};
@@ -71,19 +72,19 @@ use crate::profile::{Decoder, Module, SampleContent, SampleState, Selection, Sta
 use crate::reader::{Compression, Damage, ReadError, TraceReader};
 use crate::threads::Threads;
 
-/// Packet kinds beyond this number are not told apart, so that memory stays bounded on any input.
+/// The maximum number of packet kinds, so that memory is bounded for any input.
 const MAX_KINDS: usize = 1 << 12;
 
-/// The packets of one data source, summed up.
+/// The summary of one data source's packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSummary {
-    /// Name of the data source, or of the packet kind where the trace does not tell the source.
+    /// The name of the data source, or of the packet kind if the data source is unknown.
     pub name: String,
-    /// Kernel events for `linux.ftrace`, else packets.
+    /// The number of kernel events for `linux.ftrace`, otherwise of packets.
     pub events: u64,
-    /// Encoded size of its packets, in bytes.
+    /// The encoded size of its packets, in bytes.
     pub bytes: u64,
-    /// Kinds of events with their number, the most frequent first.
+    /// The kinds of events with their counts, the most frequent first.
     pub kinds: Vec<(String, u64)>,
 }
 
@@ -91,83 +92,82 @@ pub struct SourceSummary {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Size of the trace, in bytes.
+    /// The size of the trace, in bytes.
     pub bytes: u64,
     /// The compression of the file, and its size in bytes, if it is compressed.
     pub compressed: Option<(Compression, u64)>,
     /// The part of the file that could not be read.
     pub damage: Damage,
-    /// The number of entries left out because there was no memory allowed for them.
+    /// The number of entries left out because of the memory limit.
     pub left_out: u64,
-    /// Packets, those inside compressed ones included.
+    /// The number of packets, including those inside of compressed ones.
     pub packets: u64,
-    /// From the start to the end of the recording, or of the part of it that this is, in
-    /// nanoseconds.
+    /// The duration of the recording, or of this part of it, in nanoseconds.
     pub duration_ns: Option<u64>,
-    /// The command that was recorded, if the trace is of one.
+    /// The recorded command, if there is one.
     pub command: Option<CommandSummary>,
-    /// By data source, the service's own packets last.
+    /// The summaries by data source, with the service's own packets last.
     pub sources: Vec<SourceSummary>,
-    /// By CPU, for traces with context switches.
+    /// The summaries by CPU, for traces with context switches.
     pub cpus: Vec<CpuSummary>,
-    /// Processes by CPU time, the longest first.
+    /// The processes in descending order of CPU time.
     pub processes: Vec<ProcessSummary>,
-    /// Frequencies of CPUs, for traces that have them.
+    /// The CPU frequencies, if recorded.
     pub frequencies: Vec<FrequencySummary>,
     /// The memory of the machine and its processes.
     pub memory: MemorySummary,
-    /// System calls, interrupts, requests to disks and other work of the kernel, by kind, those of
-    /// the longest time first.
+    /// System calls, interrupts, disk requests and other work of the kernel, by kind, in descending
+    /// order of total duration.
     pub activity: Vec<ActivitySummary>,
-    /// Callstack samples: of running, then of waiting.
+    /// The callstack samples: on-CPU samples, then off-CPU samples.
     pub profiles: Vec<ProfileSummary>,
-    /// Heaps of processes, those with most that is not freed first.
+    /// The heaps of processes, in descending order of memory that is not freed.
     pub heaps: Vec<HeapSummary>,
-    /// Threads that the trace names or saw running.
+    /// The number of threads that have a name or ran.
     pub threads: usize,
-    /// Counters with at least one sample.
+    /// The counters with at least one sample.
     pub counters: Vec<CounterSummary>,
-    /// Machines beside the service's.
+    /// The machines other than that of the service.
     pub machines: Vec<MachineSummary>,
-    /// Track events.
+    /// The counts of track events.
     pub track_events: TrackEventCounts,
     /// The losses.
     pub losses: Vec<Loss>,
-    /// Why there may be other losses that the trace does not tell of, one sentence each. Only if
-    /// this is empty are `losses` all there were.
+    /// The reasons for possible unreported losses, one sentence each. If empty, `losses` is
+    /// complete.
     pub unknown: Vec<String>,
-    /// Other things worth knowing, one sentence each.
+    /// Other notes, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl Summary {
-    /// Returns true if the trace shows that `losses` are all there were.
+    /// Returns true if the trace shows that `losses` is complete.
     pub fn losses_known(&self) -> bool {
         self.unknown.is_empty()
     }
 
-    /// Returns true if the trace shows that nothing was lost.
+    /// Returns true if the trace shows that no data was lost.
     pub fn is_complete(&self) -> bool {
         self.losses.is_empty() && self.losses_known()
     }
 }
 
-/// Summarises a trace. Damage in it becomes a note, and the packets before it count.
+/// Summarizes a trace. Damage becomes a note, and the packets before it count.
 ///
 /// # Errors
 ///
-/// If reading fails, or if the input is no trace at all.
+/// If reading fails, or if the input is not a trace.
 pub fn summarize(input: impl Read) -> Result<Summary, ReadError> {
     summarize_and_complete(input, |_| Vec::new())
 }
 
-/// The same for a trace that is not complete: `complete` gets the files that samples hit and the
-/// trace has no symbols of, and returns packets to append, encoded `Trace.packet` fields. It is
-/// called at the end of a whole trace.
+/// Summarizes a trace without symbols. At the end of an undamaged trace, `complete` is called with
+/// the files and addresses of samples without symbols, and returns packets to append, as encoded
+/// `Trace.packet` fields.
 ///
 /// # Errors
 ///
-/// If reading fails, or if the input is no trace at all.
+/// If reading fails, or if the input is not a trace.
 pub fn summarize_and_complete(
     input: impl Read,
     complete: impl FnOnce(&[Module]) -> Vec<u8>,
@@ -179,7 +179,7 @@ pub fn summarize_and_complete(
 ///
 /// # Errors
 ///
-/// If reading fails, or if the input is no trace at all.
+/// If reading fails, or if the input is not a trace.
 pub fn summarize_within(
     input: impl Read,
     limits: Limits,
@@ -200,11 +200,11 @@ pub fn summarize_within(
     summary.bytes = reader.bytes_read() + rest.len() as u64;
     summary.compressed = reader.compression();
     if !damage.is_none() {
-        let sentence = "not all of the file could be read; what was lost there is not known";
+        let sentence = "a part of the file could not be read, so its losses are unknown";
         summary.unknown.push(sentence.to_owned());
     }
     if summary.left_out > 0 {
-        let sentence = "not all of the trace was looked at, for want of memory";
+        let sentence = "a part of the trace was left out because of the memory limit";
         summary.unknown.push(sentence.to_owned());
     }
     summary.notes.extend(damage.sentences());
@@ -212,7 +212,7 @@ pub fn summarize_within(
     Ok(summary)
 }
 
-/// Recordings of machines beyond this number are left out.
+/// The maximum number of machines whose recordings are summarized.
 const MAX_RECORDINGS: usize = 256;
 
 /// Collects a [`Summary`] packet by packet.
@@ -233,7 +233,7 @@ pub struct Summarizer {
     track_events: TrackEvents,
     remarks: Remarks,
     sequences: SequenceReader<SequenceSummary>,
-    /// The writer of packets without a sequence id.
+    /// The writer of all packets without a sequence id.
     unnumbered: Writer,
     samples: Decoder,
     stacks: StackCounts,
@@ -242,14 +242,14 @@ pub struct Summarizer {
     is_profiler_root: bool,
     stats: Option<Stats>,
     ending: Ending,
-    /// The recordings of other machines, in a trace that was put together of several.
+    /// The recordings of other machines, in a trace merged from several.
     others: BTreeMap<u32, Recording>,
     command: Command,
     part: Part,
     span: Option<(u64, u64)>,
 }
 
-/// The words of a service on a recording as a whole.
+/// A service's packets about a recording as a whole.
 #[derive(Debug, Default)]
 struct Recording {
     config: Config,
@@ -257,7 +257,7 @@ struct Recording {
     ending: Ending,
 }
 
-/// The incremental state of one sequence, and the facts about its writer.
+/// The incremental state of one sequence, and data about its writer.
 #[derive(Debug)]
 struct SequenceSummary {
     writer: Writer,
@@ -286,7 +286,7 @@ impl SequenceState for SequenceSummary {
 
     fn intern(&mut self, interned: &[u8], faults: FaultSink<'_>) {
         self.samples.intern(interned, faults);
-        // Faults in the names of events do not concern slices.
+        // Faults of interned data are reported by `samples`.
         self.slices.intern(interned, &mut |_| {});
     }
 }
@@ -313,12 +313,12 @@ impl Default for Summarizer {
 }
 
 impl Summarizer {
-    /// An empty summary.
+    /// Creates an empty summary.
     pub fn new() -> Self {
         Self::with_limits(Limits::default())
     }
 
-    /// The same within other limits.
+    /// Creates an empty summary with other limits.
     pub fn with_limits(limits: Limits) -> Self {
         let budget = limits.budget();
         Self {
@@ -369,7 +369,7 @@ impl Summarizer {
             }
         };
         self.machines.note(&header);
-        // Times of other machines are those of their clocks.
+        // Packets of other machines have the times of their clocks.
         if let Some(time) = time.filter(|_| header.machine == 0) {
             let (low, high) = self.span.unwrap_or((time, time));
             self.span = Some((low.min(time), high.max(time)));
@@ -393,7 +393,7 @@ impl Summarizer {
         }
     }
 
-    /// Reads a packet in the context of its sequence, and updates that. Returns its boot time.
+    /// Reads a packet with the state of its sequence, and updates the state. Returns its boot time.
     fn sequence_packet(&mut self, header: &PacketHeader<'_>, content: &Content<'_>) -> Option<u64> {
         let samples = &mut self.samples;
         let mut context = self
@@ -461,10 +461,10 @@ impl Summarizer {
             packet_field::TRACE_CONFIG => {
                 self.config = Some(Config::read(body));
                 self.wanted.config(body);
-                self.command.attributes(config::attributes(body));
+                self.attributes(machine, config::attributes(body));
             }
             packet_field::TRACE_ATTRIBUTES => {
-                self.command.attributes(body);
+                self.attributes(machine, body);
                 self.part.attributes(body);
             }
             packet_field::TRIGGER => self.wanted.trigger(body),
@@ -485,7 +485,15 @@ impl Summarizer {
         }
     }
 
-    /// Reads a packet by the service of another machine about its own recording.
+    /// Reads a `TraceAttributes`.
+    fn attributes(&mut self, machine: u32, bytes: &[u8]) {
+        self.command.attributes(bytes);
+        if let Some(activity) = &mut self.ftrace.activity {
+            activity.attributes(machine, bytes);
+        }
+    }
+
+    /// Reads a packet of the service of another machine about its recording.
     fn other(&mut self, machine: u32, kind: u32, body: &[u8], at: Option<u64>) {
         if self.others.len() >= MAX_RECORDINGS && !self.others.contains_key(&machine) {
             return;
@@ -495,7 +503,7 @@ impl Summarizer {
             packet_field::TRACE_CONFIG => {
                 recording.config = Config::read(body);
                 self.wanted.config(body);
-                self.command.attributes(config::attributes(body));
+                self.attributes(machine, config::attributes(body));
             }
             packet_field::TRACE_STATS => {
                 let stats = Stats::read(body);

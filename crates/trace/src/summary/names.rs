@@ -2,7 +2,7 @@
 
 use ferretto_text::schema::Schema;
 
-/// The name of a field of `message` (full name), or `#number` for one the schema does not have.
+/// Returns the name of a field of the message with a full name, or `#number` for an unknown field.
 pub(super) fn field_name(message: &str, number: u32) -> String {
     let schema = Schema::perfetto();
     let message = schema.message_named(message).map(|id| schema.message(id));
@@ -12,7 +12,7 @@ pub(super) fn field_name(message: &str, number: u32) -> String {
     }
 }
 
-/// Returns the data source that writes a packet of this kind, as far as the kind alone tells.
+/// Returns the data source that writes packets of this kind, if the kind determines it.
 pub(super) fn source_of(kind: u32) -> Option<&'static str> {
     Some(match kind {
         1 | 34 => "linux.ftrace",
@@ -30,5 +30,5 @@ pub(super) fn source_of(kind: u32) -> Option<&'static str> {
     })
 }
 
-/// The name under which packets are filed that the tracing service itself writes.
+/// The source name for packets that the tracing service itself writes.
 pub(super) const SERVICE: &str = "tracing service";

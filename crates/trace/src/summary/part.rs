@@ -1,18 +1,17 @@
-//! The window of a trace that is a part of another one.
+//! The time window of a trace that is a part of another one.
 
 use ferretto_proto::fields::trace_attributes::{ATTRIBUTE, attribute};
 use ferretto_wire::Fields;
 
 use super::loss::human_time;
 
-/// Attribute of a trace that is a part of another one: its first moment, in nanoseconds of boot
-/// time.
+/// The attribute with the start time of a part of a trace, in nanoseconds of boot time.
 pub const PART_FROM_ATTRIBUTE: &str = "ferretto.part.from";
-/// Attribute of a trace that is a part of another one: the first moment behind it.
+/// The attribute with the end time (exclusive) of a part of a trace, in nanoseconds of boot time.
 pub const PART_TO_ATTRIBUTE: &str = "ferretto.part.to";
 
-/// The moments between which a part lies, as far as they are told. Those of a part of a part, which
-/// are told last, count.
+/// The start and end times of a part, if known. The last attributes are used: in a part of a part,
+/// they are those of the innermost one.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     from: Option<u64>,
@@ -37,13 +36,12 @@ impl Part {
         }
     }
 
-    /// Returns both moments, if the trace is a part.
+    /// Returns both times if the trace is a part.
     pub(super) fn window(&self) -> Option<(u64, u64)> {
         self.from.zip(self.to).filter(|(from, to)| from <= to)
     }
 
-    /// Returns a sentence on the recording that a part is of, which began at one time and ended at
-    /// another.
+    /// Returns a sentence about the original recording, with its start and end times.
     pub(super) fn note(&self, start: Option<u64>, end: Option<u64>) -> Option<String> {
         let (from, to) = self.window()?;
         let before = start.and_then(|start| from.checked_sub(start));

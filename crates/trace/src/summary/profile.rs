@@ -1,4 +1,4 @@
-//! Callstack samples: where the time went, and which callstacks are missing or cut.
+//! Callstack samples: the functions with the most samples, and missing or incomplete callstacks.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use crate::profile::{
     StackCounts, UnwindError, Value, hottest, processes, threads,
 };
 
-/// Functions, processes and threads told by name.
+/// The maximum number of functions, processes and threads in a summary.
 const TOP: usize = 32;
 
-/// The callstack samples of one kind, summed up: of running, or of waiting.
+/// The summary of on-CPU or off-CPU callstack samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileSummary {
-    /// True if they tell where threads waited, and not where they ran.
+    /// True for off-CPU samples.
     pub is_off_cpu: bool,
-    /// The event that samples were taken by.
+    /// The event that triggered samples.
     pub event: Event,
-    /// When samples were taken.
+    /// The sampling interval.
     pub interval: Interval,
-    /// Samples with a callstack; time, if they are of waiting.
+    /// The count of samples with a callstack. For off-CPU samples, the weight is time.
     pub total: Count,
-    /// Samples of idle CPUs, which are not among them.
+    /// The number of samples of idle CPUs, which are not included.
     pub idle: u64,
-    /// Of them, those whose callstack does not reach the outermost function, by reason, the most
-    /// frequent first.
+    /// The number of included samples with an incomplete callstack, by reason, the most frequent
+    /// first.
     pub truncated: Vec<(UnwindError, u64)>,
-    /// Of them, those in a function whose name is not known.
+    /// The count of included samples in a function without a name.
     pub unnamed: Count,
     /// The functions with the most samples of their own.
     pub functions: Vec<HotFunction>,
@@ -39,7 +39,7 @@ pub struct ProfileSummary {
 }
 
 impl ProfileSummary {
-    /// Returns the quantity that its samples are counted by.
+    /// Returns the quantity by which samples are counted.
     pub fn value(&self) -> Value {
         match self.is_off_cpu {
             true => Value::Weight,
@@ -48,7 +48,7 @@ impl ProfileSummary {
     }
 }
 
-/// Samples of running first, then those of waiting; none if there are none.
+/// Returns the summaries of on-CPU and off-CPU samples, if there are any.
 pub(super) fn summaries(profile: &Profile, counts: &mut StackCounts) -> Vec<ProfileSummary> {
     let mut summaries = Vec::new();
     for is_off_cpu in [false, true] {
@@ -96,7 +96,7 @@ fn summary(profile: &Profile, counts: &StackCounts, is_off_cpu: bool) -> Option<
         processes: processes(profile, counts, value),
         threads: threads(profile, counts, value),
     };
-    // Idle CPUs are counted apart; samples that are left have no process.
+    // Idle CPUs are counted separately; remaining samples with id 0 have no process.
     summary.processes.retain(|process| process.id != 0);
     summary.threads.retain(|thread| thread.id != 0);
     summary.functions.truncate(TOP);
@@ -105,19 +105,19 @@ fn summary(profile: &Profile, counts: &StackCounts, is_off_cpu: bool) -> Option<
     Some(summary)
 }
 
-/// Returns the problems with samples, one sentence each.
+/// Returns a sentence for each problem with samples.
 pub(super) fn notes(profile: &Profile, is_part: bool) -> Vec<String> {
     let problems = profile.problems().iter();
     problems
-        // Told for all packets together.
+        // Reported for all packets together.
         .filter(|(problem, _)| *problem != Problem::MalformedPacket)
-        // Symbols are those of the whole recording, and files only those of the part's samples.
+        // A part has the symbols of the whole recording, but only the files of its own samples.
         .filter(|(problem, _)| !is_part || *problem != Problem::SymbolsWithoutMapping)
         .map(|(problem, count)| format!("callstack samples: {problem} ({count} times)"))
         .collect()
 }
 
-/// Samples that were lost or have no callstack, with the setting that would have kept them.
+/// Returns the losses of samples and callstacks, with the settings that prevent them.
 pub(super) fn losses(profile: &Profile, config: &PerfConfig) -> Vec<Loss> {
     let mut losses = Vec::new();
     for (_, session) in profile.sessions() {
@@ -161,12 +161,12 @@ fn session_losses(session: &Session, config: &PerfConfig, losses: &mut Vec<Loss>
     for (reason, samples) in &session.skipped {
         let amount = format!("{} without callstack", plural(*samples, "sample"));
         match reason {
-            // They were not wanted.
+            // Excluded by the config.
             SkipReason::NotInScope => {}
             SkipReason::UnwindEnqueue => add(Cause::UnwindQueue, amount, queue_advice(config)),
             SkipReason::ReadStage => {
                 let advice = format!(
-                    "these processes ended at once or belong to others; {}raise remote_descriptor_timeout_ms (now {})",
+                    "these processes exited too early or belong to other users; {}raise remote_descriptor_timeout_ms (now {})",
                     if config.is_of_root {
                         ""
                     } else {
@@ -178,7 +178,7 @@ fn session_losses(session: &Session, config: &PerfConfig, losses: &mut Vec<Loss>
             }
             SkipReason::UnwindStage | SkipReason::Unknown => {
                 let advice = format!(
-                    "these processes ended, or became others, before their samples were looked at; sample them for longer{}",
+                    "these processes exited or executed another program before their samples were unwound; sample them for longer{}",
                     if config.is_of_root {
                         ""
                     } else {

@@ -1,4 +1,4 @@
-//! Remarks of programs about their recording: instants of a category made for that.
+//! Remarks of data sources about their recording: instants of a special category.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use ferretto_wire::Fields;
 
 use super::loss::plural;
 
-/// Category of the instants.
+/// The category of the instants.
 const CATEGORY: &[u8] = b"ferretto.remark";
-/// Sentences that are told.
+/// The maximum number of remarks in a summary.
 const MAX_REMARKS: usize = 32;
-/// Characters of a sentence that are told.
+/// The maximum length of a remark, in characters.
 const MAX_LENGTH: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -43,10 +43,10 @@ impl Remarks {
         self.sentences.push(sentence);
     }
 
-    /// In the order of the trace.
+    /// Returns the remarks in the order of the trace.
     pub(super) fn finish(mut self) -> Vec<String> {
         if self.left_out > 0 {
-            let more = format!("{} more of this kind", plural(self.left_out, "remark"));
+            let more = format!("{} left out", plural(self.left_out, "remark"));
             self.sentences.push(more);
         }
         self.sentences
@@ -75,9 +75,9 @@ mod tests {
     }
 
     #[test]
-    fn remarks_are_told_once_and_in_bounds() {
+    fn remarks_are_deduplicated_and_bounded() {
         let mut remarks = Remarks::default();
-        remarks.event(&instant("app", "not for us"));
+        remarks.event(&instant("app", "another category"));
         for _ in 0..2 {
             remarks.event(&instant("ferretto.remark", "a: not\nstarted"));
         }
@@ -89,7 +89,7 @@ mod tests {
         let finished = remarks.finish();
         assert_eq!((&*finished[0], &*finished[1]), ("a: not started", "0"));
         assert_eq!(finished.len(), MAX_REMARKS + 1);
-        assert_eq!(finished[MAX_REMARKS], "10 remarks more of this kind");
+        assert_eq!(finished[MAX_REMARKS], "10 remarks left out");
         let mut long = Remarks::default();
         long.event(&instant("ferretto.remark", &"x".repeat(5000)));
         assert_eq!(long.finish()[0].len(), MAX_LENGTH);

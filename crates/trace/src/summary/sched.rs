@@ -1,4 +1,4 @@
-//! CPU time out of context switches.
+//! CPU time from context switches.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use ferretto_wire::Fields;
 
 use crate::threads::Threads;
 
-/// CPUs beyond this number are not told apart, so that memory stays bounded on any input.
+/// The maximum number of CPUs, so that memory is bounded for any input.
 const MAX_CPUS: usize = 1 << 14;
 
-/// Context switches of one bundle beyond this number are left out; a bundle is of some pages of the
-/// kernel's buffer.
+/// The maximum number of context switches of a bundle, which contains some pages of the kernel's
+/// buffer. Others are left out.
 const MAX_COMPACT: usize = 1 << 18;
 
-/// The work of one CPU.
+/// The summary of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuSummary {
-    /// The machine; 0 is the one of the tracing service.
+    /// The machine; 0 is the machine of the tracing service.
     pub machine: u32,
-    /// Number of the CPU.
+    /// The number of the CPU.
     pub cpu: u32,
-    /// Context switches seen.
+    /// The number of context switches.
     pub switches: u64,
-    /// Time between the first and the last switch in which something other than the idle task ran,
+    /// The time between the first and the last switch in which a task other than the idle task ran,
     /// in nanoseconds.
     pub busy_ns: u64,
-    /// Time in which nothing ran, in nanoseconds.
+    /// The time in which the idle task ran, in nanoseconds.
     pub idle_ns: u64,
 }
 
@@ -37,7 +37,7 @@ struct Cpu {
     running: Option<(u64, i32)>,
 }
 
-/// Follows who runs on each CPU.
+/// The running task of each CPU.
 #[derive(Debug, Default)]
 pub(super) struct Sched {
     cpus: BTreeMap<(u32, u32), Cpu>,
@@ -46,15 +46,15 @@ pub(super) struct Sched {
 }
 
 impl Sched {
-    /// Forgets who ran: events are missing here, so the time up to the next switch belongs to
-    /// nobody known.
+    /// Clears the running task because events are missing: the time up to the next switch cannot be
+    /// attributed.
     pub(super) fn gap(&mut self, machine: u32, cpu: u32) {
         if let Some(cpu) = self.cpus.get_mut(&(machine, cpu)) {
             cpu.running = None;
         }
     }
 
-    /// One context switch at `at`, in nanoseconds.
+    /// Reads a context switch at `at`, in nanoseconds.
     pub(super) fn switch(&mut self, threads: &mut Threads, cpu: (u32, u32), at: u64, next: i32) {
         let machine = cpu.0;
         let full = self.cpus.len() >= MAX_CPUS;
@@ -68,8 +68,8 @@ impl Sched {
         cpu.running = Some((at, next));
     }
 
-    /// Reads the context switches of a `FtraceEventBundle.CompactSched`. Returns how many there
-    /// were, the number of wakeups, and the time of the last switch.
+    /// Reads the context switches of a `FtraceEventBundle.CompactSched`. Returns the numbers of
+    /// switches and wakeups, and the first and last time.
     pub(super) fn compact(
         &mut self,
         threads: &mut Threads,
@@ -114,7 +114,7 @@ impl Sched {
         seen
     }
 
-    /// Completes the sums at the end of the trace: the last thread on each CPU ran until then.
+    /// Returns the summaries. The last thread on each CPU ran until the end of the trace.
     pub(super) fn finish(mut self, threads: &mut Threads, end: Option<u64>) -> Vec<CpuSummary> {
         for (&(machine, _), cpu) in &mut self.cpus {
             if let Some(end) = end {
@@ -137,7 +137,7 @@ impl Cpu {
         let Some((since, pid)) = self.running else {
             return;
         };
-        // Time that runs backwards, as only damage or a changed clock makes it, counts as none.
+        // Times that go backwards, because of damage or a changed clock, count as 0.
         let ns = at.saturating_sub(since);
         if pid == 0 {
             self.idle_ns = self.idle_ns.saturating_add(ns);

@@ -1,19 +1,19 @@
-//! Losses out of the service's own statistics (`TraceStats`).
+//! Losses in the service's statistics (`TraceStats`).
 
 use ferretto_wire::Fields;
 
 use super::config::Config;
 use super::loss::{Cause, Loss, human_bytes, plural};
 
-/// Buffers and writers beyond this number are ignored; the service has fewer.
+/// The maximum number of buffers and writers; the service has fewer.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// The part of a `TraceStats` that the summary keeps; the counters only grow, so the last one of a
-/// session counts.
+/// The part of a `TraceStats` that the summary needs. Counters only grow, so the last packet of a
+/// session is used.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stats {
     pub(super) buffers: Vec<BufferStats>,
-    /// (sequence, buffer) of each writer.
+    /// The sequence and buffer of each writer.
     pub(super) writers: Vec<(u32, u32)>,
     chunks_discarded: u64,
     patches_discarded: u64,
@@ -67,7 +67,7 @@ impl Stats {
         stats
     }
 
-    /// Returns true if it is told how the flush at the end came out.
+    /// Returns true if the outcome of the final flush is known.
     pub(super) fn has_final_flush(&self) -> bool {
         self.final_flush != 0
     }
@@ -77,7 +77,7 @@ impl Stats {
         self.final_flush == FINAL_FLUSH_FAILED || self.flushes_failed > 0
     }
 
-    /// Returns true if the service itself counted anything that shows as a gap in a sequence.
+    /// Returns true if the service counted losses that cause gaps in sequences.
     pub(super) fn explains_gaps(&self) -> bool {
         self.chunks_discarded > 0
             || self.patches_discarded > 0
@@ -85,7 +85,8 @@ impl Stats {
             || self.buffers.iter().any(BufferStats::has_loss)
     }
 
-    /// Losses of one recording. `slow` names data sources that did not answer the last flush.
+    /// Returns the losses of one recording. `slow` are the data sources that did not answer the
+    /// last flush.
     pub(super) fn losses(&self, config: &Config, slow: &[String]) -> Vec<Loss> {
         let mut losses = Vec::new();
         for (index, buffer) in self.buffers.iter().enumerate() {
@@ -103,7 +104,7 @@ impl Stats {
         if self.chunks_discarded > 0 {
             let amount = format!("{} rejected", plural(self.chunks_discarded, "chunk"));
             let advice =
-                "check target_buffer of the data sources; if it is right, a producer is at fault";
+                "check target_buffer of the data sources; if it is right, update the producer";
             add(Cause::NoSuchBuffer, amount, "service", advice);
         }
         if self.patches_discarded > 0 {
@@ -112,7 +113,7 @@ impl Stats {
                 Cause::NoSuchBuffer,
                 amount,
                 "service",
-                "a producer is at fault; update it",
+                "update the producer that writes invalid data",
             );
         }
         if self.invalid_packets > 0 {
@@ -124,7 +125,7 @@ impl Stats {
                 Cause::Producer,
                 amount,
                 "service",
-                "a producer is at fault; update it",
+                "update the producer that writes invalid data",
             );
         }
         if self.filter_errors > 0 {
@@ -152,7 +153,7 @@ impl Stats {
             "the last events may be missing".to_owned()
         } else {
             format!(
-                "{} unanswered; events may have come late",
+                "{} unanswered; events may be late",
                 plural(self.flushes_failed, "flush")
             )
         };
@@ -234,7 +235,7 @@ impl BufferStats {
             // A ring is never full.
             let is_ring = config.buffers.get(index).is_some_and(|b| !b.discard);
             if is_ring {
-                let advice = "a producer handed them over long after it had written them";
+                let advice = "a producer committed them long after it had written them";
                 add(Cause::Late, amount, advice.to_owned());
             } else {
                 let advice = format!(
@@ -248,7 +249,8 @@ impl BufferStats {
             let advice = if self.chunks_overwritten > 0 {
                 "their chunks were overwritten, see above".to_owned()
             } else {
-                "a producer ended in the middle of a packet, or its chunks were gone".to_owned()
+                "a producer ended in the middle of a packet, or its chunks were overwritten"
+                    .to_owned()
             };
             add(Cause::Incomplete, amount, advice);
         }
@@ -260,12 +262,13 @@ impl BufferStats {
             add(
                 Cause::Producer,
                 amount,
-                "a producer is at fault; update it".to_owned(),
+                "update the producer that writes invalid data".to_owned(),
             );
         }
     }
 
-    /// The size that would have held everything is known for a ring that is read once, at the end.
+    /// Returns the advice for a ring. The needed size is known for a ring that is only read at the
+    /// end.
     fn ring_advice(&self, index: usize, size_kb: u64, config: &Config) -> String {
         if config.is_flag_ring {
             return "give --ring a larger SIZE to keep more".to_owned();

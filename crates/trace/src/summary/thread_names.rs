@@ -1,4 +1,4 @@
-//! Names of threads alone.
+//! The names of threads.
 
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_wire::Fields;
@@ -8,7 +8,7 @@ use super::sched::Sched;
 use crate::limits::Budget;
 use crate::threads::Threads;
 
-/// Collects the names and processes of threads from all packets that tell them.
+/// Collects the names and processes of threads from all packets that contain them.
 #[derive(Debug)]
 pub(crate) struct ThreadNames {
     threads: Threads,

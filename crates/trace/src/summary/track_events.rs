@@ -7,28 +7,28 @@ use ferretto_wire::Fields;
 use crate::printable::printable;
 use crate::threads::Threads;
 
-/// Tracks beyond this number are not told apart, so that memory stays bounded on any input.
+/// The maximum number of tracks, so that memory is bounded for any input.
 const MAX_TRACKS: usize = 1 << 18;
 
-/// Number of track events by type.
+/// The counts of track events by type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TrackEventCounts {
-    /// Slices begun.
+    /// The number of begin events of slices.
     pub begins: u64,
-    /// Slices ended.
+    /// The number of end events of slices.
     pub ends: u64,
-    /// Instants.
+    /// The number of instants.
     pub instants: u64,
-    /// Counter values.
+    /// The number of counter values.
     pub counters: u64,
-    /// Events of other types, those of older writers included.
+    /// The number of events of other types, including those of older writers.
     pub others: u64,
-    /// Tracks described.
+    /// The number of described tracks.
     pub tracks: usize,
 }
 
 impl TrackEventCounts {
-    /// Events of all types.
+    /// Returns the number of events of all types.
     pub fn total(&self) -> u64 {
         self.begins + self.ends + self.instants + self.counters + self.others
     }
@@ -53,7 +53,7 @@ impl TrackEvents {
         *count += 1;
     }
 
-    /// Reads a `TrackDescriptor`; one that describes a process names it.
+    /// Reads a `TrackDescriptor`, and the name of a process in it.
     pub(super) fn descriptor(&mut self, machine: u32, bytes: &[u8], threads: &mut Threads) {
         for field in Fields::new(bytes).map_while(Result::ok) {
             match field.number {
@@ -76,8 +76,7 @@ impl TrackEvents {
     }
 }
 
-/// Reads a `ProcessDescriptor`. The process tree, where there is one, has the command line and
-/// knows better.
+/// Reads a `ProcessDescriptor`. The command line in a process tree takes precedence.
 fn name_process(machine: u32, bytes: &[u8], threads: &mut Threads) {
     let pid = Fields::find(1, bytes)
         .and_then(|f| f.as_u64())

@@ -1,5 +1,5 @@
-//! Parts of a configuration that came to nothing: data sources that wrote nothing, triggers that
-//! never fired, samples that were never taken.
+//! Parts of a config without effect: data sources without packets, triggers that never fired, and
+//! profilers without samples.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use super::names;
 use crate::printable::printable;
 use crate::profile::Profile;
 
-/// Names beyond this number are left out.
+/// The maximum number of names. Others are left out.
 const MAX_NAMES: usize = 64;
-/// The name of a timebase that asks for time off the CPU.
+/// The name of a timebase for off-CPU time.
 const OFF_CPU: &[u8] = b"off-cpu";
 
-/// The parts of a config, and which of them were recorded.
+/// The requested data sources and triggers of a config, and the triggers that fired.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     sources: BTreeSet<String>,
@@ -31,12 +31,12 @@ pub(super) struct Wanted {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Sampler {
     is_off_cpu: bool,
-    /// Samples a second; 0 if it is not said.
+    /// The number of samples per second; 0 if unknown.
     frequency: u64,
 }
 
 impl Wanted {
-    /// Reads a `TraceConfig`; the last one holds.
+    /// Reads a `TraceConfig`; the last one is used.
     pub(super) fn config(&mut self, bytes: &[u8]) {
         self.sources.clear();
         self.triggers.clear();
@@ -87,20 +87,20 @@ impl Wanted {
         }
     }
 
-    /// Returns the parts of the config without effect, one sentence each. `kinds` are the fields of
-    /// `TracePacket` that packets had, `has_reason` says that data sources told themselves why they
-    /// took no samples.
+    /// Returns a sentence for each part of the config without effect. `kinds` are the `TracePacket`
+    /// fields in the trace. `has_reason` is true if data sources themselves reported why they took
+    /// no samples.
     pub(super) fn notes(&self, kinds: &[u32], profile: &Profile, has_reason: bool) -> Vec<String> {
         let missing = self.sources.iter().filter(|name| is_missing(name, kinds));
         let mut notes: Vec<String> = missing
             .map(|name| {
                 let reason = match name.as_str() {
                     "android.heapprofd" => {
-                        "no program with the client was recorded; one that is linked statically needs its allocator"
+                        "no program with the heap profiler's client was recorded; a statically linked program needs its allocator"
                     }
-                    _ => "no program here offers it, or it had nothing to tell",
+                    _ => "no program offers it, or it had no data",
                 };
-                format!("nothing came from the data source {name}: {reason}")
+                format!("no data from the data source {name}: {reason}")
             })
             .collect();
         if !has_reason {
@@ -117,18 +117,18 @@ impl Wanted {
 }
 
 impl Sampler {
-    /// Why there are 0 samples.
+    /// Returns the likely reason for the absence of samples.
     fn reason(&self) -> String {
         if self.is_off_cpu {
-            return "0 samples of waiting: what was recorded never left a CPU".to_owned();
+            return "0 off-CPU samples: the recorded threads never left a CPU".to_owned();
         }
         let each = match self.frequency {
             0 => String::new(),
-            hz => format!(" (one each {:.1} ms of it)", 1000.0 / hz as f64),
+            hz => format!(" ({:.1} ms)", 1000.0 / hz as f64),
         };
         format!(
-            "0 callstack samples: what was recorded used less CPU time than a sample stands for{each}; a higher rate \
-             (--perf=HZ) takes more of them, and --off-cpu shows where programs wait"
+            "0 callstack samples: the recorded processes used less CPU time than the sampling interval{each}; a higher rate \
+             (--perf=HZ) takes more samples, and --off-cpu shows where programs wait"
         )
     }
 }
@@ -151,15 +151,15 @@ fn has_samples(profile: &Profile, is_off_cpu: bool) -> bool {
     })
 }
 
-/// Returns true if no packet can be of this data source.
+/// Returns true if no packet can come from this data source.
 fn is_missing(name: &str, kinds: &[u32]) -> bool {
     let has = |kind| kinds.contains(&kind);
     match name {
-        // Programs may have nothing to tell, and samples are told of in a sentence of their own.
+        // Programs may have written no events, and missing samples are reported separately.
         "track_event" | "linux.perf" => false,
         "linux.ftrace" => !has(trace_packet::FTRACE_EVENTS),
         "android.heapprofd" => !has(trace_packet::PROFILE_PACKET),
-        // Where a packet of a kind that several write is there, it may be of this one.
+        // Packets of a kind with several sources may come from this one.
         name => kinds
             .iter()
             .all(|kind| names::source_of(*kind).is_some_and(|source| source != name)),

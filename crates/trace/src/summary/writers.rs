@@ -1,4 +1,4 @@
-//! Writers: their identity, and the gaps that they or the service reported.
+//! Writers: their identity, and the reported gaps.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::loss::{Cause, Loss, plural};
 use super::stats::Stats;
 use crate::threads::Threads;
 
-/// The reason that older services give when shared memory was full.
+/// The reason that older services report for full shared memory.
 const SMB_FULL: Reasons = Reasons::from_bits(256);
 
 /// One trace writer: a packet sequence.
@@ -25,13 +25,13 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Notes a packet, and the data source that it must be of.
+    /// Records a packet, and its data source if known.
     pub(super) fn note(&mut self, packet: &PacketHeader<'_>, source: Option<&'static str>) {
         self.packets += 1;
         self.machine = packet.machine;
         self.pid = packet.pid.or(self.pid);
         self.source = self.source.or(source);
-        // On the first packet, this alone only means that earlier losses are unknown.
+        // On the first packet, this reason alone means that earlier losses are unknown.
         let is_known = packet.loss != Reasons::PRESENT || self.packets > 1;
         if !packet.loss.is_none() && is_known {
             self.drops += 1;
@@ -39,7 +39,7 @@ impl Writer {
         }
     }
 
-    /// Returns the machine it runs on.
+    /// Returns the machine of the writer.
     pub(super) fn machine(&self) -> u32 {
         self.machine
     }
@@ -60,9 +60,10 @@ impl Writer {
     }
 }
 
-/// Gaps by producer and cause, of writers by sequence id. A gap in the buffer that the statistics
-/// already account for is not told twice; one without cause bits counts only if the statistics saw
-/// a loss or are absent, because older services flag sequences that lost nothing.
+/// Returns the gaps by producer and cause, from the writers by sequence id. Gaps that the buffer's
+/// statistics already contain are not reported again. A gap without cause bits counts only if the
+/// statistics contain a loss or are absent, because older services also flag sequences without
+/// losses.
 pub(super) fn losses<'a>(
     writers: impl Iterator<Item = (u32, &'a Writer)>,
     stats: Option<&Stats>,
@@ -114,7 +115,7 @@ pub(super) fn losses<'a>(
     losses
 }
 
-/// Writers that ran out of memory and whose packets are not in the trace.
+/// Returns the losses of writers that ran out of shared memory and have no packets in the trace.
 fn unnamed(stats: &Stats, config: &Config) -> Vec<Loss> {
     let lossy = stats
         .buffers
@@ -138,7 +139,7 @@ fn cause(reasons: Reasons, stats: Option<&Stats>) -> Option<Cause> {
     } else if has(Reasons::CHUNK_CORRUPTED) {
         Some(Cause::Producer)
     } else if has(Reasons::OVERWRITE) {
-        // Told by the buffer's own counters, with bytes.
+        // The buffer's own counters report this loss with its size.
         stats.is_none().then_some(Cause::Overwritten)
     } else if has(Reasons::ORPHAN_CONTINUATION)
         || has(Reasons::REASSEMBLY_GAP)
@@ -155,10 +156,10 @@ fn cause(reasons: Reasons, stats: Option<&Stats>) -> Option<Cause> {
 fn advice(cause: Cause) -> &'static str {
     match cause {
         Cause::SharedMemory => {
-            "raise shm_size_kb of this producer in producers of the config, or have it write less at once"
+            "raise shm_size_kb of this producer in producers of the config, or let it write less at a time"
         }
         Cause::Overwritten => "raise size_kb of the buffer, or set write_into_file: true",
-        Cause::Producer => "the producer is at fault; update it",
+        Cause::Producer => "update the producer",
         Cause::Incomplete => {
             "a producer ended in the middle of a packet, or its chunks were overwritten"
         }

@@ -1,17 +1,18 @@
-//! Traces that nobody should have written.
+//! Malformed traces.
 
 use ferretto_trace::profile::{
     FoldOptions, Problem, ProfileReader, Selection, StackCounts, Value, folded, hottest, pprof,
 };
 
 use crate::made::{BOOT, NEEDS_STATE, Packet, RAW, SEQUENCE, Trace};
+use crate::random::Random;
 
 fn problem(trace: &Trace, problem: Problem) -> u64 {
     trace.samples().1.problems().count(problem)
 }
 
 #[test]
-fn what_is_missing_in_the_dictionary_is_counted() {
+fn undefined_iids_are_counted() {
     let trace = Trace::begun().interned().sample(50, 100, 99);
     assert_eq!(problem(&trace, Problem::UnknownCallstack), 1);
     let with = |write: fn(&mut Packet<'_>)| {
@@ -58,7 +59,7 @@ fn what_is_missing_in_the_dictionary_is_counted() {
     assert_eq!(
         problem(&twice, Problem::Redefined),
         1,
-        "the same again is no problem"
+        "an identical definition is not a problem"
     );
 }
 
@@ -83,7 +84,7 @@ fn times_on_unknown_clocks_are_counted() {
 }
 
 #[test]
-fn samples_may_count_their_times_from_packet_to_packet() {
+fn times_of_samples_may_be_incremental() {
     let trace = Trace::begun().interned().packet(|p| {
         p.varint(10, SEQUENCE);
         p.nested(6, |snapshot| {
@@ -94,7 +95,7 @@ fn samples_may_count_their_times_from_packet_to_packet() {
             snapshot.nested(1, |reading| {
                 reading.varint(1, 64);
                 reading.varint(2, 0);
-                reading.varint(3, 1); // counts from the packet before
+                reading.varint(3, 1); // incremental
                 reading.varint(4, 1000); // microseconds
             });
         });
@@ -127,9 +128,9 @@ fn a_sample_without_a_sequence_is_counted() {
     assert_eq!(problem(&trace, Problem::NoSequence), 1);
 }
 
-/// A path that names one long string a million times would be far larger than the trace.
+/// A path that refers to a long string a million times would be far larger than the trace.
 #[test]
-fn paths_do_not_grow_beyond_a_limit() {
+fn paths_are_limited() {
     let trace = Trace::begun()
         .packet(|p| {
             p.varint(10, SEQUENCE);
@@ -162,20 +163,8 @@ fn paths_do_not_grow_beyond_a_limit() {
     assert!(profile.mapping(mapping).unwrap().path.len() < 20_000);
 }
 
-/// A generator that needs nothing: xorshift.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self, below: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % below as u64) as usize
-    }
-}
-
 #[test]
-fn no_damage_is_too_much() {
+fn no_damage_causes_a_panic() {
     let whole = Trace::begun()
         .interned()
         .sample(50, 100, 10)
@@ -183,7 +172,7 @@ fn no_damage_is_too_much() {
         .sample(100, 101, 12)
         .symbols()
         .0;
-    // Packets, so that damage inside of them is read.
+    // Damages packets instead of the file, so that damage inside of packets is tested.
     let mut packets: Vec<Vec<u8>> = Vec::new();
     for field in ferretto_wire::Fields::new(&whole).map(Result::unwrap) {
         packets.push(field.as_bytes().unwrap().to_vec());
@@ -194,12 +183,12 @@ fn no_damage_is_too_much() {
         let mut counts = StackCounts::new(Selection::default());
         for packet in &packets {
             let mut packet = packet.clone();
-            for _ in 0..random.next(4) {
-                let at = random.next(packet.len());
-                packet[at] = random.next(256) as u8;
+            for _ in 0..random.below(4) {
+                let at = random.below(packet.len());
+                packet[at] = random.below(256) as u8;
             }
-            if random.next(10) == 0 {
-                packet.truncate(random.next(packet.len()));
+            if random.below(10) == 0 {
+                packet.truncate(random.below(packet.len()));
             }
             if let Some(sample) = reader.add(&packet) {
                 counts.add(&sample, &reader);

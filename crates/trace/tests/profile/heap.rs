@@ -1,4 +1,4 @@
-//! Heap dumps of hand-made traces.
+//! Heap dumps.
 
 use ferretto_trace::profile::{
     CallTree, Count, DumpChoice, FoldOptions, HeapCount, HeapView, Selection, TreeOptions, Value,
@@ -9,13 +9,13 @@ use ferretto_trace::summary::HeapSummary;
 
 use crate::made::{BOOT, NEEDS_STATE, Packet, SEQUENCE, Trace};
 
-/// A row of a dump: callstack, bytes allocated and freed, allocations and frees.
+/// A row of a dump: callstack, allocated and freed bytes, allocations and frees.
 type Row = (u64, u64, u64, u64, u64);
 
 const SECOND: u64 = 1_000_000_000;
 
 impl Trace {
-    /// A packet of the profiler, `seconds` after the start.
+    /// Adds a packet of the profiler, `seconds` after the start.
     fn heap_packet(
         self,
         seconds: u64,
@@ -37,14 +37,14 @@ impl Trace {
         })
     }
 
-    /// A part of a dump of process 100.
+    /// Adds a part of a dump of process 100.
     fn part(self, seconds: u64, heap: &str, rows: &[Row], is_continued: bool) -> Self {
         self.heap_packet(seconds, SEQUENCE, is_continued, |p| {
             dump(p, 100, heap, rows);
         })
     }
 
-    /// A dump as upstream's profiler writes it: an empty packet is the end.
+    /// Adds a dump as upstream's profiler writes it: with an empty packet at the end.
     fn dumped(self, seconds: u64, heap: &str, rows: &[Row]) -> Self {
         let dumped = self.part(seconds, heap, rows, true);
         dumped.heap_packet(seconds, SEQUENCE, false, |_| {})
@@ -88,7 +88,7 @@ fn heaps(trace: &Trace) -> Vec<HeapSummary> {
 }
 
 #[test]
-fn views_of_a_dump_are_what_is_left_and_what_there_was() {
+fn views_of_a_dump_are_live_and_all_allocations() {
     let rows = [(10, 4000, 1000, 4, 1), (11, 500, 500, 5, 5)];
     let trace = Trace::begun().interned().dumped(1, "libc.malloc", &rows);
     let last = DumpChoice::Last;
@@ -113,8 +113,8 @@ fn views_of_a_dump_are_what_is_left_and_what_there_was() {
 }
 
 #[test]
-fn dumps_of_one_heap_follow_each_other() {
-    // Packets of a dump all say that it is continued, but the empty one at its end.
+fn dumps_of_one_heap_are_separate() {
+    // All packets of a dump except the last, empty one are marked as continued.
     let trace = Trace::begun()
         .interned()
         .part(1, "libc.malloc", &[(10, 100, 0, 1, 0)], true)
@@ -140,7 +140,7 @@ fn dumps_of_one_heap_follow_each_other() {
             "server;main;server::work;do_syscall 200"
         ]
     );
-    assert_eq!(of(2), of(9), "there are no more");
+    assert_eq!(of(2), of(9), "the last dump");
     let heaps = heaps(&trace);
     assert_eq!((heaps.len(), &heaps[0].live[..]), (1, &[300, 350][..]));
     let grown: Vec<i64> = heaps[0].sites.iter().map(|site| site.growth).collect();
@@ -148,8 +148,8 @@ fn dumps_of_one_heap_follow_each_other() {
 }
 
 #[test]
-fn packets_of_several_profilers_are_told_apart() {
-    // Upstream has a profiler for each process, so the parts of their dumps come mixed.
+fn packets_of_several_profilers_are_separated() {
+    // Upstream has one profiler per process, so the parts of their dumps are interleaved.
     let other = SEQUENCE + 1;
     let rows = |bytes| [(10, bytes, 0, 1, 0)];
     let trace = Trace::begun()
@@ -173,8 +173,9 @@ fn packets_of_several_profilers_are_told_apart() {
 }
 
 #[test]
-fn callstacks_that_upstream_leaves_out_stay_counted() {
-    // It forgets those of which nothing is left, and counts from 0 when they come again.
+fn callstacks_that_upstream_omits_remain_counted() {
+    // Upstream removes callstacks without live memory, and restarts their counts at 0 when they
+    // reappear.
     let trace = Trace::begun()
         .interned()
         .dumped(1, "libc.malloc", &[(10, 100, 0, 1, 0), (11, 70, 70, 7, 7)])
@@ -191,7 +192,7 @@ fn callstacks_that_upstream_leaves_out_stay_counted() {
 }
 
 #[test]
-fn heaps_of_one_process_are_told_apart() {
+fn heaps_of_one_process_are_separated() {
     let trace = Trace::begun()
         .interned()
         .dumped(1, "libc.malloc", &[(10, 100, 0, 1, 0)])
@@ -215,7 +216,7 @@ fn heaps_of_one_process_are_told_apart() {
     };
     let tree = CallTree::new(&profile, &counts, &options);
     let server = tree.node(CallTree::ROOT).children[0];
-    assert_eq!(tree.node(server).children.len(), 2, "a box for each heap");
+    assert_eq!(tree.node(server).children.len(), 2, "one node per heap");
     let heaps = heaps(&trace);
     let reported: Vec<_> = heaps
         .iter()
@@ -239,7 +240,7 @@ fn heaps_of_one_process_are_told_apart() {
 }
 
 #[test]
-fn what_is_wrong_is_told_once_for_a_process() {
+fn problems_are_reported_once_per_process() {
     let mut trace = Trace::begun().interned();
     for heap in ["libc.malloc", "arena"] {
         trace = trace.heap_packet(1, SEQUENCE, false, |p| {
@@ -264,14 +265,14 @@ fn what_is_wrong_is_told_once_for_a_process() {
         "{notes:?}"
     );
     assert_eq!(
-        about("heap of process 101: not recorded here"),
+        about("heap of process 101: not recorded, because another"),
         1,
         "{notes:?}"
     );
 }
 
-/// A recording by upstream's client and profiler, and sums over its tables in upstream's trace
-/// processor (v58.2): bytes and samples allocated, bytes and samples freed.
+/// A recording by upstream's client and profiler. The expected sums are from upstream's trace
+/// processor (v58.2): allocated bytes and samples, freed bytes and samples.
 ///
 /// ```sql
 /// select heap_name, sum(iif(size > 0, size, 0)), sum(iif(size > 0, count, 0)),
@@ -279,13 +280,13 @@ fn what_is_wrong_is_told_once_for_a_process() {
 /// from heap_profile_allocation group by 1
 /// ```
 #[test]
-fn sums_of_upstreams_recordings_are_those_of_its_trace_processor() {
+fn sums_of_upstreams_recordings_match_its_trace_processor() {
     let trace = &include_bytes!("heap/upstream.trace")[..];
     let (profile, _) = read_profile(trace, Selection::default()).expect("it is a trace");
     assert!(profile.heap_dumps().len() > 1);
     let last = profile.chosen(&Selection::default(), DumpChoice::Last);
     let [dump] = &last[..] else {
-        panic!("it is of one heap: {last:?}");
+        panic!("expected one heap: {last:?}");
     };
     let HeapCount {
         allocated, freed, ..
@@ -338,7 +339,7 @@ fn allocators_and_standard_libraries_allocate_for_their_callers() {
         .iter()
         .map(|site| (&*site.function.name, site.function.own.weight))
         .collect();
-    // Without another function in the stack it is the allocator's.
+    // If there is no other function in the callstack, the allocation counts for the allocator.
     assert_eq!(
         sites,
         [("server::work", 1000), ("operator new(unsigned long)", 70)]

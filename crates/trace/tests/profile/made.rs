@@ -1,4 +1,4 @@
-//! A trace as the profiler writes it.
+//! A builder of traces as the profiler writes them.
 
 use ferretto_trace::profile::{Profile, Sample, Selection, StackCounts, read_profile};
 use ferretto_trace::{TraceReader, profile::ProfileReader};
@@ -8,7 +8,7 @@ pub(crate) type Packet<'a> = Encoder<'a, Vec<u8>>;
 
 /// The sequence of the profiler.
 pub(crate) const SEQUENCE: u64 = 7;
-/// When the trace begins, on the clock of samples (MONOTONIC_RAW) and on that of the trace.
+/// The start time of the trace, on the clock of samples (MONOTONIC_RAW) and on that of the trace.
 pub(crate) const RAW: u64 = 1_000;
 pub(crate) const BOOT: u64 = 5_000_000;
 
@@ -25,7 +25,7 @@ impl Trace {
         self
     }
 
-    /// Clocks, process tree and the defaults of a 100 Hz profiler.
+    /// Creates a trace with clocks, a process tree and the defaults of a 100 Hz profiler.
     pub(crate) fn begun() -> Self {
         Self::default().clocks().processes().packet(|p| {
             p.varint(8, BOOT);
@@ -79,7 +79,7 @@ impl Trace {
         })
     }
 
-    /// Interned data: a program, a library, the kernel and three callstacks.
+    /// Adds interned data: a program, a library, the kernel and three callstacks.
     ///
     /// | callstack | frames, the outermost first |
     /// |---|---|
@@ -147,8 +147,8 @@ impl Trace {
         })
     }
 
-    /// A sample of thread `tid` of process 100 on CPU 1, `after` nanoseconds after the start, when
-    /// the counter stood there.
+    /// Adds a sample of thread `tid` of process 100 on CPU 1, `after` nanoseconds after the start.
+    /// The counter has the same value.
     pub(crate) fn sample(self, after: u64, tid: u64, stack: u64) -> Self {
         self.perf(after, |sample| {
             sample.varint(1, 1);
@@ -172,7 +172,7 @@ impl Trace {
         })
     }
 
-    /// Symbols of the library.
+    /// Adds symbols of the library.
     pub(crate) fn symbols(self) -> Self {
         self.packet(|p| {
             p.nested(61, |module| {
@@ -222,7 +222,7 @@ fn mapping(data: &mut Packet<'_>, iid: u64, build_id: u64, path: &[u64], start: 
     });
 }
 
-/// Names of the functions of a callstack, the outermost first.
+/// Returns the names of the functions of a callstack, the outermost first.
 pub(crate) fn names(profile: &Profile, sample: &Sample) -> Vec<String> {
     let stack = sample.stack.expect("it has a callstack");
     let functions = profile.functions(stack);

@@ -1,4 +1,4 @@
-//! The outputs that are made of samples.
+//! Output formats of samples.
 
 use ferretto_trace::profile::{
     By, FoldOptions, Selection, Value, folded, hottest, pprof, processes, threads,
@@ -23,7 +23,7 @@ fn lines(trace: &Trace, selection: Selection, options: FoldOptions) -> Vec<Strin
 }
 
 #[test]
-fn folded_lines_have_each_callstack_once() {
+fn folded_lines_contain_each_callstack_once() {
     let lines = lines(&trace(), Selection::default(), FoldOptions::default());
     let expected = [
         "server;[truncated: memory invalid];outer;inner 2",
@@ -34,7 +34,7 @@ fn folded_lines_have_each_callstack_once() {
 }
 
 #[test]
-fn folded_lines_tell_threads_and_kinds_apart_if_wanted() {
+fn folded_lines_can_have_threads_and_annotations() {
     let options = FoldOptions {
         by: By::Thread,
         value: Value::Weight,
@@ -73,7 +73,7 @@ fn samples_are_selected_by_process_thread_and_time() {
 }
 
 #[test]
-fn idle_cpus_are_left_out_unless_asked_for() {
+fn idle_cpus_are_left_out_unless_selected() {
     let idle = |trace: Trace| {
         trace.perf(120, |sample| {
             sample.varint(1, 0);
@@ -100,7 +100,7 @@ fn idle_cpus_are_left_out_unless_asked_for() {
 }
 
 #[test]
-fn functions_have_their_own_samples_and_those_of_what_they_called() {
+fn functions_have_own_and_total_samples() {
     let (profile, counts) = trace().read();
     let hot = hottest(&profile, &counts, Value::Samples);
     let found: Vec<_> = hot
@@ -135,7 +135,7 @@ fn functions_have_their_own_samples_and_those_of_what_they_called() {
 
 #[test]
 fn no_function_has_more_than_all_samples() {
-    // The same nameless file three times in one callstack.
+    // One file without symbols three times in one callstack.
     let trace = Trace::begun()
         .interned()
         .packet(|p| {
@@ -165,7 +165,7 @@ fn no_function_has_more_than_all_samples() {
 }
 
 #[test]
-fn addresses_without_a_name_count_by_their_file() {
+fn addresses_without_a_name_are_counted_by_file() {
     let trace = Trace::begun().interned().sample(50, 100, 12);
     let (profile, counts) = trace.read();
     let hot = hottest(&profile, &counts, Value::Samples);
@@ -175,7 +175,7 @@ fn addresses_without_a_name_count_by_their_file() {
     );
 }
 
-/// The numbers of a field that is repeated, and the messages of another.
+/// Returns the numbers of a repeated field.
 fn numbers(bytes: &[u8], field: u32) -> Vec<u64> {
     let fields = Fields::new(bytes).map(Result::unwrap);
     fields
@@ -197,7 +197,7 @@ fn number(bytes: &[u8], field: u32) -> u64 {
 }
 
 #[test]
-fn pprof_has_locations_from_the_innermost_with_inlined_lines() {
+fn pprof_locations_start_with_the_innermost_and_have_inlined_lines() {
     let (profile, counts) = trace().read();
     let bytes = pprof(&profile, &counts, None);
     let strings: Vec<String> = messages(&bytes, 6)
@@ -212,13 +212,13 @@ fn pprof_has_locations_from_the_innermost_with_inlined_lines() {
         .collect();
     assert_eq!(types, [("samples", "count"), ("cpu-clock", "nanoseconds")]);
     assert_eq!(number(&bytes, 12), 10_000_000, "the period of 100 Hz");
-    assert_eq!(number(&bytes, 9), 99, "the time of the calendar");
+    assert_eq!(number(&bytes, 9), 99, "wall clock time");
     assert_eq!(number(&bytes, 10), 110, "until the last sample");
     let by_id = |field: u32, id: u64| {
         let all = messages(&bytes, field);
         *all.iter()
             .find(|message| number(message, 1) == id)
-            .expect("it is there")
+            .expect("the id exists")
     };
     let name = |line: &[u8]| text(number(by_id(5, number(line, 1)), 2)).to_owned();
     let stacks: Vec<(Vec<String>, Vec<u64>)> = messages(&bytes, 2)
@@ -276,7 +276,7 @@ fn pprof_has_locations_from_the_innermost_with_inlined_lines() {
 }
 
 #[test]
-fn pprof_may_be_of_one_process() {
+fn pprof_can_be_limited_to_one_process() {
     let (profile, counts) = trace().read();
     let all = pprof(&profile, &counts, Some((0, 100)));
     assert_eq!(messages(&all, 2).len(), 3);
@@ -284,9 +284,9 @@ fn pprof_may_be_of_one_process() {
     assert_eq!(messages(&none, 2).len(), 0);
 }
 
-/// The kernel's own limit for names was 128 bytes, and is 512 for those of Rust.
+/// The kernel's limit for names was 128 bytes, and is 512 for names of Rust functions.
 #[test]
-fn long_names_of_the_kernels_rust_are_demangled_whole() {
+fn long_rust_names_of_the_kernel_are_demangled() {
     let module = "a".repeat(150);
     let mangled = format!("_RNvNtNtC6kernel150{module}4sync4lock");
     let trace = Trace::begun().interned().packet(|p| {
@@ -315,7 +315,7 @@ fn long_names_of_the_kernels_rust_are_demangled_whole() {
     assert!(lines[0].contains(&expected), "{lines:?}");
 }
 
-/// Symbols that say where functions begin which have no name.
+/// Adds a symbol with the start address of a function without a name.
 fn starts(trace: Trace, name: &str) -> Trace {
     trace.packet(|p| {
         p.nested(61, |module| {
@@ -329,7 +329,7 @@ fn starts(trace: Trace, name: &str) -> Trace {
 }
 
 #[test]
-fn functions_without_a_name_are_told_by_where_they_begin() {
+fn functions_without_a_name_are_identified_by_their_start_address() {
     let begun = || Trace::begun().interned().sample(100, 101, 12);
     let fold = |trace: &Trace| lines(trace, Selection::default(), FoldOptions::default());
     let truncated = "server;[truncated: memory invalid]";
@@ -340,7 +340,8 @@ fn functions_without_a_name_are_told_by_where_they_begin() {
         hottest(&profile, &counts, Value::Samples)[0].name,
         "libfoo.so+0x1200"
     );
-    // That is no name: one is still looked for, and holds once it is there.
+    // The start address is not a name: the address is still reported for symbolization, and a later
+    // name replaces it.
     assert_eq!(profile.modules()[0].rel_pcs, [0x1234]);
     assert_eq!(
         fold(&trace.symbols()),

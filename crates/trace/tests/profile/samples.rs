@@ -1,6 +1,7 @@
-//! Samples as they are read.
+//! Decoding of samples.
 
-use ferretto_trace::profile::{Interval, Mode, Problem, SkipReason};
+use ferretto_format::CpuMode;
+use ferretto_trace::profile::{Interval, Problem, SkipReason};
 
 use crate::made::{BOOT, CLEARED, NEEDS_STATE, SEQUENCE, Trace, names};
 
@@ -19,7 +20,7 @@ fn samples_have_time_thread_weight_and_callstack() {
         (first.cpu, first.pid, first.tid),
         (Some(1), Some(100), Some(100))
     );
-    assert_eq!(first.mode, Mode::User);
+    assert_eq!(first.mode, CpuMode::User);
     assert_eq!(
         (first.weight, second.weight),
         (Some(50), Some(30)),
@@ -39,7 +40,7 @@ fn samples_have_time_thread_weight_and_callstack() {
 }
 
 #[test]
-fn mappings_have_path_build_id_and_place() {
+fn mappings_have_path_build_id_and_offset() {
     let trace = Trace::begun()
         .interned()
         .sample(50, 100, 10)
@@ -66,7 +67,7 @@ fn mappings_have_path_build_id_and_place() {
 }
 
 #[test]
-fn symbols_at_the_end_name_frames_with_what_was_inlined() {
+fn symbols_at_the_end_name_frames_and_inlined_functions() {
     let trace = Trace::begun().interned().sample(50, 100, 12);
     let (samples, profile) = trace.samples();
     let unnamed = ["[truncated: memory invalid]", "libfoo.so+0x1234"];
@@ -85,7 +86,7 @@ fn symbols_at_the_end_name_frames_with_what_was_inlined() {
 }
 
 #[test]
-fn symbols_of_a_file_that_nobody_ran_are_a_problem() {
+fn symbols_of_a_file_without_frames_are_a_problem() {
     let trace = Trace::begun().interned().sample(50, 100, 10).symbols();
     let (_, profile) = trace.samples();
     assert_eq!(profile.problems().count(Problem::SymbolsWithoutMapping), 1);
@@ -129,7 +130,7 @@ fn skipped_and_lost_samples_are_counted_by_reason() {
 }
 
 #[test]
-fn a_new_start_makes_numbers_void() {
+fn iids_are_invalid_after_the_state_is_cleared() {
     let again = |p: &mut crate::made::Packet<'_>| {
         p.varint(10, SEQUENCE);
         p.varint(13, CLEARED);
@@ -143,7 +144,7 @@ fn a_new_start_makes_numbers_void() {
 }
 
 #[test]
-fn samples_after_a_loss_wait_for_a_new_start() {
+fn samples_after_a_loss_are_skipped_until_the_state_is_cleared() {
     let lost = |p: &mut crate::made::Packet<'_>| {
         p.varint(10, SEQUENCE);
         p.varint(42, 64);
@@ -154,7 +155,7 @@ fn samples_after_a_loss_wait_for_a_new_start() {
     assert_eq!(profile.problems().count(Problem::StateInvalid), 1);
 }
 
-/// A trace with samples in the common format.
+/// Creates a trace with samples in the common format.
 fn common(sample: impl FnOnce(&mut crate::made::Packet<'_>)) -> Trace {
     Trace::default()
         .clocks()
@@ -226,8 +227,8 @@ fn perf_048_the_common_format_is_read() {
     );
     assert_eq!(
         sample.mode,
-        Mode::Kernel,
-        "its numbers differ from those of perf samples"
+        CpuMode::Kernel,
+        "the numbers differ from those of perf samples"
     );
     assert_eq!(sample.weight, Some(1234));
     assert_eq!(names(&profile, sample), ["main", "wait"]);
@@ -253,11 +254,11 @@ fn perf_048_a_weight_needs_a_counter_and_for_some_a_cpu() {
             profile.problems().count(Problem::UnknownContext),
         )
     };
-    assert_eq!(weight(|_| {}), (Some(5), 0), "the defaults hold");
+    assert_eq!(weight(|_| {}), (Some(5), 0), "the defaults apply");
     assert_eq!(
         weight(|sample| sample.varint(10, 9)),
         (None, 0),
-        "of which CPU?"
+        "the CPU is missing"
     );
     assert_eq!(
         weight(|sample| {
@@ -269,10 +270,10 @@ fn perf_048_a_weight_needs_a_counter_and_for_some_a_cpu() {
     assert_eq!(
         weight(|sample| sample.varint(10, 8)),
         (None, 1),
-        "there is no such counter"
+        "the counter is not defined"
     );
     let inline = |sample: &mut crate::made::Packet<'_>| {
         sample.nested(9, |counter| counter.string(2, "inline"));
     };
-    assert_eq!(weight(inline), (Some(5), 0), "global if nothing is said");
+    assert_eq!(weight(inline), (Some(5), 0), "global by default");
 }

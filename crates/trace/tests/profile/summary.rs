@@ -11,7 +11,7 @@ fn summary(trace: &Trace) -> Summary {
 }
 
 #[test]
-fn functions_processes_and_cut_callstacks_are_told() {
+fn functions_processes_and_incomplete_callstacks_are_summarized() {
     let trace = Trace::begun()
         .interned()
         .sample(50, 100, 10)
@@ -25,20 +25,19 @@ fn functions_processes_and_cut_callstacks_are_told() {
     assert_eq!(profile.total.samples, 4);
     assert_eq!(profile.event.name, "cpu-clock");
     assert_eq!(profile.unnamed.samples, 2, "the library has no symbols");
-    let cut: Vec<_> = profile
+    let truncated: Vec<_> = profile
         .truncated
         .iter()
         .map(|(error, samples)| (error.name(), *samples))
         .collect();
-    assert_eq!(cut, [("MEMORY_INVALID", 2)]);
+    assert_eq!(truncated, [("MEMORY_INVALID", 2)]);
     assert_eq!(profile.functions[0].name, "[no symbol]");
     assert_eq!(profile.processes[0].name, "/usr/bin/server --port");
     assert_eq!(profile.threads[0].id, 101);
     assert!(summary.notes.is_empty(), "{:?}", summary.notes);
 }
 
-/// A trace that was recorded with this `PerfEventConfig`, and of which `write` tells in one
-/// `PerfSample`.
+/// Returns the losses of a trace with this `PerfEventConfig` and a `PerfSample` that `write` fills.
 fn losses(
     config: impl FnOnce(&mut crate::made::Packet<'_>),
     write: impl FnOnce(&mut crate::made::Packet<'_>),
@@ -56,7 +55,7 @@ fn losses(
 }
 
 #[test]
-fn lost_samples_name_the_setting_that_would_have_kept_them() {
+fn losses_of_samples_have_advice_on_settings() {
     let lost = losses(
         |config| config.varint(3, 64),
         |sample| {
@@ -96,11 +95,7 @@ fn lost_samples_name_the_setting_that_would_have_kept_them() {
             .advice
             .contains("max_enqueued_footprint_kb (now 4096)")
     );
-    assert_eq!(
-        skipped(4),
-        None,
-        "samples that were not wanted are not lost"
-    );
+    assert_eq!(skipped(4), None, "excluded samples are not lost");
 
     let guardrail = losses(
         |config| config.varint(13, 1000),
@@ -115,16 +110,16 @@ fn lost_samples_name_the_setting_that_would_have_kept_them() {
 }
 
 #[test]
-fn samples_that_cannot_be_understood_are_noted() {
+fn undecodable_samples_are_noted() {
     let trace = Trace::begun().sample(50, 100, 10);
     let notes = summary(&trace).notes;
-    let expected = "callstack samples: callstack that the dictionary does not have (1 times)";
+    let expected = "callstack samples: callstack iid that is not defined (1 times)";
     assert_eq!(notes, [expected]);
 }
 
-/// Threads wait in the caller of the scheduler, which alone would tell nothing.
+/// Threads wait in the caller of the scheduler; the scheduler itself is not informative.
 #[test]
-fn time_off_the_cpu_is_that_of_what_waited() {
+fn off_cpu_time_counts_for_the_waiting_function() {
     let trace = Trace::begun().packet(|p| {
         p.varint(10, SEQUENCE);
         p.varint(13, CLEARED);
@@ -183,7 +178,7 @@ fn time_off_the_cpu_is_that_of_what_waited() {
 }
 
 #[test]
-fn what_came_to_nothing_is_told_by_name() {
+fn config_parts_without_effect_are_noted_by_name() {
     let config = |trace: Trace| {
         trace.packet(|p| {
             p.nested(33, |config| {
@@ -211,7 +206,7 @@ fn what_came_to_nothing_is_told_by_name() {
             });
         })
     };
-    // The service tells that it began, that it ended, that all was read, and last the statistics.
+    // The service writes events for the start, the end and the completed read, then the statistics.
     let ended = |trace: Trace| {
         let event = |trace: Trace, field: u32| {
             trace.packet(|p| {
@@ -223,17 +218,17 @@ fn what_came_to_nothing_is_told_by_name() {
         trace.packet(|p| p.nested(35, |stats| stats.varint(15, 1)))
     };
     let fired = config(Trace::begun()).packet(|p| p.nested(46, |fired| fired.string(1, "one")));
-    let cut = summary(&fired).notes;
+    let truncated = summary(&fired).notes;
     assert!(
-        cut.is_empty(),
-        "the rest of the recording may have had it: {cut:?}"
+        truncated.is_empty(),
+        "the missing part may contain it: {truncated:?}"
     );
     let notes = summary(&ended(fired)).notes;
     let [source, samples, trigger] = &notes[..] else {
         panic!("{notes:?}")
     };
-    assert!(source.starts_with("nothing came from the data source linux.sys_stats: "));
-    assert!(samples.starts_with("0 callstack samples: ") && samples.contains("one each 20.0 ms"));
+    assert!(source.starts_with("no data from the data source linux.sys_stats: "));
+    assert!(samples.starts_with("0 callstack samples: ") && samples.contains("(20.0 ms)"));
     assert_eq!(trigger, "the trigger other never fired");
     let sampled = config(Trace::begun().interned().sample(50, 100, 10));
     let notes = summary(&ended(sampled)).notes;

@@ -1,4 +1,4 @@
-//! Counters, track events, and the command that was recorded.
+//! Summaries of counters, track events and the recorded command.
 
 use crate::made::{Packet, Trace, compact, packed, seconds};
 
@@ -70,7 +70,7 @@ fn track_events_are_counted_by_type() {
 }
 
 #[test]
-fn a_recorded_command_is_summed_up_with_what_it_started() {
+fn a_recorded_command_is_summarized_with_its_descendants() {
     let attribute = |p: &mut Packet<'_>, number, key: &str, value: Result<&str, u64>| {
         p.nested(number, |attributes| {
             attributes.nested(1, |entry| {
@@ -125,7 +125,7 @@ fn a_recorded_command_is_summed_up_with_what_it_started() {
         (20, 5, None),
         (20, 6, None),
         (21, 1, Some("compile")),
-        (30, 1, Some("not of it")),
+        (30, 1, Some("unrelated")),
         (30, 9, None),
     ] {
         trace = slice(trace, pid, at, name);
@@ -150,7 +150,7 @@ fn a_recorded_command_is_summed_up_with_what_it_started() {
         (&*compile.name, compile.count, compile.unfinished),
         ("compile", 1, 1)
     );
-    // A trace of the machine has none.
+    // A recording of the whole machine has no command.
     assert_eq!(Trace::recording(0, 1, |_| {}).summary().command, None);
 }
 
@@ -163,7 +163,7 @@ fn names_cannot_control_the_terminal() {
 }
 
 #[test]
-fn a_state_of_overwritten_packets_is_the_services_and_no_events() {
+fn a_protovm_state_counts_for_the_service() {
     let summary = Trace::recording(100, 110, |_| {})
         .packet(|p| {
             p.nested(125, |vms| {

@@ -1,12 +1,12 @@
-//! Files that are cut or changed.
+//! Summaries of truncated and damaged files.
 
 use ferretto_trace::summarize;
 
 use crate::made::{Trace, compact, seconds};
 
-// Wherever a file is cut, at the end of a packet or inside one, the words are gone.
+// A file may be truncated at the end of a packet or inside of one.
 #[test]
-fn a_file_that_is_cut_anywhere_promises_nothing() {
+fn a_truncated_file_is_never_complete() {
     let whole = Trace::default()
         .packet(|p| {
             p.varint(8, seconds(1));
@@ -26,11 +26,10 @@ fn a_file_that_is_cut_anywhere_promises_nothing() {
         let summary = summarize(&whole.0[..cut]).unwrap();
         assert!(!summary.is_complete(), "cut at {cut}: {summary:?}");
     }
-    // Names that a symbolizer appended are no part of the recording.
+    // Appended symbols are not a part of the recording.
     let whole = whole.packet(|p| p.nested(61, |symbols| symbols.string(1, "/bin/true")));
     assert!(whole.summary().is_complete(), "{:?}", whole.summary());
-    // A damaged byte in the middle does not go unnoticed either, nor does an incomplete packet
-    // behind the statistics.
+    // A damaged byte in the middle, or an incomplete packet after the statistics, is reported, too.
     let mut damaged = whole.0.clone();
     damaged.extend([0x0a, 5, 1]);
     let summary = summarize(&damaged[..]).unwrap();
@@ -41,7 +40,7 @@ fn a_file_that_is_cut_anywhere_promises_nothing() {
 }
 
 #[test]
-fn a_cut_file_is_summarised_up_to_the_cut() {
+fn a_truncated_file_is_summarized_up_to_its_end() {
     let mut trace = Trace::recording(0, 1, |_| {});
     trace.0.extend([0x0a, 50, 1, 2, 3]);
     let summary = trace.summary();
@@ -55,7 +54,7 @@ fn a_cut_file_is_summarised_up_to_the_cut() {
 }
 
 #[test]
-fn any_change_of_any_byte_is_survived() {
+fn no_changed_byte_causes_a_panic() {
     let trace = Trace::recording(100, 110, |stats| {
         stats.nested(1, |buffer| {
             buffer.varint(1, u64::MAX);

@@ -1,11 +1,11 @@
-//! The end of recordings, as traces show it.
+//! Completeness of recordings at their end.
 
 use ferretto_trace::summary::Cause;
 
 use crate::made::{Trace, compact, find, seconds};
 
 #[test]
-fn nothing_lost_is_only_claimed_with_statistics() {
+fn completeness_requires_statistics() {
     let with = Trace::recording(0, 1, |stats| stats.nested(1, |buffer| buffer.varint(1, 10)));
     assert!(with.summary().losses_known());
     assert_eq!(with.summary().losses, []);
@@ -15,13 +15,13 @@ fn nothing_lost_is_only_claimed_with_statistics() {
             .summary()
             .losses_known()
     );
-    // Kernel events without the kernel's counters leave the question open, too.
+    // Losses of kernel events are unknown without the kernel's counters.
     let kernel = with.packet(|p| compact(p, 0, false, &[(0, 1, "x")]));
     assert!(!kernel.summary().losses_known());
 }
 
 #[test]
-fn data_sources_that_were_gone_at_the_end_are_named() {
+fn data_sources_that_left_before_the_end_are_named() {
     let recorded = |flush_failed: bool| {
         Trace::default()
             .packet(|p| {
@@ -48,7 +48,7 @@ fn data_sources_that_were_gone_at_the_end_are_named() {
         gone.unknown[0].starts_with("linux.perf of traced_perf left before the recording ended"),
         "{gone:?}"
     );
-    // If the service has waited for it in vain, that is told as a loss.
+    // If the service waited for it in vain, this is reported as a loss.
     let slow = recorded(true);
     assert_eq!(
         find(&slow.losses, Cause::Flush).place,
@@ -57,9 +57,8 @@ fn data_sources_that_were_gone_at_the_end_are_named() {
     assert!(slow.losses_known(), "{slow:?}");
 }
 
-/// A command whose number comes last, a child of it, and a process that has nothing to do with it.
 #[test]
-fn without_service_events_the_outcome_of_the_last_flush_tells_of_the_end() {
+fn without_service_events_the_outcome_of_the_final_flush_marks_the_end() {
     let stats = |outcome| {
         Trace::default()
             .packet(|p| p.nested(35, |stats| stats.varint(15, outcome)))

@@ -1,4 +1,4 @@
-//! Kernel events: CPU time and losses of the kernel.
+//! Summaries of kernel events: CPU time, activities and losses.
 
 use ferretto_trace::summary::Cause;
 
@@ -7,7 +7,7 @@ use ferretto_wire::encode;
 use crate::made::{Packet, Trace, compact, find, seconds};
 
 #[test]
-fn cpu_time_goes_to_processes_by_their_names() {
+fn cpu_time_is_attributed_to_named_processes() {
     let summary = Trace::recording(100, 110, |_| {})
         .packet(|p| {
             p.nested(2, |tree| {
@@ -73,7 +73,7 @@ fn cpu_time_goes_to_processes_by_their_names() {
 }
 
 #[test]
-fn a_gap_in_the_kernel_buffer_gives_its_time_to_nobody() {
+fn time_in_a_gap_of_the_kernel_buffer_is_not_attributed() {
     let summary = Trace::recording(100, 110, |_| {})
         .packet(|p| compact(p, 0, false, &[(101, 500, "a")]))
         .packet(|p| compact(p, 0, true, &[(108, 600, "b"), (109, 0, "")]))
@@ -182,14 +182,13 @@ fn kernel_overruns_are_the_difference_over_the_recording() {
     );
     assert_eq!(
         summary.notes,
-        ["kernel events that could not be had: sched/no_such_event"]
+        ["kernel events that were not available: sched/no_such_event"]
     );
 }
 
-/// With every flush the counters are written as those of the end; a recorder that is killed leaves
-/// old ones behind.
+/// The final counters are written with every flush; those of a killed recorder are old.
 #[test]
-fn kernel_counters_that_are_too_old_promise_nothing() {
+fn old_kernel_counters_mean_that_losses_are_unknown() {
     let recorded_until = |second: f64, asked: u64| {
         Trace::default()
             .packet(|p| {
@@ -225,7 +224,7 @@ fn kernel_counters_that_are_too_old_promise_nothing() {
 }
 
 #[test]
-fn a_task_has_its_newest_name_in_whatever_order_the_cpus_come() {
+fn a_task_has_its_newest_name_in_any_order_of_cpus() {
     let on_cpu = |cpu: u64, write: fn(&mut Packet<'_>)| {
         move |p: &mut Packet<'_>| {
             p.nested(1, |bundle| {
@@ -254,7 +253,7 @@ fn a_task_has_its_newest_name_in_whatever_order_the_cpus_come() {
                 &[(2, 41, "starter"), (3, 42, "starter"), (7, 0, "")],
             )
         })
-        // It runs on, under another name.
+        // The task continues under another name.
         .packet(on_cpu(0, |bundle| {
             event(bundle, 4, 42, 236, |rename| {
                 rename.varint(1, 42);
@@ -272,7 +271,7 @@ fn a_task_has_its_newest_name_in_whatever_order_the_cpus_come() {
     assert_eq!(names, [(41, "command"), (42, "renamed")]);
 }
 
-/// An `FtraceEvent` of a thread at a time in seconds.
+/// Writes an `FtraceEvent` of a thread at a time in seconds.
 fn event(
     bundle: &mut Packet<'_>,
     at: u64,
@@ -300,7 +299,7 @@ fn system_calls_are_paired_across_cpus_and_have_names() {
                 info.nested(1, |utsname| utsname.string(4, "x86_64"))
             });
         })
-        // The first call ends on the other CPU, whose events come later.
+        // The first call ends on the other CPU, whose events are later in the file.
         .packet(|p| {
             p.nested(1, |bundle| {
                 bundle.varint(1, 0);
@@ -338,14 +337,14 @@ fn system_calls_are_paired_across_cpus_and_have_names() {
         [
             (call, "futex", 1, 1, seconds(2), seconds(2)),
             (call, "read", 1, 1, seconds(1), seconds(1)),
-            // It did not end, so that its time is not known.
+            // It did not end, so its duration is unknown.
             (call, "system call 9999", 1, 0, 0, 0),
         ]
     );
 }
 
 #[test]
-fn a_gap_leaves_the_time_of_a_call_unknown() {
+fn a_gap_makes_the_duration_of_a_call_unknown() {
     let summary = Trace::recording(100, 110, |_| {})
         .packet(|p| {
             p.nested(1, |bundle| {
@@ -406,7 +405,33 @@ fn disks_and_interrupts_are_named() {
 }
 
 #[test]
-fn events_that_the_recorder_described_have_their_names() {
+fn disks_have_recorded_names() {
+    let summary = Trace::recording(100, 110, |_| {})
+        .packet(|p| {
+            p.nested(126, |attributes| {
+                attributes.nested(1, |attribute| {
+                    attribute.string(1, "ferretto.disk.259:3");
+                    attribute.string(3, "nvme0n1");
+                });
+            });
+        })
+        .packet(|p| {
+            p.nested(1, |bundle| {
+                for (at, device) in [(101, 259 << 8 | 3), (102, 8 << 8)] {
+                    event(bundle, at, 7, 45, |request| {
+                        request.varint(1, device);
+                        request.string(5, "R");
+                    });
+                }
+            });
+        })
+        .summary();
+    let names = summary.activity.iter().map(|it| it.name.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["8:0 read", "nvme0n1 read"]);
+}
+
+#[test]
+fn generic_events_have_their_described_names() {
     let descriptor = encode(|message| message.string(1, "page_fault_user"));
     let summary = Trace::recording(100, 110, |_| {})
         .packet(|p| {
@@ -419,7 +444,7 @@ fn events_that_the_recorder_described_have_their_names() {
                 });
             });
         })
-        // Another recorder gives the number to something else, and does not say to what.
+        // Another recorder uses the number for another event, without a descriptor.
         .packet(|p| {
             p.varint(10, 6);
             p.nested(1, |bundle| event(bundle, 102, 7, 65536, |_| {}));

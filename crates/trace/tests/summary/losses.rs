@@ -1,11 +1,11 @@
-//! Losses between producers and the file.
+//! Summaries of losses between producers and the file.
 
 use ferretto_trace::summary::Cause;
 
 use crate::made::{Trace, find};
 
 #[test]
-fn an_overwritten_buffer_is_told_with_the_size_that_would_have_done() {
+fn an_overwritten_buffer_is_reported_with_the_needed_size() {
     let summary = Trace::recording(0, 1, |stats| {
         stats.nested(1, |buffer| {
             buffer.varint(12, 4096 * 1024);
@@ -30,11 +30,11 @@ fn an_overwritten_buffer_is_told_with_the_size_that_would_have_done() {
 }
 
 #[test]
-fn a_ring_that_was_asked_for_keeps_the_newest() {
+fn an_explicit_ring_keeps_the_newest_data() {
     let raise = "raise buffers[0].size_kb";
     for (policy, is_streamed, name, cause, advice) in [
         (1, false, "", Cause::Ring, raise),
-        // Made by a flag: there is no config to change.
+        // Created by a flag: there is no config to change.
         (1, false, "ferretto-ring-17", Cause::Ring, "give --ring a"),
         (0, false, "", Cause::Overwritten, raise),
         (
@@ -75,7 +75,7 @@ fn a_ring_that_was_asked_for_keeps_the_newest() {
 }
 
 #[test]
-fn chunks_that_a_buffer_did_not_take_came_too_late_or_found_it_full() {
+fn rejected_chunks_were_late_or_the_buffer_was_full() {
     for (policy, cause) in [(1, Cause::Late), (2, Cause::BufferFull)] {
         let trace = Trace::default().packet(|p| {
             p.nested(33, |config| {
@@ -133,7 +133,7 @@ fn shared_memory_loss_names_the_producer() {
 }
 
 #[test]
-fn what_the_service_adds_to_a_first_packet_does_not_hide_its_writers_loss() {
+fn the_services_mark_on_a_first_packet_does_not_hide_its_writers_loss() {
     let trace = Trace::recording(0, 1, |stats| stats.nested(1, |b| b.varint(3, 0)));
     let summary = trace
         .packet(|p| {
@@ -147,7 +147,7 @@ fn what_the_service_adds_to_a_first_packet_does_not_hide_its_writers_loss() {
 }
 
 #[test]
-fn a_bare_loss_flag_without_any_loss_in_the_statistics_is_no_loss() {
+fn a_loss_flag_alone_is_not_a_loss_if_the_statistics_have_none() {
     let flagged = |trace: Trace| {
         trace
             .packet(|p| {

@@ -1,4 +1,4 @@
-//! Traces made by hand.
+//! A builder of traces.
 
 use ferretto_trace::summary::{Cause, Loss};
 use ferretto_trace::{Summary, summarize};
@@ -16,7 +16,8 @@ impl Trace {
         self
     }
 
-    /// A recording from `start` to `end` seconds with one buffer and the service's statistics.
+    /// Creates a recording from `start` to `end` seconds with one buffer and the service's
+    /// statistics.
     pub(crate) fn recording(start: u64, end: u64, stats: impl FnOnce(&mut Packet<'_>)) -> Self {
         Self::default()
             .packet(|p| {
@@ -41,7 +42,7 @@ impl Trace {
             .drained(stats)
     }
 
-    /// Adds the service's packets after it has handed out everything.
+    /// Adds the service's packets after the last data.
     pub(crate) fn drained(self, stats: impl FnOnce(&mut Packet<'_>)) -> Self {
         self.packet(|p| {
             p.nested(69, |event| event.bool(4, true));
@@ -72,7 +73,7 @@ pub(crate) fn packed(values: impl IntoIterator<Item = u64>) -> Vec<u8> {
     bytes
 }
 
-/// Context switches of one CPU in the compact encoding: (time in seconds, pid, name).
+/// Adds context switches of one CPU in the compact encoding: (time in seconds, pid, name).
 pub(crate) fn compact(p: &mut Packet<'_>, cpu: u64, lost: bool, switches: &[(u64, u64, &str)]) {
     p.nested(1, |bundle| {
         bundle.varint(1, cpu);

@@ -1,4 +1,4 @@
-//! Summaries of traces made by hand.
+//! Tests of summaries.
 
 mod contents;
 mod damage;

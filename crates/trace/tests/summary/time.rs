@@ -1,13 +1,13 @@
-//! Times of packets on other clocks than that of kernel events.
+//! Conversion of packet times on other clocks.
 
 use crate::made::{Packet, Trace, seconds};
 
 const BOOTTIME: u64 = 6;
 const MONOTONIC: u64 = 3;
-/// A clock of one sequence alone.
+/// A sequence-scoped clock.
 const SEQUENCE: u64 = 64;
 
-/// Relates clocks: their ids, their times, and true for one that counts from the packet before.
+/// Adds a clock snapshot: ids, times, and true for incremental clocks.
 fn snapshot(p: &mut Packet<'_>, primary: u64, clocks: &[(u64, u64, bool)]) {
     p.nested(6, |snapshot| {
         for &(id, at, is_incremental) in clocks {
@@ -21,7 +21,7 @@ fn snapshot(p: &mut Packet<'_>, primary: u64, clocks: &[(u64, u64, bool)]) {
     });
 }
 
-/// A trace of which the clocks are known.
+/// Creates a trace with a clock snapshot.
 fn with_clocks(primary: u64) -> Trace {
     let clocks = [
         (BOOTTIME, seconds(1000), false),
@@ -39,7 +39,7 @@ fn monotonic_timestamps_are_converted_by_the_clock_snapshot() {
             p.varint(58, MONOTONIC);
         })
         .packet(|p| {
-            // A sequence-scoped clock says nothing without more context.
+            // A sequence-scoped clock cannot be converted without a snapshot.
             p.varint(8, 5);
             p.varint(58, SEQUENCE);
         })
@@ -48,7 +48,7 @@ fn monotonic_timestamps_are_converted_by_the_clock_snapshot() {
 }
 
 #[test]
-fn packets_that_name_no_clock_are_on_the_primary_one() {
+fn packets_without_a_clock_are_on_the_primary_one() {
     let summary = with_clocks(MONOTONIC)
         .packet(|p| {
             p.varint(8, seconds(1000));
@@ -64,7 +64,7 @@ fn packets_that_name_no_clock_are_on_the_primary_one() {
 }
 
 #[test]
-fn times_on_the_clocks_of_a_sequence_count() {
+fn times_on_sequence_scoped_clocks_are_converted() {
     let event = |p: &mut Packet<'_>, difference| {
         p.varint(8, difference);
         p.varint(10, 2);

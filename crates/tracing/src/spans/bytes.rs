@@ -1,15 +1,15 @@
-//! A few bytes in place, many elsewhere.
+//! A byte vector with inline storage.
 
-/// Bytes in place: enough for the fields of most spans.
+/// The inline capacity: enough for the fields of most spans.
 const ROOM: usize = 56;
 
-/// A sequence of bytes that allocates only when it gets long.
+/// A sequence of bytes that only allocates if it exceeds its inline capacity.
 #[derive(Debug)]
 pub(crate) struct Bytes {
     few: [u8; ROOM],
-    /// The number of them that is used, as long as there are no more.
+    /// The number of used inline bytes, while no memory is allocated.
     used: usize,
-    /// All of them, once they are many.
+    /// All bytes, once memory is allocated.
     many: Vec<u8>,
 }
 
@@ -45,7 +45,7 @@ impl Bytes {
         self.many.extend_from_slice(bytes);
     }
 
-    /// Forgets them all, and gives memory back.
+    /// Removes all bytes and frees allocated memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.used = 0;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_keep_their_order_wherever_they_are() {
+    fn bytes_keep_their_order_inline_and_allocated() {
         for step in [1, 7, ROOM, ROOM + 1, 300] {
             let mut bytes = Bytes::default();
             let mut expected = Vec::new();

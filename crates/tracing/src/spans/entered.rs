@@ -1,4 +1,4 @@
-//! The spans that a thread is in and that have slices on its track.
+//! The entered spans of a thread that have slices on its track.
 
 use std::cell::{Cell, RefCell};
 
@@ -6,7 +6,7 @@ use ferretto::track_event::Listeners;
 
 use crate::callsites::Callsite;
 
-/// So many are noted where it takes least; those that lie in that many others, elsewhere.
+/// The depth of the fast stack; deeper spans are on another one.
 const NEAR: usize = 16;
 
 thread_local! {
@@ -19,25 +19,25 @@ thread_local! {
     static DEEP_STACK: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The outermost spans. It has no destructor, so that threads can use it for as long as they run.
+/// The outermost spans. The type has no destructor, so threads can use it until they end.
 struct Stack {
-    /// The number of places in use. There are others elsewhere only if all are.
+    /// The number of used places. The deep stack is only used if all are.
     depth: Cell<usize>,
     places: [Cell<Option<Entered>>; NEAR],
 }
 
-/// A span that the thread is in.
+/// An entered span of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered {
-    /// The number of the layer.
+    /// The id of the layer.
     pub(crate) layer: usize,
     pub(crate) span: u64,
     pub(crate) callsite: &'static Callsite,
-    /// The recordings that have the beginning of the slice.
+    /// The recordings that contain the begin event of the slice.
     pub(crate) listeners: Listeners,
-    /// There is more for its end.
+    /// True if its end event needs more data.
     pub(crate) has_more: bool,
-    /// The number of bytes of the span's values that the beginning of the slice had.
+    /// The number of bytes of the span's values in the begin event.
     pub(crate) written: usize,
 }
 
@@ -48,12 +48,12 @@ impl Entered {
     }
 }
 
-/// A span that was left.
+/// An exited span.
 #[derive(Debug)]
 pub(crate) struct Left {
     pub(crate) entered: Entered,
-    /// Those that were entered later, which are no longer noted: their slices lie in that of this
-    /// one.
+    /// The spans that were entered later, which were also removed: their slices are nested in this
+    /// one's.
     pub(crate) inner: Vec<Entered>,
 }
 
@@ -62,13 +62,13 @@ impl Stack {
         &self.places[..self.depth.get()]
     }
 
-    /// The index of the innermost one of which `is_it` is true.
+    /// Returns the index of the innermost span for which `is_it` is true.
     fn find(&self, is_it: impl Fn(&Entered) -> bool) -> Option<usize> {
         let mut places = self.used().iter();
         places.rposition(|place| place.get().is_some_and(|entered| is_it(&entered)))
     }
 
-    /// Removes the innermost one of which `is_it` is true, and those in it.
+    /// Removes the innermost span for which `is_it` is true, and those inside of it.
     fn pop(&self, deep: &mut Vec<Entered>, is_it: impl Fn(&Entered) -> bool) -> Option<Left> {
         if let Some(index) = deep.iter().rposition(&is_it) {
             let inner = deep.split_off(index + 1);
@@ -85,7 +85,7 @@ impl Stack {
     }
 }
 
-/// Notes that a slice begins, if it does not lie in too many others.
+/// Adds a span, if the fast stack has room.
 #[inline]
 pub(crate) fn push_near(entered: Entered) -> bool {
     NEAR_STACK.with(|stack| {
@@ -99,7 +99,7 @@ pub(crate) fn push_near(entered: Entered) -> bool {
     })
 }
 
-/// Notes that a slice begins; not while the thread ends, if it lies in too many others.
+/// Adds a span. While the thread ends, spans beyond the fast stack are dropped.
 #[inline]
 pub(crate) fn push(entered: Entered) {
     if !push_near(entered) {
@@ -107,14 +107,14 @@ pub(crate) fn push(entered: Entered) {
     }
 }
 
-/// Notes that a span was left, if it is the one that the thread has entered last, and there is
-/// nothing more for its end. Returns who is to have that.
+/// Removes a span if it is the last entered one and its end event needs no more data. Returns the
+/// recordings for the end event.
 #[inline]
 pub(crate) fn pop_plain(layer: usize, span: u64) -> Option<Listeners> {
     NEAR_STACK.with(|stack| {
         let last = stack.depth.get().wrapping_sub(1);
         let entered = stack.places.get(last)?.get()?;
-        // If all places are in use the last one is elsewhere, perhaps.
+        // If all places are used, the last span may be on the deep stack.
         let is_it = entered.is(layer, span) && !entered.has_more && last + 1 < NEAR;
         is_it.then(|| {
             stack.depth.set(last);
@@ -123,12 +123,12 @@ pub(crate) fn pop_plain(layer: usize, span: u64) -> Option<Listeners> {
     })
 }
 
-/// Notes that a span was left; `None` if it has no slice here.
+/// Removes an exited span. Returns `None` if it has no slice on this thread.
 pub(crate) fn pop(layer: usize, span: u64) -> Option<Left> {
     with_deep(|stack, deep| stack.pop(deep, |entered| entered.is(layer, span)))
 }
 
-/// Notes that a span has something for the end of its slice, if it has one on this thread.
+/// Records that the end event of a span needs more data, if it has a slice on this thread.
 pub(crate) fn mark(layer: usize, span: u64) {
     with_deep(|stack, deep| {
         let is_it = |entered: &Entered| entered.is(layer, span);
@@ -145,7 +145,7 @@ pub(crate) fn mark(layer: usize, span: u64) {
     });
 }
 
-/// Calls `act` with both stacks; while the thread ends the second one is empty.
+/// Calls `act` with both stacks. While the thread ends, the deep stack is empty.
 fn with_deep<R>(act: impl Fn(&Stack, &mut Vec<Entered>) -> R) -> R {
     NEAR_STACK.with(|stack| {
         let result = DEEP_STACK.try_with(|deep| act(stack, &mut deep.borrow_mut()));

@@ -1,19 +1,19 @@
-//! Facts about spans between their creation and their end: where they were made, their values, and
-//! which of them a thread is in.
+//! Data about spans from their creation to their end: their callsites, their values, and the
+//! entered spans of each thread.
 //!
-//! [`SpanStore`] alone knows where each fact is:
+//! [`SpanStore`] hides the places of the data:
 //!
 //! ```text
-//!  fact                     place                                        found by
-//!  where it was made        of the thread that made it (`newest`)        a compare, or else by the registry
-//!  a few numbers            of the layer, without a lock (`near`)        its number
-//!  other values             of the layer, with a lock (`near`), or,      its number, or else by the registry
-//!                           if that is taken, the registry's extensions
-//!  its slice on a thread    of the thread (`entered`)                    the end of a stack
-//!  its slice on a track     the registry's extensions (`stored`)         the registry
+//!  data                     place                                        found by
+//!  callsite                 the thread that created it (`newest`)        a comparison, or else the registry
+//!  a few numbers            the layer, without a lock (`near`)           its id
+//!  other values             the layer, with a lock (`near`), or, if      its id, or else the registry
+//!                           that is full, the registry's extensions
+//!  slice on a thread        the thread (`entered`)                       the end of a stack
+//!  slice on its own track   the registry's extensions (`stored`)         the registry
 //! ```
 //!
-//! To ask the registry takes two locks and a look into a hash table; most spans never need it.
+//! A lookup in the registry takes two locks and a hash table access; most spans do not need it.
 
 mod bytes;
 mod entered;
@@ -38,16 +38,16 @@ use self::near::Near;
 use self::numbers::Numbers;
 use crate::callsites::Callsite;
 
-/// The facts about the spans of one layer.
+/// The data about the spans of one layer.
 #[derive(Debug)]
 pub(crate) struct SpanStore {
-    /// Tells the layer from all others that there are and were.
+    /// The id of the layer, which is never reused.
     layer: usize,
     near: Near,
 }
 
 impl SpanStore {
-    /// Returns a store without spans.
+    /// Creates an empty store.
     pub(crate) fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         Self {
@@ -56,8 +56,8 @@ impl SpanStore {
         }
     }
 
-    /// Notes a new span. Returns the place where it was made if that is the one where the span
-    /// before it in the same place of the thread was made; else [`add`](Self::add) is to be called.
+    /// Adds a new span if it has the same callsite as the previous span in the same place of the
+    /// thread, and returns the callsite. Otherwise the caller must call [`add`](Self::add).
     #[inline]
     pub(crate) fn add_again(
         &self,
@@ -67,29 +67,28 @@ impl SpanStore {
         newest::set_again(self.layer, span, metadata)
     }
 
-    /// Notes a new span with the place where it was made.
+    /// Adds a new span with its callsite.
     pub(crate) fn add(&self, span: u64, callsite: &'static Callsite) {
         newest::set(self.layer, span, callsite);
     }
 
-    /// Returns the place where a span was made, if this thread has made it not long ago.
+    /// Returns the callsite of a span, if this thread created it recently.
     #[inline]
     pub(crate) fn callsite(&self, span: u64) -> Option<&'static Callsite> {
         newest::get(self.layer, span)
     }
 
-    /// Keeps the values of a new span where no lock is needed. Returns false if they are not of
-    /// that kind.
+    /// Stores the values of a new span without a lock. Returns false if they are not a few numbers.
     #[inline]
-    pub(crate) fn keep_numbers(&self, attributes: &Attributes<'_>, span: u64) -> bool {
+    pub(crate) fn store_numbers(&self, attributes: &Attributes<'_>, span: u64) -> bool {
         let mut numbers = Numbers::default();
         attributes.record(&mut numbers);
         numbers.is_empty() || !numbers.is_more() && self.near.put_numbers(span, &numbers)
     }
 
-    /// Keeps the values of a new span. Those of a span with a track of its own are with that
-    /// track's state.
-    pub(crate) fn keep<S>(
+    /// Stores the values of a new span. Those of a span with its own track are stored with the
+    /// state of that track.
+    pub(crate) fn store_values<S>(
         &self,
         id: &Id,
         mut stored: Stored,
@@ -104,14 +103,14 @@ impl SpanStore {
         }
     }
 
-    /// Returns the values of a span, if they are a few numbers and nothing else.
+    /// Returns the values of a span, if they are only a few numbers.
     #[inline]
     pub(crate) fn numbers(&self, span: u64) -> Option<&Shared> {
         self.near.numbers(span)
     }
 
-    /// Calls `act` with the values of a span, or with none. If it has none, what `act` adds is kept
-    /// only if `is_kept`.
+    /// Calls `act` with the values of a span, or with empty ones. If it has none, additions by
+    /// `act` are only stored if `is_kept`.
     pub(crate) fn read<S, R>(
         &self,
         id: &Id,
@@ -165,7 +164,7 @@ impl SpanStore {
         }
     }
 
-    /// Returns the noted values of a span whose slice begins on this thread.
+    /// Returns the entry for a span whose slice begins on this thread.
     #[inline]
     pub(crate) fn entered(
         &self,
@@ -184,44 +183,44 @@ impl SpanStore {
         }
     }
 
-    /// Notes that a slice begins, if it does not lie in too many others.
+    /// Adds an entered span, if the fast stack has room.
     #[inline]
     pub(crate) fn enter_near(&self, entered: Entered) -> bool {
         entered::push_near(entered)
     }
 
-    /// Notes that a slice begins.
+    /// Adds an entered span.
     #[inline]
     pub(crate) fn enter(&self, entered: Entered) {
         entered::push(entered);
     }
 
-    /// Notes that a span was left, if it is the one that the thread has entered last, and there is
-    /// nothing more for its end. Returns who is to have that.
+    /// Removes a span if it is the last entered one and its end event needs no more data. Returns
+    /// the recordings for the end event.
     #[inline]
     pub(crate) fn leave_last(&self, span: u64) -> Option<Listeners> {
         entered::pop_plain(self.layer, span)
     }
 
-    /// Notes that a span was left; `None` if it has no slice on this thread.
+    /// Removes an exited span. Returns `None` if it has no slice on this thread.
     pub(crate) fn leave(&self, span: u64) -> Option<Left> {
         entered::pop(self.layer, span)
     }
 
-    /// Notes that a span has something for the end of its slice, if it has one on this thread.
+    /// Records that the end event of a span needs more data, if it has a slice on this thread.
     pub(crate) fn mark(&self, span: u64) {
         entered::mark(self.layer, span);
     }
 
-    /// Forgets where a span was made, as it is gone; returns what [`callsite`](Self::callsite)
-    /// would have.
+    /// Removes the callsite of a closed span. Returns the same value as
+    /// [`callsite`](Self::callsite).
     #[inline]
-    pub(crate) fn forget_site(&self, span: u64) -> Option<&'static Callsite> {
-        newest::forget(self.layer, span)
+    pub(crate) fn remove_callsite(&self, span: u64) -> Option<&'static Callsite> {
+        newest::remove(self.layer, span)
     }
 
-    /// Forgets the values of a span, as it is gone.
-    pub(crate) fn forget_values(&self, span: u64) {
-        self.near.forget(span);
+    /// Removes the values of a closed span.
+    pub(crate) fn remove_values(&self, span: u64) {
+        self.near.remove(span);
     }
 }

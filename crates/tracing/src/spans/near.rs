@@ -1,5 +1,5 @@
-//! The values of most spans, where they are found without asking the registry: that takes two locks
-//! and a hash table for each question, and memory for each span.
+//! A table with the values of most spans, for access without the registry, which takes two locks
+//! and a hash table lookup for each access, and memory for each span.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,14 +8,13 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::numbers::{Numbers, Shared};
 use super::stored::Stored;
 
-/// The number of spans that can have their values here at the same time, if their numbers fall on
-/// different places.
+/// The number of places, each for the values of one span.
 const PLACES: usize = 256;
 
-/// Stands for a span in a place that is being filled.
+/// The span id of a place that is being filled.
 const FILLING: u64 = u64::MAX;
 
-/// Places for values, by the number of their span. A span whose place is taken has them in its
+/// The places for values by span id. If its place is taken, a span has its values in its
 /// extensions.
 #[derive(Default)]
 pub(crate) struct Near(OnceLock<Box<[Place; PLACES]>>);
@@ -23,13 +22,13 @@ pub(crate) struct Near(OnceLock<Box<[Place; PLACES]>>);
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Place {
-    /// The span whose values are here, 0 for none. A thread that knows a span has learnt of it from
-    /// the thread that made it, and so sees its number and its values here.
+    /// The span whose values are stored here, or 0. A thread with access to a span synchronized
+    /// with the thread that created it, so it sees its id and its values here.
     span: AtomicU64,
-    /// The values, if they are a few numbers and nothing has been added. They are the same until
-    /// the span ends or they move to the others.
+    /// The values, if they are a few numbers and none were added. They do not change until the span
+    /// ends or they move to `stored`.
     numbers: Shared,
-    /// Nobody runs code of programs while holding it.
+    /// No user code runs while the lock is held.
     stored: Mutex<Stored>,
 }
 
@@ -44,14 +43,14 @@ impl Place {
         self.span.load(Ordering::Acquire) == span
     }
 
-    /// Gives the place up, with values that are not numbers.
+    /// Frees the place with its values in `stored`.
     #[inline(never)]
     fn release(&self) {
         self.lock().release();
         self.span.store(0, Ordering::Release);
     }
 
-    /// Takes the slot, if it is free, for a span with the values that `fill` puts there.
+    /// Takes the place, if it is free, for a span whose values `fill` stores.
     #[inline]
     fn fill(&self, span: u64, fill: impl FnOnce(&Self)) -> bool {
         let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
@@ -64,10 +63,9 @@ impl Place {
     }
 }
 
-/// The place for the values of a span. Spans that a thread has open at the same time have different
-/// ones, mostly, and so have those of different threads. One that follows another has the same
-/// again, which is in the cache: registries count in the low bits, and in the middle ones have the
-/// thread.
+/// Returns the place for the values of a span. Simultaneous spans of one thread, and spans of
+/// different threads, mostly have different places. Consecutive spans have the same place, which is
+/// in the cache: registries reuse indices in the low bits, and the middle bits contain the thread.
 #[inline]
 fn at(places: &[Place; PLACES], span: u64) -> &Place {
     let thread = span >> 38;
@@ -75,7 +73,7 @@ fn at(places: &[Place; PLACES], span: u64) -> &Place {
     &places[place as usize % PLACES]
 }
 
-/// Places that are all free; not on the stack, which may be small.
+/// Creates free places, not on the stack, which may be small.
 #[cold]
 fn places() -> Box<[Place; PLACES]> {
     let places: Box<[_]> = (0..PLACES).map(|_| Place::default()).collect();
@@ -98,21 +96,21 @@ impl Near {
         self.place(span).filter(|place| place.is_of(span))
     }
 
-    /// Stores the values of a new span, if there is room.
+    /// Stores the values of a new span, if its place is free.
     #[inline]
     pub(crate) fn put(&self, span: u64, stored: &mut Stored) -> bool {
         let fill = |place: &Place| *place.lock() = std::mem::take(stored);
         self.place_for(span).fill(span, fill)
     }
 
-    /// Stores the values of a new span that has only numbers, if there is room.
+    /// Stores the values of a new span that only has numbers, if its place is free.
     #[inline]
     pub(crate) fn put_numbers(&self, span: u64, numbers: &Numbers) -> bool {
         let fill = |place: &Place| place.numbers.set(numbers);
         self.place_for(span).fill(span, fill)
     }
 
-    /// Returns the values of a span, if that is here and only numbers.
+    /// Returns the values of a span, if they are here and only numbers.
     #[inline]
     pub(crate) fn numbers(&self, span: u64) -> Option<&Shared> {
         let numbers = &self.place_of(span)?.numbers;
@@ -128,13 +126,13 @@ impl Near {
             values.push_number(index, tag, bits);
         }
         place.numbers.clear();
-        // The span cannot end meanwhile, as the caller holds it.
+        // The span cannot end meanwhile, because the caller holds it.
         Some(act(&mut values))
     }
 
-    /// The span is gone, and its number may be given to another.
+    /// Removes a closed span, whose id may be reused.
     #[inline]
-    pub(crate) fn forget(&self, span: u64) {
+    pub(crate) fn remove(&self, span: u64) {
         if let Some(place) = self.place_of(span) {
             if place.numbers.is_empty() {
                 return place.release();
@@ -156,13 +154,13 @@ mod tests {
     use super::*;
     use ferretto::Flow;
 
-    /// Something of a span that tells it from others.
+    /// Returns a value that identifies the span.
     fn flow(span: u64) -> (Flow, bool) {
         (Flow::process(span), false)
     }
 
     #[test]
-    fn spans_have_what_is_theirs_until_they_end() {
+    fn spans_have_their_own_values_until_they_end() {
         let near = Near::default();
         assert!(near.with(1, |_| ()).is_none());
         let mut kept = Vec::new();
@@ -172,7 +170,7 @@ mod tests {
             if near.put(span, &mut stored) {
                 kept.push(span);
             } else {
-                assert_eq!(stored.flows, [flow(span)], "it stays with the caller");
+                assert_eq!(stored.flows, [flow(span)], "the caller keeps the values");
             }
         }
         assert!(kept.len() > PLACES / 2 && kept.len() <= PLACES);
@@ -182,10 +180,10 @@ mod tests {
             assert_eq!(flows, expected);
         }
         for &span in &kept {
-            near.forget(span);
+            near.remove(span);
             assert!(near.with(span, |_| ()).is_none());
             let mut stored = Stored::default();
-            assert!(near.put(span, &mut stored), "there is room again");
+            assert!(near.put(span, &mut stored), "the place is free again");
             assert_eq!(near.with(span, |stored| stored.flows.len()), Some(0));
         }
     }

@@ -1,5 +1,4 @@
-//! The spans that a thread has made last, which it mostly enters next and again: that spares
-//! looking for them.
+//! The newest spans of a thread, which it mostly enters next, and repeatedly. This avoids lookups.
 
 use std::cell::Cell;
 use std::ptr;
@@ -8,20 +7,20 @@ use tracing_core::Metadata;
 
 use crate::callsites::Callsite;
 
-/// Spans that are open at the same time mostly have different numbers modulo this.
+/// The number of places. Simultaneous spans mostly have different ids modulo this number.
 const PLACES: usize = 8;
 
 thread_local! {
     static NEWEST: [Newest; PLACES] = const { [const { Newest::new() }; PLACES] };
 }
 
-/// A span that the thread has made.
+/// A span that the thread created.
 struct Newest {
     layer: Cell<usize>,
-    /// Its number, 0 if it is gone.
+    /// Its id, or 0 if it is closed.
     span: Cell<u64>,
-    /// The place where it was made; still known when it is gone, since the next one is likely to be
-    /// made there, too.
+    /// Its callsite. It stays when the span is closed, because the next span is likely to have the
+    /// same one.
     callsite: Cell<Option<&'static Callsite>>,
 }
 
@@ -35,7 +34,7 @@ impl Newest {
     }
 
     #[inline]
-    fn site_of(&self, layer: usize, span: u64) -> Option<&'static Callsite> {
+    fn callsite_of(&self, layer: usize, span: u64) -> Option<&'static Callsite> {
         let is_it = self.span.get() == span && self.layer.get() == layer;
         self.callsite.get().filter(|_| is_it)
     }
@@ -46,8 +45,8 @@ fn with<R>(span: u64, act: impl FnOnce(&Newest) -> R) -> R {
     NEWEST.with(|newest| act(&newest[span as usize % PLACES]))
 }
 
-/// Notes a new span, if it is of the same callsite as the last one noted, and returns that
-/// callsite's entry. If not, [`set`] is to be called.
+/// Sets a new span if it has the same callsite as the previous one in its place, and returns the
+/// callsite. Otherwise the caller must call [`set`].
 #[inline]
 pub(crate) fn set_again(
     layer: usize,
@@ -64,7 +63,7 @@ pub(crate) fn set_again(
     })
 }
 
-/// Notes a new span.
+/// Sets a new span.
 pub(crate) fn set(layer: usize, span: u64, callsite: &'static Callsite) {
     with(span, |newest| {
         newest.layer.set(layer);
@@ -73,19 +72,19 @@ pub(crate) fn set(layer: usize, span: u64, callsite: &'static Callsite) {
     });
 }
 
-/// Returns the place where a span was made, if this thread has made it not long ago.
+/// Returns the callsite of a span, if this thread created it recently.
 #[inline]
 pub(crate) fn get(layer: usize, span: u64) -> Option<&'static Callsite> {
-    with(span, |newest| newest.site_of(layer, span))
+    with(span, |newest| newest.callsite_of(layer, span))
 }
 
-/// The span is gone, and its number may be given to another; returns what [`get`] would have.
-/// Registries do that on the thread that made the span, which notes the other one here; so it does
-/// no harm that other threads forget nothing.
+/// Removes a closed span, whose id may be reused. Returns the same value as [`get`]. Registries
+/// reuse an id on the thread that created the span, which then sets the new span here; so it is
+/// safe that other threads do not remove it.
 #[inline]
-pub(crate) fn forget(layer: usize, span: u64) -> Option<&'static Callsite> {
+pub(crate) fn remove(layer: usize, span: u64) -> Option<&'static Callsite> {
     with(span, |newest| {
-        let callsite = newest.site_of(layer, span)?;
+        let callsite = newest.callsite_of(layer, span)?;
         newest.span.set(0);
         Some(callsite)
     })

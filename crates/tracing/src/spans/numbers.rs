@@ -1,4 +1,4 @@
-//! The values of most spans: a few numbers, which take no memory elsewhere.
+//! A few numbers: the values of most spans, stored without allocation.
 
 use std::error::Error;
 use std::fmt;
@@ -8,18 +8,18 @@ use tracing_core::field::{Field, Visit};
 
 use super::stored::tag;
 
-/// So many values at most are handed over one by one, which is quickest for numbers.
+/// The maximum number of values that are passed individually, which is fastest for numbers.
 pub(crate) const FEW: usize = 4;
 
-/// Numbers and truth values, and which fields have them.
+/// Numbers and Booleans with their fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Numbers {
-    /// For each, in 16 bits and the first one lowest: one more than eight times the index of its
-    /// field and its [`tag`].
+    /// For each value 16 bits, the first one lowest: eight times the index of its field, plus its
+    /// [`tag`], plus one.
     fields: u64,
     values: [u64; FEW],
     count: usize,
-    /// There is something that has no room here.
+    /// True if there are other values, or too many.
     is_more: bool,
 }
 
@@ -42,7 +42,7 @@ impl Numbers {
         self.count == 0 && !self.is_more
     }
 
-    /// Returns true if there is something that has no room here.
+    /// Returns true if there are other values, or too many.
     pub(crate) fn is_more(&self) -> bool {
         self.is_more
     }
@@ -98,10 +98,11 @@ impl Visit for Numbers {
     }
 }
 
-/// A place for numbers that is read without a lock. The writer ensures that nobody reads meanwhile.
+/// A place for numbers that is read without a lock. The writer ensures that there are no readers
+/// meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// 0 for nothing.
+    /// 0 if empty.
     fields: AtomicU64,
     values: [AtomicU64; FEW],
 }
@@ -115,7 +116,7 @@ impl Shared {
         self.fields.store(numbers.fields, Ordering::Relaxed);
     }
 
-    /// There are none here from now on. Those who are reading them still get them.
+    /// Removes the numbers. Concurrent readers still get them.
     pub(crate) fn clear(&self) {
         self.fields.store(0, Ordering::Relaxed);
     }
@@ -125,7 +126,7 @@ impl Shared {
         self.fields.load(Ordering::Relaxed) == 0
     }
 
-    /// The first and only one, as in [`iter`](Self::iter).
+    /// Returns the value, as in [`iter`](Self::iter), if there is exactly one.
     #[inline]
     pub(crate) fn single(&self) -> Option<(u8, u8, u64)> {
         let fields = self.fields.load(Ordering::Relaxed);
@@ -134,7 +135,7 @@ impl Shared {
         part(fields, bits)
     }
 
-    /// For each, the index of its field, its tag and its bits.
+    /// Returns the index of the field, the tag and the bits of each value.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, u8, u64)> {
         let mut fields = self.fields.load(Ordering::Relaxed);
@@ -146,7 +147,7 @@ impl Shared {
     }
 }
 
-/// The index of the first field, if there is one, its tag and its bits.
+/// Returns the index of the first field, its tag and its bits, if there is one.
 #[inline]
 fn part(fields: u64, bits: u64) -> Option<(u8, u8, u64)> {
     let code = (fields & 0xffff).checked_sub(1)?;

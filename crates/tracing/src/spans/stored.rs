@@ -1,4 +1,4 @@
-//! The values of a span between its creation and its slices.
+//! The stored values of a span between its creation and its slices.
 
 use std::error::Error;
 use std::fmt::{self, Write};
@@ -11,36 +11,36 @@ use tracing_subscriber::registry::ExtensionsMut;
 use super::bytes::Bytes;
 use crate::names::{self, Special};
 
-/// The number of bytes of [`Stored`] that a number or truth value takes.
+/// The number of bytes of a number or Boolean in [`Stored`].
 pub(crate) const NUMBER_LENGTH: usize = 10;
 
-/// The values of a span's fields and more; in [`Near`](super::near::Near) or in the extensions of
-/// the span.
+/// The values of a span's fields, its flows and its track. Stored in [`Near`](super::near::Near) or
+/// in the extensions of the span.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
-    /// For each field that has a value: its index, a [`tag`] and the value. If a field is there
-    /// twice the last one counts.
+    /// For each field with a value: its index, a [`tag`] and the value. The last value of a
+    /// repeated field is used.
     bytes: Bytes,
-    /// There may be fields that are there twice.
+    /// True if there may be repeated fields.
     has_repeats: bool,
-    /// Flows that the next slice, or the end of the present one, takes part in.
+    /// The flows of the next slice, or of the end of the current one.
     pub(crate) flows: Vec<(ferretto::Flow, bool)>,
     /// The flow through all slices of the span.
     pub(crate) own_flow: Option<ferretto::Flow>,
-    /// The place of the span's slice, if it has a track of its own.
+    /// The track of the span's slice, if it has its own.
     pub(crate) lane: Option<Lane>,
 }
 
-/// A track that a span, and spans within it, have for themselves.
+/// A track for a span and spans within it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane {
     pub(crate) name: &'static str,
     pub(crate) number: u64,
-    /// It is the parent's.
+    /// True if it is the parent's track.
     pub(crate) is_shared: bool,
-    /// A span within this one has its slice here.
+    /// True if a child span has its slice on this track.
     pub(crate) is_taken: bool,
-    /// The number of the bytes that the beginning of the slice had.
+    /// The number of bytes of values in the begin event of the slice.
     pub(crate) written: usize,
 }
 
@@ -51,14 +51,14 @@ pub(crate) mod tag {
     pub(crate) const DOUBLE: u8 = 2;
     pub(crate) const FALSE: u8 = 3;
     pub(crate) const TRUE: u8 = 4;
-    /// Followed by four bytes for the length, and the text; the others by eight bytes.
+    /// Followed by a length of four bytes and the text; other tags are followed by eight bytes.
     pub(crate) const TEXT: u8 = 5;
 }
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Value<'a> {
-    /// A number or truth value: its [`tag`], and its bits.
+    /// A number or Boolean: its [`tag`] and its bits.
     Number(u8, u64),
     Text(&'a [u8]),
 }
@@ -89,7 +89,7 @@ impl Argument for Value<'_> {
 }
 
 impl Stored {
-    /// Returns the stored values of a span; made if there are none yet.
+    /// Returns the stored values of a span, creating them if needed.
     pub(crate) fn of<'a>(extensions: &'a mut ExtensionsMut<'_>) -> &'a mut Self {
         if extensions.get_mut::<Self>().is_none() {
             extensions.insert(Self::default());
@@ -97,24 +97,24 @@ impl Stored {
         extensions.get_mut().expect("it was just inserted")
     }
 
-    /// Keeps the values of a new span.
+    /// Adds the values of a new span.
     pub(crate) fn attributes(&mut self, attributes: &span::Attributes<'_>) {
         attributes.record(&mut Keep(self));
     }
 
-    /// Keeps values that are recorded later.
+    /// Adds values that are recorded later.
     pub(crate) fn record(&mut self, values: &span::Record<'_>) {
         values.record(&mut Keep(self));
     }
 
-    /// Adds values recorded later.
+    /// Appends other stored values.
     pub(crate) fn append(&mut self, more: Self) {
         self.has_repeats = true;
         self.bytes.push(more.bytes.get());
         self.flows.extend(more.flows);
     }
 
-    /// Forgets everything, and gives memory back.
+    /// Removes everything and frees memory.
     #[inline]
     pub(crate) fn release(&mut self) {
         self.bytes.clear();
@@ -128,18 +128,18 @@ impl Stored {
         self.bytes.get().is_empty() && self.flows.is_empty()
     }
 
-    /// Starts the flow through all slices of the span, unless it has been.
+    /// Starts the flow through all slices of the span, unless it has started.
     pub(crate) fn begin_flow(&mut self) {
         self.own_flow
             .get_or_insert_with(|| ferretto::Flow::process(ferretto::track_event::unique()));
     }
 
-    /// Returns the number of bytes.
+    /// Returns the number of bytes of values.
     pub(crate) fn len(&self) -> usize {
         self.bytes.get().len()
     }
 
-    /// Gives the values behind the first `from` bytes to an event.
+    /// Writes the values after the first `from` bytes to an event.
     pub(crate) fn write(
         &self,
         metadata: &'static Metadata<'static>,
@@ -158,7 +158,7 @@ impl Stored {
         }
     }
 
-    /// Stores the values behind the first `from` bytes with their names in `fields`, if they fit,
+    /// Stores the values after the first `from` bytes with their names in `fields`, if they fit,
     /// and returns their number.
     #[inline]
     pub(crate) fn few<'a>(
@@ -181,7 +181,7 @@ impl Stored {
         Some(count)
     }
 
-    /// Adds a number or truth value.
+    /// Adds a number or Boolean.
     pub(crate) fn push_number(&mut self, index: u8, tag: u8, bits: u64) {
         let mut bytes = [0; NUMBER_LENGTH];
         bytes[..2].copy_from_slice(&[index, tag]);
@@ -210,14 +210,14 @@ impl Stored {
         };
         self.bytes.push(&[index, tag::TEXT, 0, 0, 0, 0]);
         let start = self.len();
-        // The output of a failing implementation up to its error stays.
+        // If an implementation fails, its output before the error is kept.
         let _ = Text(&mut self.bytes).write_fmt(value);
         let length = u32::try_from(self.len() - start).unwrap_or(u32::MAX);
         self.bytes.get_mut()[start - 4..start].copy_from_slice(&length.to_le_bytes());
     }
 }
 
-/// The first field, its value, and the rest.
+/// Returns the first field, its value, and the remaining bytes.
 fn next(bytes: &[u8]) -> Option<(u8, Value<'_>, &[u8])> {
     let (&[index, tag], rest) = bytes.split_first_chunk()?;
     if tag == tag::TEXT {
@@ -237,7 +237,7 @@ fn indices(mut bytes: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Text that is being written.
+/// A writer of text.
 struct Text<'a>(&'a mut Bytes);
 
 impl fmt::Write for Text<'_> {
@@ -247,7 +247,7 @@ impl fmt::Write for Text<'_> {
     }
 }
 
-/// Keeps values.
+/// A visitor that stores values.
 struct Keep<'a>(&'a mut Stored);
 
 impl Keep<'_> {

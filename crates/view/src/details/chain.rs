@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use crate::view::View;
 
-/// The longest chain that is told.
+/// The maximum length of a chain.
 const MAX_CHAIN: usize = 32;
 
 impl View {
-    /// Returns the state that a thread is in at some time.
+    /// Returns the state of a thread at a time.
     pub(crate) fn state_at(&self, utid: u32, ts: i64) -> Option<u32> {
         let rows = self.lanes.states.rows(utid);
         let table = &self.trace.tables().thread_state;
@@ -16,8 +16,8 @@ impl View {
         rows.get(behind.checked_sub(1)?).copied()
     }
 
-    /// Returns the state in which a thread waited for a CPU before it got into this state, if that
-    /// is running; or this state if it waits for one.
+    /// For a running state, returns the state before it in which the thread waited for a CPU. For a
+    /// runnable state, returns the state itself.
     pub(crate) fn runnable_before(&self, state: u32) -> Option<u32> {
         let table = &self.trace.tables().thread_state;
         if table.waker_utid().get(state).is_some() {
@@ -35,7 +35,8 @@ impl View {
         (is_runnable && before != state).then_some(before)
     }
 
-    /// Returns who woke the thread of this state, who woke that one, and so on.
+    /// Returns the thread that woke the thread of this state, the thread that woke that one, and so
+    /// on.
     pub(crate) fn wake_up_chain(&self, mut state: u32) -> Vec<Value> {
         let table = &self.trace.tables().thread_state;
         let mut chain = Vec::new();
@@ -56,8 +57,8 @@ impl View {
             if let Some(to) = node.and_then(|node| self.reference(node, 0, next)) {
                 chain.push(json!({"ref": to, "text": text}));
             }
-            // Of an interrupt, the thread that it came to is not the cause. Time goes back, or else
-            // the chain has an end.
+            // An interrupt is not caused by the thread that it interrupted. Times must decrease, so
+            // that the chain ends.
             if in_interrupt || table.ts().get(next) >= table.ts().get(state) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! All that is known of one row.
+//! The details of one row.
 
 mod chain;
 mod value;
@@ -11,10 +11,10 @@ use crate::nodes::{Content, Kind, NONE};
 use crate::profile::{frames, functions};
 use crate::view::View;
 
-/// Slices around a slice, and arrows at it, beyond this number are not told.
+/// The maximum number of related slices and of arrows in the details of a slice.
 const MAX_RELATED: usize = 1000;
 
-/// A description that is being put together.
+/// Details under construction.
 pub(crate) struct Details<'a> {
     view: &'a View,
     all: Map<String, Value>,
@@ -22,7 +22,7 @@ pub(crate) struct Details<'a> {
 }
 
 impl View {
-    /// Returns all that is known of a row of a node, as JSON; `None` if there is no such row.
+    /// Returns the details of a row of a node as JSON; `None` if there is no such row.
     pub fn details(&self, node: u32, id: u32) -> Option<Value> {
         let of = self.node(node)?;
         let mut details = Details {
@@ -56,7 +56,7 @@ impl View {
         Some(details.all.into())
     }
 
-    /// Returns beginning and length of a row; `None` if the table has no such row.
+    /// Returns start and duration of a row; `None` if the table has no such row.
     pub(crate) fn time_of(&self, content: &Content, row: u32) -> Option<(f64, f64)> {
         let tables = self.trace.tables();
         let rows = match content {
@@ -78,7 +78,7 @@ impl View {
         Some((self.relative(start), end.saturating_sub(start) as f64))
     }
 
-    /// Returns the node and the line of a slice.
+    /// Returns the node and the depth of a slice.
     pub(crate) fn place_of_slice(&self, row: u32) -> Option<(u32, u32)> {
         let slices = &self.trace.tables().slice;
         let track = slices.track_id().get(row);
@@ -86,7 +86,7 @@ impl View {
         (node != NONE).then(|| (node, u32::from(line) + slices.depth().get(row)))
     }
 
-    /// Returns what it takes to select a row.
+    /// Returns the reference by which the page selects a row.
     pub(crate) fn reference(&self, node: u32, depth: u32, row: u32) -> Option<Value> {
         let of = self.node(node)?;
         let (start, dur) = self.time_of(&of.content, row)?;
@@ -136,7 +136,7 @@ impl Details<'_> {
         }
     }
 
-    /// Says which thread it is, and of which process.
+    /// Adds a thread and its process.
     fn thread(&mut self, label: &str, utid: u32) {
         let table = &self.view.trace.tables().thread;
         let name = self.text(table.name().get(utid));
@@ -190,7 +190,7 @@ impl Details<'_> {
         self.put("stack", all);
     }
 
-    /// Says what contains the node: thread and process.
+    /// Adds the thread and the process that contain the node.
     fn owner(&mut self, mut node: u32) {
         while let Some(of) = self.view.node(node) {
             let label = match of.kind {

@@ -3,7 +3,7 @@
 use ferretto_tables::StringPool;
 use ferretto_tables::schema::ArgValue;
 
-/// Returns a value as text.
+/// Formats the value of an argument.
 pub(crate) fn arg_text(value: ArgValue, strings: &StringPool) -> String {
     match value {
         ArgValue::Null => "null".to_owned(),

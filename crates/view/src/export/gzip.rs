@@ -1,16 +1,16 @@
-//! Gzip, on several threads: pieces that are compressed apart and follow each other in one stream.
+//! Gzip on several threads: pieces are compressed separately and joined to one stream.
 
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
 use crate::parallel;
 
-/// The length of a piece. Data behind its beginning cannot refer to data before it.
+/// The length of a piece. Compressed data does not refer to earlier pieces.
 const PIECE: usize = 1 << 20;
 const LEVEL: Compression = Compression::new(6);
-/// The header: deflate, no name, no time, any system.
+/// The header: deflate, no name, no time, unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
-/// A piece: what it is of, if it is the last, and its bytes.
+/// A piece: the index of its input, true for the last one, and its bytes.
 type Piece<'a> = (usize, bool, &'a [u8]);
 
 fn pieces<'a>(all: &[&'a [u8]]) -> Vec<Piece<'a>> {
@@ -25,9 +25,9 @@ fn pieces<'a>(all: &[&'a [u8]]) -> Vec<Piece<'a>> {
     pieces
 }
 
-/// Returns about how long each of these would be, from a few of their pieces.
+/// Estimates the compressed length of each input from some of its pieces.
 pub(super) fn estimate(all: &[&[u8]], threads: usize) -> Vec<u64> {
-    /// One of so many pieces is compressed.
+    /// One of this many pieces is compressed.
     const SAMPLED: usize = 16;
     let mut sampled = Vec::new();
     let mut before = usize::MAX;
@@ -53,7 +53,7 @@ pub(super) fn estimate(all: &[&[u8]], threads: usize) -> Vec<u64> {
     lengths.collect()
 }
 
-/// Compresses each of these.
+/// Compresses each input.
 pub(super) fn pack(all: &[&[u8]], threads: usize) -> Vec<Vec<u8>> {
     let pieces = pieces(all);
     let packed = parallel::map(&pieces, threads, |(_, is_last, bytes)| {
@@ -79,7 +79,7 @@ pub(super) fn pack(all: &[&[u8]], threads: usize) -> Vec<Vec<u8>> {
     finished.collect()
 }
 
-/// Compresses a piece; its end is that of a byte.
+/// Compresses a piece up to a byte boundary.
 fn deflate(bytes: &[u8], is_last: bool) -> Vec<u8> {
     let mut compress = Compress::new(LEVEL, false);
     let flush = match is_last {
@@ -93,7 +93,7 @@ fn deflate(bytes: &[u8], is_last: bool) -> Vec<u8> {
         let status = compress.compress_vec(rest, &mut out, flush);
         let is_written = match status {
             Ok(Status::StreamEnd) | Err(_) => true,
-            // The rest is written as soon as there is room for it.
+            // Output that does not fit is written in the next call.
             Ok(_) => !is_last && out.len() < out.capacity(),
         };
         if is_written {
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_estimated() {
+    fn estimates_are_close_to_compressed_lengths() {
         let even = |length: usize| -> Vec<u8> { (0..length).map(|n| (n / 7) as u8).collect() };
         let (long, short) = (even(2 * PIECE), even(1000));
         let all: [&[u8]; 3] = [&long, b"", &short];
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_one_stream() {
+    fn pieces_form_one_stream() {
         let mut state = 1_u32;
         let mut noise = |_| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -10,20 +10,20 @@ use crate::facts::Circumstances;
 use crate::page::{self, Class};
 use crate::view::View;
 
-/// The number of attempts with less and less of the trace; the last is without events.
+/// The number of attempts, each with less of the trace. The last one has no events.
 const ATTEMPTS: usize = 10;
 
-/// A page with a trace in it that is ready to be written.
+/// A page with an embedded trace.
 #[derive(Debug)]
 pub struct Export {
     frames: Vec<(&'static str, Vec<u8>)>,
     left_out: Option<String>,
 }
 
-/// Why no page can be made.
+/// The reason why an export failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// Not even the names of what there is fit in.
+    /// A page without any event exceeds the limit.
     #[error("a page of this trace needs at least {needed} bytes; allow more with --max-size")]
     TooSmall {
         /// The size of a page without any event.
@@ -31,17 +31,17 @@ pub enum ExportError {
     },
 }
 
-/// The frames of a part of a trace, before they are compressed.
+/// The uncompressed frames of a part of a trace.
 struct Draft {
     frames: Vec<(&'static str, Vec<u8>)>,
     left_out: Option<String>,
 }
 
-/// About how many bytes a page would have.
+/// The estimated size of a page.
 #[derive(Debug, Clone, Copy)]
 struct Estimate {
     size: u64,
-    /// Those of kernel events and lines of logs.
+    /// The size of kernel events and lines of logs.
     logs: u64,
     args: u64,
 }
@@ -63,7 +63,7 @@ impl Draft {
         self.frames.iter().map(|(_, frame)| &**frame).collect()
     }
 
-    /// Estimates the size, unless it is below a bound in any case.
+    /// Estimates the size of the page. Returns only a lower bound if the page certainly fits.
     fn estimate(&self, most: u64, threads: usize) -> Estimate {
         let mut estimate = Estimate {
             size: page::size::<Vec<u8>>(Class::Frame, &[]) as u64,
@@ -96,21 +96,21 @@ impl Draft {
     }
 }
 
-/// The part of a trace that goes into a file.
+/// The exported part of a trace.
 #[derive(Debug, Clone, Copy)]
 struct Part {
-    /// Events that begin before this time.
+    /// The time at which the part ends: later events are left out.
     until: i64,
     args: bool,
     logs: bool,
 }
 
 impl Export {
-    /// Makes a page of a trace that has at most so many bytes. Parts that do not fit are left out.
+    /// Makes a page of at most `max_size` bytes. Leaves out parts of the trace that do not fit.
     ///
     /// # Errors
     ///
-    /// If not even a page without any event fits.
+    /// Fails if a page without any event is too large.
     pub fn new(view: &View, max_size: u64, threads: usize) -> Result<Self, ExportError> {
         let mut part = Part {
             until: i64::MAX,
@@ -130,7 +130,7 @@ impl Export {
                     return Ok(export.with_more(view, part, share, max_size, threads));
                 }
             }
-            // Leaving out too little is not tried alone.
+            // A part is not worth leaving out if the page stays much too large.
             let is_enough = |without: u64| size.saturating_sub(without) <= max_size / 4 * 5;
             if attempt == 0 && !(view.lanes.ftrace.is_empty() && view.lanes.lines.is_empty()) {
                 part.logs = false;
@@ -154,8 +154,8 @@ impl Export {
         Err(ExportError::TooSmall { needed: size })
     }
 
-    /// Takes a larger share of the events if much less than the bound was used: sizes are
-    /// estimated before, and events of one time may be larger than those of another.
+    /// Retries with more events if the page is much smaller than the limit: the sizes were
+    /// estimates, and the size of events varies over time.
     fn with_more(
         self,
         view: &View,
@@ -182,7 +182,7 @@ impl Export {
         page::size(Class::Frame, &self.frames) as u64
     }
 
-    /// Returns a sentence about what was left out, if anything was.
+    /// Returns a sentence about the parts that were left out, if any.
     pub fn left_out(&self) -> Option<&str> {
         self.left_out.as_deref()
     }
@@ -191,16 +191,16 @@ impl Export {
     ///
     /// # Errors
     ///
-    /// If that fails.
+    /// Fails if writing fails.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         page::write(Class::Frame, &self.frames, out)
     }
 }
 
 impl View {
-    /// Returns the time before which this share of all events begins.
+    /// Returns the time before which this share of all events starts.
     fn time_before(&self, share: f64) -> i64 {
-        /// The number of events that are looked at.
+        /// The number of sampled events.
         const LOOKED_AT: usize = 1 << 16;
         let tables = self.trace.tables();
         let columns = [
@@ -239,7 +239,7 @@ impl View {
             let seconds = self.relative(part.until) / 1e9;
             let length = self.duration() as f64 / 1e9;
             all.push(format!(
-                "everything that begins after the first {seconds:.3} s of {length:.3} s"
+                "all events that begin after the first {seconds:.3} s of {length:.3} s"
             ));
         }
         (!all.is_empty()).then(|| {

@@ -1,4 +1,4 @@
-//! Sets of arguments and callstacks, which rows of several frames refer to.
+//! Sets of arguments and callstacks, which are shared by rows of several frames.
 
 use ferretto_tables::Trace;
 use ferretto_trace::profile::switches_threads;
@@ -9,10 +9,10 @@ use crate::frame::{Code, Frame, Texts};
 use crate::nodes::NONE;
 use crate::profile::functions;
 
-/// Sets of arguments, numbered from 1 as they are met.
+/// Sets of arguments, numbered from 1 in the order of use.
 #[derive(Debug, Default)]
 pub(super) struct Sets {
-    /// The number of each set of the trace; 0 for those that were not met.
+    /// The number of each set of the trace; 0 for unused ones.
     numbers: Vec<u32>,
     sets: Vec<u32>,
 }
@@ -62,11 +62,11 @@ impl Sets {
     }
 }
 
-/// Callstacks, functions inlined in each other being callsites of their own.
+/// Callsites, with one for each inlined function.
 #[derive(Debug)]
 pub(super) struct Callsites<'a> {
     trace: &'a Trace,
-    /// The rows of callsites.
+    /// The row of each callsite.
     rows: FxHashMap<u32, u32>,
     parent: Vec<u32>,
     functions: Vec<[u32; 3]>,
@@ -118,7 +118,7 @@ impl<'a> Callsites<'a> {
         above
     }
 
-    /// Returns the row of a callsite without the functions by which threads are switched.
+    /// Returns the row of a callsite without its innermost functions that switch threads.
     pub(super) fn waiting_row(&mut self, callsite: Option<u32>) -> u32 {
         let whole = self.row(callsite);
         let mut row = whole;

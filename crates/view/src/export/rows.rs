@@ -10,14 +10,14 @@ use crate::nodes::{Content, NONE, Node};
 use crate::profile::{Measure, Profile};
 use crate::view::View;
 
-/// A frame that is being filled row by row.
+/// A frame under construction, row by row.
 struct Rows<'a> {
     view: &'a View,
     kind: &'static str,
     texts: Texts<'a>,
-    /// The places of texts of the trace, by number; `NONE` for those that were not met.
+    /// The place of each text of the trace, by number; `NONE` for unused ones.
     places: Vec<u32>,
-    /// Nodes, and the number of their rows.
+    /// Nodes, and the number of rows of each.
     blocks: Vec<(u32, u32)>,
     columns: Vec<(&'static str, &'static str, Coded)>,
 }
@@ -92,7 +92,7 @@ impl<'a> Rows<'a> {
             frame.whole("rows", "u32", Code::Varint, wide(rows));
         }
         for (name, kind, column) in &self.columns {
-            // Defaults need not be written.
+            // Columns of default values are optional.
             if *name != "flags" || !column.is_zero() {
                 frame.coded(name, kind, column);
             }
@@ -144,7 +144,7 @@ fn nodes(view: &View, is_wanted: impl Fn(&Content) -> bool) -> impl Iterator<Ite
 /// A row of a node.
 struct Event {
     row: u32,
-    /// The line that it is on.
+    /// The depth of the row within its node.
     depth: u16,
     start: u64,
     dur: u64,
@@ -239,7 +239,7 @@ fn sched(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
              }| {
                 let thread = view.thread_node(table.utid().get(row));
                 let state = rows.text(table.end_state().get(row));
-                // Negative ones wrap in 32 bits.
+                // Negative priorities wrap to 32 bits.
                 let priority = u64::from(table.priority().get(row) as u32);
                 rows.push(&[start, dur, thread.into(), priority, state]);
             },
@@ -337,7 +337,7 @@ fn values(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec
 }
 
 fn counters(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
-    /// Numbers that are written as whole ones.
+    /// The range of numbers that are written as integers.
     const WHOLE: std::ops::Range<f64> = 0.0..9e15;
     let table = &view.trace.tables().counter;
     let (mut blocks, mut rows) = (Vec::new(), Vec::new());

@@ -1,18 +1,18 @@
-//! Bounds for connections. Strangers, which have not shown the token, take each other's places, and
-//! never that of the page.
+//! The limits of connections. New connections that have not sent the token replace the oldest ones
+//! of their kind, but never connections that have sent it.
 
 use std::collections::VecDeque;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most connections of strangers.
-const MAX_STRANGERS: usize = 32;
-/// Most connections that have shown the token.
-const MAX_KNOWN: usize = 64;
-/// Most connections in all, those that are being closed included.
+/// The maximum number of connections that have not sent the token.
+const MAX_UNAUTHENTICATED: usize = 32;
+/// The maximum number of connections that have sent the token.
+const MAX_AUTHENTICATED: usize = 64;
+/// The maximum number of connections, including closing ones.
 const MAX_ALL: usize = 128;
 
-/// The connections there are.
+/// The open connections.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     state: Mutex<State>,
@@ -20,30 +20,30 @@ pub(crate) struct Gate {
 
 #[derive(Debug, Default)]
 struct State {
-    strangers: VecDeque<(u64, TcpStream)>,
+    unauthenticated: VecDeque<(u64, TcpStream)>,
     next: u64,
-    known: usize,
+    authenticated: usize,
     all: usize,
 }
 
-/// A connection's place; it is given back when this is dropped.
+/// The place of a connection. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Entry {
     gate: Arc<Gate>,
     number: u64,
-    is_known: bool,
+    is_authenticated: bool,
 }
 
 impl Gate {
-    /// Lets a stranger in; the one that has been there for longest may have to go. `None` if there
-    /// is no place at all.
+    /// Adds a connection that has not sent the token. Closes the oldest of that kind if there are
+    /// too many. Returns `None` if there is no place.
     pub(crate) fn enter(self: &Arc<Self>, stream: &TcpStream) -> Option<Entry> {
         let copy = stream.try_clone().ok()?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.strangers.len() >= MAX_STRANGERS
-            && let Some((_, oldest)) = state.strangers.pop_front()
+        if state.unauthenticated.len() >= MAX_UNAUTHENTICATED
+            && let Some((_, oldest)) = state.unauthenticated.pop_front()
         {
-            // The thread that serves it sees its end.
+            // The thread that serves the connection notices its end.
             let _ = oldest.shutdown(Shutdown::Both);
         }
         if state.all >= MAX_ALL {
@@ -52,19 +52,19 @@ impl Gate {
         state.all += 1;
         state.next += 1;
         let number = state.next;
-        state.strangers.push_back((number, copy));
+        state.unauthenticated.push_back((number, copy));
         Some(Entry {
             gate: self.clone(),
             number,
-            is_known: false,
+            is_authenticated: false,
         })
     }
 }
 
 impl Entry {
-    /// Makes a stranger known. `false` if there are too many already.
+    /// Marks the connection as authenticated. Returns false if there are too many of these.
     pub(crate) fn admit(&mut self) -> bool {
-        if self.is_known {
+        if self.is_authenticated {
             return true;
         }
         let mut state = self
@@ -72,12 +72,14 @@ impl Entry {
             .state
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if state.known >= MAX_KNOWN {
+        if state.authenticated >= MAX_AUTHENTICATED {
             return false;
         }
-        state.known += 1;
-        state.strangers.retain(|(number, _)| *number != self.number);
-        self.is_known = true;
+        state.authenticated += 1;
+        state
+            .unauthenticated
+            .retain(|(number, _)| *number != self.number);
+        self.is_authenticated = true;
         true
     }
 }
@@ -90,9 +92,11 @@ impl Drop for Entry {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         state.all -= 1;
-        match self.is_known {
-            true => state.known -= 1,
-            false => state.strangers.retain(|(number, _)| *number != self.number),
+        match self.is_authenticated {
+            true => state.authenticated -= 1,
+            false => state
+                .unauthenticated
+                .retain(|(number, _)| *number != self.number),
         }
     }
 }

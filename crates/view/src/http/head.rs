@@ -3,26 +3,26 @@
 /// A request without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// `GET` and the like.
+    /// The method, for example `GET`.
     pub method: String,
-    /// The path, as it came.
+    /// The path as it was sent.
     pub path: String,
-    /// The part behind the question mark.
+    /// The part of the target after the question mark.
     pub query: String,
-    /// The name and port by which the server was found.
+    /// The host and port of the request.
     pub host: Option<String>,
-    /// The page that asks, if the browser says so.
+    /// The origin of the page that sent the request, if the browser sends one.
     pub origin: Option<String>,
-    /// The relation between the page that asks and this server, if the browser says so.
+    /// The relation between the origin of the request and this server, if the browser sends it.
     pub site: Option<String>,
     /// The number of bytes of the body.
     pub length: usize,
-    /// True if the connection is kept for more requests.
+    /// True if the connection stays open for more requests.
     pub keep: bool,
 }
 
 impl Head {
-    /// Returns a request; `None` if it is none that can be answered.
+    /// Parses a request. Returns `None` if it is malformed or unsupported.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut lines = text.split("\r\n");
@@ -31,7 +31,7 @@ impl Head {
         if words.next().is_some() || !version.starts_with("HTTP/1.") || !target.starts_with('/') {
             return None;
         }
-        // Others may take these for the end of a line.
+        // Other programs may take control characters for the end of a line.
         if target.contains(char::is_control) {
             return None;
         }
@@ -50,7 +50,7 @@ impl Head {
             let (name, value) = line.split_once(':')?;
             let value = value.trim();
             match name.to_ascii_lowercase().as_str() {
-                // Of two, none can be trusted.
+                // With two hosts, neither can be trusted.
                 "host" if head.host.is_some() => return None,
                 "origin" if head.origin.is_some() => return None,
                 "host" => head.host = Some(value.to_owned()),
@@ -65,8 +65,8 @@ impl Head {
         Some(head)
     }
 
-    /// Returns true if it was sent to this port of the loopback address by a name of our own. A
-    /// page of a foreign name that leads here is not ours.
+    /// Returns true if the host is this port of the loopback address under a local name. A page
+    /// with a foreign name that resolves to this address is refused.
     pub fn is_for(&self, port: u16) -> bool {
         let host = self.host.as_deref().and_then(|host| host.rsplit_once(':'));
         host.is_some_and(|(name, shown)| {
@@ -74,7 +74,7 @@ impl Head {
         })
     }
 
-    /// Returns a value of the query.
+    /// Returns the value of a parameter of the query.
     pub fn value(&self, name: &str) -> Option<String> {
         let pairs = self.query.split('&');
         let mut values = pairs.filter_map(|pair| pair.split_once('='));
@@ -83,13 +83,13 @@ impl Head {
             .map(|(_, value)| decoded(value))
     }
 
-    /// Returns a number of the query.
+    /// Returns the value of a parameter of the query as a number.
     pub fn number(&self, name: &str) -> Option<u32> {
         self.value(name)?.parse().ok()
     }
 }
 
-/// Returns a value without percent signs.
+/// Decodes the percent signs of a value.
 fn decoded(value: &str) -> String {
     let bytes = value.as_bytes();
     let mut all = Vec::with_capacity(bytes.len());
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes that nearly are a request.
+    /// Generates almost valid requests.
     fn requests() -> impl Strategy<Value = Vec<u8>> {
         let parts = prop::sample::select(vec![
             "GET ",
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_do_harm(bytes in requests()) {
+        fn arbitrary_bytes_are_parsed_without_a_panic(bytes in requests()) {
             if let Some(head) = Head::parse(&bytes) {
                 prop_assert!(head.path.starts_with('/') && !head.path.contains(['?', ' ', '\r', '\n']));
                 prop_assert!(head.host.is_some() || !head.is_for(1));
@@ -164,7 +164,7 @@ mod tests {
         }
 
         #[test]
-        fn texts_come_as_they_were_sent(text in any::<String>(), port: u16) {
+        fn values_of_queries_are_decoded(text in any::<String>(), port: u16) {
             let sent: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
             let request = format!("GET /a/b?x=1&text={sent} HTTP/1.1\r\nHOST: localhost:{port}\r\n\r\n");
             let head = Head::parse(request.as_bytes()).expect("a request");
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_taken_apart() {
+    fn requests_are_parsed() {
         let text = "GET /t/search?text=a%20b%2Bc+d&in=all HTTP/1.1\r\nHost: x:1\r\n\
                     Content-Length: 7\r\nSec-Fetch-Site: same-origin\r\n\r\n";
         let head = Head::parse(text.as_bytes()).expect("head");

@@ -1,4 +1,4 @@
-//! As much of HTTP as a page on the same machine needs.
+//! The part of HTTP that a page on the same machine needs.
 
 mod gate;
 mod head;
@@ -10,23 +10,23 @@ use std::time::{Duration, Instant};
 pub(crate) use self::gate::Gate;
 pub use self::head::Head;
 
-/// Most bytes of a body.
+/// The maximum length of a body.
 const MAX_BODY: usize = 1 << 20;
-/// Most bytes of a request without its body.
+/// The maximum length of a request without its body.
 const MAX_HEAD: usize = 16 << 10;
-/// The time in which a request has to arrive.
+/// The time limit for the arrival of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The time in which an answer has to be taken.
+/// The time limit for sending a reply.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// An answer.
+/// A reply.
 #[derive(Debug)]
 pub struct Response {
-    /// The number of its kind, and words for people.
+    /// The status code and its description.
     pub status: &'static str,
     /// The media type of the body.
     pub kind: &'static str,
-    /// The answer itself.
+    /// The content.
     pub body: Vec<u8>,
 }
 
@@ -55,7 +55,7 @@ impl Response {
     }
 }
 
-/// The headers of every answer. No page elsewhere may have a part of one.
+/// The headers of every reply. Other pages may not embed any part of one.
 const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
     Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n\
     Cross-Origin-Opener-Policy: same-origin\r\nX-Frame-Options: DENY\r\n\
@@ -65,16 +65,16 @@ const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosnif
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
-    /// Bytes that came with the last request and belong to the next one.
+    /// Received bytes of the next request.
     rest: Vec<u8>,
 }
 
 impl Connection {
-    /// Returns a connection on which nothing was said yet.
+    /// Creates a connection over a new socket.
     ///
     /// # Errors
     ///
-    /// If it has ended.
+    /// Fails if the connection has ended.
     pub fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(WRITE_PATIENCE))?;
@@ -89,12 +89,12 @@ impl Connection {
         &self.stream
     }
 
-    /// Reads a request without its body. `None` if none comes: at the end of the connection, or
-    /// when a client takes too long for it, says too much, or says something else.
+    /// Reads a request without its body. Returns `None` at the end of the connection, or if the
+    /// request is late, too long or malformed.
     ///
     /// # Errors
     ///
-    /// If the connection breaks.
+    /// Fails if the connection breaks.
     pub fn head(&mut self, idle: Duration) -> io::Result<Option<Head>> {
         let mut until = Instant::now() + idle;
         let mut seen = 0;
@@ -120,7 +120,7 @@ impl Connection {
         }
     }
 
-    /// Reads the body of a request; `None` if it is too long or does not come.
+    /// Reads the body of a request. Returns `None` if it is too long or late.
     pub(crate) fn body(&mut self, length: usize) -> io::Result<Option<Vec<u8>>> {
         if length > MAX_BODY {
             return Ok(None);
@@ -135,7 +135,7 @@ impl Connection {
         Ok(Some(std::mem::replace(&mut self.rest, rest)))
     }
 
-    /// Reads some bytes; 0 at the end, or if none come in time.
+    /// Reads some bytes. Returns 0 at the end of the connection or after the time limit.
     fn read(&mut self, until: Instant) -> io::Result<usize> {
         let mut buffer = [0; 4096];
         loop {
@@ -168,7 +168,7 @@ impl Connection {
         self.stream.write_all(body)
     }
 
-    /// Begins an event stream.
+    /// Starts an event stream.
     pub(crate) fn begin_events(&mut self) -> io::Result<()> {
         let head = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{HEADERS}Connection: close\r\n\r\n"
@@ -176,7 +176,7 @@ impl Connection {
         self.stream.write_all(head.as_bytes())
     }
 
-    /// Sends an event, or an empty line.
+    /// Sends an event, or a comment to keep the connection open.
     pub(crate) fn event(&mut self, event: Option<(&str, u64)>) -> io::Result<()> {
         let text = match event {
             Some((name, data)) => format!("event: {name}\ndata: {data}\n\n"),
@@ -185,7 +185,7 @@ impl Connection {
         self.stream.write_all(text.as_bytes())
     }
 
-    /// Waits for the client to go away. `true` if it did.
+    /// Waits for the client to close the connection. Returns true if it did.
     pub(crate) fn is_closed_within(&mut self, time: Duration) -> bool {
         let until = Instant::now() + time;
         loop {
@@ -198,10 +198,10 @@ impl Connection {
         }
     }
 
-    /// Ends the connection so that the answer arrives.
+    /// Closes the connection after the client has received the reply.
     pub fn close(mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
-        // Unread bytes would cut the answer off.
+        // Closing a socket with unread bytes would discard the reply.
         let until = Instant::now() + Duration::from_secs(1);
         for _ in 0..16 {
             if !matches!(self.read(until), Ok(1..)) {

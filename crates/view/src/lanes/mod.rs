@@ -1,5 +1,4 @@
-//! Lanes: rows of a table that follow each other in time and do not overlap, at every level of
-//! detail.
+//! Lanes: rows of a table that are sorted by time and do not overlap, at every level of detail.
 
 mod pyramid;
 
@@ -17,7 +16,7 @@ pub(crate) struct Times<'a> {
     ts: &'a Column<i64>,
     /// `None` if all rows are instants.
     dur: Option<&'a Column<i64>>,
-    /// The end of rows that have none.
+    /// The end of rows without a duration.
     end: i64,
 }
 
@@ -40,38 +39,38 @@ impl<'a> Times<'a> {
         }
     }
 
-    /// Returns true if it is not known when the row ended.
+    /// Returns true if the end of the row is unknown.
     #[inline]
     pub(crate) fn is_open(&self, row: u32) -> bool {
         self.dur.is_some_and(|dur| dur.get(row) < 0)
     }
 }
 
-/// A row that is shown, or several as one.
+/// A row to show, or several merged ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// The row, or the longest one.
+    /// The row, or the longest of the merged ones.
     pub(crate) row: u32,
     pub(crate) count: u32,
-    /// The share of the time that is filled; 255 is all of it.
+    /// The share of the time that rows fill; 255 is all of it.
     pub(crate) load: u8,
 }
 
 /// The lanes of a table.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
-    /// The rows of all lanes, each lane's in the order of time.
+    /// The rows of all lanes. Those of each lane are sorted by time.
     rows: Vec<u32>,
-    /// The places in `rows` at which lanes begin, and the end of the last one.
+    /// The index in `rows` at which each lane starts, and the end of the last one.
     starts: Vec<u32>,
     /// The levels of long lanes, by lane.
     pyramids: Vec<(u32, Vec<Level>)>,
 }
 
 impl Lanes {
-    /// Sorts the rows of a table into lanes. `lane` says which one a row belongs to.
+    /// Sorts the rows of a table into lanes. `lane` returns the lane of a row.
     pub(crate) fn new(rows: u32, lanes: usize, lane: impl Fn(u32) -> Option<u32>) -> Self {
         let mut starts = vec![0_u32; lanes + 1];
         for row in 0..rows {
@@ -100,7 +99,7 @@ impl Lanes {
         }
     }
 
-    /// Sorts the rows of each lane by time, where the table is not sorted.
+    /// Sorts the rows of each lane by time, for tables that are not sorted.
     pub(crate) fn sort(&mut self, times: Times<'_>) {
         for lane in 0..self.starts.len().saturating_sub(1) {
             let (start, end) = (self.starts[lane] as usize, self.starts[lane + 1] as usize);
@@ -108,7 +107,7 @@ impl Lanes {
         }
     }
 
-    /// Makes the levels of all lanes that are long.
+    /// Builds the levels of all long lanes.
     pub(crate) fn build(&mut self, times: Times<'_>, origin: i64, threads: usize) {
         let long = self.with_rows(MIN_ROWS);
         let built = parallel::map(&long, threads, |lane| {
@@ -117,7 +116,7 @@ impl Lanes {
         self.pyramids = long.into_iter().zip(built).collect();
     }
 
-    /// Returns the lanes that have so many rows.
+    /// Returns the lanes with at least this many rows.
     pub(crate) fn with_rows(&self, least: usize) -> Vec<u32> {
         let lanes = self.starts.len().saturating_sub(1) as u32;
         let long = (0..lanes).filter(|lane| self.rows(*lane).len() >= least);
@@ -138,7 +137,7 @@ impl Lanes {
         }
     }
 
-    /// Returns the rows of a lane that begin or go on in a window.
+    /// Returns the rows of a lane that start or continue in a window.
     pub(crate) fn rows_within(&self, lane: u32, window: Range<i64>, times: Times<'_>) -> &[u32] {
         let rows = self.rows(lane);
         let mut first = rows.partition_point(|row| times.start(*row) < window.start);
@@ -152,8 +151,8 @@ impl Lanes {
         &rows[..end]
     }
 
-    /// Hands out the visible slices of a lane in a window, in the order of time. A slice shorter
-    /// than a step, 2^`level` ns, is merged with its neighbours in the same step.
+    /// Calls `each` with the slices of a lane to show in a window, sorted by time. A slice shorter
+    /// than a step of 2^`level` ns is merged with its neighbours in the same step.
     pub(crate) fn show(
         &self,
         lane: u32,
@@ -183,7 +182,7 @@ impl Lanes {
         }
     }
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory of the lanes in bytes.
     pub(crate) fn memory(&self) -> usize {
         let levels = self.pyramids.iter().flat_map(|(_, levels)| levels);
         4 * (self.rows.capacity() + self.starts.capacity())

@@ -1,15 +1,15 @@
-//! The levels of one lane. A level divides the lane's rows into runs: what is shorter than a step,
-//! with its neighbours in the same step, or a single longer row.
+//! The levels of one lane. A level divides the rows of the lane into runs. A run is a single long
+//! row, or all rows within one step that are shorter than a step.
 //!
-//! A level is kept only if it has at most half as many runs as the one below, so all levels of a
-//! lane together have no more runs than the lane has rows, and what is shown is at most twice as
-//! much as it has to be.
+//! A level is kept only if it has at most half as many runs as the finer one. All levels of a lane
+//! together then have no more runs than the lane has rows, and at most twice as many runs are shown
+//! as necessary.
 
 use std::ops::Range;
 
 use super::{Shown, Times};
 
-/// Lanes with fewer rows have no levels.
+/// The number of rows from which a lane has levels.
 pub(super) const MIN_ROWS: usize = 256;
 
 /// One level of a lane.
@@ -17,16 +17,16 @@ pub(super) const MIN_ROWS: usize = 256;
 pub(super) struct Level {
     /// Steps are 2^`shift` ns.
     pub(super) shift: u8,
-    /// The place of each run's first row in the lane.
+    /// The index of the first row of each run.
     firsts: Vec<u32>,
-    /// The place of each run's longest row.
+    /// The index of the longest row of each run.
     longest: Vec<u32>,
-    /// The share of each run's time that its rows fill.
+    /// The share of the time of each run that its rows fill.
     load: Vec<u8>,
 }
 
 impl Level {
-    /// Hands out what is seen in a window.
+    /// Calls `each` with the runs to show in a window.
     pub(super) fn show(
         &self,
         rows: &[u32],
@@ -63,7 +63,7 @@ impl Level {
     }
 }
 
-/// A run while levels are built.
+/// A run under construction.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     first: u32,
@@ -117,8 +117,8 @@ pub(super) fn build(rows: &[u32], times: Times<'_>, origin: i64) -> Vec<Level> {
     levels
 }
 
-/// Returns the first level, from this one on, at which half of the runs that begin at these times
-/// may be merged: what is merged begins within one step.
+/// Returns the first level, starting with `from`, at which half of the runs with these starts may
+/// be merged, since merged runs start within one step.
 pub(crate) fn promising(starts: impl Iterator<Item = i64>, from: u8) -> Option<u8> {
     let mut pairs = [0_usize; 65];
     let (mut before, mut runs) = (None, 0);

@@ -1,12 +1,12 @@
-//! The processes of the command that was recorded, if the trace says that there was one.
+//! The processes of the recorded command, if the trace has one.
 
 use ferretto_tables::{StringPool, Tables};
 use ferretto_trace::summary::COMMAND_PID_ATTRIBUTE;
 
-/// Processes that have more others above them are not looked for.
+/// The maximum number of ancestors of a process of the command.
 const MAX_ABOVE: usize = 64;
 
-/// Returns the rows of the command's process and of all that it started.
+/// Returns the rows of the process of the command and of its descendants.
 pub(super) fn command(tables: &Tables, strings: &StringPool) -> Vec<u32> {
     let metadata = &tables.metadata;
     let of_command = (0..metadata.len()).find_map(|row| {

@@ -1,17 +1,17 @@
-//! Nodes: the rows of the page, a tree.
+//! Nodes: the tree of rows of the page.
 
+mod build;
 mod command;
-mod make;
 mod order;
 
 use ferretto_tables::{StringId, StringPool};
 
-pub(crate) use self::make::{MachineRows, make};
+pub(crate) use self::build::{MachineRows, build};
 
-/// No node, no row.
+/// The value for no node and for no row.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The kind of a node. The numbers are those of the protocol.
+/// The kind of a node. The numbers are part of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -34,7 +34,7 @@ pub(crate) enum Kind {
 pub(crate) enum Name {
     /// A text of the trace.
     Pool(StringId),
-    /// A text that is made up.
+    /// A generated text.
     Text(Box<str>),
 }
 
@@ -51,13 +51,13 @@ impl Name {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
     None,
-    /// Tracks of slices, one below the other.
+    /// Tracks of slices, in the order of depth.
     Slices(Vec<u32>),
     /// `track.id`
     Counter(u32),
     /// `cpu.id`
     Cpu(u32),
-    /// Times on CPUs of all threads: `process.id`.
+    /// CPU slices of all threads: `process.id`.
     Activity(u32),
     /// `thread.id`
     States(u32),
@@ -77,7 +77,7 @@ pub(crate) enum Content {
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) parent: u32,
-    /// The node behind the last one below it.
+    /// The index of the first node that is not a descendant.
     pub(crate) behind: u32,
     pub(crate) kind: Kind,
     pub(crate) name: Name,
@@ -85,9 +85,9 @@ pub(crate) struct Node {
     pub(crate) number: Option<i64>,
     pub(crate) content: Content,
     pub(crate) unit: StringId,
-    /// The first of its lanes, or its counter.
+    /// The first lane, or the counter.
     pub(crate) lane: u32,
-    /// The number of its lanes.
+    /// The number of lanes.
     pub(crate) depth: u16,
     pub(crate) rows: u32,
 }

@@ -2,10 +2,10 @@
 
 use ferretto_tables::StringPool;
 
-use super::make::Draft;
+use super::build::Draft;
 use super::{NONE, Node};
 
-/// The order of siblings of different kinds.
+/// The order of siblings of different classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     Machine,
@@ -16,7 +16,7 @@ pub(super) enum Class {
     Slices,
     Samples,
     Counter,
-    /// Of the command that was recorded.
+    /// A process of the recorded command.
     OwnProcess,
     ProcessWithSlices,
     Process,
@@ -25,11 +25,11 @@ pub(super) enum Class {
     Counters,
 }
 
-/// Returns nodes in the order in which they are shown, and the place of each draft among them.
+/// Returns nodes in the order of the page, and the position of each draft.
 pub(super) fn flatten(drafts: Vec<Draft>, strings: &StringPool) -> (Vec<Node>, Vec<u32>) {
     let text = |draft: u32| drafts[draft as usize].node.name.text(strings);
     let mut order: Vec<u32> = (0..drafts.len() as u32).collect();
-    // Siblings lie one behind the other, those without parent last.
+    // Siblings become neighbours. Nodes without parent come last.
     order.sort_by(|one, other| {
         let (a, b) = (&drafts[*one as usize], &drafts[*other as usize]);
         let plain = (a.parent, a.class, a.rank).cmp(&(b.parent, b.class, b.rank));
@@ -60,7 +60,7 @@ pub(super) fn flatten(drafts: Vec<Draft>, strings: &StringPool) -> (Vec<Node>, V
     };
     let mut nodes: Vec<Node> = Vec::with_capacity(drafts.len());
     let mut places = vec![NONE; drafts.len()];
-    // Ranges of siblings that are still to come, and the node that they are in.
+    // Ranges of siblings that are not yet placed, and their parent.
     let mut stack = vec![(below[drafts.len()], NONE)];
     while let Some(((at, end), parent)) = stack.last_mut() {
         let (parent, place) = (*parent, *at);

@@ -23,16 +23,16 @@ pub enum By {
     Thread,
 }
 
-/// The callstacks that are asked for.
+/// A request for callstacks.
 #[derive(Debug, Clone, Copy)]
 pub struct ProfileRequest<'a> {
-    /// The number of the profile.
+    /// The index of the profile.
     pub profile: usize,
-    /// The beginning of the time, in nanoseconds from that of the trace.
+    /// The start of the time range, in nanoseconds from the start of the trace.
     pub from: f64,
-    /// The end of the time.
+    /// The end of the time range.
     pub to: f64,
-    /// The nodes that they are of, and all below them; `None` for everything.
+    /// The nodes whose callstacks are included, with their descendants; `None` for all.
     pub nodes: Option<&'a [u32]>,
     /// The roots of the tree.
     pub by: By,
@@ -66,7 +66,7 @@ impl View {
         Some(tree.frame(&profile.unit))
     }
 
-    /// Returns the profile that is most like one of another trace.
+    /// Returns the profile that corresponds to one of another trace.
     pub(crate) fn same_profile(&self, other: &Self, profile: usize) -> Option<usize> {
         let wanted = other.profiles.get(profile)?;
         let like = |strict: bool| {
@@ -79,7 +79,7 @@ impl View {
         like(true).or_else(|| like(false))
     }
 
-    /// Hands out callsite, weight and node of all that a profile has in a time.
+    /// Calls `each` with callsite, weight and node of each entry of a profile in a time range.
     fn each_weight(
         &self,
         request: &ProfileRequest<'_>,
@@ -152,7 +152,7 @@ impl View {
         }
     }
 
-    /// Returns the process that a node is in.
+    /// Returns the process that contains a node.
     pub(crate) fn process_of(&self, mut node: u32) -> u32 {
         use crate::nodes::Kind;
         while let Some(at) = self.node(node) {
@@ -164,7 +164,7 @@ impl View {
         node
     }
 
-    /// Returns the name of a node with its number.
+    /// Returns the name and the number of a node.
     pub(crate) fn title(&self, node: u32) -> String {
         let Some(of) = self.node(node) else {
             return "unknown".to_owned();

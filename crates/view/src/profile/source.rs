@@ -1,4 +1,4 @@
-//! The profiles that a trace has.
+//! The profiles of a trace.
 
 use ferretto_tables::{StringId, Trace};
 use rustc_hash::FxHashMap;
@@ -16,7 +16,7 @@ pub(crate) struct Profile {
 pub(crate) enum Measure {
     /// Samples of running threads: `profiler_session.id`.
     Samples(u32),
-    /// Times of waiting: `profiler_session.id`.
+    /// Waiting times: `profiler_session.id`.
     OffCpu(u32),
     /// Allocations of a heap.
     Heap { heap: StringId, of: Allocations },
@@ -25,13 +25,13 @@ pub(crate) enum Measure {
 /// The measure of allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allocations {
-    /// Bytes that were not freed.
+    /// Bytes not freed.
     Kept,
-    /// Bytes, freed or not.
+    /// All bytes, including freed ones.
     All,
-    /// Allocations that were not freed.
+    /// Allocations not freed.
     KeptCount,
-    /// Allocations, freed or not.
+    /// All allocations, including freed ones.
     AllCount,
 }
 
@@ -54,7 +54,7 @@ impl Allocations {
 }
 
 impl Measure {
-    /// Returns the kind, as the protocol calls it.
+    /// Returns the name of the kind in the protocol.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Samples(_) => "cpu",
@@ -72,7 +72,7 @@ pub(crate) fn sources(trace: &Trace) -> Vec<Profile> {
     let samples = &tables.profiler_sample;
     for row in 0..samples.len() {
         let session = samples.session_id().get(row).unwrap_or(u32::MAX);
-        // The first sample with counters says of what they are.
+        // The first sample with counters determines the name and the unit of its session.
         let known = seen.entry(session).or_insert(row);
         let has_counters = |row: u32| samples.counter_set_id().get(row).is_some();
         if !has_counters(*known) && has_counters(row) {
@@ -118,7 +118,7 @@ pub(crate) fn sources(trace: &Trace) -> Vec<Profile> {
     profiles
 }
 
-/// Returns the value, at a sample, of the counter that makes samples be taken: `counter.id`.
+/// Returns the value of the timebase at a sample: `counter.id`.
 fn timebase(trace: &Trace, sample: u32) -> Option<u32> {
     let tables = trace.tables();
     let set = tables.profiler_sample.counter_set_id().get(sample)?;
@@ -128,7 +128,7 @@ fn timebase(trace: &Trace, sample: u32) -> Option<u32> {
     (ids.get(first) == Some(&set)).then(|| sets.counter_id().get(first as u32))
 }
 
-/// Returns the time that each sample waited; nothing if no profile is of waiting.
+/// Returns the waiting time of each sample. Empty if no profile has waiting times.
 pub(crate) fn sample_weights(trace: &Trace, profiles: &[Profile]) -> Vec<f64> {
     let waits = |session: Option<u32>| {
         let session = Measure::OffCpu(session.unwrap_or(u32::MAX));
@@ -154,7 +154,7 @@ pub(crate) fn sample_weights(trace: &Trace, profiles: &[Profile]) -> Vec<f64> {
         if Some(tables.track.type_().get(track)) != growing {
             return value;
         }
-        // These counters count up, each on its CPU.
+        // These counters are cumulative, one for each CPU.
         let last = before.insert(track, value).unwrap_or(0.0);
         (value - last).max(0.0)
     };

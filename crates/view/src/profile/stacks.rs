@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::tree::{Key, ROOT, Tree};
 
-/// Callstacks with more frames are cut.
+/// The maximum number of frames. Longer callstacks are truncated.
 const MAX_FRAMES: usize = 4096;
 
 /// A function of a callstack.
@@ -15,15 +15,15 @@ const MAX_FRAMES: usize = 4096;
 pub(crate) struct Function {
     pub(crate) name: String,
     pub(crate) file: String,
-    /// The place in its source.
+    /// The file and line in the source.
     pub(crate) line: String,
 }
 
-/// The callsites that were placed in a tree.
+/// The callsites placed in a tree.
 #[derive(Debug)]
 pub(crate) struct Stacks<'a> {
     trace: &'a Trace,
-    /// Callstacks end before the functions that switch threads.
+    /// Set if callstacks end before the functions that switch threads.
     is_off_cpu: bool,
     places: FxHashMap<(u32, u32), u32>,
     /// The functions of each frame, the outermost first.
@@ -40,7 +40,7 @@ impl<'a> Stacks<'a> {
         }
     }
 
-    /// Returns the place of a callstack in a tree, below that of the node that it is of.
+    /// Returns the row of a callstack in a tree, below the row of its node.
     pub(super) fn place(
         &mut self,
         tree: &mut Tree,
@@ -100,8 +100,7 @@ pub(crate) fn frames(trace: &Trace, callsite: u32) -> Vec<u32> {
     frames
 }
 
-/// Returns the functions of a frame, the innermost first: several if they are inlined in each
-/// other.
+/// Returns the functions of a frame, the innermost first: several if functions are inlined.
 pub(crate) fn functions(trace: &Trace, frame: u32) -> Vec<Function> {
     let (tables, strings) = (trace.tables(), trace.strings());
     let table = &tables.stack_profile_frame;

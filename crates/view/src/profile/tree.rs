@@ -4,9 +4,9 @@ use rustc_hash::FxHashMap;
 
 use crate::frame::{Frame, Texts};
 
-/// The place above all roots.
+/// The parent of all roots.
 pub(super) const ROOT: u32 = u32::MAX;
-/// The most rows of a tree.
+/// The maximum number of rows of a tree.
 const MAX_ROWS: usize = 100_000;
 
 /// A function in a tree.
@@ -117,13 +117,13 @@ impl Tree {
         frame.finish()
     }
 
-    /// Tells which rows are handed out: the largest, and those above them.
+    /// Returns for each row if it is written: the largest rows and their ancestors are.
     fn kept(&self, total: &[f64]) -> Vec<bool> {
         if self.rows.len() <= MAX_ROWS {
             return vec![true; self.rows.len()];
         }
         let mut order: Vec<usize> = (0..total.len()).collect();
-        // The box above is at least as large, and comes first.
+        // A parent is at least as large as its children and has a smaller index.
         order.sort_by(|a, b| total[*b].abs().total_cmp(&total[*a].abs()).then(a.cmp(b)));
         let mut kept = vec![false; total.len()];
         let mut count = 0;

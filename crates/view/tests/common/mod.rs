@@ -1,4 +1,4 @@
-//! Traces that tests make up, and frames as the page reads them.
+//! Synthetic traces, and a reader of frames.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use ferretto_tables::{Options, Trace};
 use ferretto_view::View;
 use serde_json::Value;
 
-/// Returns a trace in the JSON format, of these events.
+/// Returns a trace in the JSON format with these events.
 pub(crate) fn json(events: &str) -> View {
     let text = format!("{{\"traceEvents\":[{}]}}", events.trim_end_matches(','));
     view(text.as_bytes())
@@ -19,7 +19,7 @@ pub(crate) fn view(bytes: &[u8]) -> View {
     View::new(trace, "test", 2)
 }
 
-/// Returns a complete slice; times in microseconds.
+/// Returns a complete slice, with times in microseconds.
 pub(crate) fn slice(tid: u32, name: &str, ts: u64, dur: u64) -> String {
     let mut text = String::new();
     let _ = write!(
@@ -37,7 +37,7 @@ pub(crate) fn counter(name: &str, ts: u64, value: f64) -> String {
     )
 }
 
-/// Lines of ftrace: two threads that wake each other on one CPU, with times in seconds.
+/// Lines of ftrace: two threads on one CPU that wake each other, with times in seconds.
 pub(crate) const SCHED: &str = "# tracer: nop\n\
 <idle>-0 [000] d..2 1.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=ping next_pid=10 next_prio=120\n\
 ping-10 [000] d..2 1.001000: sched_waking: comm=pong pid=20 prio=120 target_cpu=000\n\
@@ -46,17 +46,17 @@ pong-20 [000] d..2 1.003000: sched_waking: comm=ping pid=10 prio=120 target_cpu=
 pong-20 [000] d..2 1.005000: sched_switch: prev_comm=pong prev_pid=20 prev_prio=120 prev_state=S ==> next_comm=ping next_pid=10 next_prio=120\n\
 ping-10 [000] d..2 1.009000: sched_switch: prev_comm=ping prev_pid=10 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120\n";
 
-/// Returns a trace of kernel events that wake a thread, at these times.
+/// Returns a trace of kernel events that wake a thread at these times.
 pub(crate) fn wakings(times: &[u64]) -> View {
     bundle(times, false)
 }
 
-/// Returns the same, of which something was lost between the first and the second.
+/// Returns the same with a loss between the first and the second event.
 pub(crate) fn wakings_after_a_loss(times: &[u64]) -> View {
     bundle(times, true)
 }
 
-/// Returns a trace of one request to a disk.
+/// Returns a trace of one disk request.
 pub(crate) fn disk_request(start: u64, end: u64) -> View {
     let body = [number(1, 259), number(2, 8)].concat();
     let event = |time, tag: &[u8]| {
@@ -69,9 +69,9 @@ pub(crate) fn disk_request(start: u64, end: u64) -> View {
     view(&message(&[0x0a], &message(&[0x0a], &bundle)))
 }
 
-/// Returns a trace of two processes, of which the second was started by the command that was
-/// recorded, or by nobody.
-pub(crate) fn of_a_command(is_told: bool) -> View {
+/// Returns a trace of two processes. With `has_command`, the trace has a recorded command that
+/// started the second process.
+pub(crate) fn of_a_command(has_command: bool) -> View {
     let packet = |content: &[u8]| message(&[0x0a], content);
     let process = |pid, ppid, name: &[u8]| {
         let process = [number(1, pid), number(2, ppid), message(&[0x1a], name)].concat();
@@ -84,7 +84,7 @@ pub(crate) fn of_a_command(is_told: bool) -> View {
         process(30, 20, b"work"),
     ];
     let tree = packet(&[number(8, 5), message(&[0x12], &all.concat())].concat());
-    // `sched_switch`, field 4, to each of them: the first runs longest.
+    // `sched_switch`, field 4, to each of them. The first runs longest.
     let switch = |time, prev, next| {
         let switch = [number(2, prev), number(4, 1), number(6, next)].concat();
         let event = [number(1, time), number(2, prev), message(&[0x22], &switch)].concat();
@@ -98,7 +98,7 @@ pub(crate) fn of_a_command(is_told: bool) -> View {
     ];
     let bundle = [number(1, 0), events.concat()].concat();
     let mut bytes = [tree, packet(&message(&[0x0a], &bundle))].concat();
-    if is_told {
+    if has_command {
         let attribute = [message(&[0x0a], b"ferretto.command.pid"), number(2, 20)].concat();
         // `trace_attributes`, field 126.
         let attributes = message(&[0xf2, 0x07], &message(&[0x0a], &attribute));
@@ -130,7 +130,7 @@ fn bundle(times: &[u64], is_lost: bool) -> View {
         bundle.extend(number(10, (times[0] + times[1]) / 2));
     }
     for time in times {
-        // `sched_waking`, field 20, of pong, 20.
+        // `sched_waking`, field 20, of the thread pong with id 20.
         let waking = [message(&[0x0a], b"pong"), number(2, 20)].concat();
         let waking = message(&[0xa2, 0x01], &waking);
         let event = [number(1, *time), number(2, 10), waking].concat();
@@ -140,7 +140,7 @@ fn bundle(times: &[u64], is_lost: bool) -> View {
     view(&message(&[0x0a], &packet))
 }
 
-/// A frame, read.
+/// A decoded frame.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) header: Value,

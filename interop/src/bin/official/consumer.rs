@@ -1,4 +1,4 @@
-//! A tracing session of the official SDK on the system service.
+//! A tracing session of the official SDK with the system service.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) struct Consumer {
 
 impl Consumer {
     pub(crate) fn start() -> Self {
-        // Sessions need the muxer, and only a producer brings it up.
+        // Sessions need the muxer, which only a producer starts.
         Producer::init(
             ProducerInitArgsBuilder::new()
                 .backends(Backends::SYSTEM)
@@ -26,7 +26,7 @@ impl Consumer {
     fn session(&mut self) -> Result<&mut TracingSession, String> {
         self.session
             .as_mut()
-            .ok_or_else(|| "no session: say `start FILE` first".to_owned())
+            .ok_or_else(|| "no session: run `start FILE` first".to_owned())
     }
 
     fn start_session(&mut self, config: &str) -> Result<String, String> {

@@ -1,9 +1,7 @@
 //! The official SDK as a child process.
 //!
-//! The C++ core keeps its state in process-wide singletons that can be
-//! neither reset nor shut down, so each scenario gets one in a process of its
-//! own. The socket names come from the environment, as in any program that
-//! uses the SDK.
+//! The C++ core has process-wide singletons that cannot be reset or shut down, so each scenario has
+//! its own process. The socket names are in the environment, as for any program that uses the SDK.
 
 mod consumer;
 mod producer;

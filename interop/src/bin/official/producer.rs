@@ -1,12 +1,12 @@
-//! A program instrumented with the official SDK: track events and one data
-//! source of its own, on the system service.
+//! A program instrumented with the official SDK: track events and a custom data source, with the
+//! system service.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use ferretto_interop_driver::{
-    Life, NOT_STARTED, PACKETS, PATIENCE, Role, Told, letters, number, numbered, unknown,
+    Callback, Lifecycle, NOT_STARTED, PACKETS, PATIENCE, Role, letters, number, numbered, unknown,
 };
 use perfetto_sdk::data_source::{
     DataSource, DataSourceArgs, DataSourceArgsBuilder, DataSourceBufferExhaustedPolicy,
@@ -29,8 +29,8 @@ pub(crate) mod categories {
 
     track_event_categories! {
         pub mod interop {
-            ( "interop", "What the scenarios write", [ "tag" ] ),
-            ( "silent", "What the scenarios do not ask for", [] ),
+            ( "interop", "Events of the scenarios", [ "tag" ] ),
+            ( "silent", "Events that the scenarios do not record", [] ),
         }
     }
 }
@@ -39,11 +39,11 @@ use categories::interop as perfetto_te_ns;
 /// `DataSourceConfig.legacy_config`.
 const LEGACY_CONFIG: u32 = 1000;
 
-/// The text of the config of each instance, by its number.
+/// The text in the config of each instance, by its index.
 type Tags = Arc<Mutex<HashMap<u32, String>>>;
 
-/// The policy is what the config says.
-fn arguments(life: &Arc<Life>, tags: &Tags) -> DataSourceArgs {
+/// Returns the arguments of the data source. The config sets the buffer policy.
+fn arguments(life: &Arc<Lifecycle>, tags: &Tags) -> DataSourceArgs {
     let tags = Arc::clone(tags);
     let [on_setup, on_start, on_stop, on_flush] = [(); 4].map(|()| Arc::clone(life));
     DataSourceArgsBuilder::new()
@@ -59,17 +59,17 @@ fn arguments(life: &Arc<Life>, tags: &Tags) -> DataSourceArgs {
             on_setup.set_up(tag);
         })
         .on_start(move |_instance, _| {
-            on_start.told(Told::Start);
+            on_start.called(Callback::Start);
         })
         .on_stop(move |_instance, stop| {
-            // Before the answer may be given: scenarios see that it is not given yet.
-            if on_stop.told(Told::Stop) {
+            // Recorded before the answer, so that scenarios can check that it is pending.
+            if on_stop.called(Callback::Stop) {
                 let guard = stop.postpone();
                 later(&on_stop, move || drop(guard));
             }
         })
         .on_flush(move |_instance, flush| {
-            if on_flush.told(Told::Flush) {
+            if on_flush.called(Callback::Flush) {
                 let guard = flush.postpone();
                 later(&on_flush, move || drop(guard));
             }
@@ -77,8 +77,8 @@ fn arguments(life: &Arc<Life>, tags: &Tags) -> DataSourceArgs {
         .build()
 }
 
-/// Answers when that is not held any more.
-fn later(life: &Arc<Life>, answer: impl FnOnce() + Send + 'static) {
+/// Answers after the release of held answers.
+fn later(life: &Arc<Lifecycle>, answer: impl FnOnce() + Send + 'static) {
     let life = Arc::clone(life);
     std::thread::spawn(move || {
         life.await_release();
@@ -86,7 +86,7 @@ fn later(life: &Arc<Life>, answer: impl FnOnce() + Send + 'static) {
     });
 }
 
-/// The text that a config has for data sources without a message of their own.
+/// Returns the text in a config for data sources without their own message.
 fn tag(config: &[u8]) -> String {
     let fields = PbDecoder::new(config).filter_map(Result::ok);
     let mut texts = fields.filter_map(|(number, field)| match field {
@@ -99,7 +99,7 @@ fn tag(config: &[u8]) -> String {
 }
 
 pub(crate) struct Producer {
-    life: Arc<Life>,
+    life: Arc<Lifecycle>,
     tags: Tags,
     source: DataSource<'static>,
     counter: TrackEventTrack,
@@ -114,7 +114,7 @@ impl Producer {
         );
         TrackEvent::init();
         perfetto_te_ns::register().map_err(|error| error.to_string())?;
-        let life = Arc::new(Life::default());
+        let life = Arc::new(Lifecycle::default());
         let tags = Arc::new(Mutex::default());
         let mut source = DataSource::new();
         source
@@ -155,8 +155,8 @@ impl Producer {
         String::new()
     }
 
-    /// Writes to each session what it is given, one text a packet, and waits until the service has
-    /// them if told to.
+    /// Writes the texts for each session, one per packet, and optionally waits until the service
+    /// has received them.
     fn write(
         &self,
         waits: bool,
@@ -178,12 +178,12 @@ impl Producer {
         }
     }
 
-    /// Writes one packet for each text and waits until the service has them.
+    /// Writes one packet for each text and waits until the service has received them.
     fn write_texts(&self, texts: &[String]) -> Result<String, String> {
         self.write(true, |_| texts.to_vec())
     }
 
-    /// Writes whether what came before is known.
+    /// Writes `known` or `new`, depending on the validity of earlier data.
     fn write_known(&self) -> Result<String, String> {
         let known = Mutex::new("");
         let commit = Commit::new();
@@ -192,7 +192,7 @@ impl Producer {
                 let text = if state.was_cleared { "new" } else { "known" };
                 state.was_cleared = false;
                 write_text(ctx, text);
-                *known.lock().expect("nobody panics") = text;
+                *known.lock().expect("the lock is not poisoned") = text;
             });
             commit.request(ctx);
         });
@@ -201,7 +201,7 @@ impl Producer {
         Ok(known.to_owned())
     }
 
-    /// Writes to each session what its config says.
+    /// Writes the text of its config to each session.
     fn write_tags(&self) -> Result<String, String> {
         let tags = self.tags.lock().map_err(|error| error.to_string())?.clone();
         self.write(true, |instance| {
@@ -210,7 +210,7 @@ impl Producer {
     }
 }
 
-/// Tells when the service has what was written to every session.
+/// Waits until the service has received the written packets of every session.
 struct Commit {
     sender: Sender<()>,
     receiver: Receiver<()>,
@@ -236,7 +236,7 @@ impl Commit {
             match self.receiver.recv_timeout(PATIENCE) {
                 Ok(()) => answers += 1,
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err("the packets were never flushed".to_owned());
+                    return Err("the packets were not flushed in time".to_owned());
                 }
                 Err(RecvTimeoutError::Disconnected) if answers > 0 => return Ok(String::new()),
                 Err(RecvTimeoutError::Disconnected) => return Err(NOT_STARTED.to_owned()),
@@ -258,11 +258,11 @@ fn write_text(ctx: &mut TraceContext, text: &str) {
 impl Role for Producer {
     fn run(&mut self, words: &[&str]) -> Result<String, String> {
         match words {
-            ["await-start", count] => self.life.await_told(Told::Start, number(count)?),
-            ["await-stop", count] => self.life.await_told(Told::Stop, number(count)?),
-            ["await-flush", count] => self.life.await_told(Told::Flush, number(count)?),
-            ["hold-stops"] => Ok(self.life.hold(Told::Stop)),
-            ["hold-flushes"] => Ok(self.life.hold(Told::Flush)),
+            ["await-start", count] => self.life.await_callback(Callback::Start, number(count)?),
+            ["await-stop", count] => self.life.await_callback(Callback::Stop, number(count)?),
+            ["await-flush", count] => self.life.await_callback(Callback::Flush, number(count)?),
+            ["hold-stops"] => Ok(self.life.hold(Callback::Stop)),
+            ["hold-flushes"] => Ok(self.life.hold(Callback::Flush)),
             ["release"] => Ok(self.life.release()),
             ["tags"] => Ok(self.life.tags()),
             ["tag"] => self.write_tags(),

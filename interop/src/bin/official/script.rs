@@ -1,5 +1,5 @@
-//! The trace points of a program of both sides, by the official SDK. `ours/script.rs` says the same
-//! in our words.
+//! The trace points of the script, with the official SDK. `ours/script.rs` has the same with our
+//! library.
 
 use std::thread;
 
@@ -26,10 +26,7 @@ pub(crate) fn run() {
     ];
     for (name, work) in threads {
         let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
-        thread
-            .expect("a thread starts")
-            .join()
-            .expect("it does not panic");
+        thread.expect("a thread starts").join().expect("no panic");
     }
 }
 

@@ -24,12 +24,12 @@ pub(crate) struct Consumer {
 impl Consumer {
     fn endpoint(&mut self) -> Result<&mut Endpoint, String> {
         if self.endpoint.is_none() {
-            let mut endpoint = Endpoint::connect_default(PATIENCE).map_err(said)?;
+            let mut endpoint = Endpoint::connect_default(PATIENCE).map_err(to_text)?;
             let events = [
                 Type::TYPE_ALL_DATA_SOURCES_STARTED,
                 Type::TYPE_CLONE_TRIGGER_HIT,
             ];
-            endpoint.observe_events(&events).map_err(said)?;
+            endpoint.observe_events(&events).map_err(to_text)?;
             self.endpoint = Some(endpoint);
         }
         Ok(self.endpoint.as_mut().expect("it was just connected"))
@@ -40,11 +40,11 @@ impl Consumer {
         let config = read_config(config)?;
         let output = output.map(open).transpose()?;
         let endpoint = self.endpoint()?;
-        endpoint.enable_tracing(config, output).map_err(said)?;
-        // When this is answered, the session is there.
+        endpoint.enable_tracing(config, output).map_err(to_text)?;
+        // The session exists when this is answered.
         match endpoint.query_capabilities(PATIENCE) {
             Ok(_) | Err(CallError::Unsupported { .. }) => Ok(String::new()),
-            Err(error) => Err(said(error)),
+            Err(error) => Err(to_text(error)),
         }
     }
 
@@ -54,7 +54,7 @@ impl Consumer {
     }
 
     fn start_deferred(&mut self) -> Result<String, String> {
-        self.endpoint()?.start_tracing(PATIENCE).map_err(said)?;
+        self.endpoint()?.start_tracing(PATIENCE).map_err(to_text)?;
         self.wait_for_start()
     }
 
@@ -77,11 +77,13 @@ impl Consumer {
             ..Default::default()
         });
         let reply = self.endpoint()?.call(request, None, PATIENCE);
-        reply.map(|_| String::new()).map_err(said)
+        reply.map(|_| String::new()).map_err(to_text)
     }
 
     fn stop(&mut self) -> Result<String, String> {
-        self.endpoint()?.disable_tracing(PATIENCE).map_err(said)?;
+        self.endpoint()?
+            .disable_tracing(PATIENCE)
+            .map_err(to_text)?;
         self.wait_for_end()
     }
 
@@ -102,8 +104,8 @@ impl Consumer {
         };
         self.endpoint()?
             .read_buffers(PATIENCE, keep)
-            .map_err(said)?;
-        std::fs::write(output, &trace).map_err(said)?;
+            .map_err(to_text)?;
+        std::fs::write(output, &trace).map_err(to_text)?;
         Ok(trace.len().to_string())
     }
 
@@ -117,8 +119,8 @@ impl Consumer {
         });
         let output = output.map(open).transpose()?;
         let reply = self.endpoint()?.call(request, output, PATIENCE);
-        let Ok(Reply::CloneSession(reply)) = reply.map_err(said)?.result else {
-            return Err("the clone is refused".to_owned());
+        let Ok(Reply::CloneSession(reply)) = reply.map_err(to_text)?.result else {
+            return Err("the clone was rejected".to_owned());
         };
         if reply.success != Some(true) {
             let error = reply.error.unwrap_or_default();
@@ -134,7 +136,7 @@ impl Consumer {
 
     fn sessions(&mut self) -> Result<String, String> {
         let state = self.endpoint()?.query_service_state(PATIENCE);
-        let sessions = state.map_err(said)?.tracing_sessions;
+        let sessions = state.map_err(to_text)?.tracing_sessions;
         let sessions = sessions.iter().map(|session| {
             let id = session.id.unwrap_or(0);
             let name = text(&session.unique_session_name);
@@ -145,19 +147,19 @@ impl Consumer {
 
     fn sources(&mut self) -> Result<String, String> {
         let state = self.endpoint()?.query_service_state(PATIENCE);
-        let sources = state.map_err(said)?.data_sources;
+        let sources = state.map_err(to_text)?.data_sources;
         let names = sources
             .iter()
             .map(|source| text(&source.ds_descriptor.name));
         Ok(names.collect::<Vec<_>>().join(" "))
     }
 
-    /// Waits until something that happens by itself has happened.
+    /// Waits until a condition is true, while handling events.
     fn wait(&mut self, happened: impl Fn(&Self) -> bool) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         while !happened(self) {
             if Instant::now() > deadline {
-                return Err("that does not happen".to_owned());
+                return Err("the condition is not met in time".to_owned());
             }
             let endpoint = self.endpoint()?;
             endpoint.wait(PATIENCE);
@@ -213,8 +215,8 @@ impl Role for Consumer {
 }
 
 fn read_config(path: &str) -> Result<TraceConfig, String> {
-    let config = std::fs::read(path).map_err(said)?;
-    TraceConfig::decode_from_slice(&config).map_err(said)
+    let config = std::fs::read(path).map_err(to_text)?;
+    TraceConfig::decode_from_slice(&config).map_err(to_text)
 }
 
 fn text(bytes: &Option<Vec<u8>>) -> String {
@@ -224,9 +226,9 @@ fn text(bytes: &Option<Vec<u8>>) -> String {
 fn open(path: &str) -> Result<OwnedFd, String> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true);
-    options.open(path).map(File::into).map_err(said)
+    options.open(path).map(File::into).map_err(to_text)
 }
 
-fn said(error: impl std::fmt::Display) -> String {
+fn to_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }

@@ -1,4 +1,4 @@
-//! A program that records itself: the script of a producer, with the service as a thread beside it.
+//! A program that records itself: the script of a producer, with an in-process service.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! Ferretto as a child process, with the same commands as the official SDK's
-//! driver, and our service besides.
+//! Ferretto as a child process, with the same commands as the official SDK's driver, and our
+//! service.
 
 mod consumer;
 mod inside;

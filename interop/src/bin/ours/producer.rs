@@ -10,17 +10,17 @@ use ferretto::{
     TraceContext,
 };
 use ferretto_interop_driver::{
-    Life, NOT_STARTED, PACKETS, PATIENCE, Role, Told, letters, number, numbered, unknown,
+    Callback, Lifecycle, NOT_STARTED, PACKETS, PATIENCE, Role, letters, number, numbered, unknown,
 };
 
-struct Packets(Arc<Life>);
+struct Packets(Arc<Lifecycle>);
 
-/// Set if a thread's packets of a recording can rely on those before.
+/// True if a thread's packets of a recording can depend on earlier ones.
 #[derive(Default)]
 struct Known(bool);
 
 impl DataSource for Packets {
-    /// The text that the config has for it.
+    /// The text in the config of the instance.
     type Instance = String;
     type Thread = Known;
 
@@ -32,21 +32,21 @@ impl DataSource for Packets {
     }
 
     fn start(&self, _instance: &Instance<Self>) {
-        self.0.told(Told::Start);
+        self.0.called(Callback::Start);
     }
 
     fn stop(&self, _instance: &Instance<Self>, completion: Completion) {
-        self.answer(Told::Stop, completion);
+        self.answer(Callback::Stop, completion);
     }
 
     fn flush(&self, _instance: &Instance<Self>, _flags: FlushFlags, completion: Completion) {
-        self.answer(Told::Flush, completion);
+        self.answer(Callback::Flush, completion);
     }
 }
 
 impl Packets {
-    fn answer(&self, to: Told, completion: Completion) {
-        if self.0.told(to) {
+    fn answer(&self, to: Callback, completion: Completion) {
+        if self.0.called(to) {
             let life = Arc::clone(&self.0);
             std::thread::spawn(move || {
                 life.await_release();
@@ -57,7 +57,7 @@ impl Packets {
 }
 
 pub(crate) struct Producer {
-    life: Arc<Life>,
+    life: Arc<Lifecycle>,
     packets: DataSourceHandle<Packets>,
 }
 
@@ -67,14 +67,14 @@ impl Producer {
         Self::with(options)
     }
 
-    /// Does not wait for a service.
+    /// Registers a producer without waiting for a service.
     pub(crate) fn register() -> Result<Self, String> {
         Self::with(ferretto::Options::new())
     }
 
     fn with(options: ferretto::Options) -> Result<Self, String> {
         options.init().map_err(|error| error.to_string())?;
-        let life = Arc::new(Life::default());
+        let life = Arc::new(Lifecycle::default());
         let packets = DataSourceOptions::new(PACKETS)
             .policy_by_config()
             .register(Packets(Arc::clone(&life)))
@@ -94,12 +94,12 @@ impl Producer {
         if ferretto::flush(PATIENCE) {
             Ok(String::new())
         } else {
-            Err("the events were never flushed".to_owned())
+            Err("the events were not flushed in time".to_owned())
         }
     }
 
-    /// Writes to each session what it is given, one text a packet, and waits until the service has
-    /// them if told to.
+    /// Writes the texts for each session, one per packet, and optionally waits until the service
+    /// has received them.
     fn write(
         &self,
         waits: bool,
@@ -121,12 +121,12 @@ impl Producer {
         }
     }
 
-    /// Writes one packet for each text and waits until the service has them.
+    /// Writes one packet for each text and waits until the service has received them.
     fn write_texts(&self, texts: &[String]) -> Result<String, String> {
         self.write(true, |_| texts.to_vec())
     }
 
-    /// Writes whether what came before is known.
+    /// Writes `known` or `new`, depending on the validity of earlier data.
     fn write_known(&self) -> Result<String, String> {
         let mut known = "";
         let commit = Commit::new();
@@ -142,7 +142,7 @@ impl Producer {
         Ok(known.to_owned())
     }
 
-    /// Writes to each session what its config says.
+    /// Writes the text of its config to each session.
     fn write_tags(&self) -> Result<String, String> {
         self.write(true, |context| {
             let instance = context.instance();
@@ -153,7 +153,7 @@ impl Producer {
 
 type Context<'a> = TraceContext<'a, Packets>;
 
-/// Tells when the service has what was written to every session.
+/// Waits until the service has received the written packets of every session.
 struct Commit {
     sender: Sender<()>,
     receiver: Receiver<()>,
@@ -179,7 +179,7 @@ impl Commit {
             match self.receiver.recv_timeout(PATIENCE) {
                 Ok(()) => answers += 1,
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err("the packets were never flushed".to_owned());
+                    return Err("the packets were not flushed in time".to_owned());
                 }
                 Err(RecvTimeoutError::Disconnected) if answers > 0 => return Ok(String::new()),
                 Err(RecvTimeoutError::Disconnected) => return Err(NOT_STARTED.to_owned()),
@@ -195,23 +195,23 @@ fn write_text(mut packet: Packet<'_>, text: &str) {
     });
 }
 
-/// Activates a trigger and waits until the service has it.
+/// Activates a trigger and waits until the service has received it.
 fn activate_trigger(name: &str) -> Result<String, String> {
     if ferretto::activate_triggers(&[name], PATIENCE) && ferretto::flush(PATIENCE) {
         Ok(String::new())
     } else {
-        Err("the service does not take the trigger".to_owned())
+        Err("the service did not receive the trigger".to_owned())
     }
 }
 
 impl Role for Producer {
     fn run(&mut self, words: &[&str]) -> Result<String, String> {
         match words {
-            ["await-start", count] => self.life.await_told(Told::Start, number(count)?),
-            ["await-stop", count] => self.life.await_told(Told::Stop, number(count)?),
-            ["await-flush", count] => self.life.await_told(Told::Flush, number(count)?),
-            ["hold-stops"] => Ok(self.life.hold(Told::Stop)),
-            ["hold-flushes"] => Ok(self.life.hold(Told::Flush)),
+            ["await-start", count] => self.life.await_callback(Callback::Start, number(count)?),
+            ["await-stop", count] => self.life.await_callback(Callback::Stop, number(count)?),
+            ["await-flush", count] => self.life.await_callback(Callback::Flush, number(count)?),
+            ["hold-stops"] => Ok(self.life.hold(Callback::Stop)),
+            ["hold-flushes"] => Ok(self.life.hold(Callback::Flush)),
             ["release"] => Ok(self.life.release()),
             ["tags"] => Ok(self.life.tags()),
             ["tag"] => self.write_tags(),

@@ -1,5 +1,5 @@
-//! The trace points of a program of both sides, by our library. `official/script.rs` says the same
-//! in the official SDK's words; [`more`] is what it has no words for.
+//! The trace points of the script, with our library. `official/script.rs` has the same with the
+//! official SDK; [`more`] has trace points that the official SDK does not support.
 
 use std::thread;
 
@@ -17,7 +17,7 @@ pub(crate) fn run() {
     ]);
 }
 
-/// Runs what else there is.
+/// Runs the trace points that only our library supports.
 pub(crate) fn more() {
     in_turn(&[("delta", values), ("epsilon", kinds)]);
 }
@@ -25,10 +25,7 @@ pub(crate) fn more() {
 fn in_turn(threads: &[(&str, fn())]) {
     for (name, work) in threads {
         let thread = thread::Builder::new().name((*name).to_owned()).spawn(*work);
-        thread
-            .expect("a thread starts")
-            .join()
-            .expect("it does not panic");
+        thread.expect("a thread starts").join().expect("no panic");
     }
 }
 

@@ -1,10 +1,10 @@
-//! Our service on the sockets that the environment names.
+//! Our service on the sockets in the environment.
 
 use std::process::ExitCode;
 
 use ferretto_host::{Host, HostOptions, NoticeSink};
 
-/// Says `ok` when it listens; runs until it is killed.
+/// Prints `ok` when it listens; runs until it is killed.
 pub(crate) fn run() -> ExitCode {
     let options = match HostOptions::from_environment() {
         Ok(options) => HostOptions {

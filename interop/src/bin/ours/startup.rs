@@ -1,4 +1,4 @@
-//! A program that records before any session asks it to.
+//! A program with startup tracing.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -39,9 +39,12 @@ impl Startup {
     }
 
     fn await_adopted(&self) -> Result<String, String> {
-        let adopted = self.adopted.as_ref().ok_or("nothing is set up")?;
+        let adopted = self
+            .adopted
+            .as_ref()
+            .ok_or("no startup tracing is set up")?;
         let adopted = adopted.recv_timeout(PATIENCE);
-        adopted.map_err(|_| "no session comes")?;
+        adopted.map_err(|_| "no session adopted the recording")?;
         Ok(String::new())
     }
 }

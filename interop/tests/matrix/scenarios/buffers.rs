@@ -1,4 +1,4 @@
-//! Buffers that are too small for what is recorded.
+//! Buffers that are too small for the recorded data.
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace::{self, EventKind};
@@ -11,7 +11,7 @@ use ferretto_proto::trace_config::buffer_config::FillPolicy;
 
 use crate::PROGRAMS;
 
-/// Ten times what the buffer holds, in packets of 100 bytes.
+/// Ten times the size of the buffer, in packets of 100 bytes.
 const NUMBERS: u64 = 6400;
 
 fn small(policy: FillPolicy, size_kb: u32) -> TraceConfig {
@@ -78,6 +78,6 @@ pub(crate) fn track_events_left_in_a_ring_can_be_read(cast: Cast) {
         .filter(|event| event.kind == EventKind::Instant);
     let named = instants.clone().filter(|event| event.name == "tick");
     let (all, named) = (instants.count(), named.count());
-    // Those that came before the sequence explained itself again cannot.
+    // Events before the sequence repeated its interned data have no names.
     assert!(all > 1000 && named * 4 >= all * 3, "{named} of {all}");
 }

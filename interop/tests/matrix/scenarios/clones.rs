@@ -1,9 +1,9 @@
-//! Copies of running sessions.
+//! Clones of running sessions.
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace;
 use ferretto_interop::wire::Message;
-use ferretto_interop::{Cast, Peer, Whose, World};
+use ferretto_interop::{Cast, Peer, Side, World};
 use ferretto_proto::TraceConfig;
 use ferretto_proto::fields::{trace_packet, trace_uuid};
 
@@ -18,7 +18,7 @@ fn named() -> TraceConfig {
     }
 }
 
-/// The halves of the UUID in a trace, low and high.
+/// Returns the halves of the UUID in a trace, low and high.
 fn uuid(packets: &[Message]) -> (u64, u64) {
     let found = trace::with(packets, trace_packet::TRACE_UUID);
     assert_eq!(found.len(), 1);
@@ -65,7 +65,7 @@ pub(crate) fn a_session_is_cloned_by_name_and_number(cast: Cast) {
     trace::assert_nothing_lost(&packets);
     assert!(trace::numbers(&packets).into_iter().eq(0..20));
 
-    // A copy keeps the lower half and gets an upper half of its own.
+    // A clone has the same lower half and its own upper half.
     let all = [one, two, uuid(&packets)];
     assert_eq!(
         uuid(&packets),
@@ -91,16 +91,16 @@ pub(crate) fn a_long_recording_is_cloned_into_a_file(cast: Cast) {
     let _ = world.await_in_file(&mut consumer, &file, |packets| {
         trace::numbers(packets).len() == 10
     });
-    // Half is in the file by now; this may be in the buffer still.
+    // The first half is in the file; this may still be in the buffer.
     producer.run("numbers 10 10");
     let mut copy = world.full_consumer();
     let answer = copy.run(&format!("clone original {}", copy_file.display()));
     assert!(answer.ends_with(" file"), "{answer}");
     let copied = trace::decode(&std::fs::read(copy_file).unwrap());
     let copied = trace::numbers(&copied);
-    // The copy lacks packets that upstream moves into the file after it copied the file, and before
-    // it copies the buffers.
-    let may_miss = cast.service == Whose::Official && copied.len() == 10;
+    // The clone lacks packets that upstream writes to the file after it copied the file and before
+    // it clones the buffers.
+    let may_miss = cast.service == Side::Official && copied.len() == 10;
     let expected = if may_miss { 10 } else { 20 };
     assert_eq!(copied, (0..expected).collect::<Vec<_>>());
     producer.run("numbers 20 10");

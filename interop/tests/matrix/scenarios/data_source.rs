@@ -1,4 +1,4 @@
-//! A data source of the program's own.
+//! Custom data sources.
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace;
@@ -8,20 +8,22 @@ use ferretto_proto::TraceConfig;
 
 use crate::PROGRAMS;
 
-/// A session that has a text for the data source.
+/// Returns a config with a text for the data source.
 fn tagged(tag: &str) -> TraceConfig {
     let mut config = config(4096);
     let sources = config.data_sources.iter_mut();
     let mut sources = sources.map(|source| source.config.get_or_insert_default());
     let packets = sources.find(|source| source.name.as_deref() == Some(PACKETS.as_bytes()));
-    packets.expect("it is in the config").legacy_config = Some(tag.into());
+    packets
+        .expect("the data source is in the config")
+        .legacy_config = Some(tag.into());
     config
 }
 
-pub(crate) fn a_data_source_gets_its_config_and_is_told_of_its_life(cast: Cast) {
+pub(crate) fn a_data_source_receives_its_config_and_callbacks(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
-    assert!(producer.try_run("tag").is_err(), "nobody records");
+    assert!(producer.try_run("tag").is_err(), "no session is running");
     let mut consumer = world.consumer();
     world.start_session(&mut consumer, &tagged("first"));
     producer.run("await-start 1");
@@ -31,12 +33,12 @@ pub(crate) fn a_data_source_gets_its_config_and_is_told_of_its_life(cast: Cast) 
     producer.run("await-flush 1");
     let packets = trace::decode(&world.stop_and_read(&mut consumer));
     producer.run("await-stop 1");
-    assert!(producer.try_run("tag").is_err(), "nobody records any more");
+    assert!(producer.try_run("tag").is_err(), "the session has ended");
     trace::assert_nothing_lost(&packets);
     assert_eq!(trace::texts(&packets), ["first"]);
 }
 
-pub(crate) fn every_session_configures_a_data_source_for_itself(cast: Cast) {
+pub(crate) fn every_session_has_its_own_config_of_a_data_source(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let tags = ["first", "second", "third"];

@@ -1,21 +1,21 @@
-//! Shared memory that is full, because the service does not empty it.
+//! Full shared memory, because the service does not read it.
 
 use std::time::Duration;
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace;
 use ferretto_interop::wire::Message;
-use ferretto_interop::{Cast, Whose, World};
+use ferretto_interop::{Cast, Side, World};
 use ferretto_proto::data_source_config::BufferExhaustedPolicy;
 use ferretto_proto::fields::trace_packet;
 use ferretto_proto::fields::trace_stats::buffer_stats;
 
 use crate::PROGRAMS;
 
-/// In packets of a hundred bytes: several times what the shared memory holds.
+/// The number of packets of 100 bytes: several times the size of the shared memory.
 const TOO_MANY: u64 = 20_000;
 
-pub(crate) fn a_writer_may_wait_for_room(cast: Cast) {
+pub(crate) fn a_writer_can_wait_for_room(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
@@ -23,7 +23,7 @@ pub(crate) fn a_writer_may_wait_for_room(cast: Cast) {
     producer.run("await-start 1");
     world.service().pause();
     producer.send(&format!("fill 0 {TOO_MANY}"));
-    // It is to fill the memory now; if it takes longer than this, it waits for less.
+    // Time to fill the memory. If this takes longer, the test checks less.
     std::thread::sleep(Duration::from_millis(200));
     producer.assert_busy();
     world.service().resume();
@@ -34,7 +34,7 @@ pub(crate) fn a_writer_may_wait_for_room(cast: Cast) {
     assert!(trace::numbers(&packets).into_iter().eq(0..TOO_MANY + 10));
 }
 
-pub(crate) fn a_writer_may_go_on_without_room(cast: Cast) {
+pub(crate) fn a_writer_can_continue_without_room(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
@@ -48,7 +48,7 @@ pub(crate) fn a_writer_may_go_on_without_room(cast: Cast) {
     world.service().pause();
     producer.run(&format!("fill 0 {TOO_MANY}"));
     world.service().resume();
-    // When this is answered there is room, whether it was written or not.
+    // After the answer there is room, even if this packet was dropped.
     producer.run(&format!("numbers {TOO_MANY} 1"));
     let end = TOO_MANY + 1;
     producer.run(&format!("numbers {end} 10"));
@@ -59,22 +59,22 @@ pub(crate) fn a_writer_may_go_on_without_room(cast: Cast) {
     assert!(numbers.ends_with(&(end..end + 10).collect::<Vec<_>>()));
     let stats = trace::stats(&packets);
     assert!(trace::in_buffers(&stats, buffer_stats::TRACE_WRITER_PACKET_LOSS) > 0);
-    assert_told(cast, &packets);
+    assert_reported(cast, &packets);
 }
 
-/// Packets tell of the loss before them. Upstream's service tells it by the packet that is read
-/// next, wherever the loss was.
-fn assert_told(cast: Cast, packets: &[Message]) {
+/// Checks that packets report the loss before them. Upstream's service reports it with the packet
+/// that is read next, independent of the position of the loss.
+fn assert_reported(cast: Cast, packets: &[Message]) {
     let packets = trace::with(packets, trace_packet::FOR_TESTING);
     let owned: Vec<Message> = packets.iter().map(|packet| (*packet).clone()).collect();
     let numbers = trace::numbers(&owned);
-    let told = |index: usize| packets[index].has(trace_packet::PREVIOUS_PACKET_DROPPED);
+    let is_reported = |index: usize| packets[index].has(trace_packet::PREVIOUS_PACKET_DROPPED);
     let rest = 1..numbers.len();
     match cast.service {
-        Whose::Ours => rest.for_each(|index| {
+        Side::Ours => rest.for_each(|index| {
             let is_gap = numbers[index] != numbers[index - 1] + 1;
-            assert_eq!(told(index), is_gap, "packet {}", numbers[index]);
+            assert_eq!(is_reported(index), is_gap, "packet {}", numbers[index]);
         }),
-        Whose::Official => assert!(rest.into_iter().any(told)),
+        Side::Official => assert!(rest.into_iter().any(is_reported)),
     }
 }

@@ -1,4 +1,4 @@
-//! Long recordings: the service writes into a file while it records.
+//! Long recordings: the service writes to a file while recording.
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace;
@@ -12,7 +12,7 @@ use crate::PROGRAMS;
 fn long() -> TraceConfig {
     TraceConfig {
         write_into_file: Some(true),
-        // The shortest that is obeyed.
+        // The shortest supported period.
         file_write_period_ms: Some(100),
         ..config(4096)
     }
@@ -82,7 +82,7 @@ pub(crate) fn a_full_file_ends_the_recording(cast: Cast) {
     assert!(numbers.iter().copied().eq(0..numbers.len() as u64));
 }
 
-pub(crate) fn a_dying_service_leaves_the_file(cast: Cast) {
+pub(crate) fn a_killed_service_leaves_the_file(cast: Cast) {
     let mut world = World::new(cast, PROGRAMS);
     let file = world.file("left.pftrace");
     let mut producer = world.producer();
@@ -95,7 +95,11 @@ pub(crate) fn a_dying_service_leaves_the_file(cast: Cast) {
         trace::numbers(packets).len() == 500
     });
     world.stop_service();
-    assert_ne!(consumer.run("await-end"), "", "the consumer is told");
+    assert_ne!(
+        consumer.run("await-end"),
+        "",
+        "the consumer receives an error"
+    );
     drop(consumer);
     let left = trace::decode(&std::fs::read(&file).unwrap());
     assert!(trace::numbers(&left).into_iter().eq(0..500));

@@ -1,4 +1,4 @@
-//! Consumers that want what has been written so far.
+//! Flushes and reads during a session.
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace;
@@ -7,7 +7,7 @@ use ferretto_interop::{Cast, World};
 use super::plain::EVENTS_A_ROUND;
 use crate::PROGRAMS;
 
-pub(crate) fn a_read_takes_out_what_was_flushed(cast: Cast) {
+pub(crate) fn a_read_returns_flushed_data(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();

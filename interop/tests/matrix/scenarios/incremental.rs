@@ -1,4 +1,4 @@
-//! Sessions that want their data to be readable from any point on.
+//! Sessions that clear incremental state periodically.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,8 @@ use ferretto_proto::trace_config::IncrementalStateConfig;
 use super::plain::EVENTS_A_ROUND;
 use crate::PROGRAMS;
 
-/// Times that what was written before is not to be relied upon; the first is the beginning.
-const ANEW: usize = 3;
+/// The number of restarts of the incremental state, including the first one.
+const RESTARTS: usize = 3;
 
 fn clearing() -> TraceConfig {
     TraceConfig {
@@ -28,16 +28,16 @@ fn clearing() -> TraceConfig {
     }
 }
 
-/// Does something until it says it is enough.
+/// Repeats an action until it returns true.
 fn until_enough(mut act: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !act() {
-        assert!(Instant::now() < deadline, "that does not happen");
+        assert!(Instant::now() < deadline, "timeout");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-pub(crate) fn a_data_source_says_anew_what_it_said(cast: Cast) {
+pub(crate) fn a_data_source_repeats_its_state(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
@@ -47,7 +47,7 @@ pub(crate) fn a_data_source_says_anew_what_it_said(cast: Cast) {
     until_enough(|| {
         written.push(producer.run("known"));
         let count = |word| written.iter().filter(|text| *text == word).count();
-        count("new") >= ANEW && count("known") >= 1
+        count("new") >= RESTARTS && count("known") >= 1
     });
     let packets = trace::decode(&world.stop_and_read(&mut consumer));
     trace::assert_nothing_lost(&packets);
@@ -55,7 +55,7 @@ pub(crate) fn a_data_source_says_anew_what_it_said(cast: Cast) {
     assert_eq!(trace::texts(&packets), written);
 }
 
-pub(crate) fn track_events_say_anew_what_they_said(cast: Cast) {
+pub(crate) fn track_events_repeat_their_state(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
@@ -71,7 +71,7 @@ pub(crate) fn track_events_say_anew_what_they_said(cast: Cast) {
         let sequences = trace::track_events(&packets);
         let sequence = sequences.last().expect("there are events").sequence;
         let of_it = packets.iter().filter(|p| trace::sequence(p) == sequence);
-        of_it.filter(is_anew).count() >= ANEW
+        of_it.filter(is_anew).count() >= RESTARTS
     });
     consumer.run("stop");
     let events = trace::track_events(&packets);

@@ -1,4 +1,4 @@
-//! A service that has not all methods yet.
+//! A service without newer methods.
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace;
@@ -7,7 +7,7 @@ use ferretto_interop::{Cast, World};
 use super::plain::EVENTS_A_ROUND;
 use crate::PROGRAMS;
 
-/// The features that came after the first services.
+/// The methods that were added after the first version.
 const MISSING: &[&str] = &[
     "Sync",
     "UpdateDataSource",
@@ -20,7 +20,7 @@ const MISSING: &[&str] = &[
     "CloneSession",
 ];
 
-pub(crate) fn a_service_without_newer_methods_is_enough(cast: Cast) {
+pub(crate) fn a_service_without_newer_methods_is_sufficient(cast: Cast) {
     let world = World::of_old_service(cast, PROGRAMS, MISSING);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
@@ -28,7 +28,7 @@ pub(crate) fn a_service_without_newer_methods_is_enough(cast: Cast) {
     producer.run("await-start 1");
     producer.run("slices 10");
     producer.run("packet 74000");
-    // It cannot arrive; nothing waits for it.
+    // The trigger cannot arrive, and nothing depends on it.
     let _ = producer.try_run("trigger go");
     assert_eq!(consumer.run("flush"), "true");
     producer.run("numbers 0 10");
@@ -40,7 +40,7 @@ pub(crate) fn a_service_without_newer_methods_is_enough(cast: Cast) {
     assert_eq!(trace::texts(&packets).len(), 11);
 }
 
-pub(crate) fn what_a_service_cannot_do_is_refused(cast: Cast) {
+pub(crate) fn unsupported_requests_are_rejected(cast: Cast) {
     let world = World::of_old_service(cast, PROGRAMS, MISSING);
     let mut producer = world.producer();
     let mut consumer = world.full_consumer();
@@ -48,7 +48,9 @@ pub(crate) fn what_a_service_cannot_do_is_refused(cast: Cast) {
     producer.run("await-start 1");
     producer.run("numbers 0 10");
     let mut copy = world.full_consumer();
-    let refused = copy.try_run("clone 1").expect_err("it cannot be cloned");
+    let refused = copy
+        .try_run("clone 1")
+        .expect_err("cloning is not supported");
     assert!(refused.contains("support"), "{refused}");
     let packets = trace::decode(&world.stop_and_read(&mut consumer));
     trace::assert_nothing_lost(&packets);

@@ -1,4 +1,4 @@
-//! One session, its data in memory, read back by the consumer.
+//! One session with data in memory, read by the consumer.
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace::{self, Event, EventKind};
@@ -6,7 +6,7 @@ use ferretto_interop::{Cast, Sdk, World};
 
 use crate::PROGRAMS;
 
-/// The number of events that one round of `slices` writes: begin, instant, counter, end.
+/// The number of events in one round of `slices`: begin, instant, counter and end.
 pub(super) const EVENTS_A_ROUND: usize = 4;
 
 fn of(events: &[Event], kind: EventKind) -> Vec<&Event> {
@@ -65,7 +65,7 @@ fn large_packet(cast: Cast, length: usize) {
     assert!(texts[0].bytes().eq((b'a'..=b'z').cycle().take(length)));
 }
 
-pub(crate) fn two_sessions_each_get_their_own(cast: Cast) {
+pub(crate) fn two_sessions_receive_their_own_data(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut one = world.consumer();

@@ -1,19 +1,19 @@
-//! Programs that end without saying so, and those that come after them.
+//! Killed programs, and their successors.
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace;
-use ferretto_interop::{Cast, Whose, World};
+use ferretto_interop::{Cast, Side, World};
 
 use super::plain::EVENTS_A_ROUND;
 use crate::PROGRAMS;
 
-pub(crate) fn a_killed_producer_leaves_what_it_had_written(cast: Cast) {
+pub(crate) fn data_of_a_killed_producer_is_kept(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
     world.start_session(&mut consumer, &config(4096));
     producer.run("await-start 1");
-    // Each is answered once the service has it.
+    // Each is answered when the service has received it.
     producer.run("packet 10");
     producer.run("packet 10000");
     producer.kill();
@@ -41,10 +41,10 @@ pub(crate) fn a_producer_finds_the_next_service(cast: Cast) {
     }
 }
 
-pub(crate) fn a_killed_consumer_leaves_nothing_behind(cast: Cast) {
+pub(crate) fn the_session_of_a_killed_consumer_ends(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
-    let mut observer = world.consumer_of(Whose::Ours);
+    let mut observer = world.consumer_of(Side::Ours);
     let mut consumer = world.consumer();
     world.start_session(&mut consumer, &config(4096));
     producer.run("await-start 1");
@@ -61,7 +61,7 @@ pub(crate) fn a_killed_consumer_leaves_nothing_behind(cast: Cast) {
     assert!(trace::numbers(&packets).into_iter().eq(10..20));
 }
 
-pub(crate) fn a_stop_may_outlive_the_service(cast: Cast) {
+pub(crate) fn a_pending_stop_survives_the_end_of_the_service(cast: Cast) {
     let mut world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
@@ -75,7 +75,7 @@ pub(crate) fn a_stop_may_outlive_the_service(cast: Cast) {
     let mut consumer = world.consumer();
     world.start_session(&mut consumer, &config(4096));
     producer.run("await-start 2");
-    // The rest of the last service's session is given up in the middle of the next one's.
+    // The rest of the previous service's session ends during the next one's session.
     producer.run("slices 1");
     producer.run("release");
     producer.run("fill 0 10");

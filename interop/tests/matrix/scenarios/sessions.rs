@@ -1,4 +1,4 @@
-//! The life of sessions.
+//! The lifecycle of sessions.
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace;
@@ -29,7 +29,7 @@ pub(crate) fn a_detached_session_goes_on(cast: Cast) {
     assert!(trace::numbers(&packets).into_iter().eq(0..30));
 }
 
-pub(crate) fn a_deferred_session_starts_when_told(cast: Cast) {
+pub(crate) fn a_deferred_session_starts_on_request(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.full_consumer();
@@ -72,11 +72,11 @@ pub(crate) fn a_stop_waits_for_slow_data_sources(cast: Cast) {
     assert!(trace::numbers(&packets).into_iter().eq(0..10));
 }
 
-pub(crate) fn a_changed_config_lets_producers_in(cast: Cast) {
+pub(crate) fn a_changed_config_admits_producers(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.full_consumer();
-    // Upstream lets a producer in with the first of its data sources only.
+    // Upstream only admits a producer with the first of its data sources.
     let mut open = config(4096);
     open.data_sources.remove(0);
     let mut filtered = open.clone();

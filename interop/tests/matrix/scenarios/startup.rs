@@ -1,4 +1,4 @@
-//! Programs that record before a service asks them to.
+//! Startup tracing.
 
 use ferretto_interop::config::config;
 use ferretto_interop::trace;
@@ -8,7 +8,7 @@ use ferretto_proto::TraceConfig;
 
 use crate::PROGRAMS;
 
-/// Without the track events.
+/// Returns a config without track events.
 fn packets_only() -> TraceConfig {
     let mut config = config(4096);
     config
@@ -17,11 +17,11 @@ fn packets_only() -> TraceConfig {
     config
 }
 
-pub(crate) fn what_was_recorded_before_the_session_is_in_it(cast: Cast) {
+pub(crate) fn events_before_the_session_are_recorded(cast: Cast) {
     record_early(World::new(cast, PROGRAMS), |_| {});
 }
 
-pub(crate) fn what_was_recorded_before_the_service_came_is_in_it(cast: Cast) {
+pub(crate) fn events_before_the_start_of_the_service_are_recorded(cast: Cast) {
     let world = World::without_service(cast, PROGRAMS);
     record_early(world, World::start_service);
 }

@@ -3,7 +3,7 @@
 use ferretto_interop::config::{config, filter};
 use ferretto_interop::trace;
 use ferretto_interop::wire::Message;
-use ferretto_interop::{Cast, Whose, World};
+use ferretto_interop::{Cast, Side, World};
 use ferretto_proto::fields::trace_stats::filter_stats;
 use ferretto_proto::fields::{trace_packet, trace_stats};
 use ferretto_proto::trace_config::CompressionConfig;
@@ -30,12 +30,12 @@ fn compressed(cast: Cast, compression: CompressionConfig, field: u32) {
     let outer = trace::packets(&bytes);
     let compressed = outer.iter().filter(|packet| packet.has(field)).count();
     match cast.service {
-        Whose::Ours => {
+        Side::Ours => {
             assert_eq!(compressed, outer.len(), "all packets are compressed");
             assert!(compressed > 1 && bytes.len() < 50_000, "{}", bytes.len());
         }
-        // The sources that the SDK is made from have no codecs.
-        Whose::Official => assert_eq!(compressed, 0),
+        // The SDK's sources have no codecs.
+        Side::Official => assert_eq!(compressed, 0),
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn a_trace_is_compressed_with_zstd(cast: Cast) {
     compressed(cast, zstd, trace_packet::ZSTD_COMPRESSED_PACKETS);
 }
 
-pub(crate) fn a_filter_takes_out_fields_and_secrets(cast: Cast) {
+pub(crate) fn a_filter_removes_fields_and_secrets(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();
@@ -88,7 +88,7 @@ pub(crate) fn a_filter_takes_out_fields_and_secrets(cast: Cast) {
     assert_eq!(fields, allowed);
     let stats = trace::stats(&stats).message(trace_stats::FILTER_STATS);
     assert_eq!(stats.number(filter_stats::ERRORS), 0);
-    // Statistics come after the last packet that is filtered, or count themselves.
+    // Statistics follow the last filtered packet, or count themselves.
     let passed = stats.number(filter_stats::INPUT_PACKETS);
     assert!(
         [0, 1].contains(&(passed - others.len() as u64)),

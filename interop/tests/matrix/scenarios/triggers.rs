@@ -3,7 +3,7 @@
 use ferretto_interop::config::triggered;
 use ferretto_interop::trace;
 use ferretto_interop::wire::Message;
-use ferretto_interop::{Cast, Whose, World};
+use ferretto_interop::{Cast, Side, World};
 use ferretto_proto::fields::{trace_packet, trigger};
 use ferretto_proto::trace_config::trigger_config::TriggerMode;
 
@@ -58,7 +58,7 @@ pub(crate) fn a_trigger_stops_a_recording(cast: Cast) {
 pub(crate) fn the_sdk_waits_for_a_trigger(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
-    let mut trigger = world.producer_of(Whose::Official);
+    let mut trigger = world.producer_of(Side::Official);
     let mut consumer = world.consumer();
     let config = triggered(TriggerMode::STOP_TRACING, 600_000);
     world.start_session(&mut consumer, &config);
@@ -66,17 +66,17 @@ pub(crate) fn the_sdk_waits_for_a_trigger(cast: Cast) {
     producer.run("numbers 0 10");
     trigger.run("await-start 1");
     trigger.run("trigger go");
-    // A round trip behind the trigger, so that it came before the end.
+    // A round trip after the trigger ensures that it arrived before the end.
     trigger.run("numbers 10 1");
     let packets = trace::decode(&world.stop_and_read(&mut consumer));
-    // Between the two sequences there is no order.
+    // The two sequences have no order.
     let mut numbers = trace::numbers(&packets);
     numbers.sort_unstable();
     assert!(numbers.into_iter().eq(0..11));
     assert_triggered(&packets, trace_packet::TRIGGER);
 }
 
-pub(crate) fn triggers_ask_for_snapshots(cast: Cast) {
+pub(crate) fn triggers_request_snapshots(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.full_consumer();
@@ -95,5 +95,5 @@ pub(crate) fn triggers_ask_for_snapshots(cast: Cast) {
         assert!(trace::numbers(&packets).into_iter().eq(0..numbers));
     }
     let packets = trace::decode(&world.stop_and_read(&mut consumer));
-    assert!(packets.is_empty(), "such a session is for cloning only");
+    assert!(packets.is_empty(), "such a session can only be cloned");
 }

@@ -1,4 +1,4 @@
--- Frequencies of units that scale by themselves, each until the next one.
+-- The frequencies of units with dynamic scaling, each as an interval until the next one.
 CREATE PERFETTO VIEW android_dvfs_counters(
   name STRING, ts TIMESTAMP, value DOUBLE, dur DURATION
 ) AS
@@ -21,7 +21,7 @@ WHERE t.name GLOB 'domain@[0-2] Frequency'
   )
 ORDER BY c.ts;
 
--- The range of each frequency, and its mean over time.
+-- The range of each frequency, and its average weighted by time.
 CREATE PERFETTO TABLE android_dvfs_counter_stats(
   name STRING, max DOUBLE, min DOUBLE, dur DURATION, wgt_avg DOUBLE
 ) AS
@@ -35,7 +35,7 @@ FROM android_dvfs_counters
 WHERE dur > 0
 GROUP BY name;
 
--- The time at each frequency, and its part of all time in percent.
+-- The time at each frequency, also in percent.
 CREATE PERFETTO VIEW android_dvfs_counter_residency(
   name STRING, value DOUBLE, dur DURATION, pct DOUBLE
 ) AS

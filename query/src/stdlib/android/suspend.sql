@@ -1,7 +1,7 @@
 INCLUDE PERFETTO MODULE intervals.fill_gaps;
 
--- The times at which a machine was suspended, and between them awake. Of a machine that never was
--- suspended nothing is known, but the one that recorded was awake.
+-- The times at which a machine was suspended, and awake in between. A machine without suspensions
+-- has no rows, except the recording one, which was awake.
 CREATE PERFETTO TABLE android_suspend_state(
   ts TIMESTAMP, dur DURATION, power_state STRING, machine_id JOINID(machine.id)
 ) AS
@@ -16,7 +16,7 @@ WITH
         AND s.dur <> -1
       )
   ),
-  -- One source for each machine.
+  -- Only one source for each machine.
   sources AS (
     SELECT machine_id AS machine, max(is_minimal) AS is_minimal FROM steps GROUP BY machine_id
   ),
@@ -29,7 +29,7 @@ WITH
     FROM steps
     JOIN sources ON steps.machine_id = sources.machine AND steps.is_minimal = sources.is_minimal
   ),
-  -- One that reaches into the next has lost its end.
+  -- The end of a suspension that overlaps the next one was lost.
   suspended AS (
     SELECT ts, dur, machine_id, 'suspended' AS power_state
     FROM chosen
@@ -45,7 +45,7 @@ SELECT
 FROM _intervals_fill_gaps!((machine_id), (power_state), suspended)
 ORDER BY ts;
 
--- The time of an interval that its machine was not suspended.
+-- The time of an interval in which its machine was not suspended.
 CREATE PERFETTO FUNCTION _extract_duration_without_suspend(ts TIMESTAMP, dur DURATION)
 RETURNS LONG AS
 SELECT to_monotonic($ts + $dur) - to_monotonic($ts);

@@ -1,5 +1,5 @@
--- A row for each function of each callsite's frame: inlined functions share a frame, the innermost
--- is first.
+-- A row for each function of each callsite's frame. Inlined functions share a frame, with the
+-- innermost one first.
 CREATE PERFETTO TABLE _callstack_functions AS
 SELECT row_number() OVER (ORDER BY c.id, s.id) - 1 AS id, c.id AS callsite_id,
   c.parent_id AS parent_callsite_id, f.mapping AS mapping_id,
@@ -24,7 +24,7 @@ LEFT JOIN (SELECT id, callsite_id FROM _callstack_functions WHERE is_innermost) 
   ON p.callsite_id = c.parent_callsite_id
 ORDER BY c.id;
 
--- Each node of the forest with each node from it up to its root, itself included.
+-- Each node of the forest with itself and each of its ancestors.
 CREATE PERFETTO TABLE _callstack_spc_ancestors AS
 WITH RECURSIVE up(id, ancestor) AS (
   SELECT id, id FROM _callstack_spc_forest
@@ -35,7 +35,8 @@ WITH RECURSIVE up(id, ancestor) AS (
 )
 SELECT id, ancestor FROM up;
 
--- The part of the forest that samples reach, from rows with `callsite_id`.
+-- The part of the forest with the callsites of samples and their callers, from rows with
+-- `callsite_id`.
 CREATE PERFETTO MACRO _callstacks_for_stack_profile_samples(spc_samples TableOrSubquery)
 RETURNS TableOrSubquery AS
 (
@@ -52,7 +53,7 @@ RETURNS TableOrSubquery AS
   ORDER BY f.id
 );
 
--- The same with the number of samples of each node itself.
+-- The part of the forest with samples, with the number of samples of each node itself.
 CREATE PERFETTO MACRO _callstacks_for_callsites(samples TableOrSubquery)
 RETURNS TableOrSubquery AS
 (
@@ -66,7 +67,7 @@ RETURNS TableOrSubquery AS
   ORDER BY c.id
 );
 
--- The same with the sum of the samples' `value`.
+-- The part of the forest with samples, with the sum of the samples' `value` of each node itself.
 CREATE PERFETTO MACRO _callstacks_for_callsites_weighted(samples TableOrSubquery)
 RETURNS TableOrSubquery AS
 (
@@ -80,7 +81,7 @@ RETURNS TableOrSubquery AS
   ORDER BY c.id
 );
 
--- The sum of `self_count` of each node and all below it.
+-- The sum of `self_count` of each node and its descendants.
 CREATE PERFETTO MACRO _callstacks_self_to_cumulative(callstacks TableOrSubquery)
 RETURNS TableOrSubquery AS
 (

@@ -1,5 +1,5 @@
--- Values of counters as intervals. Rows that repeat the value before them vanish; the last value
--- of a track lasts to the end of the trace.
+-- Values of counters as intervals. Rows that repeat the value before them are left out. The last
+-- value of a track lasts to the end of the trace.
 CREATE PERFETTO MACRO counter_leading_intervals(counter_table TableOrSubquery)
 RETURNS TableOrSubquery AS
 (

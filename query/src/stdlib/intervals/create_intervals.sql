@@ -1,5 +1,5 @@
--- An interval from each start to the first end after it. Times are negated, since as-of joins look
--- back.
+-- An interval from each start to the first end after it. Times are negated, since as-of joins find
+-- earlier times.
 CREATE PERFETTO MACRO _interval_create(starts_table TableOrSubquery, ends_table TableOrSubquery)
 RETURNS TableOrSubquery AS
 (

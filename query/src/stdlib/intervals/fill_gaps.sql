@@ -1,8 +1,8 @@
 CREATE PERFETTO MACRO _gap_member(x Expr) RETURNS Expr AS $x;
 CREATE PERFETTO MACRO _gap_null(x Expr) RETURNS Expr AS NULL AS $x;
 
--- The intervals of each group, with rows for the times between them from the start to the end of
--- the trace, in which the other columns are NULL.
+-- The intervals of each group, with rows for the gaps between them, from the start to the end of
+-- the trace. The other columns of gaps are NULL.
 CREATE PERFETTO MACRO _intervals_fill_gaps(
   groups ColumnNameList, columns ColumnNameList, intervals TableOrSubquery
 )

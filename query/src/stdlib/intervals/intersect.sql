@@ -2,7 +2,7 @@
 
 CREATE PERFETTO MACRO _ii_member(x ColumnName) RETURNS ColumnName AS $x;
 
--- The intersection of two tables whose columns have other names.
+-- The intersection of two tables, with the names of their columns as arguments.
 CREATE PERFETTO MACRO _interval_intersect_with_col_names(
   left_table TableOrSubquery, left_id ColumnName, left_ts ColumnName, left_dur ColumnName,
   right_table TableOrSubquery, right_id ColumnName, right_ts ColumnName, right_dur ColumnName,
@@ -25,7 +25,7 @@ _interval_intersect!(
   $keys
 );
 
--- The parts of intervals that lie in one interval.
+-- The parts of intervals within one interval.
 CREATE PERFETTO MACRO _interval_intersect_single(ts Expr, dur Expr, intervals TableOrSubquery)
 RETURNS TableOrSubquery AS
 (

@@ -1,4 +1,4 @@
--- The number of intervals that are open at each time at which it changes.
+-- The number of open intervals, at each time at which it changes.
 CREATE PERFETTO MACRO intervals_overlap_count(
   segments TableOrSubquery, ts_column ColumnName, dur_column ColumnName
 )
@@ -17,7 +17,7 @@ RETURNS TableOrSubquery AS
   ORDER BY ts
 );
 
--- The same for each group.
+-- The number of open intervals of each group, at each time at which it changes.
 CREATE PERFETTO MACRO intervals_overlap_count_by_group(
   segments TableOrSubquery, ts_column ColumnName, dur_column ColumnName, group_column ColumnName
 )
@@ -37,7 +37,7 @@ RETURNS TableOrSubquery AS
   ORDER BY ts
 );
 
--- Intervals that overlap, or lie at most `epsilon` apart, as one.
+-- Merges intervals that overlap or are at most `epsilon` apart.
 CREATE PERFETTO MACRO interval_merge_overlapping(intervals TableOrSubquery, epsilon Expr)
 RETURNS TableOrSubquery AS
 (
@@ -56,7 +56,7 @@ RETURNS TableOrSubquery AS
   ORDER BY ts
 );
 
--- Intervals that overlap or touch as one, apart for each value of the columns.
+-- Merges intervals that overlap or touch, separately for each value of the columns.
 CREATE PERFETTO MACRO interval_merge_overlapping_partitioned(
   intervals TableOrSubquery, columns ColumnNameList
 )
@@ -79,7 +79,7 @@ RETURNS TableOrSubquery AS
   GROUP BY metasql_unparenthesize_exprlist!($columns), run
 );
 
--- One row: 1 if two of the intervals overlap, else 0.
+-- Returns one row: 1 if two of the intervals overlap, otherwise 0.
 CREATE PERFETTO MACRO _intervals_overlap_in_table(intervals TableOrSubquery)
 RETURNS TableOrSubquery AS
 (
@@ -90,7 +90,7 @@ RETURNS TableOrSubquery AS
   )
 );
 
--- Roots and what lies below them, in the form that `_intervals_flatten!` takes.
+-- Roots and their descendants, in the format of the argument of `_intervals_flatten!`.
 CREATE PERFETTO MACRO _intervals_merge_root_and_children(
   roots TableOrSubquery, children TableOrSubquery
 )
@@ -101,8 +101,8 @@ RETURNS TableOrSubquery AS
   SELECT root_id, id, parent_id, ts, dur FROM $children
 );
 
--- The same with those children that a root meets and shares a key with, cut to the root. Roots
--- without any vanish.
+-- Roots with the children that overlap them and have the same key, truncated to the root, in the
+-- same format. Roots without such children are left out.
 CREATE PERFETTO MACRO _intervals_merge_root_and_children_by_intersection(
   roots TableOrSubquery, children TableOrSubquery, key ColumnName
 )
@@ -117,21 +117,21 @@ RETURNS TableOrSubquery AS
     ON r.$key = c.$key AND c.ts < r.ts + r.dur AND c.ts + c.dur >= r.ts
 );
 
--- For each root the time that belongs to it and to no child, and so on down: what is innermost at
--- each moment.
+-- The innermost intervals of each root over time: the times of each interval without those of its
+-- children.
 CREATE PERFETTO MACRO _intervals_flatten(intervals TableOrSubquery)
 RETURNS TableOrSubquery AS
 (
   SELECT root_id, id, ts, ts_end - ts AS dur
   FROM (
-    -- Before each child.
+    -- The time before each child.
     SELECT p.root_id, p.id, c.ts AS ts_end,
       coalesce(
         lag(c.ts + c.dur) OVER (PARTITION BY c.root_id, c.parent_id ORDER BY c.ts, c.id), p.ts
       ) AS ts
     FROM $intervals p JOIN $intervals c ON c.root_id = p.root_id AND c.parent_id = p.id
     UNION ALL
-    -- After the last.
+    -- The time after the last child.
     SELECT p.root_id, p.id, p.ts + p.dur AS ts_end, coalesce(max(c.ts + c.dur), p.ts) AS ts
     FROM $intervals p LEFT JOIN $intervals c ON c.root_id = p.root_id AND c.parent_id = p.id
     GROUP BY p.root_id, p.id, p.ts, p.dur

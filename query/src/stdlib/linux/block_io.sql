@@ -4,7 +4,7 @@ SELECT ($dev >> 20) & 4095;
 CREATE PERFETTO FUNCTION linux_device_minor_id(dev LONG) RETURNS LONG AS
 SELECT $dev & 1048575;
 
--- The number of operations of each block device that are under way.
+-- The number of pending operations of each block device.
 CREATE PERFETTO VIEW linux_active_block_io_operations_by_device AS
 SELECT ts, sum(change) OVER (PARTITION BY dev ORDER BY ts) AS ops_in_queue_or_device, dev
 FROM (

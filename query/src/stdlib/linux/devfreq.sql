@@ -10,6 +10,6 @@ FROM counter_leading_intervals!((
     AND extract_arg(t.dimension_arg_set_id, 'linux_device') GLOB $device_name
 ));
 
--- The frequency of the unit that the CPUs share.
+-- The frequency of the shared unit (DSU) of the CPUs.
 CREATE PERFETTO VIEW linux_devfreq_dsu_counter AS
 SELECT id, ts, dur, freq AS dsu_freq FROM _get_devfreq_counters('*devfreq_dsu');

@@ -1,4 +1,4 @@
--- Threads of the kernel: those of process 2 and of its children.
+-- Kernel threads: those of process 2 and of its children.
 CREATE PERFETTO VIEW linux_kernel_threads AS
 SELECT p.upid, t.utid, p.pid, t.tid, p.name AS process_name, t.name AS thread_name, t.machine_id
 FROM process p

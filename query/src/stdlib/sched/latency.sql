@@ -1,4 +1,4 @@
--- How long a thread waited for a CPU before each time it ran.
+-- The time that a thread waited for a CPU before each time it ran.
 CREATE PERFETTO VIEW sched_latency_for_running_interval AS
 SELECT id AS thread_state_id, sched_id, utid, before_id AS runnable_latency_id,
   before_dur AS latency_dur

@@ -1,4 +1,5 @@
--- For each running row of a thread the runnable row before it, and the one that a waking began.
+-- For each running row of a thread, the runnable row before it, and the one that started with a
+-- wakeup.
 CREATE PERFETTO VIEW sched_previous_runnable_on_thread AS
 SELECT id, prev_runnable_id, prev_wakeup_runnable_id
 FROM (

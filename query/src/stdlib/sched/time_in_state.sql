@@ -5,7 +5,7 @@ FROM (
   SELECT utid, state, sum(dur) AS dur FROM thread_state WHERE dur >= 0 GROUP BY utid, state
 );
 
--- The same in percent of all its time.
+-- The time that each thread spent in each state, in percent of the thread's time.
 CREATE PERFETTO VIEW sched_percentage_of_time_in_state AS
 SELECT utid,
   sum(CASE state WHEN 'Running' THEN dur ELSE 0 END) * 100 / sum(dur) AS running,
@@ -27,7 +27,7 @@ FROM thread_state
 WHERE utid = $utid AND dur >= 0 AND ts < $ts + $dur AND ts + dur > $ts
 GROUP BY state, io_wait, blocked_function;
 
--- The same, apart for each CPU.
+-- The states of a thread within an interval, for each CPU.
 CREATE PERFETTO FUNCTION sched_time_in_state_and_cpu_for_thread_in_interval(
   ts LONG, dur LONG, utid LONG
 )
@@ -38,7 +38,7 @@ FROM thread_state
 WHERE utid = $utid AND dur >= 0 AND ts < $ts + $dur AND ts + dur > $ts
 GROUP BY state, io_wait, cpu, blocked_function;
 
--- How the times of threads on a CPU within an interval ended.
+-- The end states of scheduling slices within an interval.
 CREATE PERFETTO FUNCTION sched_time_in_state_for_cpu_in_interval(cpu LONG, ts LONG, dur LONG)
 RETURNS TABLE(end_state STRING, dur LONG) AS
 SELECT end_state, sum(min(ts + dur, $ts + $dur) - max(ts, $ts)) AS dur

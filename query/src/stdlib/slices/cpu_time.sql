@@ -1,4 +1,4 @@
--- The time that the thread of a slice was on a CPU during it.
+-- The CPU time of the slice's thread during each slice.
 CREATE PERFETTO VIEW thread_slice_cpu_time AS
 SELECT s.id, s.name, t.utid, t.name AS thread_name, p.upid, p.name AS process_name, c.cpu_time
 FROM (

@@ -1,4 +1,4 @@
--- A slice and all that contain it.
+-- A slice and its ancestors.
 CREATE PERFETTO FUNCTION _slice_ancestor_and_self(slice_id LONG)
 RETURNS TABLE(
   id LONG, ts LONG, dur LONG, track_id LONG, category STRING, name STRING, depth LONG,
@@ -10,7 +10,7 @@ FROM __slice_and_ancestors p JOIN slice s ON s.id = p.other
 WHERE p.origin = $slice_id
 ORDER BY s.id <> $slice_id, s.id;
 
--- A slice and all that it contains.
+-- A slice and its descendants.
 CREATE PERFETTO FUNCTION _slice_descendant_and_self(slice_id LONG)
 RETURNS TABLE(
   id LONG, ts LONG, dur LONG, track_id LONG, category STRING, name STRING, depth LONG,
@@ -22,7 +22,8 @@ FROM __slice_and_descendants p JOIN slice s ON s.id = p.other
 WHERE p.origin = $slice_id
 ORDER BY s.id <> $slice_id, s.id;
 
--- Slices without those whose column is NULL: what was below them comes below what was above.
+-- Slices without those whose column is NULL. Children of removed slices get the next remaining
+-- ancestor as parent.
 CREATE PERFETTO MACRO _slice_remove_nulls_and_reparent(
   slice_table TableOrSubquery, column_name ColumnName
 )

@@ -1,4 +1,4 @@
--- The time that a slice did not spend in its children.
+-- The duration of each slice without its children.
 CREATE PERFETTO VIEW slice_self_dur AS
 SELECT s.id, s.dur - coalesce(c.dur, 0) AS self_dur
 FROM slice s

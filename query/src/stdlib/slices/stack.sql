@@ -1,5 +1,5 @@
--- Slices with a number for the names and categories of all slices that they lie in, themselves
--- included: equal stacks have equal numbers.
+-- Slices with an id for the names and categories of the slice and its ancestors. Equal stacks have
+-- equal ids.
 CREATE PERFETTO VIEW slice_with_stack_id AS
 SELECT s.id, s.ts, s.dur, s.track_id, s.category, s.name, s.depth, s.parent_id, s.arg_set_id,
   s.thread_ts, s.thread_dur, s.thread_instruction_count, s.thread_instruction_delta,
@@ -9,7 +9,7 @@ JOIN __slice_stack own ON own.slice_id = s.id
 LEFT JOIN __slice_stack above ON above.slice_id = s.parent_id
 ORDER BY s.id;
 
--- The slices of a stack and all that contain them.
+-- The slices of a stack and their ancestors.
 CREATE PERFETTO FUNCTION ancestor_slice_by_stack(stack_hash LONG)
 RETURNS TABLE(
   id LONG, ts LONG, dur LONG, track_id LONG, category STRING, name STRING, depth LONG,
@@ -23,7 +23,7 @@ WHERE id IN (
 )
 ORDER BY ts;
 
--- The slices of a stack and all that they contain.
+-- The slices of a stack and their descendants.
 CREATE PERFETTO FUNCTION descendant_slice_by_stack(stack_hash LONG)
 RETURNS TABLE(
   id LONG, ts LONG, dur LONG, track_id LONG, category STRING, name STRING, depth LONG,

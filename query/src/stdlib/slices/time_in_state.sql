@@ -1,7 +1,7 @@
 INCLUDE PERFETTO MODULE intervals.intersect;
 INCLUDE PERFETTO MODULE slices.with_context;
 
--- The time that the thread of each slice spent in each state while it was open.
+-- The time of each slice that its thread spent in each state.
 CREATE PERFETTO VIEW thread_slice_time_in_state AS
 SELECT s.id, s.name, s.utid, s.thread_name, s.upid, s.process_name, t.state, t.io_wait,
   t.blocked_function, p.dur

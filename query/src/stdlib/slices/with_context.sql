@@ -1,4 +1,4 @@
--- Slices of threads, with the names of thread and process.
+-- Slices of threads, with their threads and processes.
 CREATE PERFETTO VIEW thread_slice AS
 SELECT s.id, s.ts, s.dur, s.category, s.name, s.track_id, t.name AS track_name,
   thread.name AS thread_name, thread.utid, thread.tid, thread.is_main_thread,
@@ -9,7 +9,7 @@ JOIN thread_track t ON s.track_id = t.id
 JOIN thread ON t.utid = thread.utid
 LEFT JOIN process ON thread.upid = process.upid;
 
--- Slices of processes.
+-- Slices of processes, with their processes.
 CREATE PERFETTO VIEW process_slice AS
 SELECT s.id, s.ts, s.dur, s.category, s.name, s.track_id, t.name AS track_name,
   process.name AS process_name, process.upid, process.pid, s.depth, s.parent_id, s.arg_set_id,
@@ -18,7 +18,7 @@ FROM slice s
 JOIN process_track t ON s.track_id = t.id
 JOIN process ON t.upid = process.upid;
 
--- Slices of both.
+-- Slices of threads and of processes.
 CREATE PERFETTO VIEW thread_or_process_slice AS
 SELECT id, ts, dur, category, name, track_id, track_name, thread_name, utid, tid, is_main_thread,
   process_name, upid, pid, depth, parent_id, arg_set_id

@@ -1,6 +1,6 @@
 INCLUDE PERFETTO MODULE callstacks.stack_profile;
 
--- Samples of callstacks that were taken as time or work went by, of all profilers.
+-- The callstack samples of all CPU profilers.
 CREATE PERFETTO VIEW cpu_profiling_samples AS
 SELECT s.id, s.ts, c.utid, t.tid, t.name AS thread_name, e.ucpu, p.cpu, s.callsite_id, s.source
 FROM stack_sample s
@@ -12,7 +12,7 @@ LEFT JOIN cpu p ON p.id = e.ucpu
 WHERE n.timebase_unit IS NULL OR n.timebase_unit IN ('ns', 'cycles', 'instructions')
 ORDER BY s.ts, s.id;
 
--- Their callstacks as a tree, with the samples at and below each function.
+-- The callstacks of the samples as a tree, with the numbers of samples at and below each function.
 CREATE PERFETTO VIEW cpu_profiling_summary_tree AS
 SELECT c.id, c.parent_id, c.name, c.mapping_name, c.source_file, c.line_number, c.self_count,
   t.cumulative_count

@@ -1,7 +1,7 @@
 INCLUDE PERFETTO MODULE stacks.cpu_profiling;
 
--- The identity of a Chrome library as crash reports write it: the first eight bytes of the build
--- id in the order of a GUID, eight more, and the age 0.
+-- The identity of a Chrome library in the format of crash reports: the first eight bytes of the
+-- build id in the byte order of a GUID, eight more bytes, and the age 0.
 CREATE PERFETTO FUNCTION _to_breakpad_module(mapping STRING, build_id STRING) RETURNS STRING AS
 SELECT CASE
   WHEN length($build_id) >= 40 AND regexp(
@@ -11,7 +11,7 @@ SELECT CASE
     || substr($build_id, 15, 2) || substr($build_id, 13, 2) || substr($build_id, 17, 16) || '0'
 END;
 
--- Addresses of callstacks that have no symbol, by process and library.
+-- Addresses of callstacks without a symbol, by process and library.
 CREATE PERFETTO VIEW _stacks_symbolization_candidates AS
 SELECT c.upid, m.name AS module, m.build_id, c.rel_pc,
   _to_breakpad_module(m.name, m.build_id) AS breakpad_module_id

@@ -8,7 +8,7 @@ WHERE done.name = 'traced_buf_clone_done_timestamp_ns'
   AND began.name = 'traced_clone_started_timestamp_ns' AND began.value <> 0
 ORDER BY done.machine_id, done.trace_id, done.idx;
 
--- The same from the trigger that asked for the clone.
+-- The time from the trigger of a clone to the end of each buffer's copy.
 CREATE PERFETTO VIEW traced_trigger_clone_flush_latency AS
 SELECT done.idx AS buffer_id, done.value - fired.value AS duration_ns, done.machine_id,
   done.trace_id

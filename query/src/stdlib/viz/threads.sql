@@ -1,6 +1,6 @@
 INCLUDE PERFETTO MODULE linux.threads;
 
--- Threads with a mark for those of the kernel.
+-- Threads, with a flag for kernel threads.
 CREATE PERFETTO VIEW _threads_with_kernel_flag AS
 SELECT t.utid, t.upid, t.tid, p.pid, t.name AS thread_name, p.name AS process_name,
   t.is_main_thread, t.utid IN (SELECT utid FROM linux_kernel_threads) AS is_kernel_thread,

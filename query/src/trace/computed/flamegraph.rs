@@ -1,4 +1,4 @@
-//! `experimental_flamegraph(…)`: callstacks of heap profiles and samples as one tree.
+//! `experimental_flamegraph(…)`: the callstacks of heap profiles or samples as a tree.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use ferretto_tables::{StringId, Trace};
 
 use crate::computed::{TableFunction, integer, text};
 
-/// The function.
+/// The function `experimental_flamegraph`.
 #[derive(Debug)]
 pub(super) struct Flamegraph(pub(super) Arc<Trace>);
 
-/// The counts of a node: number, bytes, and both of allocations alone.
+/// The counts of a node: number, bytes, and the number and bytes without frees.
 type Counts = [i64; 4];
 
-/// A function below a certain path.
+/// A function with a path of callers.
 #[derive(Debug)]
 struct Node {
     parent: Option<usize>,
@@ -32,17 +32,17 @@ struct Node {
     all: Counts,
 }
 
-/// The tree as it grows. Callstacks with the same names share nodes.
+/// The tree. Callstacks with the same names share nodes.
 #[derive(Debug, Default)]
 struct Tree {
     nodes: Vec<Node>,
-    places: HashMap<(Option<usize>, StringId, StringId), usize>,
-    /// The node of each callsite that was met.
+    children: HashMap<(Option<usize>, StringId, StringId), usize>,
+    /// The nodes of the callsites that were added.
     callsites: HashMap<u32, usize>,
 }
 
 impl Tree {
-    /// Returns the node of a callsite.
+    /// Returns the node of a callsite. Adds it and its callers if necessary.
     fn node(&mut self, trace: &Trace, callsite: u32) -> Option<usize> {
         let sites = &trace.tables().stack_profile_callsite;
         let mut path = Vec::new();
@@ -70,7 +70,7 @@ impl Tree {
     fn child(&mut self, parent: Option<usize>, function: Function) -> usize {
         let key = (parent, function.name, function.map);
         let depth = parent.map_or(0, |parent| self.nodes[parent].depth + 1);
-        *self.places.entry(key).or_insert_with(|| {
+        *self.children.entry(key).or_insert_with(|| {
             self.nodes.push(Node {
                 parent,
                 depth,
@@ -85,7 +85,7 @@ impl Tree {
         })
     }
 
-    /// Adds what is counted at nodes to all above them.
+    /// Adds the counts of each node to all its callers.
     fn sum_up(&mut self) {
         for index in (0..self.nodes.len()).rev() {
             for kind in 0..4 {
@@ -109,7 +109,7 @@ struct Function {
     line: Option<i64>,
 }
 
-/// Returns the functions of a frame, outermost first: inlined ones share a frame.
+/// Returns the functions of a frame, outermost first. Inlined functions share a frame.
 fn functions(trace: &Trace, frame: u32) -> Vec<Function> {
     let tables = trace.tables();
     let frames = &tables.stack_profile_frame;
@@ -121,7 +121,7 @@ fn functions(trace: &Trace, frame: u32) -> Vec<Function> {
     let set = frames.symbol_set_id().get(frame);
     let mut list: Vec<Function> = Vec::new();
     if let Some(set) = set {
-        // The rows of a set follow each other, and the set has the number of the first.
+        // The rows of a set are consecutive, and the id of the set is the first row.
         let rows = (set..symbols.len()).take_while(|row| symbols.symbol_set_id().get(*row) == set);
         list.extend(rows.map(|row| Function {
             name: symbols.name().get(row),
@@ -145,7 +145,7 @@ fn functions(trace: &Trace, frame: u32) -> Vec<Function> {
     list
 }
 
-/// A bound of times, such as `>=5`.
+/// Parses bounds of times, such as `>=5,<9`.
 fn constraint(text: &str) -> Result<Vec<(&str, i64)>> {
     text.split(',')
         .map(|part| {
@@ -156,7 +156,7 @@ fn constraint(text: &str) -> Result<Vec<(&str, i64)>> {
                 Ok(bound) if ["=", "==", "<", "<=", ">", ">="].contains(&operator) => {
                     Ok((operator, bound))
                 }
-                _ => plan_err!("experimental_flamegraph: '{part}' is no bound such as '>=5'."),
+                _ => plan_err!("experimental_flamegraph: '{part}' is not a bound such as '>=5'."),
             }
         })
         .collect()
@@ -214,7 +214,7 @@ impl TableFunction for Flamegraph {
 
     async fn rows(&self, _: &dyn Session, arguments: &[ScalarValue]) -> Result<Vec<ArrayRef>> {
         let number =
-            |place: usize| integer(self.name(), self.arguments()[place], &arguments[place]);
+            |index: usize| integer(self.name(), self.arguments()[index], &arguments[index]);
         let kind = text(&arguments[0]).unwrap_or_default();
         let ts = number(1)?;
         let bounds = text(&arguments[2]);
@@ -243,8 +243,8 @@ impl TableFunction for Flamegraph {
                 };
                 let table = &tables.heap_profile_allocation;
                 for row in 0..table.len() {
-                    let wanted = upids.contains(&i64::from(table.upid().get(row)));
-                    if !wanted || table.ts().get(row) > ts {
+                    let included = upids.contains(&i64::from(table.upid().get(row)));
+                    if !included || table.ts().get(row) > ts {
                         continue;
                     }
                     let (count, size) = (table.count().get(row), table.size().get(row));
@@ -265,11 +265,11 @@ impl TableFunction for Flamegraph {
                         let utid = contexts.utid().get(context)?;
                         tables.thread.upid().get(utid)
                     });
-                    let wanted = upid.is_some_and(|upid| upids.contains(&i64::from(upid)));
+                    let included = upid.is_some_and(|upid| upids.contains(&i64::from(upid)));
                     let Some(callsite) = samples.callsite_id().get(row) else {
                         continue;
                     };
-                    if wanted
+                    if included
                         && holds(&bounds, ts)
                         && let Some(node) = tree.node(&self.0, callsite)
                     {
@@ -282,13 +282,13 @@ impl TableFunction for Flamegraph {
             "graph" => {
                 return plan_err!(
                     "experimental_flamegraph: 'graph' is not supported, since heap graphs of Java \
-                     are not imported. 'native' and 'perf' are."
+                     are not imported: use 'native' or 'perf'."
                 );
             }
             other => {
                 return plan_err!(
-                    "experimental_flamegraph: there is no profile type '{other}': \
-                     'native' and 'perf' are."
+                    "experimental_flamegraph: unknown profile type '{other}': \
+                     use 'native' or 'perf'."
                 );
             }
         }

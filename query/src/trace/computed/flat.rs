@@ -1,4 +1,4 @@
-//! `experimental_flat_slice(start, end)`: the innermost slice of each track at each moment.
+//! `experimental_flat_slice(start, end)`: the innermost slices of each track over time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use ferretto_tables::Trace;
 
 use crate::computed::{TableFunction, integer};
 
-/// The function.
+/// The function `experimental_flat_slice`.
 #[derive(Debug)]
 pub(super) struct FlatSlice(pub(super) Arc<Trace>);
 
-/// A part of a track's time, with the slice that is innermost in it.
+/// A part of a track's time, with its innermost slice.
 struct Piece {
     start: i64,
     end: i64,
@@ -98,7 +98,7 @@ impl TableFunction for FlatSlice {
     }
 
     async fn rows(&self, _: &dyn Session, arguments: &[ScalarValue]) -> Result<Vec<ArrayRef>> {
-        let bound = |place: usize| integer(self.name(), self.arguments()[place], &arguments[place]);
+        let bound = |index: usize| integer(self.name(), self.arguments()[index], &arguments[index]);
         let pieces = match (bound(0)?, bound(1)?) {
             (Some(from), Some(to)) => self.pieces(from, to),
             _ => Vec::new(),

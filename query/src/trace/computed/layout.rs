@@ -1,5 +1,4 @@
-//! `experimental_slice_layout('1,2,3')`: how slices of several tracks are drawn one below the
-//! other.
+//! `experimental_slice_layout('1,2,3')`: the lines on which slices of several tracks are drawn.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,19 +12,19 @@ use ferretto_tables::Trace;
 
 use crate::computed::{TableFunction, text};
 
-/// The function.
+/// The function `experimental_slice_layout`.
 #[derive(Debug)]
 pub(super) struct SliceLayout(pub(super) Arc<Trace>);
 
-/// A slice with all below it.
+/// A slice with all its descendants.
 struct Stack {
     start: i64,
     end: i64,
-    /// The number of lines that it takes.
+    /// The number of its lines.
     height: usize,
 }
 
-/// The times that are taken on a line, by start.
+/// The occupied times of a line: ends by start.
 #[derive(Default)]
 struct Line(BTreeMap<i64, i64>);
 
@@ -36,12 +35,13 @@ impl Line {
     }
 }
 
-/// Puts the highest stacks first, each on the first free lines, and returns each one's first line.
-fn place(stacks: &[Stack]) -> Vec<usize> {
+/// Assigns lines to stacks, the highest stacks first, each to the first free lines. Returns the
+/// first line of each stack.
+fn assign_lines(stacks: &[Stack]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..stacks.len()).collect();
     order.sort_by_key(|i| (usize::MAX - stacks[*i].height, stacks[*i].start, *i));
     let mut lines: Vec<Line> = Vec::new();
-    let mut places = vec![0; stacks.len()];
+    let mut first_lines = vec![0; stacks.len()];
     for index in order {
         let stack = &stacks[index];
         let mut first = 0;
@@ -56,9 +56,9 @@ fn place(stacks: &[Stack]) -> Vec<usize> {
         for line in &mut lines[first..first + stack.height] {
             line.0.insert(stack.start, stack.end);
         }
-        places[index] = first;
+        first_lines[index] = first;
     }
-    places
+    first_lines
 }
 
 #[async_trait]
@@ -111,11 +111,11 @@ impl TableFunction for SliceLayout {
             stack_of.insert(id, stack);
             members.push((id, stack, depth));
         }
-        let places = place(&stacks);
+        let first_lines = assign_lines(&stacks);
         let ids = members.iter().map(|(id, ..)| i64::from(*id));
         let depths = members
             .iter()
-            .map(|(_, stack, depth)| (places[*stack] + depth) as i64);
+            .map(|(_, stack, depth)| (first_lines[*stack] + depth) as i64);
         Ok(vec![
             Arc::new(Int64Array::from_iter_values(ids)),
             Arc::new(Int64Array::from_iter_values(depths)),

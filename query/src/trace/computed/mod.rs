@@ -10,7 +10,7 @@ use ferretto_tables::Trace;
 
 use crate::computed::TableFunction;
 
-/// Returns all of them.
+/// Returns all table functions of a trace.
 pub(super) fn functions(trace: &Arc<Trace>) -> Vec<Arc<dyn TableFunction>> {
     vec![
         Arc::new(layout::SliceLayout(trace.clone())),

@@ -21,7 +21,7 @@ fn message(args: &[&str]) -> String {
 }
 
 #[test]
-fn cli_001_no_arguments_help_and_unknown_flags_give_the_usage() {
+fn cli_001_no_arguments_help_and_unknown_flags_print_the_usage() {
     for args in [&[][..], &["--help"], &["-h"], &["--no-such-flag"], &["-Z"]] {
         assert!(message(args).contains("Usage: perfetto"), "{args:?}");
     }
@@ -136,7 +136,7 @@ fn cli_005_empty_configs_are_refused() {
         "The TraceConfig is empty"
     );
     assert_eq!(message(&["-c", "-", "-o", "x"]), "The TraceConfig is empty");
-    // But an empty one does not stand in the way of light options.
+    // An empty config does not exclude light options.
     assert_eq!(options(&["-c", "-", "-t", "1s", "-o", "x"]).config, None);
 }
 
@@ -157,7 +157,7 @@ fn cli_006_attributes_split_at_the_first_equals_sign() {
 }
 
 #[test]
-fn options_may_be_shortened_and_stand_anywhere() {
+fn options_may_be_shortened_and_in_any_order() {
     let options = options(&[
         "sched/sched_switch",
         "--tim=5s",

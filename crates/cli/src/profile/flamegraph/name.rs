@@ -83,7 +83,7 @@ mod tests {
     use super::short_name;
 
     #[test]
-    fn names_are_told_without_arguments() {
+    fn generic_arguments_are_removed() {
         let cases = [
             ("main", "main"),
             (

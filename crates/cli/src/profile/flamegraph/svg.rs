@@ -145,7 +145,7 @@ fn head(picture: &Picture, texts: &Texts, out: &mut String) {
     );
 }
 
-/// Colours with what they mean, of those that there are.
+/// Writes the legend of the colours in the picture.
 fn legend(picture: &Picture) -> Vec<(&'static str, &'static str)> {
     let sorts: [(Sort, &str); 9] = [
         (Sort::Task, "process"),
@@ -190,7 +190,7 @@ fn class(sort: Sort) -> &'static str {
     }
 }
 
-/// Returns true if a name has the lighter of two shades, so that neighbours can be told apart.
+/// Returns true if a name has the lighter of two shades, so that neighbours are distinguishable.
 fn is_light(name: &Name) -> bool {
     name.text
         .bytes()

@@ -1,8 +1,8 @@
-//! Sessions that others left, and copies of them.
+//! Sessions that other consumers detached, and clones.
 
 use super::*;
 
-/// A world with a session that was attached to.
+/// Returns a world with an attached session.
 fn attached() -> World {
     let mut world = World::connected();
     let key = b"key".to_vec();
@@ -18,7 +18,7 @@ fn attached() -> World {
 }
 
 #[test]
-fn an_attached_session_that_cannot_be_flushed_is_presumed_to_be_over() {
+fn an_attached_session_that_cannot_be_flushed_is_presumed_to_have_ended() {
     let mut world = attached();
     let watch = world.call(Call::Watch);
     world.assert_done(watch);
@@ -32,7 +32,7 @@ fn an_attached_session_that_cannot_be_flushed_is_presumed_to_be_over() {
 }
 
 #[test]
-fn an_attached_session_is_left_again() {
+fn an_attached_session_can_be_detached_again() {
     let mut world = attached();
     let call = world.call(detach(LIMIT));
     world.reply(Method::Detach, done(Reply::Detach(Default::default())));
@@ -40,7 +40,7 @@ fn an_attached_session_is_left_again() {
     assert_eq!(*world.recording.phase(), Phase::Idle);
     let call = world.call(detach(LIMIT));
     world.reply(Method::Detach, Err(Rejected));
-    // There is no reason to wait for one.
+    // No pause follows if the patience for a reason is zero.
     assert!(matches!(
         world.answer(call),
         Err(CallError::Rejected { .. })
@@ -48,7 +48,7 @@ fn an_attached_session_is_left_again() {
 }
 
 #[test]
-fn an_attach_that_is_refused_or_comes_late() {
+fn an_attach_can_be_refused_or_complete_after_its_time_limit() {
     let mut world = World::connected();
     let attach = || Call::Attach {
         key: b"key".to_vec(),
@@ -64,13 +64,13 @@ fn an_attach_that_is_refused_or_comes_late() {
     world.pass();
     world.assert_timed_out(late, false);
     world.reply(Method::Attach, done(Reply::Attach(Default::default())));
-    // Nobody waits, but the session is there.
+    // No call waits for the reply, but the session is attached.
     world.assert_quiet();
     assert_eq!(*world.recording.phase(), Phase::Running);
 }
 
 #[test]
-fn detaching_while_starting_completes_all_calls() {
+fn detaching_during_a_start_completes_all_calls() {
     let mut world = World::connected();
     world.call(set_up(false));
     world.next();
@@ -83,13 +83,13 @@ fn detaching_while_starting_completes_all_calls() {
         world.answer(start),
         Err(CallError::NotRunning { .. })
     ));
-    // Another consumer may attach now; this one hears no more of the session.
+    // Another consumer may attach now. The end of the session is not reported to this one.
     world.end("");
     world.assert_quiet();
 }
 
 #[test]
-fn the_reason_of_a_refused_detach_may_come_before_or_after() {
+fn the_reason_of_a_refused_detach_may_precede_or_follow_the_refusal() {
     let refused = |result| match result {
         Err(CallError::Refused { reason, .. }) => reason,
         other => panic!("{other:?}"),
@@ -128,7 +128,7 @@ fn the_reason_of_a_refused_detach_may_come_before_or_after() {
 }
 
 #[test]
-fn a_copy_can_be_read() {
+fn a_clone_can_be_read() {
     let mut world = World::connected();
     let clone = || Call::Clone {
         request: Box::default(),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_recording_from_start_to_read_out() {
+fn a_recording_is_started_stopped_and_read() {
     let mut world = World::connected();
     let observe = world.call(Call::Observe(Vec::new()));
     world.assert_done(observe);
@@ -33,7 +33,7 @@ fn a_recording_from_start_to_read_out() {
     world.reply(Method::ReadBuffers, done(slices(&[(b"o", true)])));
     assert_eq!(world.packets(read), [b"two"]);
     world.assert_done(read);
-    // The next one begins by discarding the rest of this one.
+    // The next session starts with discarding the rest of this one.
     world.call(set_up(false));
     world.call(Call::Start);
     let methods = world.methods();
@@ -71,7 +71,7 @@ fn calls_that_time_out_before_the_connection_are_not_sent() {
 }
 
 #[test]
-fn without_a_port_for_consumers_all_calls_fail() {
+fn all_calls_fail_without_a_consumer_port() {
     let mut world = World::new();
     let early = world.call(Call::Stats);
     world.receive(LinkEvent::BindFailed);
@@ -149,7 +149,7 @@ fn calls_in_the_wrong_state_are_not_sent() {
 }
 
 #[test]
-fn stopping_twice_asks_once_and_answers_both() {
+fn two_stops_send_one_request_and_both_complete() {
     let mut world = World::running();
     let one = world.call(Call::Stop);
     let other = world.call(Call::Stop);
@@ -163,7 +163,7 @@ fn stopping_twice_asks_once_and_answers_both() {
     world.assert_done(other);
     world.assert_done(wait);
     world.assert_ended(SessionEnd::Complete);
-    // And what has ended is stopped at once.
+    // A session that has ended is stopped at once.
     let late = world.call(Call::Stop);
     world.assert_done(late);
     assert_eq!(world.sent.len(), 2);
@@ -181,7 +181,7 @@ fn a_stop_that_is_refused_fails() {
 }
 
 #[test]
-fn a_finish_flushes_then_stops_each_in_its_time() {
+fn a_finish_flushes_and_then_stops_with_a_time_limit_for_each() {
     let mut world = World::running();
     let finish = world.call(finish());
     assert_eq!(*world.recording.phase(), Phase::Flushing);
@@ -208,7 +208,7 @@ fn a_session_that_ends_while_it_flushes_is_not_stopped() {
 }
 
 #[test]
-fn a_finish_that_hangs_times_out() {
+fn a_finish_without_replies_times_out() {
     let mut world = World::running();
     let finish = world.call(finish());
     world.reply(Method::Flush, Err(Rejected));
@@ -242,7 +242,7 @@ fn triggers_are_reported() {
 }
 
 #[test]
-fn a_session_refused_without_a_word_has_ended() {
+fn a_session_refused_without_a_reason_has_ended() {
     let mut world = World::running();
     world.reply(Method::EnableTracing, Err(Rejected));
     world.assert_ended(SessionEnd::Rejected);

@@ -1,4 +1,4 @@
-//! A service made of replies, and a clock that is moved by hand.
+//! A simulated service, and a clock that the tests advance.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ mod trouble;
 const LIMIT: Duration = Duration::from_secs(10);
 const FLUSH: FlushFlags = FlushFlags::new(FlushInitiator::CommandLine, FlushReason::Stop);
 
-/// A recording, the requests that it sent and the time.
+/// A recording, its sent requests and the time.
 struct World {
     recording: Recording,
     now: Instant,
@@ -50,7 +50,7 @@ impl World {
         world
     }
 
-    /// A world with a session that runs.
+    /// Returns a world with a running session.
     fn running() -> Self {
         let mut world = Self::connected();
         let call = world.call(enable(false));
@@ -119,7 +119,7 @@ impl World {
         self.sent.iter().map(|(_, method)| *method).collect()
     }
 
-    /// The service ends the session.
+    /// Ends the session as the service does.
     fn end(&mut self, error: &str) {
         let reply = Reply::EnableTracing(EnableTracingResponse {
             error: Some(error.into()),
@@ -136,7 +136,7 @@ impl World {
         self.receive(LinkEvent::Disconnected(DisconnectReason::Closed));
     }
 
-    /// Moves the clock to the next deadline.
+    /// Advances the clock to the next deadline.
     fn pass(&mut self) {
         self.now = self.recording.next_deadline().expect("a deadline");
         self.recording.handle_timeout(self.now);

@@ -1,9 +1,9 @@
-//! Reading buffers, and answers in parts.
+//! Reads of buffers, and replies in parts.
 
 use super::*;
 
 #[test]
-fn reads_take_turns_and_a_late_one_keeps_its_own() {
+fn reads_run_one_at_a_time_and_a_late_one_keeps_its_own_packets() {
     let mut world = World::running();
     let first = world.call(read());
     let second = world.call(read());
@@ -11,7 +11,7 @@ fn reads_take_turns_and_a_late_one_keeps_its_own() {
     let id = world.id_of(Method::ReadBuffers);
     world.reply_with(Method::ReadBuffers, done(slices(&[(b"a", true)])), true);
     assert_eq!(world.packets(first), [b"a"]);
-    // The first one's time began again, that of those who wait did not.
+    // The time limit of the running read restarted; those of the waiting reads did not.
     world.now += LIMIT / 2;
     world.reply_with(Method::ReadBuffers, done(slices(&[(b"b", true)])), true);
     assert_eq!(world.packets(first), [b"b"]);
@@ -33,7 +33,7 @@ fn reads_take_turns_and_a_late_one_keeps_its_own() {
 }
 
 #[test]
-fn a_read_that_is_held_up_by_its_reader_does_not_time_out() {
+fn time_of_the_receiver_does_not_count_against_a_read() {
     let mut world = World::running();
     world.call(read());
     world.now += LIMIT - Duration::from_secs(1);
@@ -42,7 +42,7 @@ fn a_read_that_is_held_up_by_its_reader_does_not_time_out() {
 }
 
 #[test]
-fn a_packet_cut_off_at_the_end_is_not_part_of_the_next_read() {
+fn a_truncated_packet_is_not_part_of_the_next_read() {
     let mut world = World::running();
     let first = world.call(read());
     let part = slices(&[(b"whole", true), (b"cut", false)]);
@@ -56,7 +56,7 @@ fn a_packet_cut_off_at_the_end_is_not_part_of_the_next_read() {
 }
 
 #[test]
-fn a_packet_too_large_ends_the_read_but_not_the_turn() {
+fn the_next_read_waits_for_the_rest_of_one_with_a_packet_too_large() {
     let mut world = World::running();
     world.recording.max_packet_size = 4;
     let first = world.call(read());
@@ -82,7 +82,7 @@ fn a_packet_too_large_ends_the_read_but_not_the_turn() {
 }
 
 #[test]
-fn a_refused_read_makes_room_for_the_next() {
+fn the_next_read_starts_after_a_refused_one() {
     let mut world = World::running();
     let first = world.call(read());
     let second = world.call(read());
@@ -96,7 +96,7 @@ fn a_refused_read_makes_room_for_the_next() {
 }
 
 #[test]
-fn the_state_of_the_service_comes_in_parts() {
+fn the_service_state_is_joined_from_its_parts() {
     let mut world = World::connected();
     let call = world.call(Call::ServiceState);
     let part = |name: &str| {

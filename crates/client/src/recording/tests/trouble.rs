@@ -1,4 +1,4 @@
-//! Requests that cannot be sent, and services that go away.
+//! Requests that cannot be sent, and lost services.
 
 use super::*;
 
@@ -48,8 +48,8 @@ fn only_calls_that_cannot_be_sent_fail() {
     assert!(matches!(world.answer(call), Ok(Answer::Reply(_))));
 }
 
-/// Loses the service with one call open, and expects that it fails, that the session is lost if
-/// there is one, and that nothing but failures comes after.
+/// Loses the service while a call is open. Expects that the call fails, that an existing session is
+/// lost, and that only failures follow.
 fn lose_with(mut world: World, call: Call, has_session: bool) {
     let open = world.call(call);
     world.disconnect();
@@ -126,8 +126,8 @@ fn reading_after_the_connection_is_lost_fails_at_once() {
 fn an_unreachable_service_fails_all_calls() {
     let mut world = World::new();
     let start = world.call(Call::Start);
-    world.recording.handle_unreachable("nobody is there");
+    world.recording.handle_unreachable("no service");
     assert!(matches!(world.answer(start), Err(CallError::Disconnected)));
     world.assert_quiet();
-    assert_eq!(world.recording.loss(), Some("nobody is there"));
+    assert_eq!(world.recording.loss(), Some("no service"));
 }

@@ -98,7 +98,7 @@ impl TraceBuffer {
     }
 
     /// Takes the errors of machines since the last call.
-    pub fn take_vm_aborts(&mut self) -> Vec<VmAbort> {
+    pub(crate) fn take_vm_aborts(&mut self) -> Vec<VmAbort> {
         let machines = self.vms.as_mut();
         machines.map_or_else(Vec::new, |machines| machines.take_aborts())
     }

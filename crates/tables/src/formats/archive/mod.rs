@@ -11,13 +11,13 @@ use flate2::read::DeflateDecoder;
 pub(super) use self::tar::members as tar_members;
 pub(super) use self::zip::members as zip_members;
 
-/// The most that the members of an archive may take together, as they are stored there.
+/// The maximum total size of the stored members of an archive.
 const MAX_BYTES: u64 = 4 << 30;
-/// Archives of more members are refused.
+/// The maximum number of members of an archive.
 const MAX_MEMBERS: usize = 1 << 14;
 
-/// A file in an archive. It is kept as it is stored there, so that it takes no more memory than the
-/// archive has bytes.
+/// A file in an archive. It is kept in its stored form, so that it takes no more memory than in the
+/// archive.
 pub(crate) struct Member {
     pub(crate) name: String,
     bytes: Vec<u8>,
@@ -35,7 +35,7 @@ impl fmt::Debug for Member {
 }
 
 impl Member {
-    /// Returns true if it is none that users know of: programs put those beside the real ones.
+    /// Returns true for a hidden file, which some programs add next to the real ones.
     pub(crate) fn is_hidden(&self) -> bool {
         let mut parts = self.name.split('/');
         parts.any(|part| {
@@ -43,7 +43,7 @@ impl Member {
         })
     }
 
-    /// Reads its content.
+    /// Returns a reader of its content.
     pub(crate) fn open(&self) -> Box<dyn Read + Send + '_> {
         let bytes = Cursor::new(&self.bytes[..]);
         match self.is_deflated {
@@ -53,12 +53,12 @@ impl Member {
     }
 }
 
-/// The members of an archive as they are collected.
+/// The members of an archive under construction.
 #[derive(Debug)]
 struct Members {
     members: Vec<Member>,
     bytes: u64,
-    /// The most that they may take together.
+    /// The maximum total size.
     allowed: u64,
 }
 
@@ -71,7 +71,7 @@ impl Members {
         }
     }
 
-    /// Checks that there is room for a file of so many bytes.
+    /// Checks that a file of this size does not exceed the limit.
     fn check(&self, size: u64) -> io::Result<()> {
         match self.bytes.saturating_add(size) > self.allowed {
             true => Err(invalid(format!("more than {} MiB", self.allowed >> 20))),
@@ -92,7 +92,7 @@ impl Members {
         Ok(())
     }
 
-    /// Reads so many bytes.
+    /// Reads `size` bytes.
     fn read(&self, input: &mut dyn Read, size: u64) -> io::Result<Vec<u8>> {
         self.check(size)?;
         let mut bytes = Vec::new();

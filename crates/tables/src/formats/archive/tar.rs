@@ -1,11 +1,11 @@
-//! The format of `tar`: a block for each file with its name and size, then its content.
+//! The format `tar`: a header block for each file, followed by its content.
 
 use std::io::{self, Read};
 
 use super::{Member, Members, invalid};
 
 const BLOCK: usize = 512;
-/// Names are not longer.
+/// The maximum length of a name.
 const MAX_NAME: u64 = 1 << 16;
 
 /// Reads the regular files of an archive.
@@ -14,14 +14,13 @@ pub(in super::super) fn members(input: &mut dyn Read, allowed: u64) -> io::Resul
     let mut long_name = None;
     let mut long_size = None;
     while let Some(header) = read_header(input)? {
-        let size =
-            number(&header[124..136]).ok_or_else(|| invalid("a size that is none".into()))?;
+        let size = number(&header[124..136]).ok_or_else(|| invalid("an invalid size".into()))?;
         let padding = size.next_multiple_of(BLOCK as u64) - size;
         match header[156] {
-            // Names of GNU, and facts of POSIX, about the next file.
+            // GNU names and POSIX attributes of the next file.
             kind @ (b'L' | b'x') => {
                 if size > MAX_NAME {
-                    return Err(invalid("a name that is too long".into()));
+                    return Err(invalid("a name of more than 64 KiB".into()));
                 }
                 let bytes = members.read(input, size)?;
                 match kind {
@@ -45,7 +44,7 @@ pub(in super::super) fn members(input: &mut dyn Read, allowed: u64) -> io::Resul
                 let bytes = members.read(input, size)?;
                 let name = long_name.take().unwrap_or_else(|| name(&header));
                 members.push(name, bytes, false)?;
-                // The last one's padding may be missing.
+                // The padding of the last file may be missing.
                 let _ = skip(input, padding);
             }
             _ => skip(input, size.saturating_add(padding))?,
@@ -55,7 +54,7 @@ pub(in super::super) fn members(input: &mut dyn Read, allowed: u64) -> io::Resul
     Ok(members.members)
 }
 
-/// Reads the block before a file; `None` at the end.
+/// Reads the header block of a file. Returns `None` at the end.
 fn read_header(input: &mut dyn Read) -> io::Result<Option<[u8; BLOCK]>> {
     let mut header = Vec::new();
     input.take(BLOCK as u64).read_to_end(&mut header)?;
@@ -78,11 +77,11 @@ fn read_header(input: &mut dyn Read) -> io::Result<Option<[u8; BLOCK]>> {
         .sum();
     match number(&header[148..156]) == Some(sum) {
         true => Ok(Some(header)),
-        false => Err(invalid("a block that is damaged".into())),
+        false => Err(invalid("a damaged block".into())),
     }
 }
 
-/// Reads an octal number, or a large one in the way of GNU.
+/// Reads an octal number, or a large number in GNU's binary form.
 fn number(field: &[u8]) -> Option<u64> {
     if let [0x80, large @ ..] = field {
         let (zeros, low) = large.split_last_chunk::<8>()?;
@@ -102,7 +101,7 @@ fn number(field: &[u8]) -> Option<u64> {
 
 fn name(header: &[u8; BLOCK]) -> String {
     let (name, prefix) = (text(&header[..100]), text(&header[345..500]));
-    // GNU has other things where POSIX has the folder.
+    // GNU stores other data in the field of the POSIX prefix.
     let has_prefix = &header[257..263] == b"ustar\0" && !prefix.is_empty();
     if has_prefix {
         format!("{prefix}/{name}")
@@ -119,7 +118,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Reads lines of the form `LENGTH KEY=VALUE`.
+/// Returns the attributes in lines of the form `LENGTH KEY=VALUE`.
 fn facts(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::from_fn(move || {
         let space = bytes.iter().position(|byte| *byte == b' ')?;

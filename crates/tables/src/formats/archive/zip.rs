@@ -1,5 +1,5 @@
-//! The format of `zip`, read from the front: a header before each file, and a list of all behind
-//! them, which is not needed.
+//! The format `zip`, read sequentially: a header before each file. The central directory at the end
+//! is not needed.
 
 use std::io::{self, Read};
 
@@ -12,9 +12,9 @@ const DESCRIPTOR: [u8; 4] = *b"PK\x07\x08";
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 const IS_ENCRYPTED: u16 = 1;
-/// The sizes are behind the content.
+/// Set if the sizes follow the content.
 const IS_STREAMED: u16 = 1 << 3;
-/// The extra field with sizes of 64 bits.
+/// The extra field with 64-bit sizes.
 const LARGE: u16 = 1;
 
 /// Reads the files of an archive.
@@ -41,7 +41,7 @@ pub(in super::super) fn members(input: &mut dyn Read, allowed: u64) -> io::Resul
             }
             (method, _) => {
                 return Err(invalid(format!(
-                    "the file {name}, stored in a way ({method}) that is not known"
+                    "the file {name} with the unknown compression method {method}"
                 )));
             }
         };
@@ -59,7 +59,7 @@ struct Header {
     name: String,
 }
 
-/// A file of which some bytes were read too early.
+/// A reader with some bytes that were read ahead.
 struct Peekable<'a> {
     input: &'a mut dyn Read,
     ahead: Vec<u8>,
@@ -78,7 +78,7 @@ impl Read for Peekable<'_> {
 }
 
 impl Peekable<'_> {
-    /// Reads what is in front of a file; `None` behind the last one.
+    /// Reads the header of a file. Returns `None` after the last one.
     fn header(&mut self) -> io::Result<Option<Header>> {
         let mut fixed = Vec::new();
         self.by_ref().take(30).read_to_end(&mut fixed)?;
@@ -106,7 +106,7 @@ impl Peekable<'_> {
         }))
     }
 
-    /// Reads deflated bytes up to their end, which they know themselves.
+    /// Reads deflated data, which marks its own end.
     fn deflated(&mut self, members: &Members) -> io::Result<Vec<u8>> {
         let mut decoder = Decompress::new(false);
         let mut bytes = Vec::new();
@@ -118,7 +118,7 @@ impl Peekable<'_> {
                 let (before, out) = (decoder.total_in(), decoder.total_out());
                 let status = decoder
                     .decompress(&chunk[at..], &mut unpacked, FlushDecompress::None)
-                    .map_err(|_| invalid("a file that is damaged".into()))?;
+                    .map_err(|_| invalid("a damaged file".into()))?;
                 let used = (decoder.total_in() - before) as usize;
                 at += used;
                 if status == Status::StreamEnd {
@@ -127,19 +127,19 @@ impl Peekable<'_> {
                     return Ok(bytes);
                 }
                 if used == 0 && decoder.total_out() == out {
-                    return Err(invalid("a file that is damaged".into()));
+                    return Err(invalid("a damaged file".into()));
                 }
             }
             bytes.extend_from_slice(&chunk);
         }
     }
 
-    /// Skips the sizes behind a file, which have a signature or not, and 32 bits or 64.
+    /// Skips the sizes after a file, with or without a signature, of 32 or 64 bits.
     fn descriptor(&mut self) -> io::Result<()> {
         let mut ahead = Vec::new();
         self.by_ref().take(28).read_to_end(&mut ahead)?;
         let signed = if ahead.starts_with(&DESCRIPTOR) { 4 } else { 0 };
-        // The next thing begins with `PK`.
+        // The next record starts with `PK`.
         let is_next = |length: usize| ahead.get(length..length + 2) == Some(b"PK");
         let length = if is_next(signed + 20) && !is_next(signed + 12) {
             20
@@ -153,7 +153,7 @@ impl Peekable<'_> {
 }
 
 impl Members {
-    /// Reads some of the bytes of a file of which `so_far` are there.
+    /// Reads the next bytes of a file after the first `so_far`.
     fn read_some(&self, input: &mut dyn Read, so_far: u64) -> io::Result<Vec<u8>> {
         self.check(so_far)?;
         let mut chunk = vec![0; 1 << 15];
@@ -167,7 +167,7 @@ impl Members {
     }
 }
 
-/// Returns the size in the archive, of 64 bits.
+/// Returns the 64-bit stored size.
 fn large_size(mut extra: &[u8]) -> Option<u64> {
     while let [a, b, c, d, rest @ ..] = extra {
         let (kind, length) = (u16::from_le_bytes([*a, *b]), u16::from_le_bytes([*c, *d]));

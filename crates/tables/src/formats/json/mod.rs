@@ -1,4 +1,4 @@
-//! Events in JSON, as Chrome writes them.
+//! Events in Chrome's JSON format.
 
 mod parse;
 
@@ -13,17 +13,17 @@ use crate::trackers::metadata::{Fact, FactScope};
 
 pub(crate) use self::parse::JsonEvents;
 
-/// Bytes of an event that is none which the log shows.
+/// The number of bytes of an invalid event that the log shows.
 const SHOWN_BYTES: usize = 256;
 
-/// Reads a file of events in JSON.
+/// The reader of events in JSON.
 #[derive(Debug, Default)]
 pub(super) struct JsonFile {
     reader: Reader,
     events: Events,
 }
 
-/// Events that are handed over together.
+/// A batch of events for the importer.
 #[derive(Debug, Default)]
 struct Events {
     batch: Batch,
@@ -117,7 +117,7 @@ impl Events {
     }
 }
 
-/// Returns the place of an event among those of the same time: ends first, then what lasts longest.
+/// Returns the order of an event among those with the same time: ends first, then the longest.
 fn rank(event: &Event<'_>) -> i64 {
     match event.phase {
         b'E' => i64::MIN,
@@ -135,7 +135,7 @@ fn failed(cx: &mut Context, bytes: &[u8], why: &str) {
     cx.store.log(Stat::json_tokenizer_failure, None, args);
 }
 
-/// Reads what a file says about itself.
+/// Reads the metadata of a file.
 fn metadata(cx: &mut Context, bytes: &[u8]) {
     let Some(Json::Object(facts)) = Json::parse(bytes) else {
         return;

@@ -1,4 +1,4 @@
-//! Events in JSON, in the order of time.
+//! Parses JSON events in the order of time.
 
 use std::borrow::Cow;
 
@@ -16,12 +16,12 @@ use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 use crate::trackers::slice::SliceStart;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// The state of events in JSON.
+/// The state of JSON events.
 #[derive(Debug, Default)]
 pub(crate) struct JsonEvents {
-    /// The numbers of asynchronous slices, by category and id.
+    /// The cookies of asynchronous slices, by category and id.
     cookies: FxHashMap<(StringId, IdKey), i64>,
-    /// The name of the first event of each asynchronous slice, which names its track.
+    /// The name of the first event of each asynchronous slice, which is the name of its track.
     names: FxHashMap<(Option<u32>, i64), StringId>,
 }
 
@@ -31,14 +31,14 @@ enum IdKey {
     Text(StringId),
 }
 
-/// An event and what it refers to.
+/// An event and the rows to which it refers.
 struct Parsed<'a> {
     event: &'a Event<'a>,
     ts: i64,
     utid: u32,
     pid: i64,
     name: StringId,
-    /// The name, or another one if there is none.
+    /// The name, or a substitute.
     shown_name: StringId,
     category: StringId,
     args: ArgSet,
@@ -54,7 +54,7 @@ impl Parsed<'_> {
         }
     }
 
-    /// Counts an event that cannot be used.
+    /// Counts an unusable event.
     fn failed(&self, cx: &mut Context, stat: Stat) {
         let mut args = ArgSet::default();
         args.put(&mut cx.store, "event_name", ArgValue::Text(self.name));
@@ -65,7 +65,7 @@ impl Parsed<'_> {
 }
 
 impl JsonEvents {
-    /// Reads an event when its time has come.
+    /// Parses an event in the order of time.
     pub(crate) fn parse(&mut self, cx: &mut Context, ts: i64, bytes: &[u8]) {
         let mut spare = Vec::new();
         let Ok(event) = Event::parse(bytes, &mut spare) else {
@@ -73,7 +73,7 @@ impl JsonEvents {
         };
         let pid = pid(cx, event.pid.as_ref());
         let tid = match tid(cx, event.tid.as_ref()) {
-            // Programs without threads leave them out.
+            // Programs without threads omit tids.
             0 => pid,
             tid => tid,
         };
@@ -180,7 +180,7 @@ impl JsonEvents {
     }
 }
 
-/// Adds a slice of which the end is known.
+/// Adds a slice with a known end.
 fn complete(cx: &mut Context, mut of: Parsed<'_>) {
     let Some(dur) = of.event.dur else {
         return of.failed(cx, Stat::json_parser_failure);
@@ -221,7 +221,7 @@ fn overlapping_track(cx: &mut Context, utid: u32, ts: i64, dur: i64) -> u32 {
     })
 }
 
-/// Returns the track of an event of an asynchronous slice, which has this name and number.
+/// Returns the track of an asynchronous slice with this name and cookie.
 fn lane(
     cx: &mut Context,
     of: &Parsed<'_>,
@@ -257,11 +257,11 @@ fn lane(
     })
 }
 
-/// The path of an argument, with and without places in arrays.
+/// The path of an argument, with and without array indexes.
 struct Keys {
     key: String,
     flat: String,
-    /// The bytes that keys may have yet.
+    /// The remaining bytes for keys.
     room: usize,
 }
 
@@ -309,7 +309,7 @@ impl Keys {
     }
 }
 
-/// Returns the number of a process. One that has a name instead gets a number.
+/// Returns the pid. A process with a name instead gets a generated pid.
 fn pid(cx: &mut Context, pid: Option<&Number<'_>>) -> i64 {
     match pid {
         None => 0,
@@ -325,7 +325,7 @@ fn pid(cx: &mut Context, pid: Option<&Number<'_>>) -> i64 {
     }
 }
 
-/// Returns the number of a thread. One that has a name instead gets a number.
+/// Returns the tid. A thread with a name instead gets a generated tid.
 fn tid(cx: &mut Context, tid: Option<&Number<'_>>) -> i64 {
     match tid {
         None => 0,
@@ -347,7 +347,7 @@ fn set_thread_ts(cx: &mut Context, slice: Option<u32>, ts: Option<i64>) {
     }
 }
 
-/// Leads the flows of a slice, which say where they go in the event itself.
+/// Adds the flows that an event describes in its own fields.
 fn bind(cx: &mut Context, of: &Parsed<'_>, track: u32) {
     let Some(flow) = of.event.bind_id.as_ref().and_then(Id::flow) else {
         return;
@@ -366,7 +366,7 @@ fn bind(cx: &mut Context, of: &Parsed<'_>, track: u32) {
     }
 }
 
-/// Begins, leads on or ends a flow at the slices of its thread.
+/// Begins, continues or ends a flow at the slices of a thread.
 fn flow(cx: &mut Context, of: &Parsed<'_>) {
     let track = cx.tracks.of_thread(&mut cx.store, of.utid);
     let Some(id) = of.event.id.as_ref().and_then(Id::flow) else {
@@ -415,7 +415,7 @@ fn instant(cx: &mut Context, mut of: Parsed<'_>) {
     }
 }
 
-/// Adds a value to a counter for each argument.
+/// Adds a counter value for each argument.
 fn counters(cx: &mut Context, of: &Parsed<'_>) {
     if of.event.args.is_none() {
         return of.failed(cx, Stat::json_parser_failure);
@@ -455,7 +455,7 @@ fn counters(cx: &mut Context, of: &Parsed<'_>) {
     }
 }
 
-/// Adds the state of a thread, and the time on a CPU if it was running.
+/// Adds the state of a thread, and a CPU slice if it is running.
 fn thread_state(cx: &mut Context, of: &Parsed<'_>) {
     let Some(dur) = of.event.dur else {
         return of.failed(cx, Stat::json_parser_failure);
@@ -498,7 +498,7 @@ fn thread_state(cx: &mut Context, of: &Parsed<'_>) {
     }
 }
 
-/// Reads an event that names a process or thread, or says where it is shown.
+/// Reads an event with the name or sort index of a process or thread.
 fn name(cx: &mut Context, of: &Parsed<'_>) {
     let what = of.event.name.as_deref().unwrap_or_default();
     for (key, value) in of.event.args.iter().flatten() {

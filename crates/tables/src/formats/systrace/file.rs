@@ -1,19 +1,19 @@
-//! The lines of a file of kernel events as text, which may be a page that contains them.
+//! The lines of a file of kernel events as text, or of an HTML page that contains them.
 
 use ferretto_formats::{TRACE_LINE, find};
 
-/// Bytes in front of which the line `TRACE:` is looked for.
+/// The number of bytes in which the line `TRACE:` is searched.
 const HEAD_BYTES: usize = 128;
-/// Longer lines are cut.
+/// The maximum length of a line. Longer lines are cut.
 const MAX_LINE: usize = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Section {
-    /// The beginning of the file is not there yet.
+    /// Before the beginning of the file is complete.
     Start,
-    /// A page, outside of the parts with data.
+    /// In an HTML page, outside of the data.
     Page,
-    /// A part with data of which it is not known what they are.
+    /// In data of an unknown kind.
     Data,
     Events,
     /// `ps`: user, pid, ppid and more.
@@ -38,11 +38,11 @@ pub(super) enum Content<'a> {
         tid: u32,
         name: &'a str,
     },
-    /// A line about a process or thread that cannot be read.
+    /// A malformed line about a process or thread.
     NoProcess,
 }
 
-/// Finds the lines that say something.
+/// Finds lines with content.
 #[derive(Debug)]
 pub(super) struct LineReader {
     section: Section,
@@ -59,7 +59,7 @@ impl Default for LineReader {
 }
 
 impl LineReader {
-    /// Hands out what the lines say that end in these bytes.
+    /// Calls `each` with the content of the lines that end in these bytes.
     pub(super) fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Content<'_>)) {
         if self.section == Section::End {
             return;
@@ -82,7 +82,7 @@ impl LineReader {
         }
     }
 
-    /// The end of the file. The last line may have no end.
+    /// Handles the end of the file. The last line may have no line end.
     pub(super) fn finish(&mut self, mut each: impl FnMut(Content<'_>)) {
         self.push(b"", &mut each);
         if !self.buffer.is_empty() {
@@ -95,7 +95,7 @@ impl LineReader {
         if let Some(place) = find(head, TRACE_LINE) {
             self.buffer.drain(..place + TRACE_LINE.len());
         }
-        // `trace-cmd report` begins with the number of CPUs, which reads as no event.
+        // `trace-cmd report` starts with the number of CPUs, which is not an event.
         let is_page = self.buffer.first() == Some(&b'<');
         self.section = if is_page {
             Section::Page
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_found_in_text_and_pages() {
+    fn events_are_found_in_text_and_html() {
         let text = "cpus=4\n# tracer: nop\n#\n a-1 [0] 1.0: x: y\n\nlast";
         let expected = ["Event(\" a-1 [0] 1.0: x: y\")", "Event(\"last\")"];
         assert_eq!(read(&[text.as_bytes()]), expected);

@@ -1,5 +1,7 @@
 //! A line of kernel events as text.
 
+use ferretto_formats::nanoseconds;
+
 /// An event: `bash-4711 ( 4711) [003] d..3 1234.567890: sched_switch: prev_comm=…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
@@ -10,12 +12,12 @@ pub(crate) struct Line<'a> {
     /// In nanoseconds.
     pub(crate) ts: i64,
     pub(crate) event: &'a str,
-    /// The text behind the name of the event.
+    /// The text after the name of the event.
     pub(crate) text: &'a str,
 }
 
 impl<'a> Line<'a> {
-    /// Reads a line. Names of threads may look like anything.
+    /// Parses a line. Names of threads may contain any characters.
     pub(crate) fn parse(line: &'a str) -> Option<Self> {
         let dashes = line.match_indices('-').map(|(at, _)| at);
         dashes.into_iter().find_map(|dash| Self::behind(line, dash))
@@ -41,7 +43,7 @@ impl<'a> Line<'a> {
         let (cpu, rest) = digits(rest.strip_prefix('[')?)?;
         let mut rest = rest.strip_prefix(']')?.trim_start();
         if !rest.starts_with(|first: char| first.is_ascii_digit()) {
-            // Bits of the interrupts, as letters. The time may follow without a space.
+            // The flags of interrupts as letters. The time may follow without a space.
             let end = rest.find(char::is_whitespace)?;
             let end = if (4..=5).contains(&end) { end } else { 4 };
             let flags = rest.get(..end)?;
@@ -76,7 +78,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// Returns an argument that is a number.
+    /// Returns the value of a numeric argument.
     pub(crate) fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         self.arg(key)?.parse().ok()
     }
@@ -90,23 +92,12 @@ fn digits(text: &str) -> Option<(&str, &str)> {
     (end > 0).then(|| text.split_at(end))
 }
 
-fn nanoseconds(seconds: &str, fraction: &str) -> Option<i64> {
-    let nanos = fraction.get(..9).unwrap_or(fraction);
-    let scale = 10_i64.pow(9 - nanos.len() as u32);
-    let nanos = nanos.parse::<i64>().ok()?.checked_mul(scale)?;
-    seconds
-        .parse::<i64>()
-        .ok()?
-        .checked_mul(1_000_000_000)?
-        .checked_add(nanos)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_with_and_without_process_and_flags() {
+    fn lines_are_parsed_with_and_without_process_and_flags() {
         let line = "kworker/u16:1-77    (   77) [004] ....   316.196720: 0: B|77|call|0";
         let read = Line::parse(line).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Kernel events as text, and pages that contain them.
+//! Kernel events as text, and HTML pages that contain them.
 
 mod file;
 mod line;
@@ -12,7 +12,7 @@ use crate::import::{Batch, Importer, Line, LineKind, file_time};
 use crate::stats::Stat;
 use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 
-/// Reads a file of kernel events as text.
+/// The reader of kernel events as text.
 #[derive(Debug, Default)]
 pub(super) struct SystraceFile {
     reader: LineReader,
@@ -20,7 +20,7 @@ pub(super) struct SystraceFile {
     lines: Events,
 }
 
-/// Events that are handed over together.
+/// A batch of events for the importer.
 #[derive(Debug, Default)]
 struct Events {
     batch: Batch,
@@ -32,7 +32,7 @@ impl FileReader for SystraceFile {
         if !self.has_started {
             self.has_started = true;
             let cx = &mut importer.context;
-            cx.processes.zero_is_idle(&mut cx.store);
+            cx.processes.set_idle_task(&mut cx.store);
         }
         let lines = &mut self.lines;
         self.reader

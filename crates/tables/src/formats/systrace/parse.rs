@@ -1,4 +1,4 @@
-//! Kernel events as text, in the order of time.
+//! Parses kernel events as text, in the order of time.
 
 use super::line::Line;
 use crate::derived::Switch;
@@ -17,7 +17,7 @@ pub(in super::super) struct SystraceEvents {
 }
 
 impl SystraceEvents {
-    /// Reads an event when its time has come. Those that are not known are left out.
+    /// Parses an event. Unknown events are ignored.
     pub(in super::super) fn parse(&mut self, cx: &mut Context, ts: i64, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let Some(line) = Line::parse(&text) else {
@@ -48,8 +48,7 @@ impl SystraceEvents {
     }
 }
 
-/// Returns a thread, which has this name. The kernel writes `<...>` for names that it has
-/// forgotten.
+/// Returns the thread with this tid, and names it. The kernel writes `<...>` for unknown names.
 fn named(cx: &mut Context, tid: i64, comm: &str) -> u32 {
     let utid = cx.processes.thread(&mut cx.store, tid);
     if comm != "<...>" && !comm.is_empty() {
@@ -80,7 +79,7 @@ fn switch(cx: &mut Context, ts: i64, line: &Line<'_>) -> Option<()> {
         pid: next_pid.into(),
         prio,
     };
-    // Letters of several states have bars between them.
+    // Letters of several states are separated by bars.
     let state = cx.store.strings.intern(&state.replace('|', ""));
     let current = cx.sched.current(ucpu);
     let ends = current.is_some_and(|current| current.pid == i64::from(prev_pid));

@@ -1,4 +1,4 @@
-//! The fields of kernel events as arguments, by the schema.
+//! Converts fields of kernel events to arguments, by the schema.
 
 use ferretto_proto::fields::ftrace_event as event;
 use ferretto_text::schema::{Kind, Schema};
@@ -10,10 +10,10 @@ use crate::store::Store;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 
-/// The names of events and their fields, as they are met.
+/// The names of used events and their fields.
 #[derive(Debug, Default)]
 pub(super) struct EventArgs {
-    /// By number of the event.
+    /// The events by number.
     events: Vec<Option<Box<KnownEvent>>>,
     scratch: ArgSet,
 }
@@ -21,13 +21,13 @@ pub(super) struct EventArgs {
 #[derive(Debug)]
 struct KnownEvent {
     name: StringId,
-    /// By number of the field.
+    /// The fields by number.
     fields: Vec<Option<(StringId, Kind)>>,
-    /// The field that is the number of a kernel function's name.
+    /// The field with the iid of the name of a kernel function.
     symbol: Option<u32>,
 }
 
-/// Fields with larger numbers are left out.
+/// The maximum number of a field.
 const MAX_FIELDS: u32 = 64;
 
 impl EventArgs {

@@ -1,4 +1,4 @@
-//! Memory that devices share: heaps of DMA buffers, and ION before them.
+//! Shared memory of devices: DMA-BUF heaps, and ION before them.
 
 use ferretto_proto::fields::{
     dma_heap_stat_ftrace_event as dma, ftrace_event as event, ion_stat_ftrace_event as ion,
@@ -17,7 +17,7 @@ use crate::trackers::track::{Dimension, EventKind, TrackSpec};
 const ION: &str = "android_ion_allocations";
 const DMA: &str = "android_dma_allocations";
 
-/// Reads an event. Returns false if it is for others.
+/// Parses an event. Returns false for other events.
 pub(super) fn parse(cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) -> bool {
     match number {
         event::ION_STAT => {
@@ -66,7 +66,7 @@ fn heap(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     allocation(cx, head.ts, (DMA, "mem.dma_buffer"), buffer);
 }
 
-/// Begins or ends the slice of a buffer: its number and, if it is a new one, its length.
+/// Begins or ends the slice of a buffer. `buffer` is its number and, for a new one, its length.
 fn allocation(
     cx: &mut Context,
     ts: i64,

@@ -1,6 +1,6 @@
-//! Context switches and wake-ups in compact form: columns, with times as differences.
+//! Compact context switches and wake-ups: columns, with times as differences.
 //!
-//! They wait for their time as they are, as events of their own would take four times the memory.
+//! Bundles wait in the sorter as they are, since separate events would take four times the memory.
 
 use ferretto_proto::fields::ftrace_event_bundle::compact_sched as field;
 use ferretto_wire::{Field, Fields, Value, Varints, decode_varint};
@@ -13,40 +13,39 @@ use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::clock::ClockId;
 
-/// Reads the compact form.
+/// The reader of the compact form.
 #[derive(Debug, Default)]
 pub(super) struct Compact {
-    /// The number of names of the bundle at hand.
+    /// The number of names of the current bundle.
     count: usize,
-    /// The bundle of each CPU of which names were read last, and these: it has wake-ups as well as
-    /// switches.
+    /// The names of the last bundle of each CPU, which are used for its switches and its wake-ups.
     names: Vec<(Span, Vec<StringId>)>,
 }
 
-/// Names of one bundle beyond this number are left out.
+/// The maximum number of names of a bundle.
 const MAX_NAMES: usize = 1 << 16;
 
-/// Events of a bundle beyond this number become events of their own at once, so that memory is
-/// taken when it is looked at.
+/// The number of events from which a bundle is split into separate events at once, so that the
+/// memory limit is checked in between.
 const MAX_EVENTS: u32 = 1 << 16;
 
-/// The packed columns, by the number of the field.
+/// The packed columns, by field number.
 type Columns<'a> = [&'a [u8]; 13];
 
-/// The extent of the events of a kind.
+/// The extent of the events of one kind.
 #[derive(Debug)]
 struct Extent {
     first: i64,
     last: i64,
     count: u32,
-    /// Times ascend and are not negative.
+    /// Set if times ascend and are not negative.
     is_sorted: bool,
-    /// All columns were of one length and well-formed.
+    /// Set if all columns are well-formed and of equal length.
     is_whole: bool,
 }
 
 impl Compact {
-    /// Puts the events of a `CompactSched` into the sorter.
+    /// Pushes the events of a `CompactSched`.
     pub(super) fn tokenize(
         &mut self,
         cx: &mut Context,
@@ -71,7 +70,7 @@ impl Compact {
                 CompactKind::Wakings => Stream::Wakings(cpu),
             };
             let cpu = cpu as u16;
-            // Times that need not be converted are the same when they are read again.
+            // Times without a conversion are the same when they are read again.
             let is_same = cx.clocks.trace_time(clock, extent.first) == Ok(extent.first)
                 && clock == cx.clocks.trace_clock();
             if is_same && extent.is_sorted && extent.is_whole && extent.count <= MAX_EVENTS {
@@ -89,7 +88,7 @@ impl Compact {
         }
     }
 
-    /// Hands all events of a kind to `each`, with their times.
+    /// Calls `each` with all events of a kind and their times.
     pub(super) fn expand(
         &mut self,
         cx: &mut Context,
@@ -121,23 +120,41 @@ impl Compact {
         names
     }
 
-    /// Reads when events happened, and if all of them can be read.
+    /// Returns the extent of the events of a kind.
     fn extent(&self, kind: CompactKind, columns: &Columns<'_>) -> Extent {
-        let mut extent = Extent {
+        let of_kind = kind.columns().map(|number| columns[number as usize]);
+        let names = self.count as u64;
+        let [times, one, two, prio, name] = of_kind;
+        // Columns that can be counted without decoding are well-formed.
+        if let Some(count) = count(one)
+            && self::count(two) == Some(count)
+            && self::count(prio) == Some(count)
+        {
+            let extent = Extent::read(names, [times, name]);
+            if extent.is_whole && extent.count as usize == count {
+                return extent;
+            }
+        }
+        Extent::read(names, of_kind)
+    }
+}
+
+impl Extent {
+    /// Reads columns, the first of which contains times and the last one indexes below `names`.
+    fn read<const N: usize>(names: u64, columns: [&[u8]; N]) -> Self {
+        let mut extent = Self {
             first: 0,
             last: 0,
             count: 0,
             is_sorted: true,
             is_whole: true,
         };
-        let names = self.count as u64;
         let mut time = 0_i64;
-        let of_kind = kind.columns().map(|number| columns[number as usize]);
-        extent.is_whole = each(of_kind, |[ahead, .., name]| {
-            if name >= names {
+        extent.is_whole = each(columns, |row| {
+            if row[N - 1] >= names {
                 return false;
             }
-            time = time.wrapping_add(ahead as i64);
+            time = time.wrapping_add(row[0] as i64);
             if extent.count == 0 {
                 (extent.first, extent.last) = (time, time);
             }
@@ -150,7 +167,26 @@ impl Compact {
     }
 }
 
-/// Hands all events of a kind to `row`, with their times.
+/// Returns the number of values in a packed column, without decoding it. `None` if it is malformed
+/// or contains long values.
+fn count(column: &[u8]) -> Option<usize> {
+    const LAST: u64 = 0x8080_8080_8080_8080;
+    if column.last().is_some_and(|last| *last >= 0x80) {
+        return None;
+    }
+    let (words, rest) = column.as_chunks();
+    let (mut count, mut are_short) = (0, true);
+    for word in words {
+        let last = !u64::from_le_bytes(*word) & LAST;
+        // No value is longer than ten bytes if each half of a word contains the last byte of one.
+        are_short &= last as u32 != 0 && last >> 32 != 0;
+        count += ((last >> 7).wrapping_mul(0x0101_0101_0101_0101) >> 56) as usize;
+    }
+    count += rest.iter().filter(|byte| **byte < 0x80).count();
+    are_short.then_some(count)
+}
+
+/// Calls `row` with all events of a kind and their times.
 fn read(
     kind: CompactKind,
     columns: &Columns<'_>,
@@ -189,7 +225,7 @@ fn read(
 }
 
 impl CompactKind {
-    /// Returns the columns that all events have. The first one is the time, the last one the name.
+    /// Returns the columns of all events. The first one is the time, the last one the name.
     fn columns(self) -> [u32; 5] {
         match self {
             Self::Switches => [
@@ -210,16 +246,14 @@ impl CompactKind {
     }
 }
 
-/// Finds the columns, and hands the names to `name`.
+/// Returns the columns, and calls `name` with each name.
 fn columns<'a>(bytes: &'a [u8], mut name: impl FnMut(&'a [u8])) -> Columns<'a> {
     let mut columns = Columns::default();
-    for Field { number, value } in Fields::new(bytes).map_while(Result::ok) {
-        match (number, value) {
-            (field::INTERN_TABLE, Value::Bytes(text)) => name(text),
-            (number @ 1..=12, Value::Bytes(packed)) => columns[number as usize] = packed,
-            _ => {}
-        }
-    }
+    Fields::walk(bytes, |Field { number, value }| match (number, value) {
+        (field::INTERN_TABLE, Value::Bytes(text)) => name(text),
+        (number @ 1..=12, Value::Bytes(packed)) => columns[number as usize] = packed,
+        _ => {}
+    });
     columns
 }
 
@@ -231,11 +265,11 @@ fn varints(packed: &[u8]) -> Varints<'_> {
     field.as_varints()
 }
 
-/// Rows of columns that are decoded together.
+/// The number of rows that are decoded together.
 const ROWS: usize = 128;
 
-/// Hands the rows of packed columns to `row` as long as it wants more. Returns true if all columns
-/// were of one length, well formed, and taken.
+/// Calls `row` with the rows of packed columns until it returns false. Returns true if all columns
+/// are well-formed, of equal length and completely read.
 #[inline]
 fn each<const N: usize>(mut columns: [&[u8]; N], mut row: impl FnMut([u64; N]) -> bool) -> bool {
     let mut decoded = [[0; ROWS]; N];
@@ -257,21 +291,72 @@ fn each<const N: usize>(mut columns: [&[u8]; N], mut row: impl FnMut([u64; N]) -
     }
 }
 
-/// Takes numbers off a packed column, as many as there is room for, and returns how many there
-/// were.
+/// Decodes integers of a packed column into `values`, and returns their number.
 #[inline]
 fn decode(column: &mut &[u8], values: &mut [u64; ROWS]) -> usize {
-    for (place, value) in values.iter_mut().enumerate() {
-        match decode_varint(column) {
-            Some((number, length)) => {
-                *value = number;
-                *column = column.get(length..).unwrap_or_default();
+    let mut place = 0;
+    while place < ROWS {
+        if let Some((eight, rest)) = column.split_first_chunk::<8>()
+            && u64::from_le_bytes(*eight) & 0x8080_8080_8080_8080 == 0
+            && let Some(values) = values.get_mut(place..place + 8)
+        {
+            for (value, byte) in values.iter_mut().zip(eight) {
+                *value = u64::from(*byte);
             }
-            None => {
-                *column = &[];
-                return place;
-            }
+            *column = rest;
+            place += 8;
+            continue;
         }
+        let Some((number, length)) = decode_varint(column) else {
+            *column = &[];
+            return place;
+        };
+        values[place] = number;
+        *column = column.get(length..).unwrap_or_default();
+        place += 1;
     }
     ROWS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use ferretto_wire::encode_varint;
+
+    #[test]
+    fn the_count_of_a_column_is_that_of_its_decoded_values() {
+        let mut random = Random(5);
+        let mut next = |limit: u64| random.below(limit as usize) as u64;
+        let (mut counted, mut not_counted) = (0, 0);
+        for round in 0..3000_u64 {
+            let mut column = Vec::new();
+            let bits = 1 + next(round % 40 + 1);
+            let numbers = (0..next(300)).map(|_| next(1 << bits.min(31)) << (bits / 10));
+            let numbers: Vec<u64> = numbers.collect();
+            for number in &numbers {
+                let mut bytes = [0; 10];
+                let length = encode_varint(*number, &mut bytes);
+                column.extend_from_slice(&bytes[..length]);
+            }
+            if round % 5 == 0 {
+                // The column may end within a value.
+                column.truncate(next(column.len() as u64 + 1) as usize);
+            }
+            let mut decoded = Vec::new();
+            let is_whole = each([column.as_slice()], |[number]| {
+                decoded.push(number);
+                true
+            });
+            assert_eq!(decoded, numbers[..decoded.len()]);
+            match count(&column) {
+                Some(count) => assert_eq!(count, decoded.len()),
+                None => not_counted += 1,
+            }
+            counted += usize::from(is_whole && count(&column).is_some());
+        }
+        assert!(counted > 500 && not_counted > 100);
+        // A value has ten bytes at most.
+        assert_eq!(count(&[&[0xff; 10][..], &[1]].concat()), None);
+    }
 }

@@ -1,4 +1,4 @@
-//! Kernel events that set counters.
+//! Kernel events with values of counters.
 
 use ferretto_proto::fields::{
     cdev_update_ftrace_event as cdev, clock_set_rate_ftrace_event as clock,
@@ -24,22 +24,22 @@ use crate::trackers::args::ArgSet;
 use crate::trackers::thread_counter::ProcessCounter;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// The sums that counters tell, and the owners of memory.
+/// The totals of counters, and the owners of address spaces.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     /// Bytes received and sent by network devices.
     received: FxHashMap<StringId, u64>,
     sent: FxHashMap<StringId, u64>,
-    /// Packets that were dropped.
+    /// The number of dropped packets.
     dropped: u64,
     /// The threads of address spaces.
     spaces: FxHashMap<(u32, i64), u32>,
 }
 
-/// Devices and address spaces beyond this number are left out.
+/// The maximum number of devices and of address spaces.
 const MAX_KEYS: usize = 1 << 16;
 
-/// IP and IPv6 among protocols of Ethernet.
+/// The Ethernet protocols IP and IPv6.
 const ETHERNET_IP: [u32; 2] = [0x800, 0x86dd];
 
 /// The parts of the memory of a process, by number.
@@ -57,7 +57,7 @@ const MM_EVENTS: [&str; 7] = [
 ];
 
 impl Counters {
-    /// Reads an event. Returns false if it is for others.
+    /// Parses an event. Returns false for other events.
     pub(super) fn parse(
         &mut self,
         cx: &mut Context,
@@ -122,7 +122,7 @@ impl Counters {
                 let device = text(cx, body.bytes(devfreq::DEV_NAME));
                 let whole = cx.store.strings.text(device);
                 let name = match whole.find("devfreq_") {
-                    // An address may be in front.
+                    // An address may precede it.
                     Some(place) => whole[place..].to_owned(),
                     None => format!("devfreq_{whole}"),
                 };
@@ -207,7 +207,7 @@ impl Counters {
             event::F2FS_IOSTAT_LATENCY => f2fs_latency(cx, ts, body),
             event::UFSHCD_CLK_GATING => {
                 let state = Message::<3>::read(body).uint(gating::STATE);
-                // From off to on: off, to be off, to be on, on.
+                // The values from off to on: off, turning off, turning on, on.
                 let value = match state {
                     1 => 3.0,
                     2 => 1.0,
@@ -410,7 +410,7 @@ fn f2fs(cx: &mut Context, ts: i64, body: &[u8]) {
     f2fs_counters(cx, ts, "f2fs_iostat", device, counters);
 }
 
-/// The kinds of requests of `f2fs_iostat_latency`, with the fields of their longest and average
+/// The kinds of requests of `f2fs_iostat_latency`, with the fields of their maximum and average
 /// time and their number.
 const F2FS_LATENCY: [(&str, [u32; 3]); 9] = [
     (

@@ -1,4 +1,4 @@
-//! Events of graphics drivers: vertical blanks, jobs of graphics processors, and fences.
+//! Events of graphics drivers: vertical blanks, GPU jobs, and fences.
 
 use std::collections::VecDeque;
 
@@ -18,25 +18,25 @@ use crate::trackers::flow::FlowTracker;
 use crate::trackers::slice::SliceStart;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// Jobs, rings and timelines beyond this number are left out.
+/// The maximum number of jobs, of rings and of timelines.
 const MAX_KEYS: usize = 1 << 14;
 
-/// The timeline of fences that consist of others, each of which has a timeline of its own.
+/// The timeline of composite fences, each of which has its own timeline.
 const UNBOUND: &[u8] = b"unbound";
 
-/// The work of graphics processors that is under way.
+/// The current work of GPUs.
 #[derive(Debug, Default)]
 pub(super) struct Drm {
     rings: FxHashMap<StringId, Ring>,
-    /// The rings of jobs that run.
+    /// The rings of running jobs.
     busy: FxHashMap<Job, StringId>,
     timelines: FxHashMap<u32, Timeline>,
 }
 
-/// The identity of a job, as events tell it.
+/// The identity of a job in events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Job {
-    /// Its fence: context and number.
+    /// The context and the sequence number of its fence.
     Fence(u64, u64),
     /// The address of its fence.
     Address(u64),
@@ -44,13 +44,13 @@ enum Job {
     Number(u64),
 }
 
-/// A queue of a graphics processor.
+/// A queue of a GPU.
 #[derive(Debug)]
 struct Ring {
     track: u32,
-    /// The jobs that were given to it, the one that runs first, with their numbers.
+    /// The queued jobs with their numbers, the running one first.
     jobs: VecDeque<(Job, u64)>,
-    /// The slices in which jobs were queued.
+    /// The slices of queueing jobs.
     queued: FxHashMap<Job, u32>,
 }
 
@@ -60,12 +60,12 @@ struct Timeline {
     track: u32,
     /// The numbers of fences that are not signaled.
     pending: VecDeque<u32>,
-    /// There are events of fences that are emitted, so that those of new ones do not count.
+    /// Set if there are events of emitted fences. Those of initialized ones are then ignored.
     is_emitted: bool,
 }
 
 impl Drm {
-    /// Reads an event. Returns false if it is for others.
+    /// Parses an event. Returns false for other events.
     pub(super) fn parse(
         &mut self,
         cx: &mut Context,
@@ -249,7 +249,7 @@ impl Drm {
 }
 
 impl Ring {
-    /// Begins the slice of the job that runs, if there is one.
+    /// Begins the slice of the running job, if there is one.
     fn begin(&mut self, cx: &mut Context, ts: i64) {
         let Some((job, number)) = self.jobs.front().copied() else {
             return;
@@ -257,7 +257,7 @@ impl Ring {
         let mut args = ArgSet::default();
         describe(cx, job, number, &mut args);
         let slice = begin(cx, ts, self.track, "job", &mut args);
-        // It was queued by its number, and runs by its fence.
+        // The job was queued by its number, and runs by its fence.
         let queued = match job {
             Job::Address(_) => Job::Number(number),
             job => job,
@@ -271,7 +271,7 @@ impl Ring {
 }
 
 impl Timeline {
-    /// Begins the slice of the fence that is waited for, if there is one.
+    /// Begins the slice of the awaited fence, if there is one.
     fn begin(&self, cx: &mut Context, ts: i64) {
         let Some(seqno) = self.pending.front().copied() else {
             return;

@@ -1,4 +1,4 @@
-//! Events that describe themselves, as the schema does not know them.
+//! Events with their own descriptors, which the schema does not contain.
 
 use ferretto_proto::fields::{
     descriptor_proto as descriptor, field_descriptor_proto as described,
@@ -18,14 +18,14 @@ use crate::trackers::args::ArgSet;
 use crate::trackers::slice::SliceStart;
 use crate::trackers::track::{Dimension, EventKind, TrackSpec};
 
-/// The first number of events that describe themselves.
+/// The first number of events with their own descriptors.
 const FIRST: u32 = 65536;
-/// Events beyond this number are left out.
+/// The maximum number of such events.
 const MAX_EVENTS: usize = 1 << 14;
-/// The number of fields an event may have.
+/// The maximum number of fields of an event.
 const MAX_FIELDS: u32 = 32;
 
-/// The events that described themselves, by number.
+/// The described events, by number.
 #[derive(Debug, Default)]
 pub(super) struct Generic {
     events: FxHashMap<u32, Described>,
@@ -34,12 +34,12 @@ pub(super) struct Generic {
 #[derive(Debug)]
 struct Described {
     name: StringId,
-    /// By number.
+    /// The fields by number.
     fields: Vec<Option<(StringId, Kind)>>,
     template: Option<Template>,
 }
 
-/// The fields of an event that is a slice or a counter, by their names.
+/// The fields of an event that is a slice or a counter, identified by their names.
 #[derive(Debug, Clone, Copy)]
 struct Template {
     what: What,
@@ -53,7 +53,7 @@ enum What {
     Counter { value: u32 },
 }
 
-/// The thing that has a track of its own, and the field with its number.
+/// The object that has the track, and the field with its id.
 #[derive(Debug, Clone, Copy)]
 enum Scope {
     Thread,
@@ -78,7 +78,7 @@ impl Scope {
 }
 
 impl Generic {
-    /// Returns true if events with this number describe themselves.
+    /// Returns true if events with this number have their own descriptors.
     pub(super) fn is_generic(number: u32) -> bool {
         number >= FIRST
     }
@@ -98,7 +98,7 @@ impl Generic {
         }
     }
 
-    /// Collects the fields of an event, and returns its name; `None` if it was not described.
+    /// Collects the fields of an event, and returns its name; `None` if it has no descriptor.
     pub(super) fn args(
         &self,
         cx: &mut Context,
@@ -123,7 +123,7 @@ impl Generic {
         Some(event.name)
     }
 
-    /// Collects the fields of an event of older recordings, and returns its name.
+    /// Collects the fields of an event of an older recording, and returns its name.
     pub(super) fn legacy(
         &self,
         cx: &mut Context,
@@ -158,7 +158,7 @@ impl Generic {
         Some(name)
     }
 
-    /// Reads an event that is a slice or a counter by the names of its fields.
+    /// Parses an event that is a slice or a counter by the names of its fields.
     pub(super) fn track_event(&self, cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
         let event = self.events.get(&number);
         let Some((event, template)) = event.and_then(|event| Some((event, event.template?))) else {
@@ -208,7 +208,7 @@ impl Described {
     }
 }
 
-/// Returns a type by its number in descriptors. A message, a group and an enum have no value.
+/// Returns a type by its number in descriptors. Messages, groups and enums are not supported.
 fn kind(number: u64) -> Option<Kind> {
     Some(match number {
         1 => Kind::Double,

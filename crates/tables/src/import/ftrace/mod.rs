@@ -41,16 +41,16 @@ use crate::trackers::clock::{ClockId, Reading};
 use crate::trackers::kernel::Kernel;
 use crate::trackers::metadata::{Fact, FactScope};
 
-/// Clocks of the kernel's buffers, by their numbers in `FtraceClock`.
+/// The clocks of ftrace, by their values in `FtraceClock`.
 const FTRACE_CLOCK_UNSPECIFIED: u64 = 0;
 const FTRACE_CLOCK_GLOBAL: u64 = 2;
 const FTRACE_CLOCK_LOCAL: u64 = 3;
 const FTRACE_CLOCK_MONO_RAW: u64 = 4;
 
-/// CPUs of a machine. A bundle of another one is no bundle.
+/// The maximum number of CPUs of a machine. Bundles of other CPUs are malformed.
 const MAX_CPUS: u32 = 1024;
 
-/// All that is kept of kernel events between packets.
+/// The state of kernel events between packets.
 #[derive(Debug, Default)]
 pub(crate) struct Ftrace {
     /// By row of `machine`.
@@ -66,40 +66,40 @@ pub(crate) struct Ftrace {
     sequences_with_errors: Vec<u32>,
 }
 
-/// The kernel buffers of a machine.
+/// The state of ftrace on a machine.
 #[derive(Debug, Default)]
 struct Machine {
-    /// CPUs of which a bundle was seen.
+    /// The CPUs with a bundle.
     seen: Vec<bool>,
-    /// The time of the last pair of the kernel's clock and the trace's.
+    /// The time of the last pair of the ftrace clock and the trace clock.
     last_pair: Option<i64>,
-    /// Events that lay in the kernel's buffer before are wanted, too.
+    /// Set if events from before the recording are preserved.
     preserves: bool,
     cut: Option<Cut>,
     kernel: Kernel,
 }
 
-/// The times from which the events of a machine count.
+/// The times from which events of a machine are used.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
     /// Events before this time are dropped.
     drop: i64,
-    /// Events before this time are only put into `ftrace_event`.
+    /// Events before this time are only added to `ftrace_event`.
     raw_only: i64,
 }
 
-/// An event without its fields.
+/// The common fields of an event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head<'a> {
     pub(crate) ts: i64,
     pub(crate) cpu: u32,
-    /// The thread that was on the CPU.
+    /// The thread on the CPU.
     pub(crate) tid: i64,
     pub(crate) state: EventState<'a>,
 }
 
 impl Head<'_> {
-    /// Returns the name of a kernel function by its number in the trace, or else its address.
+    /// Returns the name of a kernel function by its iid, or its address.
     fn symbol(&self, cx: &mut Context, iid: u64) -> StringId {
         match self.known_symbol(cx, iid) {
             Some(name) => name,
@@ -107,8 +107,7 @@ impl Head<'_> {
         }
     }
 
-    /// Returns the name of a kernel function by its number in the trace. One that is missing is
-    /// counted.
+    /// Returns the name of a kernel function by its iid. A missing name is counted.
     fn known_symbol(&self, cx: &mut Context, iid: u64) -> Option<StringId> {
         let table = ferretto_proto::fields::interned_data::KERNEL_SYMBOLS;
         let name = self.state.text(table, iid);
@@ -120,7 +119,7 @@ impl Head<'_> {
     }
 }
 
-/// Returns the time at which the data of a bundle begins, if it is told.
+/// Returns the start time of the data of a bundle, if it is known.
 fn begin(cx: &mut Context, head: &Message<'_, 12>, clock: ClockId) -> Option<i64> {
     let fields = [
         bundle::PREVIOUS_BUNDLE_END_TIMESTAMP,
@@ -131,7 +130,7 @@ fn begin(cx: &mut Context, head: &Message<'_, 12>, clock: ClockId) -> Option<i64
 }
 
 impl Ftrace {
-    /// Reads a `FtraceEventBundle` in the order of the file.
+    /// Tokenizes a `FtraceEventBundle`.
     pub(crate) fn tokenize(&mut self, cx: &mut Context, input: &Input<'_>, out: &mut Out<'_>) {
         let head = Message::<12>::read(input.bytes);
         let cpu = head.u32(bundle::CPU);
@@ -172,7 +171,7 @@ impl Ftrace {
         self.begin(cx, &head, cpu, clock);
     }
 
-    /// Notes where the data of a CPU begins.
+    /// Records the start of the data of a CPU.
     fn begin(&mut self, cx: &mut Context, head: &Message<'_, 12>, cpu: u32, clock: ClockId) {
         let machine = machine(&mut self.machines, cx.store.machine);
         let place = cpu as usize;
@@ -192,7 +191,7 @@ impl Ftrace {
         }
     }
 
-    /// Returns the clock of a bundle's events; `None` if it is not known.
+    /// Returns the clock of the events of a bundle; `None` if it is unknown.
     fn clock(
         &mut self,
         cx: &mut Context,
@@ -236,7 +235,7 @@ impl Ftrace {
         Some(clock)
     }
 
-    /// Hands all switches or wake-ups of a `CompactSched` to `each`, with their times.
+    /// Calls `each` with all switches or wake-ups of a `CompactSched`, and their times.
     pub(crate) fn expand(
         &mut self,
         cx: &mut Context,
@@ -248,7 +247,7 @@ impl Ftrace {
         self.compact.expand(cx, cpu, kind, bytes, each);
     }
 
-    /// Reads an event in the order of time.
+    /// Parses an event.
     pub(crate) fn parse(
         &mut self,
         cx: &mut Context,
@@ -274,7 +273,7 @@ impl Ftrace {
         }
     }
 
-    /// Finds out where events of the machine begin to count.
+    /// Computes the times from which events of the machine are used.
     #[inline]
     fn cut(&mut self, cx: &mut Context) -> Cut {
         let machine = machine(&mut self.machines, cx.store.machine);
@@ -308,7 +307,7 @@ impl Ftrace {
                 }
                 (number, Value::Bytes(body)) => {
                     if !has_tid {
-                        // It may come behind.
+                        // The pid may follow.
                         let Some(tid) = Fields::find(event::PID, bytes) else {
                             return;
                         };
@@ -325,10 +324,10 @@ impl Ftrace {
         }
     }
 
-    /// Puts an event into `ftrace_event`.
+    /// Adds an event to `ftrace_event`.
     fn raw(&mut self, cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
         if !cx.store.wants(TableId::ftrace_event) || number == event::SCHED_SWITCH {
-            // Switches get their rows where their threads are known.
+            // The rows of switches are added together with their threads.
             return;
         }
         let name = match number {
@@ -343,13 +342,13 @@ impl Ftrace {
         }
     }
 
-    /// Adds a row with the arguments that were collected.
+    /// Adds a row with the collected arguments.
     fn push_raw(&mut self, cx: &mut Context, head: &Head<'_>, name: StringId, flags: u32) {
         let utid = cx.processes.thread(&mut cx.store, head.tid);
         self.push_raw_of(cx, (head.ts, head.cpu), utid, name, flags);
     }
 
-    /// Adds a row of a thread with the arguments that were collected.
+    /// Adds a row of a thread with the collected arguments.
     fn push_raw_of(
         &mut self,
         cx: &mut Context,
@@ -372,7 +371,7 @@ impl Ftrace {
         });
     }
 
-    /// Says what an event means.
+    /// Applies the meaning of an event.
     #[inline]
     fn meaning(&mut self, cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
         match number {
@@ -424,7 +423,7 @@ impl Ftrace {
         }
     }
 
-    /// The kernel of the machine at hand became known.
+    /// Handles new properties of the kernel of the current machine.
     pub(crate) fn kernel_known(&mut self, cx: &Context) {
         let machine = machine(&mut self.machines, cx.store.machine);
         machine.kernel = cx.kernels.get(&cx.store);
@@ -434,7 +433,7 @@ impl Ftrace {
 impl Machine {
     #[cold]
     fn begin(&mut self, cx: &mut Context) -> Cut {
-        cx.processes.zero_is_idle(&mut cx.store);
+        cx.processes.set_idle_task(&mut cx.store);
         let drop = match self.preserves {
             true => 0,
             false => fact(cx, "tracing_started_ns").unwrap_or(0),
@@ -464,7 +463,7 @@ fn fact(cx: &Context, name: &str) -> Option<i64> {
     }
 }
 
-/// Puts an event into the sorter.
+/// Pushes an event.
 fn tokenize_event(
     cx: &mut Context,
     input: &Input<'_>,

@@ -1,4 +1,4 @@
-//! Lines of `trace_marker`, in the form that Android's programs write.
+//! Lines of `trace_marker`, in Android's format.
 
 use ferretto_proto::fields::{
     dpu_tracing_mark_write_ftrace_event as dpu, ftrace_event as event,
@@ -18,7 +18,7 @@ use crate::trackers::lane::{LaneId, LaneTracker, Nesting};
 use crate::trackers::slice::SliceStart;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// A line that was understood.
+/// A parsed line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Line<'a> {
     /// A slice of the thread begins.
@@ -27,44 +27,44 @@ pub(crate) enum Line<'a> {
     End { tgid: u32 },
     /// An instant of the thread.
     Instant { tgid: u32, name: &'a [u8] },
-    /// A slice of the process begins, or ends.
+    /// A slice of the process begins or ends.
     Async {
         tgid: u32,
         name: &'a [u8],
         cookie: i64,
         is_begin: bool,
     },
-    /// A slice of a track of the process begins.
+    /// A slice on a track of the process begins.
     TrackBegin {
         tgid: u32,
         track: &'a [u8],
         name: &'a [u8],
         cookie: i64,
     },
-    /// A slice of a track of the process ends.
+    /// A slice on a track of the process ends.
     TrackEnd {
         tgid: u32,
         track: &'a [u8],
         cookie: i64,
     },
-    /// An instant of a track of the process.
+    /// An instant on a track of the process.
     TrackInstant {
         tgid: u32,
         track: &'a [u8],
         name: &'a [u8],
     },
-    /// A counter of the process.
+    /// A value of a counter of the process.
     Counter {
         tgid: u32,
         name: &'a [u8],
         value: i64,
     },
-    /// A line that is for others.
+    /// A line that is ignored.
     Ignored,
 }
 
 impl<'a> Line<'a> {
-    /// Reads a line; `None` if it is of another form.
+    /// Parses a line. Returns `None` if it has another format.
     pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
         let length = text.iter().rposition(|c| !matches!(c, b'\n' | 0));
         let text = &text[..length.map_or(0, |last| last + 1)];
@@ -140,7 +140,7 @@ fn digits<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.trim_start().parse().ok()
 }
 
-/// Follows lines of all threads.
+/// Applies lines of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Print;
 
@@ -148,13 +148,13 @@ const ASYNC: &str = "atrace_async_slice";
 const FOR_TRACK: &str = "atrace_async_slice_for_track";
 
 impl Print {
-    /// Reads a `print`.
+    /// Parses a `print` event.
     pub(super) fn parse(&mut self, cx: &mut Context, head: &Head<'_>, body: &[u8]) {
         let body = Message::<3>::read(body);
         self.line(cx, head.ts, head.tid, body.bytes(field::BUF));
     }
 
-    /// Takes a line that a thread wrote.
+    /// Applies a line of a thread.
     pub(crate) fn line(&mut self, cx: &mut Context, ts: i64, tid: i64, text: &[u8]) {
         match Line::parse(text) {
             Some(line) => take(cx, ts, tid, &line),
@@ -163,14 +163,14 @@ impl Print {
     }
 }
 
-/// The fields of an event of a driver that is like a line.
+/// The fields of an event of a driver that corresponds to a line.
 #[derive(Default)]
 struct DriverFields {
     tgid: u32,
     name: u32,
-    /// The field that is a letter.
+    /// The field with the phase as a letter.
     phase: Option<u32>,
-    /// The field that is true if a slice begins.
+    /// The field that is true for the begin of a slice.
     begins: Option<u32>,
     value: u32,
 }
@@ -213,7 +213,7 @@ impl DriverFields {
     }
 }
 
-/// Reads an event of a driver that is like a line.
+/// Parses an event of a driver that corresponds to a line.
 pub(super) fn of_driver(cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
     let of = DriverFields::of(number);
     let body = Message::<7>::read(body);
@@ -227,7 +227,7 @@ pub(super) fn of_driver(cx: &mut Context, head: &Head<'_>, number: u32, body: &[
         (phase, _) => phase,
     };
     let tgid = match (number, phase) {
-        // Some drivers name processes that the thread is not of.
+        // Some drivers name processes that do not contain the thread.
         (event::DPU_TRACING_MARK_WRITE, phase) if phase != b'C' => 0,
         _ => body.u32(of.tgid),
     };
@@ -364,7 +364,7 @@ fn take(cx: &mut Context, ts: i64, tid: i64, line: &Line<'_>) {
     }
 }
 
-/// Returns the track of what a thread of this process executes.
+/// Returns the track of a thread of this process.
 fn thread_track(cx: &mut Context, tid: i64, tgid: u32) -> u32 {
     let utid = match tgid {
         0 => cx.processes.thread(&mut cx.store, tid),
@@ -375,7 +375,7 @@ fn thread_track(cx: &mut Context, tid: i64, tgid: u32) -> u32 {
     cx.tracks.of_thread(&mut cx.store, utid)
 }
 
-/// Returns the track of a slice of the process: that of the lane that `lane` takes in its group.
+/// Returns the track of a slice of the process, in the lane that `lane` takes in its group.
 fn lane(
     cx: &mut Context,
     type_: &'static str,
@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_all_forms() {
+    fn lines_of_all_forms_are_parsed() {
         let cases: [(&[u8], Option<Line<'_>>); 14] = [
             (
                 b"B|1|a|b\n",

@@ -1,18 +1,17 @@
-//! Kernel events that begin and end slices.
+//! Kernel events that become slices.
+
+mod cpu;
 
 use ferretto_proto::fields::{
     block_io_start_ftrace_event as block, cma_alloc_finish_ftrace_event as cma_finish,
-    cma_alloc_info_ftrace_event as cma_info, cpuhp_enter_ftrace_event as cpuhp,
-    ftrace_event as event, funcgraph_entry_ftrace_event as funcgraph,
-    hrtimer_expire_entry_ftrace_event as hrtimer, irq_handler_entry_ftrace_event as irq,
-    irq_handler_exit_ftrace_event as irq_exit, kprobe_event as kprobe,
+    cma_alloc_info_ftrace_event as cma_info, ftrace_event as event,
+    funcgraph_entry_ftrace_event as funcgraph, kprobe_event as probe,
     mark_victim_ftrace_event as victim,
     mm_alloc_contig_migrate_range_info_ftrace_event as migrated,
     mm_shrink_slab_end_ftrace_event as shrunk, mm_shrink_slab_start_ftrace_event as shrink,
-    mm_vmscan_direct_reclaim_begin_ftrace_event as reclaim,
+    mm_vmscan_direct_reclaim_begin_ftrace_event as begun,
     mm_vmscan_direct_reclaim_end_ftrace_event as reclaimed,
-    napi_gro_receive_entry_ftrace_event as napi, signal_deliver_ftrace_event as delivered,
-    signal_generate_ftrace_event as signal, softirq_entry_ftrace_event as softirq,
+    signal_deliver_ftrace_event as delivered, signal_generate_ftrace_event as signal,
     suspend_resume_ftrace_event as suspend, workqueue_execute_start_ftrace_event as work,
 };
 use rustc_hash::FxHashMap;
@@ -28,33 +27,20 @@ use crate::trackers::lane::Nesting;
 use crate::trackers::slice::SliceStart;
 use crate::trackers::track::{Dimension, EventKind, TrackSpec};
 
-const SOFTIRQS: [&str; 10] = [
-    "HI",
-    "TIMER",
-    "NET_TX",
-    "NET_RX",
-    "BLOCK",
-    "BLOCK_IOPOLL",
-    "TASKLET",
-    "SCHED",
-    "HRTIMER",
-    "RCU",
-];
-
-/// The type of tracks of suspending.
+/// The type of tracks of suspend and resume.
 const SUSPEND: &str = "suspend_resume";
 
-/// Threads beyond this number are left out.
+/// The maximum number of threads.
 const MAX_KEYS: usize = 1 << 16;
 
-/// Slices under way that need more than their track to be ended.
+/// The state of open slices beyond their track.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     streams: Streams,
-    /// Pages that were migrated, reclaimed and mapped, by thread.
+    /// The numbers of migrated, reclaimed and mapped pages, by thread.
     migrated: FxHashMap<u32, [u64; 3]>,
     suspend: Suspend,
-    /// The name of the slice of entering suspend, which may lack an end.
+    /// The name of the slice of entering suspend, whose end may be missing.
     suspend_enter: StringId,
 }
 
@@ -67,7 +53,7 @@ enum Suspend {
     Freezing,
 }
 
-/// A slice that begins or ends.
+/// The place of a slice that begins or ends.
 struct Place<'a> {
     track: TrackSpec<'a>,
     category: &'a str,
@@ -80,145 +66,23 @@ impl<'a> Place<'a> {
 }
 
 impl Slices {
-    /// Reads an event.
+    /// Parses an event.
     pub(super) fn parse(&mut self, cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
         let mut args = ArgSet::default();
         match number {
-            event::IRQ_HANDLER_ENTRY => {
-                let body = Message::<4>::read(body);
-                let name = String::from_utf8_lossy(body.bytes(irq::NAME));
-                of_cpu(
-                    cx,
-                    head,
-                    "cpu_irq",
-                    "Irq Cpu",
-                    "irq",
-                    Some(&format!("IRQ ({name})")),
-                    &mut args,
-                );
-            }
-            event::IRQ_HANDLER_EXIT => {
-                let is_handled = Message::<3>::read(body).int(irq_exit::RET) == 1;
-                let text = if is_handled { "handled" } else { "unhandled" };
-                args.text(&mut cx.store, "ret", text);
-                of_cpu(cx, head, "cpu_irq", "Irq Cpu", "irq", None, &mut args);
-            }
-            event::LOCAL_TIMER_ENTRY => {
-                let name = Some("IRQ (LocalTimer)");
-                of_cpu(cx, head, "cpu_irq", "Irq Cpu", "irq", name, &mut args);
-            }
-            event::LOCAL_TIMER_EXIT => {
-                of_cpu(cx, head, "cpu_irq", "Irq Cpu", "irq", None, &mut args);
-            }
-            event::SOFTIRQ_ENTRY => {
-                let vec = Message::<2>::read(body).uint(softirq::VEC);
-                if let Some(name) = SOFTIRQS.get(vec as usize) {
-                    let name = Some(*name);
-                    of_cpu(
-                        cx,
-                        head,
-                        "cpu_softirq",
-                        "SoftIrq Cpu",
-                        "irq",
-                        name,
-                        &mut args,
-                    );
-                }
-            }
-            event::SOFTIRQ_EXIT => {
-                let vec = Message::<2>::read(body).u32(softirq::VEC);
-                args.int(&mut cx.store, "vec", vec.into());
-                of_cpu(
-                    cx,
-                    head,
-                    "cpu_softirq",
-                    "SoftIrq Cpu",
-                    "irq",
-                    None,
-                    &mut args,
-                );
-            }
-            event::NAPI_GRO_RECEIVE_ENTRY => {
-                let body = Message::<12>::read(body);
-                args.int(&mut cx.store, "len", body.u32(napi::LEN).into());
-                let name = String::from_utf8_lossy(body.bytes(napi::NAME));
-                let name = Some(&*name);
-                of_cpu(
-                    cx,
-                    head,
-                    "cpu_napi_gro",
-                    "Napi Gro Cpu",
-                    "napi_gro",
-                    name,
-                    &mut args,
-                );
-            }
-            event::NAPI_GRO_RECEIVE_EXIT => {
-                args.int(&mut cx.store, "ret", Message::<2>::read(body).int(1));
-                of_cpu(
-                    cx,
-                    head,
-                    "cpu_napi_gro",
-                    "Napi Gro Cpu",
-                    "napi_gro",
-                    None,
-                    &mut args,
-                );
-            }
-            event::HRTIMER_EXPIRE_ENTRY => {
-                let function = Message::<4>::read(body).uint(hrtimer::FUNCTION);
-                let name = head.symbol(cx, function);
-                let name = cx.store.strings.text(name).to_owned();
-                let name = Some(&*name);
-                of_cpu(
-                    cx,
-                    head,
-                    "cpu_hrtimer",
-                    "Hrtimer Cpu",
-                    "hrtimer",
-                    name,
-                    &mut args,
-                );
-            }
-            event::HRTIMER_EXPIRE_EXIT => {
-                of_cpu(
-                    cx,
-                    head,
-                    "cpu_hrtimer",
-                    "Hrtimer Cpu",
-                    "hrtimer",
-                    None,
-                    &mut args,
-                );
-            }
-            event::CPUHP_ENTER | event::CPUHP_MULTI_ENTER => {
-                let body = Message::<5>::read(body);
-                let index = body.int(cpuhp::IDX);
-                let action_cpu = ArgValue::Uint(head.cpu.into());
-                args.put(&mut cx.store, "action_cpu", action_cpu);
-                args.int(&mut cx.store, "cpuhp_idx", index);
-                let on = Head {
-                    cpu: body.u32(cpuhp::CPU),
-                    ..*head
-                };
-                let name = format!("cpuhp({index})");
-                of_cpu(
-                    cx,
-                    &on,
-                    "cpu_hotplug",
-                    "CPU Hotplug",
-                    "cpu",
-                    Some(&name),
-                    &mut args,
-                );
-            }
-            event::CPUHP_EXIT => {
-                let on = Head {
-                    cpu: Message::<5>::read(body).u32(cpuhp::CPU),
-                    ..*head
-                };
-                of_cpu(cx, &on, "cpu_hotplug", "CPU Hotplug", "", None, &mut args);
-            }
+            event::IRQ_HANDLER_ENTRY
+            | event::IRQ_HANDLER_EXIT
+            | event::LOCAL_TIMER_ENTRY
+            | event::LOCAL_TIMER_EXIT
+            | event::SOFTIRQ_ENTRY
+            | event::SOFTIRQ_EXIT
+            | event::NAPI_GRO_RECEIVE_ENTRY
+            | event::NAPI_GRO_RECEIVE_EXIT
+            | event::HRTIMER_EXPIRE_ENTRY
+            | event::HRTIMER_EXPIRE_EXIT
+            | event::CPUHP_ENTER
+            | event::CPUHP_MULTI_ENTER
+            | event::CPUHP_EXIT => cpu::parse(cx, head, number, body),
             event::WORKQUEUE_EXECUTE_START => {
                 let function = Message::<3>::read(body).uint(work::FUNCTION);
                 let name = head.symbol(cx, function);
@@ -232,54 +96,12 @@ impl Slices {
                 function_graph(cx, head, name, number == event::FUNCGRAPH_ENTRY);
             }
             event::BLOCK_IO_START | event::BLOCK_IO_DONE => {
-                let body = Message::<3>::read(body);
-                let sector = ArgValue::Uint(body.uint(block::SECTOR));
-                args.put(&mut cx.store, "sector", sector);
-                let device = [Dimension::Int("block_device", body.int(block::DEV))];
-                let track = TrackSpec {
-                    kind: EventKind::Slice,
-                    ..TrackSpec::slices("block_io", &device)
-                };
-                let name = cx.store.strings.intern("block_io");
-                let place = Place::on(track, "");
-                match number {
-                    event::BLOCK_IO_START => begin(cx, head.ts, place, name, &mut args),
-                    _ => end_named(cx, head.ts, place, name, &mut args),
-                }
+                block_io(cx, head, body, number == event::BLOCK_IO_START);
             }
-            event::MM_VMSCAN_DIRECT_RECLAIM_BEGIN => {
-                let body = Message::<4>::read(body);
-                let store = &mut cx.store;
-                args.int(store, "direct_reclaim_order", body.int(reclaim::ORDER));
-                let may_write = body.int(reclaim::MAY_WRITEPAGE);
-                args.int(store, "direct_reclaim_may_writepage", may_write);
-                let flags = ArgValue::Uint(body.uint(reclaim::GFP_FLAGS));
-                args.put(store, "direct_reclaim_gfp_flags", flags);
-                let name = store.strings.intern("mm_vmscan_direct_reclaim");
-                begin_of_thread(cx, head, "", name, &mut args);
-            }
-            event::MM_VMSCAN_DIRECT_RECLAIM_END => {
-                let count = Message::<2>::read(body).uint(reclaimed::NR_RECLAIMED);
-                let key = "direct_reclaim_nr_reclaimed";
-                args.put(&mut cx.store, key, ArgValue::Uint(count));
-                end_of_thread(cx, head, "", &mut args);
-            }
-            event::MM_SHRINK_SLAB_START => {
-                let body = Message::<12>::read(body);
-                let function = head.symbol(cx, body.uint(shrink::SHRINK));
-                let store = &mut cx.store;
-                args.put(store, "shrink_name", ArgValue::Text(function));
-                let total = ArgValue::Uint(body.uint(shrink::TOTAL_SCAN));
-                args.put(store, "total_scan", total);
-                args.int(store, "priority", body.int(shrink::PRIORITY));
-                let name = store.strings.intern("mm_vmscan_shrink_slab");
-                begin_of_thread(cx, head, "", name, &mut args);
-            }
-            event::MM_SHRINK_SLAB_END => {
-                let freed = Message::<8>::read(body).int(shrunk::RETVAL);
-                args.int(&mut cx.store, "freed", freed);
-                end_of_thread(cx, head, "", &mut args);
-            }
+            event::MM_VMSCAN_DIRECT_RECLAIM_BEGIN
+            | event::MM_VMSCAN_DIRECT_RECLAIM_END
+            | event::MM_SHRINK_SLAB_START
+            | event::MM_SHRINK_SLAB_END => reclaim(cx, head, number, body),
             event::CMA_ALLOC_START
             | event::CMA_ALLOC_INFO
             | event::CMA_ALLOC_FINISH
@@ -299,27 +121,7 @@ impl Slices {
                 let tid = Message::<2>::read(body).u32(victim::PID).into();
                 instant(cx, head.ts, tid, "mem.oom_kill", &mut args);
             }
-            event::KPROBE_EVENT => {
-                let body = Message::<3>::read(body);
-                let name = cx.store.strings.intern_bytes(body.bytes(kprobe::NAME));
-                let utid = cx.processes.thread(&mut cx.store, head.tid);
-                let start = SliceStart {
-                    ts: head.ts,
-                    track: cx.tracks.of_thread(&mut cx.store, utid),
-                    category: StringId::NULL,
-                    name,
-                };
-                let store = &mut cx.store;
-                match body.uint(kprobe::TYPE) {
-                    1 => cx.slices.begin(store, start, &mut args),
-                    2 => {
-                        let which = (StringId::NULL, name);
-                        cx.slices.end(store, head.ts, start.track, which, &mut args)
-                    }
-                    3 => cx.slices.complete(store, start, 0, &mut args),
-                    _ => None,
-                };
-            }
+            event::KPROBE_EVENT => kprobe(cx, head, body),
             event::INET_SOCK_SET_STATE => self.streams.state_changed(cx, head, body),
             event::TCP_RETRANSMIT_SKB => tcp::retransmitted(cx, head, body),
             event::SUSPEND_RESUME => self.suspend(cx, head, body),
@@ -327,7 +129,8 @@ impl Slices {
         }
     }
 
-    /// Reads the events of allocations of contiguous memory, which differ from kernel to kernel.
+    /// Parses the events of contiguous memory allocations (CMA), which differ between kernel
+    /// versions.
     fn cma(&mut self, cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
         const INFO: Version = (5, 10);
         const FINISH: Version = (6, 1);
@@ -395,7 +198,7 @@ impl Slices {
         let body = Message::<4>::read(body);
         let action = String::from_utf8_lossy(body.bytes(suspend::ACTION));
         let value = match &*action {
-            // The number of a CPU, which may be another one at the end.
+            // The number of a CPU, which may be a different one at the end.
             "timekeeping_freeze" => 0,
             _ => body.int(suspend::VAL),
         };
@@ -424,7 +227,7 @@ impl Slices {
             if action == "suspend_enter" {
                 self.suspend = Suspend::No;
             } else if action == "thaw_processes" && self.suspend == Suspend::Freezing {
-                // Entering failed, and its end is never told.
+                // Entering suspend failed, and its end event is missing.
                 end(cx, self.suspend_enter);
                 self.suspend = Suspend::No;
             }
@@ -477,29 +280,6 @@ fn end_named(cx: &mut Context, ts: i64, place: Place<'_>, name: StringId, args: 
     cx.slices.end(&mut cx.store, ts, track, which, args);
 }
 
-/// Begins a slice of a CPU, or ends one if there is no name.
-fn of_cpu(
-    cx: &mut Context,
-    head: &Head<'_>,
-    type_: &'static str,
-    label: &str,
-    category: &str,
-    name: Option<&str>,
-    args: &mut ArgSet,
-) {
-    let label = cx.store.strings.intern(&format!("{label} {}", head.cpu));
-    let dimensions = [Dimension::Cpu(head.cpu)];
-    let track = TrackSpec::slices(type_, &dimensions).named(label);
-    let place = Place::on(track, category);
-    match name {
-        Some(name) => {
-            let name = cx.store.strings.intern(name);
-            begin(cx, head.ts, place, name, args);
-        }
-        None => end_named(cx, head.ts, place, StringId::NULL, args),
-    }
-}
-
 fn begin_of_thread(cx: &mut Context, head: &Head<'_>, of: &str, name: StringId, args: &mut ArgSet) {
     let utid = cx.processes.thread(&mut cx.store, head.tid);
     let start = SliceStart {
@@ -529,10 +309,94 @@ fn instant(cx: &mut Context, ts: i64, tid: i64, name: &str, args: &mut ArgSet) {
     cx.slices.complete(&mut cx.store, start, 0, args);
 }
 
-/// Begins or ends a slice of a function of the kernel.
+/// Begins or ends the slice of a request to a block device.
+fn block_io(cx: &mut Context, head: &Head<'_>, body: &[u8], is_begin: bool) {
+    let mut args = ArgSet::default();
+    let body = Message::<3>::read(body);
+    let sector = ArgValue::Uint(body.uint(block::SECTOR));
+    args.put(&mut cx.store, "sector", sector);
+    let device = [Dimension::Int("block_device", body.int(block::DEV))];
+    let track = TrackSpec {
+        kind: EventKind::Slice,
+        ..TrackSpec::slices("block_io", &device)
+    };
+    let name = cx.store.strings.intern("block_io");
+    let place = Place::on(track, "");
+    match is_begin {
+        true => begin(cx, head.ts, place, name, &mut args),
+        false => end_named(cx, head.ts, place, name, &mut args),
+    }
+}
+
+/// Reads an event of the search for memory.
+fn reclaim(cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
+    let mut args = ArgSet::default();
+    match number {
+        event::MM_VMSCAN_DIRECT_RECLAIM_BEGIN => {
+            let body = Message::<4>::read(body);
+            let store = &mut cx.store;
+            args.int(store, "direct_reclaim_order", body.int(begun::ORDER));
+            let may_write = body.int(begun::MAY_WRITEPAGE);
+            args.int(store, "direct_reclaim_may_writepage", may_write);
+            let flags = ArgValue::Uint(body.uint(begun::GFP_FLAGS));
+            args.put(store, "direct_reclaim_gfp_flags", flags);
+            let name = store.strings.intern("mm_vmscan_direct_reclaim");
+            begin_of_thread(cx, head, "", name, &mut args);
+        }
+        event::MM_VMSCAN_DIRECT_RECLAIM_END => {
+            let count = Message::<2>::read(body).uint(reclaimed::NR_RECLAIMED);
+            let key = "direct_reclaim_nr_reclaimed";
+            args.put(&mut cx.store, key, ArgValue::Uint(count));
+            end_of_thread(cx, head, "", &mut args);
+        }
+        event::MM_SHRINK_SLAB_START => {
+            let body = Message::<12>::read(body);
+            let function = head.symbol(cx, body.uint(shrink::SHRINK));
+            let store = &mut cx.store;
+            args.put(store, "shrink_name", ArgValue::Text(function));
+            let total = ArgValue::Uint(body.uint(shrink::TOTAL_SCAN));
+            args.put(store, "total_scan", total);
+            args.int(store, "priority", body.int(shrink::PRIORITY));
+            let name = store.strings.intern("mm_vmscan_shrink_slab");
+            begin_of_thread(cx, head, "", name, &mut args);
+        }
+        event::MM_SHRINK_SLAB_END => {
+            let freed = Message::<8>::read(body).int(shrunk::RETVAL);
+            args.int(&mut cx.store, "freed", freed);
+            end_of_thread(cx, head, "", &mut args);
+        }
+        _ => {}
+    }
+}
+
+/// Reads the call or the return of a probed function.
+fn kprobe(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
+    let mut args = ArgSet::default();
+    let body = Message::<3>::read(body);
+    let name = cx.store.strings.intern_bytes(body.bytes(probe::NAME));
+    let utid = cx.processes.thread(&mut cx.store, head.tid);
+    let start = SliceStart {
+        ts: head.ts,
+        track: cx.tracks.of_thread(&mut cx.store, utid),
+        category: StringId::NULL,
+        name,
+    };
+    let store = &mut cx.store;
+    match body.uint(probe::TYPE) {
+        1 => cx.slices.begin(store, start, &mut args),
+        2 => {
+            let which = (StringId::NULL, name);
+            cx.slices.end(store, head.ts, start.track, which, &mut args)
+        }
+        3 => cx.slices.complete(store, start, 0, &mut args),
+        _ => None,
+    };
+}
+
+/// Begins or ends a slice of a kernel function.
 fn function_graph(cx: &mut Context, head: &Head<'_>, name: StringId, is_begin: bool) {
     let (type_, dimension, label) = match head.tid {
-        // All CPUs have an idle task of this number.
+        // The tid of the idle tasks of all CPUs.
         0 => {
             let label = format!("swapper{} -funcgraph", head.cpu);
             ("cpu_funcgraph", Dimension::Cpu(head.cpu), label)

@@ -1,4 +1,4 @@
-//! The kernel's own numbers of a recording.
+//! The kernel's statistics of a recording.
 
 use ferretto_proto::fields::{
     ftrace_cpu_stats as cpu_stats, ftrace_kprobe_stats as kprobes, ftrace_stats as field,
@@ -10,22 +10,23 @@ use crate::import::message::Message;
 use crate::stats::Stat;
 use crate::trackers::args::ArgSet;
 
-/// Phases of a recording, by their numbers.
+/// The phases of a recording.
 const START_OF_TRACE: u64 = 1;
 const END_OF_TRACE: u64 = 2;
-/// The one error of reading the kernel's pages that does no harm.
+/// The only error of parsing kernel pages that loses no data.
 const ABI_ZERO_DATA_LENGTH: u64 = 12;
 
-/// Facts that the rest of the import is to know.
+/// The results for the rest of the import.
 #[derive(Debug, Default)]
 pub(super) struct Read {
-    /// Some events could not be recorded.
+    /// Set if some events could not be recorded.
     pub(super) has_errors: bool,
-    /// Events that lay in the kernel's buffer before are wanted, too.
+    /// Set if events from before the recording are preserved.
     pub(super) preserves: bool,
 }
 
-/// A number of a CPU: its field, and its statistics at the beginning, at the end, and between.
+/// A statistic of a CPU: its field, and the statistics at the start, at the end, and of the
+/// difference.
 type CpuNumber = (u32, Stat, Stat, Option<Stat>);
 
 const CPU_NUMBERS: [CpuNumber; 6] = [
@@ -83,7 +84,7 @@ const CPU_TIMES: [CpuNumber; 2] = [
     ),
 ];
 
-/// Reads a `FtraceStats`. Errors are counted unless they are known.
+/// Reads a `FtraceStats`. Counts errors unless they were counted before.
 pub(super) fn parse(cx: &mut Context, bytes: &[u8], errors_are_known: bool) -> Read {
     let all = Message::<16>::read(bytes);
     let is_end = match all.uint(field::PHASE) {

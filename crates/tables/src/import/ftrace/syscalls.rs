@@ -13,17 +13,17 @@ use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 use crate::trackers::slice::SliceStart;
 
-/// Numbers that no machine has.
+/// The limit of system call numbers.
 const MAX_NUMBER: u32 = 550;
-/// Arguments of a call. The kernel records six.
+/// The maximum number of arguments of a call. The kernel records six.
 const MAX_ARGS: usize = 16;
 
-/// The system calls that threads are in.
+/// The current system calls of threads.
 #[derive(Debug, Default)]
 pub(super) struct Syscalls {
-    /// Names of calls that were met, by architecture and number.
+    /// The names of calls, by architecture and number.
     names: FxHashMap<(Option<Architecture>, u32), StringId>,
-    /// Threads that are in `write`.
+    /// The threads in `write`.
     writing: FxHashSet<u32>,
     keys: Vec<StringId>,
 }
@@ -75,7 +75,7 @@ impl Syscalls {
             name,
         };
         match cx.store.strings.text(name) {
-            // It does not return.
+            // This call does not return.
             "sys_rt_sigreturn" => {
                 cx.slices.complete(&mut cx.store, start, 0, &mut args);
             }
@@ -108,7 +108,7 @@ impl Syscalls {
             .end(&mut cx.store, head.ts, track, which, &mut args);
     }
 
-    /// Ends the `write` that a thread is in, as what it writes begins or ends a slice.
+    /// Ends the `write` of a thread whose data begins or ends a slice.
     pub(super) fn cut_write(&mut self, cx: &mut Context, ts: i64, utid: u32) {
         if self.writing.is_empty() || !self.writing.remove(&utid) {
             return;

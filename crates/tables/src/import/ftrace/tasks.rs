@@ -1,4 +1,4 @@
-//! Threads: scheduled, woken, created, renamed, gone.
+//! Threads: switches, wake-ups, creations, renames and ends.
 
 use ferretto_proto::fields::{
     sched_blocked_reason_ftrace_event as blocked, sched_process_free_ftrace_event as free,
@@ -17,7 +17,7 @@ use crate::trackers::process::ThreadNameSource;
 use crate::trackers::sched::Next;
 
 impl Ftrace {
-    /// Reads a `sched_switch`.
+    /// Parses a `sched_switch`.
     pub(super) fn switch(&mut self, cx: &mut Context, head: &Head<'_>, body: &[u8]) {
         let body = Message::<8>::read(body);
         let tid = |field| i64::from(body.u32(field));
@@ -56,7 +56,7 @@ impl Ftrace {
         cx.sched.switch(&mut cx.store, next.pid, &whole);
     }
 
-    /// Takes a switch of the compact form.
+    /// Parses a compact switch.
     pub(super) fn compact_switch(
         &mut self,
         cx: &mut Context,
@@ -91,7 +91,7 @@ impl Ftrace {
             is_raw,
             prev: current.utid,
             prev_prio: current.prio,
-            // It may have been renamed since it was switched to.
+            // The thread may have been renamed since it was switched to.
             prev_comm: cx.store.tables.thread.name.get(current.utid),
             state: (prev_state, state),
             next: next.utid,
@@ -109,7 +109,7 @@ impl Ftrace {
         cx.sched.switch(&mut cx.store, pid, &whole);
     }
 
-    /// Takes a wake-up of the compact form.
+    /// Parses a compact wake-up.
     pub(super) fn compact_waking(
         &mut self,
         cx: &mut Context,
@@ -150,7 +150,7 @@ impl Ftrace {
             .wake(&mut cx.store, ts, threads, Some(is_interrupt), raw);
     }
 
-    /// Adds a switch that is a row of `ftrace_event` and nothing else.
+    /// Adds a switch that only becomes a row of `ftrace_event`.
     #[cold]
     fn raw_switch(&mut self, cx: &mut Context, cpu: u32, prev: i64, next: i64, event: &Switch) {
         let args = self.args.scratch();
@@ -165,7 +165,7 @@ impl Ftrace {
         self.push_raw_of(cx, (event.ts, cpu), event.prev, name, 0);
     }
 
-    /// Adds a wake-up that is a row of `ftrace_event` and nothing else.
+    /// Adds a wake-up that only becomes a row of `ftrace_event`.
     #[cold]
     fn raw_waking(
         &mut self,
@@ -185,7 +185,7 @@ impl Ftrace {
     }
 }
 
-/// Returns a thread, and names it as the kernel does.
+/// Returns a thread, and sets its name from the kernel.
 #[inline]
 fn named(cx: &mut Context, tid: i64, comm: StringId) -> u32 {
     let utid = cx.processes.thread(&mut cx.store, tid);
@@ -194,7 +194,7 @@ fn named(cx: &mut Context, tid: i64, comm: StringId) -> u32 {
     utid
 }
 
-/// Reads a `sched_waking`.
+/// Parses a `sched_waking`.
 pub(super) fn waking(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     let body = Message::<6>::read(body);
     let comm = cx.store.strings.intern_bytes(body.bytes(waking::COMM));
@@ -204,7 +204,7 @@ pub(super) fn waking(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
         .wake(&mut cx.store, head.ts, (utid, waker), None, None);
 }
 
-/// Reads a `sched_blocked_reason`.
+/// Parses a `sched_blocked_reason`.
 pub(super) fn blocked_reason(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     let body = Message::<4>::read(body);
     let utid = cx
@@ -215,17 +215,17 @@ pub(super) fn blocked_reason(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     cx.sched.blocked(&mut cx.store, utid, io_wait, function);
 }
 
-/// Reads a `sched_process_free`.
+/// Parses a `sched_process_free`.
 pub(super) fn process_free(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     let body = Message::<4>::read(body);
     let tid = body.u32(free::PID).into();
     cx.processes.end_thread(&mut cx.store, tid, head.ts);
 }
 
-/// Set in `clone_flags` if the new task is a thread of the process of the task that creates it.
+/// The flag in `clone_flags` of a new thread in the process of its creator.
 const CLONE_THREAD: u64 = 0x10000;
 
-/// Reads a `task_newtask`.
+/// Parses a `task_newtask`.
 pub(super) fn new_task(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     let body = Message::<5>::read(body);
     let tid = i64::from(body.u32(newtask::PID));
@@ -255,7 +255,7 @@ pub(super) fn new_task(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     cx.sched.created(store, head.ts, utid, creator);
 }
 
-/// Reads a `task_rename`.
+/// Parses a `task_rename`.
 pub(super) fn rename(cx: &mut Context, body: &[u8]) {
     let body = Message::<5>::read(body);
     let comm = cx.store.strings.intern_bytes(body.bytes(renamed::NEWCOMM));

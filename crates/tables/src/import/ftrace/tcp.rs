@@ -31,21 +31,22 @@ const ESTABLISHED: usize = 1;
 const SYN_SENT: usize = 2;
 
 const IPPROTO_TCP: u32 = 6;
-/// IP and IPv6 among families of addresses.
+/// The address families IP and IPv6.
 const AF_INET: [u32; 2] = [2, 10];
 
-/// Sockets beyond this number are left out.
+/// The maximum number of sockets.
 const MAX_STREAMS: usize = 1 << 16;
 
-/// Connections, each with a track of its own.
+/// Connections with separate tracks.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// Their numbers, by address of their socket.
+    /// The numbers of connections, by address of their socket.
     numbers: FxHashMap<u64, u32>,
 }
 
 impl Streams {
-    /// Reads a change of a connection's state: a slice ends, and that of the new state begins.
+    /// Handles a change of the state of a connection: a slice ends, and that of the new state
+    /// begins.
     pub(super) fn state_changed(&mut self, cx: &mut Context, head: &Head<'_>, body: &[u8]) {
         let body = Message::<10>::read(body);
         let state = |field| {
@@ -91,7 +92,7 @@ impl Streams {
     }
 }
 
-/// Reads that a part of a connection was sent again.
+/// Handles a retransmission on a connection.
 pub(super) fn retransmitted(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     let body = Message::<8>::read(body);
     let (from, to) = (body.u32(retransmit::SPORT), body.u32(retransmit::DPORT));

@@ -9,7 +9,7 @@ use crate::trackers::args::ArgSet;
 use crate::trackers::slice::SliceStart;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// Commands by their SCSI codes.
+/// The commands by SCSI opcode.
 const COMMANDS: [(u32, &str); 27] = [
     (0, "TEST UNIT READY"),
     (3, "REQUEST SENSE"),
@@ -40,7 +40,7 @@ const COMMANDS: [(u32, &str); 27] = [
     (181, "SECURITY PROTOCOL OUT"),
 ];
 
-/// Reads a `ufshcd_command`.
+/// Parses a `ufshcd_command`.
 pub(super) fn command(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     let body = Message::<11>::read(body);
     let is_sent = body.u32(field::STR_T) == 0;

@@ -1,4 +1,4 @@
-//! The contexts of samples: who and where was sampled, and values of counters.
+//! The contexts of samples: tasks, CPUs, and values of counters.
 
 use rustc_hash::FxHashMap;
 
@@ -9,17 +9,17 @@ use crate::strings::StringId;
 /// Process, thread and task.
 type TaskKey = (Option<u32>, Option<u32>, Option<u32>);
 
-/// Rows of contexts, each there once.
+/// Interns rows of contexts.
 #[derive(Debug, Default)]
 pub(super) struct Contexts {
     tasks: FxHashMap<TaskKey, u32>,
-    /// The process and the row that each thread had last, without a task, by row of `thread`.
+    /// The last process and row of each thread without an async context, by row of `thread`.
     threads: Vec<Option<(Option<u32>, u32)>>,
     executions: FxHashMap<u64, u32>,
 }
 
 impl Contexts {
-    /// Returns the row of what was sampled.
+    /// Returns the row of a task context.
     pub(super) fn task(&mut self, cx: &mut Context, task: ProfilerTaskContextRow) -> u32 {
         let thread = match task.async_context_id {
             None => task.utid,
@@ -59,7 +59,7 @@ impl Contexts {
     ) -> u32 {
         let table = &mut cx.store.tables.profiler_execution_context;
         let row = ProfilerExecutionContextRow { ucpu, cpu_mode };
-        // The CPU one more than it is, as 0 is none.
+        // The CPU plus one, since 0 means none.
         let cpu = ucpu.map_or(0, |ucpu| u64::from(ucpu) + 1);
         let key = cpu << 32 | u64::from(cpu_mode.raw());
         *self
@@ -69,7 +69,7 @@ impl Contexts {
     }
 }
 
-/// Values of counters that belong together.
+/// A set of counter values under construction.
 #[derive(Debug, Default)]
 pub(super) struct CounterSet(Option<u32>);
 
@@ -84,7 +84,7 @@ impl CounterSet {
         });
     }
 
-    /// Returns its number; `None` if it is empty.
+    /// Returns the id of the set; `None` if it is empty.
     pub(super) fn id(&self) -> Option<u32> {
         self.0
     }

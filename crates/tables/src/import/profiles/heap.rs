@@ -1,4 +1,4 @@
-//! Profiles of heaps: `ProfilePacket`.
+//! Heap profiles: `ProfilePacket`.
 
 use std::mem;
 
@@ -17,22 +17,22 @@ use crate::trackers::stack_profile::{Mapping, SourceFrame};
 
 /// The clock of dumps.
 const MONOTONIC_COARSE: u32 = 4;
-/// The heap of Android's runtime, of which frees are not known.
+/// The heap of Android's runtime, whose frees are unknown.
 const ART: &str = "com.android.art";
-/// Frames of a callstack beyond this number are left out.
+/// The maximum number of frames of a callstack.
 const MAX_FRAMES: usize = 2048;
 
 /// The heap profiles of all sequences.
 #[derive(Debug, Default)]
 pub(super) struct Heaps {
     sequences: FxHashMap<u32, Dumps>,
-    /// The windows that have a row: process, end and heap.
+    /// The windows with a row: process, end and heap.
     windows: FxHashSet<(u32, i64, StringId)>,
-    /// The sums of allocations and frees up to the last dump.
+    /// The totals of allocations and frees up to the last dump.
     totals: FxHashMap<TotalKey, Totals>,
 }
 
-/// Sequence, process, heap and number of the callstack.
+/// Sequence, process, heap and iid of the callstack.
 type TotalKey = (u32, u32, StringId, u64);
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,11 +43,11 @@ struct Totals {
     frees: u64,
 }
 
-/// The dumps on a sequence.
+/// The dumps of a sequence.
 #[derive(Debug, Default)]
 struct Dumps {
     last_index: Option<u64>,
-    /// Packets that wait for the end of their dump.
+    /// The samples of an incomplete dump.
     waiting: Vec<Sample>,
     old: OldStacks,
 }
@@ -102,7 +102,7 @@ impl Heaps {
         }
     }
 
-    /// The end of the trace: dumps that are not complete are left out.
+    /// Handles the end of the trace. Incomplete dumps are dropped.
     pub(super) fn finish(&mut self, cx: &mut Context) {
         let unfinished = self
             .sequences
@@ -115,7 +115,7 @@ impl Heaps {
     }
 }
 
-/// Adds what was allocated and freed since the last dump.
+/// Adds the allocations and frees since the last dump.
 fn add(
     cx: &mut Context,
     totals: &mut FxHashMap<TotalKey, Totals>,
@@ -262,7 +262,7 @@ fn dump(
     }
 }
 
-/// The outcome of the profile of a process.
+/// The result of the profile of a process.
 #[derive(Debug, Default)]
 struct Flags {
     disconnected: bool,
@@ -303,7 +303,7 @@ impl Flags {
     }
 }
 
-/// Reads a `HeapSample`. The first profilers counted the allocations of the largest heap wrongly.
+/// Reads a `HeapSample`. Early profilers reported wrong allocation counts for the maximum heap.
 fn read_sample(bytes: &[u8], has_max_count: bool) -> (u64, Totals) {
     use heap_sample as of;
     let mut callstack = 0;
@@ -344,7 +344,7 @@ fn to_trace(cx: &mut Context, value: i64) -> Option<i64> {
     }
 }
 
-/// Interned data that the first profilers put into the packet itself.
+/// Interned data inside of the packet, as written by early profilers.
 #[derive(Debug, Default)]
 struct OldStacks {
     strings: FxHashMap<u64, Box<[u8]>>,

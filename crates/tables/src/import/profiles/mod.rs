@@ -1,4 +1,4 @@
-//! Profiles: samples with callstacks, heaps, and names of functions.
+//! Profiles: samples with callstacks, heap profiles, and symbols.
 
 mod contexts;
 mod heap;
@@ -8,6 +8,7 @@ mod stack_sample;
 mod stacks;
 mod symbols;
 
+use ferretto_format::CpuMode;
 use ferretto_proto::fields::trace_packet as field;
 
 use self::contexts::Contexts;
@@ -27,7 +28,7 @@ pub(crate) struct Profiles {
     heaps: Heaps,
 }
 
-/// The surroundings of a sample: its time, and what it refers to.
+/// The context of a sample: its time and references.
 #[derive(Debug)]
 struct Sampling<'a> {
     cx: &'a mut Context,
@@ -37,9 +38,21 @@ struct Sampling<'a> {
     contexts: &'a mut Contexts,
 }
 
+/// Returns the name of a CPU's mode.
+fn mode_name(mode: CpuMode) -> Option<&'static str> {
+    match mode {
+        CpuMode::Unknown => None,
+        CpuMode::Kernel => Some("kernel"),
+        CpuMode::User => Some("user"),
+        CpuMode::Hypervisor => Some("hypervisor"),
+        CpuMode::GuestKernel => Some("guest_kernel"),
+        CpuMode::GuestUser => Some("guest_user"),
+    }
+}
+
 impl Profiles {
-    /// Returns true if this field of `TracePacket` is about profiles, and is read when its time has
-    /// come.
+    /// Returns true if this field of `TracePacket` belongs to profiles and is parsed in the order
+    /// of time.
     pub(super) fn has(field: u32) -> bool {
         matches!(
             field,
@@ -51,7 +64,7 @@ impl Profiles {
         )
     }
 
-    /// Reads a packet in the order of time.
+    /// Parses a packet.
     pub(super) fn parse(
         &mut self,
         cx: &mut Context,
@@ -92,7 +105,7 @@ impl Profiles {
         self.stacks.callstack(cx, state, upid, iid)
     }
 
-    /// Puts what was collected into the tables.
+    /// Writes the collected data into the tables.
     pub(super) fn finish(&mut self, cx: &mut Context) {
         self.heaps.finish(cx);
     }

@@ -1,5 +1,6 @@
 //! Samples of the callstack profiler: `PerfSample`.
 
+use ferretto_format::CpuMode;
 use ferretto_proto::fields::{
     follower_event, perf_events, perf_sample, perf_sample_defaults, trace_packet_defaults,
 };
@@ -7,8 +8,8 @@ use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
 use super::super::context::{Context, EventState};
-use super::Sampling;
 use super::contexts::CounterSet;
+use super::{Sampling, mode_name};
 use crate::schema::{ArgValue, ProfilerSampleRow, ProfilerSessionRow, ProfilerTaskContextRow};
 use crate::stats::Stat;
 use crate::strings::StringId;
@@ -17,18 +18,18 @@ use crate::trackers::track::{Dimension, TrackSpec};
 
 /// The source of such samples.
 const SOURCE: &str = "linux.perf";
-/// Counters beside the one that makes samples be taken, beyond this number, are left out.
+/// The maximum number of followers.
 const MAX_FOLLOWERS: usize = 64;
 
-/// The recordings of samples, by the sequence that they are on.
+/// The sessions of samples, by sequence.
 #[derive(Debug, Default)]
 pub(super) struct PerfSessions {
     sequences: FxHashMap<u32, Session>,
-    /// Those of a CPU beyond the number that is kept.
+    /// The counters of CPUs above the maximum.
     other: Counters,
-    /// The source of samples, when there are any.
+    /// The name of the source, once there are samples.
     source: StringId,
-    /// The names of modes by number.
+    /// The names of CPU modes by number.
     modes: [StringId; MODES],
 }
 
@@ -90,7 +91,7 @@ impl Sample {
 }
 
 impl PerfSessions {
-    /// Reads a `PerfSample`.
+    /// Parses a `PerfSample`.
     pub(super) fn parse(&mut self, sampling: Sampling<'_>, bytes: &[u8]) {
         let Sampling {
             cx,
@@ -102,10 +103,13 @@ impl PerfSessions {
         let sample = Sample::read(bytes);
         if self.source.is_null() {
             self.source = cx.store.strings.intern(SOURCE);
-            self.modes = std::array::from_fn(|mode| match mode_name(mode as u64) {
-                Some(name) => cx.store.strings.intern(name),
-                None => StringId::NULL,
-            });
+            self.modes =
+                std::array::from_fn(
+                    |mode| match mode_name(CpuMode::of_perf_sample(mode as u64)) {
+                        Some(name) => cx.store.strings.intern(name),
+                        None => StringId::NULL,
+                    },
+                );
         }
         let (source, modes) = (self.source, self.modes);
         let (session, counters) = self.counters(cx, state, sample.cpu.unwrap_or(0));
@@ -177,7 +181,7 @@ impl PerfSessions {
         });
     }
 
-    /// Returns the recording of a sequence, and the counters of one of its CPUs.
+    /// Returns the session of a sequence, and the counters of one of its CPUs.
     fn counters(&mut self, cx: &mut Context, state: EventState<'_>, cpu: u32) -> (u32, &Counters) {
         let session = self
             .sequences
@@ -204,7 +208,7 @@ impl PerfSessions {
         let counters = match defaults.and_then(|defaults| defaults.as_bytes()) {
             Some(defaults) => declared(cx, session.id, cpu, defaults),
             None => {
-                // The first profilers had no other counter.
+                // Early profilers had no other counter.
                 set_unit(cx, session.id, "ns");
                 let name = cx.store.strings.intern("cpu-clock");
                 Counters {
@@ -213,7 +217,7 @@ impl PerfSessions {
                 }
             }
         };
-        /// Sets of counters beyond this number are not kept.
+        /// The maximum number of CPUs with stored counters.
         const MAX_CPUS: usize = 1 << 12;
         if session.cpus.len() < MAX_CPUS {
             return (session.id, session.cpus.entry(cpu).or_insert(counters));
@@ -227,7 +231,7 @@ const READ_STAGE: u64 = 1;
 const UNWIND_STAGE: u64 = 2;
 const UNWIND_ENQUEUE: u64 = 3;
 
-/// Returns the counters of a CPU that a `PerfSampleDefaults` declares.
+/// Returns the counters of a CPU that `PerfSampleDefaults` declares.
 fn declared(cx: &mut Context, session: u32, cpu: u32, defaults: &[u8]) -> Counters {
     let mut counters = Counters::default();
     let mut timebase = &[][..];
@@ -291,18 +295,18 @@ fn track(cx: &mut Context, session: u32, cpu: u32, name: StringId, is_timebase: 
     cx.tracks.intern(&mut cx.store, spec.with_source(source))
 }
 
-/// An event that is counted, as a trace describes it.
+/// A counted event, as declared in the trace.
 #[derive(Debug, Default)]
 struct Event<'a> {
     name: &'a [u8],
     counter: Option<u64>,
     tracepoint: Option<&'a [u8]>,
     raw: Option<&'a [u8]>,
-    /// Letters.
+    /// The modifiers as letters.
     modifiers: String,
 }
 
-/// The numbers of the fields of a description.
+/// The field numbers of a declaration.
 struct EventFields {
     name: u32,
     counter: u32,
@@ -410,7 +414,7 @@ const HW_INSTRUCTIONS: u64 = 11;
 const HW_BUS_CYCLES: u64 = 16;
 const HW_REF_CPU_CYCLES: u64 = 19;
 
-/// Returns the name that the tool `perf` has for a counter.
+/// Returns the name of a counter in the tool `perf`.
 fn counter_name(counter: u64) -> &'static str {
     match counter {
         SW_CPU_CLOCK => "cpu-clock",
@@ -437,20 +441,8 @@ fn counter_name(counter: u64) -> &'static str {
     }
 }
 
-/// The number of modes that have names, and that of none.
+/// The number of named modes, including that of none.
 const MODES: usize = 6;
-
-/// Returns the name of a `Profiling.CpuMode`.
-fn mode_name(mode: u64) -> Option<&'static str> {
-    Some(match mode {
-        1 => "kernel",
-        2 => "user",
-        3 => "hypervisor",
-        4 => "guest_kernel",
-        5 => "guest_user",
-        _ => return None,
-    })
-}
 
 /// Returns the name of a `Profiling.StackUnwindError`.
 fn error_name(error: u64) -> &'static str {

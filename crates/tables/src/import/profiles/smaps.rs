@@ -27,7 +27,7 @@ pub(super) fn parse(cx: &mut Context, ts: i64, bytes: &[u8]) {
     }
 }
 
-/// The path of a mapping, without what the kernel appends if the file was deleted.
+/// The path of a mapping, without the suffix of deleted files.
 #[derive(Debug, Clone, Copy)]
 struct Path {
     path: StringId,
@@ -106,7 +106,7 @@ fn parse_entry(cx: &mut Context, ts: i64, upid: u32, entry: &[u8]) {
     cx.store.tables.profiler_smaps.push(row);
 }
 
-/// Reads a `PackedSmaps`, which has a list for each column. Lists that are not there are 0.
+/// Reads a `PackedSmaps`, with one list for each column. Missing lists are 0.
 fn parse_packed(cx: &mut Context, ts: i64, upid: u32, packed: &[u8]) {
     use packed_smaps as of;
     let mut paths = Vec::new();

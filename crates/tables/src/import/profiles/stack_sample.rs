@@ -1,5 +1,6 @@
-//! Samples in the format that any profiler may write: `StackSample`.
+//! Samples in a generic format for profilers: `StackSample`.
 
+use ferretto_format::CpuMode;
 use ferretto_proto::fields::stack_sample::{
     async_context_descriptor, counter_descriptor, execution_context, task_context,
 };
@@ -10,8 +11,8 @@ use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
 use super::super::context::{Context, EventState};
-use super::Sampling;
 use super::contexts::CounterSet;
+use super::{Sampling, mode_name};
 use crate::schema::{
     ArgValue, ProfilerAsyncContextRow, ProfilerSampleRow, ProfilerSessionRow,
     ProfilerTaskContextRow,
@@ -21,24 +22,23 @@ use crate::trackers::args::ArgSet;
 use crate::trackers::stack_profile::SourceFrame;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// Counters of one sample, frames of a callstack and ancestors of a task beyond these numbers are
-/// left out.
+/// The maximum numbers of followers of a sample, frames of a callstack, and ancestors of a task.
 const MAX_FOLLOWERS: usize = 64;
 const MAX_FRAMES: usize = 2048;
 const MAX_ANCESTORS: usize = 64;
 
-/// The recordings of such samples.
+/// The sessions of such samples.
 #[derive(Debug, Default)]
 pub(super) struct StackSamples {
     /// `profiler_session.id` by sequence.
     sessions: FxHashMap<u32, u32>,
-    /// `profiler_async_context.id` by sequence, start of its incremental state, and iid.
+    /// `profiler_async_context.id` by sequence, generation of its incremental state, and iid.
     tasks: FxHashMap<(u32, u32, u64), u32>,
-    /// The mapping of callstacks that are written out: `stack_profile_mapping.id`.
+    /// The mapping of inline callstacks: `stack_profile_mapping.id`.
     inline_mapping: Option<u32>,
 }
 
-/// The fields of a sample, as they are encoded.
+/// The encoded fields of a sample.
 #[derive(Debug, Default)]
 struct Sample<'a> {
     task: Option<&'a [u8]>,
@@ -95,7 +95,7 @@ impl<'a> Sample<'a> {
         sample
     }
 
-    /// Takes from the defaults what the sample does not say.
+    /// Sets missing fields of the sample from the defaults.
     fn complete(&mut self, defaults: &'a [u8], has_primary: bool) -> Option<&'a [u8]> {
         let mut source = None;
         let has_followers = !self.followers.is_empty();
@@ -117,7 +117,7 @@ impl<'a> Sample<'a> {
 }
 
 impl StackSamples {
-    /// Reads a `StackSample`.
+    /// Parses a `StackSample`.
     pub(super) fn parse(&mut self, sampling: Sampling<'_>, bytes: &[u8]) {
         let Sampling {
             cx,
@@ -147,7 +147,8 @@ impl StackSamples {
                 match field.number {
                     execution_context::CPU => cpu = field.as_u32(),
                     execution_context::MODE => {
-                        let name = field.as_u64().and_then(mode_name);
+                        let number = field.as_u64().unwrap_or(0);
+                        let name = mode_name(CpuMode::of_stack_sample(number));
                         mode = name.map_or(StringId::NULL, |name| cx.store.strings.intern(name));
                     }
                     _ => {}
@@ -222,7 +223,7 @@ impl StackSamples {
         }
     }
 
-    /// Returns the row of a task that is no thread, and adds those it is in first.
+    /// Returns the row of an async context, after adding its ancestors.
     fn async_context(
         &mut self,
         cx: &mut Context,
@@ -264,7 +265,7 @@ impl StackSamples {
         parent_id
     }
 
-    /// Returns the callsite of a callstack that is written out.
+    /// Returns the callsite of an inline callstack.
     fn inline_callstack(&mut self, cx: &mut Context, callstack: &[u8]) -> Option<u32> {
         let mapping = *self.inline_mapping.get_or_insert_with(|| {
             let name = cx.store.strings.intern("stack_sample_inline");
@@ -304,7 +305,7 @@ fn inline_frame(cx: &mut Context, bytes: &[u8]) -> SourceFrame {
     source
 }
 
-/// Adds the values of a sample's counters, and returns their rows.
+/// Adds the counter values of a sample, and returns their rows.
 fn counters(
     cx: &mut Context,
     ts: i64,
@@ -334,7 +335,7 @@ fn counters(
     rows
 }
 
-/// Returns the track of a counter; `None` if it is counted by CPU and that is not known.
+/// Returns the track of a counter; `None` if it is counted by CPU and the CPU is unknown.
 fn track(
     cx: &mut Context,
     descriptor: &[u8],
@@ -398,18 +399,6 @@ fn track(
         ..spec.named(name).with_source(args)
     };
     Some(cx.tracks.intern(&mut cx.store, spec))
-}
-
-/// Returns the name of a `StackSample.Mode`.
-fn mode_name(mode: u64) -> Option<&'static str> {
-    Some(match mode {
-        1 => "user",
-        2 => "kernel",
-        3 => "hypervisor",
-        4 => "guest_user",
-        5 => "guest_kernel",
-        _ => return None,
-    })
 }
 
 /// Returns the name of a `StackSample.Unit`.

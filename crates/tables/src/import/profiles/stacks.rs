@@ -1,30 +1,30 @@
-//! Callstacks that samples refer to by number.
+//! Interned callstacks of samples.
 
 use ferretto_proto::fields::{callstack, frame, interned_data, interned_string, mapping};
 use ferretto_wire::{Fields, Value};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::super::context::{Context, EventState};
 use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::stack_profile::{Mapping, SourceFrame};
 
-/// Frames of a callstack beyond this number make it invalid. Profilers write half as many at most.
+/// The maximum number of frames of a valid callstack. Profilers write at most half as many.
 const MAX_FRAMES: usize = 2048;
 
-/// Rows that one trace may add for processes that share callstacks, however few bytes it has, and
-/// those that each sample may add. Each process has rows of its own, so that a small file could ask
-/// for any number.
+/// The numbers of rows for processes that share callstacks that a trace may add in total, and
+/// additionally for each sample. Each process has its own rows, so a small file could otherwise add
+/// any number.
 const FREE_ROWS: u64 = 1 << 20;
 const ROWS_PER_SAMPLE: u64 = 64;
 
-/// The rows of interned callstacks, by the sequence that refers to them.
+/// The rows of interned callstacks, by sequence.
 #[derive(Debug)]
 pub(super) struct SequenceStacks {
     sequences: FxHashMap<u32, Resolved>,
-    /// Rows that may be added yet.
+    /// The remaining number of rows.
     allowance: u64,
-    /// Frames without a mapping.
+    /// The mapping of frames without a mapping.
     no_mapping: Option<u32>,
 }
 
@@ -38,53 +38,92 @@ impl Default for SequenceStacks {
     }
 }
 
-/// The rows of one start of incremental state of a sequence.
+/// The rows of one generation of incremental state of a sequence.
 #[derive(Debug, Default)]
 struct Resolved {
     generation: u32,
+    /// The first process with each callstack, and its callsite. Most callstacks occur in one
+    /// process alone. Their first use is not limited.
+    first: Rows<(u32, u32)>,
     processes: FxHashMap<Option<u32>, OfProcess>,
-    /// Callstacks that some process had: these are paid for by their own bytes.
-    known: FxHashSet<u64>,
 }
 
-/// The rows of one process, by number.
+/// The rows of one process, by iid.
 #[derive(Debug, Default)]
 struct OfProcess {
     mappings: FxHashMap<u64, u32>,
-    frames: Rows,
+    frames: Rows<u32>,
     callstacks: FxHashMap<u64, u32>,
 }
 
-/// Rows by numbers, of which most are small.
-#[derive(Debug, Default)]
-struct Rows {
-    near: Vec<u32>,
-    far: FxHashMap<u64, u32>,
+/// Rows by iid. Most iids are small.
+#[derive(Debug)]
+struct Rows<T> {
+    near: Vec<T>,
+    far: FxHashMap<u64, T>,
     count: usize,
 }
 
-impl Rows {
-    const NONE: u32 = u32::MAX;
-    /// Places beside each other for each row, at most, and places that are free.
+impl<T> Default for Rows<T> {
+    fn default() -> Self {
+        Self {
+            near: Vec::new(),
+            far: FxHashMap::default(),
+            count: 0,
+        }
+    }
+}
+
+/// A row that has a value for "none".
+trait Row: Copy + PartialEq {
+    const NONE: Self;
+}
+
+impl Row for u32 {
+    const NONE: Self = Self::MAX;
+}
+
+impl Row for (u32, u32) {
+    const NONE: Self = (u32::NONE, u32::NONE);
+}
+
+/// The entry of a callstack that was used without a process, or is invalid.
+const NO_CALLSITE: (u32, u32) = (u32::MAX, 0);
+
+impl<T: Row> Rows<T> {
+    /// The maximum number of slots for each row, and of unused slots.
     const PLACES: usize = 4;
     const FREE: usize = 64;
 
     #[inline]
-    fn get(&self, number: u64) -> Option<u32> {
+    fn get(&self, number: u64) -> Option<T> {
         let near = usize::try_from(number).ok();
         match near.and_then(|place| self.near.get(place)) {
-            Some(row) if *row != Self::NONE => Some(*row),
+            Some(row) if *row != T::NONE => Some(*row),
             _ => self.far.get(&number).copied(),
         }
     }
 
-    fn insert(&mut self, number: u64, row: u32) {
+    /// Changes an existing row.
+    #[inline]
+    fn change(&mut self, number: u64, row: T) {
+        let near = usize::try_from(number).ok();
+        match near.and_then(|place| self.near.get_mut(place)) {
+            Some(known) if *known != T::NONE => *known = row,
+            _ => {
+                self.far.insert(number, row);
+            }
+        }
+    }
+
+    /// Adds a row.
+    fn insert(&mut self, number: u64, row: T) {
         self.count += 1;
         let room = Self::FREE + Self::PLACES * self.count;
         match usize::try_from(number) {
             Ok(place) if place < room => {
                 if self.near.len() <= place {
-                    self.near.resize(place + 1, Self::NONE);
+                    self.near.resize(place + 1, T::NONE);
                 }
                 self.near[place] = row;
             }
@@ -112,6 +151,12 @@ impl SequenceStacks {
                 ..Resolved::default()
             };
         }
+        let first = resolved.first.get(iid);
+        if let Some((process, callsite)) = first
+            && upid == Some(process)
+        {
+            return Some(callsite);
+        }
         let rows_of = resolved.processes.entry(upid).or_default();
         if let Some(callsite) = rows_of.callstacks.get(&iid) {
             return Some(*callsite);
@@ -130,8 +175,11 @@ impl SequenceStacks {
             }
             iids.len() <= MAX_FRAMES
         });
-        // A frame is a row, as is its callsite, and may be the first one of a mapping.
-        let is_shared = !resolved.known.insert(iid);
+        // A frame is a row, as is its callsite, and it may be the first one of a mapping.
+        let is_shared = first.is_some();
+        if !is_shared {
+            resolved.first.insert(iid, NO_CALLSITE);
+        }
         let is_too_much = is_shared && iids.len() as u64 * 3 > self.allowance;
         if iids.len() > MAX_FRAMES || is_too_much {
             cx.store.stats.add(Stat::stackprofile_parser_error, 1);
@@ -151,9 +199,12 @@ impl SequenceStacks {
             self.allowance -= (rows(cx) - before).min(self.allowance);
         }
         match callsite {
-            Some(callsite) => {
-                rows_of.callstacks.insert(iid, callsite);
-            }
+            Some(callsite) => match (is_shared, upid) {
+                (false, Some(upid)) => resolved.first.change(iid, (upid, callsite)),
+                _ => {
+                    rows_of.callstacks.insert(iid, callsite);
+                }
+            },
             None => cx.store.stats.add(Stat::stackprofile_empty_callstack, 1),
         }
         callsite
@@ -173,7 +224,7 @@ fn rows(cx: &Context) -> u64 {
 }
 
 impl OfProcess {
-    /// Returns the row of a frame that was not referred to before.
+    /// Returns the row of a frame on its first reference.
     fn frame(
         &mut self,
         cx: &mut Context,
@@ -264,7 +315,7 @@ impl OfProcess {
                 mapping::LOAD_BIAS => of.load_bias = number,
                 mapping::PATH_STRING_IDS => {
                     for part in field.as_varints() {
-                        // A part of a path is better than nothing.
+                        // An incomplete path is better than none.
                         match bytes_of(state, interned_data::MAPPING_PATHS, part) {
                             Some(part) if !is_cut && path.len() + part.len() < MAX_PATH => {
                                 path.push(b'/');
@@ -310,10 +361,10 @@ impl OfProcess {
     }
 }
 
-/// Paths of more bytes are cut.
+/// The maximum length of a path in bytes.
 const MAX_PATH: usize = 1 << 16;
 
-/// Paths that come as a whole have a slash of their own.
+/// A path in one part contains its own leading slash.
 pub(super) fn mapping_name(path: &[u8]) -> &[u8] {
     match path {
         [b'/', rest @ ..] if rest.starts_with(b"/") => rest,
@@ -328,13 +379,13 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Counts a reference to something that is not there.
+/// Counts a missing reference.
 fn missing(cx: &mut Context, stat: Stat) {
     cx.store.stats.add(stat, 1);
     cx.store.stats.add(Stat::interned_data_tokenizer_errors, 1);
 }
 
-/// Returns the bytes of an interned text as they are.
+/// Returns the bytes of an interned text.
 fn bytes_of<'a>(state: EventState<'a>, table: u32, iid: u64) -> Option<&'a [u8]> {
     let message = state.message(table, iid)?;
     let text = Fields::find(interned_string::STR, message);

@@ -1,4 +1,4 @@
-//! Names of functions that came after the frames: `ModuleSymbols`.
+//! Symbols that arrive after the frames: `ModuleSymbols`.
 
 use ferretto_proto::fields::{address_symbols, line, module_symbols};
 use ferretto_wire::Fields;
@@ -43,7 +43,7 @@ pub(super) fn parse(cx: &mut Context, bytes: &[u8]) {
     }
 }
 
-/// Adds the functions at an address, the innermost first, and returns the set they are in.
+/// Adds the functions at an address, the innermost first, and returns the id of their set.
 fn push_lines(cx: &mut Context, address: &[u8]) -> Option<u32> {
     let symbol_set_id = cx.store.tables.stack_profile_symbol.len();
     let fields = Fields::new(address).map_while(Result::ok);

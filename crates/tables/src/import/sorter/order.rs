@@ -1,75 +1,99 @@
-//! The queues of a sorter by their first events.
+//! Sorts the queues of a sorter by their first events.
 
-/// The first time of a queue, its rank, and its place.
+/// The first time of a queue, its rank, and its index.
 pub(super) type Entry = (i64, (u32, u64), usize);
 
-/// Queues that have events, as a heap: each entry is before the two that are behind it.
+/// The queues with events as a heap: each entry precedes its two children.
+///
+/// An entry is one number, so that two are compared without a branch: the first time in the upper
+/// half, and the position of the queue by rank and index in the lower half.
 #[derive(Debug, Default)]
-pub(super) struct Order(Vec<Entry>);
+pub(super) struct Order {
+    heap: Vec<u128>,
+    /// The indexes of queues by their positions.
+    places: Vec<usize>,
+}
+
+/// The bit that maps signed times to unsigned numbers of the same order.
+const SIGN: u64 = 1 << 63;
+
+fn join(min: i64, number: usize) -> u128 {
+    u128::from(min as u64 ^ SIGN) << 64 | number as u128
+}
+
+fn time(entry: u128) -> i64 {
+    ((entry >> 64) as u64 ^ SIGN) as i64
+}
 
 impl Order {
-    /// Appends a queue.
-    pub(super) fn push(&mut self, entry: Entry) {
-        let heap = &mut self.0;
-        heap.push(entry);
-        let mut place = heap.len() - 1;
-        while place > 0 && heap[place] < heap[(place - 1) / 2] {
-            heap.swap(place, (place - 1) / 2);
-            place = (place - 1) / 2;
+    /// Returns the heap of these queues.
+    pub(super) fn of(mut queues: Vec<Entry>) -> Self {
+        queues.sort_unstable_by_key(|(_, rank, place)| (*rank, *place));
+        let entries = queues.iter().enumerate();
+        let mut heap: Vec<u128> = entries
+            .map(|(number, (min, ..))| join(*min, number))
+            .collect();
+        // A sorted list is a heap.
+        heap.sort_unstable();
+        Self {
+            heap,
+            places: queues.iter().map(|(.., place)| *place).collect(),
         }
     }
 
-    /// Returns the place of the queue that comes first.
+    /// Returns the index of the first queue.
     #[inline]
     pub(super) fn first(&self) -> Option<usize> {
-        self.0.first().map(|(.., place)| *place)
+        let entry = self.heap.first()?;
+        self.places.get(*entry as u64 as usize).copied()
     }
 
-    /// Returns the time of the queue that comes second; the latest one if there is none.
+    /// Returns the time of the second queue, or the maximum time if there is none.
     #[inline]
     pub(super) fn second(&self) -> i64 {
-        let next = self.0.iter().skip(1).take(2);
-        next.map(|(min, ..)| *min).min().unwrap_or(i64::MAX)
+        let next = self.heap.iter().skip(1).take(2);
+        next.min().map_or(i64::MAX, |entry| time(*entry))
     }
 
-    /// The queue that came first has another first time.
+    /// Updates the first time of the first queue.
     #[inline]
     pub(super) fn update_first(&mut self, min: i64) {
-        let Some(first) = self.0.first_mut() else {
+        let Some(first) = self.heap.first() else {
             return;
         };
-        first.0 = min;
-        let entry = *first;
+        let entry = join(min, *first as u64 as usize);
         self.sink(entry);
     }
 
-    /// Removes the queue that came first.
+    /// Removes the first queue.
     pub(super) fn remove_first(&mut self) {
-        if let Some(last) = self.0.pop()
-            && !self.0.is_empty()
+        if let Some(last) = self.heap.pop()
+            && !self.heap.is_empty()
         {
             self.sink(last);
         }
     }
 
-    /// Puts an entry into the first place, and from there to where it belongs.
+    /// Inserts an entry at the top of the heap, and moves it down to its place.
+    ///
+    /// That is mostly near the bottom. So the gap moves down to the bottom without comparing with
+    /// the entry, and up again while the entry precedes the parent.
     #[inline]
-    fn sink(&mut self, entry: Entry) {
-        let heap = &mut self.0[..];
+    fn sink(&mut self, entry: u128) {
+        let heap = &mut self.heap[..];
         let mut place = 0;
-        loop {
-            let mut next = 2 * place + 1;
-            if next >= heap.len() {
-                break;
-            }
-            if next + 1 < heap.len() && heap[next + 1] < heap[next] {
-                next += 1;
-            }
-            if entry <= heap[next] {
-                break;
-            }
+        while let Some([left, right]) = heap.get(2 * place + 1..2 * place + 3) {
+            let next = 2 * place + 1 + usize::from(right < left);
             heap[place] = heap[next];
             place = next;
+        }
+        if let Some(only) = heap.get(2 * place + 1) {
+            heap[place] = *only;
+            place = 2 * place + 1;
+        }
+        while place > 0 && entry < heap[(place - 1) / 2] {
+            heap[place] = heap[(place - 1) / 2];
+            place = (place - 1) / 2;
         }
         heap[place] = entry;
     }
@@ -78,20 +102,16 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
-    fn the_first_one_is_always_the_least() {
-        let mut state = 7_u32;
-        let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            i64::from(state >> 24)
-        };
-        let (mut order, mut times) = (Order::default(), Vec::new());
-        for place in 0..50 {
-            let min = next();
-            order.push((min, (0, 0), place));
-            times.push(Some(min));
-        }
+    fn the_first_entry_is_always_the_least() {
+        let mut random = Random(7);
+        let mut next = || random.below(256) as i64;
+        let mut times: Vec<Option<i64>> = (0..50).map(|_| Some(next() - 100)).collect();
+        let queues = times.iter().enumerate();
+        let queues = queues.filter_map(|(place, min)| Some(((*min)?, (0, 0), place)));
+        let mut order = Order::of(queues.collect());
         for round in 0..400 {
             let mut all: Vec<_> = times.iter().flatten().copied().collect();
             all.sort_unstable();
@@ -112,5 +132,22 @@ mod tests {
             }
         }
         assert!(order.first().is_none());
+    }
+
+    #[test]
+    fn of_equal_times_the_lower_rank_comes_first() {
+        let queues = vec![
+            (5, (1, 0), 0),
+            (5, (0, 9), 1),
+            (5, (0, 3), 2),
+            (4, (7, 7), 3),
+        ];
+        let mut order = Order::of(queues);
+        let mut places = Vec::new();
+        while let Some(place) = order.first() {
+            places.push(place);
+            order.remove_first();
+        }
+        assert_eq!(places, [3, 2, 1, 0]);
     }
 }

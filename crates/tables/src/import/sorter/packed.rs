@@ -1,4 +1,4 @@
-//! Events that wait for long, in few bytes.
+//! Packed events, for those that wait long.
 
 use std::num::NonZeroU32;
 
@@ -9,11 +9,11 @@ use crate::import::arena::Span;
 use crate::import::event::{CompactKind, CompactSwitch, CompactWaking, Event, LineKind};
 use crate::strings::StringId;
 
-/// Events one behind the other: of each, what differs from the one before.
+/// A sequence of events, each as the difference to its predecessor.
 #[derive(Debug)]
 pub(super) struct Packed(Box<[u8]>);
 
-/// The event that the next one differs from.
+/// The predecessor of the next event.
 #[derive(Debug, Clone, Copy)]
 struct Before {
     ts: i64,
@@ -44,21 +44,20 @@ mod kind {
     pub(super) const WAKINGS: u64 = 7;
     pub(super) const SWITCH: u64 = 8;
     pub(super) const WAKING: u64 = 9;
-    /// Track events and packets of which all differences are small.
+    /// Track events and packets with small differences.
     pub(super) const SHORT_TRACK_EVENT: u64 = 10;
     pub(super) const SHORT_PACKET: u64 = 11;
     pub(super) const STRACE: u64 = 12;
     pub(super) const POWER_RAIL: u64 = 13;
-    /// Kinds are below it.
+    /// The limit of kinds.
     pub(super) const END: u64 = 16;
 }
 
-/// The differences of an event to the one before, if they fit into eight bytes: what most events
-/// are.
+/// The differences of most events to their predecessors, which fit into eight bytes.
 mod short {
     use super::kind;
 
-    /// Bits of the number of the state, of the difference of times, and of places in the batch.
+    /// The bits of the state number, of the time difference, and of the offset in the batch.
     const STATE: u32 = 16;
     const TIME: u32 = 26;
     const START: u32 = 18;
@@ -82,7 +81,7 @@ mod short {
     }
 }
 
-/// Numbers in the fewest bytes.
+/// A writer of integers of variable length.
 #[derive(Debug)]
 struct Writer<'a>(&'a mut Vec<u8>);
 
@@ -138,7 +137,7 @@ impl Reader<'_> {
 }
 
 impl Packed {
-    /// Packs events. `scratch` is memory to be used again.
+    /// Packs events. `scratch` is reusable memory.
     pub(super) fn new(tokens: &[Token], scratch: &mut Vec<u8>) -> Self {
         scratch.clear();
         let (mut out, mut before) = (Writer(scratch), Before::NONE);
@@ -170,13 +169,13 @@ impl Packed {
         }
     }
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     pub(super) fn memory(&self) -> usize {
         self.0.len() + size_of::<Self>()
     }
 }
 
-/// Returns the short form of an event and the bytes it refers to, if it has one.
+/// Returns the short form of an event and its bytes, if it has one.
 #[inline]
 fn shorten(token: &Token, before: &Before) -> Option<(u64, Span)> {
     let (kind, span) = match token.event {
@@ -234,10 +233,10 @@ fn write(out: &mut Writer<'_>, token: &Token, before: &mut Before) {
         Event::Switch(_) => kind::SWITCH,
         Event::Waking(_) => kind::WAKING,
     };
-    // States are few: theirs is most often the same byte as the kind.
+    // State numbers are small, so the kind and the state usually fit into one byte.
     out.put(kind + kind::END * u64::from(token.state));
     out.put_signed(token.ts.wrapping_sub(before.ts));
-    // Most often one more, or the same if both are of one bundle.
+    // Usually one, or zero if both belong to one bundle.
     let arrivals = token.arrival.wrapping_sub(before.arrival) as i32;
     out.put_signed(arrivals.wrapping_sub(1).into());
     (before.ts, before.arrival) = (token.ts, token.arrival);
@@ -346,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_out_as_they_were_put_in() {
+    fn packed_events_are_unpacked_unchanged() {
         let span = |batch, start| Span::EMPTY.plus(batch, start);
         let switch = CompactSwitch {
             cpu: u16::MAX,

@@ -7,18 +7,18 @@ use super::{Take, Token};
 use crate::import::context::Context;
 use crate::import::event::Event;
 
-/// Events that are packed together.
+/// The number of events that are packed together.
 const CHUNK: usize = 1 << 10;
 
 /// The events of one stream.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// The first events, which others consisted of, the last one first.
+    /// The first events, expanded from a composite event, in reverse order.
     expanded: Vec<Token>,
-    /// The events behind them, from the place `first`.
+    /// The next events, from index `first`.
     front: Vec<Token>,
     first: usize,
-    /// The events behind them, and the memory these take.
+    /// The next events, and their memory.
     packed: VecDeque<Packed>,
     packed_bytes: usize,
     /// The last events.
@@ -29,7 +29,7 @@ pub(super) struct Queue {
     /// The earliest time.
     pub(super) min: i64,
     is_unsorted: bool,
-    /// By machine and rank of the stream.
+    /// The machine and the rank of the stream.
     pub(super) rank: (u32, u64),
 }
 
@@ -57,13 +57,13 @@ impl Queue {
             && self.back.is_empty()
     }
 
-    /// Returns the memory that it takes, in bytes.
+    /// Returns the memory in bytes.
     pub(super) fn memory(&self) -> usize {
         let tokens = self.expanded.capacity() + self.front.capacity() + self.back.capacity();
         tokens * size_of::<Token>() + self.packed_bytes
     }
 
-    /// Appends an event that lasts until this time.
+    /// Appends an event that extends to the time `last`.
     #[inline]
     pub(super) fn push(&mut self, token: Token, last: i64) {
         if self.is_empty() {
@@ -85,7 +85,7 @@ impl Queue {
         self.packed.push_back(packed);
     }
 
-    /// Makes the next events the first ones, as those before them are gone.
+    /// Unpacks the next events after the first ones were removed.
     #[cold]
     fn next_chunk(&mut self) {
         self.front.clear();
@@ -99,34 +99,44 @@ impl Queue {
         }
     }
 
-    /// Returns the first event.
+    /// Returns the time of the first event and its position in the file.
     #[inline]
-    pub(super) fn front(&mut self, context: &mut Context, taker: &mut impl Take) -> Option<Token> {
+    pub(super) fn front(
+        &mut self,
+        context: &mut Context,
+        taker: &mut impl Take,
+    ) -> Option<(i64, u32)> {
         if let Some(token) = self.expanded.last() {
-            return Some(*token);
+            return Some((token.ts, token.arrival));
         }
         loop {
             if self.first >= self.front.len() {
                 self.next_chunk();
             }
-            let token = *self.front.get(self.first)?;
+            let token = self.front.get(self.first)?;
             if !matches!(token.event, Event::Compact { .. }) {
-                return Some(token);
+                return Some((token.ts, token.arrival));
             }
+            let token = *token;
             self.first += 1;
             taker.expand(context, token, &mut self.expanded);
             self.expanded.reverse();
             if let Some(token) = self.expanded.last() {
-                return Some(*token);
+                return Some((token.ts, token.arrival));
             }
         }
     }
 
-    /// Removes the first event.
+    /// Removes the first event, and returns it.
     #[inline]
-    pub(super) fn pop(&mut self) {
-        if self.expanded.pop().is_none() {
-            self.first += 1;
+    pub(super) fn pop(&mut self) -> Option<Token> {
+        match self.expanded.pop() {
+            Some(token) => Some(token),
+            None => {
+                let token = self.front.get(self.first).copied();
+                self.first += 1;
+                token
+            }
         }
     }
 
@@ -161,7 +171,7 @@ impl Queue {
         }
     }
 
-    /// Notes the first time after events were removed.
+    /// Updates the first time after events were removed.
     #[inline]
     pub(super) fn settle(&mut self) {
         if self.expanded.is_empty() && self.first >= self.front.len() {

@@ -10,7 +10,7 @@ use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 
-/// Frequencies of a CPU beyond this number are left out.
+/// The maximum number of frequencies of a CPU.
 const MAX_FREQUENCIES: usize = 1 << 10;
 
 /// Features of CPUs, by their bits.
@@ -105,7 +105,7 @@ fn read(cx: &mut Context, number: u32, bytes: &[u8]) -> Cpu {
     }
 }
 
-/// Gives CPUs of one capacity the same cluster, or else those of one highest frequency.
+/// Assigns CPUs of equal capacity, or of equal maximum frequency, to the same cluster.
 fn number_clusters(cpus: &mut [Cpu]) {
     let speed: fn(&Cpu) -> Option<u32> = if cpus.iter().all(|cpu| cpu.capacity.is_some()) {
         cpus.sort_by_key(|cpu| cpu.capacity);

@@ -6,7 +6,8 @@ use crate::import::context::Context;
 use crate::import::message::Message;
 use crate::trackers::kernel::version;
 
-/// Notes what a `SystemInfo` says of the kernel, which later packets are read by.
+/// Records the properties of the kernel in a `SystemInfo`, on which the decoding of later packets
+/// depends.
 pub(crate) fn note_kernel(cx: &mut Context, bytes: &[u8]) {
     let info = Message::<{ field::PAGE_SIZE as usize + 1 }>::read(bytes);
     let mut kernel = cx.kernels.get(&cx.store);

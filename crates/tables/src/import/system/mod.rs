@@ -1,4 +1,4 @@
-//! Processes, counters and facts of the system, as the probes read them.
+//! Processes, counters and properties of the system, as recorded by probes.
 
 mod cpus;
 mod journal;
@@ -26,17 +26,17 @@ use super::message::Message;
 use super::{Input, Out};
 use crate::schema::InterruptMappingRow;
 
-/// All that is kept of the system between packets.
+/// The state of the system between packets.
 #[derive(Debug, Default)]
 pub(crate) struct System {
     stats: SysStats,
     tasks: Tasks,
     power: Power,
-    /// Interrupts that have a name, by machine and number.
+    /// The interrupts with a name, by machine and number.
     interrupts: FxHashSet<(u32, u32)>,
 }
 
-/// Interrupts beyond this number are left out.
+/// The maximum number of interrupts.
 const MAX_INTERRUPTS: usize = 1 << 16;
 
 impl System {
@@ -72,8 +72,8 @@ impl System {
         )
     }
 
-    /// Reads what a packet with events describes, or takes it apart into events, in the order of
-    /// the file. Returns false if nothing of it is left to be parsed.
+    /// Reads declarations in a packet, or splits it into events, in the order of the file. Returns
+    /// false if no data remains to be parsed.
     pub(crate) fn begin(&mut self, cx: &mut Context, input: &Input<'_>, out: &mut Out<'_>) -> bool {
         match input.field {
             packet::POWER_RAILS => {
@@ -91,12 +91,12 @@ impl System {
         }
     }
 
-    /// Adds a value of a power rail when its time has come.
+    /// Adds a value of a power rail.
     pub(crate) fn power_rail(&self, cx: &mut Context, ts: i64, number: u32) {
         self.power.rail(cx, ts, number);
     }
 
-    /// Reads a packet in the order of time.
+    /// Parses a packet.
     pub(crate) fn parse(&mut self, cx: &mut Context, ts: i64, field: u32, bytes: &[u8]) {
         match field {
             packet::PROCESS_TREE => process_tree::parse(cx, ts, bytes),

@@ -1,4 +1,4 @@
-//! Batteries, power rails, consumers of energy, and the states of parts of a device.
+//! Batteries, power rails, energy consumers, and power states of entities.
 
 use ferretto_format::clock::BOOTTIME;
 use ferretto_proto::fields::android_energy_estimation_breakdown::{
@@ -28,12 +28,12 @@ use crate::trackers::args::ArgSet;
 use crate::trackers::clock::ClockId;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// Rails, consumers and states beyond this number are left out.
+/// The maximum numbers of rails, of consumers and of states.
 const MAX_KEYS: usize = 1 << 14;
-/// The highest number of a rail.
+/// The maximum index of a rail.
 const MAX_RAIL: u32 = 256;
 
-/// Rails by the ends of the names that their vendor gives them.
+/// Rails by the suffix of their vendor names.
 const RAILS: [(&str, &str); 31] = [
     ("M_VDD_CPUCL0", "cpu.little"),
     ("M_VDD_CPUCL0_M", "cpu.little.mem"),
@@ -68,20 +68,20 @@ const RAILS: [(&str, &str); 31] = [
     ("S_LLDO1", "ldo.sub"),
 ];
 
-/// The things that packets describe before they measure them.
+/// The declared objects, and waiting samples.
 #[derive(Debug, Default)]
 pub(super) struct Power {
-    /// The tracks of rails, by machine, session and number.
+    /// The tracks of rails, by machine, session and index.
     rails: FxHashMap<(u32, u64, u32), u32>,
-    /// Measured values that wait in the sorter.
+    /// The values that wait in the sorter.
     samples: Vec<Sample>,
-    /// Names, types and ordinals, by machine and number.
+    /// The names, types and ordinals of consumers, by machine and id.
     consumers: FxHashMap<(u32, u32), (StringId, StringId, i64)>,
-    /// Names of entities and states, by machine and numbers.
+    /// The names of entities and states, by machine and ids.
     states: FxHashMap<(u32, u32, u32), (StringId, StringId)>,
 }
 
-/// The energy that a rail has used.
+/// The energy used by a rail.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     session: u64,
@@ -97,7 +97,7 @@ fn parts(bytes: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Power {
-    /// Reads a `PowerRails`, of which each value has a time of its own.
+    /// Reads a `PowerRails`, in which each value has its own time.
     pub(super) fn rails(&mut self, cx: &mut Context, input: &Input<'_>, out: &mut Out<'_>) {
         let session = Fields::find(rails::SESSION_UUID, input.bytes);
         let session = session.and_then(|session| session.as_u64()).unwrap_or(0);
@@ -171,7 +171,7 @@ impl Power {
         self.rails.insert((cx.store.machine, session, index), track);
     }
 
-    /// Adds a value of a rail when its time has come.
+    /// Adds a value of a rail.
     pub(super) fn rail(&self, cx: &mut Context, ts: i64, number: u32) {
         let Some(sample) = self.samples.get(number as usize) else {
             return;
@@ -188,8 +188,8 @@ impl Power {
         cx.counters.add(&mut cx.store, ts, *track, value, &mut args);
     }
 
-    /// Reads the consumers that an `AndroidEnergyEstimationBreakdown` describes. Returns false if
-    /// it describes none.
+    /// Reads the consumers in an `AndroidEnergyEstimationBreakdown`. Returns false if there are
+    /// none.
     pub(super) fn describe_consumers(&mut self, cx: &mut Context, bytes: &[u8]) -> bool {
         let described = Fields::find(breakdown::ENERGY_CONSUMER_DESCRIPTOR, bytes);
         let Some(described) = described.and_then(|described| described.as_bytes()) else {
@@ -212,7 +212,7 @@ impl Power {
         true
     }
 
-    /// Reads an `AndroidEnergyEstimationBreakdown` that measures.
+    /// Parses the measurements in an `AndroidEnergyEstimationBreakdown`.
     pub(super) fn energy(&self, cx: &mut Context, ts: i64, bytes: &[u8]) {
         let event = Message::<4>::read(bytes);
         let number = event.u32(breakdown::ENERGY_CONSUMER_ID);
@@ -246,7 +246,7 @@ impl Power {
         }
     }
 
-    /// Reads the states that an `EntityStateResidency` describes.
+    /// Reads the states in an `EntityStateResidency`.
     pub(super) fn describe_states(&mut self, cx: &mut Context, bytes: &[u8]) {
         for part in parts(bytes, residency::POWER_ENTITY_STATE) {
             let part = Message::<5>::read(part);
@@ -273,7 +273,7 @@ impl Power {
         }
     }
 
-    /// Reads an `EntityStateResidency` that measures.
+    /// Parses the measurements in an `EntityStateResidency`.
     pub(super) fn states(&self, cx: &mut Context, ts: i64, bytes: &[u8]) {
         let mut all = parts(bytes, residency::RESIDENCY).peekable();
         if all.peek().is_none() {
@@ -358,7 +358,7 @@ pub(super) fn battery(cx: &mut Context, ts: i64, bytes: &[u8]) {
         }
     }
     if event.has(battery::CURRENT_UA) && has_voltage {
-        // The current is negative while the battery is used.
+        // The current is negative during discharge.
         let power = event.int(battery::CURRENT_UA).wrapping_mul(voltage) / 1_000_000_000;
         push("power_mw", (power as f64).abs());
     }

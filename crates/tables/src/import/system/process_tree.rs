@@ -1,4 +1,4 @@
-//! The processes and threads that there are.
+//! Process trees.
 
 use ferretto_format::clock::BOOTTIME;
 use ferretto_proto::fields::process_tree::{PROCESSES, THREADS, process as field, thread};
@@ -12,14 +12,14 @@ use crate::trackers::args::ArgSet;
 use crate::trackers::clock::ClockId;
 use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 
-/// The process that starts all threads of the kernel.
+/// The parent of all kernel threads.
 const KTHREADD: i64 = 2;
-/// Namespaces inside each other.
+/// The maximum depth of namespaces.
 const MAX_NAMESPACES: usize = 64;
 
 /// Reads a `ProcessTree`.
 pub(super) fn parse(cx: &mut Context, ts: i64, bytes: &[u8]) {
-    cx.processes.zero_is_idle(&mut cx.store);
+    cx.processes.set_idle_task(&mut cx.store);
     let mut kernel_threads = Vec::new();
     let all = || Fields::new(bytes).map_while(Result::ok);
     for part in all().filter(|part| part.number == PROCESSES) {
@@ -35,7 +35,7 @@ pub(super) fn parse(cx: &mut Context, ts: i64, bytes: &[u8]) {
     }
 }
 
-/// Reads a process. Returns its number if it is a thread of the kernel.
+/// Reads a process. Returns its pid if it is a kernel thread.
 fn process(cx: &mut Context, ts: i64, bytes: &[u8]) -> Option<i64> {
     let head = Message::<10>::read(bytes);
     if !head.has(field::CMDLINE) {
@@ -64,7 +64,7 @@ fn process(cx: &mut Context, ts: i64, bytes: &[u8]) -> Option<i64> {
         }
     }
     if words.len() == 1 {
-        // Programs that change their command line separate its words by spaces.
+        // Programs that change their command line separate words by spaces.
         let first = name.split(|c| *c == b' ').next();
         name = first.unwrap_or_default();
     }
@@ -139,7 +139,7 @@ fn numbers(bytes: &[u8], field: u32) -> Vec<i64> {
         .collect()
 }
 
-/// Returns the name of a worker of the kernel without the queue that it served last.
+/// Returns the name of a kernel worker without its last queue.
 fn without_queue(name: &[u8]) -> &[u8] {
     const PREFIX: &[u8] = b"kworker/";
     if !name.starts_with(PREFIX) {

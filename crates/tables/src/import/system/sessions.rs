@@ -1,4 +1,4 @@
-//! The states of other recordings that the service has at the same time.
+//! The states of concurrent sessions of the service.
 
 use ferretto_proto::fields::concurrent_session_event as field;
 
@@ -9,7 +9,7 @@ use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 use crate::trackers::track::{Dimension, EventKind, TrackSpec};
 
-/// States by their numbers.
+/// The states by number.
 const STATES: [&str; 6] = [
     "",
     "DISABLED",

@@ -1,4 +1,4 @@
-//! Counters of the whole system.
+//! Counters of the system.
 
 use ferretto_format::kernel_names;
 use ferretto_proto::fields::sys_stats::{
@@ -17,34 +17,34 @@ use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// The last samples of disks, which differences are taken from, and the names of counters.
+/// The last samples of disks, for differences, and the names of counters.
 #[derive(Debug, Default)]
 pub(super) struct SysStats {
     disks: FxHashMap<(u32, StringId), Disk>,
-    /// By number.
+    /// The names by number.
     meminfo: Vec<StringId>,
     vmstat: Vec<StringId>,
 }
 
-/// Disks beyond this number are left out.
+/// The maximum number of disks.
 const MAX_DISKS: usize = 1 << 14;
-/// Numbers of free blocks, one for each size.
+/// The maximum number of orders of free blocks.
 const MAX_ORDERS: usize = 32;
-/// CPUs that are polled.
+/// The maximum number of CPUs.
 const MAX_CPUS: u32 = 1024;
 
-/// The work of a disk up to the last sample.
+/// The totals of a disk at the last sample.
 #[derive(Debug, Clone, Copy)]
 struct Disk {
-    /// Sectors read, written, discarded.
+    /// Read, written and discarded sectors.
     sectors: [i64; 3],
-    /// Milliseconds of that.
+    /// The time of each in milliseconds.
     times: [i64; 3],
     flushes: i64,
     flush_time: i64,
 }
 
-/// The kinds of counters, in the order in which those of one packet get their rows.
+/// The kinds of counters, in the order of their rows.
 const KINDS: [u32; 17] = [
     field::MEMINFO,
     field::DEVFREQ,
@@ -100,7 +100,7 @@ impl SysStats {
         }
     }
 
-    /// Reads the counters of one kind.
+    /// Parses the counters of one kind.
     fn kind(&mut self, cx: &mut Context, ts: i64, bytes: &[u8], kind: u32) {
         let mut cpu = 0;
         let fields = Fields::new(bytes).map_while(Result::ok);
@@ -215,7 +215,7 @@ impl SysStats {
             add(cx, ts, spec, unit, value, &mut ArgSet::default());
         };
         for (place, what) in ["read", "write", "discard"].into_iter().enumerate() {
-            // Sectors are of 512 bytes always.
+            // These sectors always have 512 bytes.
             let sectors = now.sectors[place].wrapping_sub(before.sectors[place]);
             let amount = sectors as f64 / 2048.0;
             let time = now.times[place].wrapping_sub(before.times[place]);
@@ -248,7 +248,7 @@ fn fill(
     }
 }
 
-/// Adds a value of a counter that has a number instead of a name.
+/// Adds a value of a counter with a number instead of a name.
 fn numbered(
     cx: &mut Context,
     ts: i64,

@@ -1,4 +1,4 @@
-//! Tasks of kernels that are not Linux: their states, one packet for each change, and who they are.
+//! Tasks of kernels other than Linux: state changes, and task descriptions.
 
 use ferretto_proto::fields::{
     generic_gpu_frequency_event as gpu, generic_kernel_cpu_frequency_event as cpu,
@@ -19,7 +19,7 @@ use crate::trackers::machine::CpuTracker;
 use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 use crate::trackers::track::Dimension;
 
-/// The states of tasks, by their numbers.
+/// The states of tasks by number.
 const STATES: [&str; 9] = [
     "Unknown", "Created", "R", "Running", "S", "D", "T", "Z", "X",
 ];
@@ -28,24 +28,24 @@ const RUNNING: usize = 3;
 const DEAD: usize = 7;
 const DESTROYED: usize = 8;
 
-/// Tasks beyond this number are left out.
+/// The maximum number of tasks.
 const MAX_TASKS: usize = 1 << 22;
 
 /// The states of all tasks.
 ///
-/// A switch is told by two packets, that of the task that gets the CPU and that of the one that
-/// leaves it, in any order.
+/// A switch consists of two packets in any order: one for the task that gets the CPU, and one for
+/// the task that leaves it.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    /// The tasks that have a CPU, by row of `cpu`.
+    /// The running tasks, by row of `cpu`.
     running: FxHashMap<u32, Running>,
-    /// Rows of `sched_slice` that ended as another task got the CPU, by row of `thread`.
+    /// Rows of `sched_slice` that ended because another task got the CPU, by row of `thread`.
     left: FxHashMap<u32, u32>,
     /// The last states, by row of `thread`.
     last: FxHashMap<u32, Last>,
 }
 
-/// A task that has a CPU.
+/// A running task.
 #[derive(Debug, Clone, Copy)]
 struct Running {
     tid: i64,
@@ -59,18 +59,18 @@ struct Running {
 struct Last {
     /// Its row of `thread_state`.
     row: u32,
-    /// Its number, if it is known.
+    /// The number of the state, if it is known.
     state: Option<usize>,
 }
 
-/// The part of a switch that a packet tells of.
+/// The part of a switch in a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// The task of this row of `thread` leaves the CPU in a state that is not known yet.
     Taken(u32),
-    /// The state of a task that left before.
+    /// The state of a task that has left the CPU before.
     EndState,
-    /// Anything else.
+    /// Another packet.
     Other,
 }
 
@@ -87,7 +87,7 @@ impl Tasks {
         let Some(utid) = self.thread(cx, ts, tid, name, state) else {
             return;
         };
-        // Only a task that runs tells of a CPU.
+        // Only the packet of a running task has a CPU.
         let cpu = event.u32(field::CPU);
         let ucpu = match state {
             RUNNING => cx.cpus.intern(&mut cx.store, cpu),
@@ -115,7 +115,7 @@ impl Tasks {
         }
     }
 
-    /// Returns the thread that a state is of; `None` if it cannot have that state.
+    /// Returns the thread of a state; `None` if the state is invalid for it.
     fn thread(
         &mut self,
         cx: &mut Context,
@@ -154,7 +154,7 @@ impl Tasks {
         Some(utid)
     }
 
-    /// Keeps `sched_slice`.
+    /// Updates `sched_slice`.
     fn switch(
         &mut self,
         cx: &mut Context,
@@ -205,7 +205,7 @@ impl Tasks {
         Part::Other
     }
 
-    /// Ends the last state of a thread, and begins another.
+    /// Ends the last state of a thread, and begins the next one.
     fn push(
         &mut self,
         store: &mut Store,
@@ -280,8 +280,8 @@ fn process(cx: &mut Context, bytes: &[u8]) {
     let cmdline = part.bytes(tree::process::CMDLINE);
     let name = cmdline.split(|byte| *byte == b' ').next();
     let (processes, store) = (&mut cx.processes, &mut cx.store);
-    let parent = processes.process_alone(store, part.int(tree::process::PPID));
-    let upid = processes.process_alone(store, part.int(tree::process::PID));
+    let parent = processes.process_without_thread(store, part.int(tree::process::PPID));
+    let upid = processes.process_without_thread(store, part.int(tree::process::PID));
     processes.set_parent(store, upid, parent, None);
     let name = store.strings.intern_bytes(name.unwrap_or_default());
     processes.name_process(store, upid, name, ProcessNameSource::System);
@@ -293,7 +293,7 @@ fn thread(cx: &mut Context, bytes: &[u8]) {
     use tree::thread as field;
     let part = Message::<6>::read(bytes);
     let (processes, store) = (&mut cx.processes, &mut cx.store);
-    let upid = processes.process_alone(store, part.int(field::PID));
+    let upid = processes.process_without_thread(store, part.int(field::PID));
     let utid = processes.thread_of(store, part.int(field::TID), upid, false);
     let is_main = part.uint(field::IS_MAIN_THREAD) != 0;
     let table = &mut store.tables.thread;

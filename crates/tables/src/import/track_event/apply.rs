@@ -1,4 +1,4 @@
-//! Track events in the order of time.
+//! Applies track events in the order of time.
 
 use ferretto_proto::fields::track_event as field;
 
@@ -19,17 +19,17 @@ use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 use crate::trackers::slice::SliceStart;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// Why an event is left out. It is counted, and which fault it is does not matter.
+/// The error of an event that is dropped. It is counted, independent of the kind of error.
 #[derive(Debug)]
 pub(super) struct Fault;
 
-/// A track event that becomes rows.
+/// A track event that is being applied.
 #[derive(Debug)]
 pub(super) struct Applying<'a, 'e> {
     pub(super) cx: &'a mut Context,
     pub(super) ts: i64,
     pub(super) event: Event<'e>,
-    /// The names and annotations of the event if it was decoded ahead.
+    /// The decoded names and annotations of the event, if it was decoded ahead.
     pub(super) names: Option<Names<'e>>,
     pub(super) extra: &'a Extra,
     pub(super) state: EventState<'a>,
@@ -37,13 +37,13 @@ pub(super) struct Applying<'a, 'e> {
     pub(super) reader: &'a mut ArgsReader,
     pub(super) stacks: &'a mut Profiles,
     pub(super) args: &'a mut ArgSet,
-    /// The thread that writes the sequence, if a descriptor says so.
+    /// The thread that writes the sequence, from a descriptor.
     pub(super) thread: Option<(i64, i64)>,
     pub(super) of: Subject,
 }
 
 impl Applying<'_, '_> {
-    /// Fills the rows of the event.
+    /// Adds the rows of the event.
     pub(super) fn apply(&mut self) -> Result<(), Fault> {
         let legacy = self.event.legacy.unwrap_or_default();
         if self.event.kind == 0 && legacy.phase.is_none() {
@@ -109,7 +109,7 @@ impl Applying<'_, '_> {
         self.read_args_behind(phase, Arrays::default())
     }
 
-    /// Collects the arguments of an event that adds to others, which have these arrays.
+    /// Collects the arguments of an event that extends others with these arrays.
     fn read_args_behind(&mut self, phase: Option<u8>, arrays: Arrays) -> Option<u32> {
         self.args.clear();
         self.args.set_arrays(arrays);
@@ -239,7 +239,7 @@ impl Applying<'_, '_> {
         Ok(())
     }
 
-    /// Adds a slice of which the end is known.
+    /// Adds a slice with a known end.
     fn add_whole(
         &mut self,
         legacy: &Legacy<'_>,
@@ -300,7 +300,7 @@ impl Applying<'_, '_> {
         Ok(())
     }
 
-    /// Adds the values of old traces that are counters of their thread.
+    /// Adds the counter values of threads in old traces.
     fn count_thread_time(&mut self) {
         let Some(utid) = self.of.utid else { return };
         let cx = &mut *self.cx;
@@ -324,7 +324,7 @@ impl Applying<'_, '_> {
         }
     }
 
-    /// Adds the value of a further counter of the event.
+    /// Adds the value of another counter of the event.
     fn count_other(&mut self, place: usize) {
         let (uuid, value) = self.extra.others[place];
         let sequence = Some(self.state.state.sequence_id);
@@ -342,7 +342,7 @@ impl Applying<'_, '_> {
         }
     }
 
-    /// Leads flows to a slice.
+    /// Adds flows to a slice.
     fn follow(&mut self, legacy: &Legacy<'_>, slice: u32) {
         let cx = &mut *self.cx;
         if let Some(flow) = legacy.bind_id {
@@ -373,7 +373,7 @@ impl Applying<'_, '_> {
         }
     }
 
-    /// Reads an event that is part of a flow of old traces.
+    /// Handles an event that is part of a flow of old traces.
     fn old_flow(&mut self, legacy: &Legacy<'_>, phase: u8) -> Result<(), Fault> {
         let Some(id) = legacy.unscoped_id else {
             self.cx.store.stats.add(Stat::flow_invalid_id, 1);
@@ -397,7 +397,7 @@ impl Applying<'_, '_> {
         Ok(())
     }
 
-    /// Reads an event that names its thread or process.
+    /// Handles an event that names its thread or process.
     fn metadata(&mut self) -> Result<(), Fault> {
         if self.of.name.is_null() {
             return Err(Fault);

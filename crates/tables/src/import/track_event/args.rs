@@ -17,24 +17,24 @@ use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 use crate::trackers::stack_profile::SourceFrame;
 
-/// Values inside each other beyond this depth are left out.
+/// The maximum depth of nested values.
 const MAX_DEPTH: usize = 64;
-/// Frames of one callstack beyond this number are left out.
+/// The maximum number of frames of a callstack.
 const MAX_FRAMES: usize = 1 << 10;
 
 /// Reads arguments of track events.
 #[derive(Debug, Default)]
 pub(super) struct ArgsReader {
     keys: Keys,
-    /// The keys of annotations by their names.
+    /// The keys of annotations by name.
     debug_keys: FxHashMap<StringId, StringId>,
-    /// The names that events with an id had first, by owner and id.
+    /// The first names of events with an id, by owner and id.
     first_names: FxHashMap<(Option<u32>, i64), StringId>,
     reflection: Reflection,
     inline_mapping: Option<u32>,
 }
 
-/// The owner of an event, as far as arguments depend on it.
+/// The context of the arguments of an event.
 #[derive(Debug)]
 pub(super) struct Surroundings<'a> {
     pub(super) ts: i64,
@@ -42,11 +42,11 @@ pub(super) struct Surroundings<'a> {
     pub(super) upid: Option<u32>,
     pub(super) source_id: Option<i64>,
     pub(super) passthrough: Option<u32>,
-    /// The annotations of the event if they were decoded ahead.
+    /// The annotations of the event, if they were decoded ahead.
     pub(super) annotations: Option<&'a [Annotation]>,
 }
 
-/// Why an argument is left out.
+/// The error of an argument that is dropped.
 #[derive(Debug)]
 struct Fault;
 
@@ -56,7 +56,7 @@ impl ArgsReader {
         self.reflection.extension(bytes);
     }
 
-    /// Returns the name that events with this id had first.
+    /// Returns the first name of events with this id.
     pub(super) fn first_name(&mut self, owner: Option<u32>, id: i64, name: StringId) -> StringId {
         *self.first_names.entry((owner, id)).or_insert(name)
     }
@@ -204,8 +204,7 @@ impl ArgsReader {
         self.value(cx, state, &annotation, 0, args).map(|_| ())
     }
 
-    /// Reads the value of an annotation under the keys at hand. Returns true if there was
-    /// something.
+    /// Reads the value of an annotation under the current keys. Returns true if it has values.
     fn value(
         &mut self,
         cx: &mut Context,
@@ -272,7 +271,7 @@ impl ArgsReader {
         Ok(false)
     }
 
-    /// Reads a `NestedValue`, as old traces have it.
+    /// Reads a `NestedValue` of old traces.
     fn nested_value(
         &mut self,
         cx: &mut Context,
@@ -431,7 +430,7 @@ impl<'a> EncodedAnnotation<'a> {
         }
     }
 
-    /// Returns the value if it is one alone.
+    /// Returns the value if it is a scalar.
     fn simple(&self, cx: &mut Context, state: EventState<'_>) -> Result<Option<ArgValue>, Fault> {
         use debug_annotation as of;
         if self.has_entries || self.has_elements {
@@ -459,7 +458,7 @@ impl<'a> EncodedAnnotation<'a> {
     }
 }
 
-/// Returns an interned text. That there is none is counted.
+/// Returns an interned text. A missing one is counted.
 fn known(cx: &mut Context, state: EventState<'_>, table: u32, iid: u64) -> Result<StringId, Fault> {
     state.text(table, iid).ok_or_else(|| {
         cx.store.stats.add(Stat::interned_data_tokenizer_errors, 1);
@@ -467,7 +466,7 @@ fn known(cx: &mut Context, state: EventState<'_>, table: u32, iid: u64) -> Resul
     })
 }
 
-/// Returns a name without the characters that separate names in keys.
+/// Returns a name without the separators of keys.
 fn clean(name: &str) -> String {
     name.replace(['.', '[', ']'], "_")
 }
@@ -486,7 +485,7 @@ const TASK_KEYS: PlaceKeys = [
     "task.posted_from.line_number",
 ];
 
-/// A `SourceLocation`: file, function, line.
+/// Reads a `SourceLocation`: file, function, line.
 fn read_place(cx: &mut Context, bytes: &[u8]) -> (StringId, StringId, u64) {
     use source_location as of;
     let (mut file, mut function, mut line) = (StringId::EMPTY, StringId::EMPTY, 0);
@@ -502,7 +501,7 @@ fn read_place(cx: &mut Context, bytes: &[u8]) -> (StringId, StringId, u64) {
     (file, function, line)
 }
 
-/// Adds an interned place of the source.
+/// Adds an interned source location.
 fn place(
     cx: &mut Context,
     state: EventState<'_>,
@@ -518,7 +517,7 @@ fn place(
     Ok(())
 }
 
-/// Reads the interned name of a sample of a histogram.
+/// Reads the interned name of a histogram sample.
 fn histogram(
     cx: &mut Context,
     state: EventState<'_>,
@@ -577,7 +576,7 @@ fn log_line(
         args.put(store, key, ArgValue::Text(function));
         args.int(store, "track_event.log_message.line_number", line as i64);
     }
-    // Without a priority it is an information.
+    // The default priority is info.
     let mut prio = 4;
     if let Some(value) = number(of::PRIO) {
         prio = if value <= 7 { value as u32 } else { 0 };

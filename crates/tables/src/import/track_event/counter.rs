@@ -6,7 +6,7 @@ use ferretto_wire::Fields;
 use super::super::context::Context;
 use crate::strings::StringId;
 
-/// A counter as it was described.
+/// A declared counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counter {
     pub(super) category: StringId,
@@ -18,7 +18,7 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Reads a `CounterDescriptor`, which may give the track a name.
+    /// Reads a `CounterDescriptor`, which may name the track.
     pub(super) fn read(cx: &mut Context, bytes: &[u8], name: &mut StringId) -> Self {
         use counter_descriptor as of;
         let strings = &mut cx.store.strings;

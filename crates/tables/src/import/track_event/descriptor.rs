@@ -1,4 +1,4 @@
-//! The content of descriptors of tracks.
+//! The content of track descriptors.
 
 use ferretto_proto::fields::{process_descriptor, thread_descriptor, track_descriptor as field};
 use ferretto_wire::Fields;
@@ -27,7 +27,7 @@ pub(super) struct Descriptor {
     pub(super) merge_key: StringId,
 }
 
-/// The way in which tracks with the same parent are shown as one.
+/// The merging of tracks with the same parent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Merging {
     #[default]
@@ -36,7 +36,7 @@ pub(super) enum Merging {
     ByKey = 2,
 }
 
-/// The messages in a descriptor, as they are encoded.
+/// The encoded messages in a descriptor.
 #[derive(Debug, Default)]
 pub(super) struct Parts<'a> {
     pub(super) thread: Option<&'a [u8]>,
@@ -45,11 +45,11 @@ pub(super) struct Parts<'a> {
 }
 
 impl Descriptor {
-    /// Reads a `TrackDescriptor` without the messages in it. Returns its uuid, too.
+    /// Reads a `TrackDescriptor` without its messages, and its uuid.
     ///
     /// # Errors
     ///
-    /// The fault that is to be counted.
+    /// Returns the statistic to count.
     pub(super) fn read<'a>(
         cx: &mut Context,
         bytes: &'a [u8],
@@ -109,11 +109,11 @@ impl Descriptor {
         Ok((uuid, descriptor, parts))
     }
 
-    /// Reads the thread, process or counter that the track is of.
+    /// Reads the thread, process or counter of the track.
     ///
     /// # Errors
     ///
-    /// The fault that is to be counted.
+    /// Returns the statistic to count.
     pub(super) fn read_parts(&mut self, cx: &mut Context, parts: &Parts<'_>) -> Result<(), Stat> {
         let number = |bytes, number| Fields::find(number, bytes)?.as_i64();
         if let Some(thread) = parts.thread {

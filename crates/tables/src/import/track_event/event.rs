@@ -1,4 +1,4 @@
-//! A track event as it is encoded.
+//! Encoded track events.
 
 use ferretto_proto::fields::track_event::{self as field, legacy_event};
 use ferretto_wire::{Field, Fields, Value};
@@ -12,7 +12,7 @@ pub(super) mod event_type {
     pub(in super::super) const STATE: u32 = 5;
 }
 
-/// The fields of an event that most events have, and whether it has others.
+/// The common fields of an event, and flags for others.
 #[derive(Debug, Default)]
 pub(super) struct Event<'a> {
     pub(super) bytes: &'a [u8],
@@ -20,31 +20,31 @@ pub(super) struct Event<'a> {
     pub(super) track: Option<u64>,
     pub(super) name_iid: u64,
     pub(super) name: Option<&'a [u8]>,
-    /// The first category, and the number of all.
+    /// The first category, and the number of categories.
     pub(super) category_iid: u64,
     pub(super) category: Option<&'a [u8]>,
     pub(super) categories: u32,
     pub(super) legacy: Option<Legacy<'a>>,
     pub(super) counter: Option<Field<'a>>,
-    /// Flow ids, further counters, callstacks.
+    /// Set for flow ids, other counters, and callstacks.
     pub(super) has_flows: bool,
     pub(super) has_extra: bool,
     pub(super) has_callstack: bool,
-    /// Times of old traces.
+    /// Set for times of old traces.
     pub(super) has_old_times: bool,
-    /// Debug annotations.
+    /// Set for debug annotations.
     pub(super) has_annotations: bool,
-    /// Any other field, which may become an argument.
+    /// Set for other fields, which may become arguments.
     pub(super) has_args: bool,
 }
 
-/// The fields of an event that matter in the order of the file.
+/// The fields of an event that are needed in the order of the file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Glance {
     pub(super) kind: u32,
-    /// The event names its track.
+    /// Set if the event has a track uuid.
     pub(super) has_track: bool,
-    /// It has times of old traces, or further counters.
+    /// Set if the event has times of old traces or other counters.
     pub(super) has_more: bool,
 }
 
@@ -120,7 +120,7 @@ impl<'a> Event<'a> {
         event
     }
 
-    /// Walks all fields.
+    /// Returns all fields.
     pub(super) fn fields(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
         Fields::new(self.bytes).map_while(Result::ok)
     }
@@ -130,9 +130,9 @@ impl<'a> Event<'a> {
         self.fields().filter(|field| field.number == number).last()
     }
 
-    /// Returns all numbers of a repeated field, packed or not.
+    /// Returns all values of a repeated integer, packed or not.
     pub(super) fn numbers(&self, number: u32) -> Vec<u64> {
-        /// Numbers beyond this many are left out.
+        /// The maximum number of values.
         const MAX: usize = 1 << 12;
         let mut all = Vec::new();
         for field in self.fields().filter(|field| field.number == number) {
@@ -153,7 +153,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// Returns true if elements of this field have eight bytes each.
+/// Returns true if elements of this field have eight bytes.
 fn is_fixed(number: u32) -> bool {
     matches!(
         number,
@@ -161,7 +161,7 @@ fn is_fixed(number: u32) -> bool {
     )
 }
 
-/// The part of an event that old traces have.
+/// The legacy part of an event in old traces.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Legacy<'a> {
     pub(super) name_iid: u64,

@@ -30,28 +30,28 @@ use crate::stats::Stat;
 use crate::trackers::args::ArgSet;
 use crate::trackers::lane::Nesting;
 
-/// Track events and the tracks they are on.
+/// The state of track events and their tracks.
 #[derive(Debug, Default)]
 pub(crate) struct TrackEvents {
     tracks: Tracks,
-    /// By the place of the sequence.
+    /// By the index of the sequence.
     sequences: FxHashMap<u32, SequenceState>,
     extras: Extras,
     reader: ArgsReader,
     args: ArgSet,
 }
 
-/// A track event as it comes out of the sorter.
+/// A track event from the sorter.
 #[derive(Debug)]
 pub(super) struct Encoded<'a> {
     pub(super) bytes: &'a [u8],
-    /// The place of what was decoded in the order of the file.
+    /// The index of its data that was decoded in the order of the file.
     pub(super) extra: Option<NonZeroU32>,
-    /// The content if it was decoded ahead, and the annotations it refers to.
+    /// The content if it was decoded ahead, and its annotations.
     pub(super) resolved: Option<(&'a Resolved, &'a [Annotation])>,
 }
 
-/// The parts of events in the sorter that were decoded.
+/// The data of waiting events that was decoded in the order of the file.
 #[derive(Debug, Default)]
 struct Extras {
     all: Vec<Extra>,
@@ -82,41 +82,41 @@ impl Extras {
 }
 
 impl TrackEvents {
-    /// Incremental state of the sequence at this place starts anew.
+    /// Handles a restart of the incremental state of a sequence.
     pub(super) fn restarted(&mut self, sequence: u32) {
         if let Some(state) = self.sequences.get_mut(&sequence) {
             state.restart();
         }
     }
 
-    /// Packets of the sequence at this place are lost.
+    /// Handles a loss of packets of a sequence.
     pub(super) fn lost(&mut self, sequence: u32) {
         if let Some(state) = self.sequences.get_mut(&sequence) {
             state.lose();
         }
     }
 
-    /// A sequence has its first packet.
+    /// Handles the first packet of a sequence.
     pub(super) fn first_packet(&mut self, sequence_id: u32) {
         self.tracks.with_first_packet.insert(sequence_id);
     }
 
-    /// Reads a `TrackDescriptor` in the order of time.
+    /// Parses a `TrackDescriptor`.
     pub(super) fn parse_descriptor(&mut self, cx: &mut Context, bytes: &[u8]) {
         self.tracks.parse(cx, bytes);
     }
 
-    /// Reads a `ThreadDescriptor` in the order of time.
+    /// Parses a `ThreadDescriptor`.
     pub(super) fn parse_thread(&mut self, cx: &mut Context, bytes: &[u8]) {
         names::name_thread(cx, bytes);
     }
 
-    /// Reads a `ProcessDescriptor` in the order of time.
+    /// Parses a `ProcessDescriptor`.
     pub(super) fn parse_process(&mut self, cx: &mut Context, bytes: &[u8]) {
         names::name_process(cx, bytes);
     }
 
-    /// Reads a `TrackEvent` in the order of time.
+    /// Parses a `TrackEvent`.
     pub(super) fn parse(
         &mut self,
         cx: &mut Context,

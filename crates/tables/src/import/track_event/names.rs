@@ -8,7 +8,7 @@ use crate::schema::ArgValue;
 use crate::strings::StringId;
 use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 
-/// Reads a `ThreadDescriptor` in the order of time.
+/// Parses a `ThreadDescriptor`.
 pub(super) fn name_thread(cx: &mut Context, bytes: &[u8]) {
     use thread_descriptor as of;
     let (mut pid, mut tid, mut name) = (0, 0, StringId::NULL);
@@ -31,7 +31,7 @@ pub(super) fn name_thread(cx: &mut Context, bytes: &[u8]) {
     cx.processes.name_thread(&mut cx.store, utid, name, source);
 }
 
-/// Reads a `ProcessDescriptor` in the order of time.
+/// Parses a `ProcessDescriptor`.
 pub(super) fn name_process(cx: &mut Context, bytes: &[u8]) {
     use process_descriptor as of;
     let pid = Fields::find(of::PID, bytes).and_then(|pid| pid.as_u32());

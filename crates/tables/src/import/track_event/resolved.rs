@@ -1,4 +1,4 @@
-//! Track events of which all names are interned, decoded ahead of their time.
+//! Track events with interned names only, which are decoded ahead.
 
 use ferretto_proto::fields::{debug_annotation, interned_data, track_event as field};
 use ferretto_wire::{Field, Fields};
@@ -11,11 +11,10 @@ use crate::strings::StringId;
 /// An annotation: its name and value.
 pub(crate) type Annotation = (StringId, ArgValue);
 
-/// A track event that was decoded ahead of its time. Its annotations lie behind each other in a
-/// list of many events.
+/// A track event that was decoded ahead. Its annotations are a range of a list of several events.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Resolved {
-    /// False if the event has to be decoded when its time has come.
+    /// False if the event must be decoded when it is applied.
     pub(crate) is_there: bool,
     has_flows: bool,
     kind: u32,
@@ -26,7 +25,7 @@ pub(crate) struct Resolved {
     count: u32,
 }
 
-/// The names and annotations of an event that was decoded ahead of its time.
+/// The names and annotations of an event that was decoded ahead.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names<'a> {
     pub(super) name: StringId,
@@ -35,7 +34,7 @@ pub(super) struct Names<'a> {
 }
 
 impl Resolved {
-    /// Decodes an event unless it has something that depends on the time, or on other events.
+    /// Decodes an event, unless it depends on the time or on other events.
     pub(crate) fn decode(bytes: &[u8], interned: &Interned, all: &mut Vec<Annotation>) -> Self {
         let first = all.len();
         Self::try_decode(bytes, interned, all).unwrap_or_else(|| {
@@ -90,7 +89,7 @@ impl Resolved {
         })
     }
 
-    /// Returns the event, and its names and annotations, which are in `all`.
+    /// Returns the event, and its names and annotations in `all`.
     #[inline]
     pub(super) fn event<'a>(
         &self,
@@ -116,7 +115,7 @@ impl Resolved {
     }
 }
 
-/// Reads a `DebugAnnotation` that has one value and whose texts are interned.
+/// Reads a `DebugAnnotation` with one value and interned texts.
 #[inline]
 fn annotation(bytes: &[u8], interned: &Interned) -> Option<Annotation> {
     use debug_annotation as of;

@@ -1,4 +1,4 @@
-//! The things that a track event is about: names, thread and process, and track.
+//! The names, thread, process and track of a track event.
 
 use ferretto_proto::fields::{interned_data, track_event as field};
 
@@ -12,7 +12,7 @@ use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// The things that an event is about.
+/// The names, thread, process and track of an event.
 #[derive(Debug, Default)]
 pub(super) struct Subject {
     pub(super) category: StringId,
@@ -20,22 +20,22 @@ pub(super) struct Subject {
     pub(super) uuid: u64,
     pub(super) utid: Option<u32>,
     pub(super) upid: Option<u32>,
-    /// The writing thread, where the event is not on its track.
+    /// The writing thread, if the event is not on its track.
     pub(super) passthrough: Option<u32>,
-    /// The event is on the track of the writing thread, as it names no track.
+    /// Set if the event has no track and is on that of the writing thread.
     pub(super) is_on_thread: bool,
     pub(super) thread_time: Option<i64>,
     pub(super) instructions: Option<i64>,
     pub(super) source_id: Option<i64>,
 }
 
-/// Returns a number for a thread whose own one is not unique in the trace.
-fn made_up_tid(tid: i64, pid: i64) -> i64 {
+/// Returns a generated tid for a thread whose tid is not unique in the trace.
+fn generated_tid(tid: i64, pid: i64) -> i64 {
     pid << 32 | tid
 }
 
 impl Applying<'_, '_> {
-    /// Returns the categories of the event, joined.
+    /// Returns the joined categories of the event.
     pub(super) fn category(&mut self) -> StringId {
         if let Some(names) = &self.names {
             return names.category;
@@ -111,7 +111,7 @@ impl Applying<'_, '_> {
         }
     }
 
-    /// Finds out who the event belongs to.
+    /// Determines the owner of the event.
     pub(super) fn find_owner(&mut self, legacy: &Legacy<'_>) -> Result<(), Fault> {
         let cx = &mut *self.cx;
         let of = &mut self.of;
@@ -149,13 +149,13 @@ impl Applying<'_, '_> {
                 let (mut pid, mut tid) = self.thread.unwrap_or((0, 0));
                 if let Some(number) = legacy.pid {
                     pid = i64::from(number as u32);
-                    tid = made_up_tid(-1, pid);
+                    tid = generated_tid(-1, pid);
                 }
                 if let Some(number) = legacy.tid {
                     let is_made_up = self.thread.is_some_and(|(_, tid)| tid >> 32 != 0);
                     tid = i64::from(number as u32);
                     if is_made_up {
-                        tid = made_up_tid(tid, pid);
+                        tid = generated_tid(tid, pid);
                     }
                 }
                 if pid == 0 || tid == 0 {
@@ -215,7 +215,7 @@ impl Applying<'_, '_> {
         }
     }
 
-    /// Returns the row of the track that the event names.
+    /// Returns the row of the track with the event's uuid.
     pub(super) fn own_row(&mut self, part: Part) -> Option<u32> {
         let uuid = self.of.uuid;
         let sequence = (uuid != 0).then_some(self.state.state.sequence_id);

@@ -1,5 +1,4 @@
-//! Track events in the order of the file: times of old traces, and counters that count from the
-//! last value.
+//! Tokenizes track events: times of old traces, and incremental counters.
 
 use ferretto_format::clock::MONOTONIC;
 use ferretto_proto::fields::{thread_descriptor, track_event as field};
@@ -8,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::super::context::Context;
 use super::super::event::Event as Token;
+use super::super::sequence::Defaults;
 use super::super::sorter::Stream;
 use super::super::{Input, Out};
 use super::TrackEvents;
@@ -17,32 +17,32 @@ use crate::stats::Stat;
 use crate::trackers::args::ArgSet;
 use crate::trackers::clock::ClockId;
 
-/// Further counters of one event beyond this number make it invalid.
+/// The maximum number of other counters of a valid event.
 const MAX_EXTRA: usize = 8;
-/// Counters of one sequence that count from the last value beyond this number are left out.
+/// The maximum number of incremental counters of a sequence.
 const MAX_COUNTERS: usize = 1 << 16;
 
-/// The state that earlier packets of a sequence leave for later track events.
+/// The incremental state of a sequence for track events.
 #[derive(Debug, Default)]
 pub(super) struct SequenceState {
-    /// Times that deltas are added to: the time, the thread's CPU time and its instructions.
+    /// The base of time differences: the time, the thread's CPU time and its instruction count.
     last: Option<[i64; 3]>,
     counters: FxHashMap<u64, f64>,
 }
 
 impl SequenceState {
-    /// Incremental state starts anew.
+    /// Handles a restart of incremental state.
     pub(super) fn restart(&mut self) {
         self.last = None;
         self.counters.clear();
     }
 
-    /// Packets are lost.
+    /// Handles a loss of packets.
     pub(super) fn lose(&mut self) {
         self.last = None;
     }
 
-    /// Reads a `ThreadDescriptor`, and returns the numbers of process and thread.
+    /// Reads a `ThreadDescriptor`. Returns pid and tid.
     fn set_thread(&mut self, bytes: &[u8]) -> (i64, i64) {
         use thread_descriptor as of;
         let number = |number| {
@@ -64,7 +64,52 @@ impl SequenceState {
         Some(last[which])
     }
 
-    /// Returns the value of a counter after a difference.
+    /// Decodes the times of an event of an old trace.
+    fn old_times(
+        &mut self,
+        cx: &mut Context,
+        event: &Event<'_>,
+        extra: &mut Extra,
+        ts: &mut Option<i64>,
+    ) -> Result<(), Refused> {
+        use Stat::{
+            track_event_skipped_thread_instruction_delta_without_valid_state as no_instructions,
+            track_event_skipped_thread_time_delta_without_valid_state as no_thread_time,
+            track_event_skipped_timestamp_delta_without_valid_state as no_time,
+        };
+        let number = |number| event.find(number).and_then(|field| field.as_i64());
+        let ns = |value: i64| value.saturating_mul(1000);
+        let mut old = None;
+        if let Some(delta) = number(field::TIMESTAMP_DELTA_US) {
+            old = Some(self.add(0, ns(delta)).ok_or(no_time)?);
+        } else if let Some(time) = number(field::TIMESTAMP_ABSOLUTE_US).filter(|time| *time != 0) {
+            old = Some(ns(time));
+        }
+        if let Some(old) = old.filter(|old| *old >= 0) {
+            let clock = ClockId::of_machine(cx.store.machine, MONOTONIC);
+            let converted = cx.clocks.trace_time(clock, old).unwrap_or_else(|error| {
+                let trace = cx.clocks.trace_clock();
+                error.log(&mut cx.store, clock, old, trace, None);
+                old
+            });
+            *ts = Some(converted);
+        } else if old.is_some() {
+            *ts = old;
+        }
+        if let Some(delta) = number(field::THREAD_TIME_DELTA_US) {
+            extra.thread_time = Some(self.add(1, ns(delta)).ok_or(no_thread_time)?);
+        } else {
+            extra.thread_time = number(field::THREAD_TIME_ABSOLUTE_US).map(ns);
+        }
+        if let Some(delta) = number(field::THREAD_INSTRUCTION_COUNT_DELTA) {
+            extra.instructions = Some(self.add(2, delta).ok_or(no_instructions)?);
+        } else {
+            extra.instructions = number(field::THREAD_INSTRUCTION_COUNT_ABSOLUTE);
+        }
+        Ok(())
+    }
+
+    /// Adds a difference to a counter, and returns its value.
     fn count(&mut self, counter: u64, delta: f64) -> f64 {
         if self.counters.len() >= MAX_COUNTERS && !self.counters.contains_key(&counter) {
             return delta;
@@ -75,17 +120,17 @@ impl SequenceState {
     }
 }
 
-/// The part of an event that was decoded in the order of the file.
+/// The part of an event that is decoded in the order of the file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Extra {
     pub(super) thread_time: Option<i64>,
     pub(super) instructions: Option<i64>,
     pub(super) counter: f64,
-    /// Further counters, by the uuids of their tracks.
+    /// Other counters, by the uuids of their tracks.
     pub(super) others: Vec<(u64, f64)>,
 }
 
-/// An event that is left out: why, and the track that it is about if it is not to be used.
+/// The error of a dropped event: the statistic, and the unusable track.
 struct Refused {
     stat: Stat,
     track: Option<u64>,
@@ -104,8 +149,78 @@ impl From<Stat> for Refused {
     }
 }
 
+/// Returns the value of a counter event. `absolute` converts the value of a track.
+fn counter(
+    event: &Event<'_>,
+    defaults: &Defaults,
+    absolute: &mut dyn FnMut(u64, f64) -> Option<f64>,
+) -> Result<f64, Refused> {
+    let uuid = event.track.or(defaults.track);
+    let uuid = uuid.ok_or(Stat::track_event_counter_missing_track_uuid)?;
+    let value = event.counter.ok_or(Refused::of_track(
+        Stat::track_event_counter_missing_value,
+        uuid,
+    ))?;
+    let value = match value.number {
+        field::COUNTER_VALUE => value.as_i64().unwrap_or(0) as f64,
+        _ => value.as_f64().unwrap_or(0.0),
+    };
+    let stat = Stat::track_event_counter_invalid_track_uuid;
+    absolute(uuid, value).ok_or(Refused::of_track(stat, uuid))
+}
+
+/// Decodes the counters beside an event. `absolute` converts the value of a track.
+fn extra_counters(
+    event: &Event<'_>,
+    defaults: &Defaults,
+    absolute: &mut dyn FnMut(u64, f64) -> Option<f64>,
+    counters: &mut Vec<(u64, f64)>,
+) -> Result<(), Refused> {
+    let lists = [
+        (
+            field::EXTRA_COUNTER_VALUES,
+            field::EXTRA_COUNTER_TRACK_UUIDS,
+            &defaults.extra_tracks,
+        ),
+        (
+            field::EXTRA_DOUBLE_COUNTER_VALUES,
+            field::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS,
+            &defaults.extra_double_tracks,
+        ),
+    ];
+    for (values, tracks, default_tracks) in lists {
+        let is_double = values == field::EXTRA_DOUBLE_COUNTER_VALUES;
+        let values = event.numbers(values);
+        if values.is_empty() {
+            continue;
+        }
+        let mut uuids = event.numbers(tracks);
+        if uuids.is_empty() {
+            uuids = default_tracks.to_vec();
+        }
+        if uuids.is_empty() {
+            return Err(Stat::track_event_extra_counter_missing_track_uuids.into());
+        }
+        for (place, value) in values.into_iter().enumerate() {
+            let uuid = uuids.get(place).copied().filter(|uuid| *uuid != 0);
+            let uuid = uuid.ok_or(Stat::track_event_extra_counter_track_uuid_mismatch)?;
+            if counters.len() >= MAX_EXTRA {
+                return Err(Stat::track_event_extra_counter_exceeds_max.into());
+            }
+            let value = match is_double {
+                true => f64::from_bits(value),
+                false => value as i64 as f64,
+            };
+            let value = absolute(uuid, value);
+            let value = value.ok_or(Stat::track_event_extra_counter_invalid_track)?;
+            counters.push((uuid, value));
+        }
+    }
+    Ok(())
+}
+
 impl TrackEvents {
-    /// Reads a `TrackEvent`.
+    /// Tokenizes a `TrackEvent`.
     pub(in super::super) fn tokenize(
         &mut self,
         cx: &mut Context,
@@ -159,7 +274,7 @@ impl TrackEvents {
         cx.store.log_at(stat, input.offset);
     }
 
-    /// Decodes what depends on earlier events of the sequence.
+    /// Decodes data that depends on earlier events of the sequence.
     fn decode(
         &mut self,
         cx: &mut Context,
@@ -169,46 +284,11 @@ impl TrackEvents {
         ts: &mut Option<i64>,
     ) -> Result<(), Refused> {
         let state = self.sequences.entry(input.sequence).or_default();
-        let number = |number| event.find(number).and_then(|field| field.as_i64());
         if event.has_old_times {
-            use Stat::{
-                track_event_skipped_thread_instruction_delta_without_valid_state as no_instructions,
-                track_event_skipped_thread_time_delta_without_valid_state as no_thread_time,
-                track_event_skipped_timestamp_delta_without_valid_state as no_time,
-            };
-            let ns = |value: i64| value.saturating_mul(1000);
-            let mut old = None;
-            if let Some(delta) = number(field::TIMESTAMP_DELTA_US) {
-                old = Some(state.add(0, ns(delta)).ok_or(no_time)?);
-            } else if let Some(time) =
-                number(field::TIMESTAMP_ABSOLUTE_US).filter(|time| *time != 0)
-            {
-                old = Some(ns(time));
-            }
-            if let Some(old) = old.filter(|old| *old >= 0) {
-                let clock = ClockId::of_machine(cx.store.machine, MONOTONIC);
-                let converted = cx.clocks.trace_time(clock, old).unwrap_or_else(|error| {
-                    let trace = cx.clocks.trace_clock();
-                    error.log(&mut cx.store, clock, old, trace, None);
-                    old
-                });
-                *ts = Some(converted);
-            } else if old.is_some() {
-                *ts = old;
-            }
-            if let Some(delta) = number(field::THREAD_TIME_DELTA_US) {
-                extra.thread_time = Some(state.add(1, ns(delta)).ok_or(no_thread_time)?);
-            } else {
-                extra.thread_time = number(field::THREAD_TIME_ABSOLUTE_US).map(ns);
-            }
-            if let Some(delta) = number(field::THREAD_INSTRUCTION_COUNT_DELTA) {
-                extra.instructions = Some(state.add(2, delta).ok_or(no_instructions)?);
-            } else {
-                extra.instructions = number(field::THREAD_INSTRUCTION_COUNT_ABSOLUTE);
-            }
+            state.old_times(cx, event, extra, ts)?;
         }
         let tracks = &self.tracks;
-        let mut absolute = |cx: &Context, uuid, value| {
+        let mut absolute = |uuid, value| {
             let (value, is_delta) = tracks.counter_value(cx, uuid, value)?;
             Some(if is_delta {
                 state.count(uuid, value)
@@ -218,67 +298,15 @@ impl TrackEvents {
         };
         let defaults = &input.state.state.defaults;
         if event.kind == event_type::COUNTER {
-            let uuid = event.track.or(defaults.track);
-            let uuid = uuid.ok_or(Stat::track_event_counter_missing_track_uuid)?;
-            let value = event.counter.ok_or(Refused::of_track(
-                Stat::track_event_counter_missing_value,
-                uuid,
-            ))?;
-            let value = match value.number {
-                field::COUNTER_VALUE => value.as_i64().unwrap_or(0) as f64,
-                _ => value.as_f64().unwrap_or(0.0),
-            };
-            let value = absolute(cx, uuid, value);
-            let stat = Stat::track_event_counter_invalid_track_uuid;
-            extra.counter = value.ok_or(Refused::of_track(stat, uuid))?;
+            extra.counter = counter(event, defaults, &mut absolute)?;
         }
-        if !event.has_extra {
-            return Ok(());
-        }
-        let lists = [
-            (
-                field::EXTRA_COUNTER_VALUES,
-                field::EXTRA_COUNTER_TRACK_UUIDS,
-                &defaults.extra_tracks,
-            ),
-            (
-                field::EXTRA_DOUBLE_COUNTER_VALUES,
-                field::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS,
-                &defaults.extra_double_tracks,
-            ),
-        ];
-        for (values, tracks, default_tracks) in lists {
-            let is_double = values == field::EXTRA_DOUBLE_COUNTER_VALUES;
-            let values = event.numbers(values);
-            if values.is_empty() {
-                continue;
-            }
-            let mut uuids = event.numbers(tracks);
-            if uuids.is_empty() {
-                uuids = default_tracks.to_vec();
-            }
-            if uuids.is_empty() {
-                return Err(Stat::track_event_extra_counter_missing_track_uuids.into());
-            }
-            for (place, value) in values.into_iter().enumerate() {
-                let uuid = uuids.get(place).copied().filter(|uuid| *uuid != 0);
-                let uuid = uuid.ok_or(Stat::track_event_extra_counter_track_uuid_mismatch)?;
-                if extra.others.len() >= MAX_EXTRA {
-                    return Err(Stat::track_event_extra_counter_exceeds_max.into());
-                }
-                let value = match is_double {
-                    true => f64::from_bits(value),
-                    false => value as i64 as f64,
-                };
-                let value = absolute(cx, uuid, value);
-                let value = value.ok_or(Stat::track_event_extra_counter_invalid_track)?;
-                extra.others.push((uuid, value));
-            }
+        if event.has_extra {
+            extra_counters(event, defaults, &mut absolute, &mut extra.others)?;
         }
         Ok(())
     }
 
-    /// Reads a `TrackDescriptor`. Returns true if it is to be parsed.
+    /// Reads a `TrackDescriptor`. Returns true if it remains to be parsed.
     pub(in super::super) fn describe(&mut self, cx: &mut Context, input: &Input<'_>) -> bool {
         let (is_valid, thread) = self.tracks.describe(cx, input);
         if let Some(thread) = thread
@@ -290,15 +318,15 @@ impl TrackEvents {
         is_valid
     }
 
-    /// The thread with this descriptor writes the sequence.
+    /// Sets the thread that writes the sequence.
     fn set_thread(&mut self, input: &Input<'_>, bytes: &[u8]) {
         let state = self.sequences.entry(input.sequence).or_default();
         let thread = state.set_thread(bytes);
         input.state.state.thread.set(Some(thread));
     }
 
-    /// Reads a `ThreadDescriptor` that is a packet, as old traces have it. Returns true if it is to
-    /// be parsed.
+    /// Reads a `ThreadDescriptor` that is a packet of old traces. Returns true if it remains to be
+    /// parsed.
     pub(in super::super) fn describe_thread(
         &mut self,
         cx: &mut Context,

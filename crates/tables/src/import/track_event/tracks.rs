@@ -1,4 +1,4 @@
-//! The tracks that descriptors lead to.
+//! The tracks of descriptors.
 
 use ferretto_proto::fields::track_descriptor as field;
 use ferretto_wire::Fields;
@@ -15,25 +15,25 @@ use crate::trackers::args::ArgSet;
 use crate::trackers::process::ThreadNameSource;
 use crate::trackers::track::{Dimension, EventKind, TrackSpec};
 
-/// Tracks above each other beyond this number are a fault.
+/// The maximum number of ancestors of a valid track.
 const MAX_ANCESTORS: usize = 100;
-/// Descriptors beyond this number are left out.
+/// The maximum number of descriptors.
 const MAX_TRACKS: usize = 1 << 22;
 
 /// The tracks by machine and uuid.
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
     by_uuid: FxHashMap<(u32, u64), Track>,
-    /// The uuids that described threads and processes last.
+    /// The uuids that last described each thread and process.
     of_threads: FxHashMap<u32, u64>,
     of_processes: FxHashMap<u32, u64>,
-    /// Sequences of which the first packet is there.
+    /// Sequences whose first packet was read.
     pub(super) with_first_packet: FxHashSet<u32>,
-    /// The processes that wrote descriptors, as the service saw them.
+    /// The processes that wrote descriptors, from the trusted fields.
     writers: FxHashMap<(u32, u64), i64>,
 }
 
-/// A track as it was described, and what became of it.
+/// A described track, and its rows.
 #[derive(Debug, Clone, Default)]
 struct Track {
     descriptor: Descriptor,
@@ -54,33 +54,33 @@ pub(super) struct Resolved {
     pub(super) owner: Owner,
     is_counter: bool,
     is_state: bool,
-    /// It is the track of the thread or process itself.
+    /// Set if it is the track of the thread or process itself.
     is_root: bool,
 }
 
-/// The rows that a descriptor leads to.
+/// The rows of a descriptor.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Place {
     Track(u32),
     Lanes(u32),
 }
 
-/// The part of a slice that an event is.
+/// The part of a slice that an event represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Begin,
     End,
     Instant,
-    /// For events that need a track that is no group of lanes.
+    /// An event that needs a track and not a group of lanes.
     Alone,
     /// A value of a state.
     State,
-    /// None: the track is the parent of another one.
+    /// No event: the track is the parent of another one.
     Parent,
 }
 
 impl Tracks {
-    /// Notes a `TrackDescriptor`. Returns true if it is to be parsed, and the encoded
+    /// Adds a `TrackDescriptor`. Returns true if it remains to be parsed, and the encoded
     /// `ThreadDescriptor` in it.
     pub(super) fn describe<'a>(
         &mut self,
@@ -141,9 +141,8 @@ impl Tracks {
         }
     }
 
-    /// Returns the value of a counter that a value in an event stands for, as far as that does not
-    /// depend on earlier ones, and whether it is to be added to the last one. `None` if there is no
-    /// such counter.
+    /// Returns the value of a counter for a value in an event, and true if it is a difference to
+    /// the last one. `None` if there is no such counter.
     #[inline]
     pub(super) fn counter_value(&self, cx: &Context, uuid: u64, value: f64) -> Option<(f64, bool)> {
         let track = self.by_uuid.get(&(cx.store.machine, uuid))?;
@@ -155,7 +154,7 @@ impl Tracks {
         Some((value, counter.is_incremental))
     }
 
-    /// Reads a `TrackDescriptor` in the order of time.
+    /// Parses a `TrackDescriptor`.
     pub(super) fn parse(&mut self, cx: &mut Context, bytes: &[u8]) {
         let uuid = Fields::find(field::UUID, bytes).and_then(|uuid| uuid.as_u64());
         if self.resolve(cx, uuid.unwrap_or(0)).is_none() {
@@ -172,7 +171,7 @@ impl Tracks {
         }
     }
 
-    /// Returns who a track belongs to; `None` if the tracks above it are faulty.
+    /// Returns the owner of a track; `None` if its ancestors are invalid.
     #[inline]
     pub(super) fn resolve(&mut self, cx: &mut Context, uuid: u64) -> Option<Resolved> {
         let track = self.by_uuid.get(&(cx.store.machine, uuid));
@@ -244,8 +243,8 @@ impl Tracks {
         Some(resolved)
     }
 
-    /// Returns the thread that only this uuid describes. If another one does, the number was used
-    /// again.
+    /// Returns the thread that only this uuid describes. A second uuid means that the tid was
+    /// reused.
     fn own_thread(&mut self, cx: &mut Context, uuid: u64, tid: i64, pid: i64) -> u32 {
         let utid = cx.processes.thread_in_process(&mut cx.store, tid, pid);
         if self.of_threads.insert(utid, uuid).is_none() {
@@ -288,7 +287,7 @@ impl Tracks {
         false
     }
 
-    /// Returns the row of an event on this track. `name` is that of the event, and `sequence` that
+    /// Returns the row for an event on this track. `name` is that of the event, and `sequence` that
     /// of its packet.
     pub(super) fn row(
         &mut self,
@@ -334,7 +333,7 @@ impl Tracks {
         Some(row)
     }
 
-    /// Returns what the lanes of a group have in common, and the name of a new one.
+    /// Returns the common identity of the lanes of a group, and the name of a new lane.
     fn lane_identity(
         &self,
         cx: &Context,
@@ -360,7 +359,7 @@ impl Tracks {
         Some((type_, dimensions, name))
     }
 
-    /// The row of the parent, unless that is the track of a thread or process itself.
+    /// Returns the row of the parent, unless it is the track of a thread or process itself.
     fn parent_row(&mut self, cx: &mut Context, uuid: u64, sequence: Option<u32>) -> Option<u32> {
         let parent = self
             .by_uuid

@@ -1,4 +1,4 @@
-//! The threads and processes of one machine, by the numbers that they have now.
+//! The threads and processes of one machine, by their current ids.
 
 use rustc_hash::FxHashMap;
 
@@ -10,21 +10,20 @@ pub(super) struct Machine {
     pub(super) is_started: bool,
     pub(super) idle_utid: u32,
     pub(super) idle_upid: u32,
-    /// The threads that had a number, those that ended excepted.
+    /// All threads with a tid, except for ended ones.
     pub(super) by_tid: FxHashMap<i64, Vec<u32>>,
-    /// The living thread that has a number now.
+    /// The current live thread with each tid.
     pub(super) live: FxHashMap<i64, u32>,
     pub(super) by_pid: FxHashMap<i64, u32>,
     pub(super) threads_of: FxHashMap<u32, Vec<u32>>,
-    /// Threads that were looked up by their numbers, and are what a look would find again: those of
-    /// the latest `generation`.
+    /// Recent results of lookups. Those of the latest `generation` are valid.
     recent: Vec<Known>,
     generation: u32,
-    /// Threads that belong to one process, whichever it is.
+    /// Pairs of threads of the same process, which may be unknown.
     pub(super) same_process: Vec<(u32, u32)>,
     /// Threads whose process created a process.
     pub(super) created_by: Vec<(u32, u32)>,
-    /// By number of the process outside of its namespace.
+    /// By pid in the outermost namespace.
     pub(super) namespaced: FxHashMap<i64, Namespaced>,
 }
 
@@ -33,13 +32,13 @@ pub(super) struct Machine {
 pub(super) struct Namespaced {
     /// The depth of its namespace.
     pub(super) level: usize,
-    /// Its number in there.
+    /// Its pid in this namespace.
     pub(super) pid: i64,
-    /// Numbers of threads by those in there.
+    /// The outer tids of threads, by their inner tids.
     pub(super) threads: FxHashMap<i64, i64>,
 }
 
-/// A thread and its process, by their numbers.
+/// A thread and its process, by tid and pid.
 #[derive(Debug, Default, Clone, Copy)]
 struct Known {
     generation: u32,
@@ -47,12 +46,12 @@ struct Known {
     rows: (u32, u32),
 }
 
-/// Threads that are at hand.
+/// The number of recent lookups.
 const RECENT: usize = 256;
 
 impl Machine {
-    /// Returns the rows of the thread `tid` and the process `pid` if they were looked up before,
-    /// and no thread or process has begun, ended or moved since.
+    /// Returns the rows of the thread `tid` and the process `pid` from an earlier lookup, if no
+    /// thread or process has begun, ended or moved since.
     #[inline]
     pub(super) fn recent(&self, tid: i64, pid: i64) -> Option<(u32, u32)> {
         let known = self.recent.get(tid as usize % RECENT)?;
@@ -61,7 +60,7 @@ impl Machine {
         (is_same && is_certain).then_some(known.rows)
     }
 
-    /// Notes the rows of the thread `tid` and the process `pid`.
+    /// Stores the rows of the thread `tid` and the process `pid`.
     pub(super) fn remember(&mut self, tid: i64, pid: i64, rows: (u32, u32)) {
         if self.recent.is_empty() {
             self.recent.resize(RECENT, Known::default());
@@ -74,7 +73,7 @@ impl Machine {
         };
     }
 
-    /// A thread or a process begins, ends or moves.
+    /// Invalidates earlier lookups, since a thread or process begins, ends or moves.
     #[inline]
     pub(super) fn changed(&mut self) {
         self.generation = self.generation.wrapping_add(1);
@@ -97,8 +96,8 @@ impl Machine {
         self.by_pid.get(&pid).is_none_or(|now| *now == upid)
     }
 
-    /// The living thread with this number that is in a process with that number, or in no known
-    /// one.
+    /// Returns the live thread with this tid that is in the process with this pid, or in no known
+    /// process.
     pub(super) fn thread_in(&self, store: &Store, tid: i64, pid: i64) -> Option<u32> {
         let all = self.by_tid.get(&tid)?;
         let fits = |utid: &u32| {
@@ -113,7 +112,7 @@ impl Machine {
         all.iter().rev().copied().find(fits)
     }
 
-    /// Finds out which living thread has a number now.
+    /// Updates the current live thread with a tid.
     pub(super) fn refresh(&mut self, store: &Store, tid: i64) {
         self.changed();
         let all = self.by_tid.get(&tid);
@@ -124,7 +123,7 @@ impl Machine {
         };
     }
 
-    /// The process is gone, and its threads with it.
+    /// Removes the threads of a process that has ended.
     pub(super) fn forget_threads(&mut self, store: &Store, upid: u32) {
         for utid in self.threads_of.get(&upid).cloned().unwrap_or_default() {
             self.refresh(store, store.tables.thread.tid.get(utid));
@@ -138,7 +137,7 @@ impl Machine {
         self.threads_of.entry(upid).or_default().push(utid);
     }
 
-    /// The process of a thread is known, and so is that of threads that belong to the same one.
+    /// Sets the process of a thread, and of threads that belong to the same process.
     pub(super) fn resolve(&mut self, store: &mut Store, utid: u32, upid: u32) {
         if self.same_process.is_empty() && self.created_by.is_empty() {
             return;

@@ -1,5 +1,5 @@
--- The kind of each CPU, where there are clusters of two to four kinds: the slowest are 'little', the
--- fastest 'big', all between 'medium'.
+-- The cluster type of each CPU, if there are two to four types: the slowest CPUs are 'little', the
+-- fastest 'big', the others 'medium'.
 CREATE PERFETTO TABLE android_cpu_cluster_mapping(ucpu LONG, cpu LONG, cluster_type STRING) AS
 SELECT
   ucpu,

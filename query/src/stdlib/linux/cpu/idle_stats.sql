@@ -1,6 +1,6 @@
 INCLUDE PERFETTO MODULE linux.cpu.idle;
 
--- How often and how long each CPU was in each idle state, 1 being the lightest.
+-- The number and duration of each CPU's stays in each idle state; 1 is the lightest state.
 CREATE PERFETTO VIEW cpu_idle_stats AS
 SELECT cpu, idle + 1 AS state, count(*) AS count, sum(dur) AS dur, sum(dur) / count(*) AS avg_dur,
   sum(dur) * 100.0 / min(total) AS idle_percent

@@ -1,4 +1,4 @@
--- For each polled counter of time in an idle state what came since the poll before, in
+-- The increase of each polled counter of time in an idle state since the previous poll, in
 -- microseconds.
 CREATE PERFETTO VIEW _cpu_idle_residency AS
 SELECT ts, machine_id, state, cpu, residency, time_slice
@@ -12,7 +12,7 @@ FROM (
 )
 WHERE time_slice IS NOT NULL;
 
--- What part of the time each CPU spent in each state; `C0` is all that is no idle state.
+-- The share of time that each CPU spent in each state. `C0` is the time in no idle state.
 CREATE PERFETTO VIEW linux_per_cpu_idle_time_in_state_counters AS
 SELECT ts, machine_id, state, cpu, min(100.0, residency * 100 / time_slice) AS idle_percentage,
   residency AS total_residency, time_slice
@@ -26,7 +26,7 @@ FROM (
   FROM _cpu_idle_residency GROUP BY ts, cpu, machine_id ORDER BY ts, cpu, machine_id
 );
 
--- The same for all CPUs of a machine together.
+-- The share of time that all CPUs of a machine spent in each state.
 CREATE PERFETTO VIEW linux_cpu_idle_time_in_state_counters AS
 SELECT ts, machine_id, state,
   min(100.0, sum(total_residency) * 100 / sum(time_slice)) AS idle_percentage,

@@ -1,6 +1,6 @@
 INCLUDE PERFETTO MODULE linux.memory.process;
 
--- The times at which the resident memory of a process was larger than ever before.
+-- The times at which the resident memory of a process reached a new maximum.
 CREATE PERFETTO VIEW memory_rss_high_watermark_per_process AS
 SELECT ts, coalesce(lead(ts) OVER (PARTITION BY upid ORDER BY ts), trace_end()) - ts AS dur,
   upid, pid, process_name, rss AS rss_high_watermark

@@ -11,7 +11,7 @@ FROM counter_leading_intervals!((
 )) i
 JOIN process_counter_track t ON i.track_id = t.id;
 
--- All times at which one of a process's counters changes, with the value that each of them has.
+-- All times at which one of a process's counters changes, with the values of all of them.
 CREATE PERFETTO VIEW _memory_changes AS
 SELECT upid, ts,
   max(CASE name WHEN 'mem.rss.anon' THEN value END) AS anon_rss,

@@ -1,4 +1,4 @@
--- The counters that were read with each sample.
+-- The values of counters at each sample.
 CREATE PERFETTO VIEW linux_perf_sample_with_counters AS
 SELECT s.id AS sample_id, s.ts, t.utid, c.cpu, coalesce(e.cpu_mode, 'unknown') AS cpu_mode,
   s.callsite_id, s.unwind_error, s.session_id AS perf_session_id, m.counter_id, v.track_id,

@@ -1,6 +1,6 @@
 INCLUDE PERFETTO MODULE callstacks.stack_profile;
 
--- All callstacks of samples as a tree, with the number of samples at and below each function.
+-- The callstacks of all samples as a tree, with the number of samples at and below each function.
 CREATE PERFETTO VIEW linux_perf_samples_summary_tree AS
 SELECT c.id, c.parent_id, c.name, c.mapping_name, c.source_file, c.line_number, c.self_count,
   t.cumulative_count

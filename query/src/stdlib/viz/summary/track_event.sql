@@ -1,4 +1,4 @@
--- Tracks of track events with what decides their order among their siblings.
+-- Tracks of track events with the keys of their order among their siblings.
 CREATE PERFETTO TABLE _track_event_tracks_unordered AS
 SELECT t.id, t.name, t.parent_id,
   extract_arg(p.source_arg_set_id, 'child_ordering') AS parent_ordering,
@@ -8,7 +8,7 @@ FROM track t
 LEFT JOIN track p ON t.parent_id = p.id AND p.type GLOB '*_track_event'
 WHERE t.type GLOB '*_track_event';
 
--- The time of the first event of each.
+-- The time of the first event of each track.
 CREATE PERFETTO TABLE _min_ts_per_track AS
 SELECT e.track_id AS id, min(e.ts) AS min_ts
 FROM (
@@ -21,7 +21,7 @@ FROM (
 JOIN _track_event_tracks_unordered t ON t.id = e.track_id
 GROUP BY e.track_id;
 
--- Groups of tracks that are drawn as one, each with its place among its siblings.
+-- Groups of tracks that are drawn as one, each with its position among its siblings.
 CREATE PERFETTO TABLE _track_event_tracks_ordered_groups AS
 SELECT __arg_int(t.dimension_arg_set_id, 'upid') AS upid,
   __arg_int(t.dimension_arg_set_id, 'utid') AS utid, t.parent_id,

@@ -1,6 +1,6 @@
--- Each dump of a heap with the time that it is about, the bytes that were allocated in it, those of
--- them that were not freed in it, and by how much the heap grew. A dump without a beginning is about
--- the time since the one before.
+-- The interval of each heap dump, with the bytes that were allocated in it, the part of them that
+-- was not freed in it, and the growth of the heap. The interval of a dump without a start is the
+-- time since the previous dump.
 CREATE PERFETTO TABLE _android_heap_profile_intervals AS
 WITH
   stacks AS (

@@ -1,6 +1,6 @@
 INCLUDE PERFETTO MODULE linux.cpu.frequency;
 
--- The times that threads other than the idle ones were on CPUs.
+-- The times at which threads ran on CPUs, without idle threads.
 CREATE PERFETTO VIEW _sched_busy AS
 SELECT s.id, s.ts, s.dur, s.ucpu, s.cpu, s.utid, t.upid
 FROM sched s JOIN thread t ON s.utid = t.utid
@@ -15,13 +15,13 @@ SELECT ts, dur, ucpu, cpu, utid, upid FROM _sched_busy;
 CREATE VIRTUAL TABLE _cpu_freq_joined
 USING SPAN_LEFT_JOIN(_sched_busy_spans PARTITIONED ucpu, _cpu_freq_spans PARTITIONED ucpu);
 
--- The same, cut where the frequency of the CPU changes.
+-- The times at which threads ran, split at changes of the CPU's frequency.
 CREATE PERFETTO TABLE _cpu_freq_per_thread AS
 SELECT row_number() OVER (ORDER BY ts, ucpu) - 1 AS id, ts, dur, ucpu, cpu, utid, upid, freq
 FROM _cpu_freq_joined;
 
--- Busy time in each period, of rows with `ts` and `dur`. A period takes what of each row lies in
--- it: a row is cut at every border that it crosses.
+-- The busy time in each period, of rows with `ts` and `dur`. Rows are split at the borders of
+-- periods.
 CREATE PERFETTO MACRO _utilization_per_period(interval Expr, busy TableOrSubquery)
 RETURNS TableOrSubquery AS
 (
@@ -42,8 +42,8 @@ RETURNS TableOrSubquery AS
 
 CREATE PERFETTO MACRO _cycles_member(x ColumnName) RETURNS ColumnName AS $x;
 
--- Sums of cycles, time and frequencies (kHz), apart for each value of the columns. A thousandth of
--- a cycle is a microsecond at 1 kHz.
+-- Sums of cycles, time and frequencies (kHz), for each value of the columns. A thousandth of a cycle
+-- is a microsecond at 1 kHz.
 CREATE PERFETTO MACRO _cycles_by(spans TableOrSubquery, columns ColumnNameList)
 RETURNS TableOrSubquery AS
 (
@@ -56,7 +56,7 @@ RETURNS TableOrSubquery AS
   GROUP BY metasql_unparenthesize_exprlist!($columns)
 );
 
--- What of the spans lies in an interval.
+-- The parts of spans within an interval.
 CREATE PERFETTO FUNCTION _cpu_freq_in_interval(ts LONG, dur LONG)
 RETURNS TABLE(ts LONG, dur LONG, ucpu LONG, cpu LONG, utid LONG, upid LONG, freq LONG) AS
 SELECT max(ts, $ts) AS ts, min(ts + dur, $ts + $dur) - max(ts, $ts) AS dur, ucpu, cpu, utid, upid,

@@ -1,6 +1,6 @@
 INCLUDE PERFETTO MODULE linux.cpu.utilization.general;
 
--- Busy time of a process in each period of so many nanoseconds.
+-- The busy time of a process in each period of `interval` nanoseconds.
 CREATE PERFETTO FUNCTION cpu_process_utilization_per_period(interval LONG, upid LONG)
 RETURNS TABLE(ts LONG, utilization DOUBLE, unnormalized_utilization DOUBLE) AS
 SELECT * FROM _utilization_per_period!($interval, (SELECT * FROM _sched_busy WHERE upid = $upid));

@@ -1,7 +1,7 @@
 INCLUDE PERFETTO MODULE linux.cpu.utilization.general;
 INCLUDE PERFETTO MODULE slices.with_context;
 
--- Cycles of the thread of each slice while it was open.
+-- Cycles of the slice's thread during each slice.
 CREATE PERFETTO VIEW cpu_cycles_per_thread_slice AS
 SELECT id, name, utid, thread_name, upid, process_name,
   sum(cycles) AS millicycles, sum(cycles) / 1000000000 AS megacycles

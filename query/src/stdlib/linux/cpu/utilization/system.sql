@@ -1,6 +1,6 @@
 INCLUDE PERFETTO MODULE linux.cpu.utilization.general;
 
--- Busy time of all CPUs in each period of so many nanoseconds.
+-- The busy time of all CPUs in each period of `interval` nanoseconds.
 CREATE PERFETTO FUNCTION cpu_utilization_per_period(interval LONG)
 RETURNS TABLE(ts LONG, utilization DOUBLE, unnormalized_utilization DOUBLE) AS
 SELECT * FROM _utilization_per_period!($interval, _sched_busy);

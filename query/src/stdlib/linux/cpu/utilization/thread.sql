@@ -1,6 +1,6 @@
 INCLUDE PERFETTO MODULE linux.cpu.utilization.general;
 
--- Busy time of a thread in each period of so many nanoseconds.
+-- The busy time of a thread in each period of `interval` nanoseconds.
 CREATE PERFETTO FUNCTION cpu_thread_utilization_per_period(interval LONG, utid LONG)
 RETURNS TABLE(ts LONG, utilization DOUBLE, unnormalized_utilization DOUBLE) AS
 SELECT * FROM _utilization_per_period!($interval, (SELECT * FROM _sched_busy WHERE utid = $utid));

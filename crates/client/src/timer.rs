@@ -1,21 +1,23 @@
-//! Periodic work.
+//! The periodic work of data sources.
 
 use std::time::Duration;
 
 /// A periodic timer. Times are nanoseconds of the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Timer {
+pub struct Timer {
     due: u64,
 }
 
 impl Timer {
-    pub(crate) fn at(due: u64) -> Self {
+    /// Returns a timer that is due at a time.
+    pub fn at(due: u64) -> Self {
         Self { due }
     }
 
-    /// Returns a timer at the next point of a grid after `now`. Grids with the same period but
-    /// different `salt` are shifted, so that timers do not fire all at once.
-    pub(crate) fn next(now: u64, period: Duration, salt: u64) -> Self {
+    /// Returns a timer that is due at the next point of a grid after `now`: the multiples of the
+    /// period, shifted by an offset that `salt` decides, so that timers of the same period do not
+    /// fire all at once. A `salt` of 0 does not shift them.
+    pub fn next(now: u64, period: Duration, salt: u64) -> Self {
         let period = (period.as_nanos() as u64).max(1);
         let offset = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) % period;
         let passed = now.wrapping_sub(offset) % period;
@@ -24,11 +26,13 @@ impl Timer {
         }
     }
 
-    pub(crate) fn is_due(self, now: u64) -> bool {
+    /// Returns true if it is due.
+    pub fn is_due(self, now: u64) -> bool {
         now >= self.due
     }
 
-    pub(crate) fn until(self, now: u64) -> Duration {
+    /// Returns the time until it is due.
+    pub fn until(self, now: u64) -> Duration {
         Duration::from_nanos(self.due.saturating_sub(now))
     }
 }
@@ -53,5 +57,20 @@ mod tests {
         offsets.dedup();
         assert_eq!(offsets.len(), 3);
         assert_eq!(Timer::at(5).until(10), Duration::ZERO);
+    }
+
+    #[test]
+    fn ticks_without_salt_fall_on_multiples_of_the_period() {
+        const MS: u64 = 1_000_000;
+        let period = Duration::from_millis(100);
+        let timer = Timer::next(250 * MS + 1, period, 0);
+        assert!(!timer.is_due(300 * MS - 1));
+        assert!(timer.is_due(300 * MS));
+        assert_eq!(timer.until(299 * MS), Duration::from_millis(1));
+        assert_eq!(
+            Timer::next(300 * MS, period, 0).until(300 * MS),
+            Duration::from_millis(100)
+        );
+        assert!(Timer::at(5).is_due(5));
     }
 }

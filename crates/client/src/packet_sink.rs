@@ -1,4 +1,4 @@
-//! The destination of data sources' packets.
+//! The destination of a data source's packets.
 
 use std::fmt;
 
@@ -10,7 +10,12 @@ pub trait PacketSink: fmt::Debug + Send {
     fn write_packet(&mut self, fields: &[u8]);
 
     /// Commits everything written so far.
-    fn flush(&mut self);
+    fn flush(&mut self) {}
+
+    /// Returns how often packets have been lost here.
+    fn losses(&self) -> u64 {
+        0
+    }
 }
 
 /// Keeps packets in memory.
@@ -18,8 +23,6 @@ impl PacketSink for Vec<Vec<u8>> {
     fn write_packet(&mut self, fields: &[u8]) {
         self.push(fields.to_vec());
     }
-
-    fn flush(&mut self) {}
 }
 
 impl PacketSink for TraceWriter {
@@ -29,5 +32,9 @@ impl PacketSink for TraceWriter {
 
     fn flush(&mut self) {
         Self::flush(self, None);
+    }
+
+    fn losses(&self) -> u64 {
+        self.drop_count()
     }
 }

@@ -8,11 +8,11 @@ use super::order::{Class, flatten};
 use super::{Content, Kind, NONE, Name, Node};
 use crate::details::arg_text;
 
-/// The nodes, and where things of the trace are among them.
+/// The nodes, and the node of each object of the trace.
 #[derive(Debug, Default)]
-pub(crate) struct Made {
+pub(crate) struct BuiltNodes {
     pub(crate) nodes: Vec<Node>,
-    /// The node of each track, and the line of the node at which the track begins.
+    /// The node of each track, and the depth in the node at which the track starts.
     pub(crate) tracks: Vec<(u32, u16)>,
     /// The node of each thread.
     pub(crate) threads: Vec<u32>,
@@ -22,45 +22,45 @@ pub(crate) struct Made {
     pub(crate) cpus: Vec<u32>,
 }
 
-/// The numbers of rows that machines, threads and CPUs have in tables.
+/// The numbers of rows of tracks, machines, threads, processes and CPUs.
 #[derive(Debug, Default)]
 pub(crate) struct MachineRows {
     /// Rows of each track.
     pub(crate) tracks: Vec<u32>,
-    /// Lines of each track.
+    /// Depth of each track.
     pub(crate) depths: Vec<u16>,
-    /// Times on CPUs, of each CPU.
+    /// CPU slices of each CPU.
     pub(crate) sched: Vec<u32>,
-    /// Times on CPUs, of each process.
+    /// CPU slices of each process.
     pub(crate) ran: Vec<u32>,
-    /// Nanoseconds on CPUs, of each thread.
+    /// CPU time of each thread in nanoseconds.
     pub(crate) cpu_time: Vec<i64>,
-    /// States, of each thread.
+    /// States of each thread.
     pub(crate) states: Vec<u32>,
-    /// Samples, of each thread.
+    /// Samples of each thread.
     pub(crate) samples: Vec<u32>,
-    /// Kernel events, of each CPU.
+    /// Kernel events of each CPU.
     pub(crate) ftrace: Vec<u32>,
-    /// Dumps, of each process.
+    /// Heap dumps of each process.
     pub(crate) heap: Vec<u32>,
     /// Lines of logs.
     pub(crate) logs: u32,
 }
 
-/// A node that has no number yet.
+/// A node before its position is known.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) parent: u32,
     pub(super) class: Class,
-    /// The order among siblings of a class, the least first.
+    /// The order among siblings of the same class, ascending.
     pub(super) rank: i64,
     pub(super) node: Node,
 }
 
-/// More counters of a process are a group.
+/// The number of counters above which the counters of a process form a group.
 const FEW_COUNTERS: u32 = 4;
 
-struct Maker<'a> {
+struct NodeBuilder<'a> {
     tables: &'a Tables,
     rows: &'a MachineRows,
     drafts: Vec<Draft>,
@@ -73,13 +73,13 @@ struct Maker<'a> {
     threads: Vec<u32>,
     cpus: Vec<u32>,
     tracks: Vec<u32>,
-    /// Tracks that are shown as one.
+    /// The node of each group of tracks that are merged.
     groups: FxHashMap<(u32, u32), u32>,
 }
 
-/// Returns the nodes of a trace: what has events, and what contains it.
-pub(crate) fn make(tables: &Tables, strings: &StringPool, rows: &MachineRows) -> Made {
-    let mut maker = Maker {
+/// Returns the nodes of a trace: objects with events, and those that contain them.
+pub(crate) fn build(tables: &Tables, strings: &StringPool, rows: &MachineRows) -> BuiltNodes {
+    let mut builder = NodeBuilder {
         tables,
         rows,
         drafts: Vec::new(),
@@ -94,23 +94,26 @@ pub(crate) fn make(tables: &Tables, strings: &StringPool, rows: &MachineRows) ->
         tracks: vec![NONE; tables.track.len() as usize],
         groups: FxHashMap::default(),
     };
-    maker.cpus();
-    maker.threads();
-    maker.tracks(strings);
-    maker.heaps();
-    maker.logs();
+    builder.cpus();
+    builder.threads();
+    builder.tracks(strings);
+    builder.heaps();
+    builder.logs();
     for upid in command(tables, strings) {
-        let draft = maker.processes[upid as usize];
-        if let Some(draft) = maker.drafts.get_mut(draft as usize) {
+        let draft = builder.processes[upid as usize];
+        if let Some(draft) = builder.drafts.get_mut(draft as usize) {
             draft.class = Class::OwnProcess;
         }
     }
-    let (nodes, places) = flatten(maker.drafts, strings);
+    let (nodes, places) = flatten(builder.drafts, strings);
     let placed = |drafts: &[u32]| -> Vec<u32> {
         let place = |draft: &u32| places.get(*draft as usize).copied().unwrap_or(NONE);
         drafts.iter().map(place).collect()
     };
-    let mut tracks: Vec<(u32, u16)> = placed(&maker.tracks).into_iter().map(|n| (n, 0)).collect();
+    let mut tracks: Vec<(u32, u16)> = placed(&builder.tracks)
+        .into_iter()
+        .map(|n| (n, 0))
+        .collect();
     for node in &nodes {
         if let Content::Slices(all) = &node.content {
             let mut line = 0_u16;
@@ -120,11 +123,11 @@ pub(crate) fn make(tables: &Tables, strings: &StringPool, rows: &MachineRows) ->
             }
         }
     }
-    Made {
+    BuiltNodes {
         tracks,
-        threads: placed(&maker.threads),
-        cpus: placed(&maker.cpus),
-        processes: placed(&maker.processes),
+        threads: placed(&builder.threads),
+        cpus: placed(&builder.cpus),
+        processes: placed(&builder.processes),
         nodes,
     }
 }
@@ -148,7 +151,7 @@ fn count(rows: &[u32], place: u32) -> u32 {
     rows.get(place as usize).copied().unwrap_or(0)
 }
 
-impl Maker<'_> {
+impl NodeBuilder<'_> {
     fn add(&mut self, parent: u32, class: Class, rank: i64, kind: Kind, name: Name) -> u32 {
         self.drafts.push(Draft {
             parent,
@@ -289,7 +292,7 @@ impl Maker<'_> {
         };
         let is_main = table.is_main_thread().get(utid) == Some(true);
         let time = self.rows.cpu_time.get(utid as usize).copied().unwrap_or(0);
-        // The process that computed most of all comes first.
+        // The processes with the most CPU time come first.
         let rank = if is_main { i64::MIN } else { -time };
         let name = Name::Pool(table.name().get(utid));
         let draft = self.add(parent, Class::Thread, rank, Kind::Thread, name);
@@ -334,7 +337,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Tells which tracks have events, or tracks below them that do.
+    /// Returns for each track if it or a descendant has events.
     fn used(&self) -> Vec<bool> {
         let table = &self.tables.track;
         let mut used = vec![false; table.len() as usize];
@@ -358,7 +361,7 @@ impl Maker<'_> {
         let used = self.used();
         let mut stack = Vec::new();
         for track in 0..self.tables.track.len() {
-            // Parents first, which may come behind their children.
+            // Parents first. They may follow their children in the table.
             let mut next = Some(track);
             while let Some(track) = next {
                 let place = track as usize;
@@ -415,7 +418,7 @@ impl Maker<'_> {
         let event_type = strings.text(table.event_type().get(track));
         let owner = self.owner(track, event_type == "counter");
         if rows == 0 && strings.text(own_name).is_empty() {
-            // There is nothing to see but what is below it.
+            // A track without events has no node of its own.
             self.tracks[track as usize] = owner;
             return;
         }
@@ -444,7 +447,7 @@ impl Maker<'_> {
                 let is_own = table.utid().get(track).is_some() && is_nameless;
                 let class = match () {
                     () if is_own => Class::OwnSlices,
-                    // Those of the kernel.
+                    // Tracks of the kernel.
                     () if is_nameless && table.upid().get(track).is_none() => Class::Log,
                     () => Class::Slices,
                 };
@@ -471,13 +474,13 @@ impl Maker<'_> {
         if let Some(key) = key.filter(|_| kind == Kind::Slices) {
             self.groups.insert(key, draft);
         }
-        // Tracks of programs come before threads that only compute.
+        // Tracks of programs come before threads with CPU time alone.
         if kind == Kind::Slices {
             self.prefer(owner);
         }
     }
 
-    /// Returns a name for a track that has none: its type, and what tells it from others.
+    /// Names a track without a name: its type, and its dimensions.
     fn type_name(&self, track: u32, strings: &StringPool) -> String {
         let table = &self.tables.track;
         let mut name = strings.text(table.type_().get(track)).replace('_', " ");
@@ -493,7 +496,7 @@ impl Maker<'_> {
         name
     }
 
-    /// Puts the process that contains a node before those without slices.
+    /// Moves the process that contains a node before those without slices.
     fn prefer(&mut self, mut draft: u32) {
         while let Some(above) = self.drafts.get_mut(draft as usize) {
             if above.node.kind == Kind::Process {

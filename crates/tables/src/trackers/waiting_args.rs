@@ -1,0 +1,177 @@
+//! Argument sets that are added to the table in batches, if possible by another thread.
+
+use crate::schema::{Arg, ArgsTable, Tables};
+use crate::table::Table;
+use crate::worker::Worker;
+
+/// The limits of a batch: sets, and arguments.
+const SETS: usize = 1 << 10;
+const ARGS: usize = 1 << 13;
+
+/// The row of an argument set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Owner {
+    Slice(u32),
+    Counter(u32),
+}
+
+/// Argument sets that are not in the table yet.
+///
+/// One batch is being filled. The previous batch may be processed by another thread, which owns
+/// the table meanwhile. The table is taken back at the same events for any number of threads, so
+/// that the results and the measured memory do not depend on it.
+#[derive(Debug)]
+pub(crate) struct WaitingArgs {
+    filling: Batch,
+    /// The table and the previous batch.
+    away: Option<Away>,
+    /// The memory of the table before the previous batch, in bytes.
+    memory: usize,
+    spare: Batch,
+    /// Set if another thread may be started.
+    has_threads: bool,
+    worker: Option<Worker<Job>>,
+}
+
+/// Argument sets and their rows.
+#[derive(Debug, Default)]
+struct Batch {
+    args: Vec<Arg>,
+    /// The ends of the sets in `args`.
+    ends: Vec<usize>,
+    owners: Vec<Owner>,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.args.clear();
+        self.ends.clear();
+        self.owners.clear();
+    }
+}
+
+/// The table, a batch to add, and the ids of its sets.
+#[derive(Debug)]
+struct Job {
+    table: ArgsTable,
+    batch: Batch,
+    numbers: Vec<u32>,
+}
+
+impl Job {
+    fn run(&mut self) {
+        let Self {
+            table,
+            batch,
+            numbers,
+        } = self;
+        table.intern_all(&batch.args, &batch.ends, numbers);
+    }
+}
+
+/// A job that is not finished.
+#[derive(Debug)]
+enum Away {
+    /// A job that is processed when the table is needed.
+    Postponed(Box<Job>),
+    WithWorker,
+}
+
+impl WaitingArgs {
+    /// Creates an empty list.
+    pub(crate) fn new(threads: usize) -> Self {
+        Self {
+            filling: Batch::default(),
+            away: None,
+            memory: 0,
+            spare: Batch::default(),
+            has_threads: threads > 1,
+            worker: None,
+        }
+    }
+
+    /// Returns true if all sets are in the table.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.filling.ends.is_empty() && self.away.is_none()
+    }
+
+    /// Adds a set.
+    #[inline]
+    pub(crate) fn push(&mut self, tables: &mut Tables, args: &[Arg], owner: Owner) {
+        let batch = &mut self.filling;
+        batch.args.extend_from_slice(args);
+        batch.ends.push(batch.args.len());
+        batch.owners.push(owner);
+        if batch.ends.len() >= SETS || batch.args.len() >= ARGS {
+            self.take_back(tables);
+            self.send(tables);
+        }
+    }
+
+    /// Moves all sets into the table, in their order.
+    #[cold]
+    pub(crate) fn settle(&mut self, tables: &mut Tables) {
+        self.take_back(tables);
+        if !self.filling.ends.is_empty() {
+            let mut job = self.job(tables);
+            job.run();
+            self.finish(tables, job);
+        }
+    }
+
+    /// Returns the memory of the table in bytes while it is not in the list of tables.
+    pub(crate) fn memory(&self) -> usize {
+        match self.away {
+            Some(_) => self.memory,
+            None => 0,
+        }
+    }
+
+    fn job(&mut self, tables: &mut Tables) -> Job {
+        let spare = std::mem::take(&mut self.spare);
+        Job {
+            table: std::mem::take(&mut tables.args),
+            batch: std::mem::replace(&mut self.filling, spare),
+            numbers: Vec::new(),
+        }
+    }
+
+    fn send(&mut self, tables: &mut Tables) {
+        self.memory = tables.args.memory();
+        let job = self.job(tables);
+        if !self.has_threads {
+            self.away = Some(Away::Postponed(Box::new(job)));
+            return;
+        }
+        let worker = self
+            .worker
+            .get_or_insert_with(|| Worker::start(1, Job::run));
+        worker.send(job);
+        self.away = Some(Away::WithWorker);
+    }
+
+    fn take_back(&mut self, tables: &mut Tables) {
+        let job = match (self.away.take(), &mut self.worker) {
+            (Some(Away::Postponed(mut job)), _) => {
+                job.run();
+                *job
+            }
+            (Some(Away::WithWorker), Some(worker)) => worker.receive(),
+            _ => return,
+        };
+        self.finish(tables, job);
+    }
+
+    fn finish(&mut self, tables: &mut Tables, mut job: Job) {
+        tables.args = job.table;
+        for (owner, number) in job.batch.owners.iter().zip(&job.numbers) {
+            match *owner {
+                Owner::Slice(row) => tables.slice.arg_set_id.set(row, Some(*number)),
+                Owner::Counter(row) => tables.counter.arg_set_id.set(row, Some(*number)),
+            }
+        }
+        job.batch.clear();
+        self.spare = job.batch;
+    }
+}
