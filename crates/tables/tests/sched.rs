@@ -13,6 +13,9 @@ const SWITCHES: &str = "
     event { timestamp: 20 pid: 2 sched_switch { prev_pid: 2 prev_comm: \"b\" prev_state: 2
         next_pid: 0 next_comm: \"swapper/0\" next_prio: 120 } }";
 
+/// The kernel of the machine, which decides on the bits of states.
+const KERNEL: &str = "packet { system_info { utsname { sysname: \"Linux\" release: \"6.1.0\" } } }";
+
 fn on_cpu(cpu: u32, events: &str) -> String {
     format!("packet {{ trusted_packet_sequence_id: 1 ftrace_events {{ cpu: {cpu} {events} }} }}")
 }
@@ -130,7 +133,8 @@ fn query_069_wakeups_of_awake_threads_are_in_their_own_table() {
 #[test]
 fn query_070_preemption_and_the_reason_of_waits() {
     let trace = import(&format!(
-        "packet {{ trusted_packet_sequence_id: 1 sequence_flags: 1
+        "{KERNEL}
+         packet {{ trusted_packet_sequence_id: 1 sequence_flags: 1
             interned_data {{ kernel_symbols {{ iid: 7 str: \"do_wait\" }} }} }}
          {}",
         on_cpu(
@@ -247,13 +251,28 @@ fn query_073_idle_cpus_have_rows_and_idle_threads_have_no_states() {
 
 #[test]
 fn query_074_invalid_states_are_counted() {
-    let trace = import(&on_cpu(
+    let switches = on_cpu(
         0,
         "event { timestamp: 10 pid: 1 sched_switch { prev_pid: 1 prev_state: 0 next_pid: 2 } }
          event { timestamp: 20 pid: 2 sched_switch { prev_pid: 2 prev_state: 32768 next_pid: 1 } }",
-    ));
+    );
+    let trace = import(&format!("{KERNEL} {switches}"));
     assert_eq!(stat(&trace, "task_state_invalid"), 1);
     assert_eq!(rows(&trace, "sched_slice", "end_state"), ["NULL", "NULL"]);
+}
+
+#[test]
+fn a_trace_without_a_kernel_has_the_states_of_old_ones() {
+    let trace = import(&on_cpu(
+        0,
+        "event { timestamp: 10 pid: 1 sched_switch { prev_pid: 1 prev_state: 0 next_pid: 2 } }
+         event { timestamp: 20 pid: 2 sched_switch { prev_pid: 2 prev_state: 256 next_pid: 1 } }
+         event { timestamp: 30 pid: 1 sched_switch { prev_pid: 1 prev_state: 2048 next_pid: 2 } }",
+    ));
+    assert_eq!(
+        rows(&trace, "sched_slice", "end_state"),
+        ["W", "R+", "NULL"]
+    );
 }
 
 #[test]
