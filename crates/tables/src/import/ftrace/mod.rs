@@ -4,6 +4,7 @@ mod args;
 mod buffers;
 mod compact;
 mod counters;
+mod devices;
 mod drm;
 mod generic;
 mod print;
@@ -22,6 +23,7 @@ use self::args::EventArgs;
 use self::compact::Compact;
 use self::counters::Counters;
 pub(crate) use self::counters::add_named;
+use self::devices::Devices;
 use self::drm::Drm;
 use self::generic::Generic;
 pub(crate) use self::print::Print;
@@ -62,6 +64,7 @@ pub(crate) struct Ftrace {
     slices: Slices,
     counters: Counters,
     drm: Drm,
+    devices: Devices,
     syscalls: Syscalls,
     sequences_with_errors: Vec<u32>,
 }
@@ -395,6 +398,24 @@ impl Ftrace {
             | event::LWIS_TRACING_MARK_WRITE
             | event::SAMSUNG_TRACING_MARK_WRITE => print::of_driver(cx, head, number, body),
             event::UFSHCD_COMMAND => ufs::command(cx, head, body),
+            event::WAKEUP_SOURCE_ACTIVATE
+            | event::WAKEUP_SOURCE_DEACTIVATE
+            | event::SUSPEND_RESUME_MINIMAL
+            | event::CROS_EC_SENSORHUB_DATA
+            | event::V4L2_QBUF
+            | event::V4L2_DQBUF
+            | event::VB2_V4L2_BUF_QUEUE
+            | event::VB2_V4L2_BUF_DONE
+            | event::VB2_V4L2_QBUF
+            | event::VB2_V4L2_DQBUF
+            | event::VIRTIO_GPU_CMD_QUEUE
+            | event::VIRTIO_GPU_CMD_RESPONSE
+            | event::VIRTIO_VIDEO_CMD
+            | event::VIRTIO_VIDEO_CMD_DONE
+            | event::VIRTIO_VIDEO_RESOURCE_QUEUE
+            | event::VIRTIO_VIDEO_RESOURCE_QUEUE_DONE => {
+                self.devices.parse(cx, head, number, body);
+            }
             event::SYS_ENTER => self.syscalls.enter(cx, head, body),
             event::SYS_EXIT => self.syscalls.exit(cx, head, body),
             number if Generic::is_generic(number) => {
