@@ -182,3 +182,27 @@ fn problematic_configs_get_advice() {
         ["heapprofd_sampling_interval_too_low"]
     );
 }
+
+#[test]
+fn instances_of_chrome_have_entries_of_their_own() {
+    let trace = import(
+        "packet { chrome_metadata { app_version: \"9.1\" chrome_version_code: 7
+            field_trial_hashes { name: 1 group: 2 } field_trial_hashes { name: 3 group: 4 }
+            field_trial_hashes { name: 5 group: 6 }
+            background_tracing_metadata { scenario_name_hash: 8 } } }
+         packet { chrome_metadata { os_name: \"Linux\" } }
+         packet { timestamp: 1 chrome_trigger { trigger_name_hash: 11 } }",
+    );
+    let all = rows(&trace, "metadata", "name int_value str_value");
+    for expected in [
+        "cr-a-product-version NULL 9.1",
+        "cr-a-playstore_version_code 7 NULL",
+        "cr-a-field_trial_hashes NULL { name: 1, group: 2 } { name: 3, group: 4 } \n{ name: 5, group: 6 } ",
+        "cr-background_tracing_metadata NULL HQgAAAA=",
+        "cr-scenario_name_hash 8 NULL",
+        "cr-b-os-name NULL Linux",
+        "cr-triggered_rule_name_hash 11 NULL",
+    ] {
+        assert!(all.contains(&expected.to_owned()), "{expected}: {all:#?}");
+    }
+}

@@ -10,6 +10,7 @@
 
 mod ahead;
 mod arena;
+mod chrome;
 mod context;
 mod diagnostics;
 mod event;

@@ -3,6 +3,7 @@
 use ferretto_proto::fields::trace_packet as field;
 
 use super::arena::Span;
+use super::chrome::Chrome;
 use super::context::{Context, EventState};
 use super::event::{CompactKind, Event};
 use super::ftrace::Ftrace;
@@ -23,6 +24,7 @@ pub(crate) struct Topics {
     lines: Lines,
     ftrace: Ftrace,
     system: System,
+    chrome: Chrome,
 }
 
 impl Topics {
@@ -41,6 +43,7 @@ impl Topics {
                 self.track_events.range_of_interest(cx, input.bytes);
             }
             number if Profiles::has(number) => later(cx, input, out),
+            field::CHROME_METADATA => self.chrome.metadata(cx, input.bytes),
             field::FTRACE_EVENTS => self.ftrace.tokenize(cx, input, out),
             field::FTRACE_STATS => self.ftrace.stats(cx, input.bytes, input.header.sequence),
             number if System::has_events(number) => {

@@ -245,6 +245,9 @@ fn chrome_trigger(cx: &mut Context, ts: i64, bytes: &[u8]) {
     if name.is_some() {
         args.put(&mut cx.store, "chrome_trigger.name", ArgValue::Text(text));
     }
+    let rule = "cr-triggered_rule_name_hash";
+    let fact = Fact::Int(hash as i64);
+    cx.metadata.set(&mut cx.store, rule, fact, FactScope::Trace);
     instant(cx, ts, text, &mut args);
 }
 
