@@ -16,6 +16,7 @@ use crate::trackers::slice::SliceTracker;
 use crate::trackers::stack_profile::StackProfileTracker;
 use crate::trackers::thread_counter::ThreadCounterTracker;
 use crate::trackers::track::TrackTracker;
+use crate::trackers::translation::TranslationTracker;
 
 /// The tables, and the state of trackers.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub(crate) struct Context {
     pub(crate) flows: FlowTracker,
     pub(crate) metadata: MetadataTracker,
     pub(crate) stacks: StackProfileTracker,
+    pub(crate) translations: TranslationTracker,
 }
 
 impl Context {
@@ -60,6 +62,7 @@ impl Context {
             flows: FlowTracker::default(),
             metadata: MetadataTracker,
             stacks: StackProfileTracker::default(),
+            translations: TranslationTracker::default(),
         }
     }
 

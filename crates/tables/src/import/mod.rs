@@ -34,6 +34,7 @@ mod topics;
 mod trace_info;
 mod trace_stats;
 mod track_event;
+mod translation;
 
 pub(crate) use self::arena::Batch;
 pub(crate) use self::context::Context;

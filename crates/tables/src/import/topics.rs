@@ -12,7 +12,7 @@ use super::sorter::Stream;
 use super::system::{self, System};
 use super::trace_info::TraceInfo;
 use super::track_event::{Annotation, Encoded, Resolved, TrackEvents};
-use super::{Input, Out};
+use super::{Input, Out, translation};
 use crate::formats::Lines;
 
 /// The state of each topic.
@@ -44,6 +44,7 @@ impl Topics {
             }
             number if Profiles::has(number) => later(cx, input, out),
             field::CHROME_METADATA => self.chrome.metadata(cx, input.bytes),
+            field::TRANSLATION_TABLE => translation::read(cx, input.bytes),
             field::FTRACE_EVENTS => self.ftrace.tokenize(cx, input, out),
             field::FTRACE_STATS => self.ftrace.stats(cx, input.bytes, input.header.sequence),
             number if System::has_events(number) => {

@@ -245,6 +245,7 @@ fn chrome_trigger(cx: &mut Context, ts: i64, bytes: &[u8]) {
     if name.is_some() {
         args.put(&mut cx.store, "chrome_trigger.name", ArgValue::Text(text));
     }
+    cx.translations.add_names(&mut cx.store, &mut args);
     let rule = "cr-triggered_rule_name_hash";
     let fact = Fact::Int(hash as i64);
     cx.metadata.set(&mut cx.store, rule, fact, FactScope::Trace);

@@ -15,4 +15,5 @@ pub(crate) mod slice;
 pub(crate) mod stack_profile;
 pub(crate) mod thread_counter;
 pub(crate) mod track;
+pub(crate) mod translation;
 pub(crate) mod waiting_args;

@@ -1,6 +1,6 @@
 //! Nested slices.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::schema::{ArgValue, SliceRow};
 use crate::stats::Stat;
@@ -42,9 +42,14 @@ pub(crate) struct SliceTracker {
     watched: FxHashSet<u32>,
     /// Slices that began on such tracks.
     begun: Vec<(u32, u32)>,
+    /// Other names of slices, by their names in the trace.
+    names: FxHashMap<StringId, StringId>,
     /// Argument sets to reuse their memory.
     spare: Vec<ArgSet>,
 }
+
+/// The maximum number of renamed slices.
+const MAX_NAMES: usize = 1 << 20;
 
 /// The maximum number of argument sets kept for reuse.
 const SPARE: usize = 64;
@@ -81,6 +86,21 @@ impl Level {
 }
 
 impl SliceTracker {
+    /// Renames later slices with a name.
+    pub(crate) fn rename(&mut self, from: StringId, to: StringId) {
+        if self.names.len() < MAX_NAMES {
+            self.names.insert(from, to);
+        }
+    }
+
+    #[inline]
+    fn shown_name(&self, name: StringId) -> StringId {
+        match self.names.is_empty() {
+            true => name,
+            false => self.names.get(&name).copied().unwrap_or(name),
+        }
+    }
+
     /// Begins a slice. Returns its id, unless it was dropped.
     pub(crate) fn begin(
         &mut self,
@@ -151,6 +171,7 @@ impl SliceTracker {
         (category, name): (StringId, StringId),
         args: &mut ArgSet,
     ) -> Option<u32> {
+        let name = self.shown_name(name);
         let stack = self.stacks.get_mut(track as usize)?;
         stack.close(store, ts, OPEN).ok()?;
         let place = stack.find_open(category, name)?;
@@ -185,6 +206,7 @@ impl SliceTracker {
         category: StringId,
         name: StringId,
     ) -> Option<(u32, &mut ArgSet)> {
+        let name = self.shown_name(name);
         let stack = self.stacks.get_mut(track as usize)?;
         let place = stack.find_open(category, name)?;
         let level = &mut stack.slices[place];
@@ -228,6 +250,8 @@ impl SliceTracker {
         dur: i64,
         args: &mut ArgSet,
     ) -> Result<Option<u32>, Overlap> {
+        let name = self.shown_name(start.name);
+        let start = SliceStart { name, ..start };
         let stack = stack_of(&mut self.stacks, start.track);
         if let Some(unnestable) = &mut stack.unnestable {
             unnestable.begins += 1;

@@ -438,3 +438,28 @@ fn callstacks_and_log_lines_belong_to_events() {
     );
     assert_eq!(rows(&trace, "stack_profile_frame", "name"), ["main", "f"]);
 }
+
+#[test]
+fn lists_of_a_trace_rename_slices_tracks_and_hashes() {
+    let trace = import(
+        &[
+            "packet { translation_table { slice_name { raw_to_deobfuscated_name { key: \"a\" value: \"alpha\" } } } }
+             packet { translation_table { process_track_name {
+                raw_to_deobfuscated_name { key: \"p\" value: \"pipeline\" } } } }
+             packet { translation_table { chrome_histogram { hash_to_name { key: 9 value: \"latency\" } } } }",
+            THREAD,
+            &descriptor("uuid: 2 process { pid: 5 }"),
+            &descriptor("uuid: 3 parent_uuid: 2 name: \"p\""),
+            &begin(10, 3, "a"),
+            &event(20, "type: TYPE_SLICE_END track_uuid: 3 name: \"a\""),
+            &event(
+                30,
+                "type: TYPE_INSTANT track_uuid: 1 name: \"b\" chrome_histogram_sample { name_hash: 9 }",
+            ),
+        ]
+        .join("\n"),
+    );
+    assert_eq!(slices(&trace), ["10 10 alpha 0 NULL", "30 0 b 0 NULL"]);
+    assert!(tracks_of_slices(&trace)[0].starts_with("pipeline "));
+    assert!(slice_args(&trace, 1).contains(&"chrome_histogram_sample.name=\"latency\"".to_owned()));
+}

@@ -146,6 +146,7 @@ impl ArgsReader {
             if unknown > 0 {
                 cx.store.stats.add(Stat::unknown_extension_fields, unknown);
             }
+            cx.translations.add_names(&mut cx.store, args);
         }
         if let (Some(annotations), true) = (around.annotations, wants_args) {
             for (name, value) in annotations {

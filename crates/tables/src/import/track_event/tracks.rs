@@ -353,6 +353,7 @@ impl Tracks {
             Owner::Process(upid) => ("process_merged_track_event", vec![Dimension::Upid(upid)]),
             Owner::Nobody => ("global_merged_track_event", Vec::new()),
         };
+        let name = shown_name(cx, owner, name);
         dimensions.push(Dimension::Int("parent_track_uuid", of.parent as i64));
         dimensions.push(Dimension::Int("merge_key_type", of.merging as i64));
         dimensions.push(Dimension::Text("merge_key_value", key));
@@ -403,6 +404,7 @@ impl Tracks {
                     true => of.name,
                     false => of.name.or(name),
                 };
+                let own_name = shown_name(cx, resolved.owner, own_name);
                 let unit = of.counter.map_or(StringId::NULL, |counter| counter.unit);
                 let kind = match (resolved.is_counter, resolved.is_state) {
                     (true, _) => EventKind::Counter,
@@ -493,6 +495,14 @@ impl Tracks {
             args.put(store, "description", ArgValue::Text(of.description));
         }
         args
+    }
+}
+
+/// Returns the name of a track with this owner.
+fn shown_name(cx: &Context, owner: Owner, name: StringId) -> StringId {
+    match owner {
+        Owner::Process(_) => cx.translations.process_track(name),
+        _ => name,
     }
 }
 
