@@ -127,6 +127,7 @@ const MODULES: &[(&str, &str)] = &[
         "stacks.symbolization_candidates",
         include_str!("stacks/symbolization_candidates.sql"),
     ),
+    ("std.gpu.context", include_str!("std/gpu/context.sql")),
     (
         "std.metasql.unparenthesize",
         include_str!("std/metasql/unparenthesize.sql"),

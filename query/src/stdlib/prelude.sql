@@ -125,7 +125,27 @@ CREATE PERFETTO VIEW gpu_track AS
 SELECT id, name, type, parent_id, source_arg_set_id, dimension_arg_set_id, machine_id,
   type AS scope, CAST(extract_arg(source_arg_set_id, 'description') AS TEXT) AS description,
   __arg_int(dimension_arg_set_id, 'context_id') AS context_id
-FROM __intrinsic_track WHERE type IN ('drm_vblank', 'drm_sched_ring', 'drm_fence');
+FROM __intrinsic_track
+WHERE type IN ('drm_vblank', 'drm_sched_ring', 'drm_fence', 'mali_mcu_state', 'gpu_render_stage',
+  'vulkan_events', 'gpu_log', 'graphics_frame_event');
+
+CREATE PERFETTO VIEW gpu_slice AS
+SELECT s.id, s.ts, s.dur, s.track_id, s.category, s.name, s.depth, s.parent_id, s.arg_set_id,
+  __arg_int(s.arg_set_id, 'context_id') AS context_id,
+  __arg_int(s.arg_set_id, 'render_target') AS render_target,
+  CAST(extract_arg(s.arg_set_id, 'render_target_name') AS TEXT) AS render_target_name,
+  __arg_int(s.arg_set_id, 'render_pass') AS render_pass,
+  CAST(extract_arg(s.arg_set_id, 'render_pass_name') AS TEXT) AS render_pass_name,
+  __arg_int(s.arg_set_id, 'command_buffer') AS command_buffer,
+  CAST(extract_arg(s.arg_set_id, 'command_buffer_name') AS TEXT) AS command_buffer_name,
+  __arg_int(s.arg_set_id, 'frame_id') AS frame_id,
+  __arg_int(s.arg_set_id, 'submission_id') AS submission_id,
+  __arg_int(s.arg_set_id, 'hw_queue_id') AS hw_queue_id,
+  __arg_int(s.arg_set_id, 'upid') AS upid,
+  CAST(extract_arg(s.arg_set_id, 'render_subpasses') AS TEXT) AS render_subpasses,
+  __arg_int(s.arg_set_id, 'render_stage_category') AS render_stage_category
+FROM __intrinsic_slice s JOIN __intrinsic_track t ON s.track_id = t.id
+WHERE t.type IN ('gpu_render_stage', 'vulkan_events', 'gpu_log');
 
 CREATE PERFETTO VIEW counter_track AS
 SELECT id, name, parent_id, type, dimension_arg_set_id, source_arg_set_id, machine_id,
@@ -143,6 +163,9 @@ SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS
   __arg_int(dimension_arg_set_id, 'ugpu') AS ugpu, __arg_int(dimension_arg_set_id, 'gpu') AS gpu_id
 FROM __intrinsic_track
 WHERE event_type = 'counter' AND __arg_int(dimension_arg_set_id, 'ugpu') IS NOT NULL;
+
+CREATE PERFETTO VIEW gpu_counter_group AS
+SELECT id, group_id, track_id, name, description FROM __intrinsic_gpu_counter_group;
 
 CREATE PERFETTO VIEW process_counter_track AS
 SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS unit,

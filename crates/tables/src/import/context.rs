@@ -6,6 +6,7 @@ use crate::strings::StringId;
 use crate::trackers::clock::ClockTracker;
 use crate::trackers::counter::{CounterTracker, StateTracker};
 use crate::trackers::flow::FlowTracker;
+use crate::trackers::gpu_work::GpuWorkTracker;
 use crate::trackers::kernel::KernelTracker;
 use crate::trackers::lane::LaneTracker;
 use crate::trackers::machine::{CpuTracker, GpuTracker, MachineTracker};
@@ -36,6 +37,7 @@ pub(crate) struct Context {
     pub(crate) counters: CounterTracker,
     pub(crate) states: StateTracker,
     pub(crate) flows: FlowTracker,
+    pub(crate) gpu_work: GpuWorkTracker,
     pub(crate) metadata: MetadataTracker,
     pub(crate) stacks: StackProfileTracker,
     pub(crate) translations: TranslationTracker,
@@ -60,6 +62,7 @@ impl Context {
             counters: CounterTracker,
             states: StateTracker::default(),
             flows: FlowTracker::default(),
+            gpu_work: GpuWorkTracker::default(),
             metadata: MetadataTracker,
             stacks: StackProfileTracker::default(),
             translations: TranslationTracker::default(),

@@ -7,6 +7,7 @@ use super::chrome::Chrome;
 use super::context::{Context, EventState};
 use super::event::{CompactKind, Event};
 use super::ftrace::Ftrace;
+use super::gpu::Gpus;
 use super::profiles::Profiles;
 use super::sorter::Stream;
 use super::system::{self, System};
@@ -24,6 +25,7 @@ pub(crate) struct Topics {
     lines: Lines,
     ftrace: Ftrace,
     system: System,
+    gpus: Gpus,
     chrome: Chrome,
 }
 
@@ -43,6 +45,11 @@ impl Topics {
                 self.track_events.range_of_interest(cx, input.bytes);
             }
             number if Profiles::has(number) => later(cx, input, out),
+            number if Gpus::has(number) => {
+                if self.gpus.begin(cx, input) {
+                    later(cx, input, out);
+                }
+            }
             field::CHROME_METADATA => self.chrome.metadata(cx, input.bytes),
             field::TRANSLATION_TABLE => translation::read(cx, input.bytes),
             field::FTRACE_EVENTS => self.ftrace.tokenize(cx, input, out),
@@ -93,6 +100,7 @@ impl Topics {
                     self.profiles.parse(cx, ts, number, bytes, state);
                 }
                 number if TraceInfo::has(number) => self.info.parse(cx, ts, number, bytes),
+                number if Gpus::has(number) => self.gpus.parse(cx, ts, number, bytes, state),
                 number => self.system.parse(cx, ts, number, bytes),
             },
             Event::PowerRail(number) => self.system.power_rail(cx, ts, number),

@@ -5,6 +5,7 @@ mod args;
 mod bookkeeping;
 mod entities;
 mod events;
+mod gpu;
 mod profiles;
 mod reference;
 mod slots;
@@ -18,6 +19,7 @@ pub use self::args::ArgsTable;
 pub use self::bookkeeping::*;
 pub use self::entities::*;
 pub use self::events::*;
+pub use self::gpu::*;
 pub use self::profiles::*;
 pub use self::reference::reference;
 pub use self::tracks::*;
@@ -121,6 +123,10 @@ tables! {
     cpu_freq: CpuFreqTable,
     /// GPUs.
     gpu: GpuTable,
+    /// The groups of GPU counters.
+    gpu_counter_group: GpuCounterGroupTable,
+    /// Contexts of graphics interfaces.
+    gpu_context: GpuContextTable,
     /// Machines.
     machine: MachineTable,
     /// Names of interrupts.

@@ -5,6 +5,7 @@ pub(crate) mod args;
 pub(crate) mod clock;
 pub(crate) mod counter;
 pub(crate) mod flow;
+pub(crate) mod gpu_work;
 pub(crate) mod kernel;
 pub(crate) mod lane;
 pub(crate) mod machine;

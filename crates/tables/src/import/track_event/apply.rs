@@ -5,7 +5,7 @@ use ferretto_proto::fields::track_event as field;
 use super::super::context::{Context, EventState};
 use super::super::profiles::Profiles;
 use super::args::{ArgsReader, Surroundings};
-use super::event::{Event, Legacy, event_type};
+use super::event::{Event, GPU_CORRELATION, Legacy, event_type};
 use super::resolved::Names;
 use super::subject::Subject;
 use super::tokenizer::Extra;
@@ -353,6 +353,10 @@ impl Applying<'_, '_> {
                 _ => cx.store.stats.add(Stat::flow_without_direction, 1),
             }
         }
+        if self.event.has_gpu_work {
+            self.correlate(slice);
+        }
+        let cx = &mut *self.cx;
         if !self.event.has_flows {
             return;
         }
@@ -369,6 +373,24 @@ impl Applying<'_, '_> {
         for flow in either(field::TERMINATING_FLOW_IDS, field::TERMINATING_FLOW_IDS_OLD) {
             if cx.flows.is_active(flow) {
                 cx.flows.end(&mut cx.store, slice, flow, true);
+            }
+        }
+    }
+
+    /// Connects a slice with the work of GPUs that it submits or waits for.
+    fn correlate(&mut self, slice: u32) {
+        const SUBMITTED: u32 = 1;
+        const AWAITED: u32 = 2;
+        let cx = &mut *self.cx;
+        let correlation = self.event.find(GPU_CORRELATION);
+        let parts = correlation.and_then(|part| part.as_message());
+        for part in parts.into_iter().flatten().map_while(Result::ok) {
+            for id in part.as_varints() {
+                match part.number {
+                    SUBMITTED => cx.gpu_work.submit(&mut cx.store, id, slice),
+                    AWAITED => cx.gpu_work.await_end(&mut cx.store, id, slice),
+                    _ => {}
+                }
             }
         }
     }

@@ -3,6 +3,9 @@
 use ferretto_proto::fields::track_event::{self as field, legacy_event};
 use ferretto_wire::{Field, Fields, Value};
 
+/// The extension of `TrackEvent` with the ids of work of GPUs.
+pub(super) const GPU_CORRELATION: u32 = 3000;
+
 /// The values of the field `type`.
 pub(super) mod event_type {
     pub(in super::super) const SLICE_BEGIN: u32 = 1;
@@ -34,6 +37,8 @@ pub(super) struct Event<'a> {
     pub(super) has_old_times: bool,
     /// Set for debug annotations.
     pub(super) has_annotations: bool,
+    /// Set for references to work of GPUs.
+    pub(super) has_gpu_work: bool,
     /// Set for other fields, which may become arguments.
     pub(super) has_args: bool,
 }
@@ -114,7 +119,10 @@ impl<'a> Event<'a> {
                 | field::THREAD_INSTRUCTION_COUNT_DELTA
                 | field::THREAD_INSTRUCTION_COUNT_ABSOLUTE => event.has_old_times = true,
                 field::DEBUG_ANNOTATIONS => event.has_annotations = true,
-                _ => event.has_args = true,
+                number => {
+                    event.has_args = true;
+                    event.has_gpu_work |= number == GPU_CORRELATION;
+                }
             }
         });
         event

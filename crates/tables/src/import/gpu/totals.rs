@@ -1,14 +1,15 @@
-//! Counters of GPUs.
+//! Frequencies and memory of GPUs, as the kernel reports them.
 
 use ferretto_proto::fields::gpu_mem_total_event as memory;
 
-use super::context::Context;
-use super::message::Message;
+use super::dimensions;
+use crate::import::context::Context;
+use crate::import::message::Message;
 use crate::trackers::args::ArgSet;
 use crate::trackers::track::{Dimension, TrackSpec};
 
 /// Adds a frequency in kHz.
-pub(super) fn add_frequency(cx: &mut Context, ts: i64, gpu: u32, khz: f64) {
+pub(in crate::import) fn add_frequency(cx: &mut Context, ts: i64, gpu: u32, khz: f64) {
     let dimensions = dimensions(cx, gpu);
     let name = cx.store.strings.intern("gpufreq");
     let spec = TrackSpec::counter("gpu_frequency", &dimensions).named(name);
@@ -17,7 +18,7 @@ pub(super) fn add_frequency(cx: &mut Context, ts: i64, gpu: u32, khz: f64) {
 }
 
 /// Reads a `GpuMemTotalEvent`, or the kernel event with the same fields.
-pub(super) fn memory(cx: &mut Context, ts: i64, bytes: &[u8], is_of_kernel: bool) {
+pub(in crate::import) fn memory(cx: &mut Context, ts: i64, bytes: &[u8], is_of_kernel: bool) {
     let event = Message::<4>::read(bytes);
     let size = event.uint(memory::SIZE) as f64;
     let of = dimensions(cx, event.u32(memory::GPU_ID));
@@ -39,14 +40,6 @@ pub(super) fn memory(cx: &mut Context, ts: i64, bytes: &[u8], is_of_kernel: bool
     let spec = TrackSpec::counter("process_gpu_memory", &of).named(name);
     let spec = spec.in_unit(&mut cx.store, "bytes");
     add(cx, ts, spec, size);
-}
-
-fn dimensions(cx: &mut Context, gpu: u32) -> [Dimension; 2] {
-    let ugpu = cx.gpus.intern(&mut cx.store, gpu);
-    [
-        Dimension::Int("ugpu", ugpu.into()),
-        Dimension::Int("gpu", gpu.into()),
-    ]
 }
 
 fn add(cx: &mut Context, ts: i64, spec: TrackSpec<'_>, value: f64) {
