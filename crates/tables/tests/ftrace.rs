@@ -279,3 +279,17 @@ fn malformed_bundles_are_counted() {
     let trace = import("packet { ftrace_events { } } packet { ftrace_events { cpu: 5000 } }");
     assert_eq!(stat(&trace, "ftrace_bundle_tokenizer_errors"), 2);
 }
+
+#[test]
+fn functions_end_at_their_own_returns() {
+    let trace = import(&bundle(
+        "event { timestamp: 10 pid: 12 funcgraph_entry { depth: 0 func: 1 } }
+         event { timestamp: 20 pid: 12 funcgraph_entry { depth: 1 func: 2 } }
+         event { timestamp: 30 pid: 12 funcgraph_exit { depth: 1 func: 2 } }
+         event { timestamp: 50 pid: 12 funcgraph_exit { depth: 0 func: 1 } }",
+    ));
+    assert_eq!(
+        rows(&trace, "slice", "ts dur name depth"),
+        ["10 40 0x1 0", "20 10 0x2 1"]
+    );
+}

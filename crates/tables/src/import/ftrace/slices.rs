@@ -5,8 +5,8 @@ mod cpu;
 use ferretto_proto::fields::{
     block_io_start_ftrace_event as block, cma_alloc_finish_ftrace_event as cma_finish,
     cma_alloc_info_ftrace_event as cma_info, ftrace_event as event,
-    funcgraph_entry_ftrace_event as funcgraph, kprobe_event as probe,
-    mark_victim_ftrace_event as victim,
+    funcgraph_entry_ftrace_event as entry, funcgraph_exit_ftrace_event as exit,
+    kprobe_event as probe, mark_victim_ftrace_event as victim,
     mm_alloc_contig_migrate_range_info_ftrace_event as migrated,
     mm_shrink_slab_end_ftrace_event as shrunk, mm_shrink_slab_start_ftrace_event as shrink,
     mm_vmscan_direct_reclaim_begin_ftrace_event as begun,
@@ -91,9 +91,14 @@ impl Slices {
             }
             event::WORKQUEUE_EXECUTE_END => end_of_thread(cx, head, "workqueue", &mut args),
             event::FUNCGRAPH_ENTRY | event::FUNCGRAPH_EXIT => {
-                let function = Message::<3>::read(body).uint(funcgraph::FUNC);
+                let is_begin = number == event::FUNCGRAPH_ENTRY;
+                let function = match is_begin {
+                    true => entry::FUNC,
+                    false => exit::FUNC,
+                };
+                let function = Message::<4>::read(body).uint(function);
                 let name = head.symbol(cx, function);
-                function_graph(cx, head, name, number == event::FUNCGRAPH_ENTRY);
+                function_graph(cx, head, name, is_begin);
             }
             event::BLOCK_IO_START | event::BLOCK_IO_DONE => {
                 block_io(cx, head, body, number == event::BLOCK_IO_START);
