@@ -206,3 +206,21 @@ fn instances_of_chrome_have_entries_of_their_own() {
         assert!(all.contains(&expected.to_owned()), "{expected}: {all:#?}");
     }
 }
+
+#[test]
+fn overwritten_data_of_a_recording_into_a_file_is_lost() {
+    let lost = |period: u64| {
+        let trace = import(&format!(
+            "packet {{ trace_config {{ write_into_file: true file_write_period_ms: {period}
+                buffers {{ size_kb: 64 }} buffers {{ size_kb: 64 }} }} }}
+             packet {{ trace_stats {{ buffer_stats {{ bytes_overwritten: 0 }}
+                buffer_stats {{ bytes_overwritten: 512 }} }} }}",
+        ));
+        let all = rows(&trace, "stats", "name idx value");
+        let is_of = |row: &String| row.starts_with("long_trace_mode_bytes_overwritten ");
+        all.into_iter().filter(is_of).collect::<Vec<_>>()
+    };
+    assert_eq!(lost(5000), ["long_trace_mode_bytes_overwritten 1 512"]);
+    // So seldom that the buffers are rings.
+    assert!(lost(604_800_000).is_empty());
+}

@@ -188,6 +188,7 @@ impl TraceInfo {
     /// Completes the metadata after all events were parsed.
     pub(super) fn finish(&mut self, cx: &mut Context) {
         diagnostics::run(cx, &self.config);
+        overwritten(cx, &self.config);
         if !self.has_no_flush {
             return;
         }
@@ -197,6 +198,27 @@ impl TraceInfo {
         };
         if version.is_none_or(|version| version < FLUSHING_VERSION) {
             cx.store.stats.add(Stat::config_write_into_file_no_flush, 1);
+        }
+    }
+}
+
+/// Counts the overwritten data of a recording that writes it into a file regularly: it is lost.
+fn overwritten(cx: &mut Context, config: &[u8]) {
+    /// The period from which a recording is rather a ring: a day.
+    const SELDOM_MS: u64 = 86_400_000;
+    let number = |field| Fields::find(field, config).and_then(|field| field.as_u64());
+    let is_written = number(trace_config::WRITE_INTO_FILE).is_some_and(|value| value != 0);
+    let period = number(trace_config::FILE_WRITE_PERIOD_MS).unwrap_or(0);
+    if !is_written || period >= SELDOM_MS {
+        return;
+    }
+    let buffers = Fields::new(config).map_while(Result::ok);
+    let buffers = buffers.filter(|field| field.number == trace_config::BUFFERS);
+    for place in 0..buffers.count() as i64 {
+        let stats = &mut cx.store.stats;
+        let bytes = stats.get(Stat::traced_buf_bytes_overwritten, Some(place));
+        if let Some(bytes) = bytes.filter(|bytes| *bytes > 0) {
+            stats.set_indexed(Stat::long_trace_mode_bytes_overwritten, place, bytes);
         }
     }
 }
