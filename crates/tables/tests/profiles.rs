@@ -464,3 +464,24 @@ fn samples_of_a_reused_tid_belong_to_another_thread() {
         ["0", "0", "1", "1", "2", "2"]
     );
 }
+
+#[test]
+fn temporary_programs_without_a_build_id_are_counted() {
+    let of = |build_id: &str| {
+        let trace = import(&format!(
+            "packet {{ trusted_packet_sequence_id: 1 sequence_flags: 1 timestamp: 1
+                interned_data {{
+                    build_ids {{ iid: 1 str: \"{build_id}\" }}
+                    mapping_paths {{ iid: 1 str: \"data\" }} mapping_paths {{ iid: 2 str: \"local\" }}
+                    mapping_paths {{ iid: 3 str: \"tmp\" }} mapping_paths {{ iid: 4 str: \"test\" }}
+                    mappings {{ iid: 1 build_id: 1 path_string_ids: 1 path_string_ids: 2
+                        path_string_ids: 3 path_string_ids: 4 }}
+                    frames {{ iid: 1 mapping_id: 1 rel_pc: 16 }}
+                    callstacks {{ iid: 1 frame_ids: 1 }} }}
+                perf_sample {{ pid: 5 tid: 5 callstack_iid: 1 }} }}"
+        ));
+        stat(&trace, "symbolization_tmp_build_id_not_found")
+    };
+    assert_eq!(of(""), 1);
+    assert_eq!(of("\\001"), 0);
+}

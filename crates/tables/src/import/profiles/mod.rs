@@ -17,6 +17,7 @@ use self::perf::PerfSessions;
 use self::stack_sample::StackSamples;
 use self::stacks::SequenceStacks;
 use super::context::{Context, EventState};
+use crate::stats::Stat;
 
 /// The state of all profiles.
 #[derive(Debug, Default)]
@@ -108,5 +109,23 @@ impl Profiles {
     /// Writes the collected data into the tables.
     pub(super) fn finish(&mut self, cx: &mut Context) {
         self.heaps.finish(cx);
+        count_temporary(cx);
+    }
+}
+
+/// Counts the programs in Android's folder for temporary files that have no build ID, so that their
+/// symbols cannot be found.
+fn count_temporary(cx: &mut Context) {
+    const FOLDER: &str = "/data/local/tmp/";
+    let store = &mut cx.store;
+    let table = &store.tables.stack_profile_mapping;
+    let is_nameless = |row: &u32| {
+        let text = |id| store.strings.text(id);
+        text(table.name.get(*row)).starts_with(FOLDER) && text(table.build_id.get(*row)).is_empty()
+    };
+    let count = (0..table.len()).filter(is_nameless).count();
+    if count > 0 {
+        let stat = Stat::symbolization_tmp_build_id_not_found;
+        store.stats.add(stat, count as i64);
     }
 }
