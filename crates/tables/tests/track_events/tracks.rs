@@ -1,6 +1,6 @@
 //! The tracks of events, and the counters on them.
 
-use crate::common::{import, rows, stat};
+use crate::common::{args, import, rows, stat};
 use crate::{THREAD, begin, descriptor, end, event, instant, tracks_of_slices};
 
 #[test]
@@ -181,4 +181,36 @@ fn query_048_thread_time_comes_from_a_counter() {
     );
     assert_eq!(rows(&trace, "counter", "ts value"), ["1 100", "9 104"]);
     assert_eq!(stat(&trace, "track_event_extra_counter_exceeds_max"), 1);
+}
+
+#[test]
+fn threads_of_sandboxes_have_tids_of_their_own() {
+    let trace = import(&[
+        "packet { trusted_packet_sequence_id: 1 incremental_state_cleared: true timestamp: 0
+            track_descriptor { uuid: 1 thread { pid: 5 tid: 1 thread_name: \"inner\" }
+                chrome_thread { is_sandboxed_tid: true } } }\n"
+            .to_owned(),
+        descriptor("uuid: 2 thread { pid: 6 tid: 1 thread_name: \"outer\" }"),
+        descriptor(
+            "uuid: 3 process { pid: 5 } chrome_process { host_app_package_name: \"app\" crash_trace_id: 9 }",
+        ),
+    ]
+    .concat());
+    let threads = rows(&trace, "thread", "tid name");
+    for expected in ["21474836481 inner", "1 outer"] {
+        assert!(
+            threads.contains(&expected.to_owned()),
+            "{expected}: {threads:?}"
+        );
+    }
+    let pids = rows(&trace, "process", "pid");
+    let process = pids.iter().position(|pid| pid == "5").expect("a process");
+    let set = trace.tables().process.arg_set_id().get(process as u32);
+    assert_eq!(
+        args(&trace, set),
+        [
+            "chrome.host_app_package_name=\"app\"",
+            "chrome.crash_trace_id=9u"
+        ]
+    );
 }

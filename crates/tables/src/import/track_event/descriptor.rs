@@ -1,6 +1,8 @@
 //! The content of track descriptors.
 
-use ferretto_proto::fields::{process_descriptor, thread_descriptor, track_descriptor as field};
+use ferretto_proto::fields::{
+    chrome_thread_descriptor, process_descriptor, thread_descriptor, track_descriptor as field,
+};
 use ferretto_wire::Fields;
 
 use super::super::context::Context;
@@ -25,6 +27,8 @@ pub(super) struct Descriptor {
     pub(super) rank: Option<i32>,
     pub(super) merging: Merging,
     pub(super) merge_key: StringId,
+    /// Set if the tid is that of a sandbox, which other processes may have, too.
+    pub(super) is_sandboxed: bool,
 }
 
 /// The merging of tracks with the same parent.
@@ -42,6 +46,11 @@ pub(super) struct Parts<'a> {
     pub(super) thread: Option<&'a [u8]>,
     process: Option<&'a [u8]>,
     counter: Option<&'a [u8]>,
+}
+
+/// Returns a tid that no other thread has, for a thread in a sandbox.
+fn unique_tid(pid: i64, tid: i64) -> i64 {
+    pid << 32 | tid
 }
 
 impl Descriptor {
@@ -71,6 +80,11 @@ impl Descriptor {
                 }
                 field::THREAD => parts.thread = Some(bytes),
                 field::PROCESS => parts.process = Some(bytes),
+                field::CHROME_THREAD => {
+                    let number = chrome_thread_descriptor::IS_SANDBOXED_TID;
+                    let flag = Fields::find(number, bytes);
+                    descriptor.is_sandboxed = flag.is_some_and(|flag| flag.as_bool() == Some(true));
+                }
                 field::COUNTER => parts.counter = Some(bytes),
                 field::STATE => descriptor.is_state = true,
                 field::DISALLOW_MERGING_WITH_SYSTEM_TRACKS => {
@@ -122,7 +136,12 @@ impl Descriptor {
             let (Some(pid), Some(tid)) = (pid, tid) else {
                 return Err(Stat::track_descriptor_thread_missing_pid_tid);
             };
-            (self.pid, self.tid) = (Some(i64::from(pid as i32)), Some(tid));
+            let pid = i64::from(pid as i32);
+            let tid = match self.is_sandboxed {
+                true => unique_tid(pid, tid),
+                false => tid,
+            };
+            (self.pid, self.tid) = (Some(pid), Some(tid));
         } else if let Some(process) = parts.process {
             let pid = number(process, process_descriptor::PID);
             let pid = pid.ok_or(Stat::track_descriptor_process_missing_pid)?;

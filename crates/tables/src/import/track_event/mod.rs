@@ -108,7 +108,7 @@ impl TrackEvents {
 
     /// Parses a `ThreadDescriptor`.
     pub(super) fn parse_thread(&mut self, cx: &mut Context, bytes: &[u8]) {
-        names::name_thread(cx, bytes);
+        names::name_thread(cx, bytes, None);
     }
 
     /// Parses a `ProcessDescriptor`.

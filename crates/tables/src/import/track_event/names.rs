@@ -1,6 +1,6 @@
 //! Names of threads and processes in descriptors.
 
-use ferretto_proto::fields::{process_descriptor, thread_descriptor};
+use ferretto_proto::fields::{chrome_process_descriptor, process_descriptor, thread_descriptor};
 use ferretto_wire::Fields;
 
 use super::super::context::Context;
@@ -8,8 +8,8 @@ use crate::schema::ArgValue;
 use crate::strings::StringId;
 use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 
-/// Parses a `ThreadDescriptor`.
-pub(super) fn name_thread(cx: &mut Context, bytes: &[u8]) {
+/// Parses a `ThreadDescriptor`. The thread may have another tid than the one in it.
+pub(super) fn name_thread(cx: &mut Context, bytes: &[u8], own_tid: Option<i64>) {
     use thread_descriptor as of;
     let (mut pid, mut tid, mut name) = (0, 0, StringId::NULL);
     for part in Fields::new(bytes).map_while(Result::ok) {
@@ -26,6 +26,7 @@ pub(super) fn name_thread(cx: &mut Context, bytes: &[u8]) {
         }
     }
     let pid = i64::from(pid as i32);
+    let tid = own_tid.unwrap_or(tid);
     let utid = cx.processes.thread_in_process(&mut cx.store, tid, pid);
     let source = ThreadNameSource::TrackDescriptor;
     cx.processes.name_thread(&mut cx.store, utid, name, source);
@@ -58,6 +59,28 @@ pub(super) fn name_process(cx: &mut Context, bytes: &[u8]) {
                 let label = ArgValue::Text(strings.intern_bytes(text));
                 cx.processes.process_args(upid).add(flat, key, label);
                 labels += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Parses a `ChromeProcessDescriptor` of the process of a `ProcessDescriptor`.
+pub(super) fn describe_chrome(cx: &mut Context, process: &[u8], bytes: &[u8]) {
+    use chrome_process_descriptor as of;
+    let pid = Fields::find(process_descriptor::PID, process).and_then(|pid| pid.as_u32());
+    let upid = cx.processes.process(&mut cx.store, pid.unwrap_or(0).into());
+    let args = cx.processes.process_args(upid);
+    for part in Fields::new(bytes).map_while(Result::ok) {
+        match part.number {
+            of::HOST_APP_PACKAGE_NAME => {
+                let text = part.as_bytes().unwrap_or_default();
+                let name = ArgValue::Text(cx.store.strings.intern_bytes(text));
+                args.put(&mut cx.store, "chrome.host_app_package_name", name);
+            }
+            of::CRASH_TRACE_ID => {
+                let id = ArgValue::Uint(part.as_u64().unwrap_or(0));
+                args.put(&mut cx.store, "chrome.crash_trace_id", id);
             }
             _ => {}
         }

@@ -309,19 +309,20 @@ impl TrackEvents {
     /// Reads a `TrackDescriptor`. Returns true if it remains to be parsed.
     pub(in super::super) fn describe(&mut self, cx: &mut Context, input: &Input<'_>) -> bool {
         let (is_valid, thread) = self.tracks.describe(cx, input);
-        if let Some(thread) = thread
+        if let Some((thread, own_tid)) = thread
             && is_valid
             && input.is_state_valid()
         {
-            self.set_thread(input, thread);
+            self.set_thread(input, thread, own_tid);
         }
         is_valid
     }
 
     /// Sets the thread that writes the sequence.
-    fn set_thread(&mut self, input: &Input<'_>, bytes: &[u8]) {
+    fn set_thread(&mut self, input: &Input<'_>, bytes: &[u8], own_tid: Option<i64>) {
         let state = self.sequences.entry(input.sequence).or_default();
-        let thread = state.set_thread(bytes);
+        let (pid, tid) = state.set_thread(bytes);
+        let thread = (pid, own_tid.unwrap_or(tid));
         input.state.state.thread.set(Some(thread));
     }
 
@@ -336,7 +337,7 @@ impl TrackEvents {
             (false, _) => Stat::thread_descriptor_missing_sequence_id,
             (_, false) => Stat::thread_descriptor_skipped_incremental_state_invalid,
             _ => {
-                self.set_thread(input, input.bytes);
+                self.set_thread(input, input.bytes, None);
                 return true;
             }
         };

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::super::Input;
 use super::super::context::Context;
 use super::descriptor::{Descriptor, Merging};
-use super::names::{name_process, name_thread};
+use super::names::{describe_chrome, name_process, name_thread};
 use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::strings::StringId;
@@ -58,6 +58,9 @@ pub(super) struct Resolved {
     is_root: bool,
 }
 
+/// The encoded `ThreadDescriptor` of a track, and the tid that replaces the one in a sandbox.
+type ThreadOfTrack<'a> = (&'a [u8], Option<i64>);
+
 /// The rows of a descriptor.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Place {
@@ -80,13 +83,12 @@ pub(super) enum Part {
 }
 
 impl Tracks {
-    /// Adds a `TrackDescriptor`. Returns true if it remains to be parsed, and the encoded
-    /// `ThreadDescriptor` in it.
+    /// Adds a `TrackDescriptor`. Returns true if it remains to be parsed, and the thread in it.
     pub(super) fn describe<'a>(
         &mut self,
         cx: &mut Context,
         input: &Input<'a>,
-    ) -> (bool, Option<&'a [u8]>) {
+    ) -> (bool, Option<ThreadOfTrack<'a>>) {
         let log = |cx: &mut Context, stat| {
             cx.store.log_at(stat, input.offset);
             (false, None)
@@ -101,8 +103,9 @@ impl Tracks {
         if let Err(stat) = descriptor.read_parts(cx, &parts) {
             return log(cx, stat);
         }
+        let own_tid = descriptor.tid.filter(|_| descriptor.is_sandboxed);
         self.add(cx, uuid, descriptor);
-        (true, parts.thread)
+        (true, parts.thread.map(|thread| (thread, own_tid)))
     }
 
     fn add(&mut self, cx: &mut Context, uuid: u64, new: Descriptor) {
@@ -157,16 +160,21 @@ impl Tracks {
     /// Parses a `TrackDescriptor`.
     pub(super) fn parse(&mut self, cx: &mut Context, bytes: &[u8]) {
         let uuid = Fields::find(field::UUID, bytes).and_then(|uuid| uuid.as_u64());
-        if self.resolve(cx, uuid.unwrap_or(0)).is_none() {
+        let uuid = uuid.unwrap_or(0);
+        if self.resolve(cx, uuid).is_none() {
             cx.store.stats.add(Stat::track_event_parser_errors, 1);
             return;
         }
-        for part in Fields::new(bytes).map_while(Result::ok) {
-            let bytes = part.as_bytes().unwrap_or_default();
-            match part.number {
-                field::THREAD => return name_thread(cx, bytes),
-                field::PROCESS => return name_process(cx, bytes),
-                _ => {}
+        let part = |number| Fields::find(number, bytes).and_then(|part| part.as_bytes());
+        if let Some(thread) = part(field::THREAD) {
+            let track = self.by_uuid.get(&(cx.store.machine, uuid));
+            let of = track.map(|track| &track.descriptor);
+            let own_tid = of.filter(|of| of.is_sandboxed).and_then(|of| of.tid);
+            name_thread(cx, thread, own_tid);
+        } else if let Some(process) = part(field::PROCESS) {
+            name_process(cx, process);
+            if let Some(chrome) = part(field::CHROME_PROCESS) {
+                describe_chrome(cx, process, chrome);
             }
         }
     }
