@@ -249,8 +249,7 @@ SELECT id, ucpu, cpu_mode FROM __intrinsic_profiler_execution_context
 WHERE id IN (SELECT execution_context_id FROM stack_sample);
 
 CREATE PERFETTO VIEW stack_sample_async_context AS
-SELECT id, name, kind, parent_id FROM __intrinsic_profiler_async_context
-WHERE id IN (SELECT async_context_id FROM stack_sample_task_context);
+SELECT id, name, kind, parent_id FROM __intrinsic_profiler_async_context;
 
 CREATE PERFETTO VIEW stack_sample_counter_track AS
 SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS unit,
