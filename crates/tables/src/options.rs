@@ -34,6 +34,8 @@ pub struct Options {
     pub threads: usize,
     /// Sorts all events at once instead of in windows.
     pub full_sort: bool,
+    /// Leaves out track events before the range of interest that the trace declares.
+    pub crop_track_events: bool,
 }
 
 impl Default for Options {
@@ -47,6 +49,7 @@ impl Default for Options {
             memory: half_of_machine(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             full_sort: false,
+            crop_track_events: false,
         }
     }
 }

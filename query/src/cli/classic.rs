@@ -73,9 +73,29 @@ struct Classic {
     #[arg(long)]
     no_ftrace_raw: bool,
 
+    /// Leave out track events before the range of interest that the trace declares.
+    #[arg(long)]
+    crop_track_events: bool,
+
     /// Add the modules of a folder, `DIR` or `DIR@NAME`.
     #[arg(long, value_name = "DIR")]
     add_sql_package: Vec<String>,
+
+    /// Add the modules of a folder, instead of existing ones with the same names.
+    #[arg(long, value_name = "DIR")]
+    override_sql_package: Vec<String>,
+
+    /// Has no effect: there are no optional checks.
+    #[arg(long)]
+    extra_checks: bool,
+
+    /// Has no effect: there is no table of the content of packets.
+    #[arg(long)]
+    analyze_trace_proto_content: bool,
+
+    /// Has no effect: no files are registered with a trace.
+    #[arg(long, value_name = "DIR")]
+    register_files_dir: Option<PathBuf>,
 }
 
 pub(super) fn main() -> ExitCode {
@@ -122,8 +142,30 @@ fn run(args: Classic) -> Result<(), String> {
         println!("Trace Processor RPC API version: {API_VERSION}");
         return Ok(());
     }
+    for (is_given, flag, why) in [
+        (
+            args.extra_checks,
+            "--extra-checks",
+            "there are no optional checks",
+        ),
+        (
+            args.analyze_trace_proto_content,
+            "--analyze-trace-proto-content",
+            "there is no table of the content of packets",
+        ),
+        (
+            args.register_files_dir.is_some(),
+            "--register-files-dir",
+            "no files are registered with a trace",
+        ),
+    ] {
+        if is_given {
+            eprintln!("{flag} has no effect: {why}");
+        }
+    }
     let mut import = super::import_options(0);
     import.full_sort = args.full_sort;
+    import.crop_track_events = args.crop_track_events;
     if args.no_ftrace_raw {
         let tables: Vec<_> = ferretto_tables::TableId::ALL
             .iter()
@@ -133,7 +175,11 @@ fn run(args: Classic) -> Result<(), String> {
         import.tables = ferretto_tables::TableSet::of(&tables);
     }
     let mut modules = Vec::new();
-    for argument in &args.add_sql_package {
+    for argument in args
+        .add_sql_package
+        .iter()
+        .chain(&args.override_sql_package)
+    {
         modules.extend(package(argument)?);
     }
     if args.httpd || args.stdiod {

@@ -158,3 +158,28 @@ fn a_query_that_needs_too_much_memory_fails_with_a_message() {
     let error = text(&output.stderr);
     assert!(error.contains("more memory than allowed"), "{error}");
 }
+
+#[test]
+fn the_classic_name_accepts_the_flags_of_upstreams_test_runner() {
+    let f = fixture();
+    let trace = "packet { track_event_range_of_interest { start_us: 3 } }
+        packet { trusted_packet_sequence_id: 1 sequence_flags: 1 timestamp: 2000
+            track_event { type: TYPE_INSTANT name: \"early\" } }
+        packet { trusted_packet_sequence_id: 1 timestamp: 4000
+            track_event { type: TYPE_INSTANT name: \"late\" } }";
+    std::fs::write(&f.trace, encode(trace)).expect("trace");
+    let flags = [
+        "--analyze-trace-proto-content",
+        "--crop-track-events",
+        "--extra-checks",
+    ];
+    let output = run(
+        f.classic()
+            .args(flags)
+            .arg(&f.trace)
+            .args(["-Q", "select name from slice"]),
+        "",
+    );
+    assert_eq!(text(&output.stdout), "\"name\"\n\"late\"\n");
+    assert!(text(&output.stderr).contains("--extra-checks has no effect"));
+}

@@ -105,12 +105,16 @@ impl Importer {
         let (machine, _) = context.machines.intern(&mut context.store, 0);
         context.store.set_machine(machine);
         context.processes.start_machine(&mut context.store);
+        let mut topics = Topics::default();
+        if options.crop_track_events {
+            topics.crop_track_events();
+        }
         Self {
             context,
             arena: Arena::default(),
             sequences: Sequences::new(budget),
             sorter: Sorter::new(options.full_sort),
-            topics: Topics::default(),
+            topics,
             vms: Vms::default(),
             ahead: Ahead::new(options.threads),
             latest: 0,

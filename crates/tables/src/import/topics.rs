@@ -123,6 +123,11 @@ impl Topics {
         self.ftrace.expand(cx, cpu, kind, bytes, each);
     }
 
+    /// Leaves out track events before the range of interest of the trace.
+    pub(super) fn crop_track_events(&mut self) {
+        self.track_events.crop();
+    }
+
     /// Handles the first packet of a sequence.
     pub(super) fn first_packet(&mut self, sequence_id: u32) {
         self.track_events.first_packet(sequence_id);

@@ -1,5 +1,7 @@
 //! The tracks of events, and the counters on them.
 
+use ferretto_tables::Trace;
+
 use crate::common::{args, import, rows, stat};
 use crate::{THREAD, begin, descriptor, end, event, instant, tracks_of_slices};
 
@@ -213,4 +215,30 @@ fn threads_of_sandboxes_have_tids_of_their_own() {
             "chrome.crash_trace_id=9u"
         ]
     );
+}
+
+#[test]
+fn events_before_the_range_of_interest_can_be_left_out() {
+    let text = [
+        "packet { track_event_range_of_interest { start_us: 3 } }\n".to_owned(),
+        THREAD.to_owned(),
+        instant(2000, 1, "early"),
+        instant(4000, 1, "late"),
+    ]
+    .concat();
+    let names = |crop_track_events| {
+        let options = ferretto_tables::Options {
+            crop_track_events,
+            ..Default::default()
+        };
+        let bytes = crate::common::encode(&text);
+        let trace = Trace::read(&bytes[..], &options).expect("a trace");
+        let left_out = stat(
+            &trace,
+            "track_event_dropped_packets_outside_of_range_of_interest",
+        );
+        (rows(&trace, "slice", "name"), left_out)
+    };
+    assert_eq!(names(false), (vec!["early".into(), "late".into()], 0));
+    assert_eq!(names(true), (vec!["late".into()], 1));
 }

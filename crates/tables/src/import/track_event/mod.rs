@@ -39,6 +39,9 @@ pub(crate) struct TrackEvents {
     extras: Extras,
     reader: ArgsReader,
     args: ArgSet,
+    /// Set if events before the range of interest are left out, and the start of that.
+    crops: bool,
+    starts: Option<i64>,
 }
 
 /// A track event from the sorter.
@@ -82,6 +85,11 @@ impl Extras {
 }
 
 impl TrackEvents {
+    /// Leaves out events before the range of interest of the trace.
+    pub(super) fn crop(&mut self) {
+        self.crops = true;
+    }
+
     /// Handles a restart of the incremental state of a sequence.
     pub(super) fn restarted(&mut self, sequence: u32) {
         if let Some(state) = self.sequences.get_mut(&sequence) {
@@ -126,6 +134,11 @@ impl TrackEvents {
         stacks: &mut Profiles,
     ) {
         let extra = self.extras.take(encoded.extra);
+        if self.starts.is_some_and(|start| ts < start) {
+            let stat = Stat::track_event_dropped_packets_outside_of_range_of_interest;
+            cx.store.stats.add(stat, 1);
+            return;
+        }
         let (event, names) = match encoded.resolved {
             None => (Event::read(encoded.bytes), None),
             Some((resolved, annotations)) => {

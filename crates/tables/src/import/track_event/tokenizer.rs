@@ -353,6 +353,9 @@ impl TrackEvents {
                 let name = "range_of_interest_start_us";
                 let fact = Fact::Int(start);
                 cx.metadata.set(&mut cx.store, name, fact, FactScope::Trace);
+                if self.crops {
+                    self.starts = Some(start.saturating_mul(1000));
+                }
             }
             None => {
                 let stat = Stat::track_event_range_of_interest_missing_start_us;
