@@ -1,19 +1,22 @@
 //! Private folders for the sockets of a process.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ferretto_ipc::address::MAX_SOCKET_PATH;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, unlinkat};
 use tempfile::TempDir;
 
 /// The prefix of the folders' names.
 const PREFIX: &str = "ferretto-run-";
-/// The possible names in a folder. Nothing else is ever removed.
+/// The folder of the sockets. A service locks the folder in which it starts, and would wait for the
+/// lock of the private folder itself.
+const INNER: &str = "s";
+/// The possible names in it. Nothing else is ever removed.
 const SOCKETS: [&str; 3] = ["producer.sock", "consumer.sock", "gate"];
 /// The number of characters that `tempfile` adds to the prefix.
 const RANDOM: usize = 10;
@@ -26,8 +29,9 @@ const ATTEMPTS: usize = 10;
 /// a killed process.
 #[derive(Debug)]
 pub(crate) struct PrivateFolder {
-    folder: TempDir,
+    _folder: TempDir,
     _lock: File,
+    inner: PathBuf,
 }
 
 impl PrivateFolder {
@@ -64,18 +68,22 @@ impl PrivateFolder {
             // removed.
             let _ = flock(&lock, FlockOperation::LockExclusive);
             if folder.path().is_dir() {
+                let inner = folder.path().join(INNER);
+                let mut private = DirBuilder::new();
+                private.mode(0o700).create(&inner).map_err(explain)?;
                 return Ok(Self {
-                    folder,
+                    _folder: folder,
                     _lock: lock,
+                    inner,
                 });
             }
         }
         Err(explain(io::ErrorKind::NotFound.into()))
     }
 
-    /// Returns its path.
+    /// Returns the path of the folder for the sockets.
     pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
+        &self.inner
     }
 }
 
@@ -98,7 +106,7 @@ fn base() -> PathBuf {
 /// Returns true if the path of a socket there is short enough for the kernel.
 fn fits(base: &Path) -> bool {
     let longest = SOCKETS.iter().map(|name| name.len()).max().unwrap_or(0);
-    let below = "//".len() + PREFIX.len() + RANDOM + longest;
+    let below = "///".len() + PREFIX.len() + RANDOM + INNER.len() + longest;
     base.is_absolute() && base.as_os_str().as_bytes().len() + below <= MAX_SOCKET_PATH
 }
 
@@ -133,10 +141,11 @@ fn remove_if_stale(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+    // In the open folder, even if the path is another one by now.
     for socket in SOCKETS {
-        // In the open folder, even if the path is another one by now.
-        let _ = rustix::fs::unlinkat(&folder, socket, rustix::fs::AtFlags::empty());
+        let _ = unlinkat(&folder, format!("{INNER}/{socket}"), AtFlags::empty());
     }
+    let _ = unlinkat(&folder, INNER, AtFlags::REMOVEDIR);
     fs::remove_dir(path)
 }
 
@@ -152,7 +161,7 @@ mod tests {
         let longest = (1..).map(|n| PathBuf::from(format!("/{}", "a".repeat(n))));
         let longest = longest.take_while(|base| fits(base)).last().unwrap();
         let name = format!("{PREFIX}{}", "x".repeat(RANDOM));
-        let socket = longest.join(name).join("consumer.sock");
+        let socket = longest.join(name).join(INNER).join("consumer.sock");
         assert_eq!(socket.as_os_str().len(), MAX_SOCKET_PATH);
     }
 }

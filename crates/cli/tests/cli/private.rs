@@ -2,13 +2,14 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ferretto_client::{Address, Producer, ProducerOptions};
 use ferretto_proto::DataSourceDescriptor;
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 
 use crate::target::COUNTERS;
@@ -28,7 +29,7 @@ fn folder(world: &World) -> PathBuf {
         let name = names
             .iter()
             .find(|name| name.starts_with("ferretto-run-"))?;
-        let folder = world.path(name);
+        let folder = world.path(name).join("s");
         folder.join("consumer.sock").exists().then_some(folder)
     })
 }
@@ -49,8 +50,11 @@ fn only_the_user_can_reach_the_sockets_of_a_recording() {
     let recording = Running::new(world.at_home(command).spawn().unwrap());
     until("something is recorded", || has_content(&world.path("t")));
     let folder = folder(&world);
-    let mode = folder.metadata().unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o700);
+    let outer = folder.parent().unwrap();
+    for folder in [outer, &folder] {
+        let mode = folder.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
     let query = || {
         let mut command = world.command("perfetto", &["--query"]);
         command.env("PERFETTO_CONSUMER_SOCK_NAME", folder.join("consumer.sock"));
@@ -74,10 +78,26 @@ fn only_the_user_can_reach_the_sockets_of_a_recording() {
 }
 
 #[test]
+fn the_service_does_not_wait_for_the_lock_of_its_own_recording() {
+    let world = world();
+    let recording = endless(&world);
+    let folder = folder(&world);
+    let is_locked = |folder: &Path| {
+        let lock = FlockOperation::NonBlockingLockExclusive;
+        flock(fs::File::open(folder).unwrap(), lock).is_err()
+    };
+    // Services lock the folder of their socket when they start.
+    assert!(!is_locked(&folder));
+    assert!(is_locked(folder.parent().unwrap()));
+    recording.signal(Signal::INT);
+    recording.finish().returned(0);
+}
+
+#[test]
 fn the_next_recording_removes_the_sockets_of_a_killed_one() {
     let world = world();
     let killed = endless(&world);
-    let left = folder(&world);
+    let left = folder(&world).parent().unwrap().to_owned();
     killed.signal(Signal::KILL);
     killed.finish().returned(137);
     assert!(left.exists());
