@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use tempfile::NamedTempFile;
 
 use crate::ignored::is_ignored;
@@ -52,9 +52,11 @@ fn list() -> MutexGuard<'static, Vec<PathBuf>> {
 /// Starts a thread that waits for signals that end the process. Signals that were ignored when the
 /// process started remain ignored, as under `nohup`.
 fn remove_at_signals() -> io::Result<()> {
+    // At the size limit of a file, writing fails instead of ending the process.
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let signalled = Arc::new(AtomicUsize::new(0));
     let (mut read, write) = UnixStream::pair()?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
         if is_ignored(signal) {
             continue;
         }

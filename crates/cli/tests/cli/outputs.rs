@@ -87,28 +87,51 @@ fn an_incomplete_file_does_not_replace_another() {
 
 #[test]
 fn a_signal_removes_an_incomplete_file() {
+    use rustix::process::Signal;
+
+    let packet = sample("/nowhere/program", &[7; 20], 0x40_0010);
+    let signals = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+    for (signal, expected) in signals.into_iter().zip([130, 143, 129, 131]) {
+        let world = World::new();
+        world.write("t", packet.repeat(5000));
+        let is_begun = || {
+            world
+                .names()
+                .iter()
+                .any(|name| name.starts_with(".ferretto-"))
+        };
+        let mut running = world.start("ferretto", &["json", "t", "-o", "out"]);
+        until("the file is created", || {
+            (is_begun() || running.child().try_wait().unwrap().is_some()).then_some(())
+        });
+        running.signal(signal);
+        let code = running.finish().code;
+        // The command may have ended before the signal.
+        let rest: &[&str] = match code {
+            0 => &["out", "t"],
+            _ => &["t"],
+        };
+        assert!(code == 0 || code == expected, "{code}");
+        let names = world.names();
+        let left: Vec<_> = names.iter().filter(|name| *name != "core").collect();
+        assert_eq!(left, rest);
+    }
+}
+
+#[test]
+fn a_file_that_reaches_the_size_limit_is_reported() {
     let world = World::new();
     let packet = sample("/nowhere/program", &[7; 20], 0x40_0010);
     world.write("t", packet.repeat(5000));
-    let is_begun = || {
-        world
-            .names()
-            .iter()
-            .any(|name| name.starts_with(".ferretto-"))
-    };
-    let mut running = world.start("ferretto", &["json", "t", "-o", "out"]);
-    until("the file is created", || {
-        (is_begun() || running.child().try_wait().unwrap().is_some()).then_some(())
-    });
-    running.signal(rustix::process::Signal::TERM);
-    let code = running.finish().code;
-    // The command may have ended before the signal.
-    let rest: &[&str] = match code {
-        0 => &["out", "t"],
-        _ => &["t"],
-    };
-    assert!(matches!(code, 0 | 143), "{code}");
-    assert_eq!(world.names(), rest);
+    let program = world.command::<&str>("ferretto", &[]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 8; exec \"$0\" cut t -o out --from 0s"]);
+    shell.arg(program.get_program());
+    Running::new(world.at_home(shell).spawn().unwrap())
+        .finish()
+        .returned(1)
+        .complained("cannot write out: File too large");
+    assert_eq!(world.names(), ["t"]);
 }
 
 #[test]
