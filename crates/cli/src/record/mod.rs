@@ -128,12 +128,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     let triggers = report::triggers(&config);
     let end = match record(&args, config, &target, &mut signals) {
         Ok(end) => end,
-        Err(error) => {
+        Err(mut error) => {
             // A recording without the requested profile is useless, but parts are closed.
-            if (target.are_parts() || !error.is::<NotProfiled>())
-                && let Err(error) = target.keep(&mut signals)
-            {
-                anstream::eprintln!("ferretto: {}", message(&error));
+            if target.are_parts() || !error.is::<NotProfiled>() {
+                error = target.fail(error, &mut signals);
             }
             let Some(NotRun { code, .. }) = error.downcast_ref() else {
                 return Err(error);

@@ -18,6 +18,7 @@ use super::place::{self, Place};
 use super::segments::Segments;
 use super::symbols;
 use super::tee::Tee;
+use crate::errors::message;
 use crate::output::{is_standard, lock, refuse_inputs, standard_output};
 use crate::session::Signals;
 
@@ -222,6 +223,19 @@ impl Target {
             }
             Kind::Direct(_) | Kind::Standard(..) => Ok(()),
         }
+    }
+
+    /// Completes the output of a failed recording. Returns the error to report: if standard output
+    /// failed, the service only knows that its pipe was closed.
+    pub(super) fn fail(self, error: anyhow::Error, signals: &mut Signals) -> anyhow::Error {
+        if let Kind::Standard(file, tee) = self.kind {
+            drop(file);
+            return tee.into_error(signals, PATIENCE).unwrap_or(error);
+        }
+        if let Err(error) = self.keep(signals) {
+            anstream::eprintln!("ferretto: {}", message(&error));
+        }
+        error
     }
 
     /// Describes its content in half a sentence.

@@ -103,6 +103,15 @@ impl Tee {
         self.join().map(Some)
     }
 
+    /// Returns the error with which forwarding ended, if it ends before a signal or a deadline.
+    pub(super) fn into_error(self, signals: &Signals, patience: Duration) -> Option<anyhow::Error> {
+        if !signals.wait_or(&self.ended, Some(Instant::now() + patience)) {
+            return None;
+        }
+        let (failed, _) = self.thread.join().ok()?;
+        Some(anyhow::Error::new(failed?).context(format!("cannot write to {}", self.to)))
+    }
+
     fn join(self) -> Result<Summary> {
         match self.thread.join() {
             Ok((Some(error), _)) => {

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::world::{World, has_content, until};
+use crate::world::{Running, World, has_content, until};
 
 /// A config without kernel events, which work for every user and do not disturb other tests.
 pub(crate) const COUNTERS: &str = r#"
@@ -405,6 +405,17 @@ fn outputs_that_cannot_be_written_are_errors() {
             .run("ferretto", &args)
             .returned(1)
             .complained("No space left on device");
+        // The service sees only that its pipe was closed.
+        let program = world.command::<&str>("ferretto", &[]);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "\"$0\" record -c full.cfg -d 5s -o - > /dev/full"]);
+        shell.arg(program.get_program());
+        let outcome = Running::new(world.at_home(shell).spawn().unwrap()).finish();
+        let outcome = outcome.returned(1);
+        assert_eq!(
+            outcome.stderr,
+            "ferretto: cannot write to standard output: No space left on device\n"
+        );
     };
     full(COUNTERS);
     full(
