@@ -3,6 +3,7 @@
 use ferretto_format::Fnv1a;
 use ferretto_proto::fields::process_tree::{process, thread};
 use ferretto_proto::fields::{process_tree, trace_packet};
+use ferretto_wire::Encoder;
 use rustc_hash::FxHashMap;
 
 use crate::ImportError;
@@ -35,7 +36,7 @@ impl Tasks {
             return Ok(());
         }
         writer.packet(FIRST_SEQUENCE, |packet| {
-            packet.varint(trace_packet::TIMESTAMP, ts);
+            time(packet, ts);
             packet.nested(trace_packet::PROCESS_TREE, |tree| {
                 if pid == tid {
                     tree.nested(process_tree::PROCESSES, |out| {
@@ -61,7 +62,7 @@ impl Tasks {
         (pid, parent): (u32, u32),
     ) -> Result<(), ImportError> {
         writer.packet(FIRST_SEQUENCE, |packet| {
-            packet.varint(trace_packet::TIMESTAMP, ts);
+            time(packet, ts);
             packet.nested(trace_packet::PROCESS_TREE, |tree| {
                 tree.nested(process_tree::PROCESSES, |out| {
                     out.varint(process::PID, pid.into());
@@ -74,5 +75,13 @@ impl Tasks {
     /// Forgets a thread that has ended: its id may be reused.
     pub(super) fn exit(&mut self, tid: u32) {
         self.known.remove(&tid);
+    }
+}
+
+/// Writes the time of a record. Records of tasks that perf found when it started have the time 0, at
+/// which no event took place.
+fn time(packet: &mut Encoder<'_, Vec<u8>>, ts: u64) {
+    if ts != 0 {
+        packet.varint(trace_packet::TIMESTAMP, ts);
     }
 }

@@ -5,6 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
 
 use ferretto_import::{Options, import};
+use ferretto_proto::fields::trace_packet;
+use ferretto_wire::Fields;
 
 use super::{imported, tables};
 
@@ -130,11 +132,34 @@ pub(crate) fn file() -> Vec<u8> {
     [b"PERFILE2".to_vec(), header, ids, attrs, records].concat()
 }
 
-/// Returns the same recording in the format of pipes.
-fn piped() -> Vec<u8> {
+/// Returns a recording in the format of pipes.
+fn piped(records: Vec<u8>) -> Vec<u8> {
     let attr = |config, id| record(64, 0, &[attr(config), words(&[id])].concat());
     let head = [b"PERFILE2".to_vec(), words(&[16])].concat();
-    [head, attr(0, 1), attr(2, 2), records()].concat()
+    [head, attr(0, 1), attr(2, 2), records].concat()
+}
+
+#[test]
+fn tasks_from_before_the_recording_have_no_time() {
+    let user = -512i64 as u64;
+    let records = [
+        comm(7, 7, 0, "server"),
+        record(
+            7,
+            0,
+            &[words(&[pair(7, 1), pair(7, 1), 0]), end(7, 7, 0)].concat(),
+        ),
+        sample(1, (7, 7), 5000, &[user, 0x40_0010]),
+    ];
+    let (trace, _) = imported(&piped(records.concat()), &Options::default());
+    let packets = Fields::new(&trace).filter_map(|packet| packet.unwrap().as_bytes());
+    let times =
+        packets.filter_map(|packet| Fields::find(trace_packet::TIMESTAMP, packet)?.as_u64());
+    assert_eq!(times.min(), Some(5000));
+    let trace = tables(&trace);
+    let (threads, strings) = (&trace.tables().thread, trace.strings());
+    let mut names = (0..threads.len()).map(|row| strings.text(threads.name().get(row)));
+    assert!(names.any(|name| name == "server"));
 }
 
 #[test]
@@ -313,7 +338,7 @@ fn copied_stacks_are_unwound_by_the_files_of_this_machine() {
 fn a_recording_through_a_pipe_gives_the_same_trace() {
     let (whole, piped) = (
         imported(&file(), &Options::default()),
-        imported(&piped(), &Options::default()),
+        imported(&piped(records()), &Options::default()),
     );
     assert_eq!(whole, piped);
 }
