@@ -11,7 +11,6 @@ use ferretto_trace::{Limits, Unpacking};
 
 use crate::edit::{seekable, uuid};
 use crate::output::{is_standard, write_private};
-use crate::read::DEFAULT_TRACE;
 use ferretto_text::terminal::shown;
 
 /// Convert a file of another program to a trace
@@ -26,15 +25,15 @@ use ferretto_text::terminal::shown;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ferretto import perf.data                        a trace of it in trace.pftrace
+  ferretto import perf.data                        a trace of it in perf.pftrace
   perf script | ferretto import - -o p.pftrace     of the text that perf prints
   ferretto import server.json client.json          server.pftrace and client.pftrace")]
 pub(crate) struct ImportArgs {
     /// The files; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// File for the trace; - is standard output [default: trace.pftrace, or for several files their
-    /// names with .pftrace]
+    /// File for the trace; - is standard output [default: the name of the file with .pftrace, such as
+    /// perf.pftrace]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Do not read this machine's files, since the recording is of another machine
@@ -52,8 +51,11 @@ pub(crate) fn run(args: &ImportArgs) -> Result<()> {
     for file in &args.files {
         let output = match &args.output {
             Some(output) => output.clone(),
-            None if args.files.len() == 1 => PathBuf::from(DEFAULT_TRACE),
             None if is_standard(file) => PathBuf::from("stdin.pftrace"),
+            None if file.extension().is_some_and(|it| it == "pftrace") => {
+                // Another program's file may have this name, too.
+                file.with_added_extension("pftrace")
+            }
             None => file.with_extension("pftrace"),
         };
         one(file, &output, args)?;
