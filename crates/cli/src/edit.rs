@@ -1,19 +1,18 @@
 //! `ferretto cut`, `ferretto split` and `ferretto merge`.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
-use clap::{ArgGroup, Args, CommandFactory as _};
+use clap::{ArgGroup, Args, Command};
 use ferretto_edit::{EditError, Every, Splitter, Taken, Window, extent};
 use ferretto_trace::TraceReader;
 use ferretto_trace::events::{EventReader, Kind};
 
-use crate::args::Ferretto;
 use crate::duration::parse_duration;
-use crate::output::{is_standard, write_private};
+use crate::output::{is_standard, print_written, write_private};
 use crate::parts::Parts;
 use crate::read::{DEFAULT_TRACE, Extent, open, parse_bytes};
 
@@ -147,6 +146,7 @@ pub(crate) fn cut(args: &CutArgs) -> Result<Extent> {
         taken = Some(ferretto_edit::cut(&mut trace, window, uuid, out).map_err(explained)?);
         Ok(())
     })?;
+    print_written([&output])?;
     Ok(taken.map_or(Extent::Whole, |taken| report(&name, &taken)))
 }
 
@@ -194,10 +194,7 @@ pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
         damage,
         left_out,
     };
-    let mut out = io::stdout().lock();
-    for part in parts.placed() {
-        writeln!(out, "{}", part.display()).context("cannot write to standard output")?;
-    }
+    print_written(parts.placed())?;
     Ok(report(&name, &taken))
 }
 
@@ -206,7 +203,7 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
     if args.files.len() < 2 {
         // Options are allowed between files, so the parser cannot check their number.
         let few = "ferretto merge needs at least two traces";
-        Ferretto::command()
+        MergeArgs::augment_args(Command::new("ferretto merge"))
             .error(ErrorKind::TooFewValues, few)
             .exit();
     }
@@ -233,6 +230,7 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
         all = ferretto_edit::merge(&mut traces, &stems, uuid, out).map_err(explained)?;
         Ok(())
     })?;
+    print_written([&args.output])?;
     let extents = names
         .iter()
         .zip(&all)

@@ -102,6 +102,23 @@ fn fill(
     out.flush().with_context(|| format!("cannot write {name}"))
 }
 
+/// Prints the names of written files, for people and for other commands. A result on standard output
+/// has no name.
+///
+/// # Errors
+///
+/// Fails if standard output cannot be written.
+pub(crate) fn print_written(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<()> {
+    let mut out = io::stdout().lock();
+    for path in paths {
+        if !is_standard(path.as_ref()) {
+            writeln!(out, "{}", path.as_ref().display())
+                .context("cannot write to standard output")?;
+        }
+    }
+    Ok(())
+}
+
 /// Creates or truncates a file, which must not be one of `inputs`.
 ///
 /// # Errors
