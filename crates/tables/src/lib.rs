@@ -74,3 +74,4 @@ pub use store::{Loss, Lost};
 pub use strings::{StringId, StringPool};
 pub use table::{ColumnSpec, Table, TableSpec};
 pub use trace::{Continue, ImportError, Progress, Trace};
+pub use trackers::flow::{FlowEnd, FlowEnds, FlowStep};

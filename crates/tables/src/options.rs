@@ -22,7 +22,6 @@ pub struct Options {
     ///
     /// Threads, processes and tracks are always imported, so that ids in other rows do not depend
     /// on this option.
-    /// same numbers whatever else is wanted.
     pub tables: TableSet,
     /// The limits of the memory of the reader.
     pub limits: Limits,
@@ -36,6 +35,10 @@ pub struct Options {
     pub full_sort: bool,
     /// Leaves out track events before the range of interest that the trace declares.
     pub crop_track_events: bool,
+    /// Keeps the ends of flows that the trace does not connect ([`Trace::flow_ends`]).
+    ///
+    /// [`Trace::flow_ends`]: crate::Trace::flow_ends
+    pub flow_ends: bool,
 }
 
 impl Default for Options {
@@ -50,6 +53,7 @@ impl Default for Options {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             full_sort: false,
             crop_track_events: false,
+            flow_ends: false,
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::stats::{Stat, StatsTracker};
 use crate::store::{Loss, Store};
 use crate::strings::StringPool;
 use crate::table::Table;
+use crate::trackers::flow::FlowEnds;
 
 /// An imported trace.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub struct Trace {
     log: Arc<SchedLog>,
     remarks: Vec<String>,
     losses: Vec<Loss>,
+    flow_ends: FlowEnds,
 }
 
 /// The progress of an import.
@@ -129,6 +131,7 @@ impl Trace {
         files.read(source, None, Row::In(None), 0)?;
         let (context, remarks) = files.finish();
         let mut store = context.store;
+        let flow_ends = context.flows.into_ends(&store.strings);
         store.settle_args();
         store
             .stats
@@ -156,6 +159,7 @@ impl Trace {
             log,
             remarks,
             losses,
+            flow_ends,
         })
     }
 
@@ -187,6 +191,12 @@ impl Trace {
     /// Returns the losses of data, in the order of the file.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
+    }
+
+    /// Returns the ends of flows that the trace does not connect, if
+    /// [`flow_ends`](Options::flow_ends) is set.
+    pub fn flow_ends(&self) -> &FlowEnds {
+        &self.flow_ends
     }
 
     /// Returns the memory of tables and texts in bytes. Computed tables count after their first

@@ -1,6 +1,7 @@
 //! `ferretto json`: a trace in the format of Chrome's, which many tools read.
 
 mod carry;
+mod flows;
 mod tracks;
 mod writer;
 
@@ -75,6 +76,7 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
         }
         Ok(())
     })?;
+    output::print_written([&args.output])?;
     Ok(extent)
 }
 
@@ -91,9 +93,7 @@ fn packets(
     remarks: &mut BTreeSet<String>,
 ) -> Result<Extent> {
     let mut failed = None;
-    let mut parts = 1;
-    let splitting = |number, before: Option<Vec<u8>>| {
-        parts = number + 1;
+    let splitting = |_, before: Option<Vec<u8>>| {
         if let Some(before) = before
             && let Err(error) = part(name, Cursor::new(before), writer, remarks)
         {
@@ -121,9 +121,10 @@ fn packets(
     if let Some((last, _)) = last? {
         part(name, Cursor::new(last), writer, remarks)?;
     }
-    if parts > 1 && writer.has_flows() {
+    let dropped = writer.dropped_flows();
+    if dropped > 0 {
         let what =
-            format!("flows between two of the {parts} parts in which it was read are left out");
+            format!("{dropped} flows are incomplete if they continued, since too many were open");
         remarks.insert(what);
     }
     Ok(Extent::report(name, &damage).and_left_out(name, left_out))
@@ -136,7 +137,11 @@ fn part(
     writer: &mut Writer<'_>,
     remarks: &mut BTreeSet<String>,
 ) -> Result<()> {
-    let trace = Trace::read(input, &Options::for_tables(TABLES)).map_err(explained);
+    let options = Options {
+        flow_ends: true,
+        ..Options::for_tables(TABLES)
+    };
+    let trace = Trace::read(input, &options).map_err(explained);
     let trace = trace.with_context(|| format!("cannot read {name}"))?;
     remarks.extend(trace.remarks().iter().cloned());
     writer.part(&trace)

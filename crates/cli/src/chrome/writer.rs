@@ -1,14 +1,15 @@
 //! The events of a trace as JSON.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
 use anyhow::Result;
 use ferretto_format::Fnv1a;
-use ferretto_tables::Trace;
 use ferretto_tables::schema::ArgValue;
+use ferretto_tables::{FlowStep, Trace};
 
 use super::carry::{Carry, Slice};
+use super::flows::{FlowEnd, OpenFlows};
 use super::tracks::{Shown, Tracks};
 use crate::json::{Json, Members};
 
@@ -27,13 +28,17 @@ pub(super) struct Writer<'a> {
     named: HashMap<(&'static str, i64, i64), u64>,
     tracks: Tracks,
     carry: Carry,
+    /// The number of written flows.
     flows: u64,
+    open_flows: OpenFlows,
 }
 
 /// A part of a trace, with the ids of its tracks.
 struct Part<'t> {
     trace: &'t Trace,
     tracks: Vec<Option<Shown>>,
+    /// The rows of slices that began in an earlier part, and their original start.
+    resumed: HashMap<u32, i64>,
 }
 
 /// Nanoseconds, written exactly as microseconds.
@@ -55,12 +60,13 @@ impl<'a> Writer<'a> {
             tracks: Tracks::default(),
             carry: Carry::default(),
             flows: 0,
+            open_flows: OpenFlows::default(),
         }
     }
 
-    /// Returns true if there were flows.
-    pub(super) fn has_flows(&self) -> bool {
-        self.flows > 0
+    /// Returns the number of flows that are incomplete if they continue, since there were too many.
+    pub(super) fn dropped_flows(&self) -> u64 {
+        self.open_flows.dropped()
     }
 
     pub(super) fn begin(&mut self) -> Result<()> {
@@ -73,6 +79,7 @@ impl<'a> Writer<'a> {
         let mut part = Part {
             trace,
             tracks: Vec::new(),
+            resumed: HashMap::new(),
         };
         self.names(trace)?;
         self.slices(&mut part)?;
@@ -177,6 +184,7 @@ impl<'a> Writer<'a> {
             // The slice began in an earlier part.
             if let Some(began) = known.continue_slice(at, slices.depth().get(row), name) {
                 slice.ts = began;
+                part.resumed.insert(row, began);
             }
             match dur {
                 ..0 => self.carry.keep_open(slice),
@@ -224,30 +232,87 @@ impl<'a> Writer<'a> {
         })
     }
 
+    /// Writes the flows within a part, and those from earlier parts.
     fn flows(&mut self, part: &mut Part<'_>) -> Result<()> {
         let trace = part.trace;
         let tables = trace.tables();
+        let ends = trace.flow_ends();
+        // A slice of an earlier part is repeated with its flows, which may have continued elsewhere.
+        let is_repeated = |part: &Part<'_>, slice, ts| {
+            part.resumed.contains_key(&slice) && ts == tables.slice.ts().get(slice)
+        };
+        let first = ends.first.iter();
+        let repeated: HashSet<_> = first
+            .filter(|end| is_repeated(part, end.slice, end.ts))
+            .map(|end| (end.flow, end.slice))
+            .collect();
         for row in 0..tables.flow.len() {
-            let id = self.flows;
-            self.flows += 1;
-            let ends = [
-                ("s", tables.flow.slice_out().get(row)),
-                ("f", tables.flow.slice_in().get(row)),
-            ];
-            for (phase, slice) in ends {
-                let (pid, tid) = self.of_track(part, tables.slice.track_id().get(slice))?;
-                let ts = tables.slice.ts().get(slice);
-                self.event(|event| {
-                    event.add("ph", phase);
-                    event.add("name", "flow");
-                    event.add("cat", "flow");
-                    event.add("id", id);
-                    event.add("bp", "e");
-                    event.add("pid", pid);
-                    event.add("tid", tid);
-                    event.add("ts", Micros(ts));
-                })?;
+            let start = tables.flow.slice_out().get(row);
+            let flow = tables.flow.trace_id().get(row).map(i64::cast_unsigned);
+            let start = match flow {
+                Some(flow) if repeated.contains(&(flow, start)) => self.open_flows.get(flow),
+                _ => Some(self.flow_end(part, start)?),
+            };
+            let end = self.flow_end(part, tables.flow.slice_in().get(row))?;
+            if let Some(start) = start {
+                self.flow(start, end)?;
             }
+        }
+        for first in &ends.first {
+            if repeated.contains(&(first.flow, first.slice)) {
+                continue;
+            }
+            let Some(start) = self.open_flows.get(first.flow) else {
+                continue;
+            };
+            let end = self.flow_end(part, first.slice)?;
+            match start.ts <= end.ts {
+                true => self.flow(start, end)?,
+                false => self.flow(end, start)?,
+            }
+            match first.step {
+                FlowStep::Begin | FlowStep::End => drop(self.open_flows.remove(first.flow)),
+                FlowStep::Continue => self.open_flows.insert(first.flow, end),
+                FlowStep::Branch => {}
+            }
+        }
+        let last: HashMap<_, _> = ends.last.iter().copied().collect();
+        for (flow, _) in repeated.iter().filter(|(flow, _)| !last.contains_key(flow)) {
+            self.open_flows.remove(*flow);
+        }
+        for (flow, slice) in &ends.last {
+            if !repeated.contains(&(*flow, *slice)) {
+                let end = self.flow_end(part, *slice)?;
+                self.open_flows.insert(*flow, end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the end of a flow at a slice.
+    fn flow_end(&mut self, part: &mut Part<'_>, slice: u32) -> Result<FlowEnd> {
+        let slices = &part.trace.tables().slice;
+        let at = self.of_track(part, slices.track_id().get(slice))?;
+        let began = part.resumed.get(&slice).copied();
+        let ts = began.unwrap_or_else(|| slices.ts().get(slice));
+        Ok(FlowEnd { at, ts })
+    }
+
+    /// Writes a flow between two slices.
+    fn flow(&mut self, start: FlowEnd, end: FlowEnd) -> Result<()> {
+        let id = self.flows;
+        self.flows += 1;
+        for (phase, FlowEnd { at, ts }) in [("s", start), ("f", end)] {
+            self.event(|event| {
+                event.add("ph", phase);
+                event.add("name", "flow");
+                event.add("cat", "flow");
+                event.add("id", id);
+                event.add("bp", "e");
+                event.add("pid", at.0);
+                event.add("tid", at.1);
+                event.add("ts", Micros(ts));
+            })?;
         }
         Ok(())
     }

@@ -1,10 +1,13 @@
 //! Conversion of files of other programs: `ferretto import`, and `ferretto json`.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Read as _;
 use std::process::Stdio;
 
+use ferretto_text::config::{Unknown, read_message};
+use ferretto_wire::{Fields, encode};
 use serde_json::Value;
 
 use crate::world::World;
@@ -86,6 +89,189 @@ fn json_is_written_in_parts_with_bounded_memory() {
     assert!(peaks[1] < peaks[0] + peaks[0] / 2, "{peaks:?}");
 }
 
+/// Returns the ends of flows: the phase, the thread and the time, in the order of flows.
+fn flows(json: &Value) -> Vec<Vec<(u64, f64)>> {
+    let events = json["traceEvents"].as_array().unwrap();
+    let mut flows: Vec<Vec<(u64, f64)>> = Vec::new();
+    for event in events {
+        let end = || {
+            (
+                event["tid"].as_u64().unwrap(),
+                event["ts"].as_f64().unwrap(),
+            )
+        };
+        match event["ph"].as_str().unwrap() {
+            "s" => flows.push(vec![end()]),
+            "f" => flows.last_mut().unwrap().push(end()),
+            _ => {}
+        }
+    }
+    flows.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    flows
+}
+
+#[test]
+fn flows_continue_from_part_to_part() {
+    const SLICES: u64 = 2_000;
+    let world = World::new();
+    let mut text = String::new();
+    for tid in [1, 2] {
+        writeln!(
+            text,
+            "packet {{ trusted_packet_sequence_id: {tid} sequence_flags: 1 timestamp: 1
+              trace_packet_defaults {{ track_event_defaults {{ track_uuid: {tid} }} }}
+              track_descriptor {{ uuid: {tid} thread {{ pid: 1 tid: {tid} }} }} }}"
+        )
+        .unwrap();
+    }
+    let mut event = |tid: u64, us: u64, fields: &str| {
+        let ns = us * 1000;
+        writeln!(
+            text,
+            "packet {{ trusted_packet_sequence_id: {tid} sequence_flags: 2 timestamp: {ns} track_event {{ {fields} }} }}"
+        )
+        .unwrap();
+    };
+    // A slice around all others, whose flows continue elsewhere before the first part ends.
+    event(
+        1,
+        10,
+        "type: TYPE_SLICE_BEGIN name: \"outer\" flow_ids: 2 flow_ids: 3 flow_ids: 4",
+    );
+    for number in 0..SLICES {
+        let flows = match number {
+            0 => "flow_ids: 1",
+            5 => "terminating_flow_ids: 2",
+            20 => "flow_ids: 3",
+            1000 => "flow_ids: 1",
+            1970 => "terminating_flow_ids: 4",
+            1980 => "terminating_flow_ids: 3",
+            1985 => "flow_ids: 2",
+            1990 => "flow_ids: 2",
+            1995 => "terminating_flow_ids: 1",
+            _ => "",
+        };
+        let ts = 100 + number * 10;
+        let begin = format!("type: TYPE_SLICE_BEGIN name: \"request\" {flows}");
+        event(2, ts, &begin);
+        let phase = match number {
+            1 => u32::from(b's'),
+            1001 => u32::from(b't'),
+            1991 => u32::from(b'f'),
+            _ => 0,
+        };
+        if phase != 0 {
+            let old = format!(
+                "categories: \"old\" name: \"old\" legacy_event {{ phase: {phase} unscoped_id: 1 bind_to_enclosing: true }}"
+            );
+            event(2, ts + 1, &old);
+        }
+        event(2, ts + 5, "type: TYPE_SLICE_END");
+    }
+    event(1, 30_000, "type: TYPE_SLICE_END flow_ids: 5");
+    event(
+        2,
+        30_001,
+        "type: TYPE_INSTANT name: \"last\" terminating_flow_ids: 5",
+    );
+    let trace = read_message(
+        "perfetto.protos.Trace",
+        "trace",
+        text.as_bytes(),
+        Unknown::Refuse,
+    );
+    let Some(Ok(trace)) = trace else {
+        panic!("{:?}", trace.map(|it| it.err()));
+    };
+    world.write("t", trace.bytes);
+
+    let (whole, _) = json(&world, &["t"]);
+    let slice = |number: u64| (2, (100 + number * 10) as f64);
+    let outer = (1, 10.0);
+    let mut expected = vec![
+        vec![slice(0), slice(1000)],
+        vec![slice(1000), slice(1995)],
+        vec![outer, slice(5)],
+        vec![slice(1985), slice(1990)],
+        vec![outer, slice(20)],
+        vec![slice(20), slice(1980)],
+        vec![outer, slice(1970)],
+        vec![slice(1), slice(1001)],
+        vec![slice(1001), slice(1991)],
+        vec![outer, (2, 30_001.0)],
+    ];
+    expected.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    assert_eq!(flows(&whole), expected);
+    world.run("ferretto", &["split", "t", "--size", "16K", "-o", "part"]);
+    assert!(world.names().len() > 5, "{:?}", world.names());
+    let (parts, _) = json(&world, &["t", "--part", "16K"]);
+    assert_eq!(flows(&parts), expected);
+}
+
+#[test]
+fn source_lines_of_a_pprof_profile_are_those_of_the_original() {
+    let world = World::new();
+    let profile = encode(|out| {
+        out.nested(1, |kind| {
+            kind.varint(1, 1);
+            kind.varint(2, 2);
+        });
+        out.nested(2, |sample| {
+            sample.varint(1, 1);
+            sample.varint(1, 2);
+            sample.varint(2, 7);
+        });
+        for (id, line) in [(1, 17), (2, 5)] {
+            out.nested(4, |location| {
+                location.varint(1, id);
+                location.varint(3, 0x1000 + id);
+                location.nested(4, |out| {
+                    out.varint(1, id);
+                    out.varint(2, line);
+                });
+            });
+            out.nested(5, |function| {
+                function.varint(1, id);
+                function.varint(2, 2 + id);
+                function.varint(4, 4 + id);
+            });
+        }
+        for text in ["", "samples", "count", "work", "main", "work.rs", "main.rs"] {
+            out.string(6, text);
+        }
+    });
+    world.write("in.pb", profile);
+    world.run("ferretto", &["import", "in.pb"]).returned(0);
+    let args = ["pprof", "in.pftrace", "-o", "out.pb.gz"];
+    world.run("ferretto", &args).returned(0);
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(&world.read("out.pb.gz")[..])
+        .read_to_end(&mut bytes)
+        .unwrap();
+    let all = |number| {
+        let fields = Fields::new(&bytes).map(Result::unwrap);
+        let fields = fields.filter(move |field| field.number == number);
+        fields.map(|field| field.as_bytes().unwrap())
+    };
+    let number = |number, bytes| Fields::find(number, bytes).and_then(|it| it.as_u64());
+    let texts: Vec<_> = all(6).map(String::from_utf8_lossy).collect();
+    let functions: HashMap<_, _> = all(5)
+        .map(|function| {
+            let text = |field| &texts[number(field, function).unwrap() as usize];
+            (number(1, function), (text(2), text(4)))
+        })
+        .collect();
+    let mut lines: Vec<_> = all(4)
+        .map(|location| {
+            let line = Fields::find(4, location).unwrap().as_bytes().unwrap();
+            let (name, file) = functions[&number(1, line)];
+            format!("{name} {file}:{}", number(2, line).unwrap())
+        })
+        .collect();
+    lines.sort();
+    assert_eq!(lines, ["main main.rs:5", "work work.rs:17"]);
+}
+
 #[test]
 fn files_of_other_programs_become_traces() {
     let world = World::new();
@@ -114,6 +300,13 @@ fn files_of_other_programs_become_traces() {
         .run("ferretto", &["import", "b.pftrace"])
         .returned(1)
         .complained("is a Perfetto trace already");
+    // A single file does not replace a recording with the default name either.
+    world.write("trace.pftrace", "recording");
+    world
+        .run("ferretto", &["import", "b.json"])
+        .returned(0)
+        .complained("1 event is in b.pftrace");
+    assert_eq!(world.read("trace.pftrace"), b"recording");
     world
         .run("ferretto", &["import", "b.json", "-o", "b.json"])
         .returned(1)

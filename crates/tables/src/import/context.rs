@@ -1,6 +1,7 @@
 //! The state that topics share while they parse.
 
 use super::sequence::{Sequences, State};
+use crate::options::Options;
 use crate::store::Store;
 use crate::strings::StringId;
 use crate::trackers::clock::ClockTracker;
@@ -45,7 +46,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// Creates an empty context.
-    pub(crate) fn new(store: Store) -> Self {
+    pub(crate) fn new(store: Store, options: &Options) -> Self {
         Self {
             store,
             machines: MachineTracker::default(),
@@ -61,8 +62,8 @@ impl Context {
             slices: SliceTracker::default(),
             counters: CounterTracker,
             states: StateTracker::default(),
-            flows: FlowTracker::default(),
             gpu_work: GpuWorkTracker::default(),
+            flows: FlowTracker::new(options.flow_ends),
             metadata: MetadataTracker,
             stacks: StackProfileTracker::default(),
             translations: TranslationTracker::default(),

@@ -101,7 +101,7 @@ const MAX_PARKED: usize = 256 << 20;
 impl Importer {
     /// Creates an import. Memory of sequences is taken from `budget`.
     pub(crate) fn new(store: Store, budget: &Budget, options: &Options) -> Self {
-        let mut context = Context::new(store);
+        let mut context = Context::new(store, options);
         let (machine, _) = context.machines.intern(&mut context.store, 0);
         context.store.set_machine(machine);
         context.processes.start_machine(&mut context.store);

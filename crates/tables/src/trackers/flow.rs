@@ -1,20 +1,58 @@
 //! Flows between slices.
 
+use ferretto_format::Fnv1a;
 use rustc_hash::FxHashMap;
 
 use crate::schema::{ArgValue, FlowRow};
 use crate::stats::Stat;
 use crate::store::Store;
-use crate::strings::StringId;
+use crate::strings::{StringId, StringPool};
 use crate::trackers::args::ArgSet;
 use crate::trackers::slice::SliceTracker;
 
 /// The key of a flow in old traces: category, name and number.
 pub(crate) type OldFlow = (StringId, StringId, u64);
 
+/// The effect of an event on a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlowStep {
+    /// The flow begins, or continues from here.
+    Begin,
+    /// The flow continues from here if it has begun.
+    Continue,
+    /// The flow leads here, and continues from its last slice.
+    Branch,
+    /// The flow leads here, and ends.
+    End,
+}
+
+/// An event of a flow that has no slice before it in the trace. There may be one in an earlier part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowEnd {
+    /// The flow, the same number in all parts of a trace.
+    pub flow: u64,
+    /// The slice.
+    pub slice: u32,
+    /// The time of the event.
+    pub ts: i64,
+    /// The effect on the flow.
+    pub step: FlowStep,
+}
+
+/// The ends of flows that are not connected within a trace, for readers of a trace in parts.
+#[derive(Debug, Default)]
+pub struct FlowEnds {
+    /// The events without a slice before them, in order of time.
+    pub first: Vec<FlowEnd>,
+    /// The flows that are open at the end of the trace, with their last slices, in order of flows.
+    pub last: Vec<(u64, u32)>,
+}
+
 /// Tracks open flows.
 #[derive(Debug, Default)]
 pub(crate) struct FlowTracker {
+    /// The events without a slice before them, if they are wanted.
+    first: Option<Vec<FlowEnd>>,
     /// The last slice of each flow.
     last: FxHashMap<u64, u32>,
     /// The ids of flows of old traces.
@@ -25,6 +63,52 @@ pub(crate) struct FlowTracker {
 }
 
 impl FlowTracker {
+    /// Creates a tracker. It keeps [`FlowEnds`] if they are wanted.
+    pub(crate) fn new(has_ends: bool) -> Self {
+        Self {
+            first: has_ends.then(Vec::new),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the unconnected ends, if they are wanted.
+    pub(crate) fn into_ends(mut self, strings: &StringPool) -> FlowEnds {
+        let Some(mut first) = self.first.take() else {
+            return FlowEnds::default();
+        };
+        let numbers: FxHashMap<u64, u64> = self
+            .old
+            .iter()
+            .map(|((category, name, id), number)| {
+                let key = Fnv1a::new()
+                    .update(strings.text(*category).as_bytes())
+                    .update(b"\0")
+                    .update(strings.text(*name).as_bytes())
+                    .update(&id.to_ne_bytes());
+                (*number, key.finish())
+            })
+            .collect();
+        let of = |flow: u64| numbers.get(&flow).copied().unwrap_or(flow);
+        for end in &mut first {
+            end.flow = of(end.flow);
+        }
+        let last = self.last.into_iter();
+        let mut last: Vec<_> = last.map(|(flow, slice)| (of(flow), slice)).collect();
+        last.sort_unstable();
+        FlowEnds { first, last }
+    }
+
+    fn keep_first(&mut self, slice: u32, ts: i64, flow: u64, step: FlowStep) {
+        if let Some(first) = &mut self.first {
+            first.push(FlowEnd {
+                flow,
+                slice,
+                ts,
+                step,
+            });
+        }
+    }
+
     /// Returns the id of a flow of an old trace.
     pub(crate) fn of_old(&mut self, flow: OldFlow) -> u64 {
         let next = self.old.len() as u64;
@@ -33,41 +117,55 @@ impl FlowTracker {
         number
     }
 
-    /// Returns true if the flow has begun and not ended.
-    pub(crate) fn is_active(&self, flow: u64) -> bool {
-        self.last.contains_key(&flow)
+    /// Begins a flow at a slice, or continues it if it has begun.
+    pub(crate) fn follow(&mut self, store: &mut Store, ts: i64, slice: u32, flow: u64) {
+        match self.last.contains_key(&flow) {
+            false => self.begin(store, ts, slice, flow),
+            true => self.step(store, ts, slice, flow),
+        }
     }
 
     /// Begins a flow at a slice.
-    pub(crate) fn begin(&mut self, store: &mut Store, slice: u32, flow: u64) {
+    pub(crate) fn begin(&mut self, store: &mut Store, ts: i64, slice: u32, flow: u64) {
         if self.last.contains_key(&flow) {
             store.stats.add(Stat::flow_duplicate_id, 1);
             return;
         }
+        self.keep_first(slice, ts, flow, FlowStep::Begin);
         self.last.insert(flow, slice);
     }
 
     /// Continues a flow at a slice.
-    pub(crate) fn step(&mut self, store: &mut Store, slice: u32, flow: u64) {
-        match self.last.insert(flow, slice) {
-            Some(before) => self.push(store, before, slice, flow),
+    pub(crate) fn step(&mut self, store: &mut Store, ts: i64, slice: u32, flow: u64) {
+        match self.last.get_mut(&flow) {
+            Some(last) => {
+                let before = std::mem::replace(last, slice);
+                self.push(store, before, slice, flow);
+            }
             None => {
-                self.last.remove(&flow);
+                self.keep_first(slice, ts, flow, FlowStep::Continue);
                 store.stats.add(Stat::flow_step_without_start, 1);
             }
         }
     }
 
-    /// Adds the end of a flow at a slice. The flow ends only if it `is_closed`.
-    pub(crate) fn end(&mut self, store: &mut Store, slice: u32, flow: u64, is_closed: bool) {
-        let Some(before) = self.last.get(&flow).copied() else {
-            store.stats.add(Stat::flow_end_without_start, 1);
-            return;
-        };
-        if is_closed {
-            self.last.remove(&flow);
+    /// Adds the end of a flow at a slice. The flow stays open.
+    pub(crate) fn end(&mut self, store: &mut Store, ts: i64, slice: u32, flow: u64) {
+        match self.last.get(&flow).copied() {
+            Some(before) => self.push(store, before, slice, flow),
+            None => {
+                self.keep_first(slice, ts, flow, FlowStep::Branch);
+                store.stats.add(Stat::flow_end_without_start, 1);
+            }
         }
-        self.push(store, before, slice, flow);
+    }
+
+    /// Ends a flow at a slice, if it has begun.
+    pub(crate) fn terminate(&mut self, store: &mut Store, ts: i64, slice: u32, flow: u64) {
+        match self.last.remove(&flow) {
+            Some(before) => self.push(store, before, slice, flow),
+            None => self.keep_first(slice, ts, flow, FlowStep::End),
+        }
     }
 
     /// Ends a flow at the next slice that begins on a track.
@@ -88,8 +186,12 @@ impl FlowTracker {
     /// Handles the next slice on a watched track.
     pub(crate) fn slice_began(&mut self, store: &mut Store, track: u32, slice: u32) {
         for flow in self.pending.remove(&track).unwrap_or_default() {
-            if let Some(before) = self.last.get(&flow).copied() {
-                self.insert(store, before, slice, flow);
+            match self.last.get(&flow).copied() {
+                Some(before) => self.insert(store, before, slice, flow),
+                None => {
+                    let ts = store.tables.slice.ts.get(slice);
+                    self.keep_first(slice, ts, flow, FlowStep::Branch);
+                }
             }
         }
     }

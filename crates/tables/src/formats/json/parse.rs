@@ -360,9 +360,9 @@ fn bind(cx: &mut Context, of: &Parsed<'_>, track: u32) {
         return;
     };
     match (is_in, is_out) {
-        (true, true) => cx.flows.step(&mut cx.store, slice, flow),
-        (false, _) => cx.flows.begin(&mut cx.store, slice, flow),
-        (true, false) => cx.flows.end(&mut cx.store, slice, flow, false),
+        (true, true) => cx.flows.step(&mut cx.store, of.ts, slice, flow),
+        (false, _) => cx.flows.begin(&mut cx.store, of.ts, slice, flow),
+        (true, false) => cx.flows.end(&mut cx.store, of.ts, slice, flow),
     }
 }
 
@@ -380,9 +380,9 @@ fn flow(cx: &mut Context, of: &Parsed<'_>) {
         return;
     };
     match of.event.phase {
-        b's' => cx.flows.begin(&mut cx.store, slice, flow),
-        b't' => cx.flows.step(&mut cx.store, slice, flow),
-        _ => cx.flows.end(&mut cx.store, slice, flow, false),
+        b's' => cx.flows.begin(&mut cx.store, of.ts, slice, flow),
+        b't' => cx.flows.step(&mut cx.store, of.ts, slice, flow),
+        _ => cx.flows.end(&mut cx.store, of.ts, slice, flow),
     }
 }
 

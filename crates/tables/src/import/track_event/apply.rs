@@ -344,12 +344,12 @@ impl Applying<'_, '_> {
 
     /// Adds flows to a slice.
     fn follow(&mut self, legacy: &Legacy<'_>, slice: u32) {
-        let cx = &mut *self.cx;
+        let (cx, ts) = (&mut *self.cx, self.ts);
         if let Some(flow) = legacy.bind_id {
             match legacy.flow_direction {
-                Some(1) => cx.flows.end(&mut cx.store, slice, flow, false),
-                Some(2) => cx.flows.begin(&mut cx.store, slice, flow),
-                Some(3) => cx.flows.step(&mut cx.store, slice, flow),
+                Some(1) => cx.flows.end(&mut cx.store, ts, slice, flow),
+                Some(2) => cx.flows.begin(&mut cx.store, ts, slice, flow),
+                Some(3) => cx.flows.step(&mut cx.store, ts, slice, flow),
                 _ => cx.store.stats.add(Stat::flow_without_direction, 1),
             }
         }
@@ -365,15 +365,10 @@ impl Applying<'_, '_> {
             None => self.event.numbers(old),
         };
         for flow in either(field::FLOW_IDS, field::FLOW_IDS_OLD) {
-            match cx.flows.is_active(flow) {
-                false => cx.flows.begin(&mut cx.store, slice, flow),
-                true => cx.flows.step(&mut cx.store, slice, flow),
-            }
+            cx.flows.follow(&mut cx.store, ts, slice, flow);
         }
         for flow in either(field::TERMINATING_FLOW_IDS, field::TERMINATING_FLOW_IDS_OLD) {
-            if cx.flows.is_active(flow) {
-                cx.flows.end(&mut cx.store, slice, flow, true);
-            }
+            cx.flows.terminate(&mut cx.store, ts, slice, flow);
         }
     }
 
@@ -403,7 +398,7 @@ impl Applying<'_, '_> {
         };
         let flow = self.cx.flows.of_old((self.of.category, self.of.name, id));
         let track = self.track(legacy, Part::Alone)?;
-        let cx = &mut *self.cx;
+        let (cx, ts) = (&mut *self.cx, self.ts);
         if phase == b'f' && !legacy.binds_to_enclosing {
             cx.flows.end_at_next(&mut cx.slices, track, flow);
             return Ok(());
@@ -412,9 +407,9 @@ impl Applying<'_, '_> {
             return Ok(());
         };
         match phase {
-            b's' => cx.flows.begin(&mut cx.store, slice, flow),
-            b't' => cx.flows.step(&mut cx.store, slice, flow),
-            _ => cx.flows.end(&mut cx.store, slice, flow, false),
+            b's' => cx.flows.begin(&mut cx.store, ts, slice, flow),
+            b't' => cx.flows.step(&mut cx.store, ts, slice, flow),
+            _ => cx.flows.end(&mut cx.store, ts, slice, flow),
         }
         Ok(())
     }
