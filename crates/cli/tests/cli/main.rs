@@ -1,7 +1,7 @@
 //! The built binary, used on the command line and by scripts.
 
 mod accuracy;
-mod beside_perf;
+mod beside;
 mod commands;
 #[path = "../../../edit/tests/parts/content.rs"]
 mod content;

@@ -1,8 +1,10 @@
-//! Kernel events, compared with those that `perf` recorded at the same time: the same events with
-//! the same text in the same order.
+//! Kernel events, compared with those that other programs recorded at the same time: the same events
+//! with the same text in the same order.
+
+mod perf;
+mod trace_cmd;
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use ferretto_proto::fields::{
@@ -30,11 +32,33 @@ const EVENTS: &str =
 const PROGRAM: &str = "echo $$ > pid; exec dd if=/dev/zero of=written bs=4k count=20 oflag=dsync";
 
 /// A tracefs instance that is removed at the end of the test.
-struct Instance(String);
+struct Instance {
+    name: String,
+}
+
+impl Instance {
+    /// Creates an instance for a test. Prints the reason if this is not possible.
+    fn new(of: &str) -> Option<Self> {
+        let instance = Self {
+            name: format!("test-{of}-{}", std::process::id()),
+        };
+        match fs::create_dir(instance.folder()) {
+            Ok(()) => Some(instance),
+            Err(error) => {
+                println!("skipped: tracefs instances are not available: {error}");
+                None
+            }
+        }
+    }
+
+    fn folder(&self) -> String {
+        format!("/sys/kernel/tracing/instances/{}", self.name)
+    }
+}
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
+        let _ = fs::remove_dir(self.folder());
     }
 }
 
@@ -63,7 +87,7 @@ fn letters(state: u64) -> String {
     }
 }
 
-/// Returns the text of an event in the format of `perf script`; `None` for other kinds of events.
+/// Returns the text of an event in the kernel's format; `None` for other kinds of events.
 fn printed(event: &[u8]) -> Option<(&'static str, String)> {
     let of = |field| Fields::find(field, event).and_then(|it| it.as_bytes());
     if let Some(of) = of(ftrace_event::SYS_ENTER) {
@@ -121,83 +145,48 @@ fn is_own(kind: &str, line: &str, pid: u64) -> bool {
     }
 }
 
-#[test]
-fn events_are_the_same_as_those_that_perf_prints() {
-    let world = World::new();
-    let instance = format!("test-perf-{}", std::process::id());
-    let folder = format!("/sys/kernel/tracing/instances/{instance}");
-    if let Err(error) = fs::create_dir(&folder) {
-        return println!("skipped: tracefs instances are not available: {error}");
-    }
-    let _instance = Instance(folder);
-    world.write("config", CONFIG.replace("INSTANCE", &instance));
-    let mut perf = Command::new("perf");
-    perf.args([
-        "record",
-        "-q",
-        "-a",
-        "-m",
-        "8192",
-        "-o",
-        "perf.data",
-        "-e",
-        EVENTS,
-        "--",
-    ])
-    .arg(FERRETTO)
-    .args([
-        "record", "-q", "-c", "config", "-o", "t", "--", "sh", "-c", PROGRAM,
-    ])
-    .stdin(Stdio::null());
-    let recorded = match world.at_home(perf).output() {
-        Ok(recorded) if world.path("perf.data").exists() => recorded,
-        Ok(recorded) => {
-            let why = String::from_utf8_lossy(&recorded.stderr).into_owned();
-            return println!("skipped: perf cannot record here: {why}");
-        }
-        Err(error) => return println!("skipped: perf is not installed: {error}"),
-    };
-    let mut script = Command::new("perf");
-    script.args([
-        "script",
-        "-i",
-        "perf.data",
-        "--show-lost-events",
-        "-F",
-        "comm,tid,event,trace",
-    ]);
-    let script = world.at_home(script).output().unwrap();
-    let script = String::from_utf8_lossy(&script.stdout).into_owned();
-    if !Path::new(&world.path("pid")).exists() || script.contains("PERF_RECORD_LOST") {
-        return println!("skipped: perf lost events: {recorded:?}");
-    }
-    let pid = String::from_utf8(world.read("pid")).unwrap();
-    let pid: u64 = pid.trim().parse().unwrap();
+/// An event that another program printed.
+struct Event {
+    kind: &'static str,
+    text: String,
+    /// True if the thread of the event is the recorded program.
+    is_of_program: bool,
+}
 
-    let mut theirs = Vec::new();
-    for line in script.lines() {
-        let Some((head, rest)) = EVENTS.split(',').find_map(|kind| {
-            let (head, rest) = line.split_once(&format!("{kind}: "))?;
-            Some((head, (kind, rest)))
-        }) else {
-            continue;
-        };
-        let (kind, rest) = rest;
-        let is_of_program =
-            head.trim().starts_with("dd ") && head.trim().ends_with(&pid.to_string());
-        // The priority of the request after the sector is newer than the schema.
-        let rest = match kind {
-            "block:block_rq_issue" => {
-                let words: Vec<&str> = rest.split_whitespace().take(7).collect();
-                words.join(" ")
-            }
-            _ => rest.trim().to_owned(),
-        };
-        if kind == "sched:sched_switch" || is_of_program {
-            theirs.push((kind, rest));
+/// Adds a recording of [`PROGRAM`] into the file `t` to the arguments of another recorder, which runs
+/// it. Kernel events are taken from `instance`.
+fn record_inside(world: &World, instance: &Instance, mut outer: Command) -> Command {
+    world.write("config", CONFIG.replace("INSTANCE", &instance.name));
+    outer
+        .arg(FERRETTO)
+        .args(["record", "-q", "-c", "config", "-o", "t", "--"])
+        .args(["sh", "-c", PROGRAM])
+        .stdin(Stdio::null());
+    world.at_home(outer)
+}
+
+/// Returns the process id of the recorded program; `None` if it was not started.
+fn program(world: &World) -> Option<u64> {
+    let pid = fs::read_to_string(world.path("pid")).ok()?;
+    Some(pid.trim().parse().unwrap())
+}
+
+/// Returns the text of an event without fields that are newer than the schema.
+fn known_fields(kind: &str, text: &str) -> String {
+    match kind {
+        // The priority of the request after the sector.
+        "block:block_rq_issue" => {
+            let words: Vec<&str> = text.split_whitespace().take(7).collect();
+            words.join(" ")
         }
+        _ => text.trim().to_owned(),
     }
-    theirs.retain(|(kind, line)| is_own(kind, line, pid));
+}
+
+/// Compares the events of another program with those in the file `t`.
+fn compare(world: &World, pid: u64, mut theirs: Vec<Event>) {
+    theirs.retain(|event| event.kind == "sched:sched_switch" || event.is_of_program);
+    theirs.retain(|event| is_own(event.kind, &event.text, pid));
 
     let mut ours = Vec::new();
     let mut trace = TraceReader::new(fs::File::open(world.path("t")).unwrap());
@@ -228,8 +217,8 @@ fn events_are_the_same_as_those_that_perf_prints() {
     for kind in EVENTS.split(',') {
         let theirs: Vec<&String> = theirs
             .iter()
-            .filter(|(of, _)| *of == kind)
-            .map(|(_, line)| line)
+            .filter(|event| event.kind == kind)
+            .map(|event| &event.text)
             .collect();
         let ours: Vec<&String> = ours
             .iter()
