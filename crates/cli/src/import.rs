@@ -32,8 +32,8 @@ pub(crate) struct ImportArgs {
     /// The files; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// File for the trace; - is standard output [default: the name of the file with .pftrace, such as
-    /// perf.pftrace]
+    /// File for the trace; - is standard output [default: the name of the file with .pftrace, such
+    /// as perf.pftrace]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Do not read this machine's files, since the recording is of another machine

@@ -102,8 +102,8 @@ fn fill(
     out.flush().with_context(|| format!("cannot write {name}"))
 }
 
-/// Prints the names of written files, for people and for other commands. A result on standard output
-/// has no name.
+/// Prints the names of written files, for people and for other commands. A result on standard
+/// output has no name.
 ///
 /// # Errors
 ///

@@ -237,7 +237,8 @@ impl<'a> Writer<'a> {
         let trace = part.trace;
         let tables = trace.tables();
         let ends = trace.flow_ends();
-        // A slice of an earlier part is repeated with its flows, which may have continued elsewhere.
+        // A slice of an earlier part is repeated with its flows, which may have continued
+        // elsewhere.
         let is_repeated = |part: &Part<'_>, slice, ts| {
             part.resumed.contains_key(&slice) && ts == tables.slice.ts().get(slice)
         };

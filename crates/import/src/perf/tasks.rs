@@ -78,8 +78,8 @@ impl Tasks {
     }
 }
 
-/// Writes the time of a record. Records of tasks that perf found when it started have the time 0, at
-/// which no event took place.
+/// Writes the time of a record. Records of tasks that perf found when it started have the time 0,
+/// at which no event took place.
 fn time(packet: &mut Encoder<'_, Vec<u8>>, ts: u64) {
     if ts != 0 {
         packet.varint(trace_packet::TIMESTAMP, ts);

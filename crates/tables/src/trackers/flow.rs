@@ -26,7 +26,8 @@ pub enum FlowStep {
     End,
 }
 
-/// An event of a flow that has no slice before it in the trace. There may be one in an earlier part.
+/// An event of a flow that has no slice before it in the trace. There may be one in an earlier
+/// part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowEnd {
     /// The flow, the same number in all parts of a trace.

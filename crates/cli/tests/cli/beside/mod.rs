@@ -1,5 +1,5 @@
-//! Kernel events, compared with those that other programs recorded at the same time: the same events
-//! with the same text in the same order.
+//! Kernel events, compared with those that other programs recorded at the same time: the same
+//! events with the same text in the same order.
 
 mod perf;
 mod trace_cmd;
@@ -153,8 +153,8 @@ struct Event {
     is_of_program: bool,
 }
 
-/// Adds a recording of [`PROGRAM`] into the file `t` to the arguments of another recorder, which runs
-/// it. Kernel events are taken from `instance`.
+/// Adds a recording of [`PROGRAM`] into the file `t` to the arguments of another recorder, which
+/// runs it. Kernel events are taken from `instance`.
 fn record_inside(world: &World, instance: &Instance, mut outer: Command) -> Command {
     world.write("config", CONFIG.replace("INSTANCE", &instance.name));
     outer
