@@ -1,10 +1,11 @@
 //! The output of an import.
 
 use crate::derived::SchedLog;
-use crate::schema::{ArgsTable, TableId, TableSet, Tables, TraceImportLogsRow};
+use crate::schema::{ArgsTable, ProfilerSampleRow, TableId, TableSet, Tables, TraceImportLogsRow};
 use crate::stats::{Stat, StatsTracker};
 use crate::strings::StringPool;
 use crate::trackers::args::ArgSet;
+use crate::trackers::callsites::{Callsites, Ticket};
 use crate::trackers::waiting_args::WaitingArgs;
 
 /// The tables, texts and statistics of an import.
@@ -25,6 +26,7 @@ pub(crate) struct Store {
     pub(crate) trace_file: u32,
     /// Sets of arguments that are not in the table yet.
     pub(crate) waiting_args: WaitingArgs,
+    pub(crate) callsites: Callsites,
 }
 
 /// A loss of data.
@@ -76,6 +78,7 @@ impl Store {
             machine: 0,
             trace_file: 0,
             waiting_args: WaitingArgs::new(threads),
+            callsites: Callsites::new(threads),
         }
     }
 
@@ -100,9 +103,36 @@ impl Store {
         }
     }
 
+    /// Adds the callsites of all callstacks to the table.
+    pub(crate) fn settle_callsites(&mut self) {
+        self.callsites.settle(&mut self.tables);
+    }
+
+    /// Adds a sample. Its callsite is that of the callstack, if it has one.
+    pub(crate) fn add_sample(&mut self, mut sample: ProfilerSampleRow, callstack: Option<Ticket>) {
+        let samples = &mut self.tables.profiler_sample;
+        let Some(ticket) = callstack else {
+            samples.push(sample);
+            return;
+        };
+        let known = self.callsites.known(ticket);
+        // An unknown callsite is replaced later.
+        sample.callsite_id = Some(known.unwrap_or(0));
+        let row = samples.push(sample);
+        if known.is_none() {
+            self.callsites.set_later(row, ticket);
+        }
+    }
+
+    /// Returns the row of a callstack, with the outermost frame first. Frames that are too deep are
+    /// cut; `None` if there are no frames.
+    pub(crate) fn callstack(&mut self, frames: impl IntoIterator<Item = u32>) -> Option<u32> {
+        self.callsites.callstack(&mut self.tables, frames)
+    }
+
     /// Returns the memory of tables and texts in bytes.
     pub(crate) fn memory(&self) -> usize {
-        let away = self.waiting_args.memory();
+        let away = self.waiting_args.memory() + self.callsites.memory();
         self.tables.memory() + away + self.strings.memory() + self.sched.memory()
     }
 

@@ -133,6 +133,7 @@ impl Trace {
         let mut store = context.store;
         let flow_ends = context.flows.into_ends(&store.strings);
         store.settle_args();
+        store.settle_callsites();
         store
             .stats
             .finish(&mut store.tables.stats, &mut store.strings);

@@ -56,7 +56,7 @@ fn add(cx: &mut Context, rows: &mut Option<(u32, u32)>, line: &str) -> Result<()
         };
         frames.push(cx.stacks.source_frame(&mut cx.store, mapping, source));
     }
-    if let Some(callsite_id) = cx.stacks.callstack(&mut cx.store, frames) {
+    if let Some(callsite_id) = cx.store.callstack(frames) {
         cx.store.tables.aggregate_sample.push(AggregateSampleRow {
             aggregate_profile_id: profile,
             callsite_id,

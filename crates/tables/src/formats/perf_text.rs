@@ -149,7 +149,7 @@ impl PerfSamples {
             };
             frames.push(cx.stacks.source_frame(store, mapping, source));
         }
-        let callsite_id = cx.stacks.callstack(store, frames.into_iter().rev());
+        let callsite_id = store.callstack(frames.into_iter().rev());
         let task = *self.tasks.entry((upid, utid)).or_insert_with(|| {
             store
                 .tables

@@ -172,7 +172,7 @@ impl Tables {
             .filter_map(|id| self.frames.get(id).copied())
             .collect();
         frames.reverse();
-        let Some(callsite_id) = cx.stacks.callstack(&mut cx.store, frames) else {
+        let Some(callsite_id) = cx.store.callstack(frames) else {
             return;
         };
         for (value, profile) in sample.values.iter().zip(profiles) {

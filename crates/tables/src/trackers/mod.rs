@@ -2,6 +2,7 @@
 //! fills its tables.
 
 pub(crate) mod args;
+pub(crate) mod callsites;
 pub(crate) mod clock;
 pub(crate) mod counter;
 pub(crate) mod flow;

@@ -1,15 +1,10 @@
-//! Callstacks: interned mappings, frames and callsites.
+//! Callstacks: interned mappings and frames.
 
 use rustc_hash::FxHashMap;
 
-use crate::schema::{
-    StackProfileCallsiteRow, StackProfileFrameRow, StackProfileMappingRow, StackProfileSymbolRow,
-};
+use crate::schema::{StackProfileFrameRow, StackProfileMappingRow, StackProfileSymbolRow};
 use crate::store::Store;
 use crate::strings::StringId;
-
-/// The maximum depth of callstacks.
-const MAX_DEPTH: u32 = 1 << 12;
 
 /// A mapped file in an address space: the values of its distinguishing columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,52 +42,7 @@ pub(crate) struct SourceFrame {
     pub(crate) line: Option<u32>,
 }
 
-/// The callees of each callsite.
-///
-/// Most callsites have a single callee, since callstacks diverge near their roots.
-#[derive(Debug, Default)]
-struct Callees {
-    /// The first callee of each callsite, by row, and its frame.
-    first: Vec<(u32, u32)>,
-    /// Callsites without a caller, and all but the first callees, by caller and frame.
-    others: FxHashMap<u64, u32>,
-}
-
-impl Callees {
-    const NONE: u32 = u32::MAX;
-
-    fn key(caller: Option<u32>, frame: u32) -> u64 {
-        // The caller plus one, since 0 means none.
-        let caller = caller.map_or(0, |caller| u64::from(caller) + 1);
-        caller << 32 | u64::from(frame)
-    }
-
-    #[inline]
-    fn find(&self, caller: Option<u32>, frame: u32) -> Option<u32> {
-        if let Some(caller) = caller {
-            match self.first.get(caller as usize).copied() {
-                None | Some((Self::NONE, _)) => return None,
-                Some((first, of)) if of == frame => return Some(first),
-                Some(_) => {}
-            }
-        }
-        self.others.get(&Self::key(caller, frame)).copied()
-    }
-
-    /// Adds a callsite with the next row.
-    #[inline]
-    fn add(&mut self, caller: Option<u32>, frame: u32, row: u32) {
-        self.first.resize(row as usize + 1, (Self::NONE, 0));
-        match caller.and_then(|caller| self.first.get_mut(caller as usize)) {
-            Some(first) if first.0 == Self::NONE => *first = (row, frame),
-            _ => {
-                self.others.insert(Self::key(caller, frame), row);
-            }
-        }
-    }
-}
-
-/// Interns the mappings, frames and callsites of all callstacks.
+/// Interns the mappings and frames of all callstacks.
 #[derive(Debug, Default)]
 pub(crate) struct StackProfileTracker {
     mappings: FxHashMap<Mapping, u32>,
@@ -100,7 +50,6 @@ pub(crate) struct StackProfileTracker {
     by_name: FxHashMap<(StringId, StringId), Vec<u32>>,
     frames: FxHashMap<(u32, i64, StringId), u32>,
     source_frames: FxHashMap<(u32, SourceFrame), u32>,
-    callees: Callees,
     /// The frames by mapping and address, up to `indexed_frames`. Built when symbols arrive.
     frames_at: FxHashMap<(u32, i64), Vec<u32>>,
     indexed_frames: u32,
@@ -192,48 +141,6 @@ impl StackProfileTracker {
         let id = push_frame(store, mapping, 0, source.function, Some(symbols));
         self.source_frames.insert((mapping, source), id);
         id
-    }
-
-    /// Returns the row of a callsite with this caller and frame, and adds it if it is new. `None`
-    /// if it is too deep.
-    pub(crate) fn callsite(
-        &mut self,
-        store: &mut Store,
-        parent_id: Option<u32>,
-        frame_id: u32,
-    ) -> Option<u32> {
-        if let Some(id) = self.callees.find(parent_id, frame_id) {
-            return Some(id);
-        }
-        let table = &mut store.tables.stack_profile_callsite;
-        let depth = parent_id.map_or(0, |parent| table.depth.get(parent) + 1);
-        if depth >= MAX_DEPTH {
-            return None;
-        }
-        let id = table.push(StackProfileCallsiteRow {
-            depth,
-            parent_id,
-            frame_id,
-        });
-        self.callees.add(parent_id, frame_id, id);
-        Some(id)
-    }
-
-    /// Returns the row of a callstack, with the outermost frame first. Frames that are too deep are
-    /// cut; `None` if there are no frames.
-    pub(crate) fn callstack(
-        &mut self,
-        store: &mut Store,
-        frames: impl IntoIterator<Item = u32>,
-    ) -> Option<u32> {
-        let mut callsite = None;
-        for frame in frames {
-            match self.callsite(store, callsite, frame) {
-                Some(next) => callsite = Some(next),
-                None => break,
-            }
-        }
-        callsite
     }
 
     /// Returns the mappings of a file.

@@ -400,7 +400,7 @@ impl OldStacks {
                 cx.store.stats.add(Stat::stackprofile_invalid_frame_id, 1);
                 continue;
             };
-            match cx.stacks.callstack(&mut cx.store, frames) {
+            match cx.store.callstack(frames) {
                 Some(callsite) => {
                     self.callstacks
                         .insert(number(bytes, callstack::IID), callsite);

@@ -150,9 +150,9 @@ impl PerfSessions {
         let counter_set_id = counter_set.id();
         let (tid, pid) = (sample.tid.into(), sample.pid.into());
         let (utid, upid) = cx.processes.thread_and_process(&mut cx.store, tid, pid);
-        let callsite_id = sample
+        let callstack = sample
             .callstack
-            .and_then(|iid| stacks.callstack(cx, state, Some(upid), iid));
+            .and_then(|iid| stacks.ticket(cx, state, Some(upid), iid));
         let cpu_mode = modes.get(sample.mode as usize).copied().unwrap_or_default();
         let unwind_error = match sample.unwind_error {
             Some(error) => cx.store.strings.intern(error_name(error)),
@@ -169,16 +169,17 @@ impl PerfSessions {
             .and_then(|cpu| cx.cpus.intern(&mut cx.store, cpu));
         let has_place = ucpu.is_some() || !cpu_mode.is_null();
         let execution_context_id = has_place.then(|| contexts.execution(cx, ucpu, cpu_mode));
-        cx.store.tables.profiler_sample.push(ProfilerSampleRow {
+        let row = ProfilerSampleRow {
             ts,
             source,
             task_context_id,
             execution_context_id,
-            callsite_id,
+            callsite_id: None,
             unwind_error,
             session_id: Some(session),
             counter_set_id,
-        });
+        };
+        cx.store.add_sample(row, callstack);
     }
 
     /// Returns the session of a sequence, and the counters of one of its CPUs.

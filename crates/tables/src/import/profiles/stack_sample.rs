@@ -171,17 +171,17 @@ impl StackSamples {
             });
         let counters = counters(cx, ts, &sample, session, source, cpu);
         let upid = task.and_then(|task| task.upid);
-        let callsite_id = match (sample.callstack_iid, sample.callstack) {
-            (Some(iid), _) => stacks.callstack(cx, state, upid, iid),
-            (None, Some(callstack)) => self.inline_callstack(cx, callstack),
-            (None, None) => None,
+        let (callstack, callsite_id) = match (sample.callstack_iid, sample.callstack) {
+            (Some(iid), _) => (stacks.ticket(cx, state, upid, iid), None),
+            (None, Some(callstack)) => (None, self.inline_callstack(cx, callstack)),
+            (None, None) => (None, None),
         };
         let mut counter_set = CounterSet::default();
         for counter in counters {
             counter_set.add(cx, counter);
         }
         let counter_set_id = counter_set.id();
-        cx.store.tables.profiler_sample.push(ProfilerSampleRow {
+        let row = ProfilerSampleRow {
             ts,
             source,
             task_context_id,
@@ -190,7 +190,8 @@ impl StackSamples {
             unwind_error: StringId::NULL,
             session_id: Some(session),
             counter_set_id,
-        });
+        };
+        cx.store.add_sample(row, callstack);
     }
 
     fn task(
@@ -278,7 +279,7 @@ impl StackSamples {
             let source = inline_frame(cx, frame.as_bytes().unwrap_or_default());
             rows.push(cx.stacks.source_frame(&mut cx.store, mapping, source));
         }
-        cx.stacks.callstack(&mut cx.store, rows)
+        cx.store.callstack(rows)
     }
 }
 

@@ -6,7 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::super::context::{Context, EventState};
 use crate::stats::Stat;
+use crate::store::Store;
 use crate::strings::StringId;
+use crate::trackers::callsites::Ticket;
 use crate::trackers::stack_profile::{Mapping, SourceFrame};
 
 /// The maximum number of frames of a valid callstack. Profilers write at most half as many.
@@ -42,7 +44,7 @@ impl Default for SequenceStacks {
 #[derive(Debug, Default)]
 struct Resolved {
     generation: u32,
-    /// The first process with each callstack, and its callsite. Most callstacks occur in one
+    /// The first process with each callstack, and its ticket. Most callstacks occur in one
     /// process alone. Their first use is not limited.
     first: Rows<(u32, u32)>,
     processes: FxHashMap<Option<u32>, OfProcess>,
@@ -53,7 +55,7 @@ struct Resolved {
 struct OfProcess {
     mappings: FxHashMap<u64, u32>,
     frames: Rows<u32>,
-    callstacks: FxHashMap<u64, u32>,
+    callstacks: FxHashMap<u64, Ticket>,
 }
 
 /// Rows by iid. Most iids are small.
@@ -143,6 +145,21 @@ impl SequenceStacks {
         upid: Option<u32>,
         iid: u64,
     ) -> Option<u32> {
+        let ticket = self.ticket(cx, state, upid, iid)?;
+        let Store {
+            callsites, tables, ..
+        } = &mut cx.store;
+        callsites.wait_for(tables, ticket)
+    }
+
+    /// Returns an interned callstack in a process.
+    pub(super) fn ticket(
+        &mut self,
+        cx: &mut Context,
+        state: EventState<'_>,
+        upid: Option<u32>,
+        iid: u64,
+    ) -> Option<Ticket> {
         self.allowance = self.allowance.saturating_add(ROWS_PER_SAMPLE);
         let resolved = self.sequences.entry(state.state.sequence).or_default();
         if resolved.generation != state.state.generation {
@@ -152,14 +169,14 @@ impl SequenceStacks {
             };
         }
         let first = resolved.first.get(iid);
-        if let Some((process, callsite)) = first
+        if let Some((process, ticket)) = first
             && upid == Some(process)
         {
-            return Some(callsite);
+            return Some(Ticket(ticket));
         }
         let rows_of = resolved.processes.entry(upid).or_default();
-        if let Some(callsite) = rows_of.callstacks.get(&iid) {
-            return Some(*callsite);
+        if let Some(ticket) = rows_of.callstacks.get(&iid) {
+            return Some(*ticket);
         }
         let Some(bytes) = state.message(interned_data::CALLSTACKS, iid) else {
             missing(cx, Stat::stackprofile_invalid_callstack_id);
@@ -185,6 +202,9 @@ impl SequenceStacks {
             cx.store.stats.add(Stat::stackprofile_parser_error, 1);
             return None;
         }
+        if is_shared {
+            cx.store.settle_callsites();
+        }
         let before = rows(cx);
         let mut frames = Vec::with_capacity(iids.len());
         for iid in iids {
@@ -194,20 +214,21 @@ impl SequenceStacks {
             };
             frames.push(frame);
         }
-        let callsite = cx.stacks.callstack(&mut cx.store, frames);
+        if frames.is_empty() {
+            cx.store.stats.add(Stat::stackprofile_empty_callstack, 1);
+        }
+        let ticket = cx.store.callsites.add(&mut cx.store.tables, &frames)?;
         if is_shared {
+            cx.store.settle_callsites();
             self.allowance -= (rows(cx) - before).min(self.allowance);
         }
-        match callsite {
-            Some(callsite) => match (is_shared, upid) {
-                (false, Some(upid)) => resolved.first.change(iid, (upid, callsite)),
-                _ => {
-                    rows_of.callstacks.insert(iid, callsite);
-                }
-            },
-            None => cx.store.stats.add(Stat::stackprofile_empty_callstack, 1),
+        match (is_shared, upid) {
+            (false, Some(upid)) => resolved.first.change(iid, (upid, ticket.0)),
+            _ => {
+                rows_of.callstacks.insert(iid, ticket);
+            }
         }
-        callsite
+        Some(ticket)
     }
 }
 

@@ -340,7 +340,7 @@ impl ArgsReader {
         let mapping = *self
             .inline_mapping
             .get_or_insert_with(|| cx.stacks.add_source_mapping(&mut cx.store, name));
-        let mut callsite = None;
+        let mut rows = Vec::new();
         let frames = Fields::new(bytes).map_while(Result::ok);
         for frame in frames.filter(|part| part.number == 1).take(MAX_FRAMES) {
             let (mut function, mut file, mut line) = (StringId::EMPTY, StringId::NULL, None);
@@ -359,10 +359,9 @@ impl ArgsReader {
                 file,
                 line,
             };
-            let frame = cx.stacks.source_frame(&mut cx.store, mapping, source);
-            callsite = cx.stacks.callsite(&mut cx.store, callsite, frame);
+            rows.push(cx.stacks.source_frame(&mut cx.store, mapping, source));
         }
-        callsite
+        cx.store.callstack(rows)
     }
 }
 
