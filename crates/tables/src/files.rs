@@ -8,8 +8,8 @@ use ferretto_trace::{Damage, ReadError, Unpacking};
 
 use crate::formats::{self, FileError, Format, HEAD_BYTES, Member};
 use crate::import::{
-    Context, FilePlace, Importer, Source, begin_file, choose_trace_clock, end_file, guess_uuid,
-    read_packets,
+    Batch, Context, FilePlace, Importer, Source, begin_file, choose_trace_clock, end_file,
+    guess_uuid, read_packets,
 };
 use crate::manifest::Manifest;
 use crate::options::Options;
@@ -315,7 +315,7 @@ impl<'a> FileImport<'a> {
         } = self;
         let (mut total, mut is_cancelled, mut is_over) = (0, false, false);
         let mut broken_rule = None;
-        let each = |batch, bytes| {
+        let each = |batch: &mut Batch, bytes| {
             total = bytes;
             importer.batch(batch);
             is_cancelled = (self.progress)(bytes) == Continue::No;

@@ -187,14 +187,19 @@ impl Arena {
         }
     }
 
-    /// Marks a batch as tokenized. Frees it unless events refer to it.
-    pub(crate) fn tokenized(&mut self, batch: u32) {
+    /// Marks a batch as tokenized. Frees it unless events refer to it. Returns its lists, without
+    /// entries.
+    pub(crate) fn tokenized(&mut self, batch: u32) -> Batch {
+        let mut lists = Batch::default();
         if let Some(kept) = self.kept_mut(batch) {
-            kept.packets = Vec::new();
-            kept.heads = Vec::new();
+            lists.packets = std::mem::take(&mut kept.packets);
+            lists.heads = std::mem::take(&mut kept.heads);
+            lists.packets.clear();
+            lists.heads.clear();
         }
         self.release_batch(batch);
         self.shrink();
+        lists
     }
 
     /// Returns the memory in bytes.

@@ -80,35 +80,44 @@ mod has {
     pub(super) const INTERNED: u8 = 1 << 7;
 }
 
-/// Bytes of a packet.
+// Another thread reads it, so each byte moves from one core to another.
+const _: () = assert!(size_of::<Head>() <= 48);
+
+/// Bytes of a packet. Packets of more than 64 KiB are read again.
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
-    start: u32,
-    length: u32,
+    start: u16,
+    length: u16,
 }
 
 impl Part {
-    fn new(bytes: &[u8], part: &[u8]) -> Self {
+    fn new(bytes: &[u8], part: &[u8]) -> Option<Self> {
         // `part` lies in `bytes`, so the difference of their addresses is an offset.
         let start = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
-        Self {
-            start: start as u32,
-            length: part.len() as u32,
-        }
+        Some(Self {
+            start: start.try_into().ok()?,
+            length: part.len().try_into().ok()?,
+        })
     }
 
     #[inline]
     fn of(self, bytes: &[u8]) -> &[u8] {
-        let start = self.start as usize;
+        let start = usize::from(self.start);
         bytes
-            .get(start..start + self.length as usize)
+            .get(start..start + usize::from(self.length))
             .unwrap_or_default()
     }
 }
 
 impl Head {
     /// Reads a packet.
+    #[inline]
     pub(super) fn read(bytes: &[u8]) -> Self {
+        Self::try_read(bytes).unwrap_or_default()
+    }
+
+    #[inline]
+    fn try_read(bytes: &[u8]) -> Option<Self> {
         let (header, content, is_whole) = Content::read(bytes);
         let is_usual = is_whole
             && content.has_only_data()
@@ -118,12 +127,10 @@ impl Head {
             && !header.is_cleared
             && header.defaults.is_none()
             && header.snapshot.is_none();
-        let data = content.data.map(|field| (field.number, field.as_bytes()));
-        let (true, Some((field, Some(data)))) = (is_usual, data) else {
-            return Self::default();
-        };
+        let field = content.data.filter(|_| is_usual)?;
+        let (field, data) = (field.number, field.as_bytes()?);
         let bit = |is_there, bit| if is_there { bit } else { 0 };
-        Self {
+        Some(Self {
             has: has::HEAD
                 | bit(header.timestamp.is_some(), has::TIMESTAMP)
                 | bit(header.clock.is_some(), has::CLOCK)
@@ -134,14 +141,14 @@ impl Head {
                 | bit(header.interned.is_some(), has::INTERNED),
             glance: (field == trace_packet::TRACK_EVENT).then(|| Glance::read(data)),
             field,
-            data: Part::new(bytes, data),
-            interned: Part::new(bytes, header.interned.unwrap_or(&bytes[..0])),
+            data: Part::new(bytes, data)?,
+            interned: Part::new(bytes, header.interned.unwrap_or(&bytes[..0]))?,
             timestamp: header.timestamp.unwrap_or(0),
             clock: header.clock.unwrap_or(0),
             sequence: header.sequence,
             uid: header.uid.unwrap_or(0),
             pid: header.pid.unwrap_or(0),
-        }
+        })
     }
 
     /// Returns the result of [`Content::read`]; `None` if the packet must be read again.

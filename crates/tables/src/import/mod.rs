@@ -125,20 +125,20 @@ impl Importer {
         }
     }
 
-    /// Tokenizes packets.
-    pub(crate) fn batch(&mut self, batch: Batch) {
+    /// Tokenizes packets. Leaves an empty batch with memory for others.
+    pub(crate) fn batch(&mut self, batch: &mut Batch) {
         self.context.store.set_machine(self.machines.place.machine);
         // Packets come from Linux, where thread 0 is the idle task.
         self.context
             .processes
             .set_idle_task(&mut self.context.store);
-        let number = self.arena.add(batch);
+        let number = self.arena.add(std::mem::take(batch));
         for place in 0..self.arena.packets(number) {
             if let Some((span, offset)) = self.arena.packet(number, place) {
                 self.packet(span, offset, self.arena.head(number, place), false);
             }
         }
-        self.arena.tokenized(number);
+        *batch = self.arena.tokenized(number);
     }
 
     /// Starts another file: a row of `trace_file`.

@@ -14,8 +14,8 @@ pub(crate) type Source<'a> = Box<dyn Read + Send + 'a>;
 const BATCHES_AHEAD: usize = 2;
 
 /// Calls `each` with batches of all packets of a file, and the number of bytes read, until it
-/// returns false. With several `threads`, one of them reads, decompresses and decodes headers
-/// ahead.
+/// returns false. It takes the packets of a batch and leaves memory for another one. With several
+/// `threads`, one of them reads, decompresses and decodes headers ahead.
 ///
 /// # Errors
 ///
@@ -24,22 +24,28 @@ pub(crate) fn read_packets(
     source: Source<'_>,
     limits: Limits,
     threads: usize,
-    mut each: impl FnMut(Batch, u64) -> bool,
+    mut each: impl FnMut(&mut Batch, u64) -> bool,
 ) -> Result<Damage, ReadError> {
     if threads < 2 {
         return read(source, limits, false, each);
     }
     std::thread::scope(|scope| {
         let (sender, batches) = mpsc::sync_channel(BATCHES_AHEAD);
+        let (returned, taken) = mpsc::channel();
         let reader = scope.spawn(move || {
             read(source, limits, true, |batch, bytes| {
-                sender.send((batch, bytes)).is_ok()
+                let full = std::mem::take(batch);
+                let is_wanted = sender.send((full, bytes)).is_ok();
+                *batch = taken.try_recv().unwrap_or_default();
+                is_wanted
             })
         });
-        for (batch, bytes) in batches {
-            if !each(batch, bytes) {
+        for (mut batch, bytes) in batches {
+            if !each(&mut batch, bytes) {
                 break;
             }
+            // The reader may have finished.
+            let _ = returned.send(batch);
         }
         match reader.join() {
             Ok(result) => result,
@@ -58,13 +64,13 @@ fn read(
     source: Source<'_>,
     limits: Limits,
     notes_heads: bool,
-    mut each: impl FnMut(Batch, u64) -> bool,
+    mut each: impl FnMut(&mut Batch, u64) -> bool,
 ) -> Result<Damage, ReadError> {
     let mut reader = TraceReader::with_limits(source, limits);
     let (mut batch, mut bytes) = (Batch::default(), 0);
     let damage = reader.try_read_all(|packet| {
         bytes = bytes.max(packet.offset);
-        if batch.is_full_for(packet.bytes.len()) && !each(std::mem::take(&mut batch), bytes) {
+        if batch.is_full_for(packet.bytes.len()) && !each(&mut batch, bytes) {
             return false;
         }
         batch.push(packet.bytes, packet.offset + head_bytes(packet.bytes.len()));
@@ -74,7 +80,7 @@ fn read(
         true
     })?;
     if !batch.is_empty() {
-        each(batch, reader.bytes_read());
+        each(&mut batch, reader.bytes_read());
     }
     Ok(damage)
 }
