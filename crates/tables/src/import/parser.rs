@@ -93,7 +93,9 @@ impl Parser<'_> {
         }
         if !is_late && !*self.is_over {
             let state = sequences.state(token.state);
-            let bytes = token.event.span().map_or(&[][..], |span| arena.bytes(span));
+            let needs_bytes = resolved.is_none_or(|(resolved, _)| resolved.needs_bytes());
+            let span = token.event.span().filter(|_| needs_bytes);
+            let bytes = span.map_or(&[][..], |span| arena.bytes(span));
             context.store.set_machine(state.machine);
             let state = EventState { sequences, state };
             topics.parse(context, token.ts, &token.event, bytes, state, resolved);

@@ -45,7 +45,7 @@ pub(super) struct Applying<'a, 'e> {
 impl Applying<'_, '_> {
     /// Adds the rows of the event.
     pub(super) fn apply(&mut self) -> Result<(), Fault> {
-        let legacy = self.event.legacy.unwrap_or_default();
+        let legacy = self.event.legacy.map(Legacy::read).unwrap_or_default();
         if self.event.kind == 0 && legacy.phase.is_none() {
             return Err(Fault);
         }

@@ -71,7 +71,7 @@ impl ArgsReader {
         stacks: &mut Profiles,
         args: &mut ArgSet,
     ) -> Option<u32> {
-        self.keys.start(event.bytes.len());
+        self.keys.start(event.size);
         let mut callsite = None;
         let wants_args = cx.store.wants(TableId::args);
         let mut has_reflected = false;

@@ -18,7 +18,10 @@ pub(super) mod event_type {
 /// The common fields of an event, and flags for others.
 #[derive(Debug, Default)]
 pub(super) struct Event<'a> {
+    /// The encoded event, or nothing if it was decoded ahead and no more of it is needed.
     pub(super) bytes: &'a [u8],
+    /// The size of the encoded event in bytes.
+    pub(super) size: usize,
     pub(super) kind: u32,
     pub(super) track: Option<u64>,
     pub(super) name_iid: u64,
@@ -27,7 +30,8 @@ pub(super) struct Event<'a> {
     pub(super) category_iid: u64,
     pub(super) category: Option<&'a [u8]>,
     pub(super) categories: u32,
-    pub(super) legacy: Option<Legacy<'a>>,
+    /// The encoded legacy part.
+    pub(super) legacy: Option<&'a [u8]>,
     pub(super) counter: Option<Field<'a>>,
     /// Set for flow ids, other counters, and callstacks.
     pub(super) has_flows: bool,
@@ -79,6 +83,7 @@ impl<'a> Event<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Self {
         let mut event = Self {
             bytes,
+            size: bytes.len(),
             ..Self::default()
         };
         Fields::walk(bytes, |part| {
@@ -98,9 +103,7 @@ impl<'a> Event<'a> {
                     event.category = part.as_bytes();
                     event.categories += 1;
                 }
-                field::LEGACY_EVENT => {
-                    event.legacy = part.as_bytes().map(Legacy::read);
-                }
+                field::LEGACY_EVENT => event.legacy = part.as_bytes(),
                 field::COUNTER_VALUE | field::DOUBLE_COUNTER_VALUE => event.counter = Some(part),
                 field::FLOW_IDS
                 | field::FLOW_IDS_OLD
@@ -190,7 +193,7 @@ pub(super) struct Legacy<'a> {
 }
 
 impl<'a> Legacy<'a> {
-    fn read(bytes: &'a [u8]) -> Self {
+    pub(super) fn read(bytes: &'a [u8]) -> Self {
         use legacy_event as of;
         let mut legacy = Self::default();
         for part in Fields::new(bytes).map_while(Result::ok) {

@@ -18,6 +18,8 @@ pub(crate) struct Resolved {
     pub(crate) is_there: bool,
     has_flows: bool,
     kind: u32,
+    /// The size of the encoded event in bytes.
+    size: u32,
     track: Option<u64>,
     name: StringId,
     category: StringId,
@@ -81,12 +83,19 @@ impl Resolved {
             is_there: true,
             has_flows: event.has_flows,
             kind: event.kind,
+            size: event.size as u32,
             track: event.track,
             name,
             category,
             first: first as u32,
             count: (all.len() - first) as u32,
         })
+    }
+
+    /// Returns true if more of the encoded event is needed to apply it.
+    #[inline]
+    pub(crate) fn needs_bytes(&self) -> bool {
+        self.has_flows
     }
 
     /// Returns the event, and its names and annotations in `all`.
@@ -98,6 +107,7 @@ impl Resolved {
     ) -> (Event<'a>, Names<'a>) {
         let event = Event {
             bytes,
+            size: self.size as usize,
             kind: self.kind,
             track: self.track,
             has_flows: self.has_flows,
