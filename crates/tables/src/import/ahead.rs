@@ -111,11 +111,11 @@ impl Chunk {
     }
 
     /// Returns all events in order, with true for late ones, and the decoded data.
-    pub(super) fn events(&self) -> impl Iterator<Item = (Token, bool, Option<&Resolved>)> {
+    pub(super) fn events(&self) -> impl Iterator<Item = (&Token, bool, Option<&Resolved>)> {
         self.items.iter().enumerate().map(|(place, item)| {
             let resolved = self.resolved.get(place);
             let resolved = resolved.filter(|resolved| resolved.is_there);
-            (item.token, item.is_late, resolved)
+            (&item.token, item.is_late, resolved)
         })
     }
 

@@ -42,14 +42,14 @@ impl Take for Parser<'_> {
     }
 
     #[inline]
-    fn take(&mut self, context: &mut Context, token: Token, is_late: bool) {
-        if self.ahead.can_apply_now(&token) {
+    fn take(&mut self, context: &mut Context, token: &Token, is_late: bool) {
+        if self.ahead.can_apply_now(token) {
             return self.apply(context, token, is_late, None);
         }
         let Self {
             arena, sequences, ..
         } = self;
-        if let Some(chunk) = self.ahead.push(token, is_late, arena, sequences) {
+        if let Some(chunk) = self.ahead.push(*token, is_late, arena, sequences) {
             self.apply_chunk(context, chunk);
         }
     }
@@ -76,7 +76,7 @@ impl Parser<'_> {
     fn apply(
         &mut self,
         context: &mut Context,
-        token: Token,
+        token: &Token,
         is_late: bool,
         resolved: Option<(&Resolved, &[Annotation])>,
     ) {

@@ -60,7 +60,7 @@ pub(crate) trait Take {
     fn expand(&mut self, context: &mut Context, token: Token, out: &mut Vec<Token>);
 
     /// Handles an event. One that `is_late` must be dropped, since later ones were handled before.
-    fn take(&mut self, context: &mut Context, token: Token, is_late: bool);
+    fn take(&mut self, context: &mut Context, token: &Token, is_late: bool);
 }
 
 /// The maximum number of streams. Events of further ones go into the first one.
@@ -222,7 +222,7 @@ impl Sorter {
                 if is_new || (ts > second && count > 0) {
                     break;
                 }
-                let Some(token) = queue.pop() else {
+                let Some(token) = queue.first() else {
                     break;
                 };
                 count += 1;
@@ -233,7 +233,9 @@ impl Sorter {
                 } else {
                     *taken = token.ts;
                 }
+                // Copying an event would take longer than all of this.
                 taker.take(context, token, is_late);
+                queue.remove_first();
             }
             queue.settle();
             if count == 0 {

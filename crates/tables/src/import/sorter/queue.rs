@@ -127,16 +127,17 @@ impl Queue {
         }
     }
 
-    /// Removes the first event, and returns it.
+    /// Returns the first event after [`front`](Self::front) was called.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Token> {
-        match self.expanded.pop() {
-            Some(token) => Some(token),
-            None => {
-                let token = self.front.get(self.first).copied();
-                self.first += 1;
-                token
-            }
+    pub(super) fn first(&self) -> Option<&Token> {
+        self.expanded.last().or_else(|| self.front.get(self.first))
+    }
+
+    /// Removes the first event.
+    #[inline]
+    pub(super) fn remove_first(&mut self) {
+        if self.expanded.pop().is_none() {
+            self.first += 1;
         }
     }
 
@@ -177,7 +178,6 @@ impl Queue {
         if self.expanded.is_empty() && self.first >= self.front.len() {
             self.next_chunk();
         }
-        let next = self.expanded.last().or_else(|| self.front.get(self.first));
-        self.min = next.map_or(i64::MAX, |token| token.ts);
+        self.min = self.first().map_or(i64::MAX, |token| token.ts);
     }
 }
