@@ -29,7 +29,8 @@ struct Late {
     left: Vec<u16>,
 }
 
-/// The least integer of a block, and the differences of all integers to it.
+/// An integer that is not above any other one of a block, and the differences of all integers to
+/// it.
 #[derive(Debug, Clone)]
 struct Block {
     least: i64,
@@ -59,16 +60,40 @@ macro_rules! by_width {
     };
 }
 
+/// Returns a number that is not above any other one, and one that has the width of the largest
+/// difference to it.
+fn range(numbers: &[i64]) -> (i64, u64) {
+    let first = numbers.first().copied().unwrap_or(0);
+    // The bits in which numbers differ.
+    let bits = numbers.iter().fold(0, |bits, n| bits | (n ^ first)) as u64;
+    match bits {
+        0 => return (first, 0),
+        // One byte suffices, from the number that has the same higher bits only.
+        1..=0xff => return (first & !0xff, bits),
+        _ => {}
+    }
+    let (least, most) = match u32::try_from(bits) {
+        // Baseline x86-64 compares several numbers at a time only if they have 32 bits.
+        Ok(..0x8000_0000) => {
+            let low = numbers.iter().map(|n| *n as i32 & i32::MAX);
+            let (least, most) = low.fold((i32::MAX, 0), |(least, most), n| {
+                (least.min(n), most.max(n))
+            });
+            let whole = |low: i32| first & !i64::from(i32::MAX) | i64::from(low);
+            (whole(least), whole(most))
+        }
+        _ => numbers.iter().fold((first, first), |(least, most), n| {
+            (least.min(*n), most.max(*n))
+        }),
+    };
+    (least, most.wrapping_sub(least) as u64)
+}
+
 impl Block {
     fn of(numbers: &[i64]) -> Self {
-        let first = numbers.first().copied().unwrap_or(0);
-        let (mut least, mut most) = (first, first);
-        for number in numbers {
-            least = if *number < least { *number } else { least };
-            most = if *number > most { *number } else { most };
-        }
+        let (least, difference) = range(numbers);
         let above = numbers.iter().map(|n| n.wrapping_sub(least) as u64);
-        let above = match most.wrapping_sub(least) as u64 {
+        let above = match difference {
             0 => Above::Nothing,
             1..=0xff => Above::U8(above.map(|n| n as u8).collect()),
             0x100..=0xffff => Above::U16(above.map(|n| n as u16).collect()),
@@ -381,5 +406,17 @@ mod tests {
             [0, 1, 64, 65, 1 << 22, 1 << 24].map(bytes),
             [0, 2048, 2048, 4096, 4096, 8192]
         );
+        // Numbers around a multiple of a power of two differ in many bits, but not by much.
+        for (difference, expected) in [(0xff, 1024), (0x100, 2048), (0xffff, 2048), (1 << 16, 4096)]
+        {
+            for middle in [-1 << 31, 0, 1 << 16, 1 << 31, 1 << 40] {
+                let numbers = (0..1024).map(|n| middle - 5 + n * 37 % 1025 * difference / 1023);
+                let numbers: Vec<i64> = numbers.map(|n| n.min(middle - 5 + difference)).collect();
+                let packed: Packed = numbers.iter().copied().collect();
+                assert_eq!(packed.memory() - Packed::overhead(1024), expected);
+                let single = (0..1024).map(|row| packed.get(row));
+                assert_eq!(single.collect::<Vec<_>>(), numbers);
+            }
+        }
     }
 }

@@ -549,7 +549,8 @@ impl<const SWITCH: u32, const WAKE: u32> Entries<'_, SWITCH, WAKE> {
 impl<const SWITCH: u32, const WAKE: u32> Iterator for Entries<'_, SWITCH, WAKE> {
     type Item = Entry;
 
-    #[inline]
+    // An entry is large, and its users need a few of its fields.
+    #[inline(always)]
     fn next(&mut self) -> Option<Entry> {
         let head = self.heads.next()? as u8;
         Some(match head & ((1 << kind::BITS) - 1) {

@@ -170,7 +170,6 @@ impl Extent {
 /// Returns the number of values in a packed column, without decoding it. `None` if it is malformed
 /// or contains long values.
 fn count(column: &[u8]) -> Option<usize> {
-    const LAST: u64 = 0x8080_8080_8080_8080;
     if column.last().is_some_and(|last| *last >= 0x80) {
         return None;
     }
@@ -291,21 +290,36 @@ fn each<const N: usize>(mut columns: [&[u8]; N], mut row: impl FnMut([u64; N]) -
     }
 }
 
+/// The highest bits of eight bytes. That of the last byte of a value is 0.
+const LAST: u64 = 0x8080_8080_8080_8080;
+
 /// Decodes integers of a packed column into `values`, and returns their number.
 #[inline]
 fn decode(column: &mut &[u8], values: &mut [u64; ROWS]) -> usize {
+    /// The highest bits of four values of two bytes, such as pids.
+    const TWO: u64 = 0x0080_0080_0080_0080;
     let mut place = 0;
     while place < ROWS {
-        if let Some((eight, rest)) = column.split_first_chunk::<8>()
-            && u64::from_le_bytes(*eight) & 0x8080_8080_8080_8080 == 0
-            && let Some(values) = values.get_mut(place..place + 8)
-        {
-            for (value, byte) in values.iter_mut().zip(eight) {
-                *value = u64::from(*byte);
+        if let Some((eight, rest)) = column.split_first_chunk::<8>() {
+            let word = u64::from_le_bytes(*eight);
+            let mut places = values[place..].iter_mut();
+            if word & LAST == 0 && places.len() >= 8 {
+                for (value, byte) in places.zip(eight) {
+                    *value = u64::from(*byte);
+                }
+                *column = rest;
+                place += 8;
+                continue;
             }
-            *column = rest;
-            place += 8;
-            continue;
+            if word & LAST == TWO && places.len() >= 4 {
+                let low = word & 0x007f_007f_007f_007f | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+                for (number, value) in places.by_ref().take(4).enumerate() {
+                    *value = low >> (16 * number) & 0x3fff;
+                }
+                *column = rest;
+                place += 4;
+                continue;
+            }
         }
         let Some((number, length)) = decode_varint(column) else {
             *column = &[];
