@@ -214,34 +214,33 @@ impl Glob {
     /// Matches a text. Backtracks only to the last `*`, so the time is bounded by the product of
     /// the lengths.
     fn matches(&self, text: &str) -> bool {
-        let text: Vec<char> = text.chars().collect();
-        let (mut piece, mut at) = (0, 0);
-        let mut retry: Option<(usize, usize)> = None;
+        let (mut piece, mut rest) = (0, text.chars());
+        let mut retry = None;
         loop {
-            let fits = match self.0.get(piece) {
-                None if at == text.len() => return true,
-                Some(Piece::Any) => {
-                    retry = Some((piece + 1, at));
+            let mut after = rest.clone();
+            let next = after.next();
+            let fits = match (self.0.get(piece), next) {
+                (None, None) => return true,
+                (Some(Piece::Any), _) => {
                     piece += 1;
+                    retry = Some((piece, rest.clone()));
                     continue;
                 }
-                None => false,
-                Some(_) if at == text.len() => false,
-                Some(Piece::One) => true,
-                Some(Piece::Char(c)) => *c == text[at],
-                Some(Piece::Set(negated, ranges)) => {
-                    ranges.iter().any(|(a, b)| (*a..=*b).contains(&text[at])) != *negated
+                (None, _) | (_, None) => false,
+                (Some(Piece::One), _) => true,
+                (Some(Piece::Char(c)), Some(next)) => *c == next,
+                (Some(Piece::Set(negated, ranges)), Some(next)) => {
+                    ranges.iter().any(|(a, b)| (*a..=*b).contains(&next)) != *negated
                 }
             };
             if fits {
                 piece += 1;
-                at += 1;
-            } else if let Some((after, start)) = retry
-                && start < text.len()
+                rest = after;
+            } else if let Some((from, skipped)) = &mut retry
+                && skipped.next().is_some()
             {
-                retry = Some((after, start + 1));
-                piece = after;
-                at = start + 1;
+                piece = *from;
+                rest = skipped.clone();
             } else {
                 return false;
             }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::arrow::array::{
-    ArrayRef, BooleanBufferBuilder, Float64Array, Int64Array, StringViewArray, StringViewBuilder,
-    UInt32Array, new_null_array,
+    Array, ArrayRef, BooleanBufferBuilder, Float64Array, Int64Array, StringViewArray,
+    StringViewBuilder, UInt32Array, new_null_array,
 };
 use datafusion::arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use datafusion::arrow::compute::take;
@@ -31,6 +31,16 @@ impl Texts {
             }
         }
         Self(builder.finish())
+    }
+
+    /// Returns the number of texts, with that of NULL.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the texts with these ids.
+    pub(super) fn pick(&self, ids: &UInt32Array) -> Result<ArrayRef> {
+        Ok(take(&self.0, ids, None)?)
     }
 }
 
@@ -118,7 +128,7 @@ pub(super) fn array(
         }
         Values::Text(values) => {
             let numbers = UInt32Array::from_iter_values(values[rows].iter().map(|id| id.raw()));
-            take(&texts.0, &numbers, None)?
+            texts.pick(&numbers)?
         }
         Values::Numbers(numbers) => {
             let mut values = Vec::with_capacity(rows.len());
@@ -126,7 +136,7 @@ pub(super) fn array(
             match numbers.kind() {
                 ColumnKind::Text => {
                     let texts_of = values.iter().map(|id| *id as u32);
-                    take(&texts.0, &UInt32Array::from_iter_values(texts_of), None)?
+                    texts.pick(&UInt32Array::from_iter_values(texts_of))?
                 }
                 ColumnKind::F64 => {
                     let values: Vec<f64> = values
@@ -170,7 +180,7 @@ pub(super) fn picked(
     };
     let texts_of = |number: &dyn Fn(usize) -> u32| -> Result<ArrayRef> {
         let numbers = rows.iter().map(|row| Some(number(row? as usize)));
-        Ok(take(&texts.0, &numbers.collect::<UInt32Array>(), None)?)
+        texts.pick(&numbers.collect::<UInt32Array>())
     };
     Ok(match column.values {
         Values::Id(_) => integers(&|row| row as i64),

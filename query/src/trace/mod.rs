@@ -3,6 +3,7 @@
 mod args;
 mod array;
 mod computed;
+mod condition;
 mod ftrace;
 mod json;
 mod lookup;

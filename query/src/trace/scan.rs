@@ -20,7 +20,7 @@ use crate::node::{column_names, operator, properties};
 
 /// A source of rows for [`ScanExec`].
 pub(super) trait RowSource: fmt::Debug + Send + Sync {
-    /// Returns a range of rows.
+    /// Returns a range of rows, of which those that a filter of the scan removes may be left out.
     fn batch(&self, rows: Range<usize>) -> Result<RecordBatch>;
     /// Returns the name in plans.
     fn name(&self) -> String;
@@ -152,7 +152,8 @@ impl ExecutionPlan for ScanExec {
         let end = rows.end;
         let batches = rows
             .step_by(size)
-            .map(move |start| source.batch(start..(start + size).min(end)));
+            .map(move |start| source.batch(start..(start + size).min(end)))
+            .filter(|batch| !matches!(batch, Ok(batch) if batch.num_rows() == 0));
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema.clone(),
             stream::iter(batches),

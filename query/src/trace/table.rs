@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, ScalarValue};
@@ -13,6 +14,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use ferretto_tables::{ColumnKind, TableId, Trace, Values};
 
 use super::array::{Texts, array, data_type, picked};
+use super::condition::TextCondition;
 use super::scan::{RowSource, ScanExec, record_batch};
 use crate::node::relation;
 
@@ -146,10 +148,39 @@ struct Columns {
     table: TableId,
     indexes: Vec<usize>,
     schema: SchemaRef,
+    /// The conditions for which rows may be left out. They are evaluated again for the others.
+    conditions: Vec<TextCondition>,
+}
+
+/// The share of rows up to which they are picked one by one: one of this number.
+const PICKED_OF: usize = 4;
+
+impl Columns {
+    /// Returns the rows of a range for which all conditions hold.
+    fn matching(&self, rows: &Range<usize>) -> Result<BooleanBuffer> {
+        let table = self.trace.tables().table(self.table);
+        let mut all = BooleanBuffer::new_set(rows.len());
+        for condition in &self.conditions {
+            if let Some(column) = table.column(condition.column()) {
+                all = &all & &condition.holds(&column.values, &self.texts, rows.clone())?;
+            }
+        }
+        Ok(all)
+    }
 }
 
 impl RowSource for Columns {
     fn batch(&self, rows: Range<usize>) -> Result<RecordBatch> {
+        if !self.conditions.is_empty() {
+            let matching = self.matching(&rows)?;
+            let count = matching.count_set_bits();
+            if count <= rows.len() / PICKED_OF {
+                let numbers = matching.set_indices().map(|at| (rows.start + at) as u32);
+                let numbers = UInt32Array::from_iter_values(numbers);
+                let columns = (0..self.indexes.len()).map(|column| self.pick(column, &numbers));
+                return record_batch(&self.schema, columns.collect::<Result<_>>()?, count);
+            }
+        }
         let columns = self
             .indexes
             .iter()
@@ -214,20 +245,23 @@ impl TableProvider for TraceTable {
             })
             .map(|(position, _)| position)
             .collect();
+        let conditions = filters.iter().filter_map(|filter| {
+            TextCondition::new(state, &self.schema, filter, &self.texts, rows.len())
+        });
         let source = Columns {
             trace: self.trace.clone(),
             texts: self.texts.clone(),
             table: self.table,
             indexes,
             schema: schema.clone(),
+            conditions: conditions.collect(),
         };
+        let leaves_out = !source.conditions.is_empty();
         let parts = state.config().target_partitions();
-        Ok(Arc::new(ScanExec::new(
-            Arc::new(source),
-            schema,
-            rows,
-            parts,
-            &sorted,
-        )))
+        let scan = ScanExec::new(Arc::new(source), schema, rows, parts, &sorted);
+        Ok(Arc::new(match leaves_out {
+            true => scan.inexact(),
+            false => scan,
+        }))
     }
 }

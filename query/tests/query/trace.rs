@@ -266,6 +266,60 @@ fn conditions_on_time_narrow_the_rows_of_a_scan() {
     assert!(plan.contains("rows=3..4"), "{plan}");
 }
 
+#[test]
+fn conditions_on_texts_select_the_rows_with_these_texts() {
+    // There are far more slices than names. Some have none.
+    const SLICES: usize = 4000;
+    let name = |n: usize| (!n.is_multiple_of(7)).then(|| format!("name_{}", n * n % 50));
+    let mut trace = "packet { trusted_packet_sequence_id: 1 timestamp: 1
+        track_descriptor { uuid: 2 thread { pid: 10 tid: 11 } } }"
+        .to_owned();
+    for n in 0..SLICES {
+        let name = name(n).map_or_else(String::new, |name| format!("name: \"{name}\""));
+        trace += &format!(
+            "packet {{ trusted_packet_sequence_id: 1 timestamp: {} track_event {{
+                track_uuid: 2 type: TYPE_INSTANT {name} }} }}",
+            n + 2
+        );
+    }
+    let mut s = over(&trace);
+    let mut check = |condition: &str, holds: &dyn Fn(usize, Option<&str>) -> bool| {
+        let ids = s.rows(&format!(
+            "SELECT id FROM slice WHERE {condition} ORDER BY id"
+        ));
+        let expected = (0..SLICES).filter(|n| holds(*n, name(*n).as_deref()));
+        let expected: Vec<String> = expected.map(|n| n.to_string()).collect();
+        assert_eq!(ids, expected, "{condition}");
+        let count = s.rows(&format!("SELECT count(*) FROM slice WHERE {condition}"));
+        assert_eq!(count, [expected.len().to_string()], "{condition}");
+    };
+    check("name GLOB '*_1?'", &|_, name| {
+        name.is_some_and(|name| name.len() == 7 && name.starts_with("name_1"))
+    });
+    check("name NOT GLOB '*_1?'", &|_, name| {
+        name.is_some_and(|name| name.len() != 7 || !name.starts_with("name_1"))
+    });
+    check("name = 'name_4' AND id > 1000", &|n, name| {
+        n > 1000 && name == Some("name_4")
+    });
+    check("name = 'no name'", &|_, _| false);
+    check("name IS NULL", &|_, name| name.is_none());
+    check("name IS NULL OR name = 'name_1'", &|_, name| {
+        name.is_none_or(|name| name == "name_1")
+    });
+    check("coalesce(name, 'name_1') = 'name_1'", &|_, name| {
+        name.is_none_or(|name| name == "name_1")
+    });
+    check("name IN ('name_0', 'name_25', 'other')", &|_, name| {
+        matches!(name, Some("name_0" | "name_25"))
+    });
+    check("length(name) = 6 AND name <> 'name_9'", &|_, name| {
+        name.is_some_and(|name| name.len() == 6 && name != "name_9")
+    });
+    let names = "SELECT DISTINCT name FROM slice WHERE name GLOB '*5' ORDER BY name";
+    assert_eq!(s.rows(names), ["\"name_25\""]);
+}
+
 /// Thread 11 runs, is preempted by thread 12, and runs again. A slice spans all of it.
 const SCHED: &str = r#"
 packet { trusted_packet_sequence_id: 1 timestamp: 1
