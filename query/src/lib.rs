@@ -8,6 +8,7 @@ pub mod cluster;
 mod computed;
 pub mod engine;
 pub mod error;
+mod flamegraph;
 pub mod fleet;
 pub mod functions;
 pub mod intervals;

@@ -4,20 +4,24 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::view::ViewTable;
 use datafusion::datasource::MemTable;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use futures::TryStreamExt;
 
 use super::Engine;
 use super::views::reads;
 use crate::error::SqlError;
+use crate::flamegraph::{FlamegraphTable, Source};
 use crate::intervals::{SpanKind, span_table};
 use crate::sql::dialect::TraceDialect;
 use crate::sql::inspect::calls;
+use crate::sql::lexer::tokenize;
 use crate::sql::macros::{Macro, expand};
 use crate::sql::names::output_names;
 use crate::sql::rewrite::rewrite;
@@ -217,6 +221,34 @@ impl Engine {
         self.functions.delegate(name, target);
         Ok(())
     }
+    /// Defines the rows of a flamegraph, which are computed now.
+    pub(super) async fn define_flamegraph(
+        &mut self,
+        name: String,
+        source: &[TokenWithSpan],
+    ) -> Result<(), SqlError> {
+        if self.tables_are_views {
+            return Err(SqlError::new(
+                "Flamegraphs of many traces are not supported: query each trace alone.",
+            ));
+        }
+        self.claim(&name, false)?;
+        let mut query = tokenize("SELECT * FROM ")?;
+        query.extend(source.iter().cloned());
+        let context = self.context.clone();
+        let plan = self.plan(&query, &context).await?;
+        let stream = context
+            .execute_logical_plan(plan)
+            .await?
+            .execute_stream()
+            .await?;
+        let schema = stream.schema();
+        let batches: Vec<RecordBatch> = stream.try_collect().await?;
+        let rows = concat_batches(&schema, &batches).map_err(SqlError::arrow)?;
+        let table = FlamegraphTable::new(Source::new(&rows)?);
+        self.register(name, Arc::new(table))
+    }
+
 
     pub(super) async fn define_span_join(
         &mut self,

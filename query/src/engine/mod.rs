@@ -297,6 +297,9 @@ impl Engine {
             if error.location.is_none() && start.line > 0 {
                 error.location = Some((start.line, start.column));
             }
+            Statement::Flamegraph { name, source } => {
+                self.define_flamegraph(name, &source).await.map(|()| None)
+            }
             error
         })
     }

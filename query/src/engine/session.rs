@@ -13,6 +13,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use super::Options;
 use crate::computed::{FunctionPlanner, TableInfo};
 use crate::error::SqlError;
+use crate::flamegraph::{self, FlamegraphPlanner};
 use crate::functions;
 use crate::intervals::IntervalPlanner;
 use crate::order::InOrder;
@@ -56,6 +57,7 @@ pub(crate) fn state(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> SessionS
         .with_expr_planners(planners)
         .with_relation_planners(vec![
             Arc::new(IntervalPlanner),
+            Arc::new(FlamegraphPlanner),
             Arc::new(FunctionPlanner(vec![Arc::new(TableInfo)])),
         ])
         .with_analyzer_rules(vec![
@@ -85,6 +87,7 @@ pub(crate) fn context(state: SessionState) -> SessionContext {
     for function in functions::all() {
         context.register_udf(function);
     }
+    context.register_udf(flamegraph::find().udf());
     context.register_udwf(functions::internal_layout());
     context
 }

@@ -54,6 +54,13 @@ pub enum Statement {
     },
     /// Any other statement.
     Sql(Vec<TokenWithSpan>),
+    /// `CREATE VIRTUAL TABLE n USING __intrinsic_flamegraph((…))`.
+    Flamegraph {
+        /// The name of the table.
+        name: String,
+        /// The query or table with the rows.
+        source: Vec<TokenWithSpan>,
+    },
 }
 
 /// A name and its definition.
@@ -236,7 +243,7 @@ pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
     }
     let replace = cursor.words(&["OR", "REPLACE"]);
     if cursor.words(&["VIRTUAL", "TABLE"]) {
-        return span_join(cursor);
+        return virtual_table(cursor);
     }
     if !cursor.word("PERFETTO") {
         return Ok(Statement::Sql(tokens));
@@ -323,7 +330,7 @@ fn arguments(tokens: &[TokenWithSpan]) -> Result<Vec<Argument>, SqlError> {
         .collect()
 }
 
-fn span_join(mut cursor: Cursor<'_>) -> Result<Statement, SqlError> {
+fn virtual_table(mut cursor: Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.words(&["IF", "NOT", "EXISTS"]);
     let name = cursor.name()?;
     cursor.need("USING")?;
@@ -347,6 +354,10 @@ fn span_join(mut cursor: Cursor<'_>) -> Result<Statement, SqlError> {
         ));
     };
     let input = |tokens| {
+    if kind == "__INTRINSIC_FLAMEGRAPH" {
+        let source = cursor.parenthesized()?.to_vec();
+        return Ok(Statement::Flamegraph { name, source });
+    }
         let mut cursor = Cursor { tokens, at: 0 };
         let table = cursor.name()?;
         let partition = if cursor.word("PARTITIONED") {

@@ -5,6 +5,7 @@ mod cluster;
 mod command;
 mod common;
 mod dialect;
+mod flamegraph;
 mod fleet;
 mod foreign;
 mod hostile;
