@@ -20,7 +20,6 @@ use crate::error::SqlError;
 use crate::flamegraph::{FlamegraphTable, Source};
 use crate::intervals::{SpanKind, span_table};
 use crate::sql::dialect::TraceDialect;
-use crate::sql::inspect::calls;
 use crate::sql::lexer::tokenize;
 use crate::sql::macros::{Macro, expand};
 use crate::sql::names::output_names;
@@ -166,40 +165,39 @@ impl Engine {
         );
     }
 
+    /// Fails if a function of this name exists that cannot be replaced.
+    pub(super) fn claim_function(&self, name: &str, replace: bool) -> Result<(), SqlError> {
+        if self.functions.contains_key(name) {
+            if replace {
+                return Ok(());
+            }
+            return Err(SqlError::new(format!(
+                "The function '{name}' exists already: replace it with CREATE OR REPLACE."
+            )));
+        }
+        let state = self.context.state();
+        if state.scalar_functions().contains_key(name)
+            || state.aggregate_functions().contains_key(name)
+        {
+            return Err(SqlError::new(format!(
+                "'{name}' is a function of the engine and cannot be replaced."
+            )));
+        }
+        Ok(())
+    }
+
     pub(super) fn define_function(
         &mut self,
         d: Definition,
         arguments: Vec<Argument>,
         returns: Returns,
     ) -> Result<(), SqlError> {
-        if self.functions.contains_key(&d.name) && !d.replace {
-            return Err(SqlError::new(format!(
-                "The function '{}' exists already: replace it with CREATE OR REPLACE.",
-                d.name
-            )));
-        }
-        let state = self.context.state();
-        if !self.functions.contains_key(&d.name)
-            && (state.scalar_functions().contains_key(&d.name)
-                || state.aggregate_functions().contains_key(&d.name))
-        {
-            return Err(SqlError::new(format!(
-                "'{}' is a function of the engine and cannot be replaced.",
-                d.name
-            )));
-        }
+        self.claim_function(&d.name, d.replace)?;
         let tokens = self.expand(&d.body)?;
         let mut parser = Parser::new(&TraceDialect).with_tokens_with_locations(tokens);
         let mut body = parser
             .parse_query()
             .map_err(|e| crate::error::parser(&e.to_string()))?;
-        if calls(&body, &d.name) {
-            return Err(SqlError::new(format!(
-                "The function '{}' calls itself, which is not supported: \
-                 use WITH RECURSIVE.",
-                d.name
-            )));
-        }
         rewrite(&mut body, &self.functions)?;
         self.outdate(&d.name);
         self.functions.insert(
@@ -221,6 +219,7 @@ impl Engine {
         self.functions.delegate(name, target);
         Ok(())
     }
+
     /// Defines the rows of a flamegraph, which are computed now.
     pub(super) async fn define_flamegraph(
         &mut self,
@@ -248,7 +247,6 @@ impl Engine {
         let table = FlamegraphTable::new(Source::new(&rows)?);
         self.register(name, Arc::new(table))
     }
-
 
     pub(super) async fn define_span_join(
         &mut self,

@@ -6,6 +6,7 @@ mod include;
 mod plan;
 mod run;
 pub(crate) mod session;
+mod recursive;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -273,7 +274,8 @@ impl Engine {
                 arguments,
                 returns,
             } => self
-                .define_function(definition, arguments, returns)
+                .define_any_function(definition, arguments, returns)
+                .await
                 .map(|()| None),
             Statement::Macro {
                 definition,

@@ -6,6 +6,7 @@ mod layout;
 mod math;
 mod pattern;
 mod printf;
+mod recursive;
 mod text;
 mod time;
 
@@ -26,6 +27,7 @@ use datafusion::logical_expr::{
 pub(crate) use core::fnv;
 pub use core::to_text;
 pub(crate) use layout::internal_layout;
+pub(crate) use recursive::Recursive;
 pub(crate) use text::base64;
 pub use time::Clocks;
 

@@ -174,15 +174,25 @@ fn the_columns_of_a_query_are_limited() {
 }
 
 #[test]
+fn endless_recursion_of_functions_ends() {
+    on_large_stack(|| {
+        let mut session = over(TRACE);
+        let endless = "CREATE PERFETTO FUNCTION f(x INT) RETURNS INT AS SELECT f($x + 1)";
+        session.csv(endless).expect("a function");
+        let error = session.error("SELECT f(id) FROM slice");
+        assert!(
+            error.contains("calls itself more than 200 times"),
+            "{error}"
+        );
+    });
+}
+
+#[test]
 fn functions_and_views_cannot_refer_to_themselves() {
     let mut session = over(TRACE);
-    for sql in [
-        "CREATE PERFETTO FUNCTION f(x INT) RETURNS INT AS SELECT f($x)",
-        "CREATE PERFETTO FUNCTION f(x INT) RETURNS TABLE(y INT) AS SELECT * FROM f($x)",
-    ] {
-        let error = session.error(sql);
-        assert!(error.contains("'f' calls itself"), "{error}");
-    }
+    let rows = "CREATE PERFETTO FUNCTION f(x INT) RETURNS TABLE(y INT) AS SELECT * FROM f($x)";
+    let error = session.error(rows);
+    assert!(error.contains("'f' calls itself"), "{error}");
     let error = session.error("SELECT f(1)");
     assert!(error.contains("no function 'f'"), "{error}");
     assert!(!error.contains("Did you mean 'f'"), "{error}");

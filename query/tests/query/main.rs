@@ -13,6 +13,7 @@ mod intervals;
 mod modules;
 mod profiles;
 mod python;
+mod recursion;
 mod server;
 mod shell;
 mod trace;

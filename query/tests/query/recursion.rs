@@ -1,0 +1,56 @@
+//! Functions that call themselves.
+
+use crate::common::Session;
+
+#[test]
+fn functions_may_call_themselves_in_an_expression() {
+    let mut s = Session::new();
+    s.csv(
+        "CREATE PERFETTO FUNCTION fact(n INT) RETURNS INT AS
+         SELECT IIF($n <= 1, 1, $n * fact($n - 1));
+         SELECT create_function('mirror(n INT)', 'STRING',
+           'SELECT IIF($n = 0, \"\", mirror($n - 1) || char(96 + $n) || mirror($n - 1))');
+         CREATE PERFETTO FUNCTION gcd(a LONG, b LONG) RETURNS LONG AS
+         SELECT CASE WHEN $b = 0 THEN $a ELSE gcd($b, $a % $b) END;",
+    )
+    .expect("functions");
+    assert_eq!(s.value("fact(10)"), "3628800");
+    assert_eq!(s.value("mirror(3)"), "\"abacaba\"");
+    assert_eq!(s.value("gcd(84, 36)"), "12");
+    assert_eq!(
+        s.rows("SELECT v.column1, fact(v.column1) FROM (VALUES (4), (0), (5), (4)) v"),
+        ["4,24", "0,1", "5,120", "4,24"]
+    );
+    s.csv(
+        "CREATE OR REPLACE PERFETTO FUNCTION fact(n INT) RETURNS DOUBLE AS
+         SELECT IIF($n <= 1, 1, 0.5 * fact($n - 1))",
+    )
+    .expect("a function");
+    assert_eq!(s.value("fact(3)"), "0.250000");
+}
+
+#[test]
+fn a_result_is_computed_once_for_the_same_arguments() {
+    let mut s = Session::new();
+    s.csv(
+        "CREATE PERFETTO FUNCTION doubled(n INT) RETURNS INT AS
+         SELECT IIF($n = 0, 1, doubled($n - 1) + doubled($n - 1))",
+    )
+    .expect("a function");
+    // 2^24 calls would take minutes.
+    assert_eq!(s.value("doubled(24)"), "16777216");
+}
+
+#[test]
+fn endless_recursion_and_queries_in_recursive_functions_are_refused() {
+    let mut s = Session::new();
+    let error = s.error(
+        "CREATE PERFETTO FUNCTION f(n INT) RETURNS INT AS
+         SELECT sum(f(t.x)) FROM (SELECT 1 AS x) t",
+    );
+    assert!(error.contains("'f' calls itself"), "{error}");
+    let error = s.error("CREATE PERFETTO FUNCTION f(n ANY) RETURNS INT AS SELECT f($n)");
+    assert!(error.contains("not ANY"), "{error}");
+    let error = s.error("CREATE PERFETTO FUNCTION f(n INT) RETURNS INT AS SELECT f($n, 1) + g($n)");
+    assert!(error.contains("no function 'g'"), "{error}");
+}
