@@ -3,6 +3,7 @@
 mod define;
 mod fleet;
 mod include;
+mod objects;
 mod plan;
 mod run;
 pub(crate) mod session;
@@ -179,6 +180,7 @@ impl Engine {
                     }
                     other => {
                         return Err(SqlError::new(format!(
+                        ..
                             "statement not allowed in the prelude: {other:?}"
                         )));
                     }
@@ -285,6 +287,7 @@ impl Engine {
                 Ok(None)
             }
             Statement::Delegate { name, target } => self.delegate(&name, &target).map(|()| None),
+                ..
             Statement::Nothing => Ok(None),
             Statement::SpanJoin { name, kind, inputs } => self
                 .define_span_join(name, &kind, inputs)
@@ -325,6 +328,7 @@ impl Engine {
                 continue;
             };
             // Definitions of the prelude are not the user's.
+        self.ensure_objects(names)?;
             let of_user = self.user_tables.contains(name);
             let defined = match statement.clone() {
                 Statement::View(d) => Box::pin(self.define_view(d)).await,

@@ -32,6 +32,8 @@ pub enum Statement {
         definition: Definition,
         /// The arguments.
         arguments: Vec<Argument>,
+        /// The kind of text that it returns.
+        returns: String,
     },
     /// `CREATE PERFETTO FUNCTION n(…) RETURNS … DELEGATES TO f`: another name for a function.
     Delegate {
@@ -52,8 +54,6 @@ pub enum Statement {
         /// The two inputs.
         inputs: [SpanInput; 2],
     },
-    /// Any other statement.
-    Sql(Vec<TokenWithSpan>),
     /// `CREATE VIRTUAL TABLE n USING __intrinsic_flamegraph((…))`.
     Flamegraph {
         /// The name of the table.
@@ -61,6 +61,8 @@ pub enum Statement {
         /// The query or table with the rows.
         source: Vec<TokenWithSpan>,
     },
+    /// Any other statement.
+    Sql(Vec<TokenWithSpan>),
 }
 
 /// A name and its definition.
@@ -81,7 +83,7 @@ pub struct Definition {
 pub struct Argument {
     /// The name.
     pub name: String,
-    /// The name of the type, in upper case.
+    /// The name of the type, as written.
     pub kind: String,
 }
 
@@ -168,6 +170,17 @@ impl<'a> Cursor<'a> {
                 Ok(name.to_ascii_lowercase())
             }
             None => self.fail("a name"),
+        }
+    }
+
+    /// Reads the name of a type.
+    fn kind(&mut self) -> Result<String, SqlError> {
+        match self.peek().and_then(name_of) {
+            Some(name) => {
+                self.at += 1;
+                Ok(name.to_owned())
+            }
+            None => self.fail("a type"),
         }
     }
 
@@ -282,7 +295,7 @@ pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
     let returns = if function && cursor.word("TABLE") {
         Returns::Table(arguments(cursor.parenthesized()?)?)
     } else {
-        let kind = cursor.name()?.to_ascii_uppercase();
+        let kind = cursor.kind()?;
         if cursor.peek().is_some_and(|t| t.token == Token::LParen) {
             cursor.parenthesized()?;
         }
@@ -307,9 +320,14 @@ pub fn parse(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
             returns,
         }
     } else {
+        let returns = match returns {
+            Returns::Scalar(kind) => kind,
+            Returns::Table(_) => "TABLE".to_owned(),
+        };
         Statement::Macro {
             definition,
             arguments: args,
+            returns,
         }
     })
 }
@@ -324,7 +342,7 @@ fn arguments(tokens: &[TokenWithSpan]) -> Result<Vec<Argument>, SqlError> {
                 at: 0,
             };
             let name = cursor.name()?;
-            let kind = cursor.name()?.to_ascii_uppercase();
+            let kind = cursor.kind()?;
             Ok(Argument { name, kind })
         })
         .collect()
@@ -336,6 +354,10 @@ fn virtual_table(mut cursor: Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.need("USING")?;
     let location = cursor.peek().map(|t| t.span.start);
     let kind = cursor.name()?.to_ascii_uppercase();
+    if kind == "__INTRINSIC_FLAMEGRAPH" {
+        let source = cursor.parenthesized()?.to_vec();
+        return Ok(Statement::Flamegraph { name, source });
+    }
     if !["SPAN_JOIN", "SPAN_LEFT_JOIN", "SPAN_OUTER_JOIN"].contains(&kind.as_str()) {
         return Err(SqlError::at(
             location.unwrap_or_default_location(),
@@ -354,10 +376,6 @@ fn virtual_table(mut cursor: Cursor<'_>) -> Result<Statement, SqlError> {
         ));
     };
     let input = |tokens| {
-    if kind == "__INTRINSIC_FLAMEGRAPH" {
-        let source = cursor.parenthesized()?.to_vec();
-        return Ok(Statement::Flamegraph { name, source });
-    }
         let mut cursor = Cursor { tokens, at: 0 };
         let table = cursor.name()?;
         let partition = if cursor.word("PARTITIONED") {

@@ -11,6 +11,7 @@ mod foreign;
 mod hostile;
 mod intervals;
 mod modules;
+mod objects;
 mod profiles;
 mod python;
 mod recursion;

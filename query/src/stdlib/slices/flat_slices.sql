@@ -2,7 +2,7 @@ INCLUDE PERFETTO MODULE intervals.overlap;
 INCLUDE PERFETTO MODULE slices.with_context;
 
 -- The innermost slices of each thread over time, as rows that do not overlap.
-CREATE PERFETTO VIEW _slice_flattened AS
+CREATE PERFETTO TABLE _slice_flattened AS
 SELECT f.id AS slice_id, f.ts, f.dur, s.depth, s.name, f.root_id, s.track_id, s.utid, s.tid,
   s.thread_name, s.upid, s.pid, s.process_name
 FROM _intervals_flatten!((
