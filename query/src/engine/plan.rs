@@ -12,6 +12,7 @@ use crate::error::{Missing, SqlError, nearest};
 use crate::sql::bounds;
 use crate::sql::dialect::TraceDialect;
 use crate::sql::inspect::relations;
+use crate::sql::lists::join_lists;
 use crate::sql::macros::expand;
 use crate::sql::rewrite::rewrite;
 use crate::sql::unique::rename_beside_stars;
@@ -21,7 +22,7 @@ impl Engine {
     pub(super) fn expand(&self, tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>, SqlError> {
         let tokens = expand(tokens, &self.macros)?;
         bounds::check(&tokens)?;
-        Ok(normalize(tokens))
+        Ok(join_lists(normalize(tokens)))
     }
 
     /// Parses and rewrites a statement, and evaluates the lazy definitions that it names.

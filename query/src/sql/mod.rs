@@ -9,6 +9,7 @@ pub mod dialect;
 pub mod inspect;
 mod legacy;
 pub mod lexer;
+pub mod lists;
 pub mod macros;
 pub mod names;
 pub mod rewrite;
