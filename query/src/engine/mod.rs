@@ -3,11 +3,12 @@
 mod define;
 mod fleet;
 mod include;
+mod keys;
 mod objects;
 mod plan;
+mod recursive;
 mod run;
 pub(crate) mod session;
-mod recursive;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -98,6 +99,8 @@ pub struct Engine {
     modules: HashMap<String, Module>,
     packages: BTreeMap<String, String>,
     user_tables: BTreeSet<String>,
+    /// The columns that number the rows of tables.
+    row_keys: HashMap<String, String>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -143,6 +146,7 @@ impl Engine {
             modules: HashMap::new(),
             packages: stdlib::modules(),
             user_tables: BTreeSet::new(),
+            row_keys: HashMap::new(),
         };
         engine.load_prelude()?;
         Ok(engine)
@@ -175,12 +179,12 @@ impl Engine {
                     Statement::Macro {
                         definition,
                         arguments,
+                        ..
                     } => {
                         self.define_macro(definition, arguments);
                     }
                     other => {
                         return Err(SqlError::new(format!(
-                        ..
                             "statement not allowed in the prelude: {other:?}"
                         )));
                     }
@@ -282,17 +286,20 @@ impl Engine {
             Statement::Macro {
                 definition,
                 arguments,
+                ..
             } => {
                 self.define_macro(definition, arguments);
                 Ok(None)
             }
             Statement::Delegate { name, target } => self.delegate(&name, &target).map(|()| None),
-                ..
             Statement::Nothing => Ok(None),
             Statement::SpanJoin { name, kind, inputs } => self
                 .define_span_join(name, &kind, inputs)
                 .await
                 .map(|()| None),
+            Statement::Flamegraph { name, source } => {
+                self.define_flamegraph(name, &source).await.map(|()| None)
+            }
             Statement::Sql(tokens) => self.run_sql(&tokens).await,
         };
         if let (Ok(_), Some(fleet), Some(text)) = (&result, &self.fleet, definition) {
@@ -301,9 +308,6 @@ impl Engine {
         result.map_err(|mut error| {
             if error.location.is_none() && start.line > 0 {
                 error.location = Some((start.line, start.column));
-            }
-            Statement::Flamegraph { name, source } => {
-                self.define_flamegraph(name, &source).await.map(|()| None)
             }
             error
         })
@@ -323,12 +327,12 @@ impl Engine {
 
     /// Evaluates the lazy definitions among the names.
     async fn ensure(&mut self, names: &BTreeSet<String>) -> Result<(), SqlError> {
+        self.ensure_objects(names)?;
         for name in names {
             let Some(statement) = self.lazy.remove(name) else {
                 continue;
             };
             // Definitions of the prelude are not the user's.
-        self.ensure_objects(names)?;
             let of_user = self.user_tables.contains(name);
             let defined = match statement.clone() {
                 Statement::View(d) => Box::pin(self.define_view(d)).await,

@@ -6,6 +6,7 @@ use datafusion::sql::parser::Statement as EngineStatement;
 use datafusion::sql::sqlparser::ast::{self, ObjectType};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::keys::row_key;
 use super::{Engine, Module, Rows};
 use crate::error::SqlError;
 use crate::sql::lexer::{solid, start_of, text};
@@ -88,8 +89,11 @@ impl Engine {
                 .await?;
             }
             ast::Statement::CreateTable(mut table) => {
+                let key = row_key(&table);
                 plain_columns(&mut table);
                 let name = table.name.to_string().to_ascii_lowercase();
+                self.row_keys.remove(&name);
+                self.row_keys.extend(key.map(|key| (name.clone(), key)));
                 self.user_tables.insert(name);
                 let statement =
                     EngineStatement::Statement(Box::new(ast::Statement::CreateTable(table)));
@@ -97,7 +101,8 @@ impl Engine {
             }
             ast::Statement::Insert(_) => {
                 let context = self.context.clone();
-                let plan = self.plan(tokens, &context).await?;
+                let tokens = self.number_rows(tokens)?;
+                let plan = self.plan(&tokens, &context).await?;
                 context.execute_logical_plan(plan).await?.collect().await?;
             }
             ast::Statement::CreateIndex(_) => {}
@@ -120,6 +125,7 @@ impl Engine {
                             ),
                         ));
                     }
+                    self.row_keys.remove(&name);
                     self.claim(&name, true)?;
                     self.outdate(&name);
                 }

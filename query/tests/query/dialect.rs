@@ -157,24 +157,6 @@ fn query_101_all_statements_run_and_empty_sql_is_refused() {
 }
 
 #[test]
-fn query_102_tables_are_materialised_and_read_only() {
-    let mut s = Session::new();
-    s.csv("CREATE PERFETTO TABLE t AS SELECT 1 AS a UNION ALL SELECT 2.5")
-        .expect("table");
-    assert_eq!(
-        s.rows("SELECT a FROM t ORDER BY a"),
-        ["1.000000", "2.500000"]
-    );
-    for change in [
-        "UPDATE t SET a = 1",
-        "DELETE FROM t",
-        "ALTER TABLE t ADD COLUMN b",
-    ] {
-        assert!(s.error(change).contains("not supported"), "{change}");
-    }
-}
-
-#[test]
 fn query_103_a_second_definition_needs_or_replace() {
     let mut s = Session::new();
     s.csv("CREATE PERFETTO TABLE t AS SELECT 1 AS a")
@@ -502,15 +484,18 @@ fn rows_have_the_order_of_sqlite() {
 }
 
 #[test]
-fn sqlites_create_table_and_insert_work() {
+fn tables_in_parentheses_may_be_separated_by_commas() {
     let mut s = Session::new();
-    s.rows(
-        "CREATE TABLE t(ts BIGINT, name STRING, v DOUBLE, PRIMARY KEY (ts)) WITHOUT ROWID;
-         INSERT INTO t(ts, name) VALUES (1, \"quoted\"), (0x1f, 'b')",
+    assert_eq!(
+        s.rows("SELECT * FROM ((SELECT 1 AS a, 2 AS b), (SELECT 3 AS c), (VALUES (4), (5)))"),
+        ["1,2,3,4", "1,2,3,5"]
     );
     assert_eq!(
-        s.rows("SELECT * FROM t ORDER BY ts"),
-        ["1,\"quoted\",\"[NULL]\"", "31,\"b\",\"[NULL]\""]
+        s.rows(
+            "WITH t(x) AS (VALUES (1), (2))
+             SELECT t.x, u.y FROM t JOIN (SELECT x, x * 10 AS y FROM t) u USING (x)"
+        ),
+        ["1,10", "2,20"]
     );
 }
 

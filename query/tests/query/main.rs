@@ -17,4 +17,5 @@ mod python;
 mod recursion;
 mod server;
 mod shell;
+mod tables;
 mod trace;
