@@ -221,7 +221,7 @@ fn query_112_intersections_and_intervals_of_counters() {
     s.csv(
         "INCLUDE PERFETTO MODULE counters.intervals;
          CREATE PERFETTO TABLE c AS SELECT column1 AS id, column2 AS ts, 1 AS track_id, \
-           column3 AS value FROM (VALUES (0,-30,5.0),(1,-20,5.0),(2,-10,6.0))",
+           column3 AS value FROM (VALUES (0,-40,5.0),(1,-35,5.0),(2,-30,5.0),(3,-20,5.0),(4,-10,6.0))",
     )
     .expect("counter");
     assert_eq!(
@@ -230,8 +230,10 @@ fn query_112_intersections_and_intervals_of_counters() {
                 FROM counter_leading_intervals!(c) ORDER BY ts"
         ),
         [
-            "0,-30,20,5.000000,6.000000,\"[NULL]\"",
-            "2,-10,10,6.000000,\"[NULL]\",1.000000"
+            "0,-40,5,5.000000,5.000000,\"[NULL]\"",
+            "1,-35,15,5.000000,5.000000,0.000000",
+            "3,-20,10,5.000000,6.000000,0.000000",
+            "4,-10,10,6.000000,\"[NULL]\",1.000000"
         ]
     );
 }
