@@ -7,14 +7,54 @@ pub const PRELUDE: &[&str] = &[include_str!("prelude.sql")];
 
 /// The modules by name.
 const MODULES: &[(&str, &str)] = &[
+    ("android.battery", include_str!("android/battery.sql")),
+    (
+        "android.battery_stats",
+        include_str!("android/battery_stats.sql"),
+    ),
     (
         "android.cpu.cluster_type",
         include_str!("android/cpu/cluster_type.sql"),
     ),
+    (
+        "android.cujs.sysui_cujs",
+        include_str!("android/cujs/sysui_cujs.sql"),
+    ),
+    ("android.device", include_str!("android/device.sql")),
     ("android.dvfs", include_str!("android/dvfs.sql")),
+    (
+        "android.entity_state_residency",
+        include_str!("android/entity_state_residency.sql"),
+    ),
+    (
+        "android.gpu.frequency",
+        include_str!("android/gpu/frequency.sql"),
+    ),
+    ("android.gpu.memory", include_str!("android/gpu/memory.sql")),
+    (
+        "android.memory.dmabuf",
+        include_str!("android/memory/dmabuf.sql"),
+    ),
     (
         "android.memory.heap_profile.intervals",
         include_str!("android/memory/heap_profile/intervals.sql"),
+    ),
+    ("android.memory.lmk", include_str!("android/memory/lmk.sql")),
+    (
+        "android.memory.memory_breakdown",
+        include_str!("android/memory/memory_breakdown.sql"),
+    ),
+    (
+        "android.network_packets",
+        include_str!("android/network_packets.sql"),
+    ),
+    (
+        "android.oom_adjuster",
+        include_str!("android/oom_adjuster.sql"),
+    ),
+    (
+        "android.power_rails",
+        include_str!("android/power_rails.sql"),
     ),
     ("android.suspend", include_str!("android/suspend.sql")),
     (
@@ -94,6 +134,7 @@ const MODULES: &[(&str, &str)] = &[
         include_str!("linux/systemd_journald.sql"),
     ),
     ("linux.threads", include_str!("linux/threads.sql")),
+    ("pixel.camera", include_str!("pixel/camera.sql")),
     ("sched.latency", include_str!("sched/latency.sql")),
     ("sched.runnable", include_str!("sched/runnable.sql")),
     ("sched.states", include_str!("sched/states.sql")),

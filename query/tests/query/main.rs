@@ -1,6 +1,7 @@
 //! The tests of queries. They are one program, since each program that links the engine has
 //! hundreds of megabytes.
 
+mod android;
 mod cluster;
 mod command;
 mod common;
