@@ -1,11 +1,12 @@
 //! Definitions of functions that call themselves.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::datasource::MemTable;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::Query;
+use datafusion::sql::sqlparser::ast::{Expr, Query};
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -17,6 +18,7 @@ use crate::sql::inspect::calls;
 use crate::sql::lexer::{is_word, tokenize, word_token};
 use crate::sql::statement::{Argument, Definition, Returns};
 use crate::sql::user::UserFunction;
+use crate::sql::walk;
 
 /// The table with the arguments, for which the body is planned.
 const ARGUMENTS: &str = "__arguments";
@@ -34,6 +36,15 @@ fn data_type(function: &str, name: &str) -> Result<DataType, SqlError> {
         }
         _ => DataType::Int64,
     })
+}
+
+/// Returns true if the body contains a query.
+fn has_query(function: &UserFunction) -> bool {
+    walk::expressions(&*function.body, |expr| match expr {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
 }
 
 fn parse(tokens: Vec<TokenWithSpan>) -> Result<Box<Query>, SqlError> {
@@ -84,7 +95,7 @@ impl Engine {
             returns: returns.clone(),
             body,
         };
-        if written.expression().is_none() {
+        if written.expression().is_none() || has_query(&written) {
             return Err(refused);
         }
         let inner = format!("__recursive_{}", d.name);

@@ -10,13 +10,13 @@ fn functions_may_call_themselves_in_an_expression() {
          SELECT IIF($n <= 1, 1, $n * fact($n - 1));
          SELECT create_function('mirror(n INT)', 'STRING',
            'SELECT IIF($n = 0, \"\", mirror($n - 1) || char(96 + $n) || mirror($n - 1))');
-         CREATE PERFETTO FUNCTION gcd(a LONG, b LONG) RETURNS LONG AS
-         SELECT CASE WHEN $b = 0 THEN $a ELSE gcd($b, $a % $b) END;",
+         CREATE PERFETTO FUNCTION divisor(a LONG, b LONG) RETURNS LONG AS
+         SELECT CASE WHEN $b = 0 THEN $a ELSE divisor($b, $a % $b) END;",
     )
     .expect("functions");
     assert_eq!(s.value("fact(10)"), "3628800");
     assert_eq!(s.value("mirror(3)"), "\"abacaba\"");
-    assert_eq!(s.value("gcd(84, 36)"), "12");
+    assert_eq!(s.value("divisor(84, 36)"), "12");
     assert_eq!(
         s.rows("SELECT v.column1, fact(v.column1) FROM (VALUES (4), (0), (5), (4)) v"),
         ["4,24", "0,1", "5,120", "4,24"]
@@ -47,6 +47,11 @@ fn endless_recursion_and_queries_in_recursive_functions_are_refused() {
     let error = s.error(
         "CREATE PERFETTO FUNCTION f(n INT) RETURNS INT AS
          SELECT sum(f(t.x)) FROM (SELECT 1 AS x) t",
+    );
+    assert!(error.contains("'f' calls itself"), "{error}");
+    let error = s.error(
+        "CREATE PERFETTO FUNCTION f(n INT) RETURNS INT AS
+         SELECT IIF($n = 0, 1, (SELECT max(f(t.x)) FROM (SELECT 1 AS x) t))",
     );
     assert!(error.contains("'f' calls itself"), "{error}");
     let error = s.error("CREATE PERFETTO FUNCTION f(n ANY) RETURNS INT AS SELECT f($n)");
