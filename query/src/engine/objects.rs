@@ -94,7 +94,8 @@ fn comment(tokens: &[TokenWithSpan]) -> String {
         match &token.token {
             Token::Whitespace(Whitespace::SingleLineComment { comment, .. }) => {
                 lines.push(comment.trim());
-                breaks = 0;
+                // The comment ends with its line.
+                breaks = 1;
             }
             Token::Whitespace(Whitespace::Newline) => {
                 breaks += 1;
