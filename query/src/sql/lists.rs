@@ -3,47 +3,42 @@
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
-use super::lexer::{closing, is_word, word_token};
+use super::lexer::{is_word, word_token};
 
 /// Replaces the commas between tables in parentheses.
 pub fn join_lists(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let solid = |from: usize| {
-        let blank = |t: &&TokenWithSpan| matches!(t.token, Token::Whitespace(_));
-        from + tokens[from..].iter().take_while(blank).count()
-    };
+    let is_blank = |token: &TokenWithSpan| matches!(token.token, Token::Whitespace(_));
+    // For each open parenthesis, true if it contains tables.
+    let mut open: Vec<bool> = Vec::new();
+    let mut after_from = false;
     let mut commas = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
-        let open = solid(index + 1);
-        let starts = is_word(token, "FROM") || is_word(token, "JOIN");
-        if !starts || tokens.get(open).is_none_or(|t| t.token != Token::LParen) {
-            continue;
-        }
-        let (Some(close), Some(first)) = (closing(&tokens, open), tokens.get(solid(open + 1)))
-        else {
-            continue;
-        };
-        if ["SELECT", "WITH", "VALUES"]
-            .iter()
-            .any(|word| is_word(first, word))
-        {
-            continue;
-        }
-        let mut depth = 0usize;
-        for (inner, token) in tokens.iter().enumerate().take(close).skip(open + 1) {
-            match token.token {
-                Token::LParen => depth += 1,
-                Token::RParen => depth = depth.saturating_sub(1),
-                Token::Comma if depth == 0 => commas.push(inner),
-                _ => {}
+        match token.token {
+            Token::LParen => {
+                let first = tokens[index + 1..].iter().find(|token| !is_blank(token));
+                let is_query = first.is_some_and(|first| {
+                    let mut words = ["SELECT", "WITH", "VALUES"].iter();
+                    words.any(|word| is_word(first, word))
+                });
+                open.push(after_from && !is_query);
             }
+            Token::RParen => {
+                open.pop();
+            }
+            Token::Comma if open.last() == Some(&true) => commas.push(index),
+            _ => {}
+        }
+        if !is_blank(token) {
+            after_from = is_word(token, "FROM") || is_word(token, "JOIN");
         }
     }
     if commas.is_empty() {
         return tokens;
     }
     let mut joined = Vec::with_capacity(tokens.len() + 4 * commas.len());
+    let mut commas = commas.into_iter().peekable();
     for (index, token) in tokens.into_iter().enumerate() {
-        if commas.contains(&index) {
+        if commas.next_if_eq(&index).is_some() {
             let blank = || TokenWithSpan::new(Token::Whitespace(Whitespace::Space), token.span);
             let word = |text| word_token(text, token.span);
             joined.extend([blank(), word("CROSS"), blank(), word("JOIN"), blank()]);
