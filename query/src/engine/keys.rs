@@ -7,6 +7,10 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::Engine;
 use crate::error::SqlError;
 use crate::sql::lexer::{closing, is_word, name_of, split_commas, tokenize};
+use crate::sql::statement::Definition;
+
+/// The rows of an `INSERT`.
+const ROWS: &str = "__inserted";
 
 /// Returns the column of a new table that numbers its rows.
 pub(super) fn row_key(table: &ast::CreateTable) -> Option<String> {
@@ -19,9 +23,10 @@ pub(super) fn row_key(table: &ast::CreateTable) -> Option<String> {
 }
 
 impl Engine {
-    /// Adds the key to an `INSERT` whose list of columns does not have it.
-    pub(super) fn number_rows(
-        &self,
+    /// Adds the key to an `INSERT` whose list of columns does not have it. The rows are then in the
+    /// table [`ROWS`].
+    pub(super) async fn number_rows(
+        &mut self,
         tokens: &[TokenWithSpan],
     ) -> Result<Vec<TokenWithSpan>, SqlError> {
         let at = |start: usize| {
@@ -56,10 +61,18 @@ impl Engine {
         let mut numbered = tokens[..close].to_vec();
         numbered.extend(tokenize(&format!(
             ", \"{key}\") SELECT *, row_number() OVER () + \
-             (SELECT coalesce(max(\"{key}\"), 0) FROM \"{table}\") FROM ("
+             (SELECT coalesce(max(\"{key}\"), 0) FROM \"{table}\") FROM {ROWS}"
         ))?);
-        numbered.extend(tokens[close + 1..].iter().cloned());
-        numbered.extend(tokenize(")")?);
+        let mut body = tokenize("SELECT * FROM (")?;
+        body.extend(tokens[close + 1..].iter().cloned());
+        body.extend(tokenize(")")?);
+        let rows = Definition {
+            name: ROWS.to_owned(),
+            replace: true,
+            columns: Vec::new(),
+            body,
+        };
+        self.define_table(rows).await?;
         Ok(numbered)
     }
 }

@@ -101,7 +101,7 @@ impl Engine {
             }
             ast::Statement::Insert(_) => {
                 let context = self.context.clone();
-                let tokens = self.number_rows(tokens)?;
+                let tokens = self.number_rows(tokens).await?;
                 let plan = self.plan(&tokens, &context).await?;
                 context.execute_logical_plan(plan).await?.collect().await?;
             }
