@@ -64,6 +64,7 @@ fn killed_processes_have_their_reason_and_score() {
             "event { timestamp: 10 pid: 1 oom_score_adj_update { oom_score_adj: 250 pid: 7 } }"
                 .to_owned(),
             print(20, "C|7|kill_one_process|7"),
+            print(40, "C|7|later|1"),
         ]
         .concat(),
     );

@@ -40,7 +40,7 @@ RETURNS STRING AS
 SELECT coalesce(
   (SELECT v.name FROM _battery_stats_values v WHERE v.track = $track AND v.value = $value),
   CASE
-    WHEN EXISTS (SELECT 1 FROM _battery_stats_values w WHERE w.track = $track) THEN 'unknown'
+    WHEN (SELECT count(*) FROM _battery_stats_values w WHERE w.track = $track) > 0 THEN 'unknown'
     ELSE CAST($value AS TEXT)
   END
 );

@@ -18,4 +18,4 @@ FROM (
   FROM counter c JOIN counter_track t ON c.track_id = t.id
   WHERE t.type = 'entity_state'
 )
-ORDER BY id;
+ORDER BY track_id, ts;
