@@ -30,6 +30,8 @@ pub(crate) fn config(base: SessionConfig, options: &Options) -> SessionConfig {
     options.sql_parser.default_null_ordering = "nulls_min".to_owned();
     // Rows keep the order of a subquery, as in SQLite.
     options.sql_parser.enable_subquery_sort_elimination = false;
+    // The inputs of interval operators are optimized twice, which joins with such filters refuse.
+    options.optimizer.enable_join_dynamic_filter_pushdown = false;
     config
 }
 
