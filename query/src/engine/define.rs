@@ -11,7 +11,7 @@ use datafusion::catalog::view::ViewTable;
 use datafusion::datasource::MemTable;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use futures::TryStreamExt;
 
 use super::Engine;
@@ -20,12 +20,33 @@ use crate::error::SqlError;
 use crate::flamegraph::{FlamegraphTable, Source};
 use crate::intervals::{SpanKind, span_table};
 use crate::sql::dialect::TraceDialect;
-use crate::sql::lexer::tokenize;
+use crate::sql::lexer::{is_word, tokenize};
 use crate::sql::macros::{Macro, expand};
 use crate::sql::names::output_names;
 use crate::sql::rewrite::rewrite;
 use crate::sql::statement::{Argument, Definition, Returns, SpanInput, Statement};
 use crate::sql::user::UserFunction;
+
+/// Converts names in double quotes to texts in a body that reads no relation and so has no columns.
+fn quoted_texts(body: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    let mut tokens = body.to_vec();
+    if tokens.iter().any(|token| is_word(token, "FROM")) {
+        return tokens;
+    }
+    let mut is_alias = false;
+    for token in &mut tokens {
+        if let Token::Word(word) = &token.token
+            && word.quote_style == Some('"')
+            && !is_alias
+        {
+            token.token = Token::SingleQuotedString(word.value.clone());
+        }
+        if !matches!(token.token, Token::Whitespace(_)) {
+            is_alias = is_word(token, "AS");
+        }
+    }
+    tokens
+}
 
 impl Engine {
     pub(super) fn exists(&self, name: &str) -> bool {
@@ -193,7 +214,7 @@ impl Engine {
         returns: Returns,
     ) -> Result<(), SqlError> {
         self.claim_function(&d.name, d.replace)?;
-        let tokens = self.expand(&d.body)?;
+        let tokens = self.expand(&quoted_texts(&d.body))?;
         let mut parser = Parser::new(&TraceDialect).with_tokens_with_locations(tokens);
         let mut body = parser
             .parse_query()

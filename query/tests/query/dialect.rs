@@ -504,6 +504,8 @@ fn older_statements_still_define_functions() {
     let mut s = Session::new();
     s.rows("SELECT create_function('plus(a INT, b INT)', 'INT', 'SELECT $a + $b')");
     assert_eq!(s.value("plus(1, 2)"), "3");
+    s.rows("SELECT create_function('named(a INT)', 'STRING', 'SELECT \"No_\" || $a AS \"n\"')");
+    assert_eq!(s.value("named(5)"), "\"No_5\"");
     s.rows("SELECT create_view_function('twice(a INT)', 'x INT', 'SELECT $a * 2 AS x')");
     assert_eq!(s.rows("SELECT x FROM twice(4)"), ["8"]);
     s.rows("SELECT import('time.conversion')");
