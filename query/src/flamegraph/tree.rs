@@ -359,14 +359,14 @@ impl Builder<'_> {
         let mut own = vec![T::default(); self.down.rows.len()];
         // The sum of each frame with the frames below it, up to the root of its view.
         let mut of_frame = vec![T::default(); values.len()];
-        for row in 0..values.len() {
+        for (row, value) in values.iter().enumerate() {
             if let (Some(node), Some(frame), true) = (
                 self.down_nodes[row],
                 self.paths[row].frame,
                 self.is_shown(row),
             ) {
-                own[node] = add(own[node], values[row])?;
-                of_frame[frame] = add(of_frame[frame], values[row])?;
+                own[node] = add(own[node], *value)?;
+                of_frame[frame] = add(of_frame[frame], *value)?;
             }
         }
         let mut cumulative = own.clone();
@@ -416,11 +416,11 @@ impl Builder<'_> {
                 of_frame[frame].push(row);
             }
         }
-        for row in 0..self.source.len() {
+        for (row, rows) in of_frame.iter().enumerate() {
             if let (Some(node), true, true) =
                 (self.down_nodes[row], self.is_frame(row), self.is_shown(row))
             {
-                members[node].extend(&of_frame[row]);
+                members[node].extend(rows);
             }
         }
         for (node, frame) in &self.up_members {
