@@ -8,7 +8,7 @@ use ferretto_proto::fields::{interned_data, interned_gpu_counter_descriptor as i
 use ferretto_wire::{Field, Fields};
 use rustc_hash::FxHashMap;
 
-use super::dimensions;
+use super::{dimensions, repeated};
 use crate::import::Input;
 use crate::import::context::{Context, EventState};
 use crate::import::message::Message;
@@ -289,8 +289,8 @@ impl<'a> Spec<'a> {
     /// Returns the unit, such as `Pixel/s`.
     fn unit(&self) -> Option<String> {
         use descriptor::gpu_counter_spec as of;
-        let numerators = numbers(self.bytes, of::NUMERATOR_UNITS);
-        let denominators = numbers(self.bytes, of::DENOMINATOR_UNITS);
+        let numerators = repeated(self.bytes, of::NUMERATOR_UNITS);
+        let denominators = repeated(self.bytes, of::DENOMINATOR_UNITS);
         if numerators.is_empty() && denominators.is_empty() {
             return None;
         }
@@ -338,7 +338,7 @@ impl Groups {
                 id: message.int(of::GROUP_ID) as i32,
                 name: text(of::NAME),
                 description: text(of::DESCRIPTION),
-                counters: numbers(bytes, of::COUNTER_IDS),
+                counters: repeated(bytes, of::COUNTER_IDS),
             });
         }
         Self(groups)
@@ -347,7 +347,7 @@ impl Groups {
     /// Adds the groups that a counter names.
     fn add(&self, cx: &mut Context, spec: &Spec<'_>, track: u32) {
         use descriptor::gpu_counter_spec as of;
-        let ids = numbers(spec.bytes, of::GROUPS);
+        let ids = repeated(spec.bytes, of::GROUPS);
         if ids.is_empty() {
             // Without a group it is unclassified.
             push(cx, 0, track, (StringId::NULL, StringId::NULL));
@@ -396,16 +396,4 @@ fn parts(bytes: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
         true => part.as_bytes(),
         false => None,
     })
-}
-
-/// Returns the values of a repeated integer.
-fn numbers(bytes: &[u8], number: u32) -> Vec<u64> {
-    /// The maximum number of values.
-    const MAX: usize = 1 << 10;
-    let fields = Fields::new(bytes).map_while(Result::ok);
-    let fields = fields.filter(|part| part.number == number);
-    fields
-        .flat_map(|part| part.as_varints())
-        .take(MAX)
-        .collect()
 }

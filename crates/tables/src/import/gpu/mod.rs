@@ -9,6 +9,7 @@ mod totals;
 mod vulkan;
 
 use ferretto_proto::fields::trace_packet as packet;
+use ferretto_wire::Fields;
 
 use self::counters::Counters;
 use self::stages::Stages;
@@ -79,4 +80,16 @@ fn dimensions(cx: &mut Context, gpu: u32) -> [Dimension; 2] {
         Dimension::Int("ugpu", ugpu.into()),
         Dimension::Int("gpu", gpu.into()),
     ]
+}
+
+/// Returns the values of a repeated integer.
+fn repeated(bytes: &[u8], number: u32) -> Vec<u64> {
+    /// The maximum number of values.
+    const MAX: usize = 1 << 10;
+    let fields = Fields::new(bytes).map_while(Result::ok);
+    let fields = fields.filter(|part| part.number == number);
+    fields
+        .flat_map(|part| part.as_varints())
+        .take(MAX)
+        .collect()
 }

@@ -8,9 +8,8 @@ use ferretto_proto::fields::{
 use ferretto_wire::Fields;
 use rustc_hash::FxHashSet;
 
-use super::compute;
-use super::dimensions;
 use super::vulkan::{COMMAND_BUFFER, FRAMEBUFFER, ObjectNames, RENDER_PASS};
+use super::{compute, dimensions, repeated};
 use crate::import::context::{Context, EventState};
 use crate::import::message::Message;
 use crate::schema::{ArgValue, GpuContextRow, TableId};
@@ -401,16 +400,4 @@ fn subpasses(bytes: &[u8]) -> Option<String> {
     });
     let all: Vec<_> = set.collect();
     (!masks.is_empty()).then(|| all.join(","))
-}
-
-/// Returns the values of a repeated integer.
-fn repeated(bytes: &[u8], number: u32) -> Vec<u64> {
-    /// The maximum number of values.
-    const MAX: usize = 1 << 10;
-    let fields = Fields::new(bytes).map_while(Result::ok);
-    let fields = fields.filter(|part| part.number == number);
-    fields
-        .flat_map(|part| part.as_varints())
-        .take(MAX)
-        .collect()
 }
