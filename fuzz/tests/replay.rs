@@ -1,13 +1,11 @@
 //! Runs every target over its corpus, and over mutations of it that are the same each time.
 
-#[path = "../../crates/wire/tests/common/random.rs"]
-mod random;
 
 use std::fs;
 use std::path::Path;
 
 use ferretto_fuzz::{TARGETS, Target};
-use random::Random;
+use ferretto_testing::Random;
 
 /// Mutations of each corpus.
 const MUTATIONS: u32 = 3000;

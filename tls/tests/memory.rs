@@ -1,12 +1,6 @@
 //! Memory use of a producer, a relay and a service with TLS in this process. The process runs no
 //! other test.
 
-#[path = "../../crates/client/tests/common/mod.rs"]
-#[allow(unused)]
-mod common;
-#[path = "../../crates/relay/tests/world/mod.rs"]
-mod world;
-
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -14,9 +8,9 @@ use ferretto_ipc::socket::Security;
 use ferretto_relay::RelayOptions;
 use ferretto_tls::{Authority, Tls};
 
-use common::unique_address;
-use world::throughput::{peak_memory_kb, send};
-use world::{TestRelay, World, any_port, machine};
+use ferretto_testing::client::unique_address;
+use ferretto_testing::relay::throughput::{peak_memory_kb, send};
+use ferretto_testing::relay::{TestRelay, World, any_port, machine};
 
 #[test]
 fn memory_does_not_grow_with_the_encrypted_data() {

@@ -1,11 +1,5 @@
 //! Relays and services with certificates, and peers without valid ones.
 
-#[path = "../../crates/client/tests/common/mod.rs"]
-#[allow(unused)]
-mod common;
-#[path = "../../crates/relay/tests/world/mod.rs"]
-mod world;
-
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
@@ -13,17 +7,19 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{LIMIT, Recorder, config, next_event, producer_at, texts, unique_address, write_text};
 use ferretto_client::{Address, Consumer, Event, ExhaustedPolicy};
 use ferretto_host::{HostOptions, NoticeSink};
 use ferretto_ipc::socket::Security;
 use ferretto_relay::RelayOptions;
+use ferretto_testing::client::{
+    LIMIT, Recorder, config, next_event, producer_at, texts, unique_address, write_text,
+};
 use ferretto_tls::{Authority, Tls};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tempfile::TempDir;
 
-use world::{TestRelay, World, any_port, machine, throughput};
+use ferretto_testing::relay::{TestRelay, World, any_port, machine, throughput};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -125,7 +121,7 @@ fn a_relay_with_a_certificate_forwards_all_data() {
     consumer.enable_tracing(config(32 << 10), None).unwrap();
     consumer.flush(LIMIT).unwrap();
     consumer.disable_tracing(LIMIT).unwrap();
-    let found = texts(&world::read(&mut consumer));
+    let found = texts(&ferretto_testing::relay::read(&mut consumer));
     assert!(found.into_iter().eq((0..3000).map(expected)));
 }
 

@@ -1,19 +1,16 @@
 //! Compares our messages with another implementation: after our decoding and encoding, random
 //! messages are equal for a library that reads them by the descriptors.
 
-#[path = "../../crates/wire/tests/common/random.rs"]
-mod random;
-
 use std::path::Path;
 
 use ferretto_proto as proto;
 use ferretto_proto::Message;
+use ferretto_testing::Random;
 use ferretto_wire::{Encoder, encode};
 use protox::prost::Message as _;
 use protox::prost_reflect::{
     Cardinality, DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor,
 };
-use random::Random;
 
 /// Returns a small or large number.
 fn any_number(random: &mut Random) -> u64 {

@@ -2,6 +2,7 @@
 //! is not freed, because the callbacks may use statics that are already destroyed. Has its own
 //! `main`.
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use std::ffi::c_void;

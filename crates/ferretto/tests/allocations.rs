@@ -1,12 +1,10 @@
 //! Test that events do not allocate memory.
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::events::Recorder;
 use ferretto::{CounterTrack, Flow, StateTrack, Track, counter, dynamic, instant, slice, state};
+use ferretto_testing::sdk::events::Recorder;
 
 /// An allocator that counts the allocations of each thread.
 struct Counting;

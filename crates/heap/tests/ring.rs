@@ -1,13 +1,10 @@
 //! The ring between client and profiler.
 
-#[path = "../../wire/tests/common/random.rs"]
-mod random;
-
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferretto_heap::ring::{Full, Mapping, Read, Reader, Writer};
-use random::Random;
+use ferretto_testing::Random;
 
 fn ring(size: u64) -> (Reader, Writer, Mapping) {
     let (reader, file) = Reader::create(size).expect("creates");

@@ -52,9 +52,6 @@ mod formats;
 mod import;
 mod manifest;
 mod options;
-#[cfg(test)]
-#[path = "../../wire/tests/common/random.rs"]
-mod random;
 pub mod schema;
 mod stats;
 mod store;

@@ -13,8 +13,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use crate::random::Random;
 use crate::world::{World, end, every, with_program};
+use ferretto_testing::Random;
 
 fn hello(world: &World, byte: u8, files: &[&str]) -> UnixStream {
     let stream = UnixStream::connect(world.socket()).expect("it listens");

@@ -6,7 +6,5 @@ mod libraries;
 mod life;
 mod packets;
 mod programs;
-#[path = "../../../wire/tests/common/random.rs"]
-mod random;
 mod upstream;
 mod world;

@@ -8,7 +8,7 @@
 //!
 //! If the tests run as root, the attackers are other users, and the service is root's.
 
-#[path = "../common/mod.rs"]
+#[path = "../it/common/mod.rs"]
 mod common;
 mod frame;
 mod honest;

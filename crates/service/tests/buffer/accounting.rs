@@ -4,9 +4,9 @@
 
 use std::collections::VecDeque;
 
-use crate::random::Random;
 use crate::support::*;
 use ferretto_service::buffer::{Patch, TraceBuffer};
+use ferretto_testing::Random;
 use proptest::prelude::*;
 
 /// A message in transit to the service.

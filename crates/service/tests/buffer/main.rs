@@ -9,8 +9,6 @@ mod model;
 mod order;
 mod packets;
 mod patches;
-#[path = "../../../wire/tests/common/random.rs"]
-mod random;
 mod reassembly;
 mod scrape;
 mod sizes;

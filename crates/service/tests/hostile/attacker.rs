@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use ferretto_shm::{Layout, PageSize, Region};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::random::Random;
+use ferretto_testing::Random;
 
 const PATH: &str = "HOSTILE_PATH";
 const SEED: &str = "HOSTILE_SEED";

@@ -7,8 +7,6 @@
 
 mod attacker;
 mod checklist;
-#[path = "../../../wire/tests/common/random.rs"]
-mod random;
 #[path = "../service/world/mod.rs"]
 mod world;
 
@@ -22,8 +20,8 @@ use ferretto_proto::fields::trace_packet;
 use ferretto_proto::{CommitDataRequest, RegisterTraceWriterRequest};
 use ferretto_service::ClientId;
 use ferretto_shm::TraceWriter;
+use ferretto_testing::Random;
 use ferretto_wire::decode_varint;
-use random::Random;
 use world::{Behaviour, ConfigBuilder, Packet, TEST_FIELD, World};
 
 const MEMORY: usize = 256 * 1024;

@@ -5,8 +5,8 @@ use std::fs;
 
 use ferretto_symbols::user::frames;
 
-use crate::random::Random;
 use crate::support::{World, elf, function};
+use ferretto_testing::Random;
 
 /// Returns debug information in assembly: abbreviation 1 is a unit, 2 a function, 3 an inlined
 /// function with children. The unit has `entries`.

@@ -4,8 +4,6 @@ mod cache;
 mod hostile;
 mod lines;
 mod packages;
-#[path = "../../../wire/tests/common/random.rs"]
-mod random;
 mod search;
 mod shared;
 mod support;

@@ -155,7 +155,7 @@ impl<T: Cell> TableColumn for NullableColumn<T> {
 mod tests {
     use super::super::Value;
     use super::*;
-    use crate::random::Random;
+    use ferretto_testing::Random;
 
     #[test]
     fn pushing_and_extending_give_the_same_values() {

@@ -337,7 +337,7 @@ impl Source for Packed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use ferretto_testing::Random;
 
     #[test]
     fn packed_numbers_are_unpacked_unchanged() {

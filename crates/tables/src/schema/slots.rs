@@ -113,7 +113,7 @@ fn tag(hash: u64, mask: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use ferretto_testing::Random;
 
     #[test]
     fn entries_are_found_again() {

@@ -344,7 +344,7 @@ impl Callsites {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use ferretto_testing::Random;
 
     #[test]
     fn callsites_that_are_added_later_are_the_same() {

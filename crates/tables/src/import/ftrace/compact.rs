@@ -335,7 +335,7 @@ fn decode(column: &mut &[u8], values: &mut [u64; ROWS]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use ferretto_testing::Random;
     use ferretto_wire::encode_varint;
 
     #[test]

@@ -102,7 +102,7 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use ferretto_testing::Random;
 
     #[test]
     fn the_first_entry_is_always_the_least() {

@@ -1,0 +1,41 @@
+//! Integration tests, in one program.
+
+mod categories;
+mod derive;
+mod exit;
+mod first_events;
+mod fork;
+mod in_process_both;
+mod instances;
+mod interceptor;
+mod late;
+mod lost;
+mod no_lock;
+mod points;
+mod protovm;
+mod recorder;
+mod recording;
+mod registration;
+mod serialize;
+mod session;
+mod session_fork;
+mod session_leaks;
+mod session_policy;
+mod session_trouble;
+mod set_up;
+mod startup;
+mod startup_refused;
+#[cfg(target_arch = "x86_64")]
+mod stepping;
+mod stress_loss;
+mod stress_restart;
+mod stress_sessions;
+mod stress_threads;
+mod testing;
+mod threads;
+mod time_stamp_counter;
+mod trace;
+mod trace_async;
+mod track_events;
+mod triggers;
+mod values;

@@ -1,0 +1,14 @@
+//! Integration tests, in one program.
+
+mod batteries;
+mod common;
+mod counters;
+mod everything;
+mod inodes;
+mod journal;
+mod kernel;
+mod ordering;
+mod pages;
+mod recorded;
+mod service;
+mod watermark;

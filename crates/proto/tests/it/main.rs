@@ -1,0 +1,4 @@
+//! Integration tests, in one program.
+
+mod hostile;
+mod round_trip;

@@ -1,0 +1,6 @@
+//! Integration tests, in one program.
+
+mod hostile;
+mod memory;
+mod relay;
+mod upstream;

@@ -1,9 +1,0 @@
-//! Files with malicious content. Each is imported in a separate process with little memory and CPU
-//! time.
-
-#[path = "../common/mod.rs"]
-mod common;
-mod confined;
-mod formats;
-mod packed;
-mod packets;

@@ -1,0 +1,21 @@
+//! Integration tests, in one program.
+
+mod common;
+mod devices;
+mod formats;
+mod ftrace;
+mod gpu;
+mod hostile;
+mod hostile_kernel;
+mod manifest;
+mod pipeline;
+mod processes;
+mod profiles;
+mod protovm;
+mod reference;
+mod sched;
+mod system;
+mod threads;
+mod trace_info;
+mod track_events;
+mod upstream;

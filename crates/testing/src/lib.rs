@@ -1,0 +1,20 @@
+//! Helpers of the tests of all crates: reproducible random numbers, tests in processes of their own,
+//! and services, producers and relays to test with. Unpublished.
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    clippy::new_without_default,
+    reason = "helpers of tests"
+)]
+
+#[cfg(feature = "client")]
+pub mod client;
+mod own_process;
+mod random;
+#[cfg(feature = "relay")]
+pub mod relay;
+#[cfg(feature = "sdk")]
+pub mod sdk;
+
+pub use own_process::run_in_own_process;
+pub use random::Random;

@@ -1,0 +1,266 @@
+//! The server with its own page and with hostile clients, over real sockets.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{Frame, json, slice};
+use ferretto_view::Server;
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+/// A time limit that also suffices on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Running {
+    port: u16,
+    ended: mpsc::Receiver<()>,
+}
+
+impl Running {
+    fn new() -> Self {
+        let view = json(&slice(1, "s", 0, 5));
+        let server = Server::bind(view, None, TOKEN, Box::new(|_| true)).expect("server");
+        let server = server.with_grace(Duration::from_millis(10));
+        let address = server.address();
+        let port = address.split(['/', ':']).nth(4).expect("port");
+        let port = port.parse().expect("port");
+        assert_eq!(address, format!("http://127.0.0.1:{port}/{TOKEN}/"));
+        let (tell, ended) = mpsc::channel();
+        thread::spawn(move || {
+            server.run().expect("run");
+            let _ = tell.send(());
+        });
+        Self { port, ended }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("connect");
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        stream
+    }
+
+    /// Returns status and body of the reply to a request with these headers.
+    fn ask(&self, line: &str, headers: &str, body: &str) -> (u16, Vec<u8>) {
+        let mut stream = self.connect();
+        let length = body.len();
+        let text = format!(
+            "{line} HTTP/1.1\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        );
+        stream.write_all(text.as_bytes()).expect("write");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("read");
+        let head = answer
+            .windows(4)
+            .position(|end| end == b"\r\n\r\n")
+            .expect("head");
+        let status = std::str::from_utf8(&answer[9..12]).expect("status");
+        (status.parse().expect("status"), answer.split_off(head + 4))
+    }
+
+    fn host(&self) -> String {
+        format!("Host: 127.0.0.1:{}\r\n", self.port)
+    }
+
+    fn get(&self, name: &str) -> (u16, Vec<u8>) {
+        self.ask(&format!("GET /{TOKEN}/{name}"), &self.host(), "")
+    }
+}
+
+#[test]
+fn requests_of_the_page_are_answered() {
+    let server = Running::new();
+    let (status, page) = server.get("");
+    assert_eq!(status, 200);
+    assert!(page.starts_with(b"<!") && page.len() > 100);
+    // Includes the data of the first picture.
+    let page = String::from_utf8(page).expect("text");
+    for kind in ["trace", "tiles"] {
+        let frame =
+            format!("<script type=\"text/plain\" class=\"ferretto-first\" data-kind=\"{kind}\">");
+        assert_eq!(page.matches(&frame).count(), 1, "{kind}");
+    }
+    let (status, trace) = server.get("trace");
+    assert_eq!(
+        (status, Frame::read(&trace).header["name"].as_str()),
+        (200, Some("test"))
+    );
+    let origin = format!(
+        "{}Origin: http://127.0.0.1:{}\r\n",
+        server.host(),
+        server.port
+    );
+    let line = format!("POST /{TOKEN}/tiles");
+    let body = "{\"nodes\":[0,1,2,3],\"from\":0,\"to\":1e9,\"level\":0}";
+    let (status, tiles) = server.ask(&line, &origin, body);
+    assert_eq!((status, Frame::read(&tiles).column("rows").len()), (200, 4));
+    let named = format!("Host: localhost:{}\r\n", server.port);
+    assert_eq!(
+        server.ask(&format!("GET /{TOKEN}/trace"), &named, "").0,
+        200
+    );
+    for (request, status) in [
+        ("details?node=9999&id=0", 404),
+        ("details", 404),
+        ("next?node=0&id=0&to=nowhere", 400),
+        ("search?text=s&in=elsewhere", 400),
+        ("nothing", 404),
+    ] {
+        assert_eq!(server.get(request).0, status, "{request}");
+    }
+    for body in [
+        "",
+        "[",
+        "{}",
+        "{\"from\":0,\"to\":1,\"nodes\":7}",
+        "{\"from\":0,\"to\":1,\"nodes\":[-1]}",
+    ] {
+        assert_eq!(server.ask(&line, &server.host(), body).0, 400, "{body}");
+    }
+    // Several requests on one connection.
+    let mut stream = server.connect();
+    let request = format!("GET /{TOKEN}/trace HTTP/1.1\r\n{}\r\n", server.host());
+    stream
+        .write_all(request.repeat(3).as_bytes())
+        .expect("write");
+    stream
+        .shutdown(std::net::Shutdown::Write)
+        .expect("shutdown");
+    let mut answers = Vec::new();
+    stream.read_to_end(&mut answers).expect("read");
+    let found = answers
+        .windows(15)
+        .filter(|w| *w == b"HTTP/1.1 200 OK")
+        .count();
+    assert_eq!(found, 3);
+}
+
+#[test]
+fn requests_without_token_or_from_other_pages_are_refused() {
+    let server = Running::new();
+    let here = server.host();
+    let wrong_token = TOKEN.replace('0', "1");
+    for line in [
+        "GET /".to_owned(),
+        "GET /trace".to_owned(),
+        format!("GET /{wrong_token}/trace"),
+        format!("GET /{}/trace", &TOKEN[1..]),
+        format!("GET /{TOKEN}"),
+        format!("GET /{TOKEN}/../trace"),
+        format!("GET /{TOKEN}/..%2f..%2fetc/passwd"),
+        format!("GET /../{TOKEN}/trace"),
+        format!("GET //{TOKEN}/trace"),
+        format!("PUT /{TOKEN}/trace"),
+        format!("OPTIONS /{TOKEN}/trace"),
+    ] {
+        let (status, body) = server.ask(&line, &here, "");
+        assert_eq!(status, 404, "{line}");
+        assert!(!body.windows(6).any(|part| part == b"\"kind\""), "{line}");
+    }
+    let port = server.port;
+    let get = format!("GET /{TOKEN}/trace");
+    for headers in [
+        // Foreign names that resolve to this address.
+        format!("Host: evil.example:{port}\r\n"),
+        format!("Host: 127.0.0.1.evil.example:{port}\r\n"),
+        "Host: 127.0.0.1\r\n".to_owned(),
+        format!("Host: 127.0.0.1:{}\r\n", port ^ 1),
+        String::new(),
+        // Other pages.
+        format!("{here}Origin: https://evil.example\r\n"),
+        format!("{here}Origin: null\r\n"),
+        format!("{here}Origin: http://localhost:{port}\r\n"),
+        format!("{here}Sec-Fetch-Site: cross-site\r\n"),
+        format!("{here}Sec-Fetch-Site: same-site\r\n"),
+    ] {
+        assert_eq!(server.ask(&get, &headers, "").0, 404, "{headers}");
+    }
+    let far = format!("{here}Sec-Fetch-Site: cross-site\r\n");
+    assert_eq!(
+        server.ask(&format!("GET /{TOKEN}/"), &far, "").0,
+        200,
+        "a link to the page"
+    );
+}
+
+#[test]
+fn many_connections_do_not_block_the_page() {
+    let server = Running::new();
+    let mut page = server.connect();
+    let request = format!("GET /{TOKEN}/trace HTTP/1.1\r\n{}\r\n", server.host());
+    let mut ask = || {
+        page.write_all(request.as_bytes()).expect("write");
+        let mut head = [0; 15];
+        page.read_exact(&mut head).expect("read");
+        assert_eq!(&head, b"HTTP/1.1 200 OK");
+        let mut byte = [0];
+        let mut seen = Vec::new();
+        while !seen.ends_with(b"\r\n\r\n") {
+            page.read_exact(&mut byte).expect("read");
+            seen.push(byte[0]);
+        }
+        let text = String::from_utf8(seen).expect("head");
+        let (_, length) = text.split_once("Content-Length: ").expect("length");
+        let length: u64 = length
+            .split("\r\n")
+            .next()
+            .unwrap()
+            .parse()
+            .expect("length");
+        std::io::copy(&mut (&page).take(length), &mut std::io::sink()).expect("body");
+    };
+    ask();
+    // Incomplete requests.
+    let mut half_open = Vec::new();
+    for _ in 0..300 {
+        let mut stream = server.connect();
+        // The server may have closed it in favour of a later one.
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: ");
+        half_open.push(stream);
+    }
+    ask();
+    // Other connections with the token are served.
+    assert_eq!(server.get("trace").0, 200);
+    // The first connections were closed.
+    let mut rest = Vec::new();
+    let _ = half_open[0].read_to_end(&mut rest);
+    assert!(rest.is_empty());
+    // Requests that are too long are refused.
+    let mut long = server.connect();
+    let _ = long.write_all(&vec![b'x'; 100 << 10]);
+    let _ = long.read_to_end(&mut rest);
+    let line = format!("POST /{TOKEN}/tiles");
+    let headers = format!("{}Content-Length: 99999999\r\n", server.host());
+    let mut large = server.connect();
+    let head = format!("{line} HTTP/1.1\r\n{headers}\r\n");
+    large.write_all(head.as_bytes()).expect("write");
+    let mut answer = Vec::new();
+    let _ = large.read_to_end(&mut answer);
+    assert!(answer.starts_with(b"HTTP/1.1 413"));
+    ask();
+}
+
+#[test]
+fn the_server_ends_after_the_last_page_is_closed() {
+    let server = Running::new();
+    let open = || {
+        let mut stream = server.connect();
+        let request = format!("GET /{TOKEN}/alive HTTP/1.1\r\n{}\r\n", server.host());
+        stream.write_all(request.as_bytes()).expect("write");
+        let mut byte = [0];
+        let mut seen = Vec::new();
+        // The first keep-alive message.
+        while !seen.ends_with(b"\r\n\r\n:\n\n") {
+            stream.read_exact(&mut byte).expect("read");
+            seen.push(byte[0]);
+        }
+        stream
+    };
+    let (first, second) = (open(), open());
+    drop(first);
+    assert_eq!(server.get("trace").0, 200);
+    assert!(server.ended.try_recv().is_err());
+    drop(second);
+    server.ended.recv_timeout(PATIENCE).expect("it ends");
+}
