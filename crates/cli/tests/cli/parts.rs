@@ -147,7 +147,15 @@ fn parts_may_be_written_to_standard_output_and_errors_have_the_reason() {
 #[test]
 fn a_recording_ends_at_a_size() {
     let world = World::new();
-    let args = ["record", "-q", "-o", "t", "--until-size", "1MB"];
+    let args = ["record", "-q", "-o", "t", "--until-size", "40KB"];
     world.run("ferretto", &args).returned(0);
-    assert!(fs::metadata(world.path("t")).unwrap().len() <= 1 << 20);
+    assert!(fs::metadata(world.path("t")).unwrap().len() < 40_960);
+    // A normal end, whose statistics are in the file.
+    let summary = world.run("ferretto", &["summary", "t"]).returned(0);
+    let text = summary.text();
+    assert!(text.contains("when its file reached its limit"), "{text}");
+    assert!(
+        !text.contains("losses are unknown") && !text.contains("may be one"),
+        "{text}"
+    );
 }

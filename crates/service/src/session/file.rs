@@ -17,6 +17,10 @@ use crate::timers::{TimeBase, Timer, aligned_delay_ms};
 /// The number of batches under way: one is prepared while the last one is written.
 const MAX_WRITES: u32 = 2;
 
+/// The space that the end of a limited file may need beyond its current statistics: the event of
+/// the end, and numbers that grow until then.
+const END_BYTES: u64 = 64;
+
 /// A session's open file.
 #[derive(Debug)]
 pub(super) struct Output {
@@ -36,6 +40,8 @@ pub(super) struct Output {
     copying: bool,
     /// Set once a packet would have made the file too large.
     full: bool,
+    /// Set once the end of a full file was passed to the driver.
+    ended: bool,
 }
 
 impl Output {
@@ -50,6 +56,7 @@ impl Output {
             writing: 0,
             copying: false,
             full: false,
+            ended: false,
         }
     }
 
@@ -65,13 +72,14 @@ impl Output {
             writing: 0,
             copying: true,
             full: false,
+            ended: false,
         }
     }
 
     /// Passes a batch to the driver; `more` is true if others follow.
     fn write(&mut self, cx: &mut Context, batch: FileSink, more: bool) {
         self.draining = more;
-        self.full = batch.full;
+        self.full |= batch.full;
         if batch.bytes.is_empty() {
             // The batch is empty: all packets were refused, or the file is full.
             return;
@@ -149,18 +157,42 @@ impl Session {
                 return;
             }
             if !output.draining || output.full {
-                if output.writing == 0 {
-                    self.end_pass(cx);
+                if output.writing > 0 {
+                    return;
                 }
-                return;
+                if output.full && !output.ended && self.state == SessionState::Disabled {
+                    self.end_full_file(cx);
+                    continue;
+                }
+                return self.end_pass(cx);
             }
             if output.writing == MAX_WRITES {
                 return;
             }
-            let mut sink = FileSink::new(output.bytes, output.max_bytes);
+            let (bytes, max_bytes) = (output.bytes, output.max_bytes);
+            let limit = match max_bytes {
+                0 => 0,
+                // At least half of the file is for data, however many writers there are.
+                _ => max_bytes - (self.end_size(cx) + END_BYTES).min(max_bytes / 2),
+            };
+            let mut sink = FileSink::new(bytes, limit);
             let more = self.read_batch(cx, FILE_BATCH, &mut sink);
             if let Some(output) = &mut self.output {
                 output.write(cx, sink, more);
+            }
+        }
+    }
+
+    /// Writes the events and the statistics of the end into a file that is full, for which space
+    /// was kept. Upstream's files end with the last packet that fits, like those of a service that
+    /// was killed.
+    fn end_full_file(&mut self, cx: &mut Context) {
+        if let Some(output) = &self.output {
+            let mut sink = FileSink::new(output.bytes, output.max_bytes);
+            self.read_end(cx, &mut sink);
+            if let Some(output) = &mut self.output {
+                output.ended = true;
+                output.write(cx, sink, false);
             }
         }
     }
@@ -171,11 +203,11 @@ impl Session {
             return;
         };
         output.draining = false;
-        if disabled || output.full {
+        if disabled {
             self.close_file(cx);
-            if !disabled {
-                self.disable(cx, false);
-            }
+        } else if output.full {
+            // The end of the file follows once the data sources have stopped.
+            self.disable(cx, false);
         } else if output.syncs {
             cx.commands.push(Command::SyncFile { file: output.file });
         }

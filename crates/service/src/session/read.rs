@@ -109,6 +109,26 @@ impl Session {
         more
     }
 
+    /// Emits the packets that end a trace whose remaining data is left out: the service's events,
+    /// and the statistics.
+    pub(super) fn read_end<S: PacketSink>(&mut self, cx: &Context, sink: &mut S) {
+        let header = Header {
+            uid: cx.options.uid,
+        };
+        let mut out = Pipeline::new(self.filter.take(), cx.options.stopwatch, None, sink);
+        self.emit_events(header, &mut out);
+        self.filter = out.end_filter();
+        out.own(&header.stats(&self.stats(cx)));
+    }
+
+    /// Returns the present size of the statistics that end a trace.
+    pub(super) fn end_size(&mut self, cx: &Context) -> u64 {
+        let header = Header {
+            uid: cx.options.uid,
+        };
+        header.stats(&self.stats(cx)).len() as u64
+    }
+
     /// Emits the packets that begin every trace.
     fn emit_beginning<S: PacketSink>(
         &mut self,

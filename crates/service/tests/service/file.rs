@@ -250,6 +250,12 @@ fn service_058_the_file_stays_below_its_limit() {
     let size = r.file().bytes.len() as u64;
     assert!(size < LIMIT && size > LIMIT - 600, "{size}");
     assert!(r.texts().iter().all(|text| *text == line), "no torn packet");
+    // The end of the recording has its place in the file, too.
+    let packets = split_file(&r.file().bytes);
+    let [.., event, stats] = packets.as_slice() else {
+        panic!("no packets");
+    };
+    assert!(event.has(f::SERVICE_EVENT) && stats.has(f::TRACE_STATS));
 }
 
 #[test]

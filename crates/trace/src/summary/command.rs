@@ -10,6 +10,7 @@ use ferretto_proto::fields::{
 };
 use ferretto_wire::Fields;
 
+use super::pairing::{Name, Pairing};
 use crate::limits::{Budget, entry_bytes};
 use crate::printable::printable;
 use crate::threads::Threads;
@@ -19,11 +20,12 @@ pub const COMMAND_ATTRIBUTE: &str = "ferretto.command";
 /// The trace attribute with the process id of the recorded command.
 pub const COMMAND_PID_ATTRIBUTE: &str = "ferretto.command.pid";
 
+/// The values of `TrackEvent.type`.
+const SLICE_BEGIN: u64 = 1;
+const SLICE_END: u64 = 2;
+
 /// The maximum number of slice names in the summary.
 const TOP: usize = 256;
-/// The maximum number of simultaneously open slices of a track.
-const MAX_OPEN: usize = 512;
-
 /// The summary of a recorded command and its descendants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandSummary {
@@ -59,6 +61,13 @@ pub struct SliceSummary {
     pub total_ns: u64,
     /// The longest duration, in nanoseconds.
     pub max_ns: u64,
+}
+
+impl SliceSummary {
+    fn end(&mut self, duration_ns: u64) {
+        self.total_ns = self.total_ns.saturating_add(duration_ns);
+        self.max_ns = self.max_ns.max(duration_ns);
+    }
 }
 
 /// The command of a trace, and, if there is one, the track events of all processes.
@@ -168,18 +177,15 @@ impl SequenceState for SliceState {
     }
 }
 
-/// An open slice: the index of its name, and its begin time.
-type Open = (usize, u64);
-
 /// The slices of all processes.
 #[derive(Debug)]
 struct Events {
     budget: Budget,
-    open: HashMap<u64, Vec<Open>>,
+    pairing: Pairing,
     /// The number of track events by process.
     counts: BTreeMap<i32, u64>,
     /// The indices in `slices` by process and name.
-    places: HashMap<(i32, Box<[u8]>), usize>,
+    indices: HashMap<(i32, Box<[u8]>), Name>,
     slices: Vec<SliceSummary>,
 }
 
@@ -187,9 +193,9 @@ impl Events {
     fn new(budget: &Budget) -> Self {
         Self {
             budget: budget.clone(),
-            open: HashMap::new(),
+            pairing: Pairing::new(budget),
             counts: BTreeMap::new(),
-            places: HashMap::new(),
+            indices: HashMap::new(),
             slices: Vec::new(),
         }
     }
@@ -214,68 +220,62 @@ impl Events {
                 _ => {}
             }
         }
-        match kind {
-            1 => {
-                if let Some(place) = place(
-                    &mut self.places,
-                    &mut self.slices,
-                    &self.budget,
-                    (pid, name),
-                ) {
-                    self.slices[place].count += 1;
-                    self.begin(track, (place, time));
-                }
+        // Other sequences do not write to the track of a thread, which is the sequence's default.
+        let is_shared = track != context.state.track;
+        let name = match kind {
+            SLICE_BEGIN => {
+                let Some(index) = self.index(pid, name) else {
+                    return;
+                };
+                self.slices[index as usize].count += 1;
+                Some(index)
             }
-            2 => self.end(track, time),
-            _ => {}
+            SLICE_END => None,
+            _ => return,
+        };
+        for slice in self.pairing.add(track, time, name, is_shared) {
+            self.slices[slice.name as usize].end(slice.duration_ns);
         }
     }
 
-    fn begin(&mut self, track: u64, slice: Open) {
-        let open = self.open.get(&track).map_or(0, Vec::len);
-        let bytes = match open {
-            0 => entry_bytes::<(u64, Vec<Open>)>(),
-            _ => 2 * size_of::<Open>(),
-        };
-        if open < MAX_OPEN && self.budget.take(bytes) {
-            self.open.entry(track).or_default().push(slice);
+    /// Returns the index for a process's slices with this name, unless the memory is used up.
+    fn index(&mut self, pid: i32, name: &[u8]) -> Option<Name> {
+        let key = (pid, Box::from(name));
+        if let Some(index) = self.indices.get(&key) {
+            return Some(*index);
         }
-    }
-
-    fn end(&mut self, track: u64, time: u64) {
-        let Some(open) = self.open.get_mut(&track) else {
-            return;
-        };
-        let Some((place, began)) = open.pop() else {
-            return;
-        };
-        let bytes = match open.is_empty() {
-            true => entry_bytes::<(u64, Vec<Open>)>(),
-            false => 2 * size_of::<Open>(),
-        };
-        if open.is_empty() {
-            self.open.remove(&track);
+        // The final table by name contains the name again.
+        let bytes = 2 * (name.len() + size_of::<SliceSummary>());
+        if !self
+            .budget
+            .take(bytes + entry_bytes::<((i32, Box<[u8]>), Name)>())
+        {
+            return None;
         }
-        self.budget.give_back(bytes);
-        let slices = &mut self.slices[place];
-        let ns = time.saturating_sub(began);
-        slices.total_ns = slices.total_ns.saturating_add(ns);
-        slices.max_ns = slices.max_ns.max(ns);
+        let index = Name::try_from(self.slices.len()).ok()?;
+        self.indices.insert(key, index);
+        self.slices.push(SliceSummary::default());
+        Some(index)
     }
 
     fn finish(mut self, pids: &BTreeSet<i32>, summary: &mut CommandSummary) {
-        for (place, _) in self.open.into_values().flatten() {
-            self.slices[place].unfinished += 1;
+        let (ended, open) = self.pairing.finish();
+        for slice in ended {
+            self.slices[slice.name as usize].end(slice.duration_ns);
+        }
+        for name in open {
+            self.slices[name as usize].unfinished += 1;
         }
         let counts = self.counts.iter().filter(|(pid, _)| pids.contains(pid));
         summary.events = counts.map(|(_, count)| count).sum();
         let mut by_name: BTreeMap<&[u8], SliceSummary> = BTreeMap::new();
-        for ((_, name), place) in self
-            .places
+        let of_command = self
+            .indices
             .iter()
-            .filter(|((pid, _), _)| pids.contains(pid))
-        {
-            let (sum, slices) = (by_name.entry(name).or_default(), &self.slices[*place]);
+            .filter(|((pid, _), _)| pids.contains(pid));
+        for ((_, name), index) in of_command {
+            let sum = by_name.entry(name).or_default();
+            let slices = &self.slices[*index as usize];
             sum.count += slices.count;
             sum.unfinished += slices.unfinished;
             sum.total_ns = sum.total_ns.saturating_add(slices.total_ns);
@@ -291,25 +291,4 @@ impl Events {
         summary.more_slices = summary.slices.len().saturating_sub(TOP);
         summary.slices.truncate(TOP);
     }
-}
-
-/// Returns the index for a process's slices with this name.
-fn place(
-    places: &mut HashMap<(i32, Box<[u8]>), usize>,
-    slices: &mut Vec<SliceSummary>,
-    budget: &Budget,
-    (pid, name): (i32, &[u8]),
-) -> Option<usize> {
-    let key = (pid, Box::from(name));
-    if let Some(place) = places.get(&key) {
-        return Some(*place);
-    }
-    // The final table by name contains the name again.
-    let bytes = 2 * (name.len() + size_of::<SliceSummary>());
-    if !budget.take(bytes + entry_bytes::<((i32, Box<[u8]>), usize)>()) {
-        return None;
-    }
-    places.insert(key, slices.len());
-    slices.push(SliceSummary::default());
-    Some(slices.len() - 1)
 }

@@ -28,6 +28,8 @@ pub(super) struct Config {
     pub(super) write_into_file: bool,
     /// True if `ferretto record --ring` created it: its buffer sizes depend on that flag.
     pub(super) is_flag_ring: bool,
+    /// The size at which a recording into a file ends; 0 for none.
+    pub(super) max_file_bytes: u64,
     pub(super) file_write_period_ms: u64,
     pub(super) drain_period_ms: u64,
     pub(super) flush_timeout_ms: u64,
@@ -114,6 +116,9 @@ impl Config {
                 }
                 8 => config.write_into_file = field.as_bool().unwrap_or(false),
                 9 => config.file_write_period_ms = field.as_u64().unwrap_or(0),
+                trace_config::MAX_FILE_SIZE_BYTES => {
+                    config.max_file_bytes = field.as_u64().unwrap_or(0);
+                }
                 14 => config.flush_timeout_ms = field.as_u64().unwrap_or(0),
                 trace_config::UNIQUE_SESSION_NAME => {
                     let name = field.as_bytes().unwrap_or_default();

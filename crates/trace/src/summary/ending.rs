@@ -3,6 +3,7 @@
 use ferretto_proto::fields::tracing_service_event as event;
 use ferretto_wire::Fields;
 
+use super::loss::human_bytes;
 use crate::printable::printable;
 
 /// The maximum number of data sources reported by name.
@@ -23,6 +24,8 @@ pub(super) struct Ending {
     slow: Vec<String>,
     has_events: bool,
     is_drained: bool,
+    /// The size at which the recording's file ends; 0 for none.
+    max_file_bytes: u64,
     statistics: Statistics,
 }
 
@@ -73,13 +76,38 @@ impl Ending {
         }
     }
 
+    /// Records the size at which the recording's file ends; 0 for none.
+    pub(super) fn limit_file(&mut self, max_bytes: u64) {
+        self.max_file_bytes = max_bytes;
+    }
+
     /// Records a packet of statistics. `has_outcome` is true if it contains the outcome of the
     /// final flush.
     pub(super) fn statistics(&mut self, has_outcome: bool) {
-        self.statistics = match self.is_drained || (!self.has_events && has_outcome) {
-            true => Statistics::Final,
-            false => Statistics::Early,
+        let is_final = self.is_drained || self.is_cut() || (!self.has_events && has_outcome);
+        self.statistics = if is_final {
+            Statistics::Final
+        } else {
+            Statistics::Early
         };
+    }
+
+    /// Returns true if the recording has ended without its last packets, which its file had no
+    /// space for. Statistics in this state are the final ones: those of an earlier time precede the
+    /// stop.
+    fn is_cut(&self) -> bool {
+        self.max_file_bytes > 0 && self.stopped.is_some() && !self.is_drained
+    }
+
+    /// Returns a note if the recording ended since its file had reached the size limit.
+    pub(super) fn limit_note(&self) -> Option<String> {
+        (self.is_cut() && self.statistics == Statistics::Final).then(|| {
+            format!(
+                "the recording ended when its file reached its limit of {} (--until-size, or max_file_size_bytes in the \
+                 config)",
+                human_bytes(self.max_file_bytes)
+            )
+        })
     }
 
     /// The data sources that did not answer the last flush.
@@ -87,9 +115,10 @@ impl Ending {
         &self.slow
     }
 
-    /// Returns the time of the last flush, or else that of the stop.
+    /// Returns the time of the last flush, or else that of the stop: up to this time the trace has
+    /// all events. `None` if its file had no space for the last ones.
     pub(super) fn last_asked(&self) -> Option<u64> {
-        self.flushed.or(self.stopped)
+        self.flushed.or(self.stopped).filter(|_| !self.is_cut())
     }
 
     /// Returns a sentence with the reason why the statistics may not contain all losses.

@@ -52,6 +52,7 @@ impl Summarizer {
         config.perf.is_of_root = self.is_profiler_root;
         let mut notes = Vec::new();
         notes.extend(self.part.note(self.ending.started, self.ending.stopped));
+        notes.extend(self.ending.limit_note());
         if !self.ftrace.missing().is_empty() {
             notes.push(format!(
                 "kernel events that were not available: {}",

@@ -17,6 +17,7 @@ mod loss;
 mod machines;
 mod memory;
 mod names;
+mod pairing;
 mod part;
 mod profile;
 mod remarks;
@@ -459,7 +460,9 @@ impl Summarizer {
                 self.other(machine, kind, body, at);
             }
             packet_field::TRACE_CONFIG => {
-                self.config = Some(Config::read(body));
+                let config = Config::read(body);
+                self.ending.limit_file(config.max_file_bytes);
+                self.config = Some(config);
                 self.wanted.config(body);
                 self.attributes(machine, config::attributes(body));
             }
@@ -502,6 +505,7 @@ impl Summarizer {
         match kind {
             packet_field::TRACE_CONFIG => {
                 recording.config = Config::read(body);
+                recording.ending.limit_file(recording.config.max_file_bytes);
                 self.wanted.config(body);
                 self.attributes(machine, config::attributes(body));
             }

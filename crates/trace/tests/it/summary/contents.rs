@@ -70,6 +70,54 @@ fn track_events_are_counted_by_type() {
 }
 
 #[test]
+fn slices_of_a_track_of_several_threads_are_paired_by_time() {
+    // A task begins on one thread and ends on another, whose packets are later in the file.
+    let event = |trace: Trace, sequence: u64, at: u64, name: Option<&str>| {
+        trace.packet(|p| {
+            p.varint(8, seconds(at));
+            p.varint(10, sequence);
+            p.varint(13, 1);
+            p.varint(79, 20);
+            p.nested(11, |event| {
+                event.varint(9, if name.is_some() { 1 } else { 2 });
+                event.varint(11, 99);
+                name.into_iter().for_each(|name| event.string(23, name));
+            });
+        })
+    };
+    let mut trace = Trace::default().packet(|p| {
+        p.nested(33, |config| {
+            config.nested(48, |attributes| {
+                for (key, text, pid) in [
+                    ("ferretto.command", Some("x"), 0),
+                    ("ferretto.command.pid", None, 20),
+                ] {
+                    attributes.nested(1, |entry| {
+                        entry.string(1, key);
+                        match text {
+                            Some(text) => entry.string(3, text),
+                            None => entry.varint(2, pid),
+                        }
+                    });
+                }
+            })
+        });
+    });
+    for (sequence, at, name) in [
+        (1, 1, Some("call")),
+        (1, 4, Some("call")),
+        (2, 2, None),
+        (2, 6, None),
+    ] {
+        trace = event(trace, sequence, at, name);
+    }
+    let command = trace.summary().command.unwrap();
+    let calls = &command.slices[0];
+    assert_eq!((calls.count, calls.unfinished), (2, 0));
+    assert_eq!((calls.total_ns, calls.max_ns), (seconds(3), seconds(2)));
+}
+
+#[test]
 fn a_recorded_command_is_summarized_with_its_descendants() {
     let attribute = |p: &mut Packet<'_>, number, key: &str, value: Result<&str, u64>| {
         p.nested(number, |attributes| {
