@@ -1,0 +1,32 @@
+//! The truth: programs with a known answer are recorded, and every reader of the trace gives that
+//! answer.
+//!
+//! Each module records programs that count what they do, and compares their own numbers (and those
+//! of `/proc`) with what [`readers`] say: `summary --json`, the tables that SQL sees, the viewer's
+//! replies, and `json`. Numbers that two readers give are equal, not only close.
+//!
+//! To add a module, list its [`Topic`](compare::Topic) in [`TOPICS`]. Programs are texts in C
+//! ([`World::compile`](world::World::compile)), or functions of this test that it starts as
+//! another process ([`programs`]).
+
+#[path = "../cli/world.rs"]
+#[allow(dead_code, reason = "this program uses a part of it")]
+mod world;
+
+mod compare;
+mod programs;
+mod readers;
+
+mod slices;
+
+/// The numbers that the modules compare, at least.
+const TOPICS: &[compare::Topic] = &[slices::SLICES];
+
+#[test]
+fn at_least_sixty_numbers_are_compared() {
+    let all: usize = TOPICS.iter().map(|topic| topic.numbers).sum();
+    for topic in TOPICS {
+        println!("{}: {}", topic.name, topic.numbers);
+    }
+    println!("{all} numbers");
+}
