@@ -11,6 +11,7 @@ use ferretto_trace::{Limits, Unpacking};
 
 use crate::edit::{seekable, uuid};
 use crate::output::{is_standard, write_private};
+use crate::read::Extent;
 use ferretto_text::terminal::shown;
 
 /// Convert a file of another program to a trace
@@ -42,12 +43,13 @@ pub(crate) struct ImportArgs {
 }
 
 /// Runs `ferretto import`.
-pub(crate) fn run(args: &ImportArgs) -> Result<()> {
+pub(crate) fn run(args: &ImportArgs) -> Result<Extent> {
     if args.files.len() > 1 && args.output.is_some() {
         bail!(
             "several files become several traces: remove -o, and combine the traces with ferretto merge"
         );
     }
+    let mut extent = Extent::Whole;
     for file in &args.files {
         let output = match &args.output {
             Some(output) => output.clone(),
@@ -58,12 +60,12 @@ pub(crate) fn run(args: &ImportArgs) -> Result<()> {
             }
             None => file.with_extension("pftrace"),
         };
-        one(file, &output, args)?;
+        extent = extent.and(one(file, &output, args)?);
     }
-    Ok(())
+    Ok(extent)
 }
 
-fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<()> {
+fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<Extent> {
     let (name, input) = seekable(path)?;
     let mut input = unpacked(input).with_context(|| format!("cannot read {name}"))?;
     let options = Options {
@@ -87,10 +89,15 @@ fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<()> {
     let report = done.transpose().map_err(explained);
     let report = report.with_context(|| format!("cannot import {name}"))?;
     written.with_context(|| format!("cannot import {name}"))?;
-    if let Some(report) = &report {
-        tell(&name, output, report);
-    }
-    Ok(())
+    let Some(report) = report else {
+        return Ok(Extent::Whole);
+    };
+    tell(&name, output, &report);
+    Ok(if report.is_damaged {
+        Extent::Partly
+    } else {
+        Extent::Whole
+    })
 }
 
 /// Returns the file, or an unnamed temporary file with its decompressed content.

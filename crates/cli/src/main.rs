@@ -133,7 +133,7 @@ fn main() -> ExitCode {
         Command::Split(args) => edit::split(&args).map(Extent::exit_code),
         Command::Merge(args) => edit::merge(&args).map(Extent::exit_code),
         Command::Json(args) => chrome::run(&args).map(Extent::exit_code),
-        Command::Import(args) => import::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Import(args) => import::run(&args).map(Extent::exit_code),
         Command::Doctor(args) => doctor::run(&args),
         Command::Status(args) => status::run(&args).map(|()| ExitCode::SUCCESS),
         Command::RelayCert(args) => tls::run(&args),

@@ -103,6 +103,8 @@ fn is_manifest(head: &[u8]) -> bool {
 }
 
 fn is_json(text: &[u8]) -> bool {
+    // Some programs begin files with a byte order mark.
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut bytes = text.iter().filter(|byte| !byte.is_ascii_whitespace());
     match bytes.next() {
         Some(b'{') => bytes.next() == Some(&b'"'),

@@ -48,6 +48,8 @@ pub struct Report {
     pub samples: u64,
     /// The parts of the file that are missing or incomplete in the trace.
     pub losses: Losses,
+    /// True if the file is damaged or truncated: the trace has only its readable parts.
+    pub is_damaged: bool,
 }
 
 impl Report {
@@ -57,6 +59,7 @@ impl Report {
             events: 0,
             samples: 0,
             losses: Losses::default(),
+            is_damaged: false,
         }
     }
 }

@@ -3,13 +3,18 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use ferretto_format::Fnv1a;
+
+use super::decimal;
 use super::value::Json;
 
 /// The id of a process or thread, or a name in its place.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Number<'a> {
-    /// A number.
-    Number(i64),
+    /// A number as the kernel has it.
+    Number(u32),
+    /// Any other number: the address or the hash of a thread, or a negative number.
+    Other(i128),
     /// A name.
     Name(Cow<'a, str>),
 }
@@ -73,7 +78,8 @@ pub struct Event<'a> {
     pub flows_out: bool,
     /// The scope of an instant event.
     pub scope: Scope,
-    /// The arguments; `None` if `args` is missing or not an object.
+    /// The arguments; `None` if `args` is missing. Those of an array have their indices as names, a
+    /// single value has the name `value`.
     pub args: Option<Vec<(Cow<'a, str>, Json<'a>)>>,
 }
 
@@ -138,13 +144,14 @@ impl<'a> Event<'a> {
             args: None,
         };
         let mut ts = None;
+        let time = |key: &str, value: &Json<'_>| nanoseconds(value, bytes, key);
         for (key, value) in fields {
             match &*key {
                 "ph" => event.phase = value.as_text().map_or(0, first_byte),
-                "ts" => ts = nanoseconds(&value),
-                "dur" => event.dur = Some(nanoseconds(&value).ok_or(NoEvent::BadTime)?),
-                "tts" => event.thread_ts = Some(nanoseconds(&value).ok_or(NoEvent::BadTime)?),
-                "tdur" => event.thread_dur = Some(nanoseconds(&value).ok_or(NoEvent::BadTime)?),
+                "ts" => ts = time(&key, &value),
+                "dur" => event.dur = Some(time(&key, &value).ok_or(NoEvent::BadTime)?),
+                "tts" => event.thread_ts = Some(time(&key, &value).ok_or(NoEvent::BadTime)?),
+                "tdur" => event.thread_dur = Some(time(&key, &value).ok_or(NoEvent::BadTime)?),
                 "pid" => event.pid = number(value).or(event.pid),
                 "tid" => event.tid = number(value).or(event.tid),
                 "name" => event.name = text(value),
@@ -172,11 +179,7 @@ impl<'a> Event<'a> {
                         Some(_) => Scope::Unknown,
                     };
                 }
-                "args" => {
-                    if let Json::Object(args) = value {
-                        event.args = Some(args);
-                    }
-                }
+                "args" => event.args = arguments(value),
                 _ => {}
             }
         }
@@ -184,8 +187,9 @@ impl<'a> Event<'a> {
             return Err(NoEvent::NoPhase);
         }
         event.ts = match ts {
+            // A name has no time.
+            ts if event.phase == b'M' => ts.unwrap_or(0).max(0),
             Some(ts) => ts,
-            None if event.phase == b'M' => 0,
             None => return Err(NoEvent::NoTime),
         };
         Ok(event)
@@ -196,26 +200,27 @@ fn first_byte(text: &str) -> u8 {
     text.bytes().next().unwrap_or(0)
 }
 
-/// Converts microseconds, which may be in a string, to nanoseconds.
-fn nanoseconds(value: &Json<'_>) -> Option<i64> {
+/// Converts microseconds, which may be in a string, to nanoseconds. `object` and `key` tell where
+/// the value is written: a floating-point number has no nanoseconds of times since 1970.
+fn nanoseconds(value: &Json<'_>, object: &[u8], key: &str) -> Option<i64> {
     match value {
         Json::Int(value) => Some(value.saturating_mul(1000)),
-        Json::Real(value) if value.trunc() == *value => Some((*value as i64).saturating_mul(1000)),
-        Json::Real(value) => Some((value * 1000.0).round() as i64),
-        Json::Text(text) => match Json::parse(text.as_bytes())? {
-            number @ (Json::Int(_) | Json::Real(_)) => nanoseconds(&number),
-            _ => None,
-        },
+        Json::Real(value) => {
+            let text = decimal::number_of(object, key);
+            let exact = text.and_then(decimal::nanoseconds);
+            exact.or(Some((*value * 1000.0).round() as i64))
+        }
+        Json::Text(text) => decimal::nanoseconds(text),
         _ => None,
     }
 }
 
 fn number(value: Json<'_>) -> Option<Number<'_>> {
-    // The kernel's ids are unsigned and have 32 bits.
-    let number = |value: i64| Number::Number(u32::try_from(value).unwrap_or(0).into());
+    let number = |value: i128| u32::try_from(value).map_or(Number::Other(value), Number::Number);
     match value {
-        Json::Int(value) => Some(number(value)),
-        Json::Real(value) => Some(number(value as i64)),
+        Json::Int(value) => Some(number(value.into())),
+        Json::Uint(value) => Some(number(value.into())),
+        Json::Real(value) => Some(number(value as i128)),
         Json::Text(name) => Some(Number::Name(name)),
         _ => None,
     }
@@ -224,8 +229,27 @@ fn number(value: Json<'_>) -> Option<Number<'_>> {
 fn id(value: Json<'_>) -> Option<Id<'_>> {
     match value {
         Json::Int(value) => Some(Id::Number(value as u64)),
+        Json::Uint(value) => Some(Id::Number(value)),
         Json::Text(text) => Some(Id::Text(text)),
+        value @ Json::Real(_) => Some(Id::Text(value.to_string().into())),
         _ => None,
+    }
+}
+
+/// Returns the arguments of an event, which have names.
+fn arguments(value: Json<'_>) -> Option<Vec<(Cow<'_, str>, Json<'_>)>> {
+    match value {
+        Json::Object(args) => Some(args),
+        Json::Null => None,
+        Json::Array(items) => {
+            let items = items.into_iter().enumerate();
+            Some(
+                items
+                    .map(|(index, item)| (index.to_string().into(), item))
+                    .collect(),
+            )
+        }
+        value => Some(vec![("value".into(), value)]),
     }
 }
 
@@ -237,13 +261,14 @@ fn text(value: Json<'_>) -> Option<Cow<'_, str>> {
 }
 
 impl Id<'_> {
-    /// Returns the id of a flow. A string is a hexadecimal number.
-    pub fn flow(&self) -> Option<u64> {
+    /// Returns the number of a flow: of a text that is not a hexadecimal number, its hash.
+    pub fn flow(&self) -> u64 {
         match self {
-            Self::Number(number) => Some(*number),
+            Self::Number(number) => *number,
             Self::Text(text) => {
                 let digits = text.strip_prefix("0x").or(text.strip_prefix("0X"));
-                u64::from_str_radix(digits.unwrap_or(text), 16).ok()
+                let number = u64::from_str_radix(digits.unwrap_or(text), 16);
+                number.unwrap_or_else(|_| Fnv1a::hash(text.as_bytes()))
             }
         }
     }

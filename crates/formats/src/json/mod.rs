@@ -1,9 +1,12 @@
 //! Events in JSON, as Chrome writes them.
 
+mod decimal;
 mod event;
+mod order;
 mod reader;
 mod value;
 
 pub use event::{Event, Id, NoEvent, Number, Scope};
+pub use order::{Order, Ranked};
 pub use reader::{Broken, Part, Reader};
 pub use value::Json;

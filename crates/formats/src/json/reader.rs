@@ -5,6 +5,9 @@ use std::ops::Range;
 
 use super::value::Json;
 
+/// UTF-8's byte order mark, with which some programs begin text files.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The largest number of bytes of a value. Larger values are skipped.
 const MAX_VALUE: usize = 16 << 20;
 
@@ -21,6 +24,10 @@ pub enum Part<'a> {
     Metadata(&'a [u8]),
     /// A value at this offset in the array of events that is not an object or is too large.
     NoEvent(u64),
+    /// An event at this offset that has no end. The rest of its line is left out.
+    Unterminated(u64),
+    /// A part of the file under this key that is not read.
+    Unread(&'static str),
 }
 
 /// The reason why a file cannot be parsed.
@@ -30,6 +37,10 @@ pub enum Broken {
     Syntax(u64),
     /// The file ends within the outer object.
     Unterminated,
+    /// The file ends within the event at this offset.
+    InEvent(u64),
+    /// The file is JSON, but of this kind.
+    NoTrace(&'static str),
 }
 
 impl fmt::Display for Broken {
@@ -37,6 +48,10 @@ impl fmt::Display for Broken {
         match self {
             Self::Syntax(offset) => write!(f, "not a JSON trace: unexpected text at byte {offset}"),
             Self::Unterminated => f.write_str("JSON trace file is incomplete (ERR:tp-corrupt)"),
+            Self::InEvent(offset) => {
+                write!(f, "the file ends inside the event at byte {offset}")
+            }
+            Self::NoTrace(what) => write!(f, "{what}, not a trace: it has no \"traceEvents\""),
         }
     }
 }
@@ -66,8 +81,23 @@ enum Key {
     SystemTraceEvents,
     DisplayTimeUnit,
     Metadata,
+    /// A part of a trace that is not read.
+    Unread(&'static str),
     Other,
 }
+
+/// Keys of the outer object by which other kinds of files are recognized.
+const OTHER_KINDS: [(&str, &str); 6] = [
+    ("nodes", "a CPU profile of V8 (.cpuprofile)"),
+    ("head", "a heap profile of V8 (.heapprofile)"),
+    (
+        "$schema",
+        "a file with a schema of its own, such as a profile of speedscope",
+    ),
+    ("libs", "a profile of Firefox"),
+    ("meta", "a profile of Firefox"),
+    ("snapshot", "a heap snapshot of V8 (.heapsnapshot)"),
+];
 
 /// The state of the search for the end of a value.
 #[derive(Debug, Default)]
@@ -96,6 +126,10 @@ pub struct Reader {
     line: Vec<u8>,
     escape: Vec<u8>,
     max_value: usize,
+    /// Set once a part of a trace was found.
+    is_trace: bool,
+    /// The kind of file that the keys of the outer object suggest.
+    other_kind: Option<&'static str>,
 }
 
 impl Default for Reader {
@@ -111,6 +145,8 @@ impl Default for Reader {
             line: Vec::new(),
             escape: Vec::new(),
             max_value: MAX_VALUE,
+            is_trace: false,
+            other_kind: None,
         }
     }
 }
@@ -139,19 +175,72 @@ impl Reader {
         if self.position == Position::Start {
             return Err(Broken::Syntax(self.here()));
         }
+        let mut unterminated = None;
+        while self.position == Position::Events && self.is_in_value() {
+            unterminated.get_or_insert(self.here() - self.scan.dropped);
+            if !self.resume(&mut each) {
+                break;
+            }
+            while self.step(&mut each)? {}
+        }
         let is_cut = !self.is_array && self.position != Position::End;
         if self.position == Position::System && !self.line.is_empty() {
             self.emit_line(&mut each);
         }
-        if is_cut {
-            Err(Broken::Unterminated)
-        } else {
-            Ok(())
+        match unterminated {
+            Some(offset) => Err(Broken::InEvent(offset)),
+            None if is_cut => Err(Broken::Unterminated),
+            None if !self.is_trace && !self.is_array => {
+                let kind = self.other_kind.unwrap_or("a JSON file of an unknown kind");
+                Err(Broken::NoTrace(kind))
+            }
+            None => Ok(()),
         }
+    }
+
+    /// Returns true if the end of a value is missing.
+    fn is_in_value(&self) -> bool {
+        self.scan.at > 0 || self.scan.dropped > 0
+    }
+
+    /// Leaves out an event without an end, and continues with the next one that begins at the start
+    /// of a line or after another object. Returns false if there is none.
+    fn resume(&mut self, each: &mut impl FnMut(Part<'_>)) -> bool {
+        each(Part::Unterminated(self.here() - self.scan.dropped));
+        self.scan = Scan::default();
+        let rest = self.buffer.get(self.start + 1..).unwrap_or_default();
+        let mut may_begin = false;
+        for (at, &byte) in rest.iter().enumerate() {
+            match byte {
+                b'{' if may_begin => {
+                    self.start += 1 + at;
+                    return true;
+                }
+                b'\n' | b'}' => may_begin = true,
+                b',' | b' ' | b'\t' | b'\r' => {}
+                _ => may_begin = false,
+            }
+        }
+        self.start = self.buffer.len();
+        false
     }
 
     fn here(&self) -> u64 {
         self.offset + self.start as u64
+    }
+
+    /// Returns false if the mark is not whole.
+    fn skip_byte_order_mark(&mut self) -> bool {
+        let rest = self.buffer.get(self.start..).unwrap_or_default();
+        if rest.starts_with(BYTE_ORDER_MARK) {
+            self.start += BYTE_ORDER_MARK.len();
+            return true;
+        }
+        if rest.len() >= BYTE_ORDER_MARK.len() {
+            // Not a mark, and no JSON: an unexpected byte of another position.
+            self.position = Position::End;
+        }
+        self.position == Position::End
     }
 
     fn broken<T>(&self) -> Result<T, Broken> {
@@ -181,6 +270,9 @@ impl Reader {
         let Some(byte) = self.peek() else {
             return Ok(false);
         };
+        if self.position == Position::Start && byte == BYTE_ORDER_MARK[0] {
+            return Ok(self.skip_byte_order_mark());
+        }
         match (self.position, byte) {
             (Position::Start, b'{') => {
                 self.position = Position::Key;
@@ -203,16 +295,16 @@ impl Reader {
             }
             (Position::Value, b'[') if self.key == Key::TraceEvents => {
                 self.position = Position::Events;
+                self.is_trace = true;
                 self.start += 1;
             }
             (Position::Value, b'"') if self.key == Key::SystemTraceEvents => {
                 self.position = Position::System;
+                self.is_trace = true;
                 self.start += 1;
             }
-            (Position::Value, _) => match self.key {
-                Key::TraceEvents | Key::SystemTraceEvents => return self.broken(),
-                _ => return self.step_value(each),
-            },
+            (Position::Value, _) if self.key == Key::TraceEvents => return self.broken(),
+            (Position::Value, _) => return self.step_value(each),
             (Position::Events, b']') => {
                 self.position = if self.is_array {
                     Position::End
@@ -270,7 +362,13 @@ impl Reader {
                     "systemTraceEvents" => Key::SystemTraceEvents,
                     "displayTimeUnit" => Key::DisplayTimeUnit,
                     "metadata" => Key::Metadata,
-                    _ => Key::Other,
+                    "samples" => Key::Unread("samples"),
+                    "stackFrames" => Key::Unread("stackFrames"),
+                    other => {
+                        let kind = OTHER_KINDS.iter().find(|(key, _)| *key == other);
+                        self.other_kind = self.other_kind.or(kind.map(|(_, kind)| *kind));
+                        Key::Other
+                    }
                 };
                 self.position = Position::Colon;
             }
@@ -279,6 +377,9 @@ impl Reader {
                 match self.key {
                     Key::DisplayTimeUnit => each(Part::DisplayTimeUnit),
                     Key::Metadata if is_whole => each(Part::Metadata(bytes)),
+                    Key::Unread(key) if !matches!(bytes, b"[]" | b"{}" | b"null") => {
+                        each(Part::Unread(key));
+                    }
                     _ => {}
                 }
             }
@@ -399,6 +500,8 @@ mod tests {
                 Part::DisplayTimeUnit => "unit".to_owned(),
                 Part::Metadata(bytes) => format!("metadata {}", String::from_utf8_lossy(bytes)),
                 Part::NoEvent(at) => format!("no event at {at}"),
+                Part::Unterminated(at) => format!("unterminated at {at}"),
+                Part::Unread(key) => format!("unread {key}"),
             });
         };
         let mut result = Ok(());
@@ -449,8 +552,48 @@ mod tests {
             &["no event at 1", "4 {}", "no event at 8"],
             Ok(()),
         );
+        check(
+            "[{}, {\"a\":",
+            &["1 {}", "unterminated at 5"],
+            Err(Broken::InEvent(5)),
+        );
+        check("\u{feff}[{}]", &["4 {}"], Ok(()));
         check("x", &[], Err(Broken::Syntax(0)));
         check(r#"{"traceEvents":1}"#, &[], Err(Broken::Syntax(15)));
+    }
+
+    #[test]
+    fn events_after_a_broken_one_are_read() {
+        check(
+            "[{\"a\":\"q\"u\"},{\"b\":1},{\"c\":2}]",
+            &["unterminated at 1", "13 {\"b\":1}", "21 {\"c\":2}"],
+            Err(Broken::InEvent(1)),
+        );
+        check(
+            "[{\"a\":\"x,\n{\"b\":1}\n]",
+            &["unterminated at 1", "10 {\"b\":1}"],
+            Err(Broken::InEvent(1)),
+        );
+    }
+
+    #[test]
+    fn parts_of_unexpected_types_are_skipped() {
+        let text =
+            r#"{"systemTraceEvents":[{}],"samples":[1],"stackFrames":{},"traceEvents":[{}]}"#;
+        check(text, &["unread samples", "72 {}"], Ok(()));
+    }
+
+    #[test]
+    fn other_files_are_refused_by_their_kind() {
+        let kind = |text: &str| match parts(&[text.as_bytes()], MAX_VALUE).1 {
+            Err(Broken::NoTrace(kind)) => kind,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            kind(r#"{"nodes":[],"startTime":1}"#),
+            "a CPU profile of V8 (.cpuprofile)"
+        );
+        assert_eq!(kind(r#"{"name":"x"}"#), "a JSON file of an unknown kind");
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub enum Json<'a> {
     Bool(bool),
     /// An integer.
     Int(i64),
+    /// An integer that is too large for `i64`.
+    Uint(u64),
     /// Any other number.
     Real(f64),
     /// A string.
@@ -30,13 +32,15 @@ impl<'a> Json<'a> {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// Parses a value that may have trailing commas and line breaks in strings, as some programs
-    /// write them. `spare` holds the corrected bytes.
+    /// Parses a value as programs write it that do not know JSON: with trailing commas, line breaks
+    /// in strings, bytes that are not UTF-8, halves of surrogate pairs, and numbers that JSON does
+    /// not have, which become text. `spare` holds the corrected bytes.
     pub(crate) fn parse_leniently(bytes: &'a [u8], spare: &'a mut Vec<u8>) -> Option<Self> {
         if let Some(value) = Self::parse(bytes) {
             return Some(value);
         }
-        *spare = corrected(bytes);
+        let text = String::from_utf8_lossy(bytes);
+        *spare = corrected(text.as_bytes());
         Self::parse(spare)
     }
 
@@ -49,38 +53,96 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Removes trailing commas, and escapes control characters in strings.
+/// The replacement of a surrogate without its other half.
+const REPLACEMENT: &[u8] = br"\ufffd";
+
+/// Removes trailing commas, escapes control characters in strings, replaces halves of surrogate
+/// pairs, and quotes words and numbers that JSON does not have.
 fn corrected(bytes: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(bytes.len());
-    let (mut in_string, mut escaped) = (false, false);
     let mut comma = None;
-    for byte in bytes {
-        if escaped {
-            escaped = false;
-        } else if in_string {
-            if *byte < b' ' {
-                kept.extend(format!("\\u{byte:04x}").into_bytes());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' => {
+                comma = None;
+                kept.push(byte);
+                at = correct_string(bytes, at, &mut kept);
                 continue;
             }
-            in_string = *byte != b'"';
-            escaped = *byte == b'\\';
-        } else {
-            match byte {
-                b'}' | b']' => {
-                    if let Some(comma) = comma {
-                        kept.truncate(comma);
-                    }
-                    comma = None;
+            b'}' | b']' => {
+                if let Some(comma) = comma {
+                    kept.truncate(comma);
                 }
-                b',' => comma = Some(kept.len()),
-                byte if byte.is_ascii_whitespace() => {}
-                _ => comma = None,
+                comma = None;
             }
-            in_string = *byte == b'"';
+            b',' => comma = Some(kept.len()),
+            b'{' | b'[' | b':' => comma = None,
+            byte if byte.is_ascii_whitespace() => {}
+            _ => {
+                comma = None;
+                let rest = &bytes[at - 1..];
+                let is_end = |byte: &u8| b",:{}[]\"".contains(byte) || byte.is_ascii_whitespace();
+                let length = rest.iter().position(is_end).unwrap_or(rest.len());
+                let word = &rest[..length];
+                let is_known = Json::parse(word).is_some();
+                let quote: &[u8] = if is_known { b"" } else { b"\"" };
+                for part in [quote, word, quote] {
+                    kept.extend_from_slice(part);
+                }
+                at += length - 1;
+                continue;
+            }
         }
-        kept.push(*byte);
+        kept.push(byte);
     }
     kept
+}
+
+/// Corrects the string that begins at `at`, after its quote. Returns the end of the string.
+fn correct_string(bytes: &[u8], mut at: usize, kept: &mut Vec<u8>) -> usize {
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' => {
+                kept.push(byte);
+                return at;
+            }
+            b'\\' => {
+                let rest = &bytes[at - 1..];
+                match surrogate(rest) {
+                    Some(0xdc00..) => {
+                        kept.extend_from_slice(REPLACEMENT);
+                        at += 5;
+                    }
+                    Some(_) if matches!(rest.get(6..).and_then(surrogate), Some(0xdc00..)) => {
+                        kept.extend_from_slice(&rest[..12]);
+                        at += 11;
+                    }
+                    Some(_) => {
+                        kept.extend_from_slice(REPLACEMENT);
+                        at += 5;
+                    }
+                    None => {
+                        kept.push(byte);
+                        kept.extend(bytes.get(at));
+                        at += 1;
+                    }
+                }
+            }
+            ..b' ' => kept.extend(format!("\\u{byte:04x}").into_bytes()),
+            _ => kept.push(byte),
+        }
+    }
+    at
+}
+
+/// Returns the code of the escape sequence at the start of `bytes` if it is half a surrogate pair.
+fn surrogate(bytes: &[u8]) -> Option<u16> {
+    let digits = bytes.strip_prefix(br"\u")?.get(..4)?;
+    let code = u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    (0xd800..0xe000).contains(&code).then_some(code)
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Json<'a> {
@@ -111,7 +173,7 @@ impl<'de: 'a, 'a> Visitor<'de> for ValueVisitor<'a> {
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Json<'a>, E> {
-        Ok(i64::try_from(value).map_or(Json::Real(value as f64), Json::Int))
+        Ok(i64::try_from(value).map_or(Json::Uint(value), Json::Int))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Json<'a>, E> {
@@ -153,6 +215,7 @@ impl fmt::Display for Json<'_> {
             Self::Null => f.write_str("null"),
             Self::Bool(value) => write!(f, "{value}"),
             Self::Int(value) => write!(f, "{value}"),
+            Self::Uint(value) => write!(f, "{value}"),
             Self::Real(value) => write!(f, "{value}"),
             Self::Text(text) => f.write_str(&quote(text)),
             Self::Array(items) => {

@@ -21,6 +21,7 @@ fn write_value(out: &mut Encoder<'_, Vec<u8>>, value: &Json<'_>) {
     match value {
         Json::Null => {}
         Json::Bool(value) => out.bool(debug_annotation::BOOL_VALUE, *value),
+        Json::Uint(value) => out.varint(debug_annotation::UINT_VALUE, *value),
         Json::Int(value) => out.int(debug_annotation::INT_VALUE, *value),
         Json::Real(value) => out.double(debug_annotation::DOUBLE_VALUE, *value),
         Json::Text(text) => out.string(debug_annotation::STRING_VALUE, text),

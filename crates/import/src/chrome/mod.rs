@@ -4,12 +4,15 @@ mod args;
 mod names;
 mod tracks;
 
+use std::borrow::Cow;
 use std::io::{Read, Seek};
 
 use ferretto_format::Fnv1a;
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_formats::Format;
-use ferretto_formats::json::{Event, Id, Json, NoEvent, Part, Reader, Scope};
+use ferretto_formats::json::{
+    Broken, Event, Id, Json, NoEvent, Number, Order, Part, Ranked, Reader, Scope,
+};
 use ferretto_proto::fields::track_event::legacy_event;
 use ferretto_proto::fields::{trace_packet, track_event};
 use ferretto_wire::Encoder;
@@ -42,8 +45,12 @@ pub(crate) fn import<R: Read + Seek>(
         names: Names::default(),
         tracks: Tracks::default(),
         has_begun: false,
+        without_phase: 0,
     };
-    let mut sorter = Sorter::new(options.memory);
+    let mut sorter = Queue {
+        order: Order::default(),
+        sorter: Sorter::new(options.memory),
+    };
     let mut reader = Reader::default();
     let mut broken = None;
     pieces(input, |bytes| {
@@ -66,11 +73,18 @@ pub(crate) fn import<R: Read + Seek>(
     failed?;
     let end = broken.map_or(end, Err);
     sorter.finish(|ts, bytes| chrome.event(ts, bytes))?;
+    if chrome.report.events == 0 && chrome.without_phase > 0 && end.is_ok() {
+        let what = "an array of objects that are not events of a trace";
+        return Err(ImportError::Broken(what.to_owned()));
+    }
     match end {
         Err(broken) if chrome.report.events == 0 => Err(ImportError::Broken(broken.to_string())),
+        // Reported with its offset.
+        Err(Broken::InEvent(_)) => Ok(chrome.report),
         Err(broken) => {
             let what = format!("damaged end of the file ({broken})");
             chrome.report.losses.add(&what);
+            chrome.report.is_damaged = true;
             Ok(chrome.report)
         }
         Ok(()) => Ok(chrome.report),
@@ -83,29 +97,54 @@ struct Chrome<'a, 'w> {
     names: Names,
     tracks: Tracks,
     has_begun: bool,
+    /// The number of objects that are not events.
+    without_phase: u64,
 }
 
-/// Returns the rank of an event among events of the same time: names first, then ends, then slices
-/// from the longest to the shortest.
-fn rank(event: &Event<'_>) -> i64 {
-    match event.phase {
-        b'M' => i64::MIN,
-        b'E' | b'e' => i64::MIN + 1,
-        b'X' => i64::MAX.saturating_sub(event.dur.unwrap_or(0)),
-        _ => i64::MAX,
+/// Events that wait until all are known.
+#[derive(Debug)]
+struct Queue {
+    order: Order,
+    sorter: Sorter,
+}
+
+impl Queue {
+    fn push(&mut self, event: &Event<'_>, offset: u64, bytes: &[u8]) -> Result<(), ImportError> {
+        let sorter = &mut self.sorter;
+        let push = |event: Ranked<'_>| sorter.push((event.ts, event.rank), event.bytes);
+        self.order.add(event, offset, bytes, push)
+    }
+
+    fn finish(
+        mut self,
+        each: impl FnMut(i64, &[u8]) -> Result<(), ImportError>,
+    ) -> Result<(), ImportError> {
+        let sorter = &mut self.sorter;
+        self.order
+            .finish(|event| sorter.push((event.ts, event.rank), event.bytes))?;
+        self.sorter.finish(each)
     }
 }
 
 impl Chrome<'_, '_> {
     /// Handles a part of the file: an event goes to the sorter.
-    fn take(&mut self, sorter: &mut Sorter, part: Part<'_>) -> Result<(), ImportError> {
+    fn take(&mut self, sorter: &mut Queue, part: Part<'_>) -> Result<(), ImportError> {
         match part {
-            Part::Event(_, bytes) => match Event::parse(bytes, &mut Vec::new()) {
+            Part::Event(offset, bytes) => match Event::parse(bytes, &mut Vec::new()) {
                 Ok(event) if event.ts < 0 => self.report.losses.add("events before time 0"),
-                Ok(event) => return sorter.push((event.ts, rank(&event)), bytes),
+                Ok(event) => return sorter.push(&event, offset, bytes),
                 Err(NoEvent::Empty) => {}
-                Err(why) => self.report.losses.add(&format!("events with {why}")),
+                Err(why) => {
+                    self.without_phase += u64::from(why == NoEvent::NoPhase);
+                    self.report.losses.add(&format!("events with {why}"));
+                }
             },
+            Part::Unterminated(offset) => {
+                let what = format!("events without an end (the first at byte {offset})");
+                self.report.losses.add(&what);
+                self.report.is_damaged = true;
+            }
+            Part::Unread(key) => self.report.losses.add(&format!("lists of {key}")),
             Part::SystemLine(line) if line.starts_with('#') => {}
             Part::SystemLine(_) => self.report.losses.add("kernel events in systrace format"),
             Part::NoEvent(_) => self.report.losses.add("values that are not events"),
@@ -212,7 +251,7 @@ impl Chrome<'_, '_> {
         event: &Event<'_>,
         thread_ts: Option<i64>,
     ) -> Result<(), ImportError> {
-        let flow = event.bind_id.as_ref().and_then(Id::flow);
+        let flow = event.bind_id.as_ref().map(Id::flow);
         self.packet(ts, |out, names| {
             out.varint(track_event::TYPE, kind);
             out.varint(track_event::TRACK_UUID, track);
@@ -265,7 +304,7 @@ impl Chrome<'_, '_> {
                 more(legacy);
                 legacy.int(legacy_event::PID_OVERRIDE, thread.pid);
                 legacy.int(legacy_event::TID_OVERRIDE, thread.tid);
-                if let Some(flow) = event.bind_id.as_ref().and_then(Id::flow) {
+                if let Some(flow) = event.bind_id.as_ref().map(Id::flow) {
                     legacy.varint(legacy_event::BIND_ID, flow);
                     let direction = u64::from(event.flows_in) | u64::from(event.flows_out) << 1;
                     legacy.varint(legacy_event::FLOW_DIRECTION, direction);
@@ -301,7 +340,7 @@ impl Chrome<'_, '_> {
     }
 
     fn flow(&mut self, ts: u64, thread: Thread, event: &Event<'_>) -> Result<(), ImportError> {
-        let Some(id) = event.id.as_ref().and_then(Id::flow) else {
+        let Some(id) = event.id.as_ref().map(Id::flow) else {
             self.report.losses.add("flows without an id");
             return Ok(());
         };
@@ -322,6 +361,7 @@ impl Chrome<'_, '_> {
         for (key, value) in event.args.iter().flatten() {
             let value = match value {
                 Json::Int(value) => *value as f64,
+                Json::Uint(value) => *value as f64,
                 Json::Real(value) => *value,
                 Json::Text(text) if text.parse::<f64>().is_ok() => text.parse().unwrap_or(0.0),
                 _ => {
@@ -348,13 +388,14 @@ impl Chrome<'_, '_> {
         let name = event.args.iter().flatten().find(|(key, _)| *key == "name");
         match (what, name.and_then(|(_, name)| name.as_text())) {
             ("process_name", Some(name)) => {
-                let name = Some(name);
+                let name = with_id(name, event.pid.as_ref());
                 self.tracks
-                    .describe_process(thread.pid, name, ts, self.writer)?;
+                    .describe_process(thread.pid, Some(&name), ts, self.writer)?;
             }
             ("thread_name", Some(name)) => {
+                let name = with_id(name, event.tid.as_ref());
                 self.tracks
-                    .describe_thread(thread, Some(name), ts, self.writer)?;
+                    .describe_thread(thread, Some(&name), ts, self.writer)?;
             }
             (what, _) => self
                 .report
@@ -379,6 +420,14 @@ fn names_of(
     }
     if let Some(category) = event.category.as_deref() {
         out.varint(track_event::CATEGORY_IIDS, names.category(category));
+    }
+}
+
+/// Returns the name of a process or thread, with its id if the trace has a substitute for that.
+fn with_id<'a>(name: &'a str, id: Option<&Number<'_>>) -> Cow<'a, str> {
+    match id {
+        Some(Number::Other(id)) => Cow::Owned(format!("{name} {id}")),
+        _ => Cow::Borrowed(name),
     }
 }
 

@@ -38,24 +38,24 @@ pub(super) struct Tracks {
 impl Tracks {
     /// Returns the thread of an event.
     pub(super) fn thread(&mut self, event: &Event<'_>) -> Thread {
-        let pid = self.number(event.pid.as_ref(), true);
-        match self.number(event.tid.as_ref(), false) {
-            // Programs without threads leave them out.
-            0 => Thread { pid, tid: pid },
-            tid => Thread { pid, tid },
-        }
+        let pid = self.number(event.pid.as_ref(), true).unwrap_or(0);
+        // Programs without threads leave them out.
+        let tid = self.number(event.tid.as_ref(), false).unwrap_or(pid);
+        Thread { pid, tid }
     }
 
-    fn number(&mut self, number: Option<&Number<'_>>, is_process: bool) -> i64 {
-        match number {
-            None => 0,
-            Some(Number::Number(number)) => *number,
-            Some(Number::Name(name)) => {
-                let next = FIRST_NAMED + self.named.len() as i64;
-                let key = (is_process, Box::from(&**name));
-                *self.named.entry(key).or_insert(next)
-            }
-        }
+    /// Returns an id that packets can have. Those that the kernel's processes and threads cannot
+    /// have get a substitute, as does 0, which readers take for a missing id.
+    fn number(&mut self, number: Option<&Number<'_>>, is_process: bool) -> Option<i64> {
+        let name = match number? {
+            Number::Number(number) if *number > 0 => return Some((*number).into()),
+            Number::Number(number) => number.to_string(),
+            Number::Other(number) => number.to_string(),
+            Number::Name(name) => name.to_string(),
+        };
+        let next = FIRST_NAMED + self.named.len() as i64;
+        let key = (is_process, name.into_boxed_str());
+        Some(*self.named.entry(key).or_insert(next))
     }
 
     /// Returns the name that an id was given for.

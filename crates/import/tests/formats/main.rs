@@ -1,5 +1,6 @@
 //! Imports files of other programs and reads the traces with `ferretto-tables`.
 
+mod json_cases;
 mod perf;
 mod upstream;
 

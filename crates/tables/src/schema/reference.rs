@@ -11,7 +11,7 @@ const HEAD: &str = "\
 The tables of a trace, with the names and columns of Perfetto's trace processor.
 [Queries with SQL](query.md) describes how to query them. In SQL, `slice`, `thread` and the others are
 views that add the usual names of columns, such as `utid` for `thread.id`; the tables themselves are
-`__intrinsic_slice` and so on. `cargo test -p ferretto-tables --test reference` checks this page
+`__intrinsic_slice` and so on. `cargo test -p ferretto-tables --test it reference::` checks this page
 against the program, and rewrites it with `FERRETTO_WRITE_REFERENCE=1`.
 
 Times and durations are nanoseconds. Booleans are 0 and 1.

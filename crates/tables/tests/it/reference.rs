@@ -16,6 +16,6 @@ fn the_reference_is_current() {
     };
     assert_eq!(
         written, page,
-        "docs/tables.md: run FERRETTO_WRITE_REFERENCE=1 cargo test -p ferretto-tables --test reference"
+        "docs/tables.md: run FERRETTO_WRITE_REFERENCE=1 cargo test -p ferretto-tables --test it reference::"
     );
 }

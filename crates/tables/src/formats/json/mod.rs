@@ -2,7 +2,9 @@
 
 mod parse;
 
-use ferretto_formats::json::{Broken, Event, Json, NoEvent, Part, Reader};
+use std::convert::Infallible;
+
+use ferretto_formats::json::{Broken, Event, Json, NoEvent, Order, Part, Ranked, Reader};
 
 use super::{FileError, FileReader, systrace};
 use crate::import::{Batch, Context, Importer, Line, LineKind, file_time};
@@ -26,6 +28,17 @@ pub(super) struct JsonFile {
 /// A batch of events for the importer.
 #[derive(Debug, Default)]
 struct Events {
+    order: Order,
+    queue: Queue,
+    /// The number of events.
+    events: u64,
+    /// The number of objects that are not events.
+    without_phase: u64,
+}
+
+/// The events whose order among those of the same time is known.
+#[derive(Debug, Default)]
+struct Queue {
     batch: Batch,
     lines: Vec<Line>,
 }
@@ -34,15 +47,25 @@ impl FileReader for JsonFile {
     fn push(&mut self, importer: &mut Importer, bytes: &[u8]) -> Result<(), FileError> {
         let events = &mut self.events;
         let result = self.reader.push(bytes, |part| events.take(importer, part));
-        self.events.hand_over(importer);
+        self.events.queue.hand_over(importer);
         result.map_err(broken)
     }
 
     fn finish(&mut self, importer: &mut Importer) -> Result<(), FileError> {
         let events = &mut self.events;
         let result = self.reader.finish(|part| events.take(importer, part));
-        self.events.hand_over(importer);
-        result.map_err(broken)
+        let Events { order, queue, .. } = events;
+        let _ = order.finish(|event| queue.push(importer, event, LineKind::Json));
+        queue.hand_over(importer);
+        match result {
+            Ok(()) if events.events == 0 && events.without_phase > 0 => {
+                let what = "an array of objects that are not events of a trace";
+                Err(FileError(what.to_owned()))
+            }
+            // The place was logged. Everything else is read.
+            Err(Broken::InEvent(_)) if events.events > 0 => Ok(()),
+            result => result.map_err(broken),
+        }
     }
 }
 
@@ -55,16 +78,26 @@ impl Events {
         match part {
             Part::Event(offset, bytes) => match Event::parse(bytes, &mut Vec::new()) {
                 Ok(event) => {
-                    let rank = rank(&event);
-                    self.push(importer, bytes, offset, event.ts, LineKind::Json, rank);
+                    self.events += 1;
+                    let queue = &mut self.queue;
+                    let push = |event: Ranked<'_>| queue.push(importer, event, LineKind::Json);
+                    let _ = self.order.add(&event, offset, bytes, push);
                 }
                 Err(NoEvent::Empty) => {}
-                Err(why) => failed(&mut importer.context, bytes, &why.to_string()),
+                Err(why) => {
+                    self.without_phase += u64::from(why == NoEvent::NoPhase);
+                    failed(&mut importer.context, bytes, &why.to_string());
+                }
             },
             Part::SystemLine(line) => match systrace::Event::parse(line) {
                 Some(event) => {
-                    let kind = LineKind::Systrace;
-                    self.push(importer, line.as_bytes(), 0, event.ts, kind, i64::MAX);
+                    let event = Ranked {
+                        rank: i64::MAX,
+                        ts: event.ts,
+                        offset: 0,
+                        bytes: line.as_bytes(),
+                    };
+                    let _ = self.queue.push(importer, event, LineKind::Systrace);
                 }
                 None if line.starts_with('#') => {}
                 None => importer
@@ -80,8 +113,13 @@ impl Events {
                     .stats
                     .add(Stat::json_display_time_unit, 1);
             }
+            Part::Unread(_) => importer
+                .context
+                .store
+                .stats
+                .add(Stat::json_parser_failure, 1),
             Part::Metadata(bytes) => metadata(&mut importer.context, bytes),
-            Part::NoEvent(offset) => {
+            Part::NoEvent(offset) | Part::Unterminated(offset) => {
                 importer
                     .context
                     .store
@@ -89,24 +127,25 @@ impl Events {
             }
         }
     }
+}
 
+impl Queue {
     fn push(
         &mut self,
         importer: &mut Importer,
-        bytes: &[u8],
-        offset: u64,
-        ts: i64,
+        event: Ranked<'_>,
         kind: LineKind,
-        rank: i64,
-    ) {
-        let Some(ts) = file_time(&mut importer.context, ts) else {
-            return;
+    ) -> Result<(), Infallible> {
+        let Some(ts) = file_time(&mut importer.context, event.ts) else {
+            return Ok(());
         };
-        if self.batch.is_full_for(bytes.len()) {
+        if self.batch.is_full_for(event.bytes.len()) {
             self.hand_over(importer);
         }
-        self.batch.push(bytes, offset);
+        self.batch.push(event.bytes, event.offset);
+        let rank = event.rank;
         self.lines.push(Line { ts, kind, rank });
+        Ok(())
     }
 
     fn hand_over(&mut self, importer: &mut Importer) {
@@ -114,15 +153,6 @@ impl Events {
             importer.lines(std::mem::take(&mut self.batch), &self.lines);
             self.lines.clear();
         }
-    }
-}
-
-/// Returns the order of an event among those with the same time: ends first, then the longest.
-fn rank(event: &Event<'_>) -> i64 {
-    match event.phase {
-        b'E' => i64::MIN,
-        b'X' => i64::MAX.saturating_sub(event.dur.unwrap_or(0)),
-        _ => i64::MAX,
     }
 }
 
@@ -145,6 +175,7 @@ fn metadata(cx: &mut Context, bytes: &[u8]) {
             Json::Null => continue,
             Json::Bool(value) => Fact::Int(value.into()),
             Json::Int(value) => Fact::Int(value),
+            Json::Uint(value) => Fact::Int(value as i64),
             Json::Real(value) if value.trunc() == value && value.abs() < 9.2e18 => {
                 Fact::Int(value as i64)
             }

@@ -72,11 +72,8 @@ impl JsonEvents {
             return;
         };
         let pid = pid(cx, event.pid.as_ref());
-        let tid = match tid(cx, event.tid.as_ref()) {
-            // Programs without threads omit tids.
-            0 => pid,
-            tid => tid,
-        };
+        // Programs without threads omit tids.
+        let tid = tid(cx, event.tid.as_ref()).unwrap_or(pid);
         let utid = cx.processes.thread_in_process(&mut cx.store, tid, pid);
         let text = |cx: &mut Context, text: Option<&Cow<'_, str>>| {
             text.map_or(StringId::NULL, |text| cx.store.strings.intern(text))
@@ -138,6 +135,8 @@ impl JsonEvents {
             b's' | b't' | b'f' => flow(cx, &of),
             b'T' => thread_state(cx, &of),
             b'M' => name(cx, &of),
+            // Samples of V8's profiler.
+            b'P' => of.failed(cx, Stat::json_parser_failure),
             _ => {}
         }
     }
@@ -271,6 +270,7 @@ impl Keys {
             Json::Null => return,
             Json::Bool(value) => ArgValue::Bool(*value),
             Json::Int(value) => ArgValue::Int(*value),
+            Json::Uint(value) => ArgValue::Uint(*value),
             Json::Real(value) => ArgValue::Real(*value),
             Json::Text(text) => ArgValue::Text(cx.store.strings.intern(text)),
             Json::Array(items) => {
@@ -309,35 +309,46 @@ impl Keys {
     }
 }
 
-/// Returns the pid. A process with a name instead gets a generated pid.
+/// Returns the pid. A process with a name instead, or with a number that no process of the kernel
+/// has, gets a generated pid.
 fn pid(cx: &mut Context, pid: Option<&Number<'_>>) -> i64 {
-    match pid {
-        None => 0,
-        Some(Number::Number(pid)) => *pid,
-        Some(Number::Name(name)) => {
-            let name = cx.store.strings.intern(name);
-            let pid = name.raw().into();
-            let upid = cx.processes.process(&mut cx.store, pid);
-            let source = ProcessNameSource::Other;
-            cx.processes.name_process(&mut cx.store, upid, name, source);
-            pid
-        }
+    let name = match pid {
+        None => return 0,
+        Some(Number::Number(pid)) => return (*pid).into(),
+        Some(Number::Other(pid)) => cx.store.strings.intern(&pid.to_string()),
+        Some(Number::Name(name)) => cx.store.strings.intern(name),
+    };
+    let pid = name.raw().into();
+    let upid = cx.processes.process(&mut cx.store, pid);
+    let source = ProcessNameSource::Other;
+    if cx.store.tables.process.name.get(upid).is_null() {
+        cx.processes.name_process(&mut cx.store, upid, name, source);
     }
+    pid
 }
 
-/// Returns the tid. A thread with a name instead gets a generated tid.
-fn tid(cx: &mut Context, tid: Option<&Number<'_>>) -> i64 {
-    match tid {
-        None => 0,
-        Some(Number::Number(tid)) => *tid,
-        Some(Number::Name(name)) => {
-            let name = cx.store.strings.intern(name);
-            let tid = name.raw().into();
-            let utid = cx.processes.thread(&mut cx.store, tid);
-            let source = ThreadNameSource::Other;
-            cx.processes.name_thread(&mut cx.store, utid, name, source);
-            tid
-        }
+/// Returns the tid, if there is one. A thread with a name instead, or with a number that no thread
+/// of the kernel has, gets a generated tid.
+fn tid(cx: &mut Context, tid: Option<&Number<'_>>) -> Option<i64> {
+    let name = match tid? {
+        Number::Number(tid) => return Some((*tid).into()),
+        Number::Other(tid) => cx.store.strings.intern(&tid.to_string()),
+        Number::Name(name) => cx.store.strings.intern(name),
+    };
+    let tid = name.raw().into();
+    let utid = cx.processes.thread(&mut cx.store, tid);
+    let source = ThreadNameSource::Other;
+    if cx.store.tables.thread.name.get(utid).is_null() {
+        cx.processes.name_thread(&mut cx.store, utid, name, source);
+    }
+    Some(tid)
+}
+
+/// Returns the name of a process or thread, with its id if that is not the kernel's.
+fn with_id(cx: &mut Context, name: &str, id: Option<&Number<'_>>) -> StringId {
+    match id {
+        Some(Number::Other(id)) => cx.store.strings.intern(&format!("{name} {id}")),
+        _ => cx.store.strings.intern(name),
     }
 }
 
@@ -349,7 +360,7 @@ fn set_thread_ts(cx: &mut Context, slice: Option<u32>, ts: Option<i64>) {
 
 /// Adds the flows that an event describes in its own fields.
 fn bind(cx: &mut Context, of: &Parsed<'_>, track: u32) {
-    let Some(flow) = of.event.bind_id.as_ref().and_then(Id::flow) else {
+    let Some(flow) = of.event.bind_id.as_ref().map(Id::flow) else {
         return;
     };
     let (is_in, is_out) = (of.event.flows_in, of.event.flows_out);
@@ -369,7 +380,7 @@ fn bind(cx: &mut Context, of: &Parsed<'_>, track: u32) {
 /// Begins, continues or ends a flow at the slices of a thread.
 fn flow(cx: &mut Context, of: &Parsed<'_>) {
     let track = cx.tracks.of_thread(&mut cx.store, of.utid);
-    let Some(id) = of.event.id.as_ref().and_then(Id::flow) else {
+    let Some(id) = of.event.id.as_ref().map(Id::flow) else {
         return of.failed(cx, Stat::flow_invalid_id);
     };
     let flow = cx.flows.of_old((of.category, of.name, id));
@@ -428,6 +439,7 @@ fn counters(cx: &mut Context, of: &Parsed<'_>) {
     for (key, value) in of.event.args.iter().flatten() {
         let value = match value {
             Json::Int(value) => Some(*value as f64),
+            Json::Uint(value) => Some(*value as f64),
             Json::Real(value) => Some(*value),
             Json::Text(text) => text.parse().ok(),
             _ => None,
@@ -504,13 +516,13 @@ fn name(cx: &mut Context, of: &Parsed<'_>) {
     for (key, value) in of.event.args.iter().flatten() {
         match (what, &**key, value) {
             ("process_name", "name", Json::Text(name)) => {
-                let name = cx.store.strings.intern(name);
+                let name = with_id(cx, name, of.event.pid.as_ref());
                 let upid = cx.processes.process(&mut cx.store, of.pid);
                 let source = ProcessNameSource::Other;
                 cx.processes.name_process(&mut cx.store, upid, name, source);
             }
             ("thread_name", "name", Json::Text(name)) => {
-                let name = cx.store.strings.intern(name);
+                let name = with_id(cx, name, of.event.tid.as_ref());
                 let source = ThreadNameSource::Other;
                 cx.processes
                     .name_thread(&mut cx.store, of.utid, name, source);
