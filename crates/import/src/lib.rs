@@ -17,9 +17,9 @@ mod writer;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 
-pub use ferretto_formats::Format;
-use ferretto_formats::HEAD_BYTES;
-use ferretto_formats::perf_data::PerfError;
+pub use ferretto_foreign::Format;
+use ferretto_foreign::HEAD_BYTES;
+use ferretto_foreign::perf_data::PerfError;
 
 pub use report::{Losses, Report};
 use writer::Writer;

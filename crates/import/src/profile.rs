@@ -3,10 +3,10 @@
 
 use std::io::{Read, Seek};
 
+use ferretto_foreign::collapsed::Line;
+use ferretto_foreign::pprof::{Function, Location, MAX_BYTES, Mapping, Profile};
+use ferretto_foreign::{Format, LineBuffer};
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
-use ferretto_formats::collapsed::Line;
-use ferretto_formats::pprof::{Function, Location, MAX_BYTES, Mapping, Profile};
-use ferretto_formats::{Format, LineBuffer};
 use ferretto_profiling::{Interner, MappingOf, MappingRange};
 use ferretto_proto::fields::stack_sample::counter_descriptor;
 use ferretto_proto::fields::{

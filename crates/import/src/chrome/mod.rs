@@ -7,12 +7,12 @@ mod tracks;
 use std::borrow::Cow;
 use std::io::{Read, Seek};
 
-use ferretto_format::Fnv1a;
-use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
-use ferretto_formats::Format;
-use ferretto_formats::json::{
+use ferretto_foreign::Format;
+use ferretto_foreign::json::{
     Broken, Event, Id, Json, NoEvent, Number, Order, Part, Ranked, Reader, Scope,
 };
+use ferretto_format::Fnv1a;
+use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_proto::fields::track_event::legacy_event;
 use ferretto_proto::fields::{trace_packet, track_event};
 use ferretto_wire::Encoder;

@@ -1,7 +1,7 @@
 //! The tracks of events, and their descriptors.
 
+use ferretto_foreign::json::{Event, Number};
 use ferretto_format::Fnv1a;
-use ferretto_formats::json::{Event, Number};
 use ferretto_proto::fields::{
     process_descriptor, thread_descriptor, trace_packet, track_descriptor,
 };

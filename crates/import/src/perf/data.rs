@@ -3,9 +3,9 @@
 use std::io::{Read, Seek};
 use std::rc::Rc;
 
+use ferretto_foreign::Format;
+use ferretto_foreign::perf_data::{Layout, Mapping, PerfData, Record, Sample};
 use ferretto_format::CpuMode;
-use ferretto_formats::Format;
-use ferretto_formats::perf_data::{Layout, Mapping, PerfData, Record, Sample};
 use ferretto_profiling::{Interner, MappingOf, MappingRange};
 use ferretto_symbols::kernel::KernelSymbols;
 

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
 use ferretto_elf::{Elf, build_id_in_notes, open_regular};
-use ferretto_formats::perf_data::BuildId;
+use ferretto_foreign::perf_data::BuildId;
 use ferretto_symbols::kernel::KernelSymbols;
 use rustc_hash::FxHashMap;
 use rustix::fs::{major, minor};

@@ -2,9 +2,9 @@
 
 use std::io::{Read, Seek};
 
+use ferretto_foreign::perf_text::{Frame, Sample};
+use ferretto_foreign::{Format, LineBuffer};
 use ferretto_format::CpuMode;
-use ferretto_formats::perf_text::{Frame, Sample};
-use ferretto_formats::{Format, LineBuffer};
 use ferretto_profiling::MappingOf;
 use rustc_hash::FxHashMap;
 

@@ -1,6 +1,6 @@
 //! Collapsed stacks: `main;work;copy 17`, with the outermost function first.
 
-use ferretto_formats::collapsed::Line;
+use ferretto_foreign::collapsed::Line;
 
 use super::{FileError, FileReader, LineBuffer};
 use crate::import::{Context, Importer};

@@ -14,13 +14,13 @@ mod systrace;
 
 use std::io::{self, Read};
 
+use ferretto_foreign::LineBuffer;
 use ferretto_format::clock::{MONOTONIC, REALTIME};
-use ferretto_formats::LineBuffer;
 
 pub(crate) use self::archive::Member;
 pub(crate) use self::lines::Lines;
-pub use ferretto_formats::Format;
-pub(crate) use ferretto_formats::HEAD_BYTES;
+pub use ferretto_foreign::Format;
+pub(crate) use ferretto_foreign::HEAD_BYTES;
 
 use crate::import::Importer;
 use crate::trackers::clock::TRACE_FILE;

@@ -1,6 +1,6 @@
 //! The output of `perf script`.
 
-use ferretto_formats::perf_text::{Frame, Sample};
+use ferretto_foreign::perf_text::{Frame, Sample};
 use rustc_hash::FxHashMap;
 
 use super::{FileError, FileReader, LineBuffer};

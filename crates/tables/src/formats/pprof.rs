@@ -1,6 +1,6 @@
 //! Uncompressed profiles in the format of pprof (`profile.proto`).
 
-use ferretto_formats::pprof::{self, MAX_BYTES, Profile};
+use ferretto_foreign::pprof::{self, MAX_BYTES, Profile};
 use rustc_hash::FxHashMap;
 
 use super::{FileError, FileReader};

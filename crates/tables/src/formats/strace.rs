@@ -1,6 +1,6 @@
 //! The output of `strace -f -ttt`.
 
-use ferretto_formats::strace::{Call, NoCall};
+use ferretto_foreign::strace::{Call, NoCall};
 
 use super::{FileError, FileReader, LineBuffer};
 use crate::import::{Batch, Context, Importer, Line, LineKind, file_time};

@@ -4,7 +4,7 @@ mod parse;
 
 use std::convert::Infallible;
 
-use ferretto_formats::json::{Broken, Event, Json, NoEvent, Order, Part, Ranked, Reader};
+use ferretto_foreign::json::{Broken, Event, Json, NoEvent, Order, Part, Ranked, Reader};
 
 use super::{FileError, FileReader, systrace};
 use crate::import::{Batch, Context, Importer, Line, LineKind, file_time};

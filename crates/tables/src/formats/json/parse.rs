@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use ferretto_formats::json::{Event, Id, Json, Number, Scope};
+use ferretto_foreign::json::{Event, Id, Json, Number, Scope};
 use rustc_hash::FxHashMap;
 
 use crate::import::Context;

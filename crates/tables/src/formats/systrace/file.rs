@@ -1,6 +1,6 @@
 //! The lines of a file of kernel events as text, or of an HTML page that contains them.
 
-use ferretto_formats::{TRACE_LINE, find};
+use ferretto_foreign::{TRACE_LINE, find};
 
 /// The number of bytes in which the line `TRACE:` is searched.
 const HEAD_BYTES: usize = 128;

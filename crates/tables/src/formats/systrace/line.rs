@@ -1,6 +1,6 @@
 //! A line of kernel events as text.
 
-use ferretto_formats::nanoseconds;
+use ferretto_foreign::nanoseconds;
 
 /// An event: `bash-4711 ( 4711) [003] d..3 1234.567890: sched_switch: prev_comm=…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
