@@ -9,7 +9,7 @@ use ferretto_tables::Trace;
 /// A slice: its name, start and duration in nanoseconds, and its thread.
 type Slice = (&'static str, i64, i64, &'static str);
 
-/// What is tested, the events of the file, and its slices.
+/// The subject of a case, the events of the file, and its slices.
 const CASES: &[(&str, &str, &[Slice])] = &[
     (
         "a pair of no duration",
