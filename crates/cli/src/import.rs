@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ferretto_import::{Format, ImportError, Options, Report};
+use ferretto_foreign::{Format, ImportError, Options, Report};
 use ferretto_trace::{Limits, Unpacking};
 
 use crate::edit::{seekable, uuid};
@@ -69,13 +69,13 @@ fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<Extent> {
     let (name, input) = seekable(path)?;
     let mut input = unpacked(input).with_context(|| format!("cannot read {name}"))?;
     let options = Options {
-        uuid: uuid()?,
+        uuid: Some(uuid()?),
         reads_files: !args.no_system,
         ..Options::default()
     };
     let mut done = None;
     let mut import = |out: &mut dyn io::Write| -> Result<()> {
-        let imported = ferretto_import::import(&mut input, &options, out);
+        let imported = ferretto_foreign::import(&mut input, &options, out);
         let failed = imported.is_err();
         done = Some(imported);
         // The error is reported below.

@@ -1,7 +1,7 @@
 //! The files of a trace. Archives and compressed files contain other files.
 
 use std::fmt;
-use std::io::{self, Cursor, Read};
+use std::io::{self, BufWriter, Cursor, Read, Seek};
 
 use ferretto_format::budget::Budget;
 use ferretto_trace::{Damage, ReadError, Unpacking};
@@ -138,10 +138,6 @@ impl<'a> FileImport<'a> {
                 return self.archive(format, source, name, row, depth);
             }
             Format::Manifest => return self.manifest(source, name, row),
-            Format::PerfData => {
-                let what = "it is a file of perf record; convert it with ferretto import";
-                return Err(broken(what, name));
-            }
             _ => {}
         }
         let place = self.place(name, true)?;
@@ -165,6 +161,7 @@ impl<'a> FileImport<'a> {
             context.clocks.set_default(own);
         }
         let bytes = match formats::reader(format) {
+            None if format == Format::PerfData => self.converted(source, name)?,
             None => self.packets(source, name)?,
             Some(reader) => self.other(reader, source, name)?,
         };
@@ -334,6 +331,34 @@ impl<'a> FileImport<'a> {
         let remarks = note(&mut self.importer.context.store, &damage);
         self.remarks.extend(remarks);
         Ok(total)
+    }
+
+    /// Converts a file to packets, and reads these. Returns the number of bytes of the file.
+    fn converted(
+        &mut self,
+        mut source: Source<'_>,
+        name: Option<&str>,
+    ) -> Result<u64, ImportError> {
+        let failed = |error: io::Error| broken(&error.to_string(), name);
+        // The end of the file describes its beginning.
+        let mut copy = tempfile::tempfile().map_err(failed)?;
+        let bytes = io::copy(&mut source, &mut copy).map_err(failed)?;
+        let options = ferretto_foreign::Options {
+            reads_files: self.options.reads_files,
+            ..ferretto_foreign::Options::default()
+        };
+        let mut packets = BufWriter::new(tempfile::tempfile().map_err(failed)?);
+        let report = ferretto_foreign::import(&mut copy, &options, &mut packets)
+            .map_err(|error| broken(&error.to_string(), name))?;
+        let mut packets = packets.into_inner().map_err(|error| failed(error.into()))?;
+        packets.rewind().map_err(failed)?;
+        if report.is_damaged {
+            let losses = report.losses.iter();
+            let losses = losses.map(|(what, count)| format!("not imported: {count} {what}"));
+            self.remarks.extend(losses);
+        }
+        self.packets(Box::new(packets), name)?;
+        Ok(bytes)
     }
 
     /// Reads a file without packets. Returns the number of bytes.

@@ -39,6 +39,9 @@ pub struct Options {
     ///
     /// [`Trace::flow_ends`]: crate::Trace::flow_ends
     pub flow_ends: bool,
+    /// Reads the files that a recording of `perf record` names, to unwind its stacks and name the
+    /// kernel's functions. Unset this if the recording is from another machine.
+    pub reads_files: bool,
 }
 
 impl Default for Options {
@@ -54,6 +57,7 @@ impl Default for Options {
             full_sort: false,
             crop_track_events: false,
             flow_ends: false,
+            reads_files: true,
         }
     }
 }

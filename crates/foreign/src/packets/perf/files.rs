@@ -3,8 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
+use crate::perf_data::BuildId;
 use ferretto_elf::{Elf, build_id_in_notes, open_regular};
-use ferretto_foreign::perf_data::BuildId;
 use ferretto_symbols::kernel::KernelSymbols;
 use rustc_hash::FxHashMap;
 use rustix::fs::{major, minor};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ferretto_foreign::Format;
+use crate::Format;
 
 /// Counts of the parts of a file that are missing or incomplete in the trace, by description.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,10 +7,8 @@ mod tracks;
 use std::borrow::Cow;
 use std::io::{Read, Seek};
 
-use ferretto_foreign::Format;
-use ferretto_foreign::json::{
-    Broken, Event, Id, Json, NoEvent, Number, Order, Part, Ranked, Reader, Scope,
-};
+use crate::Format;
+use crate::json::{Broken, Event, Id, Json, NoEvent, Number, Order, Part, Ranked, Reader, Scope};
 use ferretto_format::Fnv1a;
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_proto::fields::track_event::legacy_event;
@@ -19,10 +17,10 @@ use ferretto_wire::Encoder;
 
 use self::names::Names;
 use self::tracks::{Thread, Tracks};
-use crate::report::Report;
-use crate::sorter::Sorter;
-use crate::writer::Writer;
-use crate::{ImportError, Options, pieces};
+use crate::packets::report::Report;
+use crate::packets::sorter::Sorter;
+use crate::packets::writer::Writer;
+use crate::packets::{ImportError, Options, pieces};
 
 /// The sequence of the events.
 const SEQUENCE: u32 = 2;

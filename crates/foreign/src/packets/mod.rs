@@ -5,8 +5,6 @@
 //! size of the file. The [`Report`] counts the parts of the file that the trace format cannot
 //! express.
 
-#![forbid(unsafe_code)]
-
 mod chrome;
 mod perf;
 mod profile;
@@ -17,9 +15,8 @@ mod writer;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 
-pub use ferretto_foreign::Format;
-use ferretto_foreign::HEAD_BYTES;
-use ferretto_foreign::perf_data::PerfError;
+use crate::perf_data::PerfError;
+use crate::{Format, HEAD_BYTES};
 
 pub use report::{Losses, Report};
 use writer::Writer;
@@ -30,7 +27,7 @@ pub struct Options {
     /// The number of bytes of events to sort in memory. More are sorted in a temporary file.
     pub memory: usize,
     /// The UUID of the trace.
-    pub uuid: [u8; 16],
+    pub uuid: Option<[u8; 16]>,
     /// Reads the files that the recording names, to learn what the recording lacks: their load bias
     /// and their build ids. Set this only on the machine of the recording.
     pub reads_files: bool,
@@ -40,7 +37,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             memory: 32 << 20,
-            uuid: [0; 16],
+            uuid: None,
             reads_files: true,
         }
     }

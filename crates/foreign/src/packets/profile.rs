@@ -3,9 +3,9 @@
 
 use std::io::{Read, Seek};
 
-use ferretto_foreign::collapsed::Line;
-use ferretto_foreign::pprof::{Function, Location, MAX_BYTES, Mapping, Profile};
-use ferretto_foreign::{Format, LineBuffer};
+use crate::collapsed::Line;
+use crate::pprof::{Function, Location, MAX_BYTES, Mapping, Profile};
+use crate::{Format, LineBuffer};
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_profiling::{Interner, MappingOf, MappingRange};
 use ferretto_proto::fields::stack_sample::counter_descriptor;
@@ -14,9 +14,9 @@ use ferretto_proto::fields::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::report::Report;
-use crate::writer::Writer;
-use crate::{ImportError, pieces};
+use crate::packets::report::Report;
+use crate::packets::writer::Writer;
+use crate::packets::{ImportError, pieces};
 
 /// The sequence of the samples.
 const SEQUENCE: u32 = 2;

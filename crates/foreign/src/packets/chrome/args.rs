@@ -1,6 +1,6 @@
 //! Arguments of events, as debug annotations.
 
-use ferretto_foreign::json::{Event, Json};
+use crate::json::{Event, Json};
 use ferretto_proto::fields::{debug_annotation, track_event};
 use ferretto_wire::Encoder;
 

@@ -9,8 +9,8 @@ use ferretto_proto::fields::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::ImportError;
-use crate::writer::{FIRST_SEQUENCE, Writer};
+use crate::packets::ImportError;
+use crate::packets::writer::{FIRST_SEQUENCE, Writer};
 
 /// The sampled event.
 #[derive(Debug, Clone, Default)]

@@ -1,6 +1,6 @@
 //! The tracks of events, and their descriptors.
 
-use ferretto_foreign::json::{Event, Number};
+use crate::json::{Event, Number};
 use ferretto_format::Fnv1a;
 use ferretto_proto::fields::{
     process_descriptor, thread_descriptor, trace_packet, track_descriptor,
@@ -8,8 +8,8 @@ use ferretto_proto::fields::{
 use ferretto_wire::Encoder;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ImportError;
-use crate::writer::{FIRST_SEQUENCE, Writer};
+use crate::packets::ImportError;
+use crate::packets::writer::{FIRST_SEQUENCE, Writer};
 
 /// The number of described tracks remembered. Beyond it, tracks are described again.
 const MAX_DESCRIBED: usize = 1 << 18;

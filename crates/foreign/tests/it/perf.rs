@@ -4,8 +4,9 @@ use std::io::Cursor;
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Stdio};
 
-use ferretto_import::{Options, import};
+use ferretto_foreign::{Options, import};
 use ferretto_proto::fields::trace_packet;
+use ferretto_tables::Trace;
 use ferretto_wire::Fields;
 
 use super::{imported, tables};
@@ -420,4 +421,26 @@ fn imported_samples_are_those_that_perf_script_prints() {
         };
         assert_eq!(times(&trace), times(&of_text), "{variant:?}");
     }
+}
+
+#[test]
+fn files_of_perf_record_open_as_tables_with_the_samples_of_their_conversion() {
+    let file = file();
+    let (packets, report) = imported(&file, &Options::default());
+    let (converted, direct) = (tables(&packets), tables(&file));
+    assert_eq!(samples_of(&direct), samples_of(&converted));
+    assert_eq!(samples_of(&direct).len(), report.samples as usize);
+}
+
+/// Returns the time and the number of frames of each sample.
+fn samples_of(trace: &Trace) -> Vec<(i64, u32)> {
+    let tables = trace.tables();
+    let (samples, callsites) = (&tables.profiler_sample, &tables.stack_profile_callsite);
+    (0..samples.len())
+        .map(|row| {
+            let callsite = samples.callsite_id().get(row);
+            let depth = callsite.map_or(0, |callsite| callsites.depth().get(callsite) + 1);
+            (samples.ts().get(row), depth)
+        })
+        .collect()
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{Cursor, Write as _};
 use std::path::PathBuf;
 
-use ferretto_import::{Format, ImportError, Options, Report, import};
+use ferretto_foreign::{Format, ImportError, Options, Report, import};
 use ferretto_tables::Trace;
 
 /// Returns a file of the test data.

@@ -3,8 +3,8 @@
 use std::io::{Read, Seek};
 use std::rc::Rc;
 
-use ferretto_foreign::Format;
-use ferretto_foreign::perf_data::{Layout, Mapping, PerfData, Record, Sample};
+use crate::Format;
+use crate::perf_data::{Layout, Mapping, PerfData, Record, Sample};
 use ferretto_format::CpuMode;
 use ferretto_profiling::{Interner, MappingOf, MappingRange};
 use ferretto_symbols::kernel::KernelSymbols;
@@ -14,10 +14,10 @@ use super::maps::{Mapped, Memory};
 use super::samples::{EventSpec, Head, Samples};
 use super::stacks::{self, Stacks, Unwound};
 use super::tasks::Tasks;
-use crate::report::Report;
-use crate::sorter::Sorter;
-use crate::writer::Writer;
-use crate::{ImportError, Options};
+use crate::packets::report::Report;
+use crate::packets::sorter::Sorter;
+use crate::packets::writer::Writer;
+use crate::packets::{ImportError, Options};
 
 /// The name of the mapping of kernel frames. Trace readers recognise them by it.
 const KERNEL: &[u8] = b"kernel";

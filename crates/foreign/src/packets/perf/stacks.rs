@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ferretto_foreign::perf_data::UserState;
+use crate::perf_data::UserState;
 use ferretto_profiling::{Interner, MappingOf};
 use ferretto_unwind::{Cache, Frame, Machine, Map, Mode, Process, Registers, StackCopy};
 use rustc_hash::FxHashMap;

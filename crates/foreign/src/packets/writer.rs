@@ -6,12 +6,12 @@ use ferretto_format::PACKET_TAG;
 use ferretto_proto::fields::{trace_packet, trace_uuid};
 use ferretto_wire::Encoder;
 
-use crate::ImportError;
+use crate::packets::ImportError;
 
 /// The sequence of packets that need no incremental state.
 pub(crate) const FIRST_SEQUENCE: u32 = 1;
 
-/// Writes packets, the trace's UUID first.
+/// Writes packets, the trace's UUID first if it has one.
 pub(crate) struct Writer<'a> {
     out: &'a mut dyn Write,
     packet: Vec<u8>,
@@ -19,11 +19,11 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(out: &'a mut dyn Write, uuid: [u8; 16]) -> Self {
+    pub(crate) fn new(out: &'a mut dyn Write, uuid: Option<[u8; 16]>) -> Self {
         Self {
             out,
             packet: Vec::new(),
-            uuid: Some(uuid),
+            uuid,
         }
     }
 

@@ -6,8 +6,8 @@ use ferretto_proto::fields::{process_tree, trace_packet};
 use ferretto_wire::Encoder;
 use rustc_hash::FxHashMap;
 
-use crate::ImportError;
-use crate::writer::{FIRST_SEQUENCE, Writer};
+use crate::packets::ImportError;
+use crate::packets::writer::{FIRST_SEQUENCE, Writer};
 
 /// The number of threads remembered. Beyond it, all names are written again.
 const MAX_KNOWN: usize = 1 << 18;

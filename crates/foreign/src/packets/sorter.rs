@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
 
-use crate::ImportError;
+use crate::packets::ImportError;
 
 /// The size of the read buffer of each run.
 const BUFFER: usize = 64 << 10;

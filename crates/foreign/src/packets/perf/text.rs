@@ -2,18 +2,18 @@
 
 use std::io::{Read, Seek};
 
-use ferretto_foreign::perf_text::{Frame, Sample};
-use ferretto_foreign::{Format, LineBuffer};
+use crate::perf_text::{Frame, Sample};
+use crate::{Format, LineBuffer};
 use ferretto_format::CpuMode;
 use ferretto_profiling::MappingOf;
 use rustc_hash::FxHashMap;
 
 use super::samples::{EventSpec, Head, Samples};
 use super::tasks::Tasks;
-use crate::report::Report;
-use crate::sorter::Sorter;
-use crate::writer::Writer;
-use crate::{ImportError, Options, pieces};
+use crate::packets::report::Report;
+use crate::packets::sorter::Sorter;
+use crate::packets::writer::Writer;
+use crate::packets::{ImportError, Options, pieces};
 
 /// The largest number of bytes of a sample's lines. Further lines are left out.
 const MAX_SAMPLE: usize = 1 << 20;

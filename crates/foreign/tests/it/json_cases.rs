@@ -371,7 +371,7 @@ fn files_of_other_kinds_are_refused() {
         ),
         (r#"[{"login":"a"}]"#, "not events"),
     ] {
-        let error = ferretto_import::import(
+        let error = ferretto_foreign::import(
             std::io::Cursor::new(json.as_bytes()),
             &Options::default(),
             &mut Vec::new(),

@@ -5,7 +5,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-use ferretto_import::Options;
+use ferretto_foreign::Options;
 
 use super::{data, imported, perf};
 
