@@ -25,7 +25,7 @@ Exit codes:
   0        done
   1        failed; the reason is on standard error
   2        wrong command line
-  3        done, but a part of the trace could not be read; which one is on standard error;
+  3        done, but a part of the trace could not be read or shown; which one is on standard error;
            doctor: something does not work here
   126, 127 record -- COMMAND: it cannot be run, it was not found
   128+N    record -- COMMAND: it was ended by signal N

@@ -5,7 +5,7 @@
 //! | 0 | success; also if the reader of the output has ended (broken pipe) |
 //! | 1 | failure, with a message on standard error |
 //! | 2 | the command line is wrong |
-//! | 3 | success, but a part of the trace could not be read, with a message on standard error |
+//! | 3 | success, but a part of the trace could not be read or shown, with a message on standard error |
 //! | 3 | `doctor`: a check failed |
 //! | 126, 127 | `record -- COMMAND`: the command cannot be run, or was not found |
 //! | 128 + n | `record -- COMMAND`: the command was ended by signal n |

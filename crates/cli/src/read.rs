@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ferretto_tables::ImportError;
+use ferretto_tables::{Health, ImportError};
 use ferretto_trace::{Damage, Limits};
 
 use crate::errors::DAMAGED;
@@ -132,6 +132,17 @@ impl Extent {
             shown(name)
         );
         Self::Partly
+    }
+
+    /// Also reports the data that cannot be shown.
+    pub(crate) fn and_health(self, name: &str, health: &Health) -> Self {
+        for reason in health.iter() {
+            eprintln!("ferretto: {}: {reason}", shown(name));
+        }
+        match health.is_empty() {
+            true => self,
+            false => Self::Partly,
+        }
     }
 
     /// Combines the completeness of two files.

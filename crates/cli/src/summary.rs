@@ -27,7 +27,11 @@ pub(crate) fn run(args: &SummaryArgs) -> Result<Extent> {
     let (name, input) = open(&args.file.file)?;
     let summary = summarize_within(input, args.file.memory.limits(), |_| Vec::new())
         .with_context(|| format!("cannot read {name}"))?;
-    let extent = || Extent::report(&name, &summary.damage).and_left_out(&name, summary.left_out);
+    let extent = || {
+        Extent::report(&name, &summary.damage)
+            .and_left_out(&name, summary.left_out)
+            .and_health(&name, &summary.health)
+    };
     if args.json {
         let mut out = io::stdout().lock();
         print::json::summary(&mut out, &name, &summary).context("cannot write the summary")?;

@@ -75,5 +75,6 @@ fn resolve(args: &FileArgs) -> Result<Extent> {
             printed.unordered
         );
     }
-    Ok(Extent::report(&name, &printed.damage).and_left_out(&name, printed.left_out))
+    let extent = Extent::report(&name, &printed.damage).and_left_out(&name, printed.left_out);
+    Ok(extent.and_health(&name, &printed.health))
 }

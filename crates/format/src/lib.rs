@@ -24,6 +24,7 @@ mod cpu_mode;
 mod flush;
 mod framing;
 mod hash;
+pub mod health;
 pub mod heap_sample;
 mod incremental;
 mod interned_data;
@@ -36,6 +37,7 @@ pub mod sequence;
 mod sequence_clocks;
 pub mod sequence_flags;
 mod sequence_writer;
+pub mod stat;
 
 pub use cpu_mode::CpuMode;
 pub use flush::{FlushFlags, FlushInitiator, FlushReason};

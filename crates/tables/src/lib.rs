@@ -63,6 +63,7 @@ mod worker;
 
 pub use column::{Bitmap, ColumnKind, ColumnView, Numbers, Value, Values};
 pub use derived::Derived;
+pub use ferretto_format::health::{Health, LeftOut};
 pub use formats::Format;
 pub use options::Options;
 pub use schema::{TableId, TableSet, Tables};

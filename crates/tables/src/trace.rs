@@ -17,6 +17,7 @@ use crate::store::{Loss, Store};
 use crate::strings::StringPool;
 use crate::table::Table;
 use crate::trackers::flow::FlowEnds;
+use ferretto_format::health::Health;
 
 /// An imported trace.
 #[derive(Debug)]
@@ -182,6 +183,11 @@ impl Trace {
     /// Returns a value of the table `stats` for the first machine.
     pub fn stat(&self, stat: Stat) -> i64 {
         self.stats.get(stat, None).unwrap_or(0)
+    }
+
+    /// Returns the data of the file that the tables leave out.
+    pub fn health(&self) -> Health {
+        self.stats.health()
     }
 
     /// Returns sentences about missing data.

@@ -8,12 +8,14 @@
 //!   counters, and losses with the settings that would have avoided them.
 //! - [`profile`] decodes callstack samples, and writes them as folded stacks and for pprof.
 //! - [`lines`] prints one line for each event.
+//! - [`HealthReader`] counts the data that readers cannot show.
 //! - [`events`] decodes track events, and reports their problems.
 //!
 //! Files are not trusted: no input causes a panic or unbounded memory use.
 #![forbid(unsafe_code)]
 
 pub mod events;
+mod health;
 mod limits;
 pub mod lines;
 mod printable;
@@ -23,6 +25,7 @@ mod reader;
 pub mod summary;
 mod threads;
 
+pub use health::HealthReader;
 pub use limits::{Limits, MAX_PACKET_BYTES};
 pub use problems::Problems;
 pub use reader::{Compression, Damage, Packet, ReadError, TraceReader, Truncated, Unpacking};

@@ -1,5 +1,7 @@
 //! The frame `trace`: the nodes, and facts about the whole trace.
 
+use std::collections::BTreeSet;
+
 use ferretto_tables::{Lost, StringId};
 use ferretto_trace::summary::human_bytes;
 use serde_json::{Value, json};
@@ -194,8 +196,14 @@ impl View {
         }
         let mut remarks: Vec<Value> = self.trace.remarks().iter().map(|r| json!(r)).collect();
         remarks.extend(self.rings());
+        let health = self.trace.health();
+        remarks.extend(health.iter().map(|reason| json!(reason.to_string())));
+        let names: BTreeSet<&str> = health.iter().map(|reason| reason.stat.name()).collect();
         for row in bad.into_iter().take(MAX_REMARKS) {
             let name = strings.text(stats.name().get(row));
+            if names.contains(name) {
+                continue;
+            }
             let text = strings.text(stats.description().get(row));
             let place = stats
                 .idx()

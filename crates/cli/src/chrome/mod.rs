@@ -14,9 +14,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use ferretto_edit::{Every, Splitter};
 use ferretto_tables::schema::TableId;
-use ferretto_tables::{Format, ImportError, Options, Trace};
+use ferretto_tables::{Format, Health, ImportError, Options, Trace};
 use ferretto_text::terminal::shown;
-use ferretto_trace::TraceReader;
+use ferretto_trace::{HealthReader, Limits, TraceReader};
 
 use self::writer::Writer;
 use crate::edit::seekable;
@@ -35,12 +35,35 @@ pub(crate) struct JsonArgs {
     /// The trace; - is standard input
     #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     file: PathBuf,
-    /// File for the result; - is standard output
-    #[arg(short, long, value_name = "FILE", default_value = "trace.json")]
-    output: PathBuf,
+    /// File for the result; - is standard output [default: the name of the trace with .json, such as
+    /// trace.json]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Size of the parts in which a trace is read; their tables take about ten times as much
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_bytes, hide = true)]
     part: u64,
+}
+
+impl JsonArgs {
+    /// Returns the file for the result.
+    fn output(&self) -> PathBuf {
+        match &self.output {
+            Some(output) => output.clone(),
+            None if output::is_standard(&self.file) => PathBuf::from("stdin.json"),
+            // Another program's file may have this name, too.
+            None if self.file.extension().is_some_and(|it| it == "json") => {
+                self.file.with_added_extension("json")
+            }
+            None => self.file.with_extension("json"),
+        }
+    }
+}
+
+/// The data of a trace that is missing in the result.
+#[derive(Debug, Default)]
+struct Missing {
+    remarks: BTreeSet<String>,
+    health: Health,
 }
 
 /// Runs `ferretto json`.
@@ -56,27 +79,29 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
         return Err(unknown).with_context(|| format!("cannot read {name}"));
     }
     let is_packets = matches!(format, Some(Format::Proto));
+    let output = args.output();
     let mut extent = Extent::Whole;
-    output::write(&args.output, &[&args.file], |out| {
+    output::write(&output, &[&args.file], |out| {
         let mut writer = Writer::new(out);
-        let mut remarks = BTreeSet::new();
+        let mut missing = Missing::default();
         writer.begin()?;
         match is_packets {
-            true => extent = packets(&name, input, args.part, &mut writer, &mut remarks)?,
+            true => extent = packets(&name, input, args.part, &mut writer, &mut missing)?,
             false => {
-                part(&name, input, &mut writer, &mut remarks)?;
-                if !remarks.is_empty() {
+                part(&name, input, &mut writer, &mut missing)?;
+                if !missing.remarks.is_empty() {
                     extent = Extent::Partly;
                 }
             }
         }
         writer.finish()?;
-        for remark in remarks {
+        for remark in missing.remarks {
             anstream::eprintln!("ferretto: {}: {}", shown(&name), shown(&remark));
         }
+        extent = extent.and_health(&name, &missing.health);
         Ok(())
     })?;
-    output::print_written([&args.output])?;
+    output::print_written([&output])?;
     Ok(extent)
 }
 
@@ -90,12 +115,12 @@ fn packets(
     input: File,
     part_size: u64,
     writer: &mut Writer<'_>,
-    remarks: &mut BTreeSet<String>,
+    missing: &mut Missing,
 ) -> Result<Extent> {
     let mut failed = None;
     let splitting = |_, before: Option<Vec<u8>>| {
         if let Some(before) = before
-            && let Err(error) = part(name, Cursor::new(before), writer, remarks)
+            && let Err(error) = part(name, Cursor::new(before), writer, missing)
         {
             failed = Some(error);
             return Err(io::ErrorKind::Other.into());
@@ -103,9 +128,11 @@ fn packets(
         Ok(Vec::new())
     };
     let mut splitter = Splitter::new(Every::Bytes(part_size), splitting);
+    let mut health = HealthReader::new(Limits::default());
     let mut stopped = None;
     let damage = TraceReader::new(input)
         .try_read_all(|packet| {
+            health.add(packet.bytes);
             stopped = splitter.add(packet.bytes).err();
             stopped.is_none()
         })
@@ -119,14 +146,18 @@ fn packets(
         return Err(error.into());
     }
     if let Some((last, _)) = last? {
-        part(name, Cursor::new(last), writer, remarks)?;
+        part(name, Cursor::new(last), writer, missing)?;
     }
     let dropped = writer.dropped_flows();
     if dropped > 0 {
         let what =
             format!("{dropped} flows are incomplete if they continued, since too many were open");
-        remarks.insert(what);
+        missing.remarks.insert(what);
     }
+    // Parts repeat what they continue; the packets of the file count once.
+    let mut health = health.finish();
+    health.add_missing(&missing.health);
+    missing.health = health;
     Ok(Extent::report(name, &damage).and_left_out(name, left_out))
 }
 
@@ -135,7 +166,7 @@ fn part(
     name: &str,
     input: impl io::Read + Send,
     writer: &mut Writer<'_>,
-    remarks: &mut BTreeSet<String>,
+    missing: &mut Missing,
 ) -> Result<()> {
     let options = Options {
         flow_ends: true,
@@ -143,7 +174,8 @@ fn part(
     };
     let trace = Trace::read(input, &options).map_err(explained);
     let trace = trace.with_context(|| format!("cannot read {name}"))?;
-    remarks.extend(trace.remarks().iter().cloned());
+    missing.remarks.extend(trace.remarks().iter().cloned());
+    missing.health.add_all(&trace.health());
     writer.part(&trace)
 }
 

@@ -35,6 +35,11 @@ pub(crate) fn summary(out: &mut impl Write, name: &str, summary: &Summary) -> io
         all.add("compressed_bytes", compressed);
         fields!(all, summary => packets, duration_ns);
         all.add("complete", summary.is_complete());
+        all.objects("left_out", summary.health.iter(), |members, reason| {
+            members.add("reason", reason.stat.name());
+            fields!(members, reason => count);
+            members.add("text", reason.stat.description());
+        });
         all.objects("losses", &summary.losses, |members, loss| {
             members.add("cause", loss.cause.as_str());
             fields!(members, loss => place, amount, advice);

@@ -317,11 +317,15 @@ fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         writeln!(out, "{GOOD}ring{GOOD:#}  {place}: {amount}")?;
         writeln!(out, "      to keep more: {}", shown(&ring.advice))?;
     }
+    for reason in summary.health.iter() {
+        writeln!(out, "{BAD}not shown{BAD:#}  {}", shown(&reason.to_string()))?;
+    }
     for loss in &lost {
         writeln!(out, "{BAD}lost{BAD:#}  {}", shown(&loss.to_string()))?;
         writeln!(out, "      to avoid it: {}", shown(&loss.advice))?;
     }
-    match (lost.is_empty(), summary.losses_known()) {
+    let is_all_shown = summary.health.is_empty();
+    match (lost.is_empty() && is_all_shown, summary.losses_known()) {
         (true, true) if !rings.is_empty() => {
             return writeln!(out, "{GOOD}nothing else is missing{GOOD:#}");
         }

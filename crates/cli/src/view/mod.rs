@@ -60,27 +60,26 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     if args.live {
         return live::run(args);
     }
-    let view = open(&args.file)?;
-    let extent = match view.trace().remarks().is_empty() {
-        true => Extent::Whole,
-        false => Extent::Partly,
-    };
+    let (view, extent) = open(&args.file)?;
     if let Some(output) = &args.output {
         export(&view, args, output)?;
         return Ok(extent.exit_code());
     }
     let before = args.before.as_deref().map(open).transpose()?;
+    let before = before.map(|(view, _)| view);
     serve(bind(view, before)?, args.no_browser)?;
     Ok(extent.exit_code())
 }
 
-/// Opens and imports a trace.
-fn open(path: &Path) -> Result<View> {
+/// Opens and imports a trace, and reports the data that is missing.
+fn open(path: &Path) -> Result<(View, Extent)> {
     let options = Options::default();
     if is_standard(path) {
         let trace = Trace::read(io::stdin(), &options).map_err(explained);
         let trace = trace.context("cannot read standard input")?;
-        return Ok(View::new(trace, "standard input", options.threads));
+        let view = View::new(trace, "standard input", options.threads);
+        let extent = report("standard input", view.trace());
+        return Ok((view, extent));
     }
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot open {}", shown(&name)))?;
@@ -93,10 +92,20 @@ fn open(path: &Path) -> Result<View> {
     shown_progress.end();
     let view = view.map_err(explained);
     let view = view.with_context(|| format!("cannot read {}", shown(&name)))?;
-    for remark in view.trace().remarks() {
-        eprintln!("ferretto: {}: {}", shown(&name), shown(remark));
+    let extent = report(&name, view.trace());
+    Ok((view, extent))
+}
+
+/// Reports the data of a trace that is missing in the page.
+fn report(name: &str, trace: &Trace) -> Extent {
+    for remark in trace.remarks() {
+        eprintln!("ferretto: {}: {}", shown(name), shown(remark));
     }
-    Ok(view)
+    let extent = match trace.remarks().is_empty() {
+        true => Extent::Whole,
+        false => Extent::Partly,
+    };
+    extent.and_health(name, &trace.health())
 }
 
 /// Exports page and trace into one file.

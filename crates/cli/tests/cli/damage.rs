@@ -257,3 +257,38 @@ fn a_recording_whose_data_source_was_killed_does_not_claim_to_be_complete() {
     let gone = "linux.sys_stats of perfetto.traced_probes left before the recording ended";
     assert!(text.contains(gone), "{text}");
 }
+
+// Events without a sequence are in the file, and no reader can show them.
+#[test]
+fn every_reader_reports_data_that_it_cannot_show() {
+    let world = World::new();
+    let event = |kind| {
+        encode(|trace| {
+            trace.nested(1, |packet| {
+                packet.varint(8, 1000);
+                packet.nested(11, |event| event.varint(9, kind));
+            });
+        })
+    };
+    world.write("x.pftrace", [event(1), event(2)].concat());
+    let what = "2 left out: track events without a sequence";
+    let readers: [&[&str]; 5] = [
+        &["summary"],
+        &["summary", "--json"],
+        &["text", "--resolve"],
+        &["json"],
+        &["view", "-o", "x.html"],
+    ];
+    for reader in readers {
+        let output = world.run("ferretto", &[reader, &["x.pftrace"]].concat());
+        let output = output.returned(3).complained(what);
+        let text = output.text();
+        assert!(!text.contains("no data lost"), "{text}");
+        assert!(!text.contains("no loss is recorded"), "{text}");
+        if reader[0] == "summary" {
+            assert!(text.contains("track_event_missing_sequence_id"), "{text}");
+        }
+    }
+    // The result has the name of the trace.
+    assert!(world.path("x.json").exists());
+}

@@ -72,6 +72,8 @@ pub struct PacketContext<'a, S> {
     pub clocks: &'a Clocks,
     /// The packet's timestamp in nanoseconds of boot time, if it has one.
     pub time: Option<Result<u64, Fault>>,
+    /// The clock of the packet's timestamp, if it has one.
+    pub clock: u32,
 }
 
 impl<'a, S> PacketContext<'a, S> {
@@ -81,6 +83,7 @@ impl<'a, S> PacketContext<'a, S> {
             state: self.state,
             clocks: self.clocks,
             time: self.time,
+            clock: self.clock,
         }
     }
 
@@ -90,6 +93,7 @@ impl<'a, S> PacketContext<'a, S> {
             state: part(self.state),
             clocks: self.clocks,
             time: self.time,
+            clock: self.clock,
         }
     }
 }
@@ -176,10 +180,10 @@ impl<S: SequenceState> SequenceReader<S> {
                 .snapshot(snapshot, Some((&mut sequence.clocks, budget)), faults);
             return Ok(None);
         }
+        let clock = packet.clock.or(sequence.clock).filter(|clock| *clock != 0);
+        let clock = clock.unwrap_or_else(|| self.clocks.default_clock());
         // Every packet advances an incremental clock.
         let time = packet.timestamp.map(|value| {
-            let clock = packet.clock.or(sequence.clock).filter(|clock| *clock != 0);
-            let clock = clock.unwrap_or_else(|| self.clocks.default_clock());
             self.clocks
                 .packet_to_boot(value, clock, &mut sequence.clocks)
         });
@@ -187,6 +191,7 @@ impl<S: SequenceState> SequenceReader<S> {
             state: &mut sequence.state,
             clocks: &self.clocks,
             time,
+            clock,
         }))
     }
 

@@ -5,6 +5,7 @@ mod devices;
 mod formats;
 mod ftrace;
 mod gpu;
+mod health;
 mod hostile;
 mod hostile_kernel;
 mod manifest;

@@ -222,6 +222,7 @@ fn event(
         state,
         clocks,
         time,
+        ..
     } = context;
     let Some(mut parsed) = event::parse(bytes, state, number, problems) else {
         problems.add(Problem::EventWithoutType);

@@ -11,6 +11,7 @@ mod tasks;
 
 use std::io::{self, Read, Write};
 
+use ferretto_format::health::Health;
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_wire::Fields;
 
@@ -18,6 +19,7 @@ use self::kernel::Kernel;
 use self::order::Order;
 use self::tasks::Tasks;
 use crate::events::{Event, EventReader, Kind, Number, Tracks};
+use crate::health::HealthReader;
 use crate::limits::Limits;
 use crate::profile::{Profile, Sample, SampleReader};
 use crate::reader::{Damage, ReadError, TraceReader};
@@ -52,6 +54,8 @@ pub struct Printed {
     pub damage: Damage,
     /// The number of entries left out because of the memory limit.
     pub left_out: u64,
+    /// The data that has no line, or no time in it.
+    pub health: Health,
 }
 
 /// The names in a trace. They are read before printing because symbols are at the end of a trace.
@@ -98,7 +102,9 @@ impl Resolver {
             kernel: Kernel::default(),
             order: Order::new(self.limits, out),
         };
+        let mut health = HealthReader::new(self.limits);
         let damage = packets.try_read_all(|packet| {
+            health.add(packet.bytes);
             printer.packet(packet.bytes);
             printer.order.is_writable()
         })?;
@@ -108,6 +114,7 @@ impl Resolver {
             unordered,
             damage,
             left_out: self.profile.left_out(),
+            health: health.finish(),
         })
     }
 }

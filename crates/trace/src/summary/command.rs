@@ -148,6 +148,13 @@ pub(super) struct SliceState {
     track: u64,
 }
 
+impl SliceState {
+    /// Returns the default track of events; 0 is none.
+    pub(super) fn default_track(&self) -> u64 {
+        self.track
+    }
+}
+
 impl SequenceState for SliceState {
     fn new(budget: &Budget) -> Self {
         Self {

@@ -84,6 +84,7 @@ impl Summarizer {
             &self.threads,
         ));
         let sources = self.sources();
+        let health = self.health.finish();
         let mut threads = self.threads;
         let cpus = self.sched.finish(&mut threads, end);
         let processes = threads.by_process();
@@ -129,6 +130,7 @@ impl Summarizer {
             memory,
             machines: self.machines.finish(),
             track_events: self.track_events.finish(),
+            health,
             losses,
             unknown,
             notes,

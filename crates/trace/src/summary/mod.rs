@@ -31,6 +31,7 @@ mod writers;
 use std::collections::BTreeMap;
 use std::io::Read;
 
+use ferretto_format::health::Health;
 use ferretto_format::sequence::{FaultSink, PacketHeader, SequenceReader, SequenceState};
 use ferretto_proto::fields::trace_packet as packet_field;
 use ferretto_wire::{Field, Fields};
@@ -68,6 +69,7 @@ use self::stats::Stats;
 use self::track_events::TrackEvents;
 use self::wanted::Wanted;
 use self::writers::Writer;
+use crate::health::{HealthCounter, PacketState};
 use crate::limits::{Budget, Limits};
 use crate::profile::{Decoder, Module, SampleContent, SampleState, Selection, StackCounts};
 use crate::reader::{Compression, Damage, ReadError, TraceReader};
@@ -132,6 +134,8 @@ pub struct Summary {
     pub machines: Vec<MachineSummary>,
     /// The counts of track events.
     pub track_events: TrackEventCounts,
+    /// The data of the file that readers cannot show.
+    pub health: Health,
     /// The losses.
     pub losses: Vec<Loss>,
     /// The reasons for possible unreported losses, one sentence each. If empty, `losses` is
@@ -147,9 +151,9 @@ impl Summary {
         self.unknown.is_empty()
     }
 
-    /// Returns true if the trace shows that no data was lost.
+    /// Returns true if the trace shows that no data was lost, and readers can show all of it.
     pub fn is_complete(&self) -> bool {
-        self.losses.is_empty() && self.losses_known()
+        self.losses.is_empty() && self.losses_known() && self.health.is_empty()
     }
 }
 
@@ -246,6 +250,7 @@ pub struct Summarizer {
     /// The recordings of other machines, in a trace merged from several.
     others: BTreeMap<u32, Recording>,
     command: Command,
+    health: HealthCounter,
     part: Part,
     span: Option<(u64, u64)>,
 }
@@ -347,6 +352,7 @@ impl Summarizer {
             ending: Ending::default(),
             others: BTreeMap::new(),
             command: Command::new(&budget),
+            health: HealthCounter::new(&budget),
             part: Part::default(),
             span: None,
             budget,
@@ -400,27 +406,35 @@ impl Summarizer {
         let mut context = self
             .sequences
             .read(header, &mut |fault| samples.note(fault));
-        let time = match &context {
-            Ok(Some(context)) => context.time,
-            _ => None,
-        };
         if let (Ok(Some(context)), Some((packet_field::TRACK_EVENT, event))) =
             (&mut context, content.data)
         {
             let slices = context.reborrow().of_part(|state| &mut state.slices);
             self.command.event(header.pid.unwrap_or(0), event, slices);
         }
-        let is_read = context.is_ok();
+        let mut state = match &mut context {
+            Ok(Some(context)) => PacketState {
+                fault: None,
+                time: context.time,
+                clock: context.clock,
+                default_track: context.state.slices.default_track(),
+            },
+            Ok(None) => PacketState::default(),
+            Err(fault) => PacketState {
+                fault: Some(*fault),
+                ..PacketState::default()
+            },
+        };
         let context = context
             .map(|context| context.map(|context| context.of_part(|state| &mut state.samples)));
         if let Some(sample) = self.samples.add(header, &content.samples, context) {
             self.stacks.add_since(&sample, None);
         }
-        let time = match is_read {
-            true => time,
-            false => self.sequences.shared_time(header),
-        };
-        time.and_then(Result::ok)
+        if let Some(fault) = state.fault {
+            state = PacketState::faulty(fault, header, &self.sequences);
+        }
+        self.health.packet(header, content.data, state);
+        state.time.and_then(Result::ok)
     }
 
     fn data(&mut self, header: &PacketHeader<'_>, kind: u32, body: &[u8], at: Option<u64>) {

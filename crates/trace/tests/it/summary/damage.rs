@@ -2,11 +2,16 @@
 
 use ferretto_trace::summarize;
 
-use crate::summary::made::{Trace, compact, seconds};
+use crate::summary::made::{Packet, Trace, compact, seconds};
 
 // A file may be truncated at the end of a packet or inside of one.
 #[test]
 fn a_truncated_file_is_never_complete() {
+    let instant = |p: &mut Packet<'_>| {
+        p.varint(8, seconds(1));
+        p.varint(10, 1);
+        p.nested(11, |event| event.varint(9, 3));
+    };
     let whole = Trace::default()
         .packet(|p| {
             p.varint(8, seconds(1));
@@ -14,12 +19,12 @@ fn a_truncated_file_is_never_complete() {
         })
         // Statistics from the middle of a recording are not final.
         .drained(|stats| stats.varint(12, 1))
-        .packet(|p| p.nested(11, |event| event.varint(9, 3)))
+        .packet(instant)
         .packet(|p| {
             p.varint(8, seconds(2));
             p.nested(69, |event| event.bool(5, true));
         })
-        .packet(|p| p.nested(11, |event| event.varint(9, 3)))
+        .packet(instant)
         .drained(|stats| stats.varint(15, 1));
     assert!(whole.summary().is_complete(), "{:?}", whole.summary());
     for cut in 1..whole.0.len() {

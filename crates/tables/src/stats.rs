@@ -1,132 +1,12 @@
 //! Statistics about the recording and the import.
 
-mod list;
-
 use std::collections::BTreeMap;
 
-pub use self::list::Stat;
+use ferretto_format::health::Health;
+pub use ferretto_format::stat::{Scope, Severity, Source, Stat};
 
 use crate::schema::{StatsRow, StatsTable};
 use crate::strings::StringPool;
-
-/// The severity of a value other than 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// No problem.
-    Info,
-    /// A condition that may be unexpected.
-    Notice,
-    /// Data is missing.
-    DataLoss,
-    /// A fault.
-    Error,
-}
-
-/// The origin of a statistic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// The recording.
-    Trace,
-    /// The import.
-    Analysis,
-}
-
-/// The scope of a statistic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// The whole import.
-    Global,
-    /// A file.
-    Trace,
-    /// A machine, in all files.
-    MachineOnly,
-    /// A machine in a file.
-    Machine,
-}
-
-macro_rules! define {
-    ($( $name:ident, $key:ident, $severity:ident, $source:ident, $scope:ident; )+) => {
-        /// Names a number of the table `stats`.
-        #[allow(non_camel_case_types, missing_docs)]
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u16)]
-        pub enum Stat {
-            $( $name, )+
-        }
-
-        impl Stat {
-            /// All of them, in the order of their keys.
-            pub const ALL: &[Self] = &[$( Self::$name, )+];
-
-            /// Returns the name.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $( Self::$name => stringify!($name), )+
-                }
-            }
-
-            /// Returns true if there are several, one for each CPU, buffer or the like.
-            pub(crate) fn is_indexed(self) -> bool {
-                match self {
-                    $( Self::$name => stringify!($key).len() == "indexed".len(), )+
-                }
-            }
-
-            /// Returns the severity of values other than 0.
-            pub fn severity(self) -> Severity {
-                match self {
-                    $( Self::$name => Severity::$severity, )+
-                }
-            }
-
-            /// Returns the origin.
-            pub fn source(self) -> Source {
-                match self {
-                    $( Self::$name => Source::$source, )+
-                }
-            }
-
-            /// Returns the scope.
-            pub fn scope(self) -> Scope {
-                match self {
-                    $( Self::$name => Scope::$scope, )+
-                }
-            }
-        }
-    };
-}
-
-use define;
-
-impl Severity {
-    /// Returns the name in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Notice => "notice",
-            Self::DataLoss => "data_loss",
-            Self::Error => "error",
-        }
-    }
-}
-
-impl Source {
-    /// Returns the name in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Trace => "trace",
-            Self::Analysis => "analysis",
-        }
-    }
-}
-
-/// The descriptions of all statistics, in the order of their keys: `NAME: TEXT`.
-const DESCRIPTIONS: &str = include_str!("descriptions.txt");
-
-/// Returns the description in a line.
-fn description(line: &str) -> &str {
-    line.split_once(": ").map_or("", |(_, text)| text)
-}
 
 /// The maximum number of indexed values, to bound memory.
 const MAX_NUMBERS: usize = 1 << 18;
@@ -202,8 +82,8 @@ impl StatsTracker {
 
     /// Writes all values into the table. Statistics without index are included even if they are 0.
     pub(crate) fn finish(&self, table: &mut StatsTable, strings: &mut StringPool) {
-        for (stat, line) in Stat::ALL.iter().copied().zip(DESCRIPTIONS.lines()) {
-            let description = strings.intern(description(line));
+        for stat in Stat::ALL.iter().copied() {
+            let description = strings.intern(stat.description());
             let machines = match stat.scope() {
                 Scope::Machine | Scope::MachineOnly => self.machines.max(1),
                 Scope::Global | Scope::Trace => 1,
@@ -236,19 +116,13 @@ impl StatsTracker {
             }
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_statistics_are_described() {
-        let lines: Vec<_> = DESCRIPTIONS.lines().collect();
-        let names = lines.iter().filter_map(|line| line.split_once(": "));
-        let names: Vec<_> = names.map(|(name, _)| name).collect();
-        let all: Vec<_> = Stat::ALL.iter().map(|stat| stat.name()).collect();
-        assert_eq!(names, all);
-        assert!(lines.iter().all(|line| description(line).ends_with('.')));
+    /// Returns the data of the file that the tables leave out.
+    pub(crate) fn health(&self) -> Health {
+        let mut health = Health::default();
+        for ((_, stat, _), value) in &self.values {
+            health.add(*stat, u64::try_from(*value).unwrap_or(0));
+        }
+        health
     }
 }
