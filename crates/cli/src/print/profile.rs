@@ -61,7 +61,7 @@ fn amounts(out: &mut impl Write, profile: &ProfileSummary) -> io::Result<()> {
     let samples = profile.total.samples;
     let mut parts = vec![match profile.is_off_cpu {
         true => format!(
-            "{}, {} times",
+            "{} by {} callstacks",
             duration(profile.total.weight),
             grouped(samples)
         ),

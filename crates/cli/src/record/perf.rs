@@ -20,9 +20,12 @@ const BUFFER_KB: u32 = 64 << 10;
 const SHARED_MEMORY_KB: u32 = 8 << 10;
 /// The period of reading the kernel's rings in milliseconds.
 const READ_PERIOD_MS: u32 = 50;
-/// The largest number of waits of a thread to record per second. Threads that wait for each other
-/// may switch 100,000 times per second, which is too much for callstacks.
-const MAX_WAITS_HZ: u64 = 2000;
+/// The number of waits of a thread per second above which some have no callstack. Threads that wait
+/// for each other may switch 100,000 times per second: callstacks of all would take twice as long as
+/// the work. The times of all waits are recorded nevertheless.
+const MAX_WAITS_HZ: u64 = 10_000;
+/// The kernel's limit of samples per second, which it lowers on slow machines.
+const KERNEL_LIMIT: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 /// The file that describes the tracepoint of context switches, if readable.
 const SCHED_SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/id";
 
@@ -128,8 +131,12 @@ fn waiting(has_tracepoint: bool) -> Timebase {
         })),
         false => timebase::Event::Counter(Counter::SW_CONTEXT_SWITCHES),
     };
+    let limit = std::fs::read_to_string(KERNEL_LIMIT).ok();
+    let limit = limit.and_then(|limit| limit.trim().parse().ok());
     Timebase {
-        interval: Some(timebase::Interval::Frequency(MAX_WAITS_HZ)),
+        interval: Some(timebase::Interval::Frequency(
+            limit.unwrap_or(MAX_WAITS_HZ).min(MAX_WAITS_HZ),
+        )),
         event: Some(event),
         name: Some(OFF_CPU.into()),
         ..Default::default()

@@ -373,7 +373,8 @@ fn tens_of_thousands_of_waits_are_thinned_out_and_not_lost() {
     };
     let samples = profile.total.samples;
     assert!((10..40_000).contains(&samples), "{samples} samples");
-    let share = |note: &String| note.contains(" waits have a callstack (");
+    let share =
+        |note: &String| note.contains(" have a callstack, which stands for those of its thread");
     assert!(summary.notes.iter().any(share), "{:?}", summary.notes);
 }
 

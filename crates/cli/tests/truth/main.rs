@@ -18,9 +18,10 @@ mod programs;
 mod readers;
 
 mod slices;
+mod waits;
 
 /// The numbers that the modules compare, at least.
-const TOPICS: &[compare::Topic] = &[slices::SLICES];
+const TOPICS: &[compare::Topic] = &[slices::SLICES, waits::WAITS];
 
 #[test]
 fn at_least_sixty_numbers_are_compared() {

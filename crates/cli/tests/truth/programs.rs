@@ -51,6 +51,12 @@ impl Known {
         Self(numbers.collect())
     }
 
+    /// Returns the numbers whose name ends with `suffix`, with the rest of the name.
+    pub(crate) fn named(&self, suffix: &str) -> impl Iterator<Item = (&str, i64)> {
+        let all = self.0.iter();
+        all.filter_map(move |(name, number)| Some((name.strip_suffix(suffix)?, *number)))
+    }
+
     #[track_caller]
     pub(crate) fn get(&self, name: &str) -> i64 {
         let found = self.0.iter().find(|(known, _)| known == name);

@@ -30,6 +30,8 @@ pub(crate) enum Message {
     },
     /// Threads resumed after some time off the CPU.
     Resumed(SourceKey, Vec<Resumed>),
+    /// The absences without a sample at the end of an instance, and the time of the end.
+    Unsampled(SourceKey, Vec<Unsampled>, u64),
     /// The sequence must restart.
     Clear(SourceKey),
     /// The memory limit ends the instance.
@@ -69,8 +71,18 @@ pub(crate) struct Resumed {
     /// The time at which the thread left.
     pub(crate) since: u64,
     pub(crate) duration: u64,
-    /// The upper limit of the duration of this absence and of similar ones without a sample.
-    pub(crate) most: u64,
+    /// The time of the thread's absences without a sample since the one before with a sample.
+    pub(crate) before: u64,
+}
+
+/// The time of the last absences of a thread, which have no sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unsampled {
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    /// The time at which the last one began.
+    pub(crate) last: u64,
+    pub(crate) nanoseconds: u64,
 }
 
 #[derive(Debug, Default)]

@@ -35,8 +35,10 @@
 //!   `primary_weight`.
 //!
 //! With `frequency` instead of `period: 1`, the kernel samples the switches of tasks that switch
-//! more often. Each sample then stands for the switches since the previous one, and its weight is
-//! extrapolated: at most to the time since then.
+//! more often. It reports the times of all switches nevertheless: each sample then stands for the
+//! absences of its thread since the previous one, and its weight is the time of all of these.
+//! Absences after a thread's last sample are a sample without a callstack. So the weights of a
+//! thread add up to its time off the CPU.
 //!
 //! The Perfetto UI shows the samples as a flamegraph weighted by time, and SQL has them in
 //! `stack_sample` and `stack_sample_counter`. With the same config, upstream's profiler counts the
@@ -52,7 +54,7 @@ mod sample;
 mod writer;
 
 pub(crate) use self::defaults::Defaults;
-pub(crate) use self::mailbox::{Mailbox, Message, Resumed, Start};
+pub(crate) use self::mailbox::{Mailbox, Message, Resumed, Start, Unsampled};
 pub(crate) use self::metatrace::Metatraces;
 pub(crate) use self::packets::SourceOutput;
 pub use self::sample::Format;

@@ -18,6 +18,9 @@ use super::defaults::timed_now;
 use super::remark;
 use super::{Content, Defaults, Format, Sample, Stack};
 
+/// The name of the frame that stands for waits without a callstack.
+const UNSAMPLED: &str = "[waits without a callstack]";
+
 /// The number of `PROFILER_STOP_GUARDRAIL`.
 const STOPPED_BY_GUARDRAIL: u64 = 1;
 
@@ -109,6 +112,7 @@ impl<S: PacketSink> SourceOutput<S> {
             Content::Stack(stack) if !stack.frames.is_empty() => {
                 Some(self.frames.callstack(&stack.frames))
             }
+            Content::Unsampled => Some(self.frames.placeholder(UNSAMPLED)),
             _ => None,
         };
         self.packet.clear();
@@ -177,7 +181,7 @@ fn perf_sample(out: &mut Encoder<'_, Vec<u8>>, sample: &Sample, callstack: Optio
         out.varint(field::CALLSTACK_IID, callstack);
     }
     match &sample.content {
-        Content::Counters => {}
+        Content::Counters | Content::Unsampled => {}
         Content::Skipped(reason) => out.varint(field::SAMPLE_SKIPPED_REASON, *reason as u64),
         Content::Stack(Stack { error, .. }) => {
             if let Some(error) = error {

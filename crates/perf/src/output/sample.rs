@@ -69,6 +69,8 @@ pub(crate) struct Task {
 pub(crate) enum Content {
     /// No further content.
     Counters,
+    /// The time of waits of which the kernel took no callstack.
+    Unsampled,
     /// A missing callstack, with the reason.
     Skipped(SkipReason),
     Stack(Stack),

@@ -134,6 +134,12 @@ impl Writer {
                     }
                 }
             }
+            Message::Unsampled(source, unsampled, now) => {
+                let written = self.sources.get_mut(&source);
+                if let Some(off_cpu) = written.and_then(|written| written.off_cpu.as_mut()) {
+                    off_cpu.unsampled(unsampled, now);
+                }
+            }
             Message::Remark(source, text) => {
                 if let Some(written) = self.sources.get_mut(&source) {
                     written.output.remark(&text);

@@ -8,11 +8,11 @@ use rustc_hash::FxHashMap;
 
 use super::lookup::Lookup;
 use super::names::Names;
-use super::off_cpu::Absences;
+use super::off_cpu::{Absences, Waits};
 use super::pending_exec::PendingExec;
 use crate::config::{Callstacks, Plan, UserFrames};
 use crate::filter::{CommandLine, Filter};
-use crate::output::{Content, Sample, SkipReason, Task};
+use crate::output::{Content, Sample, SkipReason, Task, Unsampled};
 use crate::process::{
     Histories, Identity, LookupError, Mapped, Process, ProcessFolder, ProcessTable, Stage,
 };
@@ -41,8 +41,6 @@ pub(super) struct RecordDispatch {
     /// The timebase count of the previous sample, by CPU.
     counted: FxHashMap<u32, u64>,
     pub(super) absences: Option<Absences>,
-    /// The number of timebase samples, and the sum of their counts.
-    pub(super) share: (u64, u64),
     /// The names of processes and threads, if requested.
     pub(super) names: Option<Names>,
     /// Finished samples.
@@ -80,7 +78,6 @@ impl RecordDispatch {
             round: 0,
             counted: FxHashMap::default(),
             absences: is_off_cpu.then(Absences::default),
-            share: (0, 0),
             names: None,
             done: Vec::new(),
             lost: Vec::new(),
@@ -101,6 +98,9 @@ impl RecordDispatch {
                 self.histories.forked(task.pid, task.parent_pid, task.time);
             }
             Record::Exit(task) => {
+                if let Some(absences) = &mut self.absences {
+                    absences.exited(task.tid, task.time);
+                }
                 self.processes.suspect(task.pid);
                 if task.is_process() {
                     self.histories.ended(task.pid, task.time);
@@ -148,9 +148,13 @@ impl RecordDispatch {
                     names.renamed(pid, tid, name);
                 }
             }
-            Record::Switch(switch) if !switch.out => {
+            Record::Switch(switch) => {
                 if let Some(absences) = &mut self.absences {
-                    absences.resumed(switch.tid, switch.time);
+                    if switch.out {
+                        absences.left(switch.pid, switch.tid, switch.time);
+                    } else {
+                        absences.resumed(switch.tid, switch.time);
+                    }
                 }
             }
             _ => {}
@@ -169,6 +173,14 @@ impl RecordDispatch {
         if let Some(map) = map.filter(|_| is_unwound) {
             unwinders.assign(pid, Job::Mapped(pid, Box::new(map.clone())));
         }
+    }
+
+    /// Ends the matching of absences at `now`. Returns the times without a sample, and the numbers
+    /// of all absences; `None` if only running threads are sampled.
+    pub(super) fn finish_absences(&mut self, now: u64) -> Option<(Vec<Unsampled>, Waits)> {
+        let filter = &mut self.filter;
+        let absences = self.absences.as_mut()?;
+        Some(absences.finish(now, |pid| filter.keeps(pid, None)))
     }
 
     /// Ends a round, in which every ring has been read.
@@ -321,7 +333,7 @@ impl RecordDispatch {
             return;
         }
         if let Some(absences) = &mut self.absences {
-            absences.left(sample.tid, sample.time);
+            absences.sampled(sample.tid, sample.time);
         }
         self.done.push(done);
     }
@@ -330,8 +342,6 @@ impl RecordDispatch {
     fn sample_of(&mut self, sample: &SampleRecord<'_>, content: Content) -> Sample {
         let count = sample.counts.first().copied().unwrap_or(0);
         let before = self.counted.insert(sample.cpu, count).unwrap_or(0);
-        self.share.0 += 1;
-        self.share.1 += count.saturating_sub(before);
         Sample {
             time: sample.time,
             cpu: sample.cpu,
@@ -373,7 +383,7 @@ impl RecordDispatch {
                 .unwrap_or_default(),
         };
         if let Some(absences) = &mut self.absences {
-            absences.left(sample.tid, sample.time);
+            absences.sampled(sample.tid, sample.time);
         }
         if !may_be_earlier {
             return self.hand_over(Box::new(unwindable), helpers.unwinders);

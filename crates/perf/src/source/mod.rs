@@ -52,6 +52,8 @@ pub(crate) struct PerfSource {
     failed_cpus: Vec<u32>,
     dispatch: RecordDispatch,
     is_stopping: bool,
+    /// The time of the stop on the clock of samples.
+    stopped: Option<u64>,
     tick: Timer,
     sweep: Timer,
     clear: Timer,
@@ -284,6 +286,10 @@ impl PerfSource {
     /// Stops counting. [`run`](Self::run) continues until everything is read.
     pub(crate) fn stop(&mut self, now: u64) {
         self.is_stopping = true;
+        self.stopped = self
+            .plan
+            .sampling()
+            .map(|sampling| self::now(sampling.clock));
         for reader in &mut self.readers {
             // It is going to be closed in any case.
             let _ = reader.disable();
@@ -311,23 +317,34 @@ impl PerfSource {
         ));
     }
 
-    /// Reports the share of waits with callstacks, if some have none.
-    fn report_share_of_waits(&self, crew: &mut Crew<'_>) {
-        let (samples, waits) = self.dispatch.share;
-        if self.dispatch.absences.is_none() || samples >= waits {
+    /// Passes the times without a callstack to the writer, and reports their share.
+    fn finish_absences(&mut self, crew: &mut Crew<'_>) {
+        let Some(sampling) = self.plan.sampling() else {
             return;
+        };
+        let now = self.stopped.unwrap_or_else(|| now(sampling.clock));
+        let Some((unsampled, waits)) = self.dispatch.finish_absences(now) else {
+            return;
+        };
+        crew.mailbox
+            .send(Message::Unsampled(self.key, unsampled, now));
+        if waits.sampled < waits.all {
+            let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+            crew.lookup.remark(format!(
+                "off-CPU times are those of all {} waits ({:.2} s); {} of them ({:.2} s) have a callstack, which stands for \
+                 those of its thread since the one before",
+                waits.all,
+                seconds(waits.all_ns),
+                waits.sampled,
+                seconds(waits.sampled_ns)
+            ));
         }
-        crew.lookup.remark(format!(
-            "{samples} of {waits} waits have a callstack ({:.1} %): where a thread waits very often each stands for those \
-             between, and its time is extrapolated",
-            samples as f64 * 100.0 / waits as f64
-        ));
     }
 
     /// Finishes after everything has been read: the writer does the rest.
     pub(crate) fn finish(&mut self, crew: &mut Crew<'_>) {
         self.report_unsampled(crew);
-        self.report_share_of_waits(crew);
+        self.finish_absences(crew);
         for reader in &mut self.readers {
             let lost = reader.take_unreported_lost();
             self.dispatch.lost.push((reader.cpu(), lost));

@@ -104,6 +104,7 @@ pub(crate) fn start(
         failed_cpus: Vec::new(),
         dispatch,
         is_stopping: false,
+        stopped: None,
         tick: Timer::next(now, period(&plan), salt),
         sweep: Timer::next(now, SWEEP_PERIOD, salt),
         clear: Timer::next(now, plan.cache_clear_period, salt),

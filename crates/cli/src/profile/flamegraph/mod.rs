@@ -175,7 +175,7 @@ fn amount(samples: &Samples) -> String {
     }
     match (samples.value(), session) {
         (Value::Weight, _) => format!(
-            "{} in {} waits",
+            "{} in {} callstacks",
             duration(total(Value::Weight)),
             grouped(total(Value::Samples))
         ),
