@@ -2,53 +2,72 @@
 //! the rest would allocate memory at the reader's cost.
 
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-use crate::region::Region;
+use crate::region::{GRANULE, Region};
 
 /// The parts of a region that have memory, in order. All others read as zeros.
 #[derive(Debug)]
 pub(crate) struct Extents(Vec<Range<usize>>);
 
 impl Extents {
-    /// Returns the current parts within `range`. Later writes may add others.
-    pub(crate) fn within(region: &Region, range: Range<usize>) -> Self {
+    /// Returns the current parts of the whole region. Later writes may add others. This takes time
+    /// for each page of memory and each hole: to find the end of a part, the kernel visits all of
+    /// its pages.
+    pub(crate) fn of(region: &Region) -> Self {
+        let all = 0..region.size();
         let Some(fd) = region.fd() else {
-            return Self(vec![range]);
+            return Self(vec![all]);
         };
         let mut found = Vec::new();
-        let mut at = range.start;
-        while at < range.end {
-            let start = match seek(fd, SeekFrom::Data(at as u64)) {
-                Ok(start) => start as usize,
-                Err(Errno::NXIO) => break,
-                // Files without this operation have no holes.
-                Err(_) => at,
-            };
-            let end = seek(fd, SeekFrom::Hole(start as u64)).map_or(range.end, |end| end as usize);
-            if start >= range.end {
-                break;
-            }
+        let mut at = 0;
+        while let Some(start) = next_data(fd, at, all.end) {
+            let end = seek(fd, SeekFrom::Hole(start as u64)).map_or(all.end, |end| end as usize);
             // Makes progress even if the file changes meanwhile.
-            let end = end.clamp(start + 1, range.end.max(start + 1));
-            found.push(start..end.min(range.end));
+            let end = end.max(start + 1).min(all.end);
+            found.push(start..end);
             at = end;
         }
         Self(found)
     }
 
-    /// Returns the parts of the whole region.
-    pub(crate) fn of(region: &Region) -> Self {
-        Self::within(region, 0..region.size())
+    /// Returns the current parts within a small `range`. This takes time for each page of the
+    /// range, wherever the parts end.
+    pub(crate) fn within(region: &Region, range: Range<usize>) -> Self {
+        let Some(fd) = region.fd() else {
+            return Self(vec![range]);
+        };
+        let mut found: Vec<Range<usize>> = Vec::new();
+        let mut at = range.start;
+        while let Some(start) = next_data(fd, at, range.end) {
+            let end = ((start / GRANULE + 1) * GRANULE).min(range.end);
+            match found.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => found.push(start..end),
+            }
+            at = end;
+        }
+        Self(found)
+    }
+
+    /// Returns the number of parts.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns true if all bytes of this range have memory.
+    pub(crate) fn cover(&self, range: &Range<usize>) -> bool {
+        let after = self.0.partition_point(|extent| extent.start <= range.start);
+        let last = after.checked_sub(1).and_then(|index| self.0.get(index));
+        last.is_some_and(|extent| range.end <= extent.end)
     }
 
     /// Returns true if the byte at this offset has memory.
     pub(crate) fn hold(&self, offset: usize) -> bool {
-        let after = self.0.partition_point(|extent| extent.start <= offset);
-        let last = after.checked_sub(1).and_then(|index| self.0.get(index));
-        last.is_some_and(|extent| offset < extent.end)
+        self.cover(&(offset..offset + 1))
     }
 
     /// Returns the parts of `range` that have memory.
@@ -75,4 +94,18 @@ impl Extents {
             0
         }
     }
+}
+
+/// Returns the first byte with memory from `at` on; `None` if there is none before `end`.
+fn next_data(fd: BorrowedFd<'_>, at: usize, end: usize) -> Option<usize> {
+    if at >= end {
+        return None;
+    }
+    let start = match seek(fd, SeekFrom::Data(at as u64)) {
+        Ok(start) => start as usize,
+        Err(Errno::NXIO) => return None,
+        // Files without this operation have no holes.
+        Err(_) => at,
+    };
+    (start < end).then_some(start)
 }

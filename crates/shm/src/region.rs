@@ -20,7 +20,7 @@ use crate::primitive::{Apart, AtomicU16, AtomicU32};
 use crate::shadow::Shadow;
 
 /// The alignment of the start and the end of regions.
-const GRANULE: usize = 4096;
+pub(crate) const GRANULE: usize = 4096;
 
 /// The kernel's number of the file system of regular memory files, see statfs(2).
 const TMPFS_MAGIC: fs::FsWord = 0x0102_1994;

@@ -1,13 +1,13 @@
 //! The service's side: copies chunks from a region whose owner may be hostile.
 
-use std::collections::HashMap;
 use std::fmt;
 
 use crate::extents::Extents;
-use crate::layout::{ChunkHeader, Layout, PageSize};
+use crate::layout::{ChunkHeader, PageSize};
 use crate::pages::{Pages, Place, State};
 use crate::primitive::{Arc, AtomicU64, Ordering};
 use crate::region::Region;
+use crate::scrape::Scrape;
 
 /// The service's view of a producer's region.
 ///
@@ -25,6 +25,10 @@ impl ServiceRegion {
             pages: Pages::new(region, page_size)?,
             violations: AtomicU64::new(0),
         })
+    }
+
+    pub(crate) fn pages(&self) -> &Pages {
+        &self.pages
     }
 
     pub(crate) fn of(pages: Pages) -> Self {
@@ -82,57 +86,9 @@ impl ServiceRegion {
     /// Chunks of this region are not freed during the visits: a thread that drops a [`ReadChunk`]
     /// waits, so `visit` must not.
     pub fn for_each_uncommitted(&self, mut visit: impl FnMut(&ScrapedChunk<'_>)) {
-        let _reading = self.region().lock_reading();
-        // Writers continue during the walk. They may acquire a chunk in a page that was already
-        // passed, and the next one in a later page. So the last chunk of each writer is determined
-        // first; all earlier ones exist by then.
-        let mut last: HashMap<u16, u32> = HashMap::new();
-        self.for_each_used(&Extents::of(self.region()), |chunk| {
-            if chunk.holds_something() {
-                let header = chunk.header;
-                let last = last.entry(header.writer_id).or_insert(header.chunk_id);
-                if is_after(header.chunk_id, *last) {
-                    *last = header.chunk_id;
-                }
-            }
-        });
-        if last.is_empty() {
-            return;
-        }
-        // A second walk finds the chunks acquired before those.
-        self.for_each_used(&Extents::of(self.region()), |chunk| {
-            let Some(&last) = last.get(&chunk.header.writer_id) else {
-                return;
-            };
-            let is_begun = chunk.header.count > 0 && is_after(last, chunk.header.chunk_id);
-            if is_begun || chunk.holds_something() && !is_after(chunk.header.chunk_id, last) {
-                visit(chunk);
-            }
-        });
-    }
-
-    /// Visits every chunk that is not free.
-    fn for_each_used(&self, extents: &Extents, mut visit: impl FnMut(&ScrapedChunk<'_>)) {
-        for page in 0..self.pages.count() {
-            if !extents.hold(self.pages.offset(page)) {
-                continue;
-            }
-            let word = self.pages.load(page, Ordering::Acquire);
-            for index in 0..Layout::of_word(word).map_or(0, Layout::chunks) {
-                let state = State::of_word(word, index);
-                let Some(place) = self.pages.place(word, page, index) else {
-                    continue;
-                };
-                if state != State::Free && extents.hold(place.offset) {
-                    visit(&ScrapedChunk {
-                        region: self,
-                        place,
-                        header: self.pages.header(&place),
-                        complete: state == State::Complete,
-                    });
-                }
-            }
-        }
+        let mut walk = Scrape::new();
+        let mut unlimited = u64::MAX;
+        walk.step(self, &mut unlimited, &mut visit);
     }
 
     fn copy_payload(&self, place: &Place, out: &mut Vec<u8>) {
@@ -142,26 +98,19 @@ impl ServiceRegion {
             .copy_out(place.payload_offset(), &mut out[start..]);
     }
 
-    /// Returns the parts of a chunk that currently have memory.
-    fn extents(&self, place: &Place) -> Extents {
-        Extents::within(self.region(), place.offset..place.offset + place.size)
-    }
-
     /// Copies the payload without touching memory that the producer has not touched.
-    fn copy_touched_payload(&self, place: &Place, out: &mut Vec<u8>) {
+    fn copy_touched_payload(&self, place: &Place, extents: &Extents, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + place.payload_size(), 0);
-        let extents = self.extents(place);
         extents.copy_out(self.region(), place.payload_offset(), &mut out[start..]);
     }
 
     /// Copies the first `fragments` fragments with their lengths. An honest producer does not
     /// change published fragments. The bytes after them are being written and must not be read.
-    fn copy_fragments(&self, place: &Place, fragments: u16, out: &mut Vec<u8>) {
-        let extents = self.extents(place);
+    fn copy_fragments(&self, place: &Place, fragments: u16, extents: &Extents, out: &mut Vec<u8>) {
         let mut at = 0;
         for _ in 0..fragments {
-            let Some(end) = self.fragment_end(place, &extents, at) else {
+            let Some(end) = self.fragment_end(place, extents, at) else {
                 break;
             };
             let start = out.len();
@@ -269,11 +218,27 @@ pub struct ScrapedChunk<'a> {
     place: Place,
     header: ChunkHeader,
     complete: bool,
+    extents: &'a Extents,
 }
 
-impl ScrapedChunk<'_> {
+impl<'a> ScrapedChunk<'a> {
+    pub(crate) fn new(
+        region: &'a ServiceRegion,
+        place: Place,
+        state: State,
+        extents: &'a Extents,
+    ) -> Self {
+        Self {
+            region,
+            place,
+            header: region.pages.header(&place),
+            complete: state == State::Complete,
+            extents,
+        }
+    }
+
     /// Returns true if the chunk has readable content.
-    fn holds_something(&self) -> bool {
+    pub(crate) fn holds_something(&self) -> bool {
         self.complete || self.header.count >= 2
     }
 
@@ -301,18 +266,23 @@ impl ScrapedChunk<'_> {
     /// Appends the whole payload of a complete chunk to `out`, or all but the last counted fragment
     /// of an incomplete one.
     pub fn copy_payload(&self, out: &mut Vec<u8>) {
-        if self.complete {
-            self.region.copy_touched_payload(&self.place, out);
+        let range = self.place.offset..self.place.offset + self.place.size;
+        // The producer may have touched the rest of the chunk since the walk began.
+        let newer;
+        let extents = if self.extents.cover(&range) {
+            self.extents
         } else {
+            newer = Extents::within(self.region.region(), range);
+            &newer
+        };
+        if self.complete {
+            self.region.copy_touched_payload(&self.place, extents, out);
+        } else {
+            let fragments = self.header.count.saturating_sub(1);
             self.region
-                .copy_fragments(&self.place, self.header.count.saturating_sub(1), out);
+                .copy_fragments(&self.place, fragments, extents, out);
         }
     }
-}
-
-/// Returns true if the chunk id `a` comes after `b`, with wrapping.
-fn is_after(a: u32, b: u32) -> bool {
-    a.wrapping_sub(b).cast_signed() > 0
 }
 
 impl fmt::Debug for ScrapedChunk<'_> {

@@ -35,6 +35,7 @@ macro_rules! attacks {
 attacks! {
     descriptors
     expensive_configs
+    filled_memory
     flapping_sources
     floods
     lingering
