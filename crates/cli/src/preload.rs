@@ -2,10 +2,11 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+
+use crate::output;
 
 /// The file name, by which the profiler recognises its frames.
 pub(crate) const NAME: &str = "libferretto_heap.so";
@@ -14,8 +15,7 @@ pub(crate) const VARIABLE: &str = "LD_PRELOAD";
 
 /// Writes the library to a file.
 pub(crate) fn write(path: &Path) -> Result<()> {
-    let shown = path.display();
-    fs::write(path, ferretto_heap::PRELOAD).with_context(|| format!("cannot write {shown}"))
+    output::write(path, &[], |out| Ok(out.write_all(ferretto_heap::PRELOAD)?))
 }
 
 /// Returns the environment variables for a profiled program. Libraries that the user preloads come

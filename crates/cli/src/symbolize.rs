@@ -1,6 +1,6 @@
 //! `ferretto symbolize FILE`: adds names of functions to a trace.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _, Seek, Write};
 use std::path::{Path, PathBuf};
 
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<Extent> {
     }
     let names = Names::find(options, read.modules);
     match &args.output {
-        None => append(&args.file, &names.packets)?,
+        None => append(&args.file, &file, &names.packets)?,
         Some(output) => {
             let whole = (!args.only_names).then_some((&mut file, read.end, limits));
             crate::output::write(output, &[&args.file], |out| {
@@ -227,10 +227,10 @@ impl Read {
     }
 }
 
-/// Appends names to a trace.
-fn append(trace: &Path, packets: &[u8]) -> Result<()> {
+/// Appends names to a trace that was read.
+fn append(trace: &Path, read: &File, packets: &[u8]) -> Result<()> {
     let name = trace.display();
-    let open = OpenOptions::new().append(true).open(trace);
+    let open = crate::output::append_to(trace, read);
     let mut file =
         open.with_context(|| format!("cannot write {name}; --output writes another file"))?;
     file.write_all(packets)

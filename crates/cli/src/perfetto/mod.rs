@@ -30,7 +30,7 @@ use self::job::{Job, Work};
 use self::notify::Listeners;
 use self::outcome::FAILURE;
 use crate::errors::{message, reason};
-use crate::output::{lock, refuse_inputs};
+use crate::output::{Destination, create, lock};
 use crate::session::Task;
 
 pub(crate) use self::background::main as background;
@@ -146,32 +146,41 @@ fn open(path: &Path, inputs: &[&Path], no_clobber: bool) -> Result<(String, File
         return Ok(("stdout".to_owned(), stdout.into()));
     }
     let name = path.display().to_string();
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    match no_clobber {
-        true => options.create_new(true),
-        false => options.create(true).truncate(false),
-    };
-    match options.open(path) {
-        Ok(file) => {
-            if !is_regular(&file) {
-                return Ok((name, file));
+    if no_clobber {
+        // Neither truncates a file nor follows a link.
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(MODE);
+        return match options.open(path) {
+            Ok(file) => {
+                lock(&file);
+                Ok((name, file))
             }
-            refuse_inputs(&file, path, inputs)?;
-            if !lock(&file) {
-                bail!("Failed to open {name}. Another recording is being written to it.");
-            }
-            file.set_len(0)?;
-            Ok((name, file))
-        }
-        Err(error) if no_clobber && error.kind() == io::ErrorKind::AlreadyExists => bail!(
-            "Error: Output file '{name}' already exists, refusing to overwrite due to \
-             '--no-clobber'."
-        ),
-        Err(error) => bail!("Failed to open {name}. {}", reason(&error)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => bail!(
+                "Error: Output file '{name}' already exists, refusing to overwrite due to \
+                 '--no-clobber'."
+            ),
+            Err(error) => bail!("Failed to open {name}. {}", reason(&error)),
+        };
+    }
+    let file = Destination::of(path).and_then(|destination| match destination {
+        Destination::Regular(target) => create(&target, path, inputs, MODE),
+        Destination::Special(special) => Ok(Some(
+            special.open(OpenOptions::new().read(true).write(true))?,
+        )),
+    });
+    match file.map_err(|error| failed_to_open(&name, error))? {
+        Some(file) => Ok((name, file)),
+        None => bail!("Failed to open {name}. Another recording is being written to it."),
     }
 }
 
-fn is_regular(file: &File) -> bool {
-    file.metadata().is_ok_and(|file| file.is_file())
+/// The mode of new files: only the owner can read a trace.
+const MODE: u32 = 0o600;
+
+/// Describes why the output cannot be opened.
+fn failed_to_open(name: &str, error: anyhow::Error) -> anyhow::Error {
+    match error.root_cause().downcast_ref::<io::Error>() {
+        Some(cause) => anyhow::anyhow!("Failed to open {name}. {}", reason(cause)),
+        None => error,
+    }
 }

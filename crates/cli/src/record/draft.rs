@@ -14,8 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, bail};
 use rustix::fs::OFlags;
 
-use super::place::Place;
-use crate::output::{is_locked, lock};
+use crate::output::{RegularFile, is_locked, lock};
 
 /// The mode of trace files, which contain private data: only the owner may read them.
 const MODE: u32 = 0o600;
@@ -44,16 +43,16 @@ enum State {
 }
 
 impl Draft {
-    /// Creates a file that will be renamed to `place`.
+    /// Creates a file that will be renamed to `target`.
     ///
     /// # Errors
     ///
     /// Fails if another recording writes it, or it cannot be created.
-    pub(super) fn begin(place: &Place) -> Result<Self> {
-        let path = place.path.clone();
+    pub(super) fn begin(target: &RegularFile) -> Result<Self> {
+        let path = target.path.clone();
         let part = with_ending(&path, ".part");
         for _ in 0..ATTEMPTS {
-            let Some(file) = open(&part, place)? else {
+            let Some(file) = open(&part, target)? else {
                 continue;
             };
             if !lock(&file) {
@@ -151,7 +150,7 @@ impl Drop for Inner {
 }
 
 /// Opens or creates the temporary file. Returns `None` if it vanished meanwhile.
-fn open(part: &Path, place: &Place) -> Result<Option<File>> {
+fn open(part: &Path, target: &RegularFile) -> Result<Option<File>> {
     let shown = part.display();
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(MODE);
@@ -162,7 +161,7 @@ fn open(part: &Path, place: &Place) -> Result<Option<File>> {
         Ok(file) => return Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => {
-            let name = place.path.display();
+            let name = target.path.display();
             return Err(error).with_context(|| format!("cannot write {name}"));
         }
     }
@@ -170,7 +169,7 @@ fn open(part: &Path, place: &Place) -> Result<Option<File>> {
         format!(
             "cannot write {}: {shown} exists and is not from a recording of yours; remove it, or \
              choose another file with -o",
-            place.path.display()
+            target.path.display()
         )
     };
     let file = match options.open(part) {

@@ -12,7 +12,6 @@ mod heap;
 mod launch;
 mod output;
 mod perf;
-mod place;
 mod presets;
 mod progress;
 mod remote;

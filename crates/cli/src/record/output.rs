@@ -3,27 +3,31 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use ferretto_edit::Every;
 use ferretto_trace::{Summary, summarize_and_complete};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::command::CommandPid;
 use super::draft::{Draft, busy};
-use super::place::{self, Place};
 use super::segments::Segments;
 use super::symbols;
 use super::tee::Tee;
 use crate::errors::message;
-use crate::output::{is_standard, lock, refuse_inputs, standard_output};
+use crate::output::{
+    Destination, RegularFile, SpecialFile, is_standard, is_standard_output, lock, refuse_inputs,
+};
 use crate::session::Signals;
 
 /// The time that the parts of a failed recording may take to be completed.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The period of checks for a pipe's reader.
+const READER_PERIOD: Duration = Duration::from_millis(50);
 
 /// The output of the trace.
 #[derive(Debug)]
@@ -62,10 +66,11 @@ impl Target {
         if is_standard(path) || is_standard_output(path) {
             return Self::standard_output().map(Some);
         }
-        if let place::Kind::Regular(place) = place::look(path)? {
-            return Self::regular(path, inputs, &place).map(Some);
-        }
-        let Some(file) = place::open(path, signals)? else {
+        let special = match Destination::of(path)? {
+            Destination::Regular(file) => return Self::regular(path, inputs, &file).map(Some),
+            Destination::Special(special) => special,
+        };
+        let Some(file) = open_special(&special, path, signals)? else {
             return Ok(None);
         };
         refuse_inputs(&file, path, inputs)?;
@@ -78,27 +83,21 @@ impl Target {
     ///
     /// Fails if it is not a regular file, another recording writes to it, or it cannot be written.
     pub(super) fn file(path: &Path) -> Result<Self> {
-        match place::look(path)? {
-            place::Kind::Regular(place) => Self::regular(path, &[], &place),
-            place::Kind::Direct => bail!("cannot write {}: it is not a file", path.display()),
+        match Destination::of(path)? {
+            Destination::Regular(file) => Self::regular(path, &[], &file),
+            Destination::Special(_) => bail!("cannot write {}: it is not a file", path.display()),
         }
     }
 
-    fn regular(path: &Path, inputs: &[&Path], place: &Place) -> Result<Self> {
-        // The path may be another file by now.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let there = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(flags.bits().cast_signed())
-            .open(&place.path);
+    fn regular(path: &Path, inputs: &[&Path], target: &RegularFile) -> Result<Self> {
+        let there = target.open(OpenOptions::new().read(true).write(true));
         if let Ok(there) = &there {
             refuse_inputs(there, path, inputs)?;
         }
-        let kind = match (Draft::begin(place), there) {
+        let kind = match (Draft::begin(target), there) {
             (Ok(draft), _) => Kind::File(draft),
             // The file is writable, but its folder is not.
-            (Err(error), Ok(there)) if is_not_permitted(&error) && !place.may_be_planted => {
+            (Err(error), Ok(there)) if is_not_permitted(&error) => {
                 return Self::direct(path, there);
             }
             (Err(error), _) => return Err(error),
@@ -276,6 +275,38 @@ impl Target {
     }
 }
 
+/// Opens a file that is not regular. Waits until a pipe has a reader. Returns `None` if a signal to
+/// end came first.
+///
+/// # Errors
+///
+/// Fails if it cannot be opened.
+fn open_special(file: &SpecialFile, path: &Path, signals: &mut Signals) -> Result<Option<File>> {
+    let shown = path.display();
+    let mut is_reported = false;
+    loop {
+        let mut options = OpenOptions::new();
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        options.write(true).custom_flags(flags.bits().cast_signed());
+        let error = match file.open(&options) {
+            Ok(file) => return Ok(Some(file)),
+            Err(error) => error,
+        };
+        let has_no_reader =
+            error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && file.is_pipe();
+        if !has_no_reader {
+            return Err(error).with_context(|| format!("cannot write {shown}"));
+        }
+        if !std::mem::replace(&mut is_reported, true) {
+            anstream::eprintln!("ferretto: waiting for a reader of {shown}");
+        }
+        signals.wait(Some(Instant::now() + READER_PERIOD));
+        if signals.take().iter().any(|signal| signal.ends()) {
+            return Ok(None);
+        }
+    }
+}
+
 /// Reads a trace back, and appends the names of its functions and the process id of its command.
 fn summarize(file: &File, name: &str, command: &CommandPid) -> Result<Summary> {
     let mut reader = file.try_clone()?;
@@ -300,14 +331,6 @@ fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
         file.set_len(end)?;
     }
     written
-}
-
-/// Returns true if a path is standard output, such as `/dev/stdout`.
-fn is_standard_output(path: &Path) -> bool {
-    let (Ok(there), Some(output)) = (path.metadata(), standard_output()) else {
-        return false;
-    };
-    (there.dev(), there.ino()) == (output.dev(), output.ino())
 }
 
 fn refuse_terminal(file: &impl IsTerminal) -> Result<()> {

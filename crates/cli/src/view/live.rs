@@ -47,7 +47,7 @@ pub(super) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let Some(view) = recording.first_view()? else {
         return Ok(exit_code(recording.child.wait()?));
     };
-    let server = bind(view, None)?;
+    let server = bind(view, None, args.no_browser)?;
     let live = server.live();
     live.begin();
     let (closed, page) = UnixStream::pair().context("cannot create a socket")?;

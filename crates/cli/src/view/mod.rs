@@ -67,7 +67,7 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     }
     let before = args.before.as_deref().map(open).transpose()?;
     let before = before.map(|(view, _)| view);
-    serve(bind(view, before)?, args.no_browser)?;
+    serve(bind(view, before, args.no_browser)?, args.no_browser)?;
     Ok(extent.exit_code())
 }
 
@@ -151,12 +151,18 @@ impl ShownProgress {
 }
 
 /// Creates a server that listens for a page.
-fn bind(view: View, before: Option<View>) -> Result<Server> {
+fn bind(view: View, before: Option<View>, no_browser: bool) -> Result<Server> {
     let user = rustix::process::geteuid().as_raw();
-    // Every user can see the address in the browser's arguments, but only this user may connect.
-    let permission = Box::new(move |stream: &_| {
+    // The user who called sudo, and whose browser it is.
+    let caller = std::env::var("SUDO_UID").ok();
+    let caller = caller.filter(|_| user == 0).and_then(|it| it.parse().ok());
+    let permission = Box::new(move |stream: &_| match peer::user(stream) {
         // Root can read the file anyway.
-        peer::user(stream).is_none_or(|peer| peer == user || peer == 0 || user == 0)
+        Some(peer) if [0, user].contains(&peer) || Some(peer) == caller => true,
+        // Every user can see the address in a browser's arguments, but root may give one that it
+        // only printed to any user.
+        Some(_) => no_browser && user == 0,
+        None => no_browser,
     });
     Server::bind(view, before, &secret()?, permission)
         .context("cannot listen on the loopback address")

@@ -20,6 +20,7 @@ mod outputs;
 mod parts;
 mod parts_of_recordings;
 mod perfetto;
+mod planted;
 mod presets;
 mod private;
 mod profile;

@@ -219,17 +219,7 @@ fn a_page_is_for_its_user_alone() {
     };
     let mut running = Running::new(child);
     let (port, path, _out) = address(&mut running);
-    let ask = |user: u32| {
-        let script = format!(
-            "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /{path}trace HTTP/1.1\\r\\nHost: \
-             127.0.0.1:{port}\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3"
-        );
-        let asked = Command::new("bash")
-            .args(["-c", &script])
-            .uid(user)
-            .output();
-        asked.map(|asked| asked.stdout)
-    };
+    let ask = |user| ask(&port, &path, user);
     let Ok(own) = ask(USER) else {
         println!("skipped: bash is not installed");
         return;
@@ -240,4 +230,46 @@ fn a_page_is_for_its_user_alone() {
     assert_eq!(ask(OTHER).unwrap(), b"");
     running.signal(rustix::process::Signal::TERM);
     running.finish();
+}
+
+/// Requests the trace of a page as another user.
+fn ask(port: &str, path: &str, user: u32) -> std::io::Result<Vec<u8>> {
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /{path}trace HTTP/1.1\\r\\nHost: \
+         127.0.0.1:{port}\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3"
+    );
+    let asked = Command::new("bash")
+        .args(["-c", &script])
+        .uid(user)
+        .output();
+    asked.map(|asked| asked.stdout)
+}
+
+#[test]
+fn an_address_in_the_arguments_of_root_s_browser_is_of_no_use_to_others() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be several users");
+        return;
+    }
+    let world = World::new();
+    world.write("a.json", TRACE.as_bytes());
+    let opener = world.write("xdg-open", "#!/bin/sh\nexit 0\n");
+    std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for (caller, may_ask) in [(None, false), (Some("65534"), true)] {
+        let mut command = world.command("ferretto", &["view", "a.json"]);
+        command.env("DISPLAY", ":0").env("PATH", world.path(""));
+        command.env_remove("SUDO_UID");
+        caller.map(|caller| command.env("SUDO_UID", caller));
+        let mut running = Running::new(command.spawn().unwrap());
+        let (port, path, _out) = address(&mut running);
+        let Ok(own) = ask(&port, &path, 0) else {
+            println!("skipped: bash is not installed");
+            return;
+        };
+        assert!(own.starts_with(b"HTTP/1.1 200 OK"));
+        let theirs = ask(&port, &path, 65_534).unwrap();
+        assert_eq!(theirs.starts_with(b"HTTP/1.1 200 OK"), may_ask);
+        running.signal(rustix::process::Signal::TERM);
+        running.finish();
+    }
 }
