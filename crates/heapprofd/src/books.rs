@@ -8,6 +8,13 @@ use rustc_hash::FxHashMap;
 /// upstream's client arrive nearly in order.
 const MAX_PARKED: usize = 1 << 16;
 
+/// The largest number of live allocations of a heap: some hundred megabytes of books. A program
+/// with samples every 4 KiB has as many if it uses 16 GiB.
+const MAX_LIVE: usize = 1 << 22;
+
+/// The largest number of callstacks of a heap.
+const MAX_CALLSTACKS: usize = 1 << 20;
+
 /// An operation of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Operation {
@@ -112,8 +119,12 @@ impl Books {
         self.order = Self::order(is_extended);
     }
 
-    /// Applies an operation. Returns false if too many operations wait for a missing one.
+    /// Applies an operation. Returns false if the books are full: too many allocations are live, or
+    /// too many operations wait for a missing one.
     pub(crate) fn add(&mut self, operation: Operation, time: u64) -> bool {
+        if self.live.len() > MAX_LIVE || self.totals.len() > MAX_CALLSTACKS {
+            return false;
+        }
         let Order::Number { committed, parked } = &mut self.order else {
             self.apply(operation, time);
             return true;
@@ -121,17 +132,19 @@ impl Books {
         if operation.sequence <= *committed {
             return true;
         }
+        if parked.len() >= MAX_PARKED && operation.sequence != *committed + 1 {
+            return false;
+        }
         parked.insert(operation.sequence, operation);
         let mut ready = Vec::new();
         while let Some(next) = parked.remove(&(*committed + 1)) {
             *committed += 1;
             ready.push(next);
         }
-        let is_bounded = parked.len() <= MAX_PARKED;
         for operation in ready {
             self.apply(operation, time);
         }
-        is_bounded
+        true
     }
 
     fn apply(&mut self, operation: Operation, time: u64) {
@@ -201,6 +214,15 @@ impl Books {
         self.totals
             .iter()
             .map(|(&callstack, totals)| (callstack, totals))
+    }
+
+    /// Returns the number of entries: live allocations, and operations that wait.
+    pub(crate) fn entries(&self) -> usize {
+        let parked = match &self.order {
+            Order::Arrival => 0,
+            Order::Number { parked, .. } => parked.len(),
+        };
+        self.live.len() + parked
     }
 
     /// Returns the number of live bytes.

@@ -20,6 +20,9 @@ use crate::worker::{drain, is_quiet};
 /// The number of stack bytes that our clients copy.
 const STACK_BYTES: u32 = 32 << 10;
 
+/// The time until the maps are read again, as a multiple of the time that reading took.
+const MAPS_PAUSE: u32 = 20;
+
 /// The result of reading a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -43,6 +46,10 @@ pub(crate) struct Client {
     unwinder: Unwinder,
     unwinding: Unwinding,
     is_corrupt: bool,
+    /// Set if code was unmapped since the maps were read.
+    maps_changed: bool,
+    /// The earliest time at which the maps are read again.
+    next_maps: Option<Instant>,
     trusted: bool,
     /// The last time at which the process certainly existed.
     seen: u64,
@@ -93,6 +100,8 @@ impl Client {
             unwinder: Unwinder::new(pid, maps, memory),
             unwinding: Unwinding::default(),
             is_corrupt: false,
+            maps_changed: false,
+            next_maps: None,
             trusted: false,
             seen: Clock::Boottime.now(),
         };
@@ -136,6 +145,9 @@ impl Client {
             let size = match self.reader.read(buffer) {
                 Read::Record(size) => size,
                 Read::Nothing => {
+                    if self.maps_changed {
+                        self.read_maps();
+                    }
                     if done == 0 {
                         self.reader.pause();
                         // The client skipped sequence numbers.
@@ -153,8 +165,11 @@ impl Client {
             };
             let record = buffer.get(..size).and_then(Record::parse);
             if matches!(record, Some(Record::MapsChanged)) {
-                self.unwinder.unmapped();
+                self.maps_changed = true;
                 continue;
+            }
+            if self.maps_changed {
+                self.read_maps();
             }
             if let Some(event) = record.and_then(|record| self.event(cache, record)) {
                 take(event);
@@ -163,6 +178,18 @@ impl Client {
             }
         }
         Progress::More
+    }
+
+    /// Reads the maps of the process again after code was unmapped. A client may report that with
+    /// every record, so this takes at most a twentieth of the time.
+    fn read_maps(&mut self) {
+        let now = Instant::now();
+        if self.next_maps.is_none_or(|next| next <= now) {
+            self.maps_changed = false;
+            self.unwinder.unmapped();
+            let taken = now.elapsed();
+            self.next_maps = Some(now + taken * MAPS_PAUSE);
+        }
     }
 
     fn event(&mut self, cache: &Cache, record: Record<'_>) -> Option<Event> {

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
@@ -73,7 +73,18 @@ fn page(socket: &Path) -> io::Result<ControlPage> {
         .mode(0o644)
         .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
         .open(path)?;
-    if file.metadata()?.len() < PAGE as u64 {
+    // Its owner could truncate it while it is mapped.
+    let metadata = file.metadata()?;
+    let own = rustix::process::geteuid().as_raw();
+    if !metadata.is_file() || (metadata.uid() != 0 && metadata.uid() != own) {
+        let what = format!(
+            "{} belongs to another user ({}); remove it, or use a folder that only the profiler's user can write",
+            path.display(),
+            metadata.uid()
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    if metadata.len() < PAGE as u64 {
         file.set_len(PAGE as u64)?;
     }
     file.set_permissions(PermissionsExt::from_mode(0o644))?;

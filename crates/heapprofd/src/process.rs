@@ -13,6 +13,8 @@ use crate::output::{HeapState, Output, State};
 const MAX_HEAPS: usize = 257;
 /// The number of ended processes whose books are kept, in case their id is reused.
 const MAX_LEFT: usize = 256;
+/// The largest number of entries in the books of all processes of an instance: about a gigabyte.
+const MAX_ENTRIES: usize = 1 << 24;
 
 #[derive(Debug)]
 struct Heap {
@@ -37,7 +39,11 @@ struct Process {
 
 /// The processes of an instance.
 #[derive(Debug, Default)]
-pub(crate) struct Processes(BTreeMap<u32, Process>);
+pub(crate) struct Processes {
+    all: BTreeMap<u32, Process>,
+    /// The number of entries in all books.
+    entries: usize,
+}
 
 fn now() -> u64 {
     Clock::MonotonicCoarse.now()
@@ -47,20 +53,22 @@ impl Processes {
     /// Adds a client. A process that executed another program keeps its books, since readers treat
     /// it as the same process; the allocations of the old program are freed.
     pub(crate) fn begin(&mut self, pid: u32, is_extended: bool) {
-        if let Some(process) = self.0.get_mut(&pid) {
+        if let Some(process) = self.all.get_mut(&pid) {
             process.has_left = false;
             process.is_due = false;
             process.is_extended = is_extended;
+            self.entries -= process.entries();
             for heap in process.heaps.values_mut() {
                 heap.books.restart(is_extended);
             }
             return;
         }
-        let left = self.0.iter().filter(|(_, process)| process.has_left);
+        let left = self.all.iter().filter(|(_, process)| process.has_left);
         if left.clone().count() >= MAX_LEFT
             && let Some((&oldest, _)) = left.min_by_key(|(_, process)| process.began)
         {
-            self.0.remove(&oldest);
+            let left = self.all.remove(&oldest);
+            self.entries -= left.map_or(0, |process| process.entries());
         }
         let process = Process {
             state: State {
@@ -73,10 +81,17 @@ impl Processes {
             is_due: false,
             began: now(),
         };
-        self.0.insert(pid, process);
+        self.all.insert(pid, process);
     }
 
-    pub(crate) fn apply(&mut self, event: Event, output: &mut Output, live: Option<&Live>) {
+    /// Applies an event of a client. Returns the process that must not be recorded any longer, if
+    /// the books are full: that of the event, or the one with the most entries.
+    pub(crate) fn apply(
+        &mut self,
+        event: Event,
+        output: &mut Output,
+        live: Option<&Live>,
+    ) -> Option<u32> {
         match event {
             Event::Heap {
                 pid,
@@ -84,9 +99,7 @@ impl Processes {
                 name,
                 interval,
             } => {
-                let Some(process) = self.0.get_mut(&pid) else {
-                    return;
-                };
+                let process = self.all.get_mut(&pid)?;
                 if let Some(heap) = process.heap(heap) {
                     if !name.is_empty() {
                         heap.name = name;
@@ -96,6 +109,7 @@ impl Processes {
                     }
                     heap.interval = interval;
                 }
+                None
             }
             Event::Operation {
                 pid,
@@ -104,9 +118,7 @@ impl Processes {
                 time,
                 frames,
             } => {
-                let Some(heap) = self.0.get_mut(&pid).and_then(|process| process.heap(heap)) else {
-                    return;
-                };
+                let heap = self.all.get_mut(&pid)?.heap(heap)?;
                 let kind = match operation.kind {
                     Kind::Malloc { size, .. } => Kind::Malloc {
                         size,
@@ -114,18 +126,32 @@ impl Processes {
                     },
                     Kind::Free => Kind::Free,
                 };
-                let before = heap.books.live_bytes();
-                heap.books.add(Operation { kind, ..operation }, time);
+                let before = (heap.books.live_bytes(), heap.books.entries());
+                let is_added = heap.books.add(Operation { kind, ..operation }, time);
                 if let Some(live) = live {
-                    live.changed(before, heap.books.live_bytes());
+                    live.changed(before.0, heap.books.live_bytes());
                 }
+                self.entries = self.entries + heap.books.entries() - before.1;
+                if !is_added {
+                    return Some(pid);
+                }
+                (self.entries > MAX_ENTRIES)
+                    .then(|| self.largest())
+                    .flatten()
             }
         }
     }
 
+    /// Returns the recorded process with the most entries.
+    fn largest(&self) -> Option<u32> {
+        let recorded = self.all.iter().filter(|(_, process)| !process.has_left);
+        let largest = recorded.max_by_key(|(_, process)| process.entries());
+        largest.map(|(pid, _)| *pid)
+    }
+
     /// Handles a client that is gone.
     pub(crate) fn left(&mut self, state: &State) {
-        if let Some(process) = self.0.get_mut(&state.pid) {
+        if let Some(process) = self.all.get_mut(&state.pid) {
             process.state = state.clone();
             process.has_left = true;
             process.is_due = true;
@@ -133,14 +159,14 @@ impl Processes {
     }
 
     pub(crate) fn set_state(&mut self, state: &State) {
-        if let Some(process) = self.0.get_mut(&state.pid) {
+        if let Some(process) = self.all.get_mut(&state.pid) {
             process.state = state.clone();
         }
     }
 
     /// Writes dumps of all running processes.
     pub(crate) fn dump(&mut self, output: &mut Output, at_max: bool) {
-        for process in self.0.values_mut() {
+        for process in self.all.values_mut() {
             if !process.has_left || process.is_due {
                 process.dump(output, at_max);
             }
@@ -150,7 +176,7 @@ impl Processes {
     /// Writes dumps of ended processes. Returns false if there are none.
     pub(crate) fn dump_left(&mut self, output: &mut Output, at_max: bool) -> bool {
         let mut has_dumped = false;
-        for process in self.0.values_mut().filter(|process| process.is_due) {
+        for process in self.all.values_mut().filter(|process| process.is_due) {
             process.dump(output, at_max);
             has_dumped = true;
         }
@@ -159,6 +185,12 @@ impl Processes {
 }
 
 impl Process {
+    /// Returns the number of entries in its books.
+    fn entries(&self) -> usize {
+        let books = self.heaps.values().map(|heap| heap.books.entries());
+        books.sum()
+    }
+
     fn heap(&mut self, id: u32) -> Option<&mut Heap> {
         if id == 0 || id as usize >= MAX_HEAPS {
             return None;

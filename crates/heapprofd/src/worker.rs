@@ -214,15 +214,23 @@ impl Run {
                 output,
                 ..
             } = source;
+            // The processes whose books are full.
+            let mut full: Vec<u32> = Vec::new();
             clients.retain_mut(|client| {
                 let is_gone = client.has_left();
-                let mut done = client.read(BATCH, &self.cache, &mut self.buffer, &mut |event| {
-                    processes.apply(event, output, live.as_deref())
-                });
-                while is_gone && done == Progress::More {
-                    done = client.read(BATCH, &self.cache, &mut self.buffer, &mut |event| {
-                        processes.apply(event, output, live.as_deref())
-                    });
+                let mut read = |client: &mut Client| {
+                    client.read(BATCH, &self.cache, &mut self.buffer, &mut |event| {
+                        full.extend(processes.apply(event, output, live.as_deref()));
+                    })
+                };
+                // The memory of a client that is gone may still be written.
+                let rest = if is_gone { turns(client) } else { 0 };
+                let mut done = read(client);
+                for _ in 0..rest {
+                    if done != Progress::More {
+                        break;
+                    }
+                    done = read(client);
                 }
                 if is_gone || done == Progress::Corrupt {
                     client.shut_down();
@@ -237,6 +245,16 @@ impl Run {
                 limit = limit.into_iter().chain(again).min();
                 true
             });
+            if !full.is_empty() {
+                clients.retain(|client| {
+                    let is_full = full.contains(&client.pid);
+                    if is_full {
+                        client.shut_down();
+                        processes.left(&client.state(true, true));
+                    }
+                    !is_full
+                });
+            }
             source.dump_left();
         }
         limit
@@ -271,8 +289,7 @@ impl Source {
                 return true;
             }
             client.shut_down();
-            // No record is shorter than 16 bytes.
-            for _ in 0..=client.unread() / (16 * BATCH as u64) {
+            for _ in 0..=turns(client) {
                 client.read(BATCH, cache, buffer, &mut |event| {
                     processes.apply(event, output, live);
                 });
@@ -330,6 +347,12 @@ impl Source {
         }
         self.dump();
     }
+}
+
+/// Returns the largest number of turns that the present records of a client take.
+fn turns(client: &Client) -> u64 {
+    // No record is shorter than 16 bytes.
+    client.unread() / (16 * BATCH as u64)
 }
 
 /// Reads the bytes that a client sends as wake-ups. Returns false if the client is gone.

@@ -237,3 +237,101 @@ fn heap_017_a_flooding_client_does_not_block_others() {
         });
     });
 }
+
+/// Writes a record if the ring has space, and wakes the profiler otherwise.
+fn offer(writer: &Writer, stream: &UnixStream, bytes: &[u8]) -> bool {
+    let written = writer.write(bytes.len(), |to| {
+        // SAFETY: `to` has room for as many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    });
+    if written.is_err() {
+        let _ = rustix::io::write(stream, b"x");
+        std::thread::yield_now();
+    }
+    written.is_ok()
+}
+
+#[test]
+fn heap_018_a_client_that_is_gone_cannot_keep_the_profiler_busy() {
+    with_program(|world| {
+        let consumer = world.begin(&every(1));
+        let stream = hello(&world, b'f', &OWN);
+        let ring = granted(&stream).expect("a session");
+        let writer = Writer::new(Mapping::new(ring.as_raw_fd()).expect("a ring"));
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let changed = record::MAPS_CHANGED.to_ne_bytes();
+        while offer(&writer, &stream, &changed) {}
+        rustix::net::shutdown(&stream, rustix::net::Shutdown::Both).expect("a socket");
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        offer(&writer, &stream, &changed);
+                    }
+                });
+            }
+            world.run(&["leak", "10"]);
+            let recorded = end(consumer);
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            let own = std::process::id() as i32;
+            let other = recorded.dumps().iter().find(|dump| dump.pid != own);
+            let other = other.expect("the other program");
+            assert_eq!(recorded.sums(other, "leaked").allocated, 3000);
+        });
+    });
+}
+
+#[test]
+fn heap_018_a_client_with_too_many_waiting_operations_is_ended() {
+    with_program(|world| {
+        let consumer = world.begin(&every(1));
+        let mut stream = hello(&world, b'x', &OWN);
+        let ring = granted(&stream).expect("a session");
+        let writer = Writer::new(Mapping::new(ring.as_raw_fd()).expect("a ring"));
+        stream.set_nonblocking(true).expect("a socket");
+        // Those with odd numbers never come.
+        let mut frees = (1..).map(|number: u64| {
+            let words = [record::FREE, 2 * number, 16, 1];
+            words.map(u64::to_ne_bytes).concat()
+        });
+        let mut bytes = frees.next().expect("endless");
+        let is_ended = |stream: &mut UnixStream| matches!(stream.read(&mut [0]), Ok(0));
+        for count in 0_u32.. {
+            if offer(&writer, &stream, &bytes) {
+                bytes = frees.next().expect("endless");
+            } else if is_ended(&mut stream) {
+                break;
+            }
+            assert!(count < 100_000_000, "it is not ended");
+        }
+        world.run(&["leak", "10"]);
+        let recorded = end(consumer);
+        let own = recorded.last(std::process::id(), "");
+        assert!(own.hit_guardrail, "{own:?}");
+        let other = recorded.dumps().iter().find(|dump| dump.pid != own.pid);
+        let other = other.expect("the other program");
+        assert_eq!(recorded.sums(other, "leaked").allocated, 3000);
+    });
+}
+
+#[test]
+fn a_control_page_of_another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can give a file to another user");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let socket = folder.path().join("heapprofd.sock");
+    let page = folder.path().join("heapprofd.sock.page");
+    std::fs::write(&page, [0; 4096]).expect("a file");
+    std::os::unix::fs::chown(&page, Some(65534), Some(65534)).expect("root");
+    let options = ferretto_heapprofd::Options {
+        socket: Some(socket),
+        ..ferretto_heapprofd::Options::default()
+    };
+    let error = ferretto_heapprofd::Profiler::new(options).expect_err("it is refused");
+    assert!(
+        format!("{error}").contains("belongs to another user"),
+        "{error}"
+    );
+}
