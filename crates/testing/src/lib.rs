@@ -1,5 +1,5 @@
-//! Helpers of the tests of all crates: reproducible random numbers, tests in processes of their own,
-//! and services, producers and relays to test with. Unpublished.
+//! Helpers of the tests of all crates: reproducible random numbers, tests in processes of their
+//! own, and services, producers and relays to test with. Unpublished.
 #![allow(
     missing_docs,
     missing_debug_implementations,

@@ -35,8 +35,8 @@ pub(crate) struct JsonArgs {
     /// The trace; - is standard input
     #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     file: PathBuf,
-    /// File for the result; - is standard output [default: the name of the trace with .json, such as
-    /// trace.json]
+    /// File for the result; - is standard output [default: the name of the trace with .json, such
+    /// as trace.json]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Size of the parts in which a trace is read; their tables take about ten times as much

@@ -2,7 +2,7 @@
 //! by other users.
 //!
 //! Links are resolved here and not by the kernel, whose `fs.protected_symlinks` may be off and does
-//! not apply to renaming. Whatever is opened afterwards is opened without following links, and
+//! not apply to renaming. Opening itself follows no links, and the file is
 //! checked again, so that a file planted in between is not written either.
 
 use std::fs::{self, File, Metadata, OpenOptions};

@@ -21,8 +21,8 @@ const SHARED_MEMORY_KB: u32 = 8 << 10;
 /// The period of reading the kernel's rings in milliseconds.
 const READ_PERIOD_MS: u32 = 50;
 /// The number of waits of a thread per second above which some have no callstack. Threads that wait
-/// for each other may switch 100,000 times per second: callstacks of all would take twice as long as
-/// the work. The times of all waits are recorded nevertheless.
+/// for each other may switch 100,000 times per second: callstacks of all would take twice as long
+/// as the work. The times of all waits are recorded nevertheless.
 const MAX_WAITS_HZ: u64 = 10_000;
 /// The kernel's limit of samples per second, which it lowers on slow machines.
 const KERNEL_LIMIT: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
