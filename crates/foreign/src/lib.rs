@@ -2,7 +2,8 @@
 //!
 //! Each format has one parser, in a module of its own. A parser takes bytes or lines as they arrive
 //! and yields the parts of the file. [`Format::detect`] recognises a format by the first bytes of a
-//! file. [`import`] converts a file to packets. No input makes a parser panic or use unbounded
+//! file. An interpreter for each format passes the meaning of a file on to a [`Sink`](sink::Sink).
+//! [`import`] is the sink that writes packets. No input makes a parser panic or use unbounded
 //! memory.
 
 #![forbid(unsafe_code)]
@@ -15,6 +16,7 @@ mod packets;
 pub mod perf_data;
 pub mod perf_text;
 pub mod pprof;
+pub mod sink;
 pub mod strace;
 mod time;
 

@@ -2,6 +2,7 @@
 
 mod decimal;
 mod event;
+mod meaning;
 mod order;
 mod reader;
 mod value;

@@ -1,14 +1,20 @@
 //! Arguments of events, as debug annotations.
 
-use crate::json::{Event, Json};
+use std::borrow::Cow;
+
+use crate::json::Json;
 use ferretto_proto::fields::{debug_annotation, track_event};
 use ferretto_wire::Encoder;
 
 use super::names::Names;
 
 /// Writes the arguments of an event.
-pub(super) fn write(out: &mut Encoder<'_, Vec<u8>>, names: &mut Names, event: &Event<'_>) {
-    for (key, value) in event.args.iter().flatten() {
+pub(super) fn write(
+    out: &mut Encoder<'_, Vec<u8>>,
+    names: &mut Names,
+    args: &[(Cow<'_, str>, Json<'_>)],
+) {
+    for (key, value) in args {
         out.nested(track_event::DEBUG_ANNOTATIONS, |out| {
             out.varint(debug_annotation::NAME_IID, names.arg(key));
             write_value(out, value);

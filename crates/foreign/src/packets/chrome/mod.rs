@@ -4,11 +4,11 @@ mod args;
 mod names;
 mod tracks;
 
-use std::borrow::Cow;
 use std::io::{Read, Seek};
 
 use crate::Format;
-use crate::json::{Broken, Event, Id, Json, NoEvent, Number, Order, Part, Ranked, Reader, Scope};
+use crate::json::{Broken, Event, Id, NoEvent, Order, Part, Ranked, Reader};
+use crate::sink::{AsyncStep, FlowStep, LeftOut, Owner, Record, Sink, ThreadState};
 use ferretto_format::Fnv1a;
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_proto::fields::track_event::legacy_event;
@@ -43,6 +43,7 @@ pub(crate) fn import<R: Read + Seek>(
         names: Names::default(),
         tracks: Tracks::default(),
         has_begun: false,
+        is_stored: false,
         without_phase: 0,
     };
     let mut sorter = Queue {
@@ -95,6 +96,8 @@ struct Chrome<'a, 'w> {
     names: Names,
     tracks: Tracks,
     has_begun: bool,
+    /// False if the current event has no equivalent in packets.
+    is_stored: bool,
     /// The number of objects that are not events.
     without_phase: u64,
 }
@@ -158,58 +161,9 @@ impl Chrome<'_, '_> {
         let Ok(event) = Event::parse(bytes, &mut spare) else {
             return Ok(());
         };
-        let ts = ts as u64;
-        let thread = self.tracks.thread(&event);
-        match event.phase {
-            b'B' => {
-                self.tracks.begin(thread);
-                let track = self.thread_track(ts, thread)?;
-                self.slice(ts, track, BEGIN, &event, event.thread_ts)?;
-            }
-            b'E' => {
-                self.tracks.end(thread);
-                let track = self.thread_track(ts, thread)?;
-                self.slice(ts, track, END, &event, event.thread_ts)?;
-            }
-            b'X' => {
-                let Some(dur) = event.dur.filter(|dur| *dur >= 0) else {
-                    self.report
-                        .losses
-                        .add("slices of phase X without a duration");
-                    return Ok(());
-                };
-                let end = ts.saturating_add(dur as u64);
-                let lane = self.tracks.complete(thread, ts, end);
-                if lane > 0 {
-                    let what =
-                        "slices that overlap others of their thread, moved to tracks of their own";
-                    self.report.losses.add(what);
-                }
-                let mut track = self.thread_track(ts, thread)?;
-                if lane > 0 {
-                    track = self.tracks.overlapping(thread, lane, ts, self.writer)?;
-                }
-                self.slice(ts, track, BEGIN, &event, event.thread_ts)?;
-                let thread_end = event.thread_ts.zip(event.thread_dur);
-                let thread_end = thread_end.map(|(ts, dur)| ts.saturating_add(dur));
-                let last = Event {
-                    args: None,
-                    ..event
-                };
-                self.slice(end, track, END, &last, thread_end)?;
-            }
-            b'i' | b'I' | b'R' => self.instant(ts, thread, &event)?,
-            b'b' | b'e' | b'n' => self.asynchronous(ts, thread, &event)?,
-            b's' | b't' | b'f' => self.flow(ts, thread, &event)?,
-            b'C' => self.counters(ts, thread, &event)?,
-            b'M' => return self.name(ts, thread, &event),
-            phase => {
-                let phase = char::from(phase);
-                self.report.losses.add(&format!("events of phase {phase}"));
-                return Ok(());
-            }
-        }
-        self.report.events += 1;
+        self.is_stored = event.phase != b'M';
+        event.interpret(ts, self)?;
+        self.report.events += u64::from(self.is_stored);
         Ok(())
     }
 
@@ -241,167 +195,217 @@ impl Chrome<'_, '_> {
     }
 
     /// Writes the beginning or end of a slice, or an instant.
-    fn slice(
-        &mut self,
-        ts: u64,
-        track: u64,
-        kind: u64,
-        event: &Event<'_>,
-        thread_ts: Option<i64>,
-    ) -> Result<(), ImportError> {
-        let flow = event.bind_id.as_ref().map(Id::flow);
-        self.packet(ts, |out, names| {
+    fn slice(&mut self, track: u64, kind: u64, record: &Record<'_>) -> Result<(), ImportError> {
+        self.packet(record.ts as u64, |out, names| {
             out.varint(track_event::TYPE, kind);
             out.varint(track_event::TRACK_UUID, track);
-            names_of(out, names, event, kind != END);
-            if let Some(time) = thread_ts {
+            names_of(out, names, record, kind != END);
+            if let Some(time) = record.thread_ts {
                 out.int(track_event::THREAD_TIME_ABSOLUTE_US, time / 1000);
             }
-            args::write(out, names, event);
-            if let (Some(flow), true) = (flow, kind != END) {
-                out.nested(track_event::LEGACY_EVENT, |legacy| {
-                    legacy.varint(legacy_event::BIND_ID, flow);
-                    let direction = u64::from(event.flows_in) | u64::from(event.flows_out) << 1;
-                    legacy.varint(legacy_event::FLOW_DIRECTION, direction);
-                });
+            args::write(out, names, record.args);
+            if let Some(flow) = record.flow {
+                out.nested(track_event::LEGACY_EVENT, |legacy| bind(legacy, flow));
             }
         })
-    }
-
-    fn instant(&mut self, ts: u64, thread: Thread, event: &Event<'_>) -> Result<(), ImportError> {
-        let track = match event.scope {
-            Scope::Thread if event.tid.is_some() => self.thread_track(ts, thread)?,
-            Scope::Process if event.pid.is_some() => {
-                self.tracks
-                    .describe_process(thread.pid, None, ts, self.writer)?
-            }
-            Scope::Global => self.tracks.global(ts, self.writer)?,
-            _ => {
-                self.report
-                    .losses
-                    .add("instants without a thread, process or known scope");
-                return Ok(());
-            }
-        };
-        self.slice(ts, track, INSTANT, event, None)
     }
 
     /// Writes an event in the legacy form of Chrome's own traces.
     fn legacy(
         &mut self,
-        ts: u64,
-        thread: Thread,
-        event: &Event<'_>,
+        phase: u8,
+        record: &Record<'_>,
         more: impl FnOnce(&mut Encoder<'_, Vec<u8>>),
     ) -> Result<(), ImportError> {
+        let thread = self.tracks.thread(record.thread);
+        let ts = record.ts as u64;
+        self.thread_track(ts, thread)?;
         self.packet(ts, |out, names| {
-            names_of(out, names, event, true);
-            args::write(out, names, event);
+            names_of(out, names, record, true);
+            args::write(out, names, record.args);
             out.nested(track_event::LEGACY_EVENT, |legacy| {
-                legacy.varint(legacy_event::PHASE, event.phase.into());
+                legacy.varint(legacy_event::PHASE, phase.into());
                 more(legacy);
                 legacy.int(legacy_event::PID_OVERRIDE, thread.pid);
                 legacy.int(legacy_event::TID_OVERRIDE, thread.tid);
-                if let Some(flow) = event.bind_id.as_ref().map(Id::flow) {
-                    legacy.varint(legacy_event::BIND_ID, flow);
-                    let direction = u64::from(event.flows_in) | u64::from(event.flows_out) << 1;
-                    legacy.varint(legacy_event::FLOW_DIRECTION, direction);
+                if let Some(flow) = record.flow {
+                    bind(legacy, flow);
                 }
             });
         })
     }
 
-    fn asynchronous(
-        &mut self,
-        ts: u64,
-        thread: Thread,
-        event: &Event<'_>,
-    ) -> Result<(), ImportError> {
-        let (field, id) = match (&event.id, &event.global_id, &event.local_id) {
-            (Some(id), ..) => (legacy_event::UNSCOPED_ID, id),
-            (None, Some(id), _) => (legacy_event::UNSCOPED_ID, id),
-            (None, None, Some(id)) => (legacy_event::LOCAL_ID, id),
-            (None, None, None) => {
-                self.report.losses.add("asynchronous events without an id");
-                return Ok(());
-            }
-        };
-        if event.pid.is_none() {
-            self.report
-                .losses
-                .add("asynchronous events without a process");
-            return Ok(());
-        }
-        let id = number(id);
-        self.thread_track(ts, thread)?;
-        self.legacy(ts, thread, event, |legacy| legacy.varint(field, id))
+    /// Counts a record without an equivalent in packets.
+    fn leave_out(&mut self, what: &str) {
+        self.report.losses.add(what);
+        self.is_stored = false;
+    }
+}
+
+impl Sink for Chrome<'_, '_> {
+    type Error = ImportError;
+
+    fn slice_begin(&mut self, record: &Record<'_>) -> Result<(), ImportError> {
+        let thread = self.tracks.thread(record.thread);
+        self.tracks.begin(thread);
+        let track = self.thread_track(record.ts as u64, thread)?;
+        self.slice(track, BEGIN, record)
     }
 
-    fn flow(&mut self, ts: u64, thread: Thread, event: &Event<'_>) -> Result<(), ImportError> {
-        let Some(id) = event.id.as_ref().map(Id::flow) else {
-            self.report.losses.add("flows without an id");
-            return Ok(());
+    fn slice_end(&mut self, record: &Record<'_>) -> Result<(), ImportError> {
+        let thread = self.tracks.thread(record.thread);
+        self.tracks.end(thread);
+        let track = self.thread_track(record.ts as u64, thread)?;
+        self.slice(track, END, record)
+    }
+
+    fn complete(
+        &mut self,
+        record: &Record<'_>,
+        dur: i64,
+        thread_dur: Option<i64>,
+    ) -> Result<(), ImportError> {
+        let thread = self.tracks.thread(record.thread);
+        let ts = record.ts as u64;
+        let end = record.ts.saturating_add(dur);
+        let lane = self.tracks.complete(thread, ts, end as u64);
+        let mut track = self.thread_track(ts, thread)?;
+        if lane > 0 {
+            let what = "slices that overlap others of their thread, moved to tracks of their own";
+            self.report.losses.add(what);
+            track = self.tracks.overlapping(thread, lane, ts, self.writer)?;
+        }
+        self.slice(track, BEGIN, record)?;
+        let thread_end = record.thread_ts.zip(thread_dur);
+        let last = Record {
+            ts: end,
+            args: &[],
+            flow: None,
+            thread_ts: thread_end.map(|(ts, dur)| ts.saturating_add(dur)),
+            ..*record
         };
-        self.thread_track(ts, thread)?;
-        self.legacy(ts, thread, event, |legacy| {
-            legacy.varint(legacy_event::UNSCOPED_ID, id);
-            legacy.bool(legacy_event::BIND_TO_ENCLOSING, event.binds_to_enclosing);
+        self.slice(track, END, &last)
+    }
+
+    fn instant(&mut self, record: &Record<'_>, owner: Owner) -> Result<(), ImportError> {
+        let thread = self.tracks.thread(record.thread);
+        let ts = record.ts as u64;
+        let track = match owner {
+            Owner::Thread => self.thread_track(ts, thread)?,
+            Owner::Process => self
+                .tracks
+                .describe_process(thread.pid, None, ts, self.writer)?,
+            Owner::Trace => self.tracks.global(ts, self.writer)?,
+        };
+        let record = Record {
+            thread_ts: None,
+            ..*record
+        };
+        self.slice(track, INSTANT, &record)
+    }
+
+    fn counter(&mut self, record: &Record<'_>, name: &str, value: f64) -> Result<(), ImportError> {
+        let thread = self.tracks.thread(record.thread);
+        let ts = record.ts as u64;
+        let track = self.tracks.counter(thread.pid, name, ts, self.writer)?;
+        self.packet(ts, |out, _| {
+            out.varint(track_event::TYPE, COUNTER);
+            out.varint(track_event::TRACK_UUID, track);
+            out.double(track_event::DOUBLE_COUNTER_VALUE, value);
         })
     }
 
-    /// Writes a value of a counter for each argument.
-    fn counters(&mut self, ts: u64, thread: Thread, event: &Event<'_>) -> Result<(), ImportError> {
-        let name = event.name.as_deref().unwrap_or_default();
-        let name = match &event.id {
-            Some(Id::Text(id)) if !id.is_empty() => format!("{name} id: {id}"),
-            _ => name.to_owned(),
+    fn flow(
+        &mut self,
+        record: &Record<'_>,
+        step: FlowStep,
+        id: u64,
+        at_next: bool,
+    ) -> Result<(), ImportError> {
+        let phase = match step {
+            FlowStep::Begin => b's',
+            FlowStep::Step => b't',
+            FlowStep::End => b'f',
         };
-        for (key, value) in event.args.iter().flatten() {
-            let value = match value {
-                Json::Int(value) => *value as f64,
-                Json::Uint(value) => *value as f64,
-                Json::Real(value) => *value,
-                Json::Text(text) if text.parse::<f64>().is_ok() => text.parse().unwrap_or(0.0),
-                _ => {
-                    self.report
-                        .losses
-                        .add("counter values that are not numbers");
-                    continue;
-                }
-            };
-            let name = format!("{name} {key}");
-            let track = self.tracks.counter(thread.pid, &name, ts, self.writer)?;
-            self.packet(ts, |out, _| {
-                out.varint(track_event::TYPE, COUNTER);
-                out.varint(track_event::TRACK_UUID, track);
-                out.double(track_event::DOUBLE_COUNTER_VALUE, value);
-            })?;
-        }
+        self.legacy(phase, record, |legacy| {
+            legacy.varint(legacy_event::UNSCOPED_ID, id);
+            legacy.bool(legacy_event::BIND_TO_ENCLOSING, !at_next);
+        })
+    }
+
+    fn asynchronous(
+        &mut self,
+        record: &Record<'_>,
+        step: AsyncStep,
+        id: &Id<'_>,
+        is_global: bool,
+    ) -> Result<(), ImportError> {
+        let phase = match step {
+            AsyncStep::Begin => b'b',
+            AsyncStep::End => b'e',
+            AsyncStep::Instant => b'n',
+        };
+        let field = if is_global {
+            legacy_event::UNSCOPED_ID
+        } else {
+            legacy_event::LOCAL_ID
+        };
+        let id = number(id);
+        self.legacy(phase, record, |legacy| legacy.varint(field, id))
+    }
+
+    fn process_name(&mut self, record: &Record<'_>, name: &str) -> Result<(), ImportError> {
+        let (thread, ts) = (self.tracks.thread(record.thread), record.ts as u64);
+        self.tracks
+            .describe_process(thread.pid, Some(name), ts, self.writer)
+            .map(drop)
+    }
+
+    fn thread_name(&mut self, record: &Record<'_>, name: &str) -> Result<(), ImportError> {
+        let (thread, ts) = (self.tracks.thread(record.thread), record.ts as u64);
+        self.tracks
+            .describe_thread(thread, Some(name), ts, self.writer)
+            .map(drop)
+    }
+
+    fn sort_index(&mut self, record: &Record<'_>, _: bool, _: i64) -> Result<(), ImportError> {
+        self.left_out(record, LeftOut::Metadata);
         Ok(())
     }
 
-    /// Converts a metadata event, which names a process or thread.
-    fn name(&mut self, ts: u64, thread: Thread, event: &Event<'_>) -> Result<(), ImportError> {
-        let what = event.name.as_deref().unwrap_or_default();
-        let name = event.args.iter().flatten().find(|(key, _)| *key == "name");
-        match (what, name.and_then(|(_, name)| name.as_text())) {
-            ("process_name", Some(name)) => {
-                let name = with_id(name, event.pid.as_ref());
-                self.tracks
-                    .describe_process(thread.pid, Some(&name), ts, self.writer)?;
-            }
-            ("thread_name", Some(name)) => {
-                let name = with_id(name, event.tid.as_ref());
-                self.tracks
-                    .describe_thread(thread, Some(&name), ts, self.writer)?;
-            }
-            (what, _) => self
-                .report
-                .losses
-                .add(&format!("{what} of processes and threads")),
-        }
+    fn thread_state(
+        &mut self,
+        record: &Record<'_>,
+        _: &ThreadState<'_>,
+    ) -> Result<(), ImportError> {
+        self.left_out(record, LeftOut::Phase(b'T'));
         Ok(())
     }
+
+    fn left_out(&mut self, record: &Record<'_>, why: LeftOut) {
+        match why {
+            LeftOut::Metadata | LeftOut::BadName => {
+                let name = record.name.unwrap_or_default();
+                self.leave_out(&format!("{name} of processes and threads"));
+            }
+            // Only a part of these is left out.
+            LeftOut::BadCounterValue | LeftOut::NoFlowDirection => {
+                self.report.losses.add(&why.to_string());
+            }
+            why => self.leave_out(&why.to_string()),
+        }
+    }
+}
+
+/// Writes the flow that a slice names itself.
+fn bind(legacy: &mut Encoder<'_, Vec<u8>>, (step, flow): (FlowStep, u64)) {
+    legacy.varint(legacy_event::BIND_ID, flow);
+    let direction = match step {
+        FlowStep::End => 1,
+        FlowStep::Begin => 2,
+        FlowStep::Step => 3,
+    };
+    legacy.varint(legacy_event::FLOW_DIRECTION, direction);
 }
 
 /// Writes the name and category of an event. `needs_name` gives an event without a name a
@@ -409,23 +413,14 @@ impl Chrome<'_, '_> {
 fn names_of(
     out: &mut Encoder<'_, Vec<u8>>,
     names: &mut Names,
-    event: &Event<'_>,
+    record: &Record<'_>,
     needs_name: bool,
 ) {
-    let name = event.name.as_deref();
-    if let Some(name) = name.or(needs_name.then_some("[No name]")) {
+    if let Some(name) = record.name.or(needs_name.then_some("[No name]")) {
         out.varint(track_event::NAME_IID, names.event(name));
     }
-    if let Some(category) = event.category.as_deref() {
+    if let Some(category) = record.category {
         out.varint(track_event::CATEGORY_IIDS, names.category(category));
-    }
-}
-
-/// Returns the name of a process or thread, with its id if the trace has a substitute for that.
-fn with_id<'a>(name: &'a str, id: Option<&Number<'_>>) -> Cow<'a, str> {
-    match id {
-        Some(Number::Other(id)) => Cow::Owned(format!("{name} {id}")),
-        _ => Cow::Borrowed(name),
     }
 }
 

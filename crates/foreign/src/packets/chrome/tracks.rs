@@ -1,6 +1,7 @@
 //! The tracks of events, and their descriptors.
 
-use crate::json::{Event, Number};
+use crate::json::Number;
+use crate::sink::ThreadRef;
 use ferretto_format::Fnv1a;
 use ferretto_proto::fields::{
     process_descriptor, thread_descriptor, trace_packet, track_descriptor,
@@ -36,11 +37,11 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// Returns the thread of an event.
-    pub(super) fn thread(&mut self, event: &Event<'_>) -> Thread {
-        let pid = self.number(event.pid.as_ref(), true).unwrap_or(0);
+    /// Returns the ids of a thread.
+    pub(super) fn thread(&mut self, thread: ThreadRef<'_>) -> Thread {
+        let pid = self.number(thread.pid, true).unwrap_or(0);
         // Programs without threads leave them out.
-        let tid = self.number(event.tid.as_ref(), false).unwrap_or(pid);
+        let tid = self.number(thread.tid, false).unwrap_or(pid);
         Thread { pid, tid }
     }
 

@@ -1,8 +1,9 @@
 //! Parses JSON events in the order of time.
 
-use std::borrow::Cow;
+use std::convert::Infallible;
 
-use ferretto_foreign::json::{Event, Id, Json, Number, Scope};
+use ferretto_foreign::json::{Event, Id, Json, Number};
+use ferretto_foreign::sink::{AsyncStep, FlowStep, LeftOut, Owner, Record, Sink, ThreadState};
 use rustc_hash::FxHashMap;
 
 use crate::import::Context;
@@ -31,36 +32,33 @@ enum IdKey {
     Text(StringId),
 }
 
-/// An event and the rows to which it refers.
+/// A sink that adds rows to the tables.
+struct Rows<'c> {
+    cx: &'c mut Context,
+    state: &'c mut JsonEvents,
+    /// The remaining bytes for keys of arguments.
+    room: usize,
+}
+
+/// A record and the rows to which it refers.
 struct Parsed<'a> {
-    event: &'a Event<'a>,
-    ts: i64,
+    record: &'a Record<'a>,
     utid: u32,
     pid: i64,
     name: StringId,
     /// The name, or a substitute.
     shown_name: StringId,
     category: StringId,
-    args: ArgSet,
 }
 
 impl Parsed<'_> {
     fn start(&self, track: u32, name: StringId) -> SliceStart {
         SliceStart {
-            ts: self.ts,
+            ts: self.record.ts,
             track,
             category: self.category,
             name,
         }
-    }
-
-    /// Counts an unusable event.
-    fn failed(&self, cx: &mut Context, stat: Stat) {
-        let mut args = ArgSet::default();
-        args.put(&mut cx.store, "event_name", ArgValue::Text(self.name));
-        let phase = char::from(self.event.phase).to_string();
-        args.text(&mut cx.store, "event_phase", &phase);
-        cx.store.log(stat, Some(self.ts), args);
     }
 }
 
@@ -71,142 +69,305 @@ impl JsonEvents {
         let Ok(event) = Event::parse(bytes, &mut spare) else {
             return;
         };
-        let pid = pid(cx, event.pid.as_ref());
-        // Programs without threads omit tids.
-        let tid = tid(cx, event.tid.as_ref()).unwrap_or(pid);
-        let utid = cx.processes.thread_in_process(&mut cx.store, tid, pid);
-        let text = |cx: &mut Context, text: Option<&Cow<'_, str>>| {
-            text.map_or(StringId::NULL, |text| cx.store.strings.intern(text))
+        let mut rows = Rows {
+            cx,
+            state: self,
+            room: key_room(bytes.len()),
         };
-        let name = text(cx, event.name.as_ref());
-        let category = text(cx, event.category.as_ref());
-        let no_name = cx.store.strings.intern("[No name]");
-        let mut args = ArgSet::default();
-        if matches!(
-            event.phase,
-            b'B' | b'E' | b'X' | b'b' | b'e' | b'n' | b'i' | b'I' | b'R'
-        ) {
-            let mut keys = Keys {
-                key: "args".to_owned(),
-                flat: "args".to_owned(),
-                room: key_room(bytes.len()),
-            };
-            for (key, value) in event.args.iter().flatten() {
-                keys.add_member(cx, key, value, &mut args);
-            }
-        }
-        let parsed = Parsed {
-            event: &event,
-            ts,
+        let Ok(()) = event.interpret(ts, &mut rows);
+    }
+}
+
+impl Rows<'_> {
+    fn parsed<'a>(&mut self, record: &'a Record<'a>) -> Parsed<'a> {
+        let cx = &mut *self.cx;
+        let pid = pid(cx, record.thread.pid);
+        // Programs without threads omit tids.
+        let tid = tid(cx, record.thread.tid).unwrap_or(pid);
+        let utid = cx.processes.thread_in_process(&mut cx.store, tid, pid);
+        let strings = &mut cx.store.strings;
+        let mut text =
+            |text: Option<&str>| text.map_or(StringId::NULL, |text| strings.intern(text));
+        let (name, category) = (text(record.name), text(record.category));
+        Parsed {
+            record,
             utid,
             pid,
             name,
-            shown_name: name.or(no_name),
+            shown_name: name.or(text(Some("[No name]"))),
             category,
-            args,
-        };
-        self.dispatch(cx, parsed);
+        }
     }
 
-    fn dispatch(&mut self, cx: &mut Context, mut of: Parsed<'_>) {
-        match of.event.phase {
-            b'B' => {
-                let track = cx.tracks.of_thread(&mut cx.store, of.utid);
+    fn args(&mut self, record: &Record<'_>) -> ArgSet {
+        let mut args = ArgSet::default();
+        let mut keys = Keys {
+            key: record.args_name.to_owned(),
+            flat: record.args_name.to_owned(),
+            room: self.room,
+        };
+        for (key, value) in record.args {
+            keys.add_member(self.cx, key, value, &mut args);
+        }
+        args
+    }
+}
+
+impl Sink for Rows<'_> {
+    type Error = Infallible;
+
+    fn slice_begin(&mut self, record: &Record<'_>) -> Result<(), Infallible> {
+        let (of, mut args) = (self.parsed(record), self.args(record));
+        let cx = &mut *self.cx;
+        let track = cx.tracks.of_thread(&mut cx.store, of.utid);
+        let start = of.start(track, of.shown_name);
+        let slice = cx.slices.begin(&mut cx.store, start, &mut args);
+        set_thread_ts(cx, slice, record.thread_ts);
+        bind(cx, record, track);
+        Ok(())
+    }
+
+    fn slice_end(&mut self, record: &Record<'_>) -> Result<(), Infallible> {
+        let (of, mut args) = (self.parsed(record), self.args(record));
+        let cx = &mut *self.cx;
+        let track = cx.tracks.of_thread(&mut cx.store, of.utid);
+        let by = (of.category, of.name);
+        let slice = cx
+            .slices
+            .end(&mut cx.store, record.ts, track, by, &mut args);
+        let table = &mut cx.store.tables.slice;
+        if let (Some(slice), Some(end)) = (slice, record.thread_ts)
+            && let Some(start) = table.thread_ts.get(slice)
+        {
+            table.thread_dur.set(slice, Some(end.wrapping_sub(start)));
+        }
+        Ok(())
+    }
+
+    fn complete(
+        &mut self,
+        record: &Record<'_>,
+        dur: i64,
+        thread_dur: Option<i64>,
+    ) -> Result<(), Infallible> {
+        let (of, mut args) = (self.parsed(record), self.args(record));
+        let cx = &mut *self.cx;
+        let mut track = cx.tracks.of_thread(&mut cx.store, of.utid);
+        let start = of.start(track, of.shown_name);
+        let slice = match cx.slices.try_complete(&mut cx.store, start, dur, &mut args) {
+            Ok(slice) => slice,
+            Err(overlap) => {
+                let stat = Stat::slice_spill_overlapping_complete_event;
+                let mut about = ArgSet::default();
+                about.put(&mut cx.store, "event_name", ArgValue::Text(of.name));
+                about.text(&mut cx.store, "event_phase", "X");
+                overlap.log_with(&mut cx.store, stat, record.ts, about);
+                track = overlapping_track(cx, of.utid, record.ts, dur);
                 let start = of.start(track, of.shown_name);
-                let slice = cx.slices.begin(&mut cx.store, start, &mut of.args);
-                set_thread_ts(cx, slice, of.event.thread_ts);
-                bind(cx, &of, track);
+                cx.slices.complete(&mut cx.store, start, dur, &mut args)
             }
-            b'E' => {
-                let track = cx.tracks.of_thread(&mut cx.store, of.utid);
-                let by = (of.category, of.name);
-                let slice = cx.slices.end(&mut cx.store, of.ts, track, by, &mut of.args);
-                let table = &mut cx.store.tables.slice;
-                if let (Some(slice), Some(end)) = (slice, of.event.thread_ts)
-                    && let Some(start) = table.thread_ts.get(slice)
-                {
-                    table.thread_dur.set(slice, Some(end.wrapping_sub(start)));
-                }
-            }
-            b'X' => complete(cx, of),
-            b'b' | b'e' | b'n' => self.asynchronous(cx, of),
-            b'i' | b'I' | b'R' => instant(cx, of),
-            b'C' => counters(cx, &of),
-            b's' | b't' | b'f' => flow(cx, &of),
-            b'T' => thread_state(cx, &of),
-            b'M' => name(cx, &of),
-            // Samples of V8's profiler.
-            b'P' => of.failed(cx, Stat::json_parser_failure),
-            _ => {}
+        };
+        set_thread_ts(cx, slice, record.thread_ts);
+        if let (Some(slice), Some(dur)) = (slice, thread_dur) {
+            cx.store.tables.slice.thread_dur.set(slice, Some(dur));
         }
+        bind(cx, record, track);
+        Ok(())
     }
 
-    fn asynchronous(&mut self, cx: &mut Context, mut of: Parsed<'_>) {
-        let (id, is_local) = match (&of.event.id, &of.event.global_id, &of.event.local_id) {
-            (Some(id), ..) | (None, Some(id), _) => (id, false),
-            (None, None, Some(id)) => (id, true),
-            (None, None, None) => return of.failed(cx, Stat::json_parser_failure),
-        };
-        if of.event.pid.is_none() {
-            return of.failed(cx, Stat::json_parser_failure);
+    fn instant(&mut self, record: &Record<'_>, owner: Owner) -> Result<(), Infallible> {
+        let (of, mut args) = (self.parsed(record), self.args(record));
+        let cx = &mut *self.cx;
+        let mut source = ArgSet::default();
+        if owner != Owner::Thread {
+            source.text(&mut cx.store, "source", "chrome");
         }
+        let (track, name) = match owner {
+            Owner::Thread => (cx.tracks.of_thread(&mut cx.store, of.utid), of.shown_name),
+            Owner::Process => {
+                let upid = [Dimension::Upid(cx.processes.process(&mut cx.store, of.pid))];
+                let spec = TrackSpec::slices("chrome_process_instant", &upid).with_source(source);
+                (cx.tracks.intern(&mut cx.store, spec), of.name)
+            }
+            Owner::Trace => {
+                let spec = TrackSpec::slices("legacy_chrome_global_instants", &[]);
+                let spec = spec.with_source(source);
+                (cx.tracks.intern(&mut cx.store, spec), of.name)
+            }
+        };
+        let start = of.start(track, name);
+        let slice = cx.slices.complete(&mut cx.store, start, 0, &mut args);
+        if owner == Owner::Thread {
+            set_thread_ts(cx, slice, record.thread_ts);
+        }
+        Ok(())
+    }
+
+    fn counter(&mut self, record: &Record<'_>, name: &str, value: f64) -> Result<(), Infallible> {
+        let of = self.parsed(record);
+        let cx = &mut *self.cx;
+        let name = cx.store.strings.intern(name);
+        let named = Dimension::Text("name", name);
+        let (type_, owner) = match cx.store.tables.thread.upid.get(of.utid) {
+            Some(upid) => ("json_counter", Dimension::Upid(upid)),
+            None => ("json_counter_thread_fallback", Dimension::Utid(of.utid)),
+        };
+        let dimensions = [owner, named];
+        let spec = TrackSpec::counter(type_, &dimensions).named(name);
+        let track = cx.tracks.intern(&mut cx.store, spec);
+        let args = &mut ArgSet::default();
+        cx.counters
+            .add(&mut cx.store, record.ts, track, value, args);
+        Ok(())
+    }
+
+    /// A flow begins, continues and ends at the slices of a thread.
+    fn flow(
+        &mut self,
+        record: &Record<'_>,
+        step: FlowStep,
+        id: u64,
+        at_next: bool,
+    ) -> Result<(), Infallible> {
+        let of = self.parsed(record);
+        let cx = &mut *self.cx;
+        let track = cx.tracks.of_thread(&mut cx.store, of.utid);
+        let flow = cx.flows.of_old((of.category, of.name, id));
+        if at_next {
+            cx.flows.end_at_next(&mut cx.slices, track, flow);
+        } else if let Some(slice) = FlowTracker::innermost(&mut cx.store, &cx.slices, track) {
+            add_step(cx, record.ts, slice, step, flow);
+        }
+        Ok(())
+    }
+
+    fn asynchronous(
+        &mut self,
+        record: &Record<'_>,
+        step: AsyncStep,
+        id: &Id<'_>,
+        is_global: bool,
+    ) -> Result<(), Infallible> {
+        let (of, mut args) = (self.parsed(record), self.args(record));
+        let (cx, state) = (&mut *self.cx, &mut *self.state);
         let id = match id {
             Id::Number(number) => IdKey::Number(*number),
             Id::Text(text) => IdKey::Text(cx.store.strings.intern(text)),
         };
-        let next = self.cookies.len() as i64;
-        let cookie = *self.cookies.entry((of.category, id)).or_insert(next);
+        let next = state.cookies.len() as i64;
+        let cookie = *state.cookies.entry((of.category, id)).or_insert(next);
         let upid = cx.processes.process(&mut cx.store, of.pid);
-        let process = is_local.then_some(upid);
-        let name = *self.names.entry((process, cookie)).or_insert(of.name);
-        let track = lane(cx, &of, upid, is_local, (name, cookie));
-        match of.event.phase {
-            b'b' => {
+        let process = (!is_global).then_some(upid);
+        let name = *state.names.entry((process, cookie)).or_insert(of.name);
+        let track = lane(cx, (&of, step), upid, !is_global, (name, cookie));
+        match step {
+            AsyncStep::Begin => {
                 let start = of.start(track, of.shown_name);
-                cx.slices.begin(&mut cx.store, start, &mut of.args);
-                bind(cx, &of, track);
+                cx.slices.begin(&mut cx.store, start, &mut args);
             }
-            b'e' => {
+            AsyncStep::End => {
                 let by = (of.category, of.name);
-                cx.slices.end(&mut cx.store, of.ts, track, by, &mut of.args);
+                cx.slices
+                    .end(&mut cx.store, record.ts, track, by, &mut args);
             }
-            _ => {
+            AsyncStep::Instant => {
                 let start = of.start(track, of.name);
-                cx.slices.complete(&mut cx.store, start, 0, &mut of.args);
-                bind(cx, &of, track);
+                cx.slices.complete(&mut cx.store, start, 0, &mut args);
             }
         }
+        bind(cx, record, track);
+        Ok(())
     }
-}
 
-/// Adds a slice with a known end.
-fn complete(cx: &mut Context, mut of: Parsed<'_>) {
-    let Some(dur) = of.event.dur else {
-        return of.failed(cx, Stat::json_parser_failure);
-    };
-    let mut track = cx.tracks.of_thread(&mut cx.store, of.utid);
-    let start = of.start(track, of.shown_name);
-    let slice = match cx
-        .slices
-        .try_complete(&mut cx.store, start, dur, &mut of.args)
-    {
-        Ok(slice) => slice,
-        Err(overlap) => {
-            let stat = Stat::slice_spill_overlapping_complete_event;
-            let mut args = ArgSet::default();
-            args.put(&mut cx.store, "event_name", ArgValue::Text(of.name));
-            args.text(&mut cx.store, "event_phase", "X");
-            overlap.log_with(&mut cx.store, stat, of.ts, args);
-            track = overlapping_track(cx, of.utid, of.ts, dur);
-            let start = of.start(track, of.shown_name);
-            cx.slices.complete(&mut cx.store, start, dur, &mut of.args)
-        }
-    };
-    set_thread_ts(cx, slice, of.event.thread_ts);
-    if let (Some(slice), Some(dur)) = (slice, of.event.thread_dur) {
-        cx.store.tables.slice.thread_dur.set(slice, Some(dur));
+    fn process_name(&mut self, record: &Record<'_>, name: &str) -> Result<(), Infallible> {
+        let of = self.parsed(record);
+        let cx = &mut *self.cx;
+        let name = cx.store.strings.intern(name);
+        let upid = cx.processes.process(&mut cx.store, of.pid);
+        let source = ProcessNameSource::Other;
+        cx.processes.name_process(&mut cx.store, upid, name, source);
+        Ok(())
     }
-    bind(cx, &of, track);
+
+    fn thread_name(&mut self, record: &Record<'_>, name: &str) -> Result<(), Infallible> {
+        let of = self.parsed(record);
+        let cx = &mut *self.cx;
+        let name = cx.store.strings.intern(name);
+        let source = ThreadNameSource::Other;
+        cx.processes
+            .name_thread(&mut cx.store, of.utid, name, source);
+        Ok(())
+    }
+
+    fn sort_index(
+        &mut self,
+        record: &Record<'_>,
+        is_process: bool,
+        index: i64,
+    ) -> Result<(), Infallible> {
+        let of = self.parsed(record);
+        let cx = &mut *self.cx;
+        if is_process {
+            let upid = cx.processes.process(&mut cx.store, of.pid);
+            cx.processes.set_process_sort_index(upid, index);
+        } else {
+            cx.processes.set_thread_sort_index(of.utid, index);
+        }
+        Ok(())
+    }
+
+    /// Adds the state of a thread, and a CPU slice if it is running.
+    fn thread_state(
+        &mut self,
+        record: &Record<'_>,
+        state: &ThreadState<'_>,
+    ) -> Result<(), Infallible> {
+        let of = self.parsed(record);
+        let cx = &mut *self.cx;
+        let function = state.blocked_function;
+        cx.store.tables.thread_state.rows.push(ThreadStateRow {
+            ts: record.ts,
+            dur: state.dur,
+            utid: of.utid,
+            state: of.shown_name,
+            io_wait: state.io_wait,
+            blocked_function: function
+                .map_or(StringId::NULL, |function| cx.store.strings.intern(function)),
+            waker_utid: None,
+            waker_id: None,
+            irq_context: None,
+            ucpu: None,
+        });
+        let is_running = record.name == Some("Running");
+        let cpu = state.cpu.filter(|_| is_running);
+        if let Some(ucpu) = cpu.and_then(|cpu| cx.cpus.intern(&mut cx.store, cpu)) {
+            cx.store.tables.sched_slice.rows.push(SchedSliceRow {
+                ts: record.ts,
+                dur: state.dur,
+                utid: of.utid,
+                end_state: StringId::NULL,
+                priority: 0,
+                ucpu,
+            });
+        }
+        Ok(())
+    }
+
+    fn left_out(&mut self, record: &Record<'_>, why: LeftOut) {
+        let stat = match why {
+            // Readers of traces have no use for these.
+            LeftOut::Metadata | LeftOut::Phase(_) => return,
+            LeftOut::NoFlowId => Stat::flow_invalid_id,
+            LeftOut::NoFlowDirection => Stat::flow_without_direction,
+            _ => Stat::json_parser_failure,
+        };
+        let of = self.parsed(record);
+        let store = &mut self.cx.store;
+        let mut args = ArgSet::default();
+        args.put(store, "event_name", ArgValue::Text(of.name));
+        args.text(store, "error", &why.to_string());
+        store.log(stat, Some(record.ts), args);
+    }
 }
 
 /// Returns the first track of a thread on which a slice nests.
@@ -223,7 +384,7 @@ fn overlapping_track(cx: &mut Context, utid: u32, ts: i64, dur: i64) -> u32 {
 /// Returns the track of an asynchronous slice with this name and cookie.
 fn lane(
     cx: &mut Context,
-    of: &Parsed<'_>,
+    (of, step): (&Parsed<'_>, AsyncStep),
     upid: u32,
     is_local: bool,
     (name, cookie): (StringId, i64),
@@ -236,10 +397,10 @@ fn lane(
         type_ = "legacy_async_process_slice";
     }
     let group = cx.lanes.group(&cx.store, type_, &dimensions);
-    let lane = match of.event.phase {
-        b'b' => cx.lanes.begin(group, cookie, Nesting::Nested),
-        b'e' => cx.lanes.end(group, cookie),
-        _ => cx.lanes.instant(group, cookie),
+    let lane = match step {
+        AsyncStep::Begin => cx.lanes.begin(group, cookie, Nesting::Nested),
+        AsyncStep::End => cx.lanes.end(group, cookie),
+        AsyncStep::Instant => cx.lanes.instant(group, cookie),
     };
     cx.lanes.track(&mut cx.store, lane, |store| {
         let mut source = ArgSet::default();
@@ -344,209 +505,25 @@ fn tid(cx: &mut Context, tid: Option<&Number<'_>>) -> Option<i64> {
     Some(tid)
 }
 
-/// Returns the name of a process or thread, with its id if that is not the kernel's.
-fn with_id(cx: &mut Context, name: &str, id: Option<&Number<'_>>) -> StringId {
-    match id {
-        Some(Number::Other(id)) => cx.store.strings.intern(&format!("{name} {id}")),
-        _ => cx.store.strings.intern(name),
-    }
-}
-
 fn set_thread_ts(cx: &mut Context, slice: Option<u32>, ts: Option<i64>) {
     if let (Some(slice), Some(ts)) = (slice, ts) {
         cx.store.tables.slice.thread_ts.set(slice, Some(ts));
     }
 }
 
-/// Adds the flows that an event describes in its own fields.
-fn bind(cx: &mut Context, of: &Parsed<'_>, track: u32) {
-    let Some(flow) = of.event.bind_id.as_ref().map(Id::flow) else {
-        return;
-    };
-    let (is_in, is_out) = (of.event.flows_in, of.event.flows_out);
-    if !is_in && !is_out {
-        return of.failed(cx, Stat::flow_without_direction);
-    }
-    let Some(slice) = FlowTracker::innermost(&mut cx.store, &cx.slices, track) else {
-        return;
-    };
-    match (is_in, is_out) {
-        (true, true) => cx.flows.step(&mut cx.store, of.ts, slice, flow),
-        (false, _) => cx.flows.begin(&mut cx.store, of.ts, slice, flow),
-        (true, false) => cx.flows.end(&mut cx.store, of.ts, slice, flow),
+/// Adds the flow that a slice names itself.
+fn bind(cx: &mut Context, record: &Record<'_>, track: u32) {
+    if let Some((step, flow)) = record.flow
+        && let Some(slice) = FlowTracker::innermost(&mut cx.store, &cx.slices, track)
+    {
+        add_step(cx, record.ts, slice, step, flow);
     }
 }
 
-/// Begins, continues or ends a flow at the slices of a thread.
-fn flow(cx: &mut Context, of: &Parsed<'_>) {
-    let track = cx.tracks.of_thread(&mut cx.store, of.utid);
-    let Some(id) = of.event.id.as_ref().map(Id::flow) else {
-        return of.failed(cx, Stat::flow_invalid_id);
-    };
-    let flow = cx.flows.of_old((of.category, of.name, id));
-    if of.event.phase == b'f' && !of.event.binds_to_enclosing {
-        return cx.flows.end_at_next(&mut cx.slices, track, flow);
-    }
-    let Some(slice) = FlowTracker::innermost(&mut cx.store, &cx.slices, track) else {
-        return;
-    };
-    match of.event.phase {
-        b's' => cx.flows.begin(&mut cx.store, of.ts, slice, flow),
-        b't' => cx.flows.step(&mut cx.store, of.ts, slice, flow),
-        _ => cx.flows.end(&mut cx.store, of.ts, slice, flow),
-    }
-}
-
-fn instant(cx: &mut Context, mut of: Parsed<'_>) {
-    let mut source = ArgSet::default();
-    let (track, name) = match of.event.scope {
-        Scope::Thread if of.event.tid.is_some() => {
-            (cx.tracks.of_thread(&mut cx.store, of.utid), of.shown_name)
-        }
-        Scope::Process if of.event.pid.is_some() => {
-            source.text(&mut cx.store, "source", "chrome");
-            let upid = [Dimension::Upid(cx.processes.process(&mut cx.store, of.pid))];
-            let spec = TrackSpec::slices("chrome_process_instant", &upid).with_source(source);
-            (cx.tracks.intern(&mut cx.store, spec), of.name)
-        }
-        Scope::Global => {
-            source.text(&mut cx.store, "source", "chrome");
-            let spec = TrackSpec::slices("legacy_chrome_global_instants", &[]);
-            (
-                cx.tracks.intern(&mut cx.store, spec.with_source(source)),
-                of.name,
-            )
-        }
-        _ => return of.failed(cx, Stat::json_parser_failure),
-    };
-    let start = of.start(track, name);
-    let slice = cx.slices.complete(&mut cx.store, start, 0, &mut of.args);
-    if of.event.scope == Scope::Thread {
-        set_thread_ts(cx, slice, of.event.thread_ts);
-    }
-}
-
-/// Adds a counter value for each argument.
-fn counters(cx: &mut Context, of: &Parsed<'_>) {
-    if of.event.args.is_none() {
-        return of.failed(cx, Stat::json_parser_failure);
-    }
-    let name = of.event.name.as_deref().unwrap_or_default();
-    let name = match &of.event.id {
-        Some(Id::Text(id)) if !id.is_empty() => format!("{name} id: {id}"),
-        _ => name.to_owned(),
-    };
-    for (key, value) in of.event.args.iter().flatten() {
-        let value = match value {
-            Json::Int(value) => Some(*value as f64),
-            Json::Uint(value) => Some(*value as f64),
-            Json::Real(value) => Some(*value),
-            Json::Text(text) => text.parse().ok(),
-            _ => None,
-        };
-        let Some(value) = value else {
-            of.failed(cx, Stat::json_parser_failure);
-            continue;
-        };
-        let name = cx.store.strings.intern(&format!("{name} {key}"));
-        let named = Dimension::Text("name", name);
-        let track = match cx.store.tables.thread.upid.get(of.utid) {
-            Some(upid) => {
-                let dimensions = [Dimension::Upid(upid), named];
-                let spec = TrackSpec::counter("json_counter", &dimensions);
-                cx.tracks.intern(&mut cx.store, spec.named(name))
-            }
-            None => {
-                let dimensions = [Dimension::Utid(of.utid), named];
-                let spec = TrackSpec::counter("json_counter_thread_fallback", &dimensions);
-                cx.tracks.intern(&mut cx.store, spec.named(name))
-            }
-        };
-        let args = &mut ArgSet::default();
-        cx.counters.add(&mut cx.store, of.ts, track, value, args);
-    }
-}
-
-/// Adds the state of a thread, and a CPU slice if it is running.
-fn thread_state(cx: &mut Context, of: &Parsed<'_>) {
-    let Some(dur) = of.event.dur else {
-        return of.failed(cx, Stat::json_parser_failure);
-    };
-    let (mut cpu, mut io_wait, mut blocked_function) = (None, None, StringId::NULL);
-    for (key, value) in of.event.args.iter().flatten() {
-        match (&**key, value) {
-            ("cpu", Json::Int(value)) => cpu = u32::try_from(*value).ok(),
-            ("io_wait", Json::Int(value)) => io_wait = Some(*value != 0),
-            ("blocked_function", Json::Text(text)) => {
-                blocked_function = cx.store.strings.intern(text);
-            }
-            _ => {}
-        }
-    }
-    cx.store.tables.thread_state.rows.push(ThreadStateRow {
-        ts: of.ts,
-        dur,
-        utid: of.utid,
-        state: of.shown_name,
-        io_wait,
-        blocked_function,
-        waker_utid: None,
-        waker_id: None,
-        irq_context: None,
-        ucpu: None,
-    });
-    if cx.store.strings.text(of.shown_name) != "Running" {
-        return;
-    }
-    if let Some(ucpu) = cpu.and_then(|cpu| cx.cpus.intern(&mut cx.store, cpu)) {
-        cx.store.tables.sched_slice.rows.push(SchedSliceRow {
-            ts: of.ts,
-            dur,
-            utid: of.utid,
-            end_state: StringId::NULL,
-            priority: 0,
-            ucpu,
-        });
-    }
-}
-
-/// Reads an event with the name or sort index of a process or thread.
-fn name(cx: &mut Context, of: &Parsed<'_>) {
-    let what = of.event.name.as_deref().unwrap_or_default();
-    for (key, value) in of.event.args.iter().flatten() {
-        match (what, &**key, value) {
-            ("process_name", "name", Json::Text(name)) => {
-                let name = with_id(cx, name, of.event.pid.as_ref());
-                let upid = cx.processes.process(&mut cx.store, of.pid);
-                let source = ProcessNameSource::Other;
-                cx.processes.name_process(&mut cx.store, upid, name, source);
-            }
-            ("thread_name", "name", Json::Text(name)) => {
-                let name = with_id(cx, name, of.event.tid.as_ref());
-                let source = ThreadNameSource::Other;
-                cx.processes
-                    .name_thread(&mut cx.store, of.utid, name, source);
-            }
-            ("process_sort_index", "sort_index", Json::Int(_) | Json::Real(_)) => {
-                let upid = cx.processes.process(&mut cx.store, of.pid);
-                cx.processes.set_process_sort_index(upid, index(value));
-            }
-            ("thread_sort_index", "sort_index", Json::Int(_) | Json::Real(_)) => {
-                cx.processes.set_thread_sort_index(of.utid, index(value));
-            }
-            ("process_name" | "thread_name", "name", _)
-            | ("process_sort_index" | "thread_sort_index", "sort_index", _) => {
-                of.failed(cx, Stat::json_parser_failure);
-            }
-            _ => {}
-        }
-    }
-}
-
-fn index(value: &Json<'_>) -> i64 {
-    match value {
-        Json::Int(value) => *value,
-        Json::Real(value) => *value as i64,
-        _ => 0,
+fn add_step(cx: &mut Context, ts: i64, slice: u32, step: FlowStep, flow: u64) {
+    match step {
+        FlowStep::Begin => cx.flows.begin(&mut cx.store, ts, slice, flow),
+        FlowStep::Step => cx.flows.step(&mut cx.store, ts, slice, flow),
+        FlowStep::End => cx.flows.end(&mut cx.store, ts, slice, flow),
     }
 }
