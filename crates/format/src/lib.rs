@@ -12,6 +12,7 @@
 //! - [`machine_clock`]: the clocks of other machines, compared with those of the host.
 //! - [`Process`] and [`Thread`]: the tracks of processes and threads with track events.
 //! - [`heap_sample`]: fields of heap profiles that upstream does not have.
+//! - [`disk`]: disks and their requests, as kernel events identify them.
 //! - [`kernel_names`]: kernel names that have numbers in traces.
 //! - [`CpuMode`]: the mode of a CPU at the time of a sample.
 //! - [`perf_record`]: the records of the kernel's perf events.
@@ -21,6 +22,7 @@
 pub mod budget;
 pub mod clock;
 mod cpu_mode;
+pub mod disk;
 mod flush;
 mod framing;
 mod hash;

@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use ferretto_format::disk::DISK_ATTRIBUTE;
 use ferretto_proto::trace_attributes::Attribute;
 use ferretto_proto::trace_attributes::attribute::Value;
 use ferretto_proto::{FtraceConfig, TraceConfig, decode_lazy};
-use ferretto_trace::summary::DISK_ATTRIBUTE;
 
 /// The largest number of disks that are named.
 const MAX_DISKS: usize = 256;

@@ -17,11 +17,17 @@ mod compare;
 mod programs;
 mod readers;
 
+mod disks;
 mod slices;
 mod waits;
 
 /// The numbers that the modules compare, at least.
-const TOPICS: &[compare::Topic] = &[slices::SLICES, waits::WAITS];
+#[rustfmt::skip]
+const TOPICS: &[compare::Topic] = &[
+    disks::DISKS,
+    slices::SLICES,
+    waits::WAITS,
+];
 
 #[test]
 fn at_least_sixty_numbers_are_compared() {

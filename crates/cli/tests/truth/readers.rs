@@ -138,6 +138,13 @@ impl Readers {
         (0..slices.len()).filter(move |row| self.text(slices.name().get(*row)) == name)
     }
 
+    /// Returns an argument that is an integer.
+    pub(crate) fn arg(&self, set: u32, key: &str) -> Option<i64> {
+        let mut args = self.tables().args.set(set);
+        let arg = args.find(|arg| self.text(arg.key) == key)?;
+        arg.value.as_int()
+    }
+
     /// Returns the events of `json` that are slices with this name, and their phase.
     fn events_named(&self, name: &str) -> impl Iterator<Item = (&str, &Value)> {
         let events = self

@@ -28,7 +28,7 @@ const DEAD: u64 = 0x30;
 const MAX_WAKEUPS: usize = 8;
 
 /// The intervals: the field numbers of their begin and end events, and their owners.
-const INTERVALS: [(u32, u32, Owner); 10] = [
+const INTERVALS: [(u32, u32, Owner); 12] = [
     (event::SYS_ENTER, event::SYS_EXIT, Owner::Thread),
     (
         event::IRQ_HANDLER_ENTRY,
@@ -63,6 +63,16 @@ const INTERVALS: [(u32, u32, Owner); 10] = [
         Owner::Thread,
     ),
     (event::BLOCK_IO_START, event::BLOCK_IO_DONE, Owner::Request),
+    (
+        event::BLOCK_RQ_ISSUE,
+        event::BLOCK_RQ_COMPLETE,
+        Owner::Request,
+    ),
+    (
+        event::BLOCK_RQ_ISSUE,
+        event::BLOCK_RQ_REQUEUE,
+        Owner::Request,
+    ),
 ];
 
 /// The owner of an interval.

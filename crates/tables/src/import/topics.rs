@@ -150,6 +150,7 @@ impl Topics {
 
     /// Writes the collected data into the tables, after all events were parsed.
     pub(super) fn finish(&mut self, cx: &mut Context) {
+        self.ftrace.finish(cx);
         self.profiles.finish(cx);
         self.info.finish(cx);
     }

@@ -2,6 +2,7 @@
 
 mod common;
 mod devices;
+mod disks;
 mod formats;
 mod ftrace;
 mod gpu;

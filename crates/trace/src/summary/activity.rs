@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use ferretto_format::disk::{RequestEvents, request_direction};
 use ferretto_format::kernel_names::Architecture;
 use ferretto_wire::Fields;
 
@@ -23,6 +24,9 @@ const WORK_START: u32 = 58;
 const COMPACTION_BEGIN: u32 = 99;
 const COMPACTION_END: u32 = 103;
 const BLOCK_RQ_COMPLETE: u32 = 125;
+const BLOCK_RQ_REQUEUE: u32 = 129;
+const BLOCK_IO_START: u32 = 546;
+const BLOCK_IO_DONE: u32 = 547;
 const SYS_ENTER: u32 = 329;
 const SYS_EXIT: u32 = 330;
 const MARK_VICTIM: u32 = 334;
@@ -157,6 +161,8 @@ pub(super) struct Activity {
 enum Name {
     /// The machine and the number of a system call.
     SystemCall(u32, u64),
+    /// The disk and the direction of a request.
+    Request(RequestEvents, String),
     Text(String),
 }
 
@@ -188,8 +194,7 @@ impl Activity {
     /// Reads an event.
     pub(super) fn event(&mut self, event: KernelEvent<'_>) {
         use ActivityKind::{
-            DiskRequest, Interrupt, Memory, Network, NetworkPacket, Probe, SoftInterrupt,
-            SystemCall, Work,
+            Interrupt, Memory, Network, NetworkPacket, Probe, SoftInterrupt, SystemCall, Work,
         };
         if let Some((group, name)) = event.described {
             if group.starts_with(PROBES) {
@@ -269,20 +274,12 @@ impl Activity {
                 );
             }
             SOFTIRQ_EXIT => self.end((SoftInterrupt, machine, cpu, 0), event.at),
-            BLOCK_RQ_ISSUE => {
-                let (device, sector) = (number(1).unwrap_or(0), number(2).unwrap_or(0));
-                let name = Name::Text(format!(
-                    "{} {}",
-                    self.disks.name(machine, device),
-                    direction(&text(5))
-                ));
-                let place = (DiskRequest, machine, device, sector);
-                self.begin(place, event.at, name, number(4).unwrap_or(0));
+            BLOCK_RQ_ISSUE => self.request(&event, RequestEvents::Driver, 5),
+            BLOCK_IO_START => self.request(&event, RequestEvents::Accounting, 6),
+            BLOCK_RQ_COMPLETE | BLOCK_RQ_REQUEUE => {
+                self.end(request(&event, RequestEvents::Driver), event.at);
             }
-            BLOCK_RQ_COMPLETE => {
-                let (device, sector) = (number(1).unwrap_or(0), number(2).unwrap_or(0));
-                self.end((DiskRequest, machine, device, sector), event.at);
-            }
+            BLOCK_IO_DONE => self.end(request(&event, RequestEvents::Accounting), event.at),
             NETIF_RECEIVE_SKB | NET_DEV_XMIT => {
                 let direction = match event.kind {
                     NET_DEV_XMIT => "sent",
@@ -304,6 +301,17 @@ impl Activity {
             true => self.begin(place, event.at, Name::Text(name.to_owned()), 0),
             false => self.end(place, event.at),
         }
+    }
+
+    /// Begins a request to a disk. `rwbs` is the field with its direction.
+    fn request(&mut self, event: &KernelEvent<'_>, events: RequestEvents, rwbs: u32) {
+        let number = |field| Fields::find(field, event.body).and_then(|field| field.as_u64());
+        let rwbs = Fields::find(rwbs, event.body).and_then(|field| field.as_bytes());
+        let disk = self.disks.name(event.machine, number(1).unwrap_or(0));
+        let direction = request_direction(rwbs.unwrap_or_default());
+        let name = Name::Request(events, format!("{disk} {direction}"));
+        let bytes = number(4).unwrap_or(0);
+        self.begin(request(event, events), event.at, name, bytes);
     }
 
     fn begin(&mut self, place: Place, at: u64, name: Name, bytes: u64) {
@@ -388,6 +396,11 @@ impl Activity {
                 |name| (*name).to_owned(),
             )
         };
+        let requests = self.names.keys().filter_map(|(_, name)| match name {
+            Name::Request(events, _) => Some(*events),
+            _ => None,
+        });
+        let requests = requests.max();
         let mut all: BTreeMap<(ActivityKind, String), Sum> = BTreeMap::new();
         for ((kind, name), index) in &self.names {
             let Some(sum) = self.sums.get(*index as usize) else {
@@ -395,7 +408,8 @@ impl Activity {
             };
             let name = match name {
                 Name::SystemCall(machine, number) => call(machine, number),
-                Name::Text(text) => text.clone(),
+                Name::Request(events, _) if requests > Some(*events) => continue,
+                Name::Request(_, text) | Name::Text(text) => text.clone(),
             };
             all.entry((*kind, name)).or_default().add(sum);
         }
@@ -417,6 +431,15 @@ impl Activity {
     }
 }
 
+/// Returns the key of a request: its device and sector.
+fn request(event: &KernelEvent<'_>, events: RequestEvents) -> Place {
+    let number = |field| Fields::find(field, event.body).and_then(|field| field.as_u64());
+    let (device, sector) = (number(1).unwrap_or(0), number(2).unwrap_or(0));
+    // A sector has 512 bytes, so its highest bits are 0.
+    let number = sector << 1 | u64::from(events == RequestEvents::Accounting);
+    (ActivityKind::DiskRequest, event.machine, device, number)
+}
+
 impl Sum {
     fn add_time(&mut self, ns: u64) {
         self.finished = self.finished.saturating_add(1);
@@ -430,16 +453,5 @@ impl Sum {
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         self.bytes = self.bytes.saturating_add(other.bytes);
-    }
-}
-
-/// Returns the direction of a request: its first letter, after an optional `F` for a flush.
-fn direction(rwbs: &str) -> &'static str {
-    match rwbs.trim_start_matches('F').chars().next() {
-        Some('R') => "read",
-        Some('W') => "write",
-        Some('D') => "discard",
-        None => "flush",
-        Some(_) => "other",
     }
 }

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ferretto_format::disk::{DISK_ATTRIBUTE, disk_numbers};
 use ferretto_proto::fields::trace_attributes::{ATTRIBUTE, attribute};
 use ferretto_wire::Fields;
 
 use crate::printable::printable;
-
-/// The prefix of trace attributes with names of disks, followed by the numbers of the disk:
-/// `ferretto.disk.8:0`.
-pub const DISK_ATTRIBUTE: &str = "ferretto.disk.";
 
 /// The maximum number of named disks. Others are identified by their numbers.
 const MAX_DISKS: usize = 1024;
@@ -42,9 +39,7 @@ impl Disks {
 
     /// Returns the name of a disk, or its numbers in the format of `lsblk`, such as `8:0`.
     pub(super) fn name(&self, machine: u32, device: u64) -> String {
-        let major = device >> 8 & 0xfff | device >> 32 & !0xfff;
-        let minor = device & 0xff | device >> 12 & !0xff & 0xffff_ffff;
-        let key = (machine, format!("{major}:{minor}"));
+        let key = (machine, disk_numbers(device));
         match self.0.get(&key) {
             Some(name) => name.clone(),
             None => key.1,

@@ -40,7 +40,6 @@ pub use self::activity::{ActivityKind, ActivitySummary};
 pub use self::command::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandSummary, SliceSummary};
 pub use self::config::RING_SESSION;
 pub use self::counters::CounterSummary;
-pub use self::disks::DISK_ATTRIBUTE;
 pub use self::frequency::FrequencySummary;
 pub use self::heap::{HeapSite, HeapSummary};
 pub use self::loss::{Cause, Loss, human_bytes, human_time};

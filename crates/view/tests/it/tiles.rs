@@ -165,9 +165,9 @@ fn each_track_has_its_node_after_its_parent() {
 }
 
 #[test]
-fn a_track_of_the_kernel_has_a_name() {
+fn the_track_of_an_unknown_disk_has_its_numbers() {
     let view = disk_request(1000, 2000);
     let index = index(&view);
-    let node = index.node(5, "block io, block device 259");
+    let node = index.node(5, "1:3");
     assert_eq!(index.column("rows")[node as usize], 1.0);
 }

@@ -5,6 +5,7 @@ mod buffers;
 mod compact;
 mod counters;
 mod devices;
+mod disks;
 mod drm;
 mod generic;
 mod print;
@@ -24,6 +25,7 @@ use self::compact::Compact;
 use self::counters::Counters;
 pub(crate) use self::counters::add_named;
 use self::devices::Devices;
+use self::disks::Disks;
 use self::drm::Drm;
 use self::generic::Generic;
 pub(crate) use self::print::Print;
@@ -65,6 +67,7 @@ pub(crate) struct Ftrace {
     counters: Counters,
     drm: Drm,
     devices: Devices,
+    disks: Disks,
     syscalls: Syscalls,
     sequences_with_errors: Vec<u32>,
 }
@@ -163,7 +166,8 @@ impl Ftrace {
         for Field { number, value } in Fields::new(input.bytes).map_while(Result::ok) {
             match (number, value) {
                 (bundle::EVENT, Value::Bytes(bytes)) => {
-                    tokenize_event(cx, input, cpu, clock, bytes, out);
+                    let kind = tokenize_event(cx, input, cpu, clock, bytes, out);
+                    self.disks.announce(kind);
                 }
                 (bundle::GENERIC_EVENT_DESCRIPTORS, Value::Bytes(bytes)) => {
                     self.generic.describe(cx, bytes);
@@ -416,6 +420,11 @@ impl Ftrace {
             | event::VIRTIO_VIDEO_RESOURCE_QUEUE_DONE => {
                 self.devices.parse(cx, head, number, body);
             }
+            event::BLOCK_IO_START
+            | event::BLOCK_IO_DONE
+            | event::BLOCK_RQ_ISSUE
+            | event::BLOCK_RQ_COMPLETE
+            | event::BLOCK_RQ_REQUEUE => self.disks.parse(cx, head, number, body),
             event::SYS_ENTER => self.syscalls.enter(cx, head, body),
             event::SYS_EXIT => self.syscalls.exit(cx, head, body),
             number if Generic::is_generic(number) => {
@@ -430,6 +439,11 @@ impl Ftrace {
                 }
             }
         }
+    }
+
+    /// Ends what the trace does not end, after all events were parsed.
+    pub(crate) fn finish(&mut self, cx: &mut Context) {
+        self.disks.finish(cx);
     }
 
     /// Reads a `FtraceStats`.
@@ -484,7 +498,7 @@ fn fact(cx: &Context, name: &str) -> Option<i64> {
     }
 }
 
-/// Pushes an event.
+/// Pushes an event. Returns its field in `FtraceEvent`.
 fn tokenize_event(
     cx: &mut Context,
     input: &Input<'_>,
@@ -492,21 +506,21 @@ fn tokenize_event(
     clock: ClockId,
     bytes: &[u8],
     out: &mut Out<'_>,
-) {
-    let (mut time, mut has_event) = (None, false);
+) -> u32 {
+    let (mut time, mut kind) = (None, 0);
     for field in Fields::new(bytes).map_while(Result::ok) {
         match (field.number, field.value) {
             (event::TIMESTAMP, Value::Varint(value)) => time = Some(value as i64),
-            (_, Value::Bytes(_)) => has_event = true,
+            (number, Value::Bytes(_)) => kind = number,
             _ => {}
         }
-        if has_event && time.is_some() {
+        if kind != 0 && time.is_some() {
             break;
         }
     }
     let stat = match time {
         None => Stat::ftrace_bundle_tokenizer_errors,
-        Some(_) if !has_event => Stat::ftrace_missing_event_id,
+        Some(_) if kind == 0 => Stat::ftrace_missing_event_id,
         Some(time) => {
             if let Ok(ts) = cx.clocks.trace_time(clock, time) {
                 let event = Event::Ftrace {
@@ -515,8 +529,9 @@ fn tokenize_event(
                 };
                 out.push(&mut cx.store, Stream::Ftrace(cpu), ts, event);
             }
-            return;
+            return kind;
         }
     };
     cx.store.stats.add(stat, 1);
+    kind
 }

@@ -3,10 +3,9 @@
 mod cpu;
 
 use ferretto_proto::fields::{
-    block_io_start_ftrace_event as block, cma_alloc_finish_ftrace_event as cma_finish,
-    cma_alloc_info_ftrace_event as cma_info, ftrace_event as event,
-    funcgraph_entry_ftrace_event as entry, funcgraph_exit_ftrace_event as exit,
-    kprobe_event as probe, mark_victim_ftrace_event as victim,
+    cma_alloc_finish_ftrace_event as cma_finish, cma_alloc_info_ftrace_event as cma_info,
+    ftrace_event as event, funcgraph_entry_ftrace_event as entry,
+    funcgraph_exit_ftrace_event as exit, kprobe_event as probe, mark_victim_ftrace_event as victim,
     mm_alloc_contig_migrate_range_info_ftrace_event as migrated,
     mm_shrink_slab_end_ftrace_event as shrunk, mm_shrink_slab_start_ftrace_event as shrink,
     mm_vmscan_direct_reclaim_begin_ftrace_event as begun,
@@ -25,7 +24,7 @@ use crate::trackers::args::ArgSet;
 use crate::trackers::kernel::Version;
 use crate::trackers::lane::Nesting;
 use crate::trackers::slice::SliceStart;
-use crate::trackers::track::{Dimension, EventKind, TrackSpec};
+use crate::trackers::track::{Dimension, TrackSpec};
 
 /// The type of tracks of suspend and resume.
 const SUSPEND: &str = "suspend_resume";
@@ -99,9 +98,6 @@ impl Slices {
                 let function = Message::<4>::read(body).uint(function);
                 let name = head.symbol(cx, function);
                 function_graph(cx, head, name, is_begin);
-            }
-            event::BLOCK_IO_START | event::BLOCK_IO_DONE => {
-                block_io(cx, head, body, number == event::BLOCK_IO_START);
             }
             event::MM_VMSCAN_DIRECT_RECLAIM_BEGIN
             | event::MM_VMSCAN_DIRECT_RECLAIM_END
@@ -312,25 +308,6 @@ fn instant(cx: &mut Context, ts: i64, tid: i64, name: &str, args: &mut ArgSet) {
         name: cx.store.strings.intern(name),
     };
     cx.slices.complete(&mut cx.store, start, 0, args);
-}
-
-/// Begins or ends the slice of a request to a block device.
-fn block_io(cx: &mut Context, head: &Head<'_>, body: &[u8], is_begin: bool) {
-    let mut args = ArgSet::default();
-    let body = Message::<3>::read(body);
-    let sector = ArgValue::Uint(body.uint(block::SECTOR));
-    args.put(&mut cx.store, "sector", sector);
-    let device = [Dimension::Int("block_device", body.int(block::DEV))];
-    let track = TrackSpec {
-        kind: EventKind::Slice,
-        ..TrackSpec::slices("block_io", &device)
-    };
-    let name = cx.store.strings.intern("block_io");
-    let place = Place::on(track, "");
-    match is_begin {
-        true => begin(cx, head.ts, place, name, &mut args),
-        false => end_named(cx, head.ts, place, name, &mut args),
-    }
 }
 
 /// Reads an event of the search for memory.

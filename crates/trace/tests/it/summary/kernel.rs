@@ -458,3 +458,42 @@ fn generic_events_have_their_described_names() {
         [("other events".into(), 1), ("page_fault_user".into(), 1)]
     );
 }
+
+#[test]
+fn merged_requests_to_disks_are_not_counted() {
+    let request = |at: u64, kind: u32, sector: u64| (at, kind, sector);
+    let (start, done, issue, complete, requeue) = (546, 547, 45, 125, 129);
+    let accounted = [
+        request(101, start, 8),
+        request(102, start, 16),
+        request(110, done, 8),
+    ];
+    let driver = [
+        request(103, issue, 8),
+        request(104, requeue, 8),
+        request(105, issue, 8),
+        request(109, complete, 8),
+    ];
+    let both = [&accounted[..], &driver].concat();
+    for (events, expected) in [
+        (&accounted[..], ("8:0 write", 2, 1, seconds(9))),
+        (&both, ("8:0 write", 2, 2, seconds(5))),
+    ] {
+        let summary = Trace::recording(100, 110, |_| {})
+            .packet(|p| {
+                p.nested(1, |bundle| {
+                    for (at, kind, sector) in events {
+                        event(bundle, *at, 7, *kind, |body| {
+                            body.varint(1, 8 << 8);
+                            body.varint(2, *sector);
+                            body.string(if *kind == start { 6 } else { 5 }, "WS");
+                        });
+                    }
+                });
+            })
+            .summary();
+        let rows = summary.activity.iter();
+        let rows = rows.map(|it| (it.name.as_str(), it.count, it.finished, it.total_ns));
+        assert_eq!(rows.collect::<Vec<_>>(), [expected]);
+    }
+}
