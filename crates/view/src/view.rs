@@ -76,7 +76,7 @@ impl View {
     pub fn new(trace: Trace, name: &str, threads: usize) -> Self {
         let bounds = trace.tables().trace_bounds.row(0);
         let (origin, end) = bounds.map_or((0, 0), |bounds| (bounds.start_ts, bounds.end_ts));
-        let rows = count(trace.tables(), end);
+        let rows = count(&trace, end);
         let built = nodes::build(trace.tables(), trace.strings(), &rows);
         let profiles = sources(&trace);
         let mut view = Self {
@@ -177,7 +177,7 @@ impl View {
         });
         let states = &tables.thread_state;
         lanes.states = Lanes::new(states.len(), numbers.states.len(), |row| {
-            known(&numbers.states, states.utid().get(row))
+            known(&numbers.states, states.utid().get(row)).filter(|_| !is_gone(&self.trace, row))
         });
         let values = &tables.state;
         lanes.values = Lanes::new(values.len(), numbers.values as usize, |row| {
@@ -372,8 +372,23 @@ pub(crate) fn sample_thread(tables: &Tables, row: u32) -> Option<u32> {
     tables.profiler_task_context.utid().get(task)
 }
 
+/// Returns true for the last state of a thread that has exited, which has no end and is not shown.
+fn is_gone(trace: &Trace, row: u32) -> bool {
+    let (states, thread) = (&trace.tables().thread_state, &trace.tables().thread);
+    if states.dur().get(row) >= 0 {
+        return false;
+    }
+    let has_ended = thread.end_ts().get(states.utid().get(row)).is_some();
+    has_ended
+        || trace
+            .strings()
+            .text(states.state().get(row))
+            .starts_with('X')
+}
+
 /// Counts the rows of all objects.
-fn count(tables: &Tables, end: i64) -> MachineRows {
+fn count(trace: &Trace, end: i64) -> MachineRows {
+    let tables = trace.tables();
     let zeros = |len: u32| vec![0_u32; len as usize];
     let mut rows = MachineRows {
         tracks: zeros(tables.track.len()),
@@ -426,8 +441,10 @@ fn count(tables: &Tables, end: i64) -> MachineRows {
             add(&mut rows.ran, upid);
         }
     }
-    for utid in tables.thread_state.utid().iter() {
-        add(&mut rows.states, utid);
+    for row in 0..tables.thread_state.len() {
+        if !is_gone(trace, row) {
+            add(&mut rows.states, tables.thread_state.utid().get(row));
+        }
     }
     for row in 0..tables.profiler_sample.len() {
         if let Some(utid) = sample_thread(tables, row) {

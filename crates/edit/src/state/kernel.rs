@@ -11,9 +11,9 @@ use ferretto_proto::fields::{
     block_io_start_ftrace_event as block, clk_set_rate_ftrace_event as clk,
     clock_set_rate_ftrace_event as clock, cpu_idle_ftrace_event as of_cpu,
     print_ftrace_event as print, rss_stat_ftrace_event as rss,
-    sched_blocked_reason_ftrace_event as blocked, sched_process_free_ftrace_event as free,
-    sched_switch_ftrace_event as switch, sched_waking_ftrace_event as waking,
-    task_newtask_ftrace_event as newtask,
+    sched_blocked_reason_ftrace_event as blocked, sched_process_exit_ftrace_event as exit,
+    sched_process_free_ftrace_event as free, sched_switch_ftrace_event as switch,
+    sched_waking_ftrace_event as waking, task_newtask_ftrace_event as newtask,
 };
 use ferretto_wire::{Fields, encode};
 
@@ -235,8 +235,13 @@ impl Kernel {
             event::SCHED_BLOCKED_REASON => {
                 self.add_wakeup(number(body, blocked::PID), (time, cpu), bytes.to_vec());
             }
+            event::SCHED_PROCESS_EXIT => {
+                let pid = number(body, exit::PID);
+                self.end_call(pid, cpu, time);
+            }
             event::SCHED_PROCESS_FREE => {
                 let pid = number(body, free::PID);
+                self.end_call(pid, cpu, time);
                 self.set_state(pid, (time, cpu), TaskState::Unknown);
                 self.ended.push((pid, time));
             }
@@ -364,6 +369,14 @@ impl Kernel {
             }
         } else if self.budget.take(entry_bytes::<(Key, Held)>() + 256) {
             self.held.insert(key, Held { time, cpu, event });
+        }
+    }
+
+    /// Ends the system call of a thread that exits.
+    fn end_call(&mut self, pid: u64, cpu: u32, time: u64) {
+        let key = (event::SYS_ENTER, pid, Vec::new());
+        if self.held.contains_key(&key) {
+            self.hold(key, cpu, time, None);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::column::Packed;
 use crate::schema::{SpuriousSchedWakeupTable, TableId, TableSet, Tables};
 use crate::strings::{StringId, StringPool};
 use crate::table::Table;
+use crate::trackers::machine::CPUS_PER_MACHINE;
 
 /// A switch from one thread to another on a CPU.
 #[derive(Debug, Clone, Copy)]
@@ -138,6 +139,8 @@ pub struct SchedLog {
     bounds: Option<(i64, i64)>,
     /// The numbers of switches, wake-ups and created threads.
     pub(super) counts: [usize; 3],
+    /// The machines with switches. States of threads of others are unknown.
+    scheduled: Vec<bool>,
     /// The numbers of switches and wake-ups that are events of the kernel.
     pub(super) raw: [u32; 2],
     pub(super) names: Option<Names>,
@@ -167,6 +170,8 @@ pub(super) enum Spurious {
 pub(super) struct Thread {
     pub(super) tid: u32,
     pub(super) is_idle: bool,
+    /// True if the trace has switches of its machine.
+    pub(super) is_scheduled: bool,
 }
 
 /// The lowest bits of the first byte of an entry.
@@ -268,6 +273,10 @@ impl SchedLog {
         ];
         push_all(&mut self.switches[usize::from(switch.is_raw)], &numbers);
         self.note(switch.ts);
+        let machine = switch.ucpu / CPUS_PER_MACHINE;
+        if !self.is_scheduled(machine) {
+            self.add_machine(machine);
+        }
         if switch.is_raw {
             self.raw[0] = self.raw[0].saturating_add(1);
             self.names.get_or_insert_with(|| Names::new(strings));
@@ -380,6 +389,7 @@ impl SchedLog {
         let threads = threads.map(|utid| Thread {
             tid: thread.tid.get(utid) as u32,
             is_idle: thread.is_idle.get(utid),
+            is_scheduled: self.is_scheduled(thread.machine_id.get(utid)),
         });
         self.threads = threads.collect();
         self.running = strings.intern("Running");
@@ -421,12 +431,28 @@ impl SchedLog {
         }
     }
 
+    #[cold]
+    fn add_machine(&mut self, machine: u32) {
+        let machine = machine as usize;
+        if self.scheduled.len() <= machine {
+            self.scheduled.resize(machine + 1, false);
+        }
+        self.scheduled[machine] = true;
+    }
+
+    #[inline]
+    fn is_scheduled(&self, machine: u32) -> bool {
+        let is_scheduled = self.scheduled.get(machine as usize);
+        is_scheduled.copied().unwrap_or(false)
+    }
+
     /// Returns a thread by its row.
     #[inline]
     pub(super) fn thread(&self, utid: u32) -> Thread {
         let unknown = Thread {
             tid: 0,
             is_idle: false,
+            is_scheduled: false,
         };
         self.threads.get(utid as usize).copied().unwrap_or(unknown)
     }

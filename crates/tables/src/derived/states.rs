@@ -306,7 +306,8 @@ impl<'a> States<'a> {
         let Some(last) = self.last.get_mut(utid as usize) else {
             return;
         };
-        if self.log.thread(utid).is_idle {
+        let thread = self.log.thread(utid);
+        if thread.is_idle || !thread.is_scheduled {
             return;
         }
         let kind = match state {

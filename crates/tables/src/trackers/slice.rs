@@ -219,6 +219,13 @@ impl SliceTracker {
         stack.slices.last().map(|level| level.id)
     }
 
+    /// Returns the name of the innermost open slice of a track.
+    pub(crate) fn open_name(&self, track: u32) -> Option<StringId> {
+        let stack = self.stacks.get(track as usize)?;
+        let mut open = stack.slices.iter().rev().filter(|level| level.is_open());
+        open.next().map(|level| level.name)
+    }
+
     /// Awaits the next slice that begins on a track.
     pub(crate) fn watch(&mut self, track: u32) {
         self.watched.insert(track);

@@ -164,6 +164,12 @@ impl TrackTracker {
         }
     }
 
+    /// Returns the track of a thread if it has one.
+    pub(crate) fn known_of_thread(&self, utid: u32) -> Option<u32> {
+        let track = self.threads.get(utid as usize).copied();
+        track.filter(|track| *track != u32::MAX)
+    }
+
     #[cold]
     fn add_thread(&mut self, store: &mut Store, utid: u32) -> u32 {
         let dimensions = [Dimension::Utid(utid)];

@@ -291,3 +291,16 @@ fn functions_end_at_their_own_returns() {
         ["10 40 0x1 0", "20 10 0x2 1"]
     );
 }
+
+#[test]
+fn calls_that_do_not_return_end_with_their_thread() {
+    // A futex that a signal ends, and an `exit_group`.
+    let events = "event { timestamp: 10 pid: 2 sys_enter { id: 202 } }
+        event { timestamp: 11 pid: 1 sys_enter { id: 231 } }
+        event { timestamp: 15 pid: 2 sched_process_exit { pid: 2 } }
+        event { timestamp: 20 pid: 0 sched_process_free { pid: 1 } }
+        event { timestamp: 90 pid: 3 sys_enter { id: 0 } }";
+    let trace = import(&bundle(events));
+    let durations = rows(&trace, "slice", "ts dur");
+    assert_eq!(durations, ["10 5", "11 9", "90 -1"]);
+}

@@ -275,12 +275,18 @@ fn a_trace_without_a_kernel_has_the_states_of_old_ones() {
 
 #[test]
 fn a_new_task_is_runnable() {
-    let trace = import(&on_cpu(
-        0,
-        "event { timestamp: 10 pid: 1 task_newtask { pid: 5 comm: \"x\" } }",
-    ));
+    let created = "event { timestamp: 10 pid: 1 task_newtask { pid: 5 comm: \"x\" } }";
+    let trace = import(&on_cpu(0, &format!("{created} {SWITCHES}")));
     let columns = "ts state waker_utid irq_context";
-    assert_eq!(rows(&trace, "thread_state", columns), ["10 R 1 0"]);
+    assert_eq!(rows(&trace, "thread_state", columns)[0], "10 R 1 0");
+}
+
+#[test]
+fn states_are_unknown_without_switches() {
+    let events = "event { timestamp: 10 pid: 1 task_newtask { pid: 5 comm: \"x\" } }
+        event { timestamp: 11 pid: 1 sched_waking { pid: 5 comm: \"x\" } }";
+    let trace = import(&on_cpu(0, events));
+    assert_eq!(rows(&trace, "thread_state", "ts"), [] as [&str; 0]);
 }
 
 #[test]

@@ -27,6 +27,8 @@ const BLOCK_RQ_COMPLETE: u32 = 125;
 const BLOCK_RQ_REQUEUE: u32 = 129;
 const BLOCK_IO_START: u32 = 546;
 const BLOCK_IO_DONE: u32 = 547;
+const SCHED_PROCESS_EXIT: u32 = 238;
+const SCHED_PROCESS_FREE: u32 = 240;
 const SYS_ENTER: u32 = 329;
 const SYS_EXIT: u32 = 330;
 const MARK_VICTIM: u32 = 334;
@@ -126,6 +128,8 @@ enum Step {
     /// Work begins; contains the index of its sum.
     Begin(u32),
     End,
+    /// A system call returns; contains its number.
+    Return(u64),
     /// Events of the machine are missing, so an end may belong to a later begin.
     Gap,
 }
@@ -220,7 +224,15 @@ impl Activity {
                 let name = Name::SystemCall(machine, number(1).unwrap_or(0));
                 self.begin((SystemCall, machine, thread, 0), event.at, name, 0);
             }
-            SYS_EXIT => self.end((SystemCall, machine, thread, 0), event.at),
+            SYS_EXIT => {
+                let number = number(1).unwrap_or(0);
+                self.return_of((SystemCall, machine, thread, 0), event.at, number);
+            }
+            // A call that does not return ends with its thread.
+            SCHED_PROCESS_EXIT | SCHED_PROCESS_FREE => {
+                let thread = number(2).unwrap_or(thread);
+                self.end((SystemCall, machine, thread, 0), event.at);
+            }
             LOCAL_TIMER_ENTRY => self.vector(&event, "local_timer", true),
             LOCAL_TIMER_EXIT => self.vector(&event, "local_timer", false),
             WORK_START => {
@@ -326,6 +338,11 @@ impl Activity {
         self.wait(Edge { at, place, step });
     }
 
+    fn return_of(&mut self, place: Place, at: u64, call: u64) {
+        let step = Step::Return(call);
+        self.wait(Edge { at, place, step });
+    }
+
     /// Counts an event, and returns the index of its sum.
     fn count(&mut self, kind: ActivityKind, name: Name, bytes: u64) -> Option<u32> {
         let key = (kind, name);
@@ -363,18 +380,29 @@ impl Activity {
                         self.open.insert(edge.place, (edge.at, sum));
                     }
                 }
-                Step::End => {
-                    let Some((since, sum)) = self.open.remove(&edge.place) else {
-                        continue;
-                    };
-                    if let Some(sum) = self.sums.get_mut(sum as usize) {
-                        sum.add_time(edge.at.saturating_sub(since));
+                Step::End => self.close(edge),
+                Step::Return(call) => {
+                    // A return from another call, such as an interrupted one, is not of this one.
+                    let name = Name::SystemCall(edge.place.1, call);
+                    let sum = self.names.get(&(edge.place.0, name));
+                    let open = self.open.get(&edge.place);
+                    if open.is_some_and(|(_, open)| Some(open) == sum) {
+                        self.close(edge);
                     }
                 }
                 Step::Gap => self.open.retain(|place, _| place.1 != edge.place.1),
             }
         }
         self.waiting = waiting;
+    }
+
+    /// Ends an activity.
+    fn close(&mut self, edge: Edge) {
+        if let Some((since, sum)) = self.open.remove(&edge.place)
+            && let Some(sum) = self.sums.get_mut(sum as usize)
+        {
+            sum.add_time(edge.at.saturating_sub(since));
+        }
     }
 
     /// Returns the sums by kind, in descending order of total duration.

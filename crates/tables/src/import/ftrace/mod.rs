@@ -385,6 +385,7 @@ impl Ftrace {
             event::SCHED_SWITCH => self.switch(cx, head, body),
             event::SCHED_WAKING => tasks::waking(cx, head, body),
             event::SCHED_BLOCKED_REASON => tasks::blocked_reason(cx, head, body),
+            event::SCHED_PROCESS_EXIT => tasks::process_exit(cx, head, body),
             event::SCHED_PROCESS_FREE => tasks::process_free(cx, head, body),
             event::TASK_NEWTASK => tasks::new_task(cx, head, body),
             event::TASK_RENAME => tasks::rename(cx, body),

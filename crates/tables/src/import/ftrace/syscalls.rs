@@ -13,6 +13,8 @@ use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 use crate::trackers::slice::SliceStart;
 
+/// The prefix of the names of system calls.
+const PREFIX: &str = "sys_";
 /// The limit of system call numbers.
 const MAX_NUMBER: u32 = 550;
 /// The maximum number of arguments of a call. The kernel records six.
@@ -41,8 +43,8 @@ impl Syscalls {
         }
         let mut calls = arch.into_iter().flat_map(Architecture::system_calls);
         let name = match calls.find(|(_, of)| *of == number) {
-            Some((name, _)) => format!("sys_{name}"),
-            None => format!("sys_{number}"),
+            Some((name, _)) => format!("{PREFIX}{name}"),
+            None => format!("{PREFIX}{number}"),
         };
         let name = cx.store.strings.intern(&name);
         self.names.insert((arch, number), name);
@@ -118,6 +120,20 @@ impl Syscalls {
         let track = cx.tracks.of_thread(&mut cx.store, utid);
         let which = (StringId::NULL, cx.store.strings.intern("sys_write"));
         let mut args = ArgSet::default();
+        cx.slices.end(&mut cx.store, ts, track, which, &mut args);
+    }
+}
+
+/// Ends the calls of a thread that exits: `exit_group`, and calls that a signal ended.
+pub(super) fn end_all(cx: &mut Context, ts: i64, utid: u32) {
+    let Some(track) = cx.tracks.known_of_thread(utid) else {
+        return;
+    };
+    while let Some(name) = cx.slices.open_name(track)
+        && cx.store.strings.text(name).starts_with(PREFIX)
+    {
+        let mut args = ArgSet::default();
+        let which = (StringId::NULL, name);
         cx.slices.end(&mut cx.store, ts, track, which, &mut args);
     }
 }

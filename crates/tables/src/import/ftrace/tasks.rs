@@ -1,12 +1,13 @@
 //! Threads: switches, wake-ups, creations, renames and ends.
 
 use ferretto_proto::fields::{
-    sched_blocked_reason_ftrace_event as blocked, sched_process_free_ftrace_event as free,
-    sched_switch_ftrace_event as switch, sched_waking_ftrace_event as waking,
-    task_newtask_ftrace_event as newtask, task_rename_ftrace_event as renamed,
+    sched_blocked_reason_ftrace_event as blocked, sched_process_exit_ftrace_event as exit,
+    sched_process_free_ftrace_event as free, sched_switch_ftrace_event as switch,
+    sched_waking_ftrace_event as waking, task_newtask_ftrace_event as newtask,
+    task_rename_ftrace_event as renamed,
 };
 
-use super::{Context, Ftrace, Head, machine};
+use super::{Context, Ftrace, Head, machine, syscalls};
 use crate::derived::{RawWake, Switch};
 use crate::import::event::{CompactSwitch, CompactWaking};
 use crate::import::message::Message;
@@ -219,7 +220,19 @@ pub(super) fn blocked_reason(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
 pub(super) fn process_free(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     let body = Message::<4>::read(body);
     let tid = body.u32(free::PID).into();
+    if let Some(utid) = cx.processes.find_thread(&cx.store, tid) {
+        syscalls::end_all(cx, head.ts, utid);
+    }
     cx.processes.end_thread(&mut cx.store, tid, head.ts);
+}
+
+/// Parses a `sched_process_exit`.
+pub(super) fn process_exit(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
+    let body = Message::<5>::read(body);
+    let tid = body.u32(exit::PID).into();
+    if let Some(utid) = cx.processes.find_thread(&cx.store, tid) {
+        syscalls::end_all(cx, head.ts, utid);
+    }
 }
 
 /// The flag in `clone_flags` of a new thread in the process of its creator.

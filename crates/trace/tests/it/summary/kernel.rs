@@ -497,3 +497,23 @@ fn merged_requests_to_disks_are_not_counted() {
         assert_eq!(rows.collect::<Vec<_>>(), [expected]);
     }
 }
+
+#[test]
+fn calls_that_do_not_return_end_with_their_thread() {
+    let (enter, exit, ended) = (329, 330, 238);
+    let summary = Trace::recording(100, 110, |_| {})
+        .packet(|p| {
+            p.nested(1, |bundle| {
+                // The return is of another call, which a signal interrupted.
+                for (at, kind, field, value) in
+                    [(101, enter, 1, 231), (102, exit, 1, 15), (104, ended, 2, 7)]
+                {
+                    event(bundle, at, 7, kind, |body| body.varint(field, value));
+                }
+            });
+        })
+        .summary();
+    let rows = summary.activity.iter();
+    let rows = rows.map(|it| (it.count, it.finished, it.total_ns));
+    assert_eq!(rows.collect::<Vec<_>>(), [(1, 1, seconds(3))]);
+}
