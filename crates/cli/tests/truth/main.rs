@@ -25,6 +25,7 @@ mod waits;
 #[rustfmt::skip]
 const TOPICS: &[compare::Topic] = &[
     disks::DISKS,
+    slices::EVENTS,
     slices::SLICES,
     waits::WAITS,
 ];

@@ -37,6 +37,42 @@ impl Intervals {
     }
 }
 
+/// The values of a counter.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counter {
+    count: i64,
+    lowest: f64,
+    highest: f64,
+    last: f64,
+}
+
+impl Counter {
+    fn of(values: &[f64]) -> Option<Self> {
+        Some(Self {
+            count: values.len() as i64,
+            lowest: values.iter().copied().reduce(f64::min)?,
+            highest: values.iter().copied().reduce(f64::max)?,
+            last: *values.last()?,
+        })
+    }
+
+    pub(crate) fn count(&self) -> i64 {
+        self.count
+    }
+
+    pub(crate) fn lowest(&self) -> i64 {
+        self.lowest as i64
+    }
+
+    pub(crate) fn highest(&self) -> i64 {
+        self.highest as i64
+    }
+
+    pub(crate) fn last(&self) -> i64 {
+        self.last as i64
+    }
+}
+
 impl Readers {
     /// Reads the file `name`.
     pub(crate) fn of(world: &World, name: &str) -> Self {
@@ -136,6 +172,36 @@ impl Readers {
     pub(crate) fn rows_named(&self, name: &str) -> impl Iterator<Item = u32> {
         let slices = &self.tables().slice;
         (0..slices.len()).filter(move |row| self.text(slices.name().get(*row)) == name)
+    }
+
+    /// Returns one number of the counter with this name.
+    pub(crate) fn counter(&self, name: &str, number: impl Fn(&Counter) -> i64) -> Answers {
+        let (counters, tracks) = (&self.tables().counter, &self.tables().track);
+        let of_name = |row: &u32| {
+            let track = counters.track_id().get(*row);
+            self.text(tracks.name().get(track)) == name
+        };
+        let rows = (0..counters.len()).filter(of_name);
+        let of_tables: Vec<f64> = rows.map(|row| counters.value().get(row)).collect();
+        let of_view = named(&self.range["counters"], name).and_then(|counter| {
+            Some(Counter {
+                count: whole(&counter["count"]),
+                lowest: counter["min"].as_f64()?,
+                highest: counter["max"].as_f64()?,
+                last: counter["last"].as_f64()?,
+            })
+        });
+        let events = self.events.iter();
+        let events = events.filter(|event| event["ph"] == "C" && event["name"] == name);
+        let of_json: Vec<f64> = events
+            .filter_map(|event| event["args"]["value"].as_f64())
+            .collect();
+        let number = |counter: Option<Counter>| counter.as_ref().map(&number);
+        vec![
+            ("tables", number(Counter::of(&of_tables))),
+            ("view", number(of_view)),
+            ("json", number(Counter::of(&of_json))),
+        ]
     }
 
     /// Returns an argument that is an integer.
