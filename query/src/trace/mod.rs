@@ -6,6 +6,7 @@ mod computed;
 mod condition;
 mod ftrace;
 mod json;
+mod links;
 mod lookup;
 mod metadata;
 mod pairs;
