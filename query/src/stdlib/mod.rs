@@ -95,6 +95,10 @@ const MODULES: &[(&str, &str)] = &[
         include_str!("linux/cpu/utilization/general.sql"),
     ),
     (
+        "linux.cpu.utilization.periods",
+        include_str!("linux/cpu/utilization/periods.sql"),
+    ),
+    (
         "linux.cpu.utilization.process",
         include_str!("linux/cpu/utilization/process.sql"),
     ),

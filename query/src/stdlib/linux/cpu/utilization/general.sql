@@ -1,3 +1,4 @@
+INCLUDE PERFETTO MODULE linux.cpu.utilization.periods;
 INCLUDE PERFETTO MODULE linux.cpu.frequency;
 
 -- The times at which threads ran on CPUs, without idle threads.
@@ -19,26 +20,6 @@ USING SPAN_LEFT_JOIN(_sched_busy_spans PARTITIONED ucpu, _cpu_freq_spans PARTITI
 CREATE PERFETTO TABLE _cpu_freq_per_thread AS
 SELECT row_number() OVER (ORDER BY ts, ucpu) - 1 AS id, ts, dur, ucpu, cpu, utid, upid, freq
 FROM _cpu_freq_joined;
-
--- The busy time in each period, of rows with `ts` and `dur`. Rows are split at the borders of
--- periods.
-CREATE PERFETTO MACRO _utilization_per_period(interval Expr, busy TableOrSubquery)
-RETURNS TableOrSubquery AS
-(
-  SELECT period AS ts,
-    sum(min(row_end, period + $interval) - max(row_ts, period)) * 1.0 / $interval
-      / (SELECT max(ucpu) + 1 FROM sched) AS utilization,
-    sum(min(row_end, period + $interval) - max(row_ts, period)) * 1.0 / $interval
-      AS unnormalized_utilization
-  FROM (
-    SELECT ts AS row_ts, ts + dur AS row_end, unnest(generate_series(
-      ts / $interval * $interval, (ts + dur - 1) / $interval * $interval, $interval
-    )) AS period
-    FROM $busy
-  )
-  GROUP BY period
-  ORDER BY period
-);
 
 CREATE PERFETTO MACRO _cycles_member(x ColumnName) RETURNS ColumnName AS $x;
 
