@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 /// The folders with code. Generated code is left out.
-const FOLDERS: [&str; 7] = [
-    "bench", "crates", "fuzz", "interop", "query", "tls", "xtask",
+const FOLDERS: [&str; 8] = [
+    "bench", "crates", "fuzz", "interop", "query", "sql", "tls", "xtask",
 ];
 /// The largest width of a comment.
 const WIDTH: usize = 100;

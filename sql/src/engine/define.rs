@@ -1,0 +1,253 @@
+//! Definitions of tables, views, indexes and span joins.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{CREATED, Engine};
+use crate::error::SqlError;
+use crate::intervals::{SpanColumns, SpanSide, span_join};
+use crate::relations::{Stored, StoredRows};
+use crate::sqlite::{Callee, owned};
+use crate::syntax::lexer::{Token, quoted, text};
+use crate::syntax::statement::{Definition, SpanJoin};
+
+impl Engine {
+    /// Creates a view.
+    pub(super) fn define_view(&mut self, definition: &Definition) -> Result<(), SqlError> {
+        let body = self.expanded(&definition.body)?;
+        let name = quoted(&definition.name);
+        let columns: Vec<String> = definition
+            .columns
+            .iter()
+            .map(|column| quoted(&column.name))
+            .collect();
+        if !columns.is_empty() {
+            self.check_columns(&body.sql, definition)?;
+        }
+        if definition.replace {
+            self.connection
+                .execute_batch(&format!("DROP VIEW IF EXISTS {name}"))?;
+        }
+        let head = format!("CREATE VIEW {name} AS ");
+        let created = self
+            .connection
+            .execute_batch(&format!("{head}{}", body.sql));
+        created.map_err(|error| body.shifted(error, head.len()))
+    }
+
+    /// Creates a table with the rows of a query.
+    pub(super) fn define_table(&mut self, definition: &Definition) -> Result<(), SqlError> {
+        let body = self.expanded(&definition.body)?;
+        let names = self
+            .column_names(&body.sql)
+            .map_err(|error| body.placed(error))?;
+        if !definition.columns.is_empty() {
+            self.check_columns(&body.sql, definition)?;
+        }
+        let name = quoted(&definition.name);
+        // Rows are read before a table of the same name is replaced, as they may be its own.
+        let new = format!("__perfetto_new_{}", definition.name);
+        let new = quoted(&new);
+        // Columns without a type have no affinity: values are kept and compared as they are.
+        let columns: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+        let head = format!("INSERT INTO {new} ");
+        self.connection
+            .execute_batch(&format!("CREATE TABLE {new}({})", columns.join(", ")))?;
+        let mut filled = self
+            .connection
+            .execute_batch(&format!("{head}{}", body.sql))
+            .map_err(|error| body.shifted(error, head.len()));
+        if filled.is_ok() {
+            let drop = match definition.replace {
+                true => format!("DROP TABLE IF EXISTS {name};"),
+                false => String::new(),
+            };
+            let rename = format!("{drop} ALTER TABLE {new} RENAME TO {name}");
+            filled = self
+                .connection
+                .execute_batch(&rename)
+                .map_err(|error| match error {
+                    // The place is that of our own statement.
+                    rusqlite::Error::SqlInputError { msg, .. } => SqlError::new(msg),
+                    other => other.into(),
+                });
+        }
+        if filled.is_err() {
+            self.connection
+                .execute_batch(&format!("DROP TABLE IF EXISTS {new}"))?;
+        }
+        filled
+    }
+
+    /// Returns the names of the columns of a query.
+    pub(super) fn column_names(&self, sql: &str) -> rusqlite::Result<Vec<String>> {
+        let statement = self.connection.prepare(sql)?;
+        Ok(statement.column_names().map(str::to_owned).collect())
+    }
+
+    /// Fails if a query lacks a declared column.
+    fn check_columns(&self, sql: &str, definition: &Definition) -> Result<(), SqlError> {
+        let names = self.column_names(sql)?;
+        for column in &definition.columns {
+            if !names
+                .iter()
+                .any(|name| name.eq_ignore_ascii_case(&column.name))
+            {
+                let (table, column) = (&definition.name, &column.name);
+                let message = format!(
+                    "'{table}' declares the column '{column}', which its query does not have."
+                );
+                return Err(SqlError::new(message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates an index of a table that a statement has created. Tables of the trace make their
+    /// own indexes.
+    pub(super) fn define_index(
+        &mut self,
+        name: &str,
+        replace: bool,
+        on: &[Token],
+    ) -> Result<(), SqlError> {
+        let name = quoted(name);
+        if replace {
+            self.connection
+                .execute_batch(&format!("DROP INDEX IF EXISTS {name}"))?;
+        }
+        let sql = format!("CREATE INDEX {name} ON {}", text(on));
+        let created = self.connection.execute_batch(&sql);
+        created.map_err(|error| SqlError::new(SqlError::from(error).message))
+    }
+
+    pub(super) fn drop_index(&mut self, name: &str) -> Result<(), SqlError> {
+        Ok(self
+            .connection
+            .execute_batch(&format!("DROP INDEX {}", quoted(name)))?)
+    }
+
+    /// Creates a relation that the engine computes.
+    pub(super) fn create_relation(
+        &mut self,
+        name: &str,
+        relation: Arc<Stored>,
+    ) -> Result<(), SqlError> {
+        self.relations.set(name, relation);
+        let name = quoted(name);
+        let sql =
+            format!("DROP TABLE IF EXISTS {name}; CREATE VIRTUAL TABLE {name} USING {CREATED}");
+        Ok(self.connection.execute_batch(&sql)?)
+    }
+
+    /// Creates the table of a span join. The inputs are read when the table is.
+    pub(super) fn define_span_join(&mut self, join: &SpanJoin) -> Result<(), SqlError> {
+        let [left, right] = &join.inputs;
+        if let (Some(a), Some(b)) = (&left.1, &right.1)
+            && !a.eq_ignore_ascii_case(b)
+        {
+            let message = format!(
+                "The inputs of a span join are partitioned by one column, not by '{a}' and '{b}'."
+            );
+            return Err(SqlError::new(message));
+        }
+        let key = left.1.as_deref().or(right.1.as_deref());
+        let mut names = vec!["ts".to_owned(), "dur".to_owned()];
+        names.extend(key.map(str::to_owned));
+        let mut sides = Vec::new();
+        for (table, partition) in [left, right] {
+            let sql = format!("SELECT * FROM {}", quoted(table));
+            let columns = self.column_names(&sql)?;
+            sides.push((
+                sql,
+                span_columns(table, &columns, partition.as_deref(), key)?,
+            ));
+            let (_, side) = &sides[sides.len() - 1];
+            for column in &side.others {
+                if names
+                    .iter()
+                    .any(|name| name.eq_ignore_ascii_case(&columns[*column]))
+                {
+                    let message = format!(
+                        "Both inputs of the span join have a column '{}'.",
+                        columns[*column]
+                    );
+                    return Err(SqlError::new(message));
+                }
+                names.push(columns[*column].clone());
+            }
+        }
+        let callee = Arc::downgrade(&self.callee);
+        let (kind, runs) = (join.kind, self.runs.clone());
+        let kept: Mutex<Option<(u64, Arc<StoredRows>)>> = Mutex::default();
+        let relation = Stored::new(names, Vec::new(), move |_| {
+            let run = runs.load(Ordering::Relaxed);
+            let known = kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some((_, rows)) = known.filter(|(of, _)| *of == run) {
+                return Ok(rows);
+            }
+            let closed = || rusqlite::Error::ModuleError("the session is closed".to_owned());
+            let callee = callee.upgrade().ok_or_else(closed)?;
+            let (left, right) = (read(&callee, &sides[0].0)?, read(&callee, &sides[1].0)?);
+            let rows = Arc::new(span_join(
+                kind,
+                &SpanSide {
+                    rows: &left,
+                    columns: &sides[0].1,
+                },
+                &SpanSide {
+                    rows: &right,
+                    columns: &sides[1].1,
+                },
+            )?);
+            *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((run, rows.clone()));
+            Ok(rows)
+        });
+        self.create_relation(&join.name, relation)
+    }
+}
+
+/// Finds the columns of an input of a span join.
+fn span_columns(
+    table: &str,
+    columns: &[String],
+    partition: Option<&str>,
+    key: Option<&str>,
+) -> Result<SpanColumns, SqlError> {
+    let find = |name: &str| {
+        let place = columns
+            .iter()
+            .position(|column| column.eq_ignore_ascii_case(name));
+        place.ok_or_else(|| {
+            SqlError::new(format!(
+                "The input '{table}' of the span join has no column '{name}'."
+            ))
+        })
+    };
+    let (ts, dur) = (find("ts")?, find("dur")?);
+    let partition = partition.map(find).transpose()?;
+    let is_other = |column: &usize| {
+        ![Some(ts), Some(dur)].contains(&Some(*column))
+            && !key.is_some_and(|key| columns[*column].eq_ignore_ascii_case(key))
+    };
+    let others = (0..columns.len()).filter(is_other).collect();
+    Ok(SpanColumns {
+        ts,
+        dur,
+        key: partition,
+        others,
+    })
+}
+
+/// Reads all rows of a query.
+pub(super) fn read(callee: &Callee, sql: &str) -> rusqlite::Result<StoredRows> {
+    let mut statement = callee.prepare(sql)?;
+    let mut out = StoredRows::new(statement.column_count());
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        for column in 0..out.width {
+            out.values.push(owned(row.get_ref(column)?));
+        }
+    }
+    Ok(out)
+}

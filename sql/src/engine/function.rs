@@ -1,0 +1,240 @@
+//! Functions that are defined by queries.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Error, Result, Statement};
+
+use super::Engine;
+use crate::error::SqlError;
+use crate::relations::{Stored, StoredRows};
+use crate::sqlite::{Callee, owned};
+use crate::syntax::statement::{Argument, Definition, Returns};
+
+/// The largest depth of functions that call each other.
+const MAX_DEPTH: usize = 200;
+
+/// A function that is defined by a query.
+#[derive(Debug)]
+pub(super) struct Function {
+    name: String,
+    arguments: Vec<Argument>,
+    returns: Returns,
+    sql: String,
+    callee: Weak<Callee>,
+    depth: AtomicUsize,
+    /// The results by argument, if they are kept.
+    known: Mutex<Option<HashMap<i64, Value>>>,
+}
+
+fn failure<T>(message: String) -> Result<T> {
+    Err(Error::UserFunctionError(message.into()))
+}
+
+/// Returns true if a value may be passed as a type.
+fn fits(kind: &str, value: ValueRef<'_>) -> bool {
+    match (kind, value) {
+        (_, ValueRef::Null) => true,
+        ("DOUBLE" | "FLOAT", ValueRef::Integer(_) | ValueRef::Real(_)) => true,
+        ("STRING", ValueRef::Text(_)) | ("BYTES" | "PROTO", ValueRef::Blob(_)) => true,
+        ("DOUBLE" | "FLOAT" | "STRING" | "BYTES" | "PROTO", _) => false,
+        ("ANY", _) | (_, ValueRef::Integer(_)) => true,
+        _ => false,
+    }
+}
+
+impl Function {
+    fn bind(&self, statement: &mut Statement<'_>, values: &[Value]) -> Result<()> {
+        for (argument, value) in self.arguments.iter().zip(values) {
+            if !fits(&argument.kind, value.into()) {
+                let (name, argument, kind) = (&self.name, &argument.name, &argument.kind);
+                return failure(format!(
+                    "{name}: the argument '{argument}' must be of type {kind}"
+                ));
+            }
+            let name = format!("${}", argument.name);
+            if let Some(index) = statement.parameter_index(&name)? {
+                statement.raw_bind_parameter(index, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn callee(&self) -> Result<Arc<Callee>> {
+        let closed = || Error::UserFunctionError("the session is closed".into());
+        self.callee.upgrade().ok_or_else(closed)
+    }
+
+    /// Counts a call, which must not be too deep.
+    fn nested<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        let depth = self.depth.fetch_add(1, Ordering::Relaxed);
+        let result = match depth < MAX_DEPTH {
+            true => call(),
+            false => failure(format!(
+                "{}: more than {MAX_DEPTH} calls are nested",
+                self.name
+            )),
+        };
+        self.depth.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Returns the value for these arguments.
+    fn value(&self, values: &[Value]) -> Result<Value> {
+        let callee = self.callee()?;
+        let mut statement = callee.prepare(&self.sql)?;
+        self.bind(&mut statement, values)?;
+        let mut rows = statement.raw_query();
+        let Some(row) = rows.next()? else {
+            return Ok(Value::Null);
+        };
+        let value = owned(row.get_ref(0)?);
+        if rows.next()?.is_some() {
+            return failure(format!(
+                "{}: the query of the function has several rows",
+                self.name
+            ));
+        }
+        Ok(value)
+    }
+
+    fn call(&self, context: &Context<'_>) -> Result<Value> {
+        let values: Vec<Value> = (0..context.len())
+            .map(|place| owned(context.get_raw(place)))
+            .collect();
+        let key = match values.as_slice() {
+            [Value::Integer(key)] => Some(*key),
+            _ => None,
+        };
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = key.and_then(|key| known().as_ref()?.get(&key).cloned()) {
+            return Ok(value);
+        }
+        let value = self.nested(|| self.value(&values))?;
+        if let (Some(key), Some(known)) = (key, known().as_mut()) {
+            known.insert(key, value.clone());
+        }
+        Ok(value)
+    }
+
+    /// Returns the rows for these arguments.
+    fn rows(&self, values: &[Value]) -> Result<Arc<StoredRows>> {
+        self.nested(|| {
+            let callee = self.callee()?;
+            let mut statement = callee.prepare(&self.sql)?;
+            self.bind(&mut statement, values)?;
+            let mut out = StoredRows::new(statement.column_count());
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next()? {
+                for column in 0..out.width {
+                    out.values.push(owned(row.get_ref(column)?));
+                }
+            }
+            Ok(Arc::new(out))
+        })
+    }
+}
+
+impl Engine {
+    /// Creates a function.
+    pub(super) fn define_function(
+        &mut self,
+        definition: Definition,
+        arguments: Vec<Argument>,
+        returns: Returns,
+    ) -> std::result::Result<(), SqlError> {
+        let name = definition.name.to_ascii_lowercase();
+        if self.functions.contains_key(&name) && !definition.replace {
+            return Err(SqlError::new(format!(
+                "The function '{name}' exists already."
+            )));
+        }
+        let body = self.expanded(&definition.body)?;
+        let function = Arc::new(Function {
+            name: name.clone(),
+            arguments,
+            returns,
+            sql: body.sql.clone(),
+            callee: Arc::downgrade(&self.callee),
+            depth: AtomicUsize::new(0),
+            known: Mutex::default(),
+        });
+        if let Returns::Table(_) = function.returns {
+            // Queries may have more columns than declared.
+            let columns = self
+                .column_names(&body.sql)
+                .map_err(|error| body.placed(error))?;
+            let names = function
+                .arguments
+                .iter()
+                .map(|a| format!("__{}", a.name))
+                .collect();
+            let of = function.clone();
+            let relation = Stored::new(columns, names, move |values| of.rows(values));
+            self.create_relation(&name, relation)?;
+        } else {
+            self.register(&name, &function)?;
+            // A function may call itself, so its query is checked when it exists.
+            self.column_names(&body.sql)
+                .map_err(|error| body.placed(error))?;
+        }
+        self.functions.insert(name, function);
+        Ok(())
+    }
+
+    fn register(&self, name: &str, function: &Arc<Function>) -> std::result::Result<(), SqlError> {
+        let count = function.arguments.len() as i32;
+        let function = function.clone();
+        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
+        let call = move |context: &Context<'_>| function.call(context);
+        let created = self
+            .connection
+            .create_scalar_function(name, count, flags, move |context| call(context));
+        Ok(created?)
+    }
+
+    /// Creates another name for a function.
+    pub(super) fn delegate(
+        &mut self,
+        name: &str,
+        arguments: &[Argument],
+        target: &str,
+    ) -> std::result::Result<(), SqlError> {
+        if let Some(function) = self.functions.get(&target.to_ascii_lowercase()).cloned() {
+            self.register(name, &function)?;
+            self.functions.insert(name.to_ascii_lowercase(), function);
+            return Ok(());
+        }
+        let names: Vec<String> = arguments.iter().map(|a| format!("${}", a.name)).collect();
+        let sql = format!("SELECT {target}({})", names.join(", "));
+        let body = crate::syntax::lexer::tokenize(&sql)?;
+        let definition = Definition {
+            name: name.to_owned(),
+            replace: true,
+            columns: Vec::new(),
+            body,
+        };
+        let returns = Returns::Scalar("ANY".to_owned());
+        self.define_function(definition, arguments.to_vec(), returns)
+    }
+
+    /// Keeps the results of a function from now on.
+    pub(super) fn memoize(&mut self, name: &str) -> std::result::Result<(), SqlError> {
+        let Some(function) = self.functions.get(&name.to_ascii_lowercase()) else {
+            return Err(SqlError::new(format!("There is no function '{name}'.")));
+        };
+        if function.arguments.len() != 1 || matches!(function.returns, Returns::Table(_)) {
+            let message = "Only functions of one integer that return a value can be memoized.";
+            return Err(SqlError::new(message));
+        }
+        let mut known = function
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.get_or_insert_default();
+        Ok(())
+    }
+}

@@ -1,0 +1,333 @@
+//! A session: a connection to SQLite, definitions, and the execution of statements.
+
+mod define;
+mod function;
+mod include;
+mod safety;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferretto_tables::{TableId, Trace};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, InterruptHandle};
+
+use self::function::Function;
+use self::include::Module;
+use crate::error::SqlError;
+use crate::functions;
+use crate::intervals::{self, Inputs};
+use crate::relations::{TraceTable, register_pairs};
+use crate::sqlite::{Callee, Relations};
+use crate::stdlib;
+use crate::syntax::lexer::{Token, split, tokenize};
+use crate::syntax::macros::{Macro, Macros, expand};
+use crate::syntax::statement::{Statement, parse};
+
+/// Modules whose SQL differs from that of the engine for many traces.
+const OWN_MODULES: &[(&str, &str)] = &[(
+    "linux.cpu.utilization.periods",
+    include_str!("../stdlib/periods.sql"),
+)];
+
+/// The module of relations that are created by statements.
+const CREATED: &str = "__perfetto_relation";
+
+/// Limits of a session.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The memory in bytes that SQLite may use in this process; 0 for no limit.
+    pub memory_limit: u64,
+    /// The time in milliseconds that a text of statements may take; 0 for no limit.
+    pub timeout_ms: u64,
+}
+
+/// A receiver of results.
+pub trait Rows {
+    /// Begins the result of a statement with these columns.
+    fn columns(&mut self, names: &[String]) -> ControlFlow<()>;
+    /// Adds a row.
+    fn row(&mut self, values: &[ValueRef<'_>]) -> ControlFlow<()>;
+}
+
+/// Cancels the running statement of a session, from any thread.
+pub struct Interrupt(InterruptHandle);
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interrupt").finish_non_exhaustive()
+    }
+}
+
+impl Interrupt {
+    /// Cancels the running statement, if there is one.
+    pub fn interrupt(&self) {
+        self.0.interrupt();
+    }
+}
+
+/// A session over a trace.
+pub struct Engine {
+    // Dropped before the connection that it is a view of.
+    callee: Arc<Callee>,
+    connection: Connection,
+    relations: Relations,
+    inputs: Inputs,
+    /// The number of texts that have been run. Results of span joins are kept during one.
+    runs: Arc<AtomicU64>,
+    deadline: safety::Deadline,
+    macros: Macros,
+    functions: HashMap<String, Arc<Function>>,
+    modules: HashMap<String, Module>,
+    packages: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.callee.release();
+    }
+}
+
+impl Engine {
+    /// Returns a session over a trace, with the prelude.
+    ///
+    /// # Errors
+    ///
+    /// Fails if SQLite has no memory.
+    pub fn new(trace: &Arc<Trace>, options: &Options) -> Result<Self, SqlError> {
+        let mut connection = Connection::open_in_memory()?;
+        let relations = Relations::default();
+        let inputs = Inputs::default();
+        for table in TableId::ALL {
+            let name = format!("__intrinsic_{}", table.spec().name);
+            relations.register(&connection, &name, TraceTable::new(trace, *table))?;
+        }
+        register_pairs(&connection, &relations, trace)?;
+        relations.register_module(&connection, CREATED)?;
+        functions::register(&connection)?;
+        functions::register_trace(&connection, trace)?;
+        intervals::register(&connection, &relations, &inputs)?;
+        let deadline = safety::restrict(&mut connection, options)?;
+        let mut engine = Self {
+            callee: Callee::of(&connection)?,
+            connection,
+            relations,
+            inputs,
+            runs: Arc::default(),
+            deadline,
+            macros: Macros::new(),
+            functions: HashMap::new(),
+            modules: HashMap::new(),
+            packages: stdlib::modules(),
+        };
+        for (name, sql) in OWN_MODULES {
+            engine.add_module(name, sql, true)?;
+        }
+        for text in stdlib::PRELUDE {
+            engine.define_all(text)?;
+        }
+        Ok(engine)
+    }
+
+    /// Adds a module. An existing one is replaced only if `replace` is set.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the module exists and must not be replaced.
+    pub fn add_module(&mut self, name: &str, sql: &str, replace: bool) -> Result<(), SqlError> {
+        if !replace && self.packages.contains_key(name) {
+            return Err(SqlError::new(format!(
+                "The module '{name}' exists already."
+            )));
+        }
+        self.packages.insert(name.to_owned(), sql.to_owned());
+        Ok(())
+    }
+
+    /// Returns the names of all modules.
+    pub fn module_names(&self) -> impl Iterator<Item = &str> {
+        self.packages.keys().map(String::as_str)
+    }
+
+    /// Returns a handle that cancels statements.
+    pub fn interrupt(&self) -> Interrupt {
+        Interrupt(self.connection.get_interrupt_handle())
+    }
+
+    /// Runs all statements of a text, and passes their results to `rows`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the first statement that fails.
+    pub fn run(&mut self, sql: &str, rows: &mut dyn Rows) -> Result<(), SqlError> {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        self.deadline.start();
+        let result = self.run_statements(sql, rows);
+        self.inputs.clear();
+        self.deadline.check(result)
+    }
+
+    fn run_statements(&mut self, sql: &str, rows: &mut dyn Rows) -> Result<(), SqlError> {
+        let statements = split(tokenize(sql)?);
+        if statements.is_empty() {
+            return Err(SqlError::new("The text contains no statement."));
+        }
+        for tokens in statements {
+            if self.statement(&tokens, rows)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the definitions of a text.
+    fn define_all(&mut self, sql: &str) -> Result<(), SqlError> {
+        struct Nothing;
+        impl Rows for Nothing {
+            fn columns(&mut self, _: &[String]) -> ControlFlow<()> {
+                ControlFlow::Continue(())
+            }
+
+            fn row(&mut self, _: &[ValueRef<'_>]) -> ControlFlow<()> {
+                ControlFlow::Continue(())
+            }
+        }
+        for tokens in split(tokenize(sql)?) {
+            let _ = self.statement(&tokens, &mut Nothing)?;
+        }
+        Ok(())
+    }
+
+    fn statement(
+        &mut self,
+        tokens: &[Token],
+        rows: &mut dyn Rows,
+    ) -> Result<ControlFlow<()>, SqlError> {
+        let start = tokens.iter().find(|t| !t.is_space()).map_or(0, |t| t.at);
+        let done = |result: Result<(), SqlError>| {
+            result
+                .map(|()| ControlFlow::Continue(()))
+                .map_err(|error| error.or_at(start))
+        };
+        match parse(tokens)? {
+            Statement::Include(name) => done(self.include(&name)),
+            Statement::Table(definition) => done(self.define_table(&definition)),
+            Statement::View(definition) => done(self.define_view(&definition)),
+            Statement::Function(definition, arguments, returns) => {
+                done(self.define_function(definition, arguments, returns))
+            }
+            Statement::Delegate(name, arguments, target) => {
+                done(self.delegate(&name, &arguments, &target))
+            }
+            Statement::Macro(definition, arguments) => {
+                let name = definition.name.to_ascii_lowercase();
+                self.macros.insert(
+                    name,
+                    Macro {
+                        arguments,
+                        body: definition.body,
+                    },
+                );
+                done(Ok(()))
+            }
+            Statement::Index(name, replace, on) => done(self.define_index(&name, replace, &on)),
+            Statement::DropIndex(name) => done(self.drop_index(&name)),
+            Statement::Memoize(name) => done(self.memoize(&name)),
+            Statement::SpanJoin(join) => done(self.define_span_join(&join)),
+            Statement::Sql(tokens) => self
+                .run_sql(&tokens, rows)
+                .map_err(|error| error.or_at(start)),
+        }
+    }
+
+    /// Returns the text of tokens after the expansion of macros.
+    fn expanded(&self, tokens: &[Token]) -> Result<Text, SqlError> {
+        Ok(Text::of(&expand(tokens, &self.macros)?))
+    }
+
+    /// Runs a statement of SQLite.
+    fn run_sql(
+        &mut self,
+        tokens: &[Token],
+        rows: &mut dyn Rows,
+    ) -> Result<ControlFlow<()>, SqlError> {
+        let text = self.expanded(tokens)?;
+        let placed = |error: rusqlite::Error| text.placed(error);
+        let mut statement = self.connection.prepare(&text.sql).map_err(placed)?;
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+        if !names.is_empty() && rows.columns(&names).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let mut results = statement.raw_query();
+        while let Some(row) = results.next().map_err(placed)? {
+            let mut values = Vec::with_capacity(names.len());
+            for column in 0..names.len() {
+                values.push(row.get_ref(column).map_err(placed)?);
+            }
+            if rows.row(&values).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// The text of a statement, and the places of its tokens.
+struct Text {
+    sql: String,
+    /// The offsets of tokens in the text, and the offsets at which they were written.
+    places: Vec<(usize, usize)>,
+}
+
+impl Text {
+    fn of(tokens: &[Token]) -> Self {
+        let (mut sql, mut places) = (String::new(), Vec::with_capacity(tokens.len()));
+        for token in tokens {
+            places.push((sql.len(), token.at));
+            sql.push_str(&token.text);
+        }
+        Self { sql, places }
+    }
+
+    /// Returns an error with the place in the original text.
+    fn placed(&self, error: rusqlite::Error) -> SqlError {
+        let mut error = SqlError::from(error);
+        error.offset = error.offset.and_then(|offset| {
+            let after = self.places.partition_point(|(at, _)| *at <= offset);
+            self.places.get(after.checked_sub(1)?).map(|(_, at)| *at)
+        });
+        error
+    }
+}
+
+impl Text {
+    /// Returns an error of a statement that has the text after `head` other bytes.
+    fn shifted(&self, error: rusqlite::Error, head: usize) -> SqlError {
+        match error {
+            rusqlite::Error::SqlInputError {
+                error,
+                msg,
+                sql,
+                offset,
+            } => {
+                let offset = offset.saturating_sub(head as i32);
+                self.placed(rusqlite::Error::SqlInputError {
+                    error,
+                    msg,
+                    sql,
+                    offset,
+                })
+            }
+            other => self.placed(other),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Functions of texts and bytes.
+
+use std::sync::Arc;
+
+use regex::{Regex, RegexBuilder};
+use rusqlite::functions::Context;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, Result};
+
+use super::{failure, integer, optional, scalar, text};
+
+const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn step(hash: &mut u64, bytes: &[u8]) {
+    for byte in bytes {
+        *hash = (*hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+}
+
+/// Returns the result of the SQL function `hash` for these texts: their 64-bit FNV-1a hash.
+pub(crate) fn fnv<'a>(texts: impl IntoIterator<Item = &'a str>) -> i64 {
+    let mut hash = BASIS;
+    texts
+        .into_iter()
+        .for_each(|text| step(&mut hash, text.as_bytes()));
+    hash.cast_signed()
+}
+
+fn hash(context: &Context<'_>) -> Result<Value> {
+    let mut hash = BASIS;
+    for place in 0..context.len() {
+        match context.get_raw(place) {
+            ValueRef::Text(text) => step(&mut hash, text),
+            ValueRef::Integer(value) => step(&mut hash, &value.to_le_bytes()),
+            _ => return failure("hash: arguments must be integers and texts"),
+        }
+    }
+    Ok(Value::Integer(hash.cast_signed()))
+}
+
+/// Returns the regular expression of an argument, which is compiled once for a constant.
+fn regex(context: &Context<'_>, place: usize, ignore_case: bool) -> Result<Arc<Regex>> {
+    type Failure = Box<dyn std::error::Error + Send + Sync>;
+    context.get_or_create_aux(place as i32, |value| -> Result<Regex, Failure> {
+        let pattern = value.as_str()?;
+        let built = RegexBuilder::new(pattern)
+            .case_insensitive(ignore_case)
+            .build();
+        built.map_err(|error| format!("the pattern '{pattern}' cannot be read: {error}").into())
+    })
+}
+
+fn has_null(context: &Context<'_>) -> bool {
+    (0..context.len()).any(|place| context.get_raw(place) == ValueRef::Null)
+}
+
+fn regexp(context: &Context<'_>) -> Result<Value> {
+    if has_null(context) {
+        return Ok(Value::Null);
+    }
+    let flags = if context.len() > 2 {
+        text(context.get_raw(2))
+    } else {
+        None
+    };
+    let ignore_case = match flags.as_deref().unwrap_or("") {
+        "i" => true,
+        "" | "c" => false,
+        other => return failure(format!("regexp: unknown flag '{other}': use 'i' or 'c'")),
+    };
+    let subject = text(context.get_raw(1)).unwrap_or_default();
+    Ok(Value::Integer(
+        regex(context, 0, ignore_case)?.is_match(&subject).into(),
+    ))
+}
+
+fn regexp_extract(context: &Context<'_>) -> Result<Value> {
+    if has_null(context) {
+        return Ok(Value::Null);
+    }
+    let subject = text(context.get_raw(0)).unwrap_or_default();
+    let regex = regex(context, 1, false)?;
+    if regex.captures_len() > 2 {
+        return failure("regexp_extract: the pattern must have at most one group");
+    }
+    let captures = regex.captures(&subject);
+    let found = captures
+        .as_ref()
+        .and_then(|found| found.get(regex.captures_len() - 1));
+    Ok(optional(found.map(|found| found.as_str().to_owned())))
+}
+
+fn regexp_replace(context: &Context<'_>) -> Result<Value> {
+    if has_null(context) {
+        return Ok(Value::Null);
+    }
+    let subject = text(context.get_raw(0)).unwrap_or_default();
+    let to = text(context.get_raw(2)).unwrap_or_default();
+    let regex = regex(context, 1, false)?;
+    Ok(regex
+        .replace_all(&subject, regex::NoExpand(&to))
+        .into_owned()
+        .into())
+}
+
+/// Returns the part of a text between two occurrences of a separator.
+fn str_split(context: &Context<'_>) -> Result<Value> {
+    if has_null(context) {
+        return Ok(Value::Null);
+    }
+    let (subject, separator) = (text(context.get_raw(0)), text(context.get_raw(1)));
+    let (subject, separator) = (subject.unwrap_or_default(), separator.unwrap_or_default());
+    let Some(place) = integer(context, 2, "str_split")?.and_then(|n| usize::try_from(n).ok())
+    else {
+        return failure("str_split: argument 3 must not be negative");
+    };
+    if separator.is_empty() {
+        return failure("str_split: the separator must not be empty");
+    }
+    Ok(optional(
+        subject.split(&separator).nth(place).map(str::to_owned),
+    ))
+}
+
+/// Returns the number that a text of hexadecimal digits stands for.
+fn unhex(context: &Context<'_>) -> Result<Value> {
+    let Some(digits) = text(context.get_raw(0)) else {
+        return Ok(Value::Null);
+    };
+    let digits = digits.trim();
+    let digits = digits
+        .strip_prefix("0x")
+        .or_else(|| digits.strip_prefix("0X"))
+        .unwrap_or(digits);
+    match u64::from_str_radix(digits, 16) {
+        Ok(value) => Ok(Value::Integer(value.cast_signed())),
+        Err(_) => failure(format!("unhex: '{digits}' is not a hexadecimal number")),
+    }
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn base64(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let value =
+            chunk.iter().fold(0_u32, |v, b| v << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
+        let digit = |place: usize| ALPHABET[(value >> (18 - 6 * place) & 63) as usize];
+        out.extend((0..4).map(|place| {
+            if place <= chunk.len() {
+                char::from(digit(place))
+            } else {
+                '='
+            }
+        }));
+    }
+    out
+}
+
+fn unbase64(text: &str) -> Option<Vec<u8>> {
+    let digit = |b: u8| {
+        ALPHABET
+            .iter()
+            .position(|a| *a == b)
+            .map(|place| place as u32)
+    };
+    let digits: Vec<u32> = text
+        .bytes()
+        .filter(|b| *b != b'=')
+        .map(digit)
+        .collect::<Option<_>>()?;
+    let mut out = Vec::with_capacity(digits.len() * 3 / 4);
+    for chunk in digits.chunks(4) {
+        let value = chunk.iter().fold(0_u32, |v, d| v << 6 | d) << (6 * (4 - chunk.len()));
+        out.extend_from_slice(&value.to_be_bytes()[1..chunk.len().max(1)]);
+    }
+    Some(out)
+}
+
+pub(super) fn register(connection: &Connection) -> Result<()> {
+    scalar(connection, "hash", -1, hash)?;
+    scalar(connection, "regexp", 2, regexp)?;
+    scalar(connection, "regexp", 3, regexp)?;
+    scalar(connection, "regexp_extract", 2, regexp_extract)?;
+    scalar(connection, "regexp_replace_simple", 3, regexp_replace)?;
+    scalar(connection, "str_split", 3, str_split)?;
+    scalar(connection, "unhex", 1, unhex)?;
+    scalar(connection, "reverse", 1, |context| {
+        let reversed = text(context.get_raw(0)).map(|text| text.chars().rev().collect::<String>());
+        Ok(optional(reversed))
+    })?;
+    scalar(connection, "demangle", 1, |context| {
+        let name = text(context.get_raw(0));
+        Ok(optional(
+            name.and_then(|name| ferretto_symbols::demangle(&name)),
+        ))
+    })?;
+    scalar(connection, "base64_encode", 1, |context| {
+        Ok(match context.get_raw(0) {
+            ValueRef::Null => Value::Null,
+            ValueRef::Blob(bytes) | ValueRef::Text(bytes) => base64(bytes).into(),
+            other => base64(text(other).unwrap_or_default().as_bytes()).into(),
+        })
+    })?;
+    scalar(connection, "base64_decode", 1, |context| {
+        Ok(optional(
+            text(context.get_raw(0)).and_then(|text| unbase64(&text)),
+        ))
+    })
+}

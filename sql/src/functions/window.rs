@@ -1,0 +1,64 @@
+//! Aggregate functions that are also window functions.
+
+use std::collections::VecDeque;
+
+use rusqlite::functions::{Aggregate, Context, FunctionFlags, WindowAggregate};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Result};
+
+use crate::sqlite::owned;
+
+/// `last_non_null(x)`: the last value that is not NULL.
+struct LastNonNull;
+
+/// The values that are not NULL, with the numbers of their rows, and the rows of the window.
+#[derive(Debug, Default)]
+struct Window {
+    values: VecDeque<(u64, Value)>,
+    first: u64,
+    past: u64,
+}
+
+impl Aggregate<Window, Value> for LastNonNull {
+    fn init(&self, _: &mut Context<'_>) -> Result<Window> {
+        Ok(Window::default())
+    }
+
+    fn step(&self, context: &mut Context<'_>, window: &mut Window) -> Result<()> {
+        let value = owned(context.get_raw(0));
+        if value != Value::Null {
+            window.values.push_back((window.past, value));
+        }
+        window.past += 1;
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, window: Option<Window>) -> Result<Value> {
+        Ok(window
+            .and_then(|mut window| window.values.pop_back())
+            .map_or(Value::Null, |(_, v)| v))
+    }
+}
+
+impl WindowAggregate<Window, Value> for LastNonNull {
+    fn value(&self, window: Option<&mut Window>) -> Result<Value> {
+        let last = window.and_then(|window| window.values.back());
+        Ok(last.map_or(Value::Null, |(_, value)| value.clone()))
+    }
+
+    fn inverse(&self, _: &mut Context<'_>, window: &mut Window) -> Result<()> {
+        window.first += 1;
+        let first = window.first;
+        while window
+            .values
+            .pop_front_if(|(row, _)| *row < first)
+            .is_some()
+        {}
+        Ok(())
+    }
+}
+
+pub(super) fn register(connection: &Connection) -> Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
+    connection.create_window_function("last_non_null", 1, flags, LastNonNull)
+}

@@ -1,0 +1,9 @@
+//! Operators on intervals: intersections, as-of joins, span joins. Each sorts its inputs by key and
+//! time, and sweeps over them.
+
+mod operators;
+mod span;
+mod sweep;
+
+pub(crate) use self::operators::{Inputs, asof_sql, intersect_sql, register, self_intersect_sql};
+pub(crate) use self::span::{SpanColumns, SpanSide, join as span_join};

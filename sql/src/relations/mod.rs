@@ -1,0 +1,12 @@
+//! The relations of a session: tables of the trace, and tables that are computed.
+
+// The same relations as in the engine for many traces.
+#[path = "../../../query/src/trace/links.rs"]
+mod links;
+mod pairs;
+mod stored;
+mod table;
+
+pub(crate) use self::pairs::register as register_pairs;
+pub(crate) use self::stored::{Stored, StoredRows};
+pub(crate) use self::table::TraceTable;

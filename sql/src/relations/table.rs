@@ -1,0 +1,362 @@
+//! The tables of a trace.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering as Memory};
+
+use ferretto_tables::{ColumnKind, ColumnSpec, ColumnView, StringId, TableId, Trace, Values};
+use rusqlite::Result;
+use rusqlite::types::{Value, ValueRef};
+
+use crate::sqlite::{Column, Condition, Op, Plan, Relation, Rows};
+
+/// A table of a trace. Rows are found by binary search in ascending columns, and by an index in
+/// others, which is made when a column has been searched some times.
+#[derive(Debug)]
+pub(crate) struct TraceTable {
+    trace: Arc<Trace>,
+    table: TableId,
+    indexes: Vec<Index>,
+}
+
+/// The index of a column.
+#[derive(Debug, Default)]
+struct Index {
+    searches: AtomicU32,
+    /// The rows with a value, in the order of values.
+    rows: OnceLock<Vec<u32>>,
+}
+
+/// The number of searches after which an index pays.
+const SEARCHES: u32 = 2;
+
+impl TraceTable {
+    pub(crate) fn new(trace: &Arc<Trace>, table: TableId) -> Arc<Self> {
+        let indexes = table
+            .spec()
+            .columns
+            .iter()
+            .map(|_| Index::default())
+            .collect();
+        Arc::new(Self {
+            trace: trace.clone(),
+            table,
+            indexes,
+        })
+    }
+
+    fn specs(&self) -> &'static [ColumnSpec] {
+        self.table.spec().columns
+    }
+
+    fn column(&self, column: usize) -> Option<ColumnView<'_>> {
+        self.trace.tables().table(self.table).column(column)
+    }
+
+    /// Returns true if the values of a column ascend and none is NULL.
+    fn is_ascending(&self, column: usize) -> bool {
+        let spec = self.specs().get(column);
+        spec.is_some_and(|spec| {
+            spec.is_sorted
+                && !spec.is_nullable
+                && !matches!(spec.kind, ColumnKind::Text | ColumnKind::F64)
+        })
+    }
+
+    /// Returns the rows with a value, in their order.
+    fn find(&self, column: usize, key: i64) -> Vec<u32> {
+        let (Some(view), Some(index)) = (self.column(column), self.indexes.get(column)) else {
+            return Vec::new();
+        };
+        if index.searches.fetch_add(1, Memory::Relaxed) < SEARCHES && index.rows.get().is_none() {
+            return scan(&view, key);
+        }
+        let rows = index.rows.get_or_init(|| {
+            let keys = (0..view.len()).filter_map(|row| Some((key_of(&view, row)?, row as u32)));
+            let mut keys: Vec<(i64, u32)> = keys.collect();
+            keys.sort_unstable();
+            keys.into_iter().map(|(_, row)| row).collect()
+        });
+        let compare = |row: &u32| key_of(&view, *row as usize).cmp(&Some(key));
+        let from = rows.partition_point(|row| compare(row) == Ordering::Less);
+        let past = rows.partition_point(|row| compare(row) != Ordering::Greater);
+        rows[from..past].to_vec()
+    }
+
+    /// Returns the number that represents a value of a column; `None` if no row can have it.
+    fn key(&self, column: usize, value: &Value) -> Option<i64> {
+        match (self.specs().get(column)?.kind, value) {
+            (ColumnKind::Text, Value::Text(text)) => {
+                self.trace.strings().find(text).map(|id| id.raw().into())
+            }
+            (ColumnKind::Text, _) => None,
+            (_, Value::Integer(value)) => Some(*value),
+            (_, Value::Real(value)) => exact(*value),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the integer that is equal to a number.
+fn exact(value: f64) -> Option<i64> {
+    let integer = value as i64;
+    let is_equal = integer as f64 == value && integer != i64::MAX;
+    is_equal.then_some(integer)
+}
+
+/// Returns the number that represents the value of a row; `None` for NULL.
+fn key_of(view: &ColumnView<'_>, row: usize) -> Option<i64> {
+    match view.get(row) {
+        ferretto_tables::Value::Int(value) => Some(value),
+        ferretto_tables::Value::Text(text) => Some(text.raw().into()),
+        ferretto_tables::Value::Real(_) | ferretto_tables::Value::Null => None,
+    }
+}
+
+/// Returns the rows with a value.
+fn scan(view: &ColumnView<'_>, key: i64) -> Vec<u32> {
+    fn equal<T: Copy + PartialEq>(values: &[T], key: Option<T>, view: &ColumnView<'_>) -> Vec<u32> {
+        let Some(key) = key else {
+            return Vec::new();
+        };
+        let rows = values
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| **value == key);
+        let valid = |row: &u32| view.validity.is_none_or(|valid| valid.get(*row as usize));
+        rows.map(|(row, _)| row as u32).filter(valid).collect()
+    }
+    match view.values {
+        Values::U32(values) => equal(values, u32::try_from(key).ok(), view),
+        Values::I32(values) => equal(values, i32::try_from(key).ok(), view),
+        Values::I64(values) => equal(values, Some(key), view),
+        _ => {
+            let rows = 0..view.len();
+            rows.filter(|row| key_of(view, *row) == Some(key))
+                .map(|row| row as u32)
+                .collect()
+        }
+    }
+}
+
+/// Returns the first row of an ascending column for which `below` is false.
+fn split(view: &ColumnView<'_>, below: impl Fn(i64) -> bool) -> usize {
+    let (mut low, mut high) = (0, view.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if key_of(view, middle).is_some_and(&below) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// Compares an integer with a number.
+fn compare(value: i64, number: f64) -> Ordering {
+    // 2^63 and above, or below -2^63.
+    if number >= 9_223_372_036_854_775_808.0 {
+        return Ordering::Less;
+    }
+    if number < -9_223_372_036_854_775_808.0 {
+        return Ordering::Greater;
+    }
+    let whole = number.trunc();
+    let fraction = if number > whole {
+        Ordering::Less
+    } else if number < whole {
+        Ordering::Greater
+    } else {
+        Ordering::Equal
+    };
+    value.cmp(&(whole as i64)).then(fraction)
+}
+
+/// Narrows a range of rows to those whose ascending value fulfils a condition.
+fn narrow(view: &ColumnView<'_>, op: Op, value: &Value, rows: &mut Range<usize>) {
+    let order = |of: i64| match value {
+        Value::Integer(bound) => of.cmp(bound),
+        Value::Real(bound) => compare(of, *bound),
+        // Texts and blobs are greater than all numbers.
+        _ => Ordering::Less,
+    };
+    if *value == Value::Null {
+        rows.end = rows.start;
+        return;
+    }
+    let from = || split(view, |of| order(of) == Ordering::Less);
+    let past = || split(view, |of| order(of) != Ordering::Greater);
+    let range = match op {
+        Op::Eq => from()..past(),
+        Op::Lt => 0..from(),
+        Op::Le => 0..past(),
+        Op::Gt => past()..usize::MAX,
+        Op::Ge => from()..usize::MAX,
+    };
+    rows.start = rows.start.max(range.start).min(rows.end);
+    rows.end = rows.end.min(range.end).max(rows.start);
+}
+
+impl Relation for TraceTable {
+    fn columns(&self) -> Vec<Column> {
+        self.specs()
+            .iter()
+            .map(|spec| Column::new(spec.name))
+            .collect()
+    }
+
+    fn plan(&self, conditions: &[Condition], order: &[(usize, bool)]) -> Option<Plan> {
+        let total = self.trace.tables().table(self.table).rows().max(1) as f64;
+        let mut plan = Plan {
+            rows: total,
+            ..Plan::default()
+        };
+        let mut steps = 1.0;
+        let mut is_searched = false;
+        for (index, condition) in conditions.iter().enumerate().filter(|(_, c)| c.is_usable) {
+            let is_equal = condition.op == Op::Eq;
+            if self.is_ascending(condition.column) {
+                plan.is_unique |= is_equal && condition.column == 0;
+                plan.rows /= if is_equal { total } else { 4.0 };
+                steps += total.log2();
+            } else if is_equal
+                && !is_searched
+                && self.specs().get(condition.column)?.kind != ColumnKind::F64
+            {
+                is_searched = true;
+                plan.rows /= total.sqrt();
+                steps += total.log2();
+            } else {
+                continue;
+            }
+            plan.used.push(index);
+        }
+        plan.rows = plan.rows.max(1.0);
+        plan.cost = steps + plan.rows;
+        // Rows are read in their order, and so in the order of ascending columns.
+        plan.is_ordered = order
+            .iter()
+            .all(|(column, descends)| !descends && self.is_ascending(*column));
+        Some(plan)
+    }
+
+    fn open(self: Arc<Self>) -> Box<dyn Rows> {
+        Box::new(TableRows {
+            table: self,
+            rows: Selected::Range(0..0),
+            at: 0,
+        })
+    }
+}
+
+/// The rows to read, in their order.
+#[derive(Debug)]
+enum Selected {
+    Range(Range<usize>),
+    List(Vec<u32>),
+}
+
+#[derive(Debug)]
+struct TableRows {
+    table: Arc<TraceTable>,
+    rows: Selected,
+    at: usize,
+}
+
+impl TableRows {
+    fn current(&self) -> usize {
+        match &self.rows {
+            Selected::Range(rows) => rows.start + self.at,
+            Selected::List(rows) => rows[self.at] as usize,
+        }
+    }
+}
+
+impl Rows for TableRows {
+    fn start(&mut self, conditions: &[(usize, Op, Value)]) -> Result<()> {
+        let table = &self.table;
+        let mut rows = 0..table.trace.tables().table(table.table).rows();
+        let mut found = None;
+        for (column, op, value) in conditions {
+            if table.is_ascending(*column) {
+                if let Some(view) = table.column(*column) {
+                    narrow(&view, *op, value, &mut rows);
+                }
+            } else {
+                found = Some((*column, table.key(*column, value)));
+            }
+        }
+        self.at = 0;
+        self.rows = match found {
+            None => Selected::Range(rows),
+            Some((_, None)) => Selected::Range(0..0),
+            Some((column, Some(key))) => {
+                let mut list = table.find(column, key);
+                list.retain(|row| rows.contains(&(*row as usize)));
+                Selected::List(list)
+            }
+        };
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.at += 1;
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.at
+            >= match &self.rows {
+                Selected::Range(rows) => rows.len(),
+                Selected::List(rows) => rows.len(),
+            }
+    }
+
+    fn value(&self, column: usize) -> ValueRef<'_> {
+        let table = &self.table;
+        let Some(view) = table.column(column) else {
+            return ValueRef::Null;
+        };
+        match view.get(self.current()) {
+            ferretto_tables::Value::Null => ValueRef::Null,
+            ferretto_tables::Value::Int(value) => ValueRef::Integer(value),
+            ferretto_tables::Value::Real(value) => ValueRef::Real(value),
+            ferretto_tables::Value::Text(text) => text_ref(&table.trace, text),
+        }
+    }
+
+    fn row(&self) -> i64 {
+        self.current() as i64
+    }
+}
+
+/// Returns a text as a value.
+pub(crate) fn text_ref(trace: &Trace, text: StringId) -> ValueRef<'_> {
+    let text = trace.strings().get(text);
+    text.map_or(ValueRef::Null, |text| ValueRef::Text(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_compared_with_numbers_exactly() {
+        assert_eq!(compare(3, 3.5), Ordering::Less);
+        assert_eq!(compare(-3, -3.5), Ordering::Greater);
+        assert_eq!(compare(i64::MAX, 9.3e18), Ordering::Less);
+        assert_eq!(compare(i64::MIN, -9.3e18), Ordering::Greater);
+        assert_eq!(
+            compare((1 << 53) + 1, 9_007_199_254_740_992.0),
+            Ordering::Greater
+        );
+        assert_eq!(exact(3.0), Some(3));
+        assert_eq!(
+            (exact(3.5), exact(1e300), exact(f64::NAN)),
+            (None, None, None)
+        );
+    }
+}

@@ -1,0 +1,19 @@
+-- The busy time in each period, of rows with `ts` and `dur`. Rows are split at the borders of
+-- periods.
+CREATE PERFETTO MACRO _utilization_per_period(interval Expr, busy TableOrSubquery)
+RETURNS TableOrSubquery AS
+(
+  SELECT period AS ts,
+    sum(min(row_end, period + $interval) - max(row_ts, period)) * 1.0 / $interval
+      / (SELECT max(ucpu) + 1 FROM sched) AS utilization,
+    sum(min(row_end, period + $interval) - max(row_ts, period)) * 1.0 / $interval
+      AS unnormalized_utilization
+  FROM (
+    SELECT b.ts AS row_ts, b.ts + b.dur AS row_end, s.value AS period
+    FROM $busy b JOIN generate_series(
+      b.ts / $interval * $interval, (b.ts + b.dur - 1) / $interval * $interval, $interval
+    ) s
+  )
+  GROUP BY period
+  ORDER BY period
+);

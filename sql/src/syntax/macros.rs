@@ -1,0 +1,228 @@
+//! Expansion of macros in tokens.
+
+use std::collections::HashMap;
+
+use super::lexer::{Kind, Token, closing, split_commas, text, tokenize, trim};
+use super::statement::Argument;
+use crate::error::{SqlError, nearest};
+
+/// The definition of a macro.
+#[derive(Debug, Clone)]
+pub(crate) struct Macro {
+    pub(crate) arguments: Vec<Argument>,
+    /// The tokens after `AS`.
+    pub(crate) body: Vec<Token>,
+}
+
+/// The macros by name, in lower case.
+pub(crate) type Macros = HashMap<String, Macro>;
+
+/// The largest depth of expansion, for macros that expand to each other.
+const MAX_DEPTH: usize = 64;
+/// The largest number of tokens that macros expand to.
+const MAX_TOKENS: usize = 1 << 20;
+
+/// Expands every `name!(…)`.
+pub(crate) fn expand(tokens: &[Token], macros: &Macros) -> Result<Vec<Token>, SqlError> {
+    let mut expansion = Expansion {
+        macros,
+        budget: MAX_TOKENS,
+    };
+    expansion.expand(tokens, 0)
+}
+
+struct Expansion<'a> {
+    macros: &'a Macros,
+    budget: usize,
+}
+
+impl Expansion<'_> {
+    fn expand(&mut self, tokens: &[Token], depth: usize) -> Result<Vec<Token>, SqlError> {
+        let mut out = Vec::with_capacity(tokens.len());
+        let mut at = 0;
+        while at < tokens.len() {
+            let Some((name, open)) = invocation(tokens, at) else {
+                out.push(tokens[at].clone());
+                at += 1;
+                continue;
+            };
+            let place = tokens[at].at;
+            if depth >= MAX_DEPTH {
+                let message = format!("The macro '{name}' expands without end.");
+                return Err(SqlError::at(place, message));
+            }
+            let Some(close) = closing(tokens, open) else {
+                let message = "Syntax error: this parenthesis is not closed.";
+                return Err(SqlError::at(tokens[open].at, message));
+            };
+            let expanded = self.invoke(&name, &tokens[open + 1..close], place, depth)?;
+            // Two words of different origin stay two words.
+            out.push(Token::new(Kind::Space, " ", place));
+            out.extend(expanded);
+            out.push(Token::new(Kind::Space, " ", place));
+            at = close + 1;
+        }
+        Ok(out)
+    }
+
+    fn invoke(
+        &mut self,
+        name: &str,
+        inner: &[Token],
+        place: usize,
+        depth: usize,
+    ) -> Result<Vec<Token>, SqlError> {
+        if name == "__intrinsic_stringify" {
+            // Upstream does not escape the text between the quotes, so two quotes in it are one.
+            let expanded = self.expand(inner, depth + 1)?;
+            let words = text(trim(&expanded)).replace("''", "'").replace('\'', "''");
+            return Ok(vec![Token::new(Kind::Text, format!("'{words}'"), place)]);
+        }
+        if name.starts_with("__intrinsic_token_apply") {
+            return self.apply(name, inner, place, depth);
+        }
+        let parts = split_commas(inner).into_iter();
+        let arguments: Vec<_> = parts
+            .map(|part| self.expand(part, depth + 1))
+            .collect::<Result<_, _>>()?;
+        self.call(name, &arguments, place, depth)
+    }
+
+    /// Replaces the parameters of a macro's body.
+    fn call(
+        &mut self,
+        name: &str,
+        arguments: &[Vec<Token>],
+        place: usize,
+        depth: usize,
+    ) -> Result<Vec<Token>, SqlError> {
+        if let Some(sql) = builtin(name, arguments) {
+            let mut tokens = tokenize(&sql).map_err(|error| SqlError::at(place, error.message))?;
+            tokens.iter_mut().for_each(|token| token.at = place);
+            return self.expand(&tokens, depth + 1);
+        }
+        let Some(definition) = self.macros.get(name) else {
+            let mut message = format!("There is no macro '{name}'.");
+            if let Some(near) = nearest(name, self.macros.keys().map(String::as_str)) {
+                message += &format!(" Did you mean '{near}'?");
+            }
+            message += " Its module may have to be included first.";
+            return Err(SqlError::at(place, message));
+        };
+        if definition.arguments.len() != arguments.len() {
+            let (expected, given) = (definition.arguments.len(), arguments.len());
+            let message = format!("The macro '{name}' takes {expected} arguments, not {given}.");
+            return Err(SqlError::at(place, message));
+        }
+        let mut body = Vec::new();
+        for token in &definition.body {
+            let is_named = |a: &Argument| token.text[1..].eq_ignore_ascii_case(&a.name);
+            let argument = match token.kind {
+                Kind::Parameter => definition.arguments.iter().position(is_named),
+                _ => None,
+            };
+            match argument {
+                Some(index) => body.extend(arguments[index].iter().cloned()),
+                // Errors in the expansion have the place of the call.
+                None => body.push(Token {
+                    at: place,
+                    ..token.clone()
+                }),
+            }
+            if body.len() > self.budget {
+                let message = format!("Macros expand to more than {MAX_TOKENS} words.");
+                return Err(SqlError::at(place, message));
+            }
+        }
+        self.budget -= body.len();
+        self.expand(&body, depth + 1)
+    }
+
+    /// Expands `__intrinsic_token_apply!(macro, (a, b))` and its variants: calls the macro for
+    /// each member of a list, or for the pairs of two lists, and puts a comma or `AND` between or
+    /// before the results.
+    fn apply(
+        &mut self,
+        name: &str,
+        inner: &[Token],
+        place: usize,
+        depth: usize,
+    ) -> Result<Vec<Token>, SqlError> {
+        let parts = split_commas(inner);
+        let usage = format!("'{name}!' takes a macro and one or two lists.");
+        let fail = || SqlError::at(place, usage.clone());
+        let (target, lists) = parts.split_first().ok_or_else(fail)?;
+        let target = target.first().and_then(Token::name).ok_or_else(fail)?;
+        let target = target.trim_end_matches('!').to_ascii_lowercase();
+        let lists: Vec<Vec<Vec<Token>>> = lists
+            .iter()
+            .map(|list| Ok(members(&self.expand(list, depth + 1)?)))
+            .collect::<Result<_, SqlError>>()?;
+        let count = lists.first().ok_or_else(fail)?.len();
+        let separator = if name.contains("_and") {
+            Token::new(Kind::Word, "AND", place)
+        } else {
+            Token::new(Kind::Symbol, ",", place)
+        };
+        let space = || Token::new(Kind::Space, " ", place);
+        let mut out = Vec::new();
+        for index in 0..count {
+            if name.ends_with("_prefix") || index > 0 {
+                out.extend([space(), separator.clone(), space()]);
+            }
+            let arguments: Vec<_> = lists
+                .iter()
+                .filter_map(|list| list.get(index).cloned())
+                .collect();
+            out.extend(self.call(&target, &arguments, place, depth + 1)?);
+        }
+        Ok(out)
+    }
+}
+
+/// Returns the name of the macro called at `at` and the index of its parenthesis.
+fn invocation(tokens: &[Token], at: usize) -> Option<(String, usize)> {
+    let name = match tokens[at].kind {
+        Kind::Word | Kind::Quoted => tokens[at].name()?,
+        _ => return None,
+    };
+    let solid = |from: usize| (from..tokens.len()).find(|index| !tokens[*index].is_space());
+    let mark = solid(at + 1).filter(|index| tokens[*index].is("!"))?;
+    let open = solid(mark + 1).filter(|index| tokens[*index].is("("))?;
+    Some((name.to_ascii_lowercase(), open))
+}
+
+/// Removes the parentheses around a list and splits it at commas.
+fn members(tokens: &[Token]) -> Vec<Vec<Token>> {
+    let tokens = trim(tokens);
+    let inner = match tokens {
+        [first, inner @ .., _] if first.is("(") && closing(tokens, 0) == Some(tokens.len() - 1) => {
+            inner
+        }
+        _ => tokens,
+    };
+    split_commas(inner).into_iter().map(<[_]>::to_vec).collect()
+}
+
+/// Returns the SQL of macros that are operators of the engine.
+fn builtin(name: &str, arguments: &[Vec<Token>]) -> Option<String> {
+    let list = |index: usize| -> Vec<String> {
+        members(&arguments[index])
+            .iter()
+            .map(|member| text(member))
+            .collect()
+    };
+    match (name, arguments.len()) {
+        ("metasql_unparenthesize_exprlist", 1) => Some(list(0).join(", ")),
+        ("_interval_intersect", 2) => Some(crate::intervals::intersect_sql(&list(0), &list(1))),
+        ("interval_self_intersect", 1) => {
+            Some(crate::intervals::self_intersect_sql(&text(&arguments[0])))
+        }
+        ("asof_join", 3) => Some(crate::intervals::asof_sql(
+            &text(&arguments[0]),
+            &text(&arguments[1]),
+            &list(2),
+        )),
+        _ => None,
+    }
+}

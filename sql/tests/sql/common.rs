@@ -1,0 +1,68 @@
+//! A session over a trace in text format.
+
+use std::sync::Arc;
+
+use ferretto_sql::output::Csv;
+use ferretto_sql::{Engine, Options, SqlError};
+use ferretto_tables::Trace;
+
+/// Two threads, nested slices, a flow, arguments and a counter.
+pub(crate) const TRACE: &str = include_str!("trace.textproto");
+
+/// Encodes and imports a trace in text format.
+pub(crate) fn import(text: &str) -> Arc<Trace> {
+    use ferretto_text::config::{Unknown, read_message};
+    let read = read_message(
+        "perfetto.protos.Trace",
+        "trace",
+        text.as_bytes(),
+        Unknown::Refuse,
+    );
+    let bytes = match read.expect("the schema has traces") {
+        Ok(parsed) => parsed.bytes,
+        Err(error) => panic!("{error:?}"),
+    };
+    let trace = Trace::read(&bytes[..], &ferretto_tables::Options::default());
+    Arc::new(trace.expect("a trace"))
+}
+
+/// A session.
+pub(crate) struct Session(pub(crate) Engine);
+
+impl Session {
+    pub(crate) fn new() -> Self {
+        Self::with(&Options::default())
+    }
+
+    pub(crate) fn with(options: &Options) -> Self {
+        Self(Engine::new(&import(TRACE), options).expect("engine"))
+    }
+
+    /// Runs SQL and returns all results as CSV.
+    pub(crate) fn csv(&mut self, sql: &str) -> Result<String, SqlError> {
+        let mut rows = Csv::new(Vec::new());
+        self.0.run(sql, &mut rows)?;
+        Ok(String::from_utf8(rows.finish().expect("written")).expect("UTF-8"))
+    }
+
+    /// Runs SQL and returns the rows of its result without the header.
+    pub(crate) fn rows(&mut self, sql: &str) -> Vec<String> {
+        let csv = self
+            .csv(sql)
+            .unwrap_or_else(|error| panic!("{sql}: {}", error.render(sql)));
+        csv.lines().skip(1).map(str::to_owned).collect()
+    }
+
+    /// Returns the value of an expression.
+    pub(crate) fn value(&mut self, expression: &str) -> String {
+        self.rows(&format!("SELECT {expression}")).concat()
+    }
+
+    /// Returns the error of a query that fails.
+    pub(crate) fn error(&mut self, sql: &str) -> String {
+        match self.csv(sql) {
+            Ok(rows) => panic!("{sql} did not fail but gave {rows}"),
+            Err(error) => error.render(sql),
+        }
+    }
+}

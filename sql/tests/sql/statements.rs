@@ -1,0 +1,164 @@
+//! PerfettoSQL's statements.
+
+use crate::common::Session;
+
+#[test]
+fn functions_run_their_queries() {
+    let mut session = Session::new();
+    session.rows(
+        "CREATE PERFETTO FUNCTION f(x LONG) RETURNS LONG AS \
+         SELECT id FROM slice WHERE depth = $x ORDER BY dur DESC LIMIT 1 OFFSET 1",
+    );
+    assert_eq!(
+        session.rows("SELECT f(depth) FROM slice WHERE id < 2"),
+        ["3", "\"[NULL]\""]
+    );
+    assert!(
+        session
+            .error("SELECT f('a')")
+            .starts_with("F: the argument 'x' must be of type LONG.")
+    );
+    let again = "CREATE PERFETTO FUNCTION f() RETURNS LONG AS SELECT 1";
+    assert!(
+        session
+            .error(again)
+            .starts_with("The function 'f' exists already.")
+    );
+}
+
+#[test]
+fn functions_may_call_themselves_to_a_depth() {
+    let mut session = Session::new();
+    let fib = "SELECT CREATE_FUNCTION('fib(n INT)', 'INT', \
+        'SELECT CASE WHEN $n < 2 THEN $n ELSE fib($n - 1) + fib($n - 2) END')";
+    session.rows(&format!("{fib}; SELECT EXPERIMENTAL_MEMOIZE('fib')"));
+    assert_eq!(session.value("fib(60)"), "1548008755920");
+    session.rows("CREATE PERFETTO FUNCTION g(n LONG) RETURNS LONG AS SELECT g($n + 1)");
+    assert!(session.error("SELECT g(0)").contains("calls are nested"));
+}
+
+#[test]
+fn table_functions_take_values_of_other_tables() {
+    let mut session = Session::new();
+    session.rows(
+        "CREATE PERFETTO FUNCTION below(limit_ts LONG) RETURNS TABLE(id LONG, n LONG) AS \
+         SELECT id, depth AS n FROM slice WHERE ts < $limit_ts",
+    );
+    assert_eq!(
+        session.rows("SELECT id, n FROM below(1015)"),
+        ["0,0", "1,1"]
+    );
+    let sql = "SELECT s.id, count(b.id) FROM slice s LEFT JOIN below(s.ts) b GROUP BY s.id";
+    assert_eq!(session.rows(sql), ["0,0", "1,1", "2,2", "3,3"]);
+    assert!(
+        session
+            .error("SELECT * FROM below")
+            .contains("takes 1 arguments, not 0")
+    );
+}
+
+#[test]
+fn tables_keep_values_and_order() {
+    let mut session = Session::new();
+    session.rows(
+        "CREATE PERFETTO TABLE t AS SELECT 10 AS a UNION ALL SELECT '9' UNION ALL SELECT 1.5",
+    );
+    assert_eq!(
+        session.rows("SELECT a FROM t WHERE a > 9.5"),
+        ["10", "\"9\""]
+    );
+    session.rows("CREATE OR REPLACE PERFETTO TABLE t AS SELECT count(*) AS n FROM t");
+    assert_eq!(session.rows("SELECT * FROM t"), ["3"]);
+    session.rows("CREATE PERFETTO INDEX i ON t(n); CREATE OR REPLACE PERFETTO INDEX i ON t(n); DROP PERFETTO INDEX i ON t");
+    assert!(
+        session
+            .error("CREATE PERFETTO INDEX i ON t(x)")
+            .contains("No such column: x")
+    );
+    assert!(
+        session
+            .error("CREATE PERFETTO TABLE u(x LONG) AS SELECT 1 AS y")
+            .contains("'x'")
+    );
+}
+
+#[test]
+fn macros_are_expanded() {
+    let mut session = Session::new();
+    session.rows(
+        "CREATE PERFETTO MACRO twice(x Expr) RETURNS Expr AS ($x * 2);
+         CREATE PERFETTO MACRO rows_of(t TableOrSubquery) RETURNS TableOrSubquery AS (SELECT * FROM $t)",
+    );
+    assert_eq!(
+        session.value("twice !(1 + 2), __intrinsic_stringify!(a 'b')"),
+        "5,\"a 'b'\""
+    );
+    assert_eq!(
+        session.rows("SELECT count(*) FROM rows_of!(slice) WHERE 1 != 2"),
+        ["4"]
+    );
+    let applied = "__intrinsic_token_apply!(twice, (1, 2))";
+    assert_eq!(session.value(applied), "2,4");
+    assert!(
+        session
+            .error("SELECT twise!(1)")
+            .contains("Did you mean 'twice'?")
+    );
+    session.rows("CREATE PERFETTO MACRO m() RETURNS Expr AS m!()");
+    assert!(session.error("SELECT m!()").contains("expands without end"));
+}
+
+#[test]
+fn intervals_are_joined() {
+    let mut session = Session::new();
+    session.rows(
+        "CREATE TABLE a(ts, dur, k, x); INSERT INTO a VALUES (0, 10, 1, 'a'), (10, 10, 1, 'b'), (0, 5, 2, 'c');
+         CREATE TABLE b(ts, dur, k, y); INSERT INTO b VALUES (5, 10, 1, 'p'), (100, 0, 2, 'q');
+         CREATE VIRTUAL TABLE i USING SPAN_JOIN(a PARTITIONED k, b PARTITIONED k);
+         CREATE VIRTUAL TABLE l USING SPAN_LEFT_JOIN(a PARTITIONED k, b PARTITIONED k);
+         CREATE VIRTUAL TABLE o USING SPAN_OUTER_JOIN(a PARTITIONED k, b PARTITIONED k)",
+    );
+    let inner = ["5,5,1,\"a\",\"p\"", "10,5,1,\"b\",\"p\""];
+    assert_eq!(session.rows("SELECT * FROM i"), inner);
+    assert_eq!(
+        session.rows("SELECT ts, x FROM l WHERE y IS NULL"),
+        ["0,\"a\"", "15,\"b\"", "0,\"c\""]
+    );
+    assert_eq!(
+        session.rows("SELECT ts, k, x, y FROM o WHERE x IS NULL"),
+        ["100,2,\"[NULL]\",\"q\""]
+    );
+    session.rows("DROP TABLE i");
+    assert!(
+        session
+            .error("SELECT * FROM i")
+            .starts_with("No such table: i")
+    );
+    let sql = "SELECT ts, dur, id_0, id_1, k FROM _interval_intersect!(\
+        ((SELECT rowid AS id, * FROM a), (SELECT rowid AS id, * FROM b)), (k))";
+    assert_eq!(session.rows(sql), ["5,5,1,1,1", "10,5,2,1,1"]);
+    let sql = "SELECT ts, right_ts, y FROM asof_join!(a, b, (k)) ORDER BY ts";
+    assert_eq!(
+        session.rows(sql),
+        [
+            "0,\"[NULL]\",\"[NULL]\"",
+            "0,\"[NULL]\",\"[NULL]\"",
+            "10,5,\"p\""
+        ]
+    );
+}
+
+#[test]
+fn errors_have_a_place() {
+    let mut session = Session::new();
+    let error = session.error("SELECT 1;\nSELECT id, nam FROM slice");
+    assert_eq!(
+        error,
+        "No such column: nam.\n  --> line 2, column 12\n2 | SELECT id, nam FROM slice\n  |            ^"
+    );
+    assert!(
+        session
+            .error("INCLUDE PERFETTO MODULE sched.state")
+            .contains("Did you mean 'sched.states'?")
+    );
+}
