@@ -12,6 +12,7 @@ use ferretto_trace::{Limits, Unpacking};
 use crate::edit::{seekable, uuid};
 use crate::output::{is_standard, write_private};
 use crate::read::Extent;
+use ferretto_text::amount::counted;
 use ferretto_text::terminal::shown;
 
 /// Convert a file of another program to a trace
@@ -126,12 +127,11 @@ fn explained(error: ImportError) -> anyhow::Error {
 /// Reports the result for a file.
 fn tell(name: &str, output: &Path, report: &Report) {
     let (name, format) = (shown(name), report.format.as_str());
-    let (verb, content) = match (report.samples, report.events) {
-        (0, 1) => ("is", "1 event".to_owned()),
-        (0, events) => ("are", format!("{events} events")),
-        (1, _) => ("is", "1 sample".to_owned()),
-        (samples, _) => ("are", format!("{samples} samples")),
+    let (count, content) = match (report.samples, report.events) {
+        (0, events) => (events, counted(events, "event")),
+        (samples, _) => (samples, counted(samples, "sample")),
     };
+    let verb = if count == 1 { "is" } else { "are" };
     if !is_standard(output) {
         let output = output.display().to_string();
         anstream::eprintln!(

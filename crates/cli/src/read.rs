@@ -11,6 +11,7 @@ use ferretto_tables::{Health, ImportError};
 use ferretto_trace::{Damage, Limits};
 
 use crate::errors::DAMAGED;
+use ferretto_text::amount::counted;
 use ferretto_text::terminal::shown;
 
 /// The trace when none is named: the default of `record`.
@@ -127,9 +128,9 @@ impl Extent {
             return self;
         }
         eprintln!(
-            "ferretto: {}: {left_out} entries exceed the memory limit and are left out; raise it with \
-                 --max-memory",
-            shown(name)
+            "ferretto: {}: {} left out because of the memory limit; raise it with --max-memory",
+            shown(name),
+            counted(left_out, "entry")
         );
         Self::Partly
     }

@@ -10,11 +10,10 @@ use ferretto_client::{Address, Consumer};
 use ferretto_ipc::port::state::{self, BufferUse, MachineState};
 use ferretto_proto::TracingServiceState;
 use ferretto_proto::tracing_service_state::Producer;
+use ferretto_text::amount::{counted, human_bytes, human_time};
 use ferretto_text::terminal::shown_bytes;
-use ferretto_trace::summary::{human_bytes, human_time};
 
 use crate::json::Json;
-use crate::print;
 
 /// The timeout of the service's reply.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -157,7 +156,7 @@ fn text(view: &View<'_>) -> String {
         if let Some(clock) = machine.clock {
             let side = if clock.offset < 0 { "behind" } else { "ahead" };
             let offset = human_time(clock.offset.unsigned_abs());
-            let error = print::fine_time(clock.error);
+            let error = human_time(clock.error);
             text += &format!(", clock {offset} {side}, known to {error}");
         } else if machine.id != 0 {
             text += ", clock not synchronized";
@@ -213,7 +212,7 @@ fn buffer_text(buffer: &BufferUse) -> String {
         text += &format!(", {} overwritten", human_bytes(buffer.overwritten));
     }
     if buffer.discarded > 0 {
-        text += &format!(", {} chunks discarded", buffer.discarded);
+        text += &format!(", {} discarded", counted(buffer.discarded, "chunk"));
     }
     text
 }

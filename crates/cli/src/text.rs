@@ -4,6 +4,7 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use ferretto_text::amount::counted;
 use ferretto_text::print::TextPrinter;
 use ferretto_trace::TraceReader;
 use ferretto_trace::lines::{LinesError, Resolver};
@@ -70,9 +71,9 @@ fn resolve(args: &FileArgs) -> Result<Extent> {
     })?;
     if printed.unordered > 0 {
         eprintln!(
-            "ferretto: {} lines are out of order, since sorting exceeds the memory limit; raise it with \
+            "ferretto: {} out of order, since sorting exceeds the memory limit; raise it with \
              --max-memory",
-            printed.unordered
+            counted(printed.unordered, "line")
         );
     }
     let extent = Extent::report(&name, &printed.damage).and_left_out(&name, printed.left_out);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ferretto_tables::{Lost, StringId};
-use ferretto_trace::summary::human_bytes;
+use ferretto_text::amount::human_bytes;
 use serde_json::{Value, json};
 
 use crate::frame::{Frame, Texts};

@@ -150,8 +150,9 @@ fn packets(
     }
     let dropped = writer.dropped_flows();
     if dropped > 0 {
-        let what =
-            format!("{dropped} flows are incomplete if they continued, since too many were open");
+        let what = format!(
+            "flows that are incomplete if they continued, since too many were open: {dropped}"
+        );
         missing.remarks.insert(what);
     }
     // Parts repeat what they continue; the packets of the file count once.

@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use ferretto_text::amount::{grouped, human_bytes, human_time};
 use ferretto_text::terminal::shown;
-use ferretto_trace::summary::{ActivityKind, ActivitySummary, human_bytes};
+use ferretto_trace::summary::{ActivityKind, ActivitySummary};
 
-use super::{DIM, fine_time, grouped, heading};
+use super::{DIM, heading};
 
 /// The number of rows of a kind.
 const TOP: usize = 8;
@@ -33,9 +34,9 @@ pub(super) fn activity(out: &mut impl Write, rows: &[ActivitySummary]) -> io::Re
                 write!(
                     out,
                     "  {:>10} in total, {} on average, {} at most",
-                    fine_time(row.total_ns),
-                    fine_time(mean),
-                    fine_time(row.max_ns)
+                    human_time(row.total_ns),
+                    human_time(mean),
+                    human_time(row.max_ns)
                 )?;
             }
             writeln!(out)?;

@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use ferretto_trace::Summary;
 use ferretto_trace::summary::CommandSummary;
 
-use super::{DIM, cut, duration, grouped, heading};
+use ferretto_text::amount::{counted, duration, grouped};
 use ferretto_text::terminal::shown;
+
+use super::{DIM, cut, heading};
 
 /// The number of slice names to show.
 const TOP_SLICES: usize = 12;
@@ -43,18 +45,15 @@ fn amounts(out: &mut impl Write, command: &CommandSummary, wall: Option<u64>) ->
     }
     parts.push(match command.processes {
         1 => format!("pid {pid}"),
-        processes => format!(
-            "pid {pid} and {} more processes",
-            grouped(processes as u64 - 1)
-        ),
+        processes => {
+            let more = (processes as u64).saturating_sub(1);
+            format!("pid {pid} and {}", counted(more, "more process"))
+        }
     });
-    parts.push(match command.threads {
-        1 => "1 thread".to_owned(),
-        threads => format!("{} threads", grouped(threads as u64)),
-    });
+    parts.push(counted(command.threads as u64, "thread"));
     parts.push(match command.events {
         0 => "no track events".to_owned(),
-        events => format!("{} track events", grouped(events)),
+        events => counted(events, "track event"),
     });
     writeln!(out, "  {}", parts.join(", "))
 }
@@ -89,6 +88,10 @@ fn slices(out: &mut impl Write, command: &CommandSummary, width: Option<usize>) 
     let rest = command.slices.len().saturating_sub(TOP_SLICES) + command.more_slices;
     match rest {
         0 => Ok(()),
-        rest => writeln!(out, "  {DIM}and {} more names{DIM:#}", grouped(rest as u64)),
+        rest => writeln!(
+            out,
+            "  {DIM}and {}{DIM:#}",
+            counted(rest as u64, "more name")
+        ),
     }
 }

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use ferretto_text::amount::human_bytes;
 use ferretto_text::terminal::shown;
-use ferretto_trace::summary::{HeapSite, HeapSummary, human_bytes};
+use ferretto_trace::summary::{HeapSite, HeapSummary};
 
 use super::{DIM, cut, grouped, heading, without_folder};
 

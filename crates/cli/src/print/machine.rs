@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use ferretto_trace::summary::{FrequencySummary, MemorySummary, human_bytes};
+use ferretto_text::amount::{alike, counted, grouped};
+use ferretto_trace::summary::{FrequencySummary, MemorySummary};
 
-use super::{MAX_CPUS, cut, grouped, heading, process_name};
+use super::{MAX_CPUS, cut, heading, process_name};
 
 /// Processes shown.
 const TOP: usize = 5;
@@ -30,18 +31,18 @@ pub(super) fn memory(
     }
     heading(out, "memory")?;
     if let Some(faults) = faults {
-        let faults = grouped(faults);
+        let faults = counted(faults, "page fault");
         let of_disk = match memory.disk_page_faults {
             Some(0) | None => "none had to wait for a disk".to_owned(),
             Some(number) => format!("{} had to wait for a disk", grouped(number)),
         };
         writeln!(
             out,
-            "  {faults} page faults: programs touched memory that they did not have yet; {of_disk}"
+            "  {faults}: programs touched memory that they did not have yet; {of_disk}"
         )?;
     }
     if let Some(level) = available {
-        let [first, lowest, last] = [level.first, level.lowest, level.last].map(human_bytes);
+        let [first, lowest, last] = alike([level.first, level.lowest, level.last]);
         writeln!(
             out,
             "  {first} were available at first, {last} at the end, {lowest} at least"
@@ -49,11 +50,8 @@ pub(super) fn memory(
     }
     let [read, written] = [memory.swapped_in, memory.swapped_out].map(|pages| pages.unwrap_or(0));
     if read > 0 || written > 0 {
-        let (read, written) = (grouped(read), grouped(written));
-        writeln!(
-            out,
-            "  {written} pages written to swap, {read} read from there"
-        )?;
+        let (read, written) = (grouped(read), counted(written, "page"));
+        writeln!(out, "  {written} written to swap, {read} read from there")?;
     }
     if let Some(killed @ 1..) = memory.killed {
         writeln!(out, "  {} killed for lack of memory", grouped(killed))?;
@@ -61,9 +59,9 @@ pub(super) fn memory(
     for process in grown.iter().take(TOP) {
         let level = process.memory;
         let [growth, first, last, highest] =
-            [level.growth(), level.first, level.last, level.highest].map(human_bytes);
+            alike([level.growth(), level.first, level.last, level.highest]);
         let head = format!(
-            "  {:>11}  from {first} to {last}, {highest} at most  pid {:<7} ",
+            "  {:>11}  from {first} to {highest} at most, {last} at the end  pid {:<7} ",
             format!("+{growth}"),
             process.pid
         );
@@ -75,8 +73,7 @@ pub(super) fn memory(
     }
     match grown.len().saturating_sub(TOP) {
         0 => Ok(()),
-        1 => writeln!(out, "  1 more process grew"),
-        more => writeln!(out, "  {more} more processes grew"),
+        more => writeln!(out, "  {} grew", counted(more as u64, "more process")),
     }
 }
 

@@ -13,10 +13,9 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use ferretto_trace::Summary;
-use ferretto_trace::summary::{
-    Cause, CounterSummary, Loss, MachineSummary, SourceSummary, human_bytes, human_time,
-};
+use ferretto_trace::summary::{Cause, CounterSummary, Loss, MachineSummary, SourceSummary};
 
+use ferretto_text::amount::{counted, duration, grouped, human_bytes, human_time, plural};
 use ferretto_text::terminal::shown;
 
 const HEADING: Style = Style::new().bold();
@@ -53,7 +52,7 @@ pub(crate) fn summary(
     if let Some(ns) = summary.duration_ns {
         write!(out, ", {}", duration(ns))?;
     }
-    writeln!(out, ", {} packets", grouped(summary.packets))?;
+    writeln!(out, ", {}", counted(summary.packets, "packet"))?;
     command::command(out, summary, width)?;
     events(out, summary, width)?;
     cpus(out, summary)?;
@@ -134,8 +133,7 @@ fn kinds(source: &SourceSummary, top: usize) -> String {
         .collect();
     match source.kinds.len().saturating_sub(top) {
         0 => {}
-        1 => parts.push("1 more kind".to_owned()),
-        more => parts.push(format!("{more} more kinds")),
+        more => parts.push(counted(more as u64, "more kind")),
     }
     parts.join(", ")
 }
@@ -149,9 +147,10 @@ fn cpus(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         for cpu in &summary.cpus {
             let machine = machine_suffix(cpu.machine);
             let (switches, busy) = (grouped(cpu.switches), share(cpu.busy_ns, cpu.idle_ns));
+            let noun = plural(cpu.switches, "switch");
             writeln!(
                 out,
-                "  CPU {:<3} {switches:>13} switches  {busy} busy{machine}",
+                "  CPU {:<3} {switches:>13} {noun:<8}  {busy} busy{machine}",
                 cpu.cpu
             )?;
         }
@@ -235,21 +234,14 @@ fn counters(out: &mut impl Write, counters: &[CounterSummary]) -> io::Result<()>
         .unwrap_or(0);
     for counter in counters {
         let (name, series) = (counter.name, grouped(counter.series as u64));
+        let noun = plural(counter.samples, "sample");
         writeln!(
             out,
-            "  {name:width$}  {series:>6} series  {:>9} samples",
+            "  {name:width$}  {series:>6} series  {:>9} {noun}",
             grouped(counter.samples)
         )?;
     }
     Ok(())
-}
-
-/// Formats a short duration: `12.5 µs`, `0.4 ms`.
-pub(crate) fn fine_time(ns: u64) -> String {
-    match ns {
-        ..1_000_000 => format!("{:.1} µs", ns as f64 / 1000.0),
-        ns => human_time(ns),
-    }
 }
 
 /// Prints other machines and the offsets of their clocks.
@@ -263,7 +255,7 @@ fn machines(out: &mut impl Write, machines: &[MachineSummary]) -> io::Result<()>
             "" => format!("{:#x}", machine.id),
             name => shown(name).to_string(),
         };
-        write!(out, "  {name}  {} packets", grouped(machine.packets))?;
+        write!(out, "  {name}  {}", counted(machine.packets, "packet"))?;
         if machine.gaps > 0 {
             write!(out, ", {BAD}gaps{BAD:#} before {}", grouped(machine.gaps))?;
         }
@@ -275,7 +267,7 @@ fn machines(out: &mut impl Write, machines: &[MachineSummary]) -> io::Result<()>
                     "ahead"
                 };
                 let offset = human_time(clock.offset_ns.unsigned_abs());
-                let error = fine_time(clock.error_ns);
+                let error = human_time(clock.error_ns);
                 write!(out, ", clock {offset} {behind}, known to {error}")?;
                 if let Some(drift) = clock.drift_ns_per_s {
                     let ppm = drift as f64 / 1000.0;
@@ -295,7 +287,7 @@ pub(crate) fn brief(out: &mut impl Write, name: &str, summary: &Summary) -> io::
     if let Some(ns) = summary.duration_ns {
         write!(out, ", {}", duration(ns))?;
     }
-    write!(out, ", {} packets", grouped(summary.packets))?;
+    write!(out, ", {}", counted(summary.packets, "packet"))?;
     let is_complete = summary.is_complete();
     writeln!(out, "{}", if is_complete { ", no data lost" } else { "" })?;
     for note in &summary.notes {
@@ -340,35 +332,6 @@ fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     Ok(())
 }
 
-/// Formats a duration: `12.3 s`, `450.0 ms`, `3 min 20 s`.
-pub(crate) fn duration(ns: u64) -> String {
-    let seconds = ns as f64 / 1e9;
-    match ns {
-        0..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
-        1_000_000_000..120_000_000_000 => format!("{seconds:.2} s"),
-        _ => {
-            let whole = ns / 1_000_000_000;
-            match whole / 3600 {
-                0 => format!("{} min {} s", whole / 60, whole % 60),
-                hours => format!("{hours} h {} min", whole % 3600 / 60),
-            }
-        }
-    }
-}
-
-/// Formats `1234567` as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 fn share(part: u64, rest: u64) -> String {
     let whole = part as f64 + rest as f64;
     match whole > 0.0 {
@@ -384,25 +347,4 @@ fn cut(text: &str, width: usize) -> String {
     let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
     short.push('…');
     short
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1000), "1,000");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-    }
-
-    #[test]
-    fn durations_read_naturally() {
-        assert_eq!(duration(1_500_000), "1.5 ms");
-        assert_eq!(duration(10_000_000_000), "10.00 s");
-        assert_eq!(duration(200_000_000_000), "3 min 20 s");
-        assert_eq!(duration(3_700_000_000_000), "1 h 1 min");
-    }
 }

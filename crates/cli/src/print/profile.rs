@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
+use ferretto_text::amount::{counted, duration, grouped};
 use ferretto_trace::profile::{Count, Event, HotFunction, Interval, Share};
 use ferretto_trace::summary::ProfileSummary;
 
-use super::{DIM, cut, duration, grouped, heading};
+use super::{DIM, cut, heading};
 use ferretto_text::terminal::shown;
 
 /// The number of functions to show.
@@ -49,7 +50,7 @@ pub(crate) fn sampled_by(event: &Event, interval: Interval) -> String {
     };
     let name = shown(name);
     let interval = match interval {
-        Interval::Frequency(hz) => format!(", {} times a second", grouped(hz)),
+        Interval::Frequency(hz) => format!(", {} a second", counted(hz, "time")),
         Interval::Period(1) => ", each time".to_owned(),
         Interval::Period(period) => format!(", every {} counts", grouped(period)),
         Interval::Poll(_) | Interval::Unknown => String::new(),
@@ -61,11 +62,11 @@ fn amounts(out: &mut impl Write, profile: &ProfileSummary) -> io::Result<()> {
     let samples = profile.total.samples;
     let mut parts = vec![match profile.is_off_cpu {
         true => format!(
-            "{} by {} callstacks",
+            "{} by {}",
             duration(profile.total.weight),
-            grouped(samples)
+            counted(samples, "callstack")
         ),
-        false => format!("{} samples", grouped(samples)),
+        false => counted(samples, "sample"),
     }];
     if profile.idle > 0 {
         parts.push(format!("{} more on idle CPUs", grouped(profile.idle)));

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use ferretto_text::amount::counted;
 use ferretto_trace::profile::{DumpChoice, heap_pprof, pprof, processes};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -52,7 +53,7 @@ fn each(samples: &Samples, trace: &Path, folder: &Path) -> Result<()> {
             &pprof(&samples.profile, &samples.counts, only),
         )?;
     }
-    eprintln!("{shown}: {} profiles", processes.len());
+    eprintln!("{shown}: {}", counted(processes.len() as u64, "profile"));
     Ok(())
 }
 

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ferretto_heapprofd::Live;
-use ferretto_trace::summary::human_bytes;
+use ferretto_text::amount::{duration, human_bytes};
 
-use crate::print;
 use crate::summary::terminal_width;
 
 /// A progress line on standard error, if that is a terminal.
@@ -150,6 +149,6 @@ fn shown(time: Duration) -> String {
             format!("{} s", time.as_secs())
         }
         0..1200 => format!("{}.{} s", tenths / 10, tenths % 10),
-        _ => print::duration(time.as_nanos().try_into().unwrap_or(u64::MAX)),
+        _ => duration(time.as_nanos().try_into().unwrap_or(u64::MAX)),
     }
 }

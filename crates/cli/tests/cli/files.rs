@@ -133,7 +133,7 @@ fn summary_shows_memory_frequencies_and_called_functions() {
     for expected in [
         "2,500 page faults: programs touched memory that they did not have yet; 2 had to wait for a disk",
         "4.0 GiB were available at first, 2.0 GiB at the end, 1.0 GiB at least",
-        "+8.0 MiB  from 1.0 MiB to 5.0 MiB, 9.0 MiB at most  pid 42",
+        "+8.0 MiB  from 1.0 MiB to 9.0 MiB at most, 5.0 MiB at the end  pid 42",
         "CPU 0   1.00 to 3.00 GHz, changed once",
         "calls of functions (--uprobe, --kprobe)\n  parse              2 times",
     ] {

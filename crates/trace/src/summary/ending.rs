@@ -1,9 +1,9 @@
 //! The end of a recording: a check that the trace contains all of it.
 
 use ferretto_proto::fields::tracing_service_event as event;
+use ferretto_text::amount::human_bytes;
 use ferretto_wire::Fields;
 
-use super::loss::human_bytes;
 use crate::printable::printable;
 
 /// The maximum number of data sources reported by name.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use ferretto_proto::fields::trace_packet as packet_field;
+use ferretto_text::amount::{counted, human_time};
 
 use super::activity::Activity;
-use super::loss::{self, Loss};
+use super::loss::Loss;
 use super::stats::Stats;
 use super::{Recording, SourceSummary, Summarizer, Summary, ftrace, heap, names, profile, writers};
 use crate::profile::Profile;
@@ -60,10 +61,7 @@ impl Summarizer {
             ));
         }
         if self.malformed > 0 {
-            notes.push(format!(
-                "{} malformed",
-                loss::plural(self.malformed, "packet")
-            ));
+            notes.push(format!("{} malformed", counted(self.malformed, "packet")));
         }
         let unknown = self.unknown();
         let is_of_others = self.is_of_others();
@@ -168,7 +166,7 @@ impl Summarizer {
         if let Some(ns) = self.ftrace.missing_at_the_end(asked) {
             unknown.push(format!(
                 "the recorder of kernel events ended {} before the recording; later events are missing",
-                loss::human_time(ns)
+                human_time(ns)
             ));
         } else if !self.ftrace.has_stats() && self.ftrace.total() > 0 {
             let sentence =

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use ferretto_text::amount::counted;
 use ferretto_wire::Fields;
 
 use super::activity::{Activity, KernelEvent};
 use super::config::Config;
-use super::loss::{Cause, Loss, plural};
+use super::loss::{Cause, Loss};
 use super::sched::Sched;
 use crate::printable::printable;
 use crate::threads::Threads;
@@ -294,7 +295,7 @@ impl Ftrace {
             let place = format!("kernel buffer of {}", list_cpus(&cpus));
             let amount = format!(
                 "{} overwritten before they were read",
-                plural(events, "event")
+                counted(events, "event")
             );
             let advice = advice.clone();
             losses.push(Loss {
@@ -310,7 +311,7 @@ impl Ftrace {
                 .values()
                 .fold(0u64, |sum, n| sum.saturating_add(*n));
             let place = format!("kernel buffer of {}", list_cpus(&cpus));
-            let amount = plural(gaps, "gap");
+            let amount = counted(gaps, "gap");
             losses.push(Loss {
                 cause: Cause::KernelBuffer,
                 place,
@@ -322,7 +323,7 @@ impl Ftrace {
             losses.push(Loss {
                 cause: Cause::KernelParse,
                 place: "kernel buffer".to_owned(),
-                amount: plural(self.parse_errors, "page"),
+                amount: counted(self.parse_errors, "page"),
                 advice: "please report this with the kernel version".to_owned(),
             });
         }

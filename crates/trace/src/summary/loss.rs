@@ -88,36 +88,3 @@ impl fmt::Display for Loss {
         write!(f, "{}: {} ({})", self.place, self.amount, self.cause)
     }
 }
-
-/// Formats a number of bytes: `412 bytes`, `1.5 KiB`, `20.0 MiB`.
-pub fn human_bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} bytes");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1023.95 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
-}
-
-/// Formats a duration with one decimal: `0.4 ms`, `3.5 s`.
-pub fn human_time(ns: u64) -> String {
-    match ns {
-        ..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
-        _ => format!("{:.1} s", ns as f64 / 1e9),
-    }
-}
-
-/// Formats a number with a noun in the right form: `1 chunk`, `12 chunks`, `2 patches`.
-pub(super) fn plural(count: u64, noun: &str) -> String {
-    let ending = match count {
-        1 => "",
-        _ if noun.ends_with("ch") || noun.ends_with("sh") => "es",
-        _ => "s",
-    };
-    format!("{count} {noun}{ending}")
-}

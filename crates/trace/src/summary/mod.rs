@@ -42,7 +42,7 @@ pub use self::config::RING_SESSION;
 pub use self::counters::CounterSummary;
 pub use self::frequency::FrequencySummary;
 pub use self::heap::{HeapSite, HeapSummary};
-pub use self::loss::{Cause, Loss, human_bytes, human_time};
+pub use self::loss::{Cause, Loss};
 pub use self::machines::{MachineClockSummary, MachineSummary};
 pub use self::memory::{Level, MemorySummary, ProcessMemory};
 pub use self::part::{PART_FROM_ATTRIBUTE, PART_TO_ATTRIBUTE};

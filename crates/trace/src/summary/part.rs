@@ -1,9 +1,8 @@
 //! The time window of a trace that is a part of another one.
 
 use ferretto_proto::fields::trace_attributes::{ATTRIBUTE, attribute};
+use ferretto_text::amount::human_time;
 use ferretto_wire::Fields;
-
-use super::loss::human_time;
 
 /// The attribute with the start time of a part of a trace, in nanoseconds of boot time.
 pub const PART_FROM_ATTRIBUTE: &str = "ferretto.part.from";

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ferretto_text::amount::counted;
+
 use super::config::PerfConfig;
-use super::loss::{Cause, Loss, plural};
+use super::loss::{Cause, Loss};
 use crate::profile::{
     Count, Event, HotFunction, Interval, Origin, Problem, Profile, Session, Share, SkipReason,
     StackCounts, UnwindError, Value, hottest, processes, threads,
@@ -113,7 +115,9 @@ pub(super) fn notes(profile: &Profile, is_part: bool) -> Vec<String> {
         .filter(|(problem, _)| *problem != Problem::MalformedPacket)
         // A part has the symbols of the whole recording, but only the files of its own samples.
         .filter(|(problem, _)| !is_part || *problem != Problem::SymbolsWithoutMapping)
-        .map(|(problem, count)| format!("callstack samples: {problem} ({count} times)"))
+        .map(|(problem, count)| {
+            format!("callstack samples: {problem} ({})", counted(count, "time"))
+        })
         .collect()
 }
 
@@ -140,7 +144,7 @@ fn session_losses(session: &Session, config: &PerfConfig, losses: &mut Vec<Loss>
         });
     };
     if session.kernel_lost > 0 {
-        let amount = plural(session.kernel_lost, "record");
+        let amount = counted(session.kernel_lost, "record");
         add(
             Cause::SampleRing,
             amount,
@@ -159,7 +163,7 @@ fn session_losses(session: &Session, config: &PerfConfig, losses: &mut Vec<Loss>
         );
     }
     for (reason, samples) in &session.skipped {
-        let amount = format!("{} without callstack", plural(*samples, "sample"));
+        let amount = format!("{} without callstack", counted(*samples, "sample"));
         match reason {
             // Excluded by the config.
             SkipReason::NotInScope => {}

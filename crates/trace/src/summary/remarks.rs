@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use ferretto_proto::fields::track_event;
+use ferretto_text::amount::counted;
 use ferretto_wire::Fields;
-
-use super::loss::plural;
 
 /// The category of the instants.
 const CATEGORY: &[u8] = b"ferretto.remark";
@@ -46,7 +45,7 @@ impl Remarks {
     /// Returns the remarks in the order of the trace.
     pub(super) fn finish(mut self) -> Vec<String> {
         if self.left_out > 0 {
-            let more = format!("{} left out", plural(self.left_out, "remark"));
+            let more = format!("{} left out", counted(self.left_out, "remark"));
             self.sentences.push(more);
         }
         self.sentences

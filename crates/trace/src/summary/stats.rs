@@ -1,9 +1,10 @@
 //! Losses in the service's statistics (`TraceStats`).
 
+use ferretto_text::amount::{counted, human_bytes};
 use ferretto_wire::Fields;
 
 use super::config::Config;
-use super::loss::{Cause, Loss, human_bytes, plural};
+use super::loss::{Cause, Loss};
 
 /// The maximum number of buffers and writers; the service has fewer.
 const MAX_ENTRIES: usize = 1 << 16;
@@ -102,13 +103,13 @@ impl Stats {
             });
         };
         if self.chunks_discarded > 0 {
-            let amount = format!("{} rejected", plural(self.chunks_discarded, "chunk"));
+            let amount = format!("{} rejected", counted(self.chunks_discarded, "chunk"));
             let advice =
                 "check target_buffer of the data sources; if it is right, update the producer";
             add(Cause::NoSuchBuffer, amount, "service", advice);
         }
         if self.patches_discarded > 0 {
-            let amount = format!("{} rejected", plural(self.patches_discarded, "patch"));
+            let amount = format!("{} rejected", counted(self.patches_discarded, "patch"));
             add(
                 Cause::NoSuchBuffer,
                 amount,
@@ -119,7 +120,7 @@ impl Stats {
         if self.invalid_packets > 0 {
             let amount = format!(
                 "{} rejected",
-                plural(self.invalid_packets, "malformed packet")
+                counted(self.invalid_packets, "malformed packet")
             );
             add(
                 Cause::Producer,
@@ -129,7 +130,7 @@ impl Stats {
             );
         }
         if self.filter_errors > 0 {
-            let amount = plural(self.filter_errors, "packet");
+            let amount = counted(self.filter_errors, "packet");
             add(
                 Cause::Producer,
                 amount,
@@ -154,7 +155,7 @@ impl Stats {
         } else {
             format!(
                 "{} unanswered; events may be late",
-                plural(self.flushes_failed, "flush")
+                counted(self.flushes_failed, "flush")
             )
         };
         let now = if config.flush_timeout_ms == 0 {
@@ -216,7 +217,7 @@ impl BufferStats {
         };
         if self.chunks_overwritten > 0 {
             let bytes = human_bytes(self.bytes_overwritten);
-            let chunks = plural(self.chunks_overwritten, "chunk");
+            let chunks = counted(self.chunks_overwritten, "chunk");
             let is_asked_for = config.buffers.get(index).is_some_and(|it| it.is_ring);
             let (cause, amount) = match is_asked_for && !config.write_into_file {
                 true => (
@@ -231,7 +232,7 @@ impl BufferStats {
             add(cause, amount, self.ring_advice(index, size_kb, config));
         }
         if self.chunks_discarded > 0 {
-            let amount = format!("{} discarded", plural(self.chunks_discarded, "chunk"));
+            let amount = format!("{} discarded", counted(self.chunks_discarded, "chunk"));
             // A ring is never full.
             let is_ring = config.buffers.get(index).is_some_and(|b| !b.discard);
             if is_ring {
@@ -245,7 +246,7 @@ impl BufferStats {
             }
         }
         if self.patches_failed > 0 {
-            let amount = plural(self.patches_failed, "packet");
+            let amount = counted(self.patches_failed, "packet");
             let advice = if self.chunks_overwritten > 0 {
                 "their chunks were overwritten, see above".to_owned()
             } else {
@@ -257,7 +258,7 @@ impl BufferStats {
         if self.abi_violations > 0 {
             let amount = format!(
                 "{} in the shared memory",
-                plural(self.abi_violations, "error")
+                counted(self.abi_violations, "error")
             );
             add(
                 Cause::Producer,

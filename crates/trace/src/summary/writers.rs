@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use ferretto_format::Loss as Reasons;
 use ferretto_format::sequence::PacketHeader;
+use ferretto_text::amount::counted;
 
 use super::config::Config;
-use super::loss::{Cause, Loss, plural};
+use super::loss::{Cause, Loss};
 use super::stats::Stats;
 use crate::threads::Threads;
 
@@ -96,7 +97,7 @@ pub(super) fn losses<'a>(
                 Some(buffer) => format!("{producer}, {}", config.buffer_name(buffer as usize)),
                 None => producer,
             };
-            let amount = plural(gaps, "gap");
+            let amount = counted(gaps, "gap");
             Loss {
                 cause,
                 place,
@@ -126,7 +127,7 @@ fn unnamed(stats: &Stats, config: &Config) -> Vec<Loss> {
         .map(|(index, buffer)| Loss {
             cause: Cause::SharedMemory,
             place: config.buffer_name(index),
-            amount: plural(buffer.writer_loss, "gap"),
+            amount: counted(buffer.writer_loss, "gap"),
             advice: advice(Cause::SharedMemory).to_owned(),
         })
         .collect()

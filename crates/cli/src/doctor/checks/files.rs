@@ -3,7 +3,7 @@
 use std::env;
 use std::path::Path;
 
-use ferretto_trace::summary::human_bytes;
+use ferretto_text::amount::human_bytes;
 use rustix::fs::{Access, access, statvfs};
 use rustix::process::{Resource, getrlimit};
 

@@ -9,7 +9,7 @@ use ferretto_perf::event::{OpenError, Scope, open_all};
 use ferretto_proto::perf_event_config::CallstackSampling;
 use ferretto_proto::perf_events::{Counter, Timebase, timebase};
 use ferretto_proto::{Message, MessageField, PerfEventConfig};
-use ferretto_trace::summary::human_bytes;
+use ferretto_text::amount::human_bytes;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 

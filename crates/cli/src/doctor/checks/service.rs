@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ferretto_client::{Address, Consumer};
 use ferretto_ipc::names::{consumer_address, consumer_socket_name};
+use ferretto_text::amount::counted;
 use ferretto_text::terminal::shown_bytes;
 
 use super::super::check::Check;
@@ -36,7 +37,10 @@ pub(super) fn system() -> Check {
         Ok(state) => {
             let version = shown_bytes(state.tracing_service_version.as_deref().unwrap_or_default());
             let producers = state.producers.len();
-            Check::works(name, format!("{version}, {producers} producers"))
+            Check::works(
+                name,
+                format!("{version}, {}", counted(producers as u64, "producer")),
+            )
         }
         Err(error) => Check::limited(name, format!("{socket}: {error}"))
             .so("no record --system, and no perfetto command")

@@ -8,15 +8,15 @@ mod svg;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use ferretto_text::amount::{counted, duration, human_bytes};
 use ferretto_text::terminal::shown;
 use ferretto_trace::profile::{CallTree, HeapView, StackCounts, TreeOptions, Value};
-use ferretto_trace::summary::human_bytes;
 
 use self::picture::Picture;
 use self::svg::{Style, Texts, Unit, svg};
 use super::{FlamegraphArgs, Samples, output};
 use crate::output::write;
-use crate::print::{duration, grouped, sampled_by};
+use crate::print::sampled_by;
 use crate::read::Extent;
 
 /// The initial limit of boxes of an image.
@@ -168,22 +168,22 @@ fn amount(samples: &Samples) -> String {
     };
     if samples.heap.is_some() {
         return format!(
-            "{} in {} sampled allocations",
+            "{} in {}",
             human_bytes(total(Value::Weight)),
-            grouped(total(Value::Samples))
+            counted(total(Value::Samples), "sampled allocation")
         );
     }
     match (samples.value(), session) {
         (Value::Weight, _) => format!(
-            "{} in {} callstacks",
+            "{} in {}",
             duration(total(Value::Weight)),
-            grouped(total(Value::Samples))
+            counted(total(Value::Samples), "callstack")
         ),
         (Value::Samples, Some(session)) => format!(
-            "{} samples of {}",
-            grouped(total(Value::Samples)),
+            "{} of {}",
+            counted(total(Value::Samples), "sample"),
             sampled_by(&session.event, session.interval)
         ),
-        (Value::Samples, None) => format!("{} samples", grouped(total(Value::Samples))),
+        (Value::Samples, None) => counted(total(Value::Samples), "sample"),
     }
 }

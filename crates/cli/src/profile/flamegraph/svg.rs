@@ -5,9 +5,7 @@ use std::fmt::Write;
 
 use super::layout::{MAX_ROWS, MIN_FILL, MIN_ROWS, MIN_WIDTH, Placed, Shows, layout};
 use super::picture::{Amount, Box, Name, Picture, Sort, share};
-use ferretto_trace::summary::human_bytes;
-
-use crate::print::{duration, grouped};
+use ferretto_text::amount::{counted, duration, human_bytes};
 
 /// The width of the image without the script, which adapts it to the window.
 const WIDTH: f64 = 1400.0;
@@ -55,7 +53,7 @@ impl Unit {
     /// Formats an amount.
     pub(super) fn shown(self, amount: u64) -> String {
         match self {
-            Self::Samples => format!("{} samples", grouped(amount)),
+            Self::Samples => counted(amount, "sample"),
             Self::Nanoseconds => duration(amount),
             Self::Bytes => human_bytes(amount),
         }
@@ -269,7 +267,7 @@ impl Drawing<'_> {
         match shows {
             Shows::Narrow { boxes, total } => {
                 let share = percent(total, all.amount.total);
-                return format!("{} functions: {share}", grouped(boxes as u64));
+                return format!("{}: {share}", counted(boxes as u64, "function"));
             }
             Shows::Deeper => return "the callstack continues".to_owned(),
             Shows::Box => {}

@@ -113,7 +113,7 @@ fn losses_of_samples_have_advice_on_settings() {
 fn undecodable_samples_are_noted() {
     let trace = Trace::begun().sample(50, 100, 10);
     let notes = summary(&trace).notes;
-    let expected = "callstack samples: callstack iid that is not defined (1 times)";
+    let expected = "callstack samples: callstack iid that is not defined (1 time)";
     assert_eq!(notes, [expected]);
 }
 
