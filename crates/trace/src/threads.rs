@@ -41,6 +41,9 @@ pub struct ProcessSummary {
 #[derive(Debug, Default)]
 struct Thread {
     tgid: Option<i32>,
+    /// The thread of the same process that created it. Its own creation may be read later: the file
+    /// has the events of one CPU after the other.
+    creator: Option<i32>,
     /// The parent process; set for the main thread of a process.
     parent: Option<i32>,
     comm: String,
@@ -110,6 +113,8 @@ impl Threads {
             thread.tgid = tgid.or(thread.tgid);
             if is_process {
                 thread.parent = from.or(Some(parent));
+            } else {
+                thread.creator = Some(parent);
             }
         }
         if let Some(comm) = comm {
@@ -235,12 +240,30 @@ impl Threads {
     pub(crate) fn of_processes(&self, pids: &BTreeSet<i32>) -> (u64, usize) {
         let (mut cpu_ns, mut count) = (0u64, 0);
         for (&(machine, tid), thread) in &self.threads {
-            if machine == 0 && pids.contains(&thread.tgid.unwrap_or(tid)) {
+            if machine == 0 && pids.contains(&self.process_of(machine, tid)) {
                 cpu_ns = cpu_ns.saturating_add(thread.cpu_ns);
                 count += 1;
             }
         }
         (cpu_ns, count)
+    }
+
+    /// Returns the process of a thread, or its own id if it is unknown.
+    fn process_of(&self, machine: u32, tid: i32) -> i32 {
+        /// The longest chain of threads that created each other.
+        const MAX_CREATORS: usize = 64;
+        let mut of = tid;
+        for _ in 0..MAX_CREATORS {
+            let Some(thread) = self.threads.get(&(machine, of)) else {
+                break;
+            };
+            match (thread.tgid, thread.creator) {
+                (Some(pid), _) => return pid,
+                (None, Some(creator)) => of = creator,
+                (None, None) => break,
+            }
+        }
+        tid
     }
 
     /// Returns the number of known threads.
@@ -255,7 +278,7 @@ impl Threads {
             if thread.cpu_ns == 0 {
                 continue;
             }
-            let pid = thread.tgid.unwrap_or(tid);
+            let pid = self.process_of(machine, tid);
             let entry = processes
                 .entry((machine, pid))
                 .or_insert_with(|| ProcessSummary {

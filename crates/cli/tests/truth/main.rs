@@ -17,6 +17,7 @@ mod compare;
 mod programs;
 mod readers;
 
+mod cpu;
 mod disks;
 mod slices;
 mod waits;
@@ -24,6 +25,7 @@ mod waits;
 /// The numbers that the modules compare, at least.
 #[rustfmt::skip]
 const TOPICS: &[compare::Topic] = &[
+    cpu::CPU,
     disks::DISKS,
     slices::EVENTS,
     slices::SLICES,
