@@ -135,6 +135,17 @@ impl fmt::Display for LeftOut {
     }
 }
 
+/// A callstack sample.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample<'a> {
+    /// The time in nanoseconds.
+    pub ts: i64,
+    /// The thread.
+    pub thread: ThreadRef<'a>,
+    /// The names of functions and their files, the innermost first.
+    pub frames: &'a [(&'a str, &'a str)],
+}
+
 /// A destination of the records of a foreign file.
 pub trait Sink {
     /// The reason why a record cannot be stored.
@@ -244,6 +255,13 @@ pub trait Sink {
         record: &Record<'_>,
         state: &ThreadState<'_>,
     ) -> Result<(), Self::Error>;
+
+    /// Adds a callstack sample.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the sample cannot be stored.
+    fn sample(&mut self, sample: &Sample<'_>) -> Result<(), Self::Error>;
 
     /// Counts a record that is left out, or a part of it.
     fn left_out(&mut self, record: &Record<'_>, why: LeftOut);

@@ -215,7 +215,7 @@ fn nanoseconds(value: &Json<'_>, object: &[u8], key: &str) -> Option<i64> {
     }
 }
 
-fn number(value: Json<'_>) -> Option<Number<'_>> {
+pub(super) fn number(value: Json<'_>) -> Option<Number<'_>> {
     let number = |value: i128| u32::try_from(value).map_or(Number::Other(value), Number::Number);
     match value {
         Json::Int(value) => Some(number(value.into())),

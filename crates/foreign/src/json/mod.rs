@@ -5,9 +5,11 @@ mod event;
 mod meaning;
 mod order;
 mod reader;
+mod samples;
 mod value;
 
 pub use event::{Event, Id, NoEvent, Number, Scope};
 pub use order::{Order, Ranked};
 pub use reader::{Broken, Part, Reader};
+pub use samples::Samples;
 pub use value::Json;

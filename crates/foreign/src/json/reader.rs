@@ -26,8 +26,8 @@ pub enum Part<'a> {
     NoEvent(u64),
     /// An event at this offset that has no end. The rest of its line is left out.
     Unterminated(u64),
-    /// A part of the file under this key that is not read.
-    Unread(&'static str),
+    /// A part of callstack samples under this key.
+    Samples(&'static str, &'a [u8]),
 }
 
 /// The reason why a file cannot be parsed.
@@ -81,8 +81,8 @@ enum Key {
     SystemTraceEvents,
     DisplayTimeUnit,
     Metadata,
-    /// A part of a trace that is not read.
-    Unread(&'static str),
+    /// A part of callstack samples.
+    Samples(&'static str),
     Other,
 }
 
@@ -362,8 +362,17 @@ impl Reader {
                     "systemTraceEvents" => Key::SystemTraceEvents,
                     "displayTimeUnit" => Key::DisplayTimeUnit,
                     "metadata" => Key::Metadata,
-                    "samples" => Key::Unread("samples"),
-                    "stackFrames" => Key::Unread("stackFrames"),
+                    "samples" => Key::Samples("samples"),
+                    "stackFrames" => Key::Samples("stackFrames"),
+                    "timeDeltas" => {
+                        self.is_trace |= self.other_kind.is_some();
+                        Key::Samples("timeDeltas")
+                    }
+                    "startTime" => Key::Samples("startTime"),
+                    "nodes" => {
+                        self.other_kind = self.other_kind.or(Some(OTHER_KINDS[0].1));
+                        Key::Samples("nodes")
+                    }
                     other => {
                         let kind = OTHER_KINDS.iter().find(|(key, _)| *key == other);
                         self.other_kind = self.other_kind.or(kind.map(|(_, kind)| *kind));
@@ -377,9 +386,7 @@ impl Reader {
                 match self.key {
                     Key::DisplayTimeUnit => each(Part::DisplayTimeUnit),
                     Key::Metadata if is_whole => each(Part::Metadata(bytes)),
-                    Key::Unread(key) if !matches!(bytes, b"[]" | b"{}" | b"null") => {
-                        each(Part::Unread(key));
-                    }
+                    Key::Samples(key) if is_whole => each(Part::Samples(key, bytes)),
                     _ => {}
                 }
             }
@@ -501,7 +508,7 @@ mod tests {
                 Part::Metadata(bytes) => format!("metadata {}", String::from_utf8_lossy(bytes)),
                 Part::NoEvent(at) => format!("no event at {at}"),
                 Part::Unterminated(at) => format!("unterminated at {at}"),
-                Part::Unread(key) => format!("unread {key}"),
+                Part::Samples(key, _) => format!("samples {key}"),
             });
         };
         let mut result = Ok(());
@@ -580,7 +587,11 @@ mod tests {
     fn parts_of_unexpected_types_are_skipped() {
         let text =
             r#"{"systemTraceEvents":[{}],"samples":[1],"stackFrames":{},"traceEvents":[{}]}"#;
-        check(text, &["unread samples", "72 {}"], Ok(()));
+        check(
+            text,
+            &["samples samples", "samples stackFrames", "72 {}"],
+            Ok(()),
+        );
     }
 
     #[test]

@@ -470,3 +470,73 @@ proptest! {
         prop_assert_eq!(&slices(&tables(&trace)), &expected, "{}", json);
     }
 }
+
+/// The stacks of samples with their times in microseconds, the outermost function first.
+const SAMPLES: &[(&str, &[(i64, &str)])] = &[
+    (
+        r#"{"nodes":[{"id":1,"callFrame":{"functionName":"(root)"},"children":[2]},
+            {"id":2,"callFrame":{"functionName":"work","url":"a.js"}}],
+            "startTime":1000,"endTime":4000,"samples":[2,1],"timeDeltas":[1000,500]}"#,
+        &[(2000, "(root);work"), (2500, "(root)")],
+    ),
+    (
+        r#"{"traceEvents":[
+            {"ph":"P","name":"Profile","id":"0x1","pid":10,"tid":11,"ts":1000,"args":{"data":{"startTime":1000}}},
+            {"ph":"P","name":"ProfileChunk","id":"0x1","pid":10,"tid":12,"ts":2000,"args":{"data":{"cpuProfile":
+            {"nodes":[{"id":1,"callFrame":{"functionName":"(root)"}},
+            {"id":2,"parent":1,"callFrame":{"functionName":"work"}}],"samples":[1,2,2]},"timeDeltas":[100,200,300]}}},
+            {"ph":"P","name":"ProfileChunk","id":"0x1","pid":10,"tid":12,"ts":2000,"args":{"data":{"cpuProfile":
+            {"samples":[2]},"timeDeltas":[50]}}}]}"#,
+        &[
+            (1100, "(root)"),
+            (1300, "(root);work"),
+            (1600, "(root);work"),
+            (1650, "(root);work"),
+        ],
+    ),
+    (
+        r#"{"traceEvents":[],"samples":[{"tid":7,"ts":12.5,"sf":3,"weight":1},{"tid":"7","ts":"9","sf":"1"}],
+            "stackFrames":{"1":{"name":"main"},"2":{"name":"loop","parent":2},"3":{"name":"work","parent":"1"}}}"#,
+        &[(9, "main"), (12, "main;work")],
+    ),
+    // A stack that the file does not describe.
+    (
+        r#"{"traceEvents":[],"samples":[{"tid":7,"ts":1,"sf":9}],"stackFrames":{"1":{"name":"a"}}}"#,
+        &[(1, "")],
+    ),
+];
+
+fn stacks(trace: &Trace) -> Vec<(i64, String)> {
+    let (tables, strings) = (trace.tables(), trace.strings());
+    let (samples, callsites) = (&tables.profiler_sample, &tables.stack_profile_callsite);
+    let stack = |row| {
+        let mut names = Vec::new();
+        let mut next = samples.callsite_id().get(row);
+        while let Some(callsite) = next {
+            let name = tables
+                .stack_profile_frame
+                .name()
+                .get(callsites.frame_id().get(callsite));
+            names.insert(0, strings.text(name).to_owned());
+            next = callsites.parent_id().get(callsite);
+        }
+        (samples.ts().get(row) / 1000, names.join(";"))
+    };
+    let mut all: Vec<_> = (0..samples.len()).map(stack).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn samples_of_profilers_keep_their_times_and_stacks() {
+    for (json, expected) in SAMPLES {
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(ts, stack)| (*ts, (*stack).to_owned()))
+            .collect();
+        assert_eq!(stacks(&tables(json.as_bytes())), expected, "read: {json}");
+        let (trace, report) = imported(json.as_bytes(), &Options::default());
+        assert_eq!(stacks(&tables(&trace)), expected, "imported: {json}");
+        assert_eq!(report.samples, expected.len() as u64, "{json}");
+    }
+}

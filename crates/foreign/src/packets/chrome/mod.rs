@@ -7,23 +7,25 @@ mod tracks;
 use std::io::{Read, Seek};
 
 use crate::Format;
-use crate::json::{Broken, Event, Id, NoEvent, Order, Part, Ranked, Reader};
-use crate::sink::{AsyncStep, FlowStep, LeftOut, Owner, Record, Sink, ThreadState};
-use ferretto_format::Fnv1a;
+use crate::json::{Broken, Event, Id, NoEvent, Order, Part, Ranked, Reader, Samples};
+use crate::sink::{AsyncStep, FlowStep, LeftOut, Owner, Record, Sample, Sink, ThreadState};
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
+use ferretto_format::{CpuMode, Fnv1a};
+use ferretto_profiling::MappingOf;
 use ferretto_proto::fields::track_event::legacy_event;
 use ferretto_proto::fields::{trace_packet, track_event};
 use ferretto_wire::Encoder;
 
 use self::names::Names;
 use self::tracks::{Thread, Tracks};
+use crate::packets::perf;
 use crate::packets::report::Report;
 use crate::packets::sorter::Sorter;
 use crate::packets::writer::Writer;
 use crate::packets::{ImportError, Options, pieces};
 
 /// The sequence of the events.
-const SEQUENCE: u32 = 2;
+const SEQUENCE: u32 = 1 << 16;
 
 /// Types of track events.
 const BEGIN: u64 = 1;
@@ -44,6 +46,8 @@ pub(crate) fn import<R: Read + Seek>(
         tracks: Tracks::default(),
         has_begun: false,
         is_stored: false,
+        samples: Samples::default(),
+        sampled: perf::Samples::default(),
         without_phase: 0,
     };
     let mut sorter = Queue {
@@ -72,6 +76,10 @@ pub(crate) fn import<R: Read + Seek>(
     failed?;
     let end = broken.map_or(end, Err);
     sorter.finish(|ts, bytes| chrome.event(ts, bytes))?;
+    let mut samples = std::mem::take(&mut chrome.samples);
+    let count = samples.finish(&mut chrome, |_, ts| (ts >= 0).then_some(ts))?;
+    chrome.report.samples = count;
+    chrome.report.events += count;
     if chrome.report.events == 0 && chrome.without_phase > 0 && end.is_ok() {
         let what = "an array of objects that are not events of a trace";
         return Err(ImportError::Broken(what.to_owned()));
@@ -98,6 +106,9 @@ struct Chrome<'a, 'w> {
     has_begun: bool,
     /// False if the current event has no equivalent in packets.
     is_stored: bool,
+    samples: Samples,
+    /// The packets of samples; without an event if there are none.
+    sampled: perf::Samples,
     /// The number of objects that are not events.
     without_phase: u64,
 }
@@ -132,6 +143,7 @@ impl Chrome<'_, '_> {
     fn take(&mut self, sorter: &mut Queue, part: Part<'_>) -> Result<(), ImportError> {
         match part {
             Part::Event(offset, bytes) => match Event::parse(bytes, &mut Vec::new()) {
+                Ok(event) if self.samples.event(&event) => {}
                 Ok(event) if event.ts < 0 => self.report.losses.add("events before time 0"),
                 Ok(event) => return sorter.push(&event, offset, bytes),
                 Err(NoEvent::Empty) => {}
@@ -145,7 +157,7 @@ impl Chrome<'_, '_> {
                 self.report.losses.add(&what);
                 self.report.is_damaged = true;
             }
-            Part::Unread(key) => self.report.losses.add(&format!("lists of {key}")),
+            Part::Samples(key, bytes) => self.samples.part(key, bytes),
             Part::SystemLine(line) if line.starts_with('#') => {}
             Part::SystemLine(_) => self.report.losses.add("kernel events in systrace format"),
             Part::NoEvent(_) => self.report.losses.add("values that are not events"),
@@ -380,6 +392,36 @@ impl Sink for Chrome<'_, '_> {
     ) -> Result<(), ImportError> {
         self.left_out(record, LeftOut::Phase(b'T'));
         Ok(())
+    }
+
+    fn sample(&mut self, sample: &Sample<'_>) -> Result<(), ImportError> {
+        let thread = self.tracks.thread(sample.thread);
+        let ts = sample.ts as u64;
+        self.thread_track(ts, thread)?;
+        if self.sampled.is_empty() {
+            self.sampled.add_event(perf::EventSpec {
+                name: "samples".to_owned(),
+                ..perf::EventSpec::default()
+            });
+        }
+        let head = perf::Head {
+            ts,
+            cpu: None,
+            pid: thread.pid as u32,
+            tid: thread.tid as u32,
+            mode: CpuMode::User,
+            period: 1,
+        };
+        self.sampled.write(self.writer, 0, head, |interner| {
+            let frame = |(function, file): &(&str, &str)| {
+                let mapping = interner.mapping(&MappingOf {
+                    path: file.as_bytes(),
+                    ..MappingOf::default()
+                });
+                interner.frame(mapping, 0, function.as_bytes())
+            };
+            sample.frames.iter().map(frame).collect()
+        })
     }
 
     fn left_out(&mut self, record: &Record<'_>, why: LeftOut) {

@@ -14,27 +14,27 @@ use crate::packets::writer::{FIRST_SEQUENCE, Writer};
 
 /// The sampled event.
 #[derive(Debug, Clone, Default)]
-pub(super) struct EventSpec {
-    pub(super) name: String,
-    pub(super) period: Option<u64>,
-    pub(super) frequency: Option<u64>,
+pub(crate) struct EventSpec {
+    pub(crate) name: String,
+    pub(crate) period: Option<u64>,
+    pub(crate) frequency: Option<u64>,
 }
 
 /// A sample without its callstack.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head {
-    pub(super) ts: u64,
-    pub(super) cpu: Option<u32>,
-    pub(super) pid: u32,
-    pub(super) tid: u32,
-    pub(super) mode: CpuMode,
+pub(crate) struct Head {
+    pub(crate) ts: u64,
+    pub(crate) cpu: Option<u32>,
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    pub(crate) mode: CpuMode,
     /// The number of events since the last sample.
-    pub(super) period: u64,
+    pub(crate) period: u64,
 }
 
 /// Writes the samples of all events.
 #[derive(Debug, Default)]
-pub(super) struct Samples {
+pub(crate) struct Samples {
     events: Vec<Sequence>,
 }
 
@@ -48,8 +48,13 @@ struct Sequence {
 }
 
 impl Samples {
+    /// Returns true if there are no events.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
     /// Adds an event, and returns its index.
-    pub(super) fn add_event(&mut self, spec: EventSpec) -> usize {
+    pub(crate) fn add_event(&mut self, spec: EventSpec) -> usize {
         self.events.push(Sequence {
             spec,
             ..Sequence::default()
@@ -58,7 +63,7 @@ impl Samples {
     }
 
     /// Writes a sample of an event. `stack` returns the iids of its frames, the innermost first.
-    pub(super) fn write(
+    pub(crate) fn write(
         &mut self,
         writer: &mut Writer<'_>,
         event: usize,
@@ -101,7 +106,7 @@ impl Samples {
     }
 
     /// Writes that the kernel lost `count` records.
-    pub(super) fn lost(
+    pub(crate) fn lost(
         &mut self,
         writer: &mut Writer<'_>,
         ts: u64,

@@ -4,7 +4,7 @@ mod parse;
 
 use std::convert::Infallible;
 
-use ferretto_foreign::json::{Broken, Event, Json, NoEvent, Order, Part, Ranked, Reader};
+use ferretto_foreign::json::{Broken, Event, Json, NoEvent, Order, Part, Ranked, Reader, Samples};
 
 use super::{FileError, FileReader, systrace};
 use crate::import::{Batch, Context, Importer, Line, LineKind, file_time};
@@ -30,6 +30,7 @@ pub(super) struct JsonFile {
 struct Events {
     order: Order,
     queue: Queue,
+    samples: Samples,
     /// The number of events.
     events: u64,
     /// The number of objects that are not events.
@@ -57,6 +58,7 @@ impl FileReader for JsonFile {
         let Events { order, queue, .. } = events;
         let _ = order.finish(|event| queue.push(importer, event, LineKind::Json));
         queue.hand_over(importer);
+        parse::samples(&mut importer.context, &mut events.samples);
         match result {
             Ok(()) if events.events == 0 && events.without_phase > 0 => {
                 let what = "an array of objects that are not events of a trace";
@@ -77,6 +79,7 @@ impl Events {
     fn take(&mut self, importer: &mut Importer, part: Part<'_>) {
         match part {
             Part::Event(offset, bytes) => match Event::parse(bytes, &mut Vec::new()) {
+                Ok(event) if self.samples.event(&event) => self.events += 1,
                 Ok(event) => {
                     self.events += 1;
                     let queue = &mut self.queue;
@@ -113,11 +116,7 @@ impl Events {
                     .stats
                     .add(Stat::json_display_time_unit, 1);
             }
-            Part::Unread(_) => importer
-                .context
-                .store
-                .stats
-                .add(Stat::json_parser_failure, 1),
+            Part::Samples(key, bytes) => self.samples.part(key, bytes),
             Part::Metadata(bytes) => metadata(&mut importer.context, bytes),
             Part::NoEvent(offset) | Part::Unterminated(offset) => {
                 importer

@@ -2,12 +2,16 @@
 
 use std::convert::Infallible;
 
-use ferretto_foreign::json::{Event, Id, Json, Number};
-use ferretto_foreign::sink::{AsyncStep, FlowStep, LeftOut, Owner, Record, Sink, ThreadState};
+use ferretto_foreign::json::{Event, Id, Json, Number, Samples};
+use ferretto_foreign::sink::{
+    AsyncStep, FlowStep, LeftOut, Owner, Record, Sample, Sink, ThreadState,
+};
 use rustc_hash::FxHashMap;
 
-use crate::import::Context;
-use crate::schema::{ArgValue, SchedSliceRow, ThreadStateRow};
+use crate::import::{Context, file_time};
+use crate::schema::{
+    ArgValue, ProfilerSampleRow, ProfilerTaskContextRow, SchedSliceRow, ThreadStateRow,
+};
 use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::args::{ArgSet, key_room};
@@ -15,6 +19,7 @@ use crate::trackers::flow::FlowTracker;
 use crate::trackers::lane::Nesting;
 use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
 use crate::trackers::slice::SliceStart;
+use crate::trackers::stack_profile::SourceFrame;
 use crate::trackers::track::{Dimension, TrackSpec};
 
 /// The state of JSON events.
@@ -24,6 +29,10 @@ pub(crate) struct JsonEvents {
     cookies: FxHashMap<(StringId, IdKey), i64>,
     /// The name of the first event of each asynchronous slice, which is the name of its track.
     names: FxHashMap<(Option<u32>, i64), StringId>,
+    /// The mappings of functions in callstacks, by file.
+    mappings: FxHashMap<StringId, u32>,
+    /// The rows of threads with callstacks.
+    tasks: FxHashMap<u32, u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,6 +85,16 @@ impl JsonEvents {
         };
         let Ok(()) = event.interpret(ts, &mut rows);
     }
+}
+
+/// Adds the callstack samples of a file.
+pub(super) fn samples(cx: &mut Context, samples: &mut Samples) {
+    let mut rows = Rows {
+        cx,
+        state: &mut JsonEvents::default(),
+        room: 0,
+    };
+    let Ok(_) = samples.finish(&mut rows, |rows, ts| file_time(rows.cx, ts));
 }
 
 impl Rows<'_> {
@@ -350,6 +369,54 @@ impl Sink for Rows<'_> {
                 ucpu,
             });
         }
+        Ok(())
+    }
+
+    fn sample(&mut self, sample: &Sample<'_>) -> Result<(), Infallible> {
+        let of = Record {
+            thread: sample.thread,
+            ..Record::default()
+        };
+        let (utid, pid) = {
+            let parsed = self.parsed(&of);
+            (parsed.utid, parsed.pid)
+        };
+        let cx = &mut *self.cx;
+        let upid = Some(cx.processes.process(&mut cx.store, pid));
+        let mut frames = Vec::new();
+        for (function, file) in sample.frames.iter().rev() {
+            let name = cx.store.strings.intern(file);
+            let mappings = &mut self.state.mappings;
+            let mapping = *mappings
+                .entry(name)
+                .or_insert_with(|| cx.stacks.add_source_mapping(&mut cx.store, name));
+            let source = SourceFrame {
+                function: cx.store.strings.intern(function),
+                file: StringId::EMPTY,
+                line: None,
+            };
+            frames.push(cx.stacks.source_frame(&mut cx.store, mapping, source));
+        }
+        let callsite_id = cx.store.callstack(frames);
+        let task = *self.state.tasks.entry(utid).or_insert_with(|| {
+            let tasks = &mut cx.store.tables.profiler_task_context;
+            tasks.push(ProfilerTaskContextRow {
+                upid,
+                utid: Some(utid),
+                async_context_id: None,
+            })
+        });
+        let source = cx.store.strings.intern("json");
+        cx.store.tables.profiler_sample.push(ProfilerSampleRow {
+            ts: sample.ts,
+            source,
+            task_context_id: Some(task),
+            execution_context_id: None,
+            callsite_id,
+            unwind_error: StringId::NULL,
+            session_id: None,
+            counter_set_id: None,
+        });
         Ok(())
     }
 
