@@ -11,6 +11,8 @@ use ferretto_ipc::socket::{PeerHost, Socket};
 const FEW: usize = 16;
 /// The name of the host in configs.
 const HOST_NAME: &[u8] = b"host";
+/// The largest length of a machine's name, as of producers' names.
+const MAX_NAME: usize = 4096;
 
 /// A machine that may connect: an address, a network, or a virtual machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +79,8 @@ pub enum RemoteRefusal {
     TooMany,
     /// The machine claims the name of the host.
     CalledHost,
+    /// The name of the machine is too long.
+    LongName,
     /// The machine claims to be one that is connected from another address.
     OtherMachine,
     /// The certificate is not for the name that the machine claims.
@@ -89,6 +93,7 @@ impl fmt::Display for RemoteRefusal {
             Self::NotAllowed => "it may not connect",
             Self::TooMany => "it has as many connections as it may",
             Self::CalledHost => "it calls itself \"host\", which is this machine",
+            Self::LongName => "its name has more than 4096 bytes",
             Self::OtherMachine => "it says it is a machine that is connected from another address",
             Self::OtherName => {
                 "its certificate is not for the name that it gives itself (PERFETTO_MACHINE_NAME)"
@@ -156,7 +161,10 @@ impl Remotes {
         machine: u32,
         name: &[u8],
     ) -> Result<(), RemoteRefusal> {
-        if name == HOST_NAME {
+        if name.len() > MAX_NAME {
+            return Err(RemoteRefusal::LongName);
+        }
+        if is_like_host(name) {
             return Err(RemoteRefusal::CalledHost);
         }
         // The connection has not claimed a machine.
@@ -189,6 +197,16 @@ impl Remotes {
             }
         }
     }
+}
+
+/// Returns true if people could read a name as that of the host: in any case, with white space or
+/// control characters.
+fn is_like_host(name: &[u8]) -> bool {
+    let is_shown = |byte: &u8| byte.is_ascii_graphic() || !byte.is_ascii();
+    let shown = name.iter().copied().filter(is_shown);
+    shown
+        .map(|byte| byte.to_ascii_lowercase())
+        .eq(HOST_NAME.iter().copied())
 }
 
 #[cfg(test)]
@@ -245,7 +263,12 @@ mod tests {
         assert!(remotes.identify(&mut moved, 7, b"a").is_err());
         remotes.release(same);
         assert_eq!(remotes.identify(&mut moved, 7, b"a"), Ok(()));
-        let refused = remotes.identify(&mut client(4), 9, b"host");
-        assert_eq!(refused, Err(RemoteRefusal::CalledHost));
+        for name in ["host", "HOST", " host\n", "host\0", "ho st"] {
+            let refused = remotes.identify(&mut client(4), 9, name.as_bytes());
+            assert_eq!(refused, Err(RemoteRefusal::CalledHost), "{name:?}");
+        }
+        assert_eq!(remotes.identify(&mut client(4), 9, b"hosts"), Ok(()));
+        let refused = remotes.identify(&mut client(5), 10, &[b'a'; 4097]);
+        assert_eq!(refused, Err(RemoteRefusal::LongName));
     }
 }
