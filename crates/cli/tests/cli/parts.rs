@@ -154,8 +154,6 @@ fn a_recording_ends_at_a_size() {
     let summary = world.run("ferretto", &["summary", "t"]).returned(0);
     let text = summary.text();
     assert!(text.contains("when its file reached its limit"), "{text}");
-    assert!(
-        !text.contains("losses are unknown") && !text.contains("may be one"),
-        "{text}"
-    );
+    assert!(!text.contains("the service was killed"), "{text}");
+    assert!(!text.contains("final statistics"), "{text}");
 }

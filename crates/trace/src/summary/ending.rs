@@ -95,7 +95,7 @@ impl Ending {
     /// Returns true if the recording has ended without its last packets, which its file had no
     /// space for. Statistics in this state are the final ones: those of an earlier time precede the
     /// stop.
-    fn is_cut(&self) -> bool {
+    pub(super) fn is_cut(&self) -> bool {
         self.max_file_bytes > 0 && self.stopped.is_some() && !self.is_drained
     }
 

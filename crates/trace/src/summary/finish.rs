@@ -98,9 +98,9 @@ impl Summarizer {
         let remarks = self.remarks.finish();
         let kinds: Vec<u32> = self.kinds.keys().copied().collect();
         let has_reason = !remarks.is_empty();
-        // The part after the end of a truncated file is unknown, so no data can be reported as
-        // missing.
-        if is_over {
+        // The part after the end of a truncated or full file is unknown, so no data can be reported
+        // as missing.
+        if is_over && !self.ending.is_cut() {
             notes.extend(self.wanted.notes(&kinds, &profile, has_reason));
         }
         notes.extend(remarks);
