@@ -76,5 +76,10 @@ mod tests {
         assert_eq!(find(Architecture::X86_64, "write"), Some(("write", 1)));
         assert_eq!(find(Architecture::Arm64, "write"), Some(("write", 64)));
         assert_eq!(find(Architecture::Arm64, "open"), None);
+        for arch in [Architecture::X86_64, Architecture::Arm64] {
+            assert_eq!(find(arch, "cachestat"), Some(("cachestat", 451)));
+            assert_eq!(find(arch, "fchmodat2"), Some(("fchmodat2", 452)));
+            assert_eq!(find(arch, "mseal"), Some(("mseal", 462)));
+        }
     }
 }

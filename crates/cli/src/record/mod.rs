@@ -200,12 +200,12 @@ fn delay(config: &TraceConfig, signals: &mut Signals) -> Result<bool> {
 
 /// Returns the tracefs instance of a recording without a config. Instances have buffers of their
 /// own, so recordings do not take each other's events. Without permission, the top level of tracefs
-/// is used.
+/// is used, and also for the messages of programs, which have no other place.
 fn own_instance(args: &RecordArgs) -> Option<OwnInstance> {
-    match args.config.is_none() && !args.system {
-        true => OwnInstance::create().ok(),
-        false => None,
+    if args.config.is_some() || args.system || args.presets.want_markers() {
+        return None;
     }
+    OwnInstance::create().ok()
 }
 
 fn print_config(config: &TraceConfig) -> Result<()> {

@@ -62,6 +62,9 @@ const NET: &[&str] = &[
     "tcp/tcp_receive_reset",
     "udp/udp_fail_queue_rcv_skb",
 ];
+/// The events of messages that programs write to `trace_marker`, and that the kernel writes with
+/// `trace_printk`.
+const MARKERS: [&str; 3] = ["ftrace/print", "ftrace/bprint", "ftrace/bputs"];
 /// The event for a change of a process's memory.
 const RSS_STAT: &str = "kmem/rss_stat";
 /// Without page faults, of which a busy machine has hundreds of thousands a second. They are
@@ -204,6 +207,15 @@ impl Presets {
         !self.is_default()
     }
 
+    /// Returns true if messages that programs or the kernel write into the trace are requested by
+    /// name. These only reach the top level of tracefs.
+    pub(super) fn want_markers(&self) -> bool {
+        let all: Vec<String> = MARKERS.iter().map(|&name| name.to_owned()).collect();
+        let patterns = self.events.iter().filter(|pattern| *pattern != "*");
+        let is_marker = |pattern: &String| matching(pattern, &all).is_ok();
+        patterns.into_iter().any(is_marker)
+    }
+
     fn is_default(&self) -> bool {
         let flags = [
             self.sched,
@@ -320,6 +332,14 @@ fn existing(events: &[&str], known: &[String]) -> Vec<String> {
 
 /// Returns the events that match a name of the command line.
 fn matching(pattern: &str, known: &[String]) -> Result<Vec<String>> {
+    let of_file: &[&str] = match pattern {
+        "trace_marker" => &MARKERS[..1],
+        "trace_printk" => &MARKERS,
+        _ => &[],
+    };
+    if !of_file.is_empty() {
+        return Ok(of_file.iter().map(|&name| name.to_owned()).collect());
+    }
     if known.is_empty() {
         // If tracefs is not readable, this is reported before the recording.
         return Ok(vec![pattern.to_owned()]);

@@ -132,3 +132,32 @@ fn a_recording_of_requests_to_disks_has_their_names() {
         text.text()
     );
 }
+
+#[test]
+fn messages_of_programs_are_recorded_when_they_are_named() {
+    let marker = "/sys/kernel/tracing/trace_marker";
+    let is_open = std::fs::OpenOptions::new().write(true).open(marker).is_ok();
+    if !is_open || ferretto_probes::ftrace::kernel_events().is_empty() {
+        println!("skipped: {marker} is not writable here");
+        return;
+    }
+    for event in ["ftrace/print", "trace_marker"] {
+        let world = World::new();
+        let script = format!("echo a message of presets > {marker}");
+        let record = ["record", "-q", "-o", "t", "--event", event];
+        let command = ["--", "sh", "-c", script.as_str()];
+        let output = world.run("ferretto", &[&record[..], &command[..]].concat());
+        if output.code != 0 {
+            println!(
+                "skipped: another program uses the kernel's tracing: {}",
+                output.stderr
+            );
+            return;
+        }
+        let text = world
+            .run("ferretto", &["text", "--resolve", "t"])
+            .returned(0);
+        let text = text.text();
+        assert!(text.contains("a message of presets"), "{event}: {text}");
+    }
+}
