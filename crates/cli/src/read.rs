@@ -1,7 +1,7 @@
 //! Reading of traces by commands: the file, the memory limit, and messages about damage.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -45,12 +45,26 @@ impl MemoryArgs {
 /// Opens a trace, and returns its name to show; `-` is standard input.
 pub(crate) fn open(path: &Path) -> Result<(String, Box<dyn Read>)> {
     if path.as_os_str() == "-" {
-        return Ok(("standard input".to_owned(), Box::new(io::stdin().lock())));
+        let name = "standard input".to_owned();
+        let input = not_empty(io::stdin().lock(), &name)?;
+        return Ok((name, input));
     }
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
     check(path, &file)?;
-    Ok((name, Box::new(file)))
+    let input = not_empty(file, &name)?;
+    Ok((name, input))
+}
+
+/// Refuses input without a byte, such as that of /dev/null.
+fn not_empty(mut input: impl Read + 'static, name: &str) -> Result<Box<dyn Read>> {
+    let mut first = Vec::new();
+    let read = (&mut input).take(1).read_to_end(&mut first);
+    read.with_context(|| format!("cannot read {name}"))?;
+    if first.is_empty() {
+        anyhow::bail!("cannot read {name}: it is empty");
+    }
+    Ok(Box::new(Cursor::new(first).chain(input)))
 }
 
 /// Refuses files that nothing can be read of.

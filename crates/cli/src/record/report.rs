@@ -114,7 +114,8 @@ pub(super) fn closing(
         anstream::eprintln!("ferretto: {which}, so nothing was recorded");
         return Ok(true);
     }
-    let is_lossy = summary.losses.iter().any(|loss| loss.cause != Cause::Ring);
+    let is_lossy =
+        summary.losses.iter().any(|loss| loss.cause != Cause::Ring) || !summary.health.is_empty();
     if quiet && !is_lossy {
         return Ok(true);
     }

@@ -12,6 +12,17 @@ use super::command::CommandPid;
 use super::symbols;
 use crate::session::Signals;
 
+/// Returns the error of an output that takes no more. A closed pipe ends a recording early, so it
+/// is reported, unlike for commands that only print.
+fn cannot_write(error: io::Error, to: &str) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => {
+            anyhow::anyhow!("the recording ended early: the reader of {to} closed it")
+        }
+        _ => anyhow::Error::new(error).context(format!("cannot write to {to}")),
+    }
+}
+
 /// The thread that forwards the trace.
 #[derive(Debug)]
 pub(super) struct Tee {
@@ -109,14 +120,12 @@ impl Tee {
             return None;
         }
         let (failed, _) = self.thread.join().ok()?;
-        Some(anyhow::Error::new(failed?).context(format!("cannot write to {}", self.to)))
+        Some(cannot_write(failed?, self.to))
     }
 
     fn join(self) -> Result<Summary> {
         match self.thread.join() {
-            Ok((Some(error), _)) => {
-                Err(error).with_context(|| format!("cannot write to {}", self.to))
-            }
+            Ok((Some(error), _)) => Err(cannot_write(error, self.to)),
             Ok((None, summary)) => summary.context("the trace cannot be read"),
             Err(_) => bail!("forwarding the trace crashed; please report this"),
         }
