@@ -1,7 +1,7 @@
 //! Parallel work on many items.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, Builder};
 
 /// Returns the result of `work` for each item, in their order.
 pub(crate) fn map<T: Sync, R: Send>(
@@ -25,7 +25,10 @@ pub(crate) fn map<T: Sync, R: Send>(
         }
     };
     let mut all: Vec<(usize, R)> = thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(take)).collect();
+        // This thread does the work of those that cannot be started.
+        let others: Vec<_> = (1..threads)
+            .map_while(|_| Builder::new().spawn_scoped(scope, take).ok())
+            .collect();
         let mut all = take();
         for other in others {
             match other.join() {

@@ -181,6 +181,10 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             thread::sleep(Duration::from_millis(50));
             continue;
         };
+        // Other users take no places from this one.
+        if !(shared.permission)(&stream) {
+            continue;
+        }
         let Some(mut entry) = shared.gate.enter(&stream) else {
             continue;
         };
@@ -206,9 +210,6 @@ impl Shared {
 
     fn serve(&self, stream: TcpStream, admit: &mut dyn FnMut() -> bool) -> io::Result<()> {
         let mut connection = Connection::new(stream)?;
-        if !(self.permission)(connection.stream()) {
-            return Ok(());
-        }
         let mut patience = TOKEN_PATIENCE;
         while let Some(head) = connection.head(patience)? {
             let Some(name) = self.requested(&head) else {

@@ -273,3 +273,36 @@ fn an_address_in_the_arguments_of_root_s_browser_is_of_no_use_to_others() {
         running.finish();
     }
 }
+
+#[test]
+fn a_trace_is_read_without_further_threads() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be several users");
+        return;
+    }
+    let world = World::new();
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(world.path(""), open).unwrap();
+    world.write(
+        "t",
+        crate::symbolize::sample("/nowhere/program", &[7; 20], 0x40_0010),
+    );
+    let program = world.command::<&str>("ferretto", &[]);
+    for command in ["view t -o out", "json t -o out", "symbolize t -o out"] {
+        // The limit is that of the user, all of whose processes count.
+        let script = format!("ulimit -u 0; exec \"$0\" {command}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).arg(program.get_program());
+        let mut shell = world.at_home(shell);
+        let Ok(child) = shell.uid(65_534).gid(65_534).spawn() else {
+            println!("skipped: others may not run the binary where it is");
+            return;
+        };
+        let outcome = Running::new(child).finish();
+        assert!(
+            !outcome.stderr.contains("panicked"),
+            "{command}: {outcome:?}"
+        );
+        assert!(matches!(outcome.code, 0 | 3), "{command}: {outcome:?}");
+    }
+}

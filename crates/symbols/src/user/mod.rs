@@ -133,7 +133,8 @@ impl Symbolizer {
         };
         std::thread::scope(|scope| {
             if modules.len() > 1 {
-                scope.spawn(work);
+                // If the thread cannot be started, this one names all modules.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
             work();
         });

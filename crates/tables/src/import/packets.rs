@@ -1,7 +1,8 @@
 //! Reads packets of a file ahead on a separate thread.
 
 use std::io::Read;
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread::Builder;
 
 use ferretto_trace::{Damage, Limits, ReadError, TraceReader};
 
@@ -29,10 +30,19 @@ pub(crate) fn read_packets(
     if threads < 2 {
         return read(source, limits, false, each);
     }
+    // Outside of the thread's function, which is lost if the thread cannot be started.
+    let source = Mutex::new(Some(source));
+    let take = || {
+        let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
+        source.take()
+    };
     std::thread::scope(|scope| {
         let (sender, batches) = mpsc::sync_channel(BATCHES_AHEAD);
         let (returned, taken) = mpsc::channel();
-        let reader = scope.spawn(move || {
+        let reader = Builder::new().spawn_scoped(scope, move || {
+            let Some(source) = take() else {
+                return Ok(Damage::default());
+            };
             read(source, limits, true, |batch, bytes| {
                 let full = std::mem::take(batch);
                 let is_wanted = sender.send((full, bytes)).is_ok();
@@ -40,6 +50,12 @@ pub(crate) fn read_packets(
                 is_wanted
             })
         });
+        let Ok(reader) = reader else {
+            return take().map_or_else(
+                || Ok(Damage::default()),
+                |source| read(source, limits, true, each),
+            );
+        };
         for (mut batch, bytes) in batches {
             if !each(&mut batch, bytes) {
                 break;

@@ -2,12 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use crate::common::{Frame, json, slice};
-use ferretto_view::Server;
+use ferretto_view::{Permission, Server};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// A time limit that also suffices on a busy machine.
@@ -20,8 +21,12 @@ struct Running {
 
 impl Running {
     fn new() -> Self {
+        Self::with_permission(Box::new(|_| true))
+    }
+
+    fn with_permission(permission: Permission) -> Self {
         let view = json(&slice(1, "s", 0, 5));
-        let server = Server::bind(view, None, TOKEN, Box::new(|_| true)).expect("server");
+        let server = Server::bind(view, None, TOKEN, permission).expect("server");
         let server = server.with_grace(Duration::from_millis(10));
         let address = server.address();
         let port = address.split(['/', ':']).nth(4).expect("port");
@@ -239,6 +244,24 @@ fn many_connections_do_not_block_the_page() {
     let _ = large.read_to_end(&mut answer);
     assert!(answer.starts_with(b"HTTP/1.1 413"));
     ask();
+}
+
+#[test]
+fn connections_of_other_users_take_no_places() {
+    let count = AtomicUsize::new(0);
+    let is_first = move |_: &TcpStream| count.fetch_add(1, Ordering::Relaxed) == 0;
+    let server = Running::with_permission(Box::new(is_first));
+    let mut own = server.connect();
+    for _ in 0..200 {
+        // Closed at once, whatever is sent.
+        let ended = server.connect().read(&mut [0]);
+        assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+    }
+    let request = format!("GET /{TOKEN}/trace HTTP/1.1\r\n{}\r\n", server.host());
+    own.write_all(request.as_bytes()).expect("write");
+    let mut answer = [0; 15];
+    own.read_exact(&mut answer).expect("read");
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
 }
 
 #[test]
