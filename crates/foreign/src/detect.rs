@@ -89,6 +89,7 @@ impl Format {
             _ if perf_text::is_perf_text(head) => Self::PerfText,
             _ if strace::is_strace(head) => Self::Strace,
             _ if is_systrace(text) => Self::Systrace,
+            _ if collapsed::is_flat(head) => Self::CollapsedStacks,
             _ if is_symbols(head) => Self::Symbols,
             _ if pprof::is_pprof(head) => Self::Pprof,
             [PACKET_TAG, ..] => Self::Proto,

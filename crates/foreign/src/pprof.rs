@@ -172,6 +172,17 @@ impl<'a> Profile<'a> {
         all(self.0, profile::SAMPLE_TYPE).map(value_type)
     }
 
+    /// Returns the index of the type that readers show first, if the profile names one.
+    pub fn default_type(self) -> Option<usize> {
+        let wanted = number(self.0, profile::DEFAULT_SAMPLE_TYPE).filter(|name| *name != 0)?;
+        let mut strings = self.strings();
+        let name = strings.nth(usize::try_from(wanted).ok()?)?;
+        self.value_types().position(|kind| {
+            let kind = kind.kind.and_then(|kind| usize::try_from(kind).ok());
+            kind.and_then(|kind| self.strings().nth(kind)) == Some(name)
+        })
+    }
+
     /// Returns the start of the profile in nanoseconds since 1970.
     pub fn time(self) -> Option<u64> {
         number(self.0, profile::TIME_NANOS)

@@ -1,8 +1,9 @@
 //! The threads of a trace and their CPU times.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use ferretto_proto::fields::process_tree;
 use ferretto_wire::Fields;
 
 use crate::limits::{Budget, entry_bytes};
@@ -58,6 +59,8 @@ pub(crate) struct Threads {
     budget: Budget,
     threads: HashMap<(u32, i32), Thread>,
     processes: HashMap<(u32, i32), String>,
+    /// The processes whose name is that of their main thread.
+    comms: HashSet<(u32, i32)>,
 }
 
 impl Threads {
@@ -67,6 +70,7 @@ impl Threads {
             budget: budget.clone(),
             threads: HashMap::new(),
             processes: HashMap::new(),
+            comms: HashSet::new(),
         }
     }
 
@@ -134,7 +138,7 @@ impl Threads {
     }
 
     fn process(&mut self, machine: u32, process: &[u8]) {
-        let (mut pid, mut parent) = (None, None);
+        let (mut pid, mut parent, mut is_comm) = (None, None, false);
         let mut name = String::new();
         for field in Fields::new(process).map_while(Result::ok) {
             match field.number {
@@ -148,6 +152,7 @@ impl Threads {
                         name.push_str(&printable(word));
                     }
                 }
+                process_tree::process::CMDLINE_IS_COMM => is_comm = field.as_u64() == Some(1),
                 _ => {}
             }
         }
@@ -156,7 +161,15 @@ impl Threads {
             thread.tgid = Some(pid);
             thread.parent = parent.or(thread.parent);
         }
+        let has_name = !name.is_empty();
         self.name_process(machine, pid, name);
+        if has_name && self.processes.contains_key(&(machine, pid)) {
+            if is_comm {
+                self.comms.insert((machine, pid));
+            } else {
+                self.comms.remove(&(machine, pid));
+            }
+        }
     }
 
     fn tree_thread(&mut self, machine: u32, thread: &[u8]) {
@@ -192,6 +205,11 @@ impl Threads {
             }
             Entry::Vacant(_) => {}
         }
+    }
+
+    /// Returns true if the name of a process is that of its main thread, not a command line.
+    pub(crate) fn is_comm(&self, machine: u32, pid: i32) -> bool {
+        self.comms.contains(&(machine, pid)) || !self.processes.contains_key(&(machine, pid))
     }
 
     /// Returns the name of a process, if the trace contains it.

@@ -115,14 +115,28 @@ pub(crate) fn collapsed<R: Read + Seek>(
         has_begun: false,
     };
     let mut lines = LineBuffer::default();
+    let (mut number, mut bad) = (0_u64, None);
     let mut each = |line: &str| {
+        number += 1;
         let Some(found) = Line::parse(line) else {
             let line = line.trim();
             if !line.is_empty() && !line.starts_with('#') {
-                report.losses.add("lines without a callstack and a count");
+                let (_, count) = bad.get_or_insert((number, 0_u64));
+                *count += 1;
             }
             return Ok(());
         };
+        if found.count == 0.0 {
+            return Ok(());
+        }
+        if found.count < 0.0 {
+            report.losses.add("callstacks with a negative count");
+            return Ok(());
+        }
+        if found.count.fract() != 0.0 {
+            let what = "counts with a fraction, which are rounded in the trace";
+            report.losses.add(what);
+        }
         weighted.keep_bounded()?;
         let interner = &mut weighted.interner;
         let mapping = interner.mapping(&MappingOf {
@@ -136,10 +150,15 @@ pub(crate) fn collapsed<R: Read + Seek>(
         frames.reverse();
         report.samples += 1;
         report.events += 1;
-        weighted.sample(&frames, &[found.count.unsigned_abs()])
+        weighted.sample(&frames, &[found.count.round() as u64])
     };
     pieces(input, |bytes| lines.push(bytes, &mut each))?;
     lines.finish(&mut each)?;
+    if let Some((first, count)) = bad {
+        let what = format!("lines without a callstack and a count (the first is line {first})");
+        report.losses.add_many(&what, count);
+        report.is_damaged = true;
+    }
     Ok(report)
 }
 
@@ -165,16 +184,22 @@ pub(crate) fn pprof<R: Read + Seek>(
     };
     let tables = Tables::read(profile);
     let mut report = Report::new(Format::Pprof);
+    let mut kinds: Vec<_> = profile
+        .value_types()
+        .map(|kind| Kind {
+            name: tables.name(kind.kind),
+            unit: tables.name(kind.unit),
+        })
+        .collect();
+    // The default type is the first.
+    let default = profile.default_type().unwrap_or(0);
+    if let Some(until) = kinds.get_mut(..=default) {
+        until.rotate_right(1);
+    }
     let mut weighted = Weighted {
         writer,
         source: "pprof",
-        kinds: profile
-            .value_types()
-            .map(|kind| Kind {
-                name: tables.name(kind.kind),
-                unit: tables.name(kind.unit),
-            })
-            .collect(),
+        kinds,
         interner: Interner::new(),
         has_begun: false,
     };
@@ -192,7 +217,7 @@ pub(crate) fn pprof<R: Read + Seek>(
             let interner = &mut weighted.interner;
             without_file += tables.add_frames(location, interner, &mut frames);
         }
-        let weights: Vec<u64> = sample
+        let mut weights: Vec<u64> = sample
             .values
             .iter()
             .map(|value| {
@@ -204,6 +229,9 @@ pub(crate) fn pprof<R: Read + Seek>(
                 u64::try_from(*value).unwrap_or(0)
             })
             .collect();
+        if let Some(until) = weights.get_mut(..=default) {
+            until.rotate_right(1);
+        }
         report.samples += 1;
         report.events += 1;
         weighted.sample(&frames, &weights)?;

@@ -39,6 +39,9 @@ mod kind {
     pub(super) const COMPRESSED2: u32 = 83;
 }
 
+/// Kinds of records are below this number. Text behind the records is not.
+const KINDS: u32 = 1 << 10;
+
 /// The size of a record's header.
 const RECORD_HEADER: usize = 8;
 
@@ -53,11 +56,6 @@ pub enum PerfError {
     NoHeader,
     /// The file describes no events, since `perf` did not finish it.
     NoEvents,
-    /// The size of a record is impossible.
-    BadRecord {
-        /// The offset of the record in the file.
-        offset: u64,
-    },
 }
 
 impl fmt::Display for PerfError {
@@ -71,9 +69,6 @@ impl fmt::Display for PerfError {
             Self::NoEvents => f.write_str(
                 "the file describes no events; perf was killed before it finished the file; record it again",
             ),
-            Self::BadRecord { offset } => {
-                write!(f, "damaged record at byte {offset}; the rest of the file cannot be read")
-            }
         }
     }
 }
@@ -94,6 +89,38 @@ pub struct PerfData<R> {
     data: (u64, Option<u64>),
     contents: Contents,
     layout: Layout,
+    damage: Option<Damage>,
+}
+
+/// The place where the readable part of a file ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// The file ends before its sections or within a record.
+    Truncated {
+        /// The offset of the end of the last whole record.
+        offset: u64,
+    },
+    /// The bytes at this offset are no record, for example messages behind the data of a pipe.
+    NoRecord {
+        /// The offset.
+        offset: u64,
+    },
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated { offset } => {
+                write!(f, "the file is truncated: its records end at byte {offset}")
+            }
+            Self::NoRecord { offset } => {
+                write!(
+                    f,
+                    "damaged record at byte {offset}; the rest of the file cannot be read"
+                )
+            }
+        }
+    }
 }
 
 /// The events of a file, which decide the layout of its records.
@@ -140,14 +167,16 @@ impl<R: Read + Seek> PerfData<R> {
             data: (PIPE_HEADER, None),
             contents: Contents::default(),
             layout: Layout::default(),
+            damage: None,
         };
         if size != PIPE_HEADER {
             data.read_sections(&head)?;
         }
-        raw_records(&mut data.file, data.data, |kind, record| {
+        let damage = raw_records(&mut data.file, data.data, |kind, record| {
             data.contents.describe(kind, record);
             Ok::<_, PerfError>(())
         })?;
+        data.damage = damage.or(data.damage);
         let (layout, contents) = (&mut data.layout, &mut data.contents);
         layout.events = std::mem::take(&mut contents.events);
         if layout.events.is_empty() {
@@ -181,6 +210,11 @@ impl<R: Read + Seek> PerfData<R> {
         &self.contents.cmdline
     }
 
+    /// Returns the place where the readable part of the file ends; `None` if it is whole.
+    pub fn damage(&self) -> Option<Damage> {
+        self.damage
+    }
+
     /// Calls `each` with the bytes of every record.
     ///
     /// # Errors
@@ -195,9 +229,10 @@ impl<R: Read + Seek> PerfData<R> {
             kind::COMPRESSED | kind::COMPRESSED2 => Ok(()),
             _ => each(record),
         })?;
-        match contents.has_compressed {
-            true => self.compressed_records(each),
-            false => Ok(()),
+        if contents.has_compressed {
+            self.compressed_records(each)
+        } else {
+            Ok(())
         }
     }
 
@@ -281,6 +316,10 @@ impl<R: Read + Seek> PerfData<R> {
         self.file.seek(SeekFrom::Start(section.offset))?;
         let size = section.size.min(header::MAX_SECTION);
         (&mut self.file).take(size).read_to_end(&mut bytes)?;
+        if (bytes.len() as u64) < size {
+            let offset = section.offset.saturating_add(bytes.len() as u64);
+            self.damage.get_or_insert(Damage::Truncated { offset });
+        }
         Ok(bytes)
     }
 }
@@ -315,32 +354,50 @@ impl Contents {
 }
 
 /// Calls `each` with the type and the bytes of each record. Skips the data that follows some
-/// records.
+/// records. Returns the place of damage that ends the records.
 fn raw_records<E: From<PerfError>>(
     file: &mut (impl Read + Seek),
     (mut at, end): (u64, Option<u64>),
     mut each: impl FnMut(u32, &[u8]) -> Result<(), E>,
-) -> Result<(), E> {
+) -> Result<Option<Damage>, E> {
+    let length = file.seek(SeekFrom::End(0)).map_err(PerfError::from)?;
     file.seek(SeekFrom::Start(at)).map_err(PerfError::from)?;
     let mut file = BufReader::with_capacity(BUFFER, file);
     let mut record = vec![0; usize::from(u16::MAX)];
     loop {
-        let room = end.map_or(u64::MAX, |end| end.saturating_sub(at));
-        if room < RECORD_HEADER as u64 || !fill(&mut file, &mut record[..RECORD_HEADER])? {
-            return Ok(());
+        if at >= end.unwrap_or(length) {
+            return Ok(None);
         }
-        let size = record_size(&record).ok_or(PerfError::BadRecord { offset: at })?;
+        let truncated = Ok(Some(Damage::Truncated { offset: at }));
+        if length.saturating_sub(at) < RECORD_HEADER as u64 {
+            return truncated;
+        }
+        if !fill(&mut file, &mut record[..RECORD_HEADER])? {
+            return truncated;
+        }
+        let Some(size) = plausible_size(&record) else {
+            return Ok(Some(Damage::NoRecord { offset: at }));
+        };
         if !fill(&mut file, &mut record[RECORD_HEADER..size])? {
-            // The file is truncated.
-            return Ok(());
+            return truncated;
         }
         let record = &record[..size];
         let kind = Bytes::new(record).u32().unwrap_or(0);
         let trailing = trailing(kind, record);
+        let next = at.saturating_add(size as u64).saturating_add(trailing);
         each(kind, record)?;
-        at = at.saturating_add(size as u64).saturating_add(trailing);
+        if next > length {
+            return truncated;
+        }
+        at = next;
         skip(&mut file, trailing).map_err(PerfError::from)?;
     }
+}
+
+/// Returns the size of a record of a kind that exists.
+fn plausible_size(record: &[u8]) -> Option<usize> {
+    let kind = Bytes::new(record).u32()?;
+    record_size(record).filter(|_| kind < KINDS)
 }
 
 /// Fills `bytes` from the file. Returns false if the file ends first.
@@ -384,14 +441,15 @@ fn trailing(kind: u32, record: &[u8]) -> u64 {
     }
 }
 
-/// The concatenated compressed parts of a file.
+/// The concatenated compressed parts of a file. `perf` ends each part with a block, so the stream
+/// can be decompressed up to the last whole part.
 struct Compressed<R> {
     file: BufReader<R>,
     at: u64,
     end: Option<u64>,
-    /// The bytes left of the current part, and the padding after it.
-    left: usize,
-    padding: usize,
+    /// The current part, and the number of its bytes that were read.
+    part: Vec<u8>,
+    read: usize,
     /// The rest of [`LAST_BLOCK`].
     last: &'static [u8],
 }
@@ -407,49 +465,48 @@ impl<R: Read + Seek> Compressed<R> {
             file: BufReader::with_capacity(BUFFER, file),
             at,
             end,
-            left: 0,
-            padding: 0,
+            part: Vec::new(),
+            read: 0,
             last: LAST_BLOCK,
         })
     }
 
-    /// Moves to the next part. Returns false if there is none.
-    fn next(&mut self) -> io::Result<bool> {
-        skip(&mut self.file, self.padding as u64)?;
-        self.padding = 0;
+    /// Moves to the next part. Returns false if there is no whole one.
+    fn next(&mut self) -> Result<bool, PerfError> {
+        self.part.clear();
+        self.read = 0;
+        let mut header = [0; RECORD_HEADER];
+        let mut record = Vec::new();
         loop {
-            let mut header = [0; RECORD_HEADER];
             let is_over = self.end.is_some_and(|end| self.at >= end);
-            if is_over || self.file.read_exact(&mut header).is_err() {
+            if is_over || !fill(&mut self.file, &mut header)? {
                 return Ok(false);
             }
-            let Some(size) = record_size(&header) else {
+            let Some(size) = plausible_size(&header) else {
                 return Ok(false);
             };
-            self.at += size as u64;
-            let body = size - RECORD_HEADER;
+            record.resize(size, 0);
+            record[..RECORD_HEADER].copy_from_slice(&header);
+            if !fill(&mut self.file, &mut record[RECORD_HEADER..])? {
+                return Ok(false);
+            }
             let kind = Bytes::new(&header).u32().unwrap_or(0);
+            let trailing = trailing(kind, &record);
+            self.at = self.at.saturating_add(size as u64).saturating_add(trailing);
+            skip(&mut self.file, trailing)?;
+            let mut body = Bytes::new(&record[RECORD_HEADER..]);
             match kind {
-                kind::COMPRESSED => {
-                    self.left = body;
-                    return Ok(true);
+                kind::COMPRESSED => self.part.extend_from_slice(body.rest()),
+                kind::COMPRESSED2 => {
+                    // Padding follows on the data.
+                    let length = usize::try_from(body.u64().unwrap_or(0)).unwrap_or(usize::MAX);
+                    let data = body.rest();
+                    self.part.extend_from_slice(&data[..length.min(data.len())]);
                 }
-                kind::COMPRESSED2 if body >= 8 => {
-                    let mut length = [0; 8];
-                    self.file.read_exact(&mut length)?;
-                    let length = usize::try_from(u64::from_ne_bytes(length));
-                    self.left = length.unwrap_or(usize::MAX).min(body - 8);
-                    self.padding = body - 8 - self.left;
-                    return Ok(true);
-                }
-                _ => {
-                    let mut record = vec![0; size];
-                    record[..RECORD_HEADER].copy_from_slice(&header);
-                    self.file.read_exact(&mut record[RECORD_HEADER..])?;
-                    let trailing = trailing(kind, &record);
-                    self.at = self.at.saturating_add(trailing);
-                    skip(&mut self.file, trailing)?;
-                }
+                _ => {}
+            }
+            if !self.part.is_empty() {
+                return Ok(true);
             }
         }
     }
@@ -457,14 +514,12 @@ impl<R: Read + Seek> Compressed<R> {
 
 impl<R: Read + Seek> Read for Compressed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.left == 0 {
-            if !self.next()? {
-                return self.last.read(buffer);
-            }
+        if self.read == self.part.len() && !self.next().map_err(io::Error::other)? {
+            return self.last.read(buffer);
         }
-        let room = buffer.len().min(self.left);
-        let count = self.file.read(&mut buffer[..room])?;
-        self.left = if count == 0 { 0 } else { self.left - count };
+        let mut rest = &self.part[self.read..];
+        let count = rest.read(buffer)?;
+        self.read += count;
         Ok(count)
     }
 }

@@ -345,19 +345,39 @@ fn a_recording_through_a_pipe_gives_the_same_trace() {
 }
 
 #[test]
-fn truncated_files_are_read_and_damaged_files_are_refused() {
+fn damaged_files_are_read_up_to_the_damage() {
     let file = file();
     let (_, report) = imported(&file[..file.len() - 10], &Options::default());
     assert_eq!(report.samples, 3);
     let mut damaged = file.clone();
     let at = file.len() - 40;
     damaged[at + 6..at + 8].copy_from_slice(&[1, 0]);
-    let error = import(Cursor::new(&damaged), &Options::default(), &mut Vec::new());
-    let error = error.unwrap_err().to_string();
-    assert_eq!(
-        error,
-        format!("damaged record at byte {at}; the rest of the file cannot be read")
-    );
+    let (_, report) = imported(&damaged, &Options::default());
+    assert!(report.is_damaged && report.samples > 0);
+    let place = format!("damaged record at byte {at};");
+    assert!(report.losses.iter().any(|(what, _)| what.contains(&place)));
+}
+
+#[test]
+fn a_file_cut_anywhere_keeps_its_whole_records_and_says_so() {
+    let piped = piped(records());
+    let (_, whole) = imported(&piped, &Options::default());
+    assert!(!whole.is_damaged);
+    let mut samples = 0;
+    for length in 16..piped.len() {
+        let mut out = Vec::new();
+        let cut = Cursor::new(&piped[..length]);
+        let Ok(report) = import(cut, &Options::default(), &mut out) else {
+            assert_eq!(samples, 0, "{length}");
+            continue;
+        };
+        assert!(report.samples >= samples && report.samples <= whole.samples);
+        samples = report.samples;
+    }
+    let mut followed = piped.clone();
+    followed.extend(b"[ perf record: Woken up 1 times to write data ]\n");
+    let (_, report) = imported(&followed, &Options::default());
+    assert_eq!((report.samples, report.is_damaged), (whole.samples, true));
 }
 
 /// Runs `perf` and returns its output; prints why the test is skipped and returns `None` if it

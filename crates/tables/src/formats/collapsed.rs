@@ -29,7 +29,7 @@ impl FileReader for CollapsedFile {
 }
 
 fn add(cx: &mut Context, rows: &mut Option<(u32, u32)>, line: &str) -> Result<(), FileError> {
-    let Some(line) = Line::parse(line) else {
+    let Some(line) = Line::parse(line).filter(|line| line.count != 0.0) else {
         return Ok(());
     };
     let (profile, mapping) = *rows.get_or_insert_with(|| {
@@ -60,7 +60,7 @@ fn add(cx: &mut Context, rows: &mut Option<(u32, u32)>, line: &str) -> Result<()
         cx.store.tables.aggregate_sample.push(AggregateSampleRow {
             aggregate_profile_id: profile,
             callsite_id,
-            value: line.count as f64,
+            value: line.count,
         });
     }
     Ok(())

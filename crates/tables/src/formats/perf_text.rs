@@ -32,52 +32,65 @@ const MAX_SAMPLE: usize = 1 << 20;
 impl FileReader for PerfTextFile {
     fn push(&mut self, importer: &mut Importer, bytes: &[u8]) -> Result<(), FileError> {
         let Self { lines, samples } = self;
-        lines.push(bytes, |line| samples.line(importer, line))
+        lines.push(bytes, |line| {
+            samples.line(importer, line);
+            Ok(())
+        })
     }
 
     fn finish(&mut self, importer: &mut Importer) -> Result<(), FileError> {
         let Self { lines, samples } = self;
-        lines.finish(|line| samples.line(importer, line))?;
-        samples.line(importer, "")?;
+        lines.finish(|line| {
+            samples.line(importer, line);
+            Ok(())
+        })?;
+        samples.end_sample(importer);
         samples.hand_over(importer);
         Ok(())
     }
 }
 
 impl Samples {
-    fn line(&mut self, importer: &mut Importer, line: &str) -> Result<(), FileError> {
-        if !line.trim().is_empty() {
-            if self.text.is_empty() && Sample::parse(line).is_none() {
-                // `perf script` may write headers.
-                let is_comment = line.trim_start().starts_with('#');
-                return match is_comment {
-                    true => Ok(()),
-                    false => Err(FileError(format!(
-                        "not a sample of perf script: {}",
-                        shown(line)
-                    ))),
-                };
+    fn line(&mut self, importer: &mut Importer, line: &str) {
+        if line.trim().is_empty() {
+            // The frames may follow on an empty line.
+            if self.has_frames() {
+                self.end_sample(importer);
             }
-            if self.text.len() + line.len() < MAX_SAMPLE {
-                self.text.push_str(line);
-                self.text.push('\n');
-            }
-            return Ok(());
+            return;
         }
+        if Sample::parse(line).is_some() {
+            self.end_sample(importer);
+        } else if self.text.is_empty() || Frame::parse(line).is_none() {
+            // `perf script` may write headers and messages.
+            return;
+        }
+        if self.text.len() + line.len() < MAX_SAMPLE {
+            self.text.push_str(line);
+            self.text.push('\n');
+        }
+    }
+
+    fn has_frames(&self) -> bool {
+        self.text.lines().nth(1).is_some()
+    }
+
+    fn end_sample(&mut self, importer: &mut Importer) {
         let text = std::mem::take(&mut self.text);
         let Some((first, frames)) = text.split_once('\n') else {
-            return Ok(());
+            return;
         };
-        let Some(sample) = Sample::parse(first) else {
-            return Ok(());
+        let sample = Sample::parse(first).filter(|sample| sample.task_record().is_none());
+        let Some(sample) = sample else {
+            return;
         };
-        if frames.is_empty() {
+        if frames.is_empty() && Frame::parse_rest(sample.rest).is_none() {
             let stats = &mut importer.context.store.stats;
             stats.add(Stat::perf_text_importer_sample_no_frames, 1);
-            return Ok(());
+            return;
         }
-        let Some(ts) = file_time(&mut importer.context, sample.ts) else {
-            return Ok(());
+        let Some(ts) = file_time(&mut importer.context, sample.ts.unwrap_or(0)) else {
+            return;
         };
         if self.batch.is_full_for(text.len()) {
             self.hand_over(importer);
@@ -88,7 +101,6 @@ impl Samples {
             kind: LineKind::PerfText,
             rank: i64::MAX,
         });
-        Ok(())
     }
 
     fn hand_over(&mut self, importer: &mut Importer) {
@@ -97,10 +109,6 @@ impl Samples {
             self.lines.clear();
         }
     }
-}
-
-fn shown(line: &str) -> String {
-    line.chars().take(100).collect()
 }
 
 /// The parser of samples, in the order of time.
@@ -121,7 +129,7 @@ impl PerfSamples {
             return;
         };
         let store = &mut cx.store;
-        let tid = sample.tid.into();
+        let tid = sample.tid.or(sample.pid).unwrap_or(0).into();
         let upid = sample
             .pid
             .map(|pid| cx.processes.process(store, pid.into()));
@@ -136,7 +144,11 @@ impl PerfSamples {
                 .name_thread_and_process(store, utid, name, source);
         }
         let mut frames = Vec::new();
-        for frame in lines.lines().filter_map(Frame::parse) {
+        let mut read: Vec<_> = lines.lines().filter_map(Frame::parse).collect();
+        if read.is_empty() {
+            read.extend(Frame::parse_rest(sample.rest));
+        }
+        for frame in read {
             let name = store.strings.intern(frame.mapping);
             let mapping = *self
                 .mappings

@@ -161,6 +161,7 @@ impl Profile {
     /// Returns the name of the program of a process, without folder and arguments.
     pub fn program(&self, machine: u32, pid: i32) -> String {
         match self.process_name(machine, pid) {
+            Some(name) if self.threads.is_comm(machine, pid) => name.to_owned(),
             Some(name) => program(name).to_owned(),
             None if pid == 0 => "[idle]".to_owned(),
             None => format!("pid {pid}"),

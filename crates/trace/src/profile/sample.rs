@@ -176,7 +176,6 @@ pub(super) fn stack_sample(bytes: &[u8], context: &mut Context<'_>) -> Sample {
     sample.weight = weigh(weight, event, sample.cpu, context.session);
     if let Some(weight) = sample.weight
         && context.session.is_added_up()
-        && context.session.event.unit == "count"
     {
         sample.times = weight;
     }

@@ -80,8 +80,8 @@ impl Session {
         SCHED_SWITCH.contains(&self.event.name.as_str()) || self.event.name.contains("off-cpu")
     }
 
-    /// Returns true for an aggregated profile: its samples have no process, and their weight is the
-    /// number of samples if its unit is a count.
+    /// Returns true for an aggregated profile: its samples have no process, and each stands for its
+    /// weight.
     pub(super) fn is_added_up(&self) -> bool {
         matches!(self.source.as_str(), "collapsed_stack" | "pprof")
     }

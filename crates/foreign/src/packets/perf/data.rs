@@ -58,6 +58,12 @@ pub(crate) fn data<R: Read + Seek>(
             sorter.push((time, rank), bytes)
         }
     })?;
+    if let Some(damage) = file.damage() {
+        report
+            .losses
+            .add(&format!("damaged end of the file ({damage})"));
+        report.is_damaged = true;
+    }
     let files = Files::new(file.build_ids(), options.reads_files);
     let mut samples = Samples::default();
     for event in file.events() {

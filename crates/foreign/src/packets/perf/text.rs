@@ -2,7 +2,7 @@
 
 use std::io::{Read, Seek};
 
-use crate::perf_text::{Frame, Sample};
+use crate::perf_text::{Frame, Sample, TaskRecord};
 use crate::{Format, LineBuffer};
 use ferretto_format::CpuMode;
 use ferretto_profiling::MappingOf;
@@ -17,6 +17,10 @@ use crate::packets::{ImportError, Options, pieces};
 
 /// The largest number of bytes of a sample's lines. Further lines are left out.
 const MAX_SAMPLE: usize = 1 << 20;
+/// The time of samples without one. Readers treat 0 as missing.
+const TIME_OF_UNTIMED: i64 = 1;
+/// The largest number of names of threads without an id.
+const MAX_UNNUMBERED: usize = 1 << 16;
 /// The largest number of event names. Further names count as the first.
 const MAX_EVENTS: usize = 256;
 
@@ -33,16 +37,20 @@ pub(crate) fn text<R: Read + Seek>(
         sample: String::new(),
         ts: 0,
         number: 0,
+        has_samples: false,
+        bad: None,
     };
     pieces(input, |bytes| lines.push(bytes, |line| grouper.line(line)))?;
     lines.finish(|line| grouper.line(line))?;
     grouper.end_sample()?;
+    grouper.check()?;
     let mut import = Import {
         writer,
         report: grouper.report,
         samples: Samples::default(),
         events: FxHashMap::default(),
         tasks: Tasks::default(),
+        unnumbered: FxHashMap::default(),
     };
     grouper
         .sorter
@@ -58,28 +66,34 @@ struct Grouper {
     sample: String,
     ts: i64,
     number: u64,
+    has_samples: bool,
+    /// The first line that belongs to no sample, and the number of such lines.
+    bad: Option<(u64, String, u64)>,
 }
 
 impl Grouper {
     fn line(&mut self, line: &str) -> Result<(), ImportError> {
         self.number += 1;
         if line.trim().is_empty() {
-            return self.end_sample();
+            // The frames may follow on an empty line.
+            return match self.sample.lines().nth(1) {
+                Some(_) => self.end_sample(),
+                None => Ok(()),
+            };
         }
-        if !line.starts_with('\t')
-            && let Some(sample) = Sample::parse(line)
-        {
+        if let Some(sample) = Sample::parse(line) {
             self.end_sample()?;
-            self.ts = sample.ts;
-        } else if self.sample.is_empty() {
-            if line.trim_start().starts_with('#') {
-                return Ok(());
+            self.has_samples = true;
+            self.ts = sample.ts.unwrap_or(0).max(TIME_OF_UNTIMED);
+        } else if self.sample.is_empty() || !line.starts_with([' ', '\t']) {
+            if !line.trim_start().starts_with('#') {
+                let bad = self.bad.get_or_insert_with(|| {
+                    let shown = line.chars().take(80).collect();
+                    (self.number, shown, 0)
+                });
+                bad.2 += 1;
             }
-            let shown: String = line.chars().take(80).collect();
-            return Err(ImportError::Broken(format!(
-                "line {} is not a sample of perf script, which starts with name, thread and time: {shown}",
-                self.number
-            )));
+            return Ok(());
         }
         if self.sample.len() + line.len() < MAX_SAMPLE {
             self.sample.push_str(line);
@@ -87,6 +101,22 @@ impl Grouper {
         } else {
             self.report.losses.add("lines of very long samples");
         }
+        Ok(())
+    }
+
+    /// Reports the lines that belong to no sample.
+    fn check(&mut self) -> Result<(), ImportError> {
+        let Some((number, line, count)) = self.bad.take() else {
+            return Ok(());
+        };
+        if !self.has_samples {
+            return Err(ImportError::Broken(format!(
+                "line {number} is not a sample of perf script, which starts with name, thread and time: {line}"
+            )));
+        }
+        let what = format!("lines that belong to no sample (the first is line {number}: {line})");
+        self.report.losses.add_many(&what, count);
+        self.report.is_damaged = true;
         Ok(())
     }
 
@@ -107,6 +137,8 @@ struct Import<'a, 'w> {
     /// The indices of events by name.
     events: FxHashMap<Box<str>, usize>,
     tasks: Tasks,
+    /// The ids given to threads that have none, by name.
+    unnumbered: FxHashMap<Box<str>, u32>,
 }
 
 impl Import<'_, '_> {
@@ -117,20 +149,24 @@ impl Import<'_, '_> {
         let Some(sample) = Sample::parse(first) else {
             return Ok(());
         };
-        let pid = sample.pid.unwrap_or_else(|| {
-            let what = "samples without a process id, whose threads count as processes (print it with perf script -F +pid)";
+        let (pid, tid) = self.task(&sample);
+        let time = ts as u64;
+        if let Some(record) = sample.task_record() {
+            return self.record(time, tid, record);
+        }
+        if sample.ts.is_none() {
+            let what = "samples without a time, which are at the start of the trace (print it with perf script -F +time)";
             self.report.losses.add(what);
-            sample.tid
-        });
-        let ts = ts as u64;
+        }
+        let ts = time;
         if !sample.comm.is_empty() {
             let name = sample.comm.as_bytes();
-            self.tasks.name(self.writer, ts, (pid, sample.tid), name)?;
+            self.tasks.name(self.writer, ts, (pid, tid), name)?;
         }
         let event = self.event(sample.event);
         let mut frames: Vec<_> = lines.lines().filter_map(Frame::parse).collect();
         if frames.is_empty() {
-            frames.extend(Frame::parse(sample.rest));
+            frames.extend(Frame::parse_rest(sample.rest));
         }
         if frames.is_empty() {
             self.report.losses.add("samples without a callstack");
@@ -142,7 +178,7 @@ impl Import<'_, '_> {
             ts,
             cpu: sample.cpu,
             pid,
-            tid: sample.tid,
+            tid,
             mode: if is_kernel {
                 CpuMode::Kernel
             } else {
@@ -163,6 +199,52 @@ impl Import<'_, '_> {
         self.report.events += 1;
         self.report.samples += 1;
         Ok(())
+    }
+
+    /// Returns the process and the thread of a sample.
+    fn task(&mut self, sample: &Sample<'_>) -> (u32, u32) {
+        match (sample.pid, sample.tid) {
+            (Some(pid), tid) => (pid, tid.unwrap_or(pid)),
+            (None, Some(tid)) => {
+                let what = "samples without a process id, whose threads count as processes (print it with perf script -F +pid)";
+                self.report.losses.add(what);
+                (tid, tid)
+            }
+            (None, None) => {
+                let what = "samples without ids, whose names count as processes (print it with perf script -F +pid,tid)";
+                self.report.losses.add(what);
+                let next = self.unnumbered.len() as u32 + 1;
+                let id = match self.unnumbered.get(sample.comm) {
+                    Some(id) => *id,
+                    None if self.unnumbered.len() >= MAX_UNNUMBERED => next,
+                    None => *self.unnumbered.entry(sample.comm.into()).or_insert(next),
+                };
+                (id, id)
+            }
+        }
+    }
+
+    /// Writes the record of a task.
+    fn record(&mut self, ts: u64, tid: u32, record: TaskRecord<'_>) -> Result<(), ImportError> {
+        match record {
+            TaskRecord::Comm { name, task } => {
+                self.tasks.name(self.writer, ts, task, name.as_bytes())
+            }
+            TaskRecord::Fork { pid, parent } if pid != parent => {
+                self.tasks.fork(self.writer, ts, (pid, parent))
+            }
+            TaskRecord::Exit => {
+                self.tasks.exit(tid);
+                Ok(())
+            }
+            TaskRecord::Fork { .. } => Ok(()),
+            TaskRecord::Other => {
+                self.report
+                    .losses
+                    .add("records other than samples and tasks");
+                Ok(())
+            }
+        }
     }
 
     /// Returns the index of an event, and adds it if it is new.

@@ -47,6 +47,10 @@ pub(super) enum Content<'a> {
 pub(super) struct LineReader {
     section: Section,
     buffer: Vec<u8>,
+    /// Set in pages of old versions, which contain the events as text of a script.
+    is_script: bool,
+    /// Set when a page was found to contain data.
+    has_data: bool,
 }
 
 impl Default for LineReader {
@@ -54,6 +58,8 @@ impl Default for LineReader {
         Self {
             section: Section::Start,
             buffer: Vec::new(),
+            is_script: false,
+            has_data: false,
         }
     }
 }
@@ -90,6 +96,11 @@ impl LineReader {
         }
     }
 
+    /// Returns true if the file is an HTML page without data.
+    pub(super) fn is_empty_page(&self) -> bool {
+        matches!(self.section, Section::Page) && !self.has_data
+    }
+
     fn start(&mut self) {
         let head = &self.buffer[..self.buffer.len().min(HEAD_BYTES)];
         if let Some(place) = find(head, TRACE_LINE) {
@@ -111,6 +122,11 @@ impl LineReader {
             Section::Page => {
                 if line.contains(r#"<script class="trace-data" type="application/text">"#) {
                     self.section = Section::Data;
+                    self.has_data = true;
+                } else if line.contains("linuxPerfData = \"") {
+                    self.section = Section::Events;
+                    self.is_script = true;
+                    self.has_data = true;
                 }
             }
             Section::Data if line.starts_with('#') && line.contains("TASK-PID") => {
@@ -121,6 +137,17 @@ impl LineReader {
             _ if ends => self.section = Section::Page,
             Section::Data => {}
             Section::Events => {
+                let line = if self.is_script {
+                    line.strip_suffix("\\n\\").unwrap_or(line)
+                } else {
+                    line
+                };
+                let is_end = self.is_script && line.trim_end().ends_with("\";");
+                if is_end {
+                    self.section = Section::Page;
+                    self.is_script = false;
+                    return;
+                }
                 let is_header = line.starts_with('#') || is_cpus(line);
                 if !line.trim().is_empty() && !is_header {
                     each(Content::Event(line));
@@ -189,6 +216,12 @@ mod tests {
             read(&text.as_bytes().chunks(1).collect::<Vec<_>>()),
             expected
         );
+
+        let page = concat!(
+            "<!DOCTYPE HTML>\n<html>\n  <script>\n  var linuxPerfData = \"\\\n",
+            "# tracer: nop\\n\\\n a-1 [0] 1.0: x: y\\n\\\n\\n\";\n  </script>\n",
+        );
+        assert_eq!(read(&[page.as_bytes()]), [r#"Event(" a-1 [0] 1.0: x: y")"#]);
 
         let page = concat!(
             "<!DOCTYPE html>\n<html>\nnothing\n",

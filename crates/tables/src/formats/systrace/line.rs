@@ -78,9 +78,42 @@ impl<'a> Line<'a> {
         })
     }
 
+    /// Returns the name of a thread between `start` and `end`. It may contain spaces.
+    pub(crate) fn name(&self, start: &str, end: &str) -> Option<&'a str> {
+        let at = self.text.find(start)?;
+        let name = &self.text[at + start.len()..];
+        Some(&name[..name.find(end)?])
+    }
+
     /// Returns the value of a numeric argument.
     pub(crate) fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         self.arg(key)?.parse().ok()
+    }
+}
+
+/// A thread as `trace-cmd report` prints it: `bash:4711 [120] S`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Task<'a> {
+    pub(crate) comm: &'a str,
+    pub(crate) tid: u32,
+    pub(crate) prio: i32,
+    /// The text after the priority.
+    pub(crate) rest: &'a str,
+}
+
+impl<'a> Task<'a> {
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+        let opens = text.match_indices(" [").map(|(at, _)| at);
+        opens.into_iter().find_map(|open| {
+            let (comm, tid) = text[..open].rsplit_once(':')?;
+            let (prio, rest) = text[open + 2..].split_once(']')?;
+            Some(Self {
+                comm: comm.trim_start(),
+                tid: tid.parse().ok()?,
+                prio: prio.parse().ok()?,
+                rest: rest.trim(),
+            })
+        })
     }
 }
 
@@ -95,6 +128,27 @@ fn digits(text: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_of_trace_cmd_are_parsed() {
+        for (text, comm, tid, prio, rest) in [
+            ("bash:4711 [120] S", "bash", 4711, 120, "S"),
+            ("Web Content:6 [120] R+", "Web Content", 6, 120, "R+"),
+            ("kworker/u16:1:77 [100]", "kworker/u16:1", 77, 100, ""),
+            ("a [b:7 [-1] D", "a [b", 7, -1, "D"),
+        ] {
+            let task = Task {
+                comm,
+                tid,
+                prio,
+                rest,
+            };
+            assert_eq!(Task::parse(text), Some(task), "{text}");
+        }
+        for text in ["", "bash", "bash:x [1]", "bash:1 [1", "bash:1 1"] {
+            assert_eq!(Task::parse(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn lines_are_parsed_with_and_without_process_and_flags() {

@@ -45,6 +45,12 @@ impl FileReader for SystraceFile {
         let lines = &mut self.lines;
         self.reader.finish(|content| lines.take(importer, content));
         self.lines.hand_over(importer);
+        if self.reader.is_empty_page() {
+            return Err(FileError(
+                "the HTML page contains no trace; open the page's data in another format"
+                    .to_owned(),
+            ));
+        }
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Parses kernel events as text, in the order of time.
 
-use super::line::Line;
+use super::line::{Line, Task};
 use crate::derived::Switch;
 use crate::import::{Context, Print};
 use crate::stats::Stat;
@@ -33,8 +33,10 @@ impl SystraceEvents {
             "sched_waking" => waking(cx, ts, &line, utid),
             "sched_blocked_reason" => blocked(cx, &line),
             "tracing_mark_write" | "print" | "0" => {
-                self.print
-                    .line(cx, ts, line.tid.into(), line.text.as_bytes());
+                // `trace-cmd report` names the kernel function that wrote the text.
+                let text = line.text.strip_prefix("tracing_mark_write: ");
+                let text = text.unwrap_or(line.text).as_bytes();
+                self.print.line(cx, ts, line.tid.into(), text);
                 Some(())
             }
             "cpu_frequency" => cpu_counter(cx, ts, &line, "cpu_frequency", "cpufreq"),
@@ -60,22 +62,13 @@ fn named(cx: &mut Context, tid: i64, comm: &str) -> u32 {
 }
 
 fn switch(cx: &mut Context, ts: i64, line: &Line<'_>) -> Option<()> {
-    let prev_pid: u32 = line.number("prev_pid")?;
-    let next_pid: u32 = line.number("next_pid")?;
-    let prio = line.number("next_prio")?;
-    let state = line.arg("prev_state").unwrap_or_default();
+    let (from, to) = switched(line)?;
+    let (prev_pid, next_pid, prio) = (from.tid, to.tid, to.prio);
+    let state = from.rest;
     let ucpu = cx.cpus.intern(&mut cx.store, line.cpu)?;
-    let prev = named(
-        cx,
-        prev_pid.into(),
-        line.arg("prev_comm").unwrap_or_default(),
-    );
+    let prev = named(cx, prev_pid.into(), from.comm);
     let next = Next {
-        utid: named(
-            cx,
-            next_pid.into(),
-            line.arg("next_comm").unwrap_or_default(),
-        ),
+        utid: named(cx, next_pid.into(), to.comm),
         pid: next_pid.into(),
         prio,
     };
@@ -103,9 +96,33 @@ fn switch(cx: &mut Context, ts: i64, line: &Line<'_>) -> Option<()> {
     Some(())
 }
 
+/// Returns the threads of a switch, the previous one with its state.
+fn switched<'a>(line: &Line<'a>) -> Option<(Task<'a>, Task<'a>)> {
+    let Some(tid) = line.number("prev_pid") else {
+        let (from, to) = line.text.split_once(" ==> ")?;
+        return Some((Task::parse(from)?, Task::parse(to)?));
+    };
+    let from = Task {
+        comm: line.name("prev_comm=", " prev_pid=").unwrap_or_default(),
+        tid,
+        prio: line.number("prev_prio").unwrap_or(0),
+        rest: line.arg("prev_state").unwrap_or_default(),
+    };
+    let to = Task {
+        comm: line.name("next_comm=", " next_pid=").unwrap_or_default(),
+        tid: line.number("next_pid")?,
+        prio: line.number("next_prio")?,
+        rest: "",
+    };
+    Some((from, to))
+}
+
 fn waking(cx: &mut Context, ts: i64, line: &Line<'_>, waker: u32) -> Option<()> {
-    let tid: u32 = line.number("pid")?;
-    let utid = named(cx, tid.into(), line.arg("comm").unwrap_or_default());
+    let (tid, comm) = match line.number("pid") {
+        Some(tid) => (tid, line.name("comm=", " pid=").unwrap_or_default()),
+        None => Task::parse(line.text).map(|task| (task.tid, task.comm))?,
+    };
+    let utid = named(cx, tid.into(), comm);
     cx.sched.wake(&mut cx.store, ts, (utid, waker), None, None);
     Some(())
 }
