@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ferretto_text::amount::{counted, duration, grouped};
+use ferretto_text::amount::{counted, duration, grouped, human_bytes};
 use ferretto_trace::profile::{Count, Event, HotFunction, Interval, Share};
 use ferretto_trace::summary::ProfileSummary;
 
@@ -58,6 +58,15 @@ pub(crate) fn sampled_by(event: &Event, interval: Interval) -> String {
     format!("{name}{interval}")
 }
 
+/// Returns the number of samples; of an aggregated profile, the amount in the unit of its event.
+pub(crate) fn sample_amount(samples: u64, event: &Event, is_added_up: bool) -> String {
+    match event.unit.as_str() {
+        "ns" if is_added_up => duration(samples),
+        "bytes" if is_added_up => human_bytes(samples),
+        _ => counted(samples, "sample"),
+    }
+}
+
 fn amounts(out: &mut impl Write, profile: &ProfileSummary) -> io::Result<()> {
     let samples = profile.total.samples;
     let mut parts = vec![match profile.is_off_cpu {
@@ -66,7 +75,7 @@ fn amounts(out: &mut impl Write, profile: &ProfileSummary) -> io::Result<()> {
             duration(profile.total.weight),
             counted(samples, "callstack")
         ),
-        false => counted(samples, "sample"),
+        false => sample_amount(samples, &profile.event, profile.is_added_up),
     }];
     if profile.idle > 0 {
         parts.push(format!("{} more on idle CPUs", grouped(profile.idle)));

@@ -157,7 +157,6 @@ pub(crate) fn collapsed<R: Read + Seek>(
     if let Some((first, count)) = bad {
         let what = format!("lines without a callstack and a count (the first is line {first})");
         report.losses.add_many(&what, count);
-        report.is_damaged = true;
     }
     Ok(report)
 }

@@ -82,7 +82,7 @@ impl Session {
 
     /// Returns true for an aggregated profile: its samples have no process, and each stands for its
     /// weight.
-    pub(super) fn is_added_up(&self) -> bool {
+    pub fn is_added_up(&self) -> bool {
         matches!(self.source.as_str(), "collapsed_stack" | "pprof")
     }
 

@@ -19,6 +19,8 @@ const TOP: usize = 32;
 pub struct ProfileSummary {
     /// True for off-CPU samples.
     pub is_off_cpu: bool,
+    /// True for an aggregated profile: its counts of samples are in the unit of the event.
+    pub is_added_up: bool,
     /// The event that triggered samples.
     pub event: Event,
     /// The sampling interval.
@@ -88,6 +90,7 @@ fn summary(profile: &Profile, counts: &StackCounts, is_off_cpu: bool) -> Option<
     truncated.sort_by_key(|(_, samples)| std::cmp::Reverse(*samples));
     let mut summary = ProfileSummary {
         is_off_cpu,
+        is_added_up: session.is_added_up(),
         event: session.event.clone(),
         interval: session.interval,
         total,

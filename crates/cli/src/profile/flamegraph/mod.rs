@@ -16,7 +16,7 @@ use self::picture::Picture;
 use self::svg::{Style, Texts, Unit, svg};
 use super::{FlamegraphArgs, Samples, output};
 use crate::output::write;
-use crate::print::sampled_by;
+use crate::print::{sample_amount, sampled_by};
 use crate::read::Extent;
 
 /// The initial limit of boxes of an image.
@@ -181,7 +181,7 @@ fn amount(samples: &Samples) -> String {
         ),
         (Value::Samples, Some(session)) => format!(
             "{} of {}",
-            counted(total(Value::Samples), "sample"),
+            sample_amount(total(Value::Samples), &session.event, session.is_added_up()),
             sampled_by(&session.event, session.interval)
         ),
         (Value::Samples, None) => counted(total(Value::Samples), "sample"),
