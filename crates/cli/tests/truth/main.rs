@@ -22,7 +22,7 @@ mod disks;
 mod slices;
 mod waits;
 
-/// The numbers that the modules compare, at least.
+/// The topics, each with the numbers that it compares at least.
 #[rustfmt::skip]
 const TOPICS: &[compare::Topic] = &[
     cpu::CPU,
@@ -33,7 +33,7 @@ const TOPICS: &[compare::Topic] = &[
 ];
 
 #[test]
-fn at_least_sixty_numbers_are_compared() {
+fn the_numbers_of_all_topics_are_listed() {
     let all: usize = TOPICS.iter().map(|topic| topic.numbers).sum();
     for topic in TOPICS {
         println!("{}: {}", topic.name, topic.numbers);
