@@ -4,7 +4,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ferretto_heap::ring::{Read, Reader, error_state};
 use ferretto_heap::wire::{AllocMetadata, HELLO_EXTENDED, NAME_BYTES, Record};
@@ -20,8 +20,10 @@ use crate::worker::{drain, is_quiet};
 /// The number of stack bytes that our clients copy.
 const STACK_BYTES: u32 = 32 << 10;
 
-/// The time until the maps are read again, as a multiple of the time that reading took.
-const MAPS_PAUSE: u32 = 20;
+/// The time that reading the maps of a process again may take at once.
+const MAPS_BURST: Duration = Duration::from_millis(500);
+/// The share of the time that it may take in the long run.
+const MAPS_SHARE: u32 = 10;
 
 /// The result of reading a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +50,10 @@ pub(crate) struct Client {
     is_corrupt: bool,
     /// Set if code was unmapped since the maps were read.
     maps_changed: bool,
-    /// The earliest time at which the maps are read again.
-    next_maps: Option<Instant>,
+    /// The time that reading the maps again has taken.
+    maps_time: Duration,
+    /// The beginning of the session.
+    since: Instant,
     trusted: bool,
     /// The last time at which the process certainly existed.
     seen: u64,
@@ -101,7 +105,8 @@ impl Client {
             unwinding: Unwinding::default(),
             is_corrupt: false,
             maps_changed: false,
-            next_maps: None,
+            maps_time: Duration::ZERO,
+            since: Instant::now(),
             trusted: false,
             seen: Clock::Boottime.now(),
         };
@@ -180,15 +185,14 @@ impl Client {
         Progress::More
     }
 
-    /// Reads the maps of the process again after code was unmapped. A client may report that with
-    /// every record, so this takes at most a twentieth of the time.
+    /// Reads the maps of the process again after code was unmapped, before the next callstack. A
+    /// client may report that with every record, so it takes at most a tenth of the time.
     fn read_maps(&mut self) {
-        let now = Instant::now();
-        if self.next_maps.is_none_or(|next| next <= now) {
+        let began = Instant::now();
+        if self.maps_time <= MAPS_BURST + (began - self.since) / MAPS_SHARE {
             self.maps_changed = false;
             self.unwinder.unmapped();
-            let taken = now.elapsed();
-            self.next_maps = Some(now + taken * MAPS_PAUSE);
+            self.maps_time += began.elapsed();
         }
     }
 
