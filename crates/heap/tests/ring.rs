@@ -184,9 +184,11 @@ fn heap_018_a_client_that_writes_arbitrary_data_does_no_harm() {
                 );
             }
         });
-        let mut corrupt = 0;
-        for _ in 0..200_000 {
-            corrupt += u32::from(reader.read(&mut buffer) == Read::Corrupt);
+        // The other thread may start late.
+        let (mut corrupt, mut reads) = (0_u64, 0_u64);
+        while reads < 200_000 || (corrupt == 0 && reads < 1 << 32) {
+            corrupt += u64::from(reader.read(&mut buffer) == Read::Corrupt);
+            reads += 1;
         }
         is_over.store(true, Ordering::Relaxed);
         assert!(corrupt > 0);

@@ -2,6 +2,7 @@
 
 use std::fs::{Permissions, set_permissions};
 use std::io::Read as _;
+use std::net::Shutdown;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -93,6 +94,9 @@ fn shm_011_memory_that_the_service_could_take_back_is_refused() {
             socket.queue(welcome, None).unwrap();
             socket.queue(command, Some(memory)).unwrap();
             socket.flush().unwrap();
+            // A socket with unread messages would be reset, not closed.
+            stream.shutdown(Shutdown::Write).unwrap();
+            while stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {}
         });
         let mut producer = producer_at(&address);
         let event = next_event(&mut producer, |event| {
@@ -101,6 +105,8 @@ fn shm_011_memory_that_the_service_could_take_back_is_refused() {
         let Event::Disconnected(reason) = event else {
             panic!()
         };
+        // The service waits for the end of the connection.
+        drop(producer);
         let is_memory = matches!(reason, LostReason::Memory(_));
         assert_eq!(is_memory, expected == "not sealed", "{reason}");
         assert!(reason.to_string().contains(expected), "{reason}");
