@@ -91,7 +91,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     // Reading the config may block, so signals keep their default effect here.
     let given = given_config(&args)?;
     let mut signals = Signals::new().context("cannot handle signals")?;
-    if !args.system && args.presets.want_kernel_events() {
+    if !args.system && args.presets.need_kernel_events() {
         report::must_have_kernel_events()?;
     }
     // Removed after the recording, when its data sources are gone, in reverse order, since the
@@ -326,12 +326,11 @@ fn record(
         }
         _ => None,
     };
+    let command = !args.command.is_empty();
+    let notes = sources::check(&plan.config, &backend.consumer(), command)?;
     if !args.quiet {
         let note = progress.reporter();
-        let command = !args.command.is_empty();
-        let missing = sources::missing(&plan.config, &backend.consumer(), command);
-        let misnamed = sources::misnamed(&plan.config);
-        missing.iter().chain(&misnamed).for_each(|it| note(it));
+        notes.iter().for_each(|it| note(it));
     }
     let snapshots = target
         .path()

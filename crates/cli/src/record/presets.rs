@@ -202,9 +202,16 @@ impl Presets {
         words
     }
 
-    /// Returns true if kernel events are requested by name or preset.
-    pub(super) fn want_kernel_events(&self) -> bool {
-        !self.is_default()
+    /// Returns true if something is requested that only kernel events can tell. The counters of
+    /// disks, memory and frequencies are readable by everybody.
+    pub(super) fn need_kernel_events(&self) -> bool {
+        let presets = [self.sched, self.net, self.irq, self.syscalls.is_some()];
+        presets.contains(&true) || self.names_events()
+    }
+
+    fn names_events(&self) -> bool {
+        let lists = [&self.events, &self.uprobes, &self.kprobes];
+        lists.iter().any(|list| !list.is_empty())
     }
 
     /// Returns true if messages that programs or the kernel write into the trace are requested by
@@ -225,9 +232,7 @@ impl Presets {
             self.irq,
             self.freq,
         ];
-        let lists = [&self.events, &self.uprobes, &self.kprobes];
-        let is_named = lists.iter().any(|list| !list.is_empty());
-        !flags.contains(&true) && self.syscalls.is_none() && !is_named
+        !flags.contains(&true) && self.syscalls.is_none() && !self.names_events()
     }
 
     /// Returns the kernel events to create for the recording.

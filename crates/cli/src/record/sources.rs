@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use ferretto_client::{Address, Consumer};
 use ferretto_probes::ftrace::Misnamed;
 use ferretto_proto::{
@@ -18,41 +19,86 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// The data source that programs may register at any time.
 const TRACK_EVENT: &str = "track_event";
 
-/// Returns a message for each requested data source that is not registered, and for each category
-/// of track events that looks like a misspelt one of the running programs. With `command`, ignores
-/// data sources that programs may still register. On errors, returns no messages.
-pub(super) fn missing(config: &TraceConfig, address: &Address, command: bool) -> Vec<String> {
-    let state = Consumer::connect(address, LIMIT)
-        .and_then(|mut consumer| consumer.query_service_state(LIMIT));
-    let Ok(state) = state else { return Vec::new() };
-    let mut sentences = unregistered(config, &state, command);
-    sentences.extend(misspelt_categories(config, &state));
-    sentences
+/// A name in a config that nothing here has.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct UnknownName {
+    sentence: String,
+    /// It is similar to a name of the system, and no program or other kernel can have it.
+    is_misspelt: bool,
 }
 
-fn unregistered(config: &TraceConfig, state: &TracingServiceState, command: bool) -> Vec<String> {
-    let offered: Vec<String> = state
+impl UnknownName {
+    fn note(sentence: String) -> Self {
+        UnknownName {
+            sentence,
+            is_misspelt: false,
+        }
+    }
+}
+
+/// Checks the names of data sources, kernel events and categories of `config`. With `command`,
+/// ignores data sources that programs may still register. Returns a note for each name that may
+/// record nothing; if the state of the service cannot be read, only those of the kernel.
+///
+/// # Errors
+///
+/// All misspelt names: recording without them would be a trace that lacks what was asked for.
+pub(super) fn check(config: &TraceConfig, address: &Address, command: bool) -> Result<Vec<String>> {
+    let state = Consumer::connect(address, LIMIT)
+        .and_then(|mut consumer| consumer.query_service_state(LIMIT));
+    let mut unknown = Vec::new();
+    if let Ok(state) = state {
+        unknown.extend(unregistered(config, &state, command));
+        unknown.extend(misspelt_categories(config, &state).map(UnknownName::note));
+    }
+    unknown.extend(unknown_to_the_kernel(config));
+    let (misspelt, notes): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|it| it.is_misspelt);
+    let mut misspelt = misspelt.into_iter().map(|it| it.sentence);
+    match misspelt.next() {
+        None => Ok(notes.into_iter().map(|it| it.sentence).collect()),
+        Some(first) => {
+            bail!(misspelt.fold(first, |all, next| format!("{all}\n       {next}")))
+        }
+    }
+}
+
+fn unregistered(
+    config: &TraceConfig,
+    state: &TracingServiceState,
+    command: bool,
+) -> Vec<UnknownName> {
+    let mut offered: Vec<String> = state
         .data_sources
         .iter()
         .filter_map(|source| source.ds_descriptor.name.as_deref())
         .map(|name| String::from_utf8_lossy(name).into_owned())
         .collect();
+    offered.push(TRACK_EVENT.to_owned());
     let mut wanted: Vec<String> = config
         .data_sources
         .iter()
         .filter_map(|source| source.config.name.as_deref())
         .map(|name| String::from_utf8_lossy(name).into_owned())
-        .filter(|name| name != TRACK_EVENT && !offered.contains(name))
-        .filter(|name| !command || is_of_the_system(name))
+        .filter(|name| !offered.contains(name))
         .collect();
     wanted.sort();
     wanted.dedup();
-    wanted.iter().map(|name| sentence(name, &offered)).collect()
+    let unknown = wanted.iter().map(|name| unknown_source(name, &offered));
+    let is_relevant = |name: &str| !command || is_of_the_system(name);
+    wanted
+        .iter()
+        .zip(unknown)
+        .filter(|(name, unknown)| unknown.is_misspelt || is_relevant(name))
+        .map(|(_, unknown)| unknown)
+        .collect()
 }
 
 /// Returns a message for each unknown category that is similar to a known one. Other categories and
 /// patterns may belong to programs that start later.
-fn misspelt_categories(config: &TraceConfig, state: &TracingServiceState) -> Vec<String> {
+fn misspelt_categories(
+    config: &TraceConfig,
+    state: &TracingServiceState,
+) -> impl Iterator<Item = String> {
     let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
     let descriptors = state.data_sources.iter();
     let known: BTreeSet<String> = descriptors
@@ -72,52 +118,63 @@ fn misspelt_categories(config: &TraceConfig, state: &TracingServiceState) -> Vec
         .map(|name| text(&name))
         .filter(|name| !name.contains('*') && !known.contains(name))
         .collect();
-    let sentence = |name: &String| {
-        let near = nearest(name, known.iter().map(String::as_str))?;
+    wanted.into_iter().filter_map(move |name| {
+        let near = nearest(&name, known.iter().map(String::as_str))?;
         Some(format!(
             "no running program has the category {:?}; did you mean {:?}?",
-            shown(name),
+            shown(&name),
             shown(near)
         ))
-    };
-    wanted.iter().filter_map(sentence).collect()
+    })
 }
 
+/// Returns true for the names of sources that are part of a system, not of a program.
 fn is_of_the_system(name: &str) -> bool {
-    name.starts_with("linux.") || name.starts_with("android.")
+    let prefixes = ["linux.", "android.", "perfetto."];
+    name == TRACK_EVENT || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
-fn sentence(name: &str, offered: &[String]) -> String {
-    let offered = offered.iter().map(String::as_str);
-    match nearest(name, offered) {
-        Some(near) => format!(
-            "unknown data source {:?}; did you mean {near:?}?",
-            shown(name)
-        ),
-        None => format!(
-            "unknown data source {:?}; it records nothing unless a program with it connects",
-            shown(name)
-        ),
+fn unknown_source(name: &str, offered: &[String]) -> UnknownName {
+    let near = nearest(name, offered.iter().map(String::as_str));
+    let unknown = format!("unknown data source {:?}", shown(name));
+    UnknownName {
+        is_misspelt: near.is_some_and(is_of_the_system),
+        sentence: match near {
+            Some(near) => format!("{unknown}; did you mean {near:?}?"),
+            None => format!("{unknown}; it records nothing unless a program with it connects"),
+        },
     }
 }
 
-/// Returns a message for each kernel event and category of a config that this machine lacks.
-pub(super) fn misnamed(config: &TraceConfig) -> Vec<String> {
+/// Returns the kernel events and categories of a config that this machine lacks.
+fn unknown_to_the_kernel(config: &TraceConfig) -> impl Iterator<Item = UnknownName> {
     let sources = config.data_sources.iter();
     let configs = sources.map(|source| &source.config.ftrace_config);
-    let found = configs
+    configs
         .filter(|config| config.is_some())
         .filter_map(|config| decode_lazy::<FtraceConfig>(config).ok())
-        .flat_map(|config| ferretto_probes::ftrace::misnamed(&config));
-    found.map(|of| misnamed_sentence(&of)).collect()
+        .flat_map(|config| ferretto_probes::ftrace::misnamed(&config))
+        .map(|of| unknown_event(&of))
 }
 
-fn misnamed_sentence(of: &Misnamed) -> String {
-    let advice = match nearest(&of.name, of.known.iter().map(String::as_str)) {
-        Some(near) => format!("; did you mean {near:?}?"),
-        None => "; it records nothing".to_owned(),
-    };
-    format!("unknown {} {:?}{advice}", of.kind, shown(&of.name))
+fn unknown_event(of: &Misnamed) -> UnknownName {
+    let near = nearest(&of.name, of.known.iter().map(String::as_str));
+    let near = near.filter(|_| !of.exists_elsewhere);
+    let unknown = format!("unknown {} {:?}", of.kind, shown(&of.name));
+    UnknownName {
+        is_misspelt: near.is_some(),
+        sentence: match near {
+            Some(near) => format!("{unknown}; did you mean {near:?}?"),
+            None if of.exists_elsewhere => {
+                format!(
+                    "this kernel has no {} {:?}; it records nothing",
+                    of.kind,
+                    shown(&of.name)
+                )
+            }
+            None => format!("{unknown}; it records nothing"),
+        },
+    }
 }
 
 /// Returns the most similar name, if any is similar.
@@ -178,28 +235,46 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(
-            misspelt_categories(&config, &state),
+            misspelt_categories(&config, &state).collect::<Vec<_>>(),
             ["no running program has the category \"rendring\"; did you mean \"rendering\"?"]
         );
-        assert!(misspelt_categories(&config, &TracingServiceState::default()).is_empty());
+        let nobody = TracingServiceState::default();
+        assert_eq!(misspelt_categories(&config, &nobody).next(), None);
     }
 
     #[test]
-    fn a_near_name_is_suggested() {
-        let offered = ["linux.ftrace".to_owned(), "linux.sys_stats".to_owned()];
-        assert!(sentence("linux.ftrce", &offered).ends_with("did you mean \"linux.ftrace\"?"));
-        assert!(sentence("com.example.app", &offered).contains("it records nothing unless"));
-        let of = |name: &str| {
-            misnamed_sentence(&Misnamed {
+    fn only_names_near_those_of_the_system_are_misspelt() {
+        let offered = ["linux.ftrace", "com.example.cache"].map(str::to_owned);
+        let of = |name| {
+            let unknown = unknown_source(name, &offered);
+            (unknown.is_misspelt, unknown.sentence)
+        };
+        let (misspelt, sentence) = of("linux.ftrce");
+        assert!(misspelt && sentence.ends_with("did you mean \"linux.ftrace\"?"));
+        let (misspelt, sentence) = of("com.example.cach");
+        assert!(!misspelt && sentence.ends_with("did you mean \"com.example.cache\"?"));
+        let (misspelt, sentence) = of("com.example.app.of.another");
+        assert!(!misspelt && sentence.contains("it records nothing unless"));
+    }
+
+    #[test]
+    fn kernel_events_that_other_kernels_have_are_not_misspelt() {
+        let of = |name: &str, exists_elsewhere| {
+            let unknown = unknown_event(&Misnamed {
                 name: name.to_owned(),
                 known: vec!["sched/sched_switch".to_owned()],
                 kind: "kernel event",
-            })
+                exists_elsewhere,
+            });
+            (unknown.is_misspelt, unknown.sentence)
         };
-        assert!(of("sched/sched_swich").ends_with("did you mean \"sched/sched_switch\"?"));
-        assert_eq!(
-            of("a/b"),
-            "unknown kernel event \"a/b\"; it records nothing"
-        );
+        let (misspelt, sentence) = of("sched/sched_swich", false);
+        assert!(misspelt && sentence.ends_with("did you mean \"sched/sched_switch\"?"));
+        let (misspelt, sentence) = of("sched/sched_switch2", true);
+        let expected =
+            "this kernel has no kernel event \"sched/sched_switch2\"; it records nothing";
+        assert_eq!((misspelt, sentence.as_str()), (false, expected));
+        let expected = "unknown kernel event \"a/b\"; it records nothing";
+        assert_eq!(of("a/b", false), (false, expected.to_owned()));
     }
 }

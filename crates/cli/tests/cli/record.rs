@@ -184,18 +184,19 @@ fn a_misspelt_config_is_reported_with_location_and_suggestion() {
 }
 
 #[test]
-fn an_unknown_data_source_is_reported() {
+fn a_misspelt_data_source_is_refused_with_the_nearest_name() {
     let world = World::new();
     world.write(
         "c.cfg",
         COUNTERS.replace("linux.process_stats", "linux.proces_stats"),
     );
-    world
-        .run("ferretto", &["record", "-c", "c.cfg", "-d", "100ms"])
-        .returned(0)
-        .complained(
+    for more in [&["-d", "100ms"][..], &["-q", "--", "touch", "started"]] {
+        let args = [&["record", "-c", "c.cfg"], more].concat();
+        world.run("ferretto", &args).returned(1).complained(
             "unknown data source \"linux.proces_stats\"; did you mean \"linux.process_stats\"?",
         );
+    }
+    assert_eq!(world.names(), ["c.cfg"], "no trace, no command");
 }
 
 #[test]
@@ -475,7 +476,7 @@ fn unknown_data_sources_are_reported_at_the_start_and_at_the_end() {
 }
 
 #[test]
-fn misspelt_kernel_events_and_categories_are_reported_with_the_nearest_names() {
+fn misspelt_kernel_events_and_categories_are_refused_with_the_nearest_names() {
     let missing = ferretto_probes::availability();
     if missing
         .iter()
@@ -485,19 +486,30 @@ fn misspelt_kernel_events_and_categories_are_reported_with_the_nearest_names() {
         return;
     }
     let world = World::new();
-    let config = "buffers { size_kb: 1024 } data_sources { config { name: \"linux.ftrace\" ftrace_config {
-        ftrace_events: \"sched/sched_swich\" ftrace_events: \"sched_wakup\" ftrace_events: \"no_such/thing\"
+    let config =
+        "buffers { size_kb: 1024 } data_sources { config { name: \"linux.ftrace\" ftrace_config {
+        ftrace_events: \"sched/sched_swich\" ftrace_events: \"sched_wakup\"
         atrace_categories: \"schd\" atrace_userspace_only: true } } }";
     world.write("config", config);
     world
         .run("ferretto", &["record", "-c", "config", "-d", "100ms"])
-        .returned(0)
+        .returned(1)
         .complained(
             "unknown kernel event \"sched/sched_swich\"; did you mean \"sched/sched_switch\"?",
         )
         .complained("unknown kernel event \"sched_wakup\"; did you mean \"sched_wakeup\"?")
-        .complained("unknown kernel event \"no_such/thing\"; it records nothing")
         .complained("unknown category \"schd\"; did you mean \"sched\"?");
+    assert_eq!(world.names(), ["config"]);
+    // Configs for many machines name events that only some of them have.
+    let config =
+        "buffers { size_kb: 1024 } data_sources { config { name: \"linux.ftrace\" ftrace_config {
+        ftrace_events: \"mdss/rotator_bw_ao_as_context\" ftrace_events: \"no_such/thing\" } } }";
+    world.write("config", config);
+    world
+        .run("ferretto", &["record", "-c", "config", "-d", "100ms"])
+        .returned(0)
+        .complained("unknown kernel event \"no_such/thing\"; it records nothing")
+        .complained("this kernel has no kernel event \"mdss/rotator_bw_ao_as_context\"");
 }
 
 #[test]

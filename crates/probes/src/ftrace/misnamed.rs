@@ -18,6 +18,9 @@ pub struct Misnamed {
     pub known: Vec<String>,
     /// The kind of the name: `kernel event` or `category`.
     pub kind: &'static str,
+    /// Other kernels have it: the schema has a message for it. A config for many machines may name
+    /// it on purpose.
+    pub exists_elsewhere: bool,
 }
 
 /// Returns the events and categories of a config that this machine does not have; none if tracefs
@@ -34,24 +37,34 @@ pub fn misnamed(config: &FtraceConfig) -> Vec<Misnamed> {
     let is_made = |group: &str| group.starts_with("perfetto_k");
     let mut found = Vec::new();
     for pattern in &options.events {
-        let (name, known) = match pattern {
+        let (name, known, exists_elsewhere) = match pattern {
             EventPattern::Group(group) if !groups.contains(group) => {
                 let known = groups.iter().map(|group| format!("{group}/*"));
-                (format!("{group}/*"), known.collect())
+                let elsewhere = table::known_events().any(|event| event.group == group.as_str());
+                (format!("{group}/*"), known.collect(), elsewhere)
             }
             EventPattern::Event(group, name)
                 if !is_made(group) && tracefs.format(group, name).is_err() =>
             {
-                (format!("{group}/{name}"), events(&tracefs, &groups))
+                let elsewhere = table::find(group, name).is_some();
+                (
+                    format!("{group}/{name}"),
+                    events(&tracefs, &groups),
+                    elsewhere,
+                )
             }
             EventPattern::Name(name) if table::find_by_name(name).is_none() => {
                 let known = table::known_events().map(|event| event.name.to_owned());
-                (name.clone(), known.collect())
+                (name.clone(), known.collect(), false)
             }
             _ => continue,
         };
-        let kind = "kernel event";
-        found.push(Misnamed { name, known, kind });
+        found.push(Misnamed {
+            name,
+            known,
+            kind: "kernel event",
+            exists_elsewhere,
+        });
     }
     let known: Vec<String> = super::selection::categories().map(str::to_owned).collect();
     let categories = options.categories.iter();
@@ -60,6 +73,7 @@ pub fn misnamed(config: &FtraceConfig) -> Vec<Misnamed> {
         name: category.clone(),
         known: known.clone(),
         kind: "category",
+        exists_elsewhere: false,
     }));
     found
 }
