@@ -143,28 +143,34 @@ fn cpus(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         return Ok(());
     }
     heading(out, "CPUs")?;
+    // Those of counters have no switches.
+    let switches = |switches: Option<u64>| match switches {
+        Some(count) => format!("{:>13} {:<8}  ", grouped(count), plural(count, "switch")),
+        None => "  ".to_owned(),
+    };
     if summary.cpus.len() <= MAX_CPUS {
         for cpu in &summary.cpus {
             let machine = machine_suffix(cpu.machine);
-            let (switches, busy) = (grouped(cpu.switches), share(cpu.busy_ns, cpu.idle_ns));
-            let noun = plural(cpu.switches, "switch");
-            writeln!(
-                out,
-                "  CPU {:<3} {switches:>13} {noun:<8}  {busy} busy{machine}",
-                cpu.cpu
-            )?;
+            let busy = share(cpu.busy_ns, cpu.idle_ns);
+            let switches = switches(cpu.switches);
+            writeln!(out, "  CPU {:<3} {switches}{busy} busy{machine}", cpu.cpu)?;
         }
         return Ok(());
     }
-    let total = |value: fn(&ferretto_trace::summary::CpuSummary) -> u64| {
-        summary
-            .cpus
-            .iter()
-            .fold(0u64, |sum, cpu| sum.saturating_add(value(cpu)))
-    };
-    let busy = share(total(|cpu| cpu.busy_ns), total(|cpu| cpu.idle_ns));
-    let (count, switches) = (summary.cpus.len(), grouped(total(|cpu| cpu.switches)));
-    writeln!(out, "  {count} CPUs {switches:>13} switches  {busy} busy")
+    let sum = |values: &mut dyn Iterator<Item = u64>| values.fold(0, u64::saturating_add);
+    let cpus = || summary.cpus.iter();
+    let busy = share(
+        sum(&mut cpus().map(|cpu| cpu.busy_ns)),
+        sum(&mut cpus().map(|cpu| cpu.idle_ns)),
+    );
+    let counted = cpus().filter_map(|cpu| cpu.switches);
+    let count = counted.clone().next().map(|_| sum(&mut counted.clone()));
+    writeln!(
+        out,
+        "  {} CPUs {}{busy} busy",
+        summary.cpus.len(),
+        switches(count)
+    )
 }
 
 fn processes(out: &mut impl Write, summary: &Summary, width: Option<usize>) -> io::Result<()> {

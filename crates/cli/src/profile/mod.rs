@@ -20,6 +20,10 @@ pub(crate) use self::pprof::run as pprof;
 
 use self::args::SelectionArgs;
 use crate::read::{self, Extent};
+use ferretto_text::terminal::shown;
+
+/// The maximum number of threads in an error message.
+const MAX_LISTED: usize = 10;
 
 /// The selected samples of a trace.
 struct Samples {
@@ -100,7 +104,7 @@ impl Samples {
             (false, 0) if has_heap => {
                 format!("{name} has heap dumps but no callstack samples; show them with --heap")
             }
-            (true, _) => format!("no callstack sample of {name} is selected"),
+            (true, _) => self.why_none_selected(name),
             (false, 0) => {
                 format!(
                     "{name} has no callstack samples; record them with ferretto record --perf, \
@@ -111,6 +115,23 @@ impl Samples {
                 "all {skipped} samples of {name} lack a callstack; ferretto summary shows why"
             ),
         }
+    }
+
+    fn why_none_selected(&self, name: &str) -> String {
+        let others = self.counts.other_threads(&self.profile);
+        if others.is_empty() {
+            return format!("no callstack sample of {name} is selected");
+        }
+        let shown_thread = |&(tid, name): &(i32, Option<&str>)| match name {
+            Some(name) => format!("{} ({tid})", shown(name)),
+            None => tid.to_string(),
+        };
+        let listed = others.iter().take(MAX_LISTED).map(shown_thread);
+        let mut listed = listed.collect::<Vec<_>>().join(", ");
+        if let more @ 1.. = others.len().saturating_sub(MAX_LISTED) {
+            listed += &format!(" and {more} more");
+        }
+        format!("{name} has no callstack sample of such a thread; there are samples of {listed}")
     }
 
     /// Time off the CPU counts by its length, the heap by its bytes, everything else by the sample.

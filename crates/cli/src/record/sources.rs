@@ -1,6 +1,8 @@
 //! Checks for data sources, kernel events and categories of a config that do not exist.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -52,6 +54,7 @@ pub(super) fn check(config: &TraceConfig, address: &Address, command: bool) -> R
         unknown.extend(misspelt_categories(config, &state).map(UnknownName::note));
     }
     unknown.extend(unknown_to_the_kernel(config));
+    unknown.extend(two_numberings(config).map(UnknownName::note));
     let (misspelt, notes): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|it| it.is_misspelt);
     let mut misspelt = misspelt.into_iter().map(|it| it.sentence);
     match misspelt.next() {
@@ -60,6 +63,27 @@ pub(super) fn check(config: &TraceConfig, address: &Address, command: bool) -> R
             bail!(misspelt.fold(first, |all, next| format!("{all}\n       {next}")))
         }
     }
+}
+
+/// The inode of the machine's first pid namespace, which is the same on every kernel.
+const FIRST_PID_NAMESPACE: u64 = 0xeffffffc;
+
+/// Returns a note if this process is in a pid namespace and the kernel's events are recorded: their
+/// pids are those of the machine, the pids of names, counters and track events those of the
+/// namespace.
+fn two_numberings(config: &TraceConfig) -> Option<String> {
+    let sources = config.data_sources.iter();
+    let mut names = sources.filter_map(|source| source.config.name.as_deref());
+    let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
+    if namespace == FIRST_PID_NAMESPACE || !names.any(|name| name == b"linux.ftrace") {
+        return None;
+    }
+    Some(
+        "this is a pid namespace: kernel events have the machine's pids, but names, counters and \
+         track events those of the namespace, so a thread may get the name of another; \
+         record on the host"
+            .to_owned(),
+    )
 }
 
 fn unregistered(

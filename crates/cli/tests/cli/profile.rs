@@ -168,6 +168,15 @@ fn perf_047_a_command_is_recorded_with_names_in_the_trace() {
         .run("ferretto", &["folded", "-p", "1", "trace.pftrace"])
         .returned(1)
         .complained("no callstack sample of trace.pftrace is selected");
+    let name = &profile.threads[0].name;
+    world
+        .run(
+            "ferretto",
+            &["folded", "--thread", "nosuch", "trace.pftrace"],
+        )
+        .returned(1)
+        .complained("has no callstack sample of such a thread; there are samples of")
+        .complained(name);
 }
 
 #[test]

@@ -176,3 +176,38 @@ fn files_for_other_users_are_created_only_in_permitted_folders() {
     let status = std::fs::metadata(&outside).unwrap();
     assert_eq!((status.uid(), status.mode() & 0o777), (0, 0o600));
 }
+
+#[test]
+fn counters_of_presets_need_no_privileges() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be two users");
+        return;
+    }
+    let world = World::new();
+    set_permissions(world.path(""), Permissions::from_mode(0o777)).unwrap();
+    if as_nobody(world.command("perfetto", &["--version"])).is_none() {
+        println!("skipped: others may not run the binary where it is");
+        return;
+    }
+    let record = |preset| {
+        let args = ["record", preset, "-d", "300ms", "-o", "trace"];
+        as_nobody(world.command("ferretto", &args)).unwrap()
+    };
+    let wanted = [
+        ("--io", "disks (diskstats)"),
+        ("--memory", "memory (meminfo)"),
+        ("--freq", "temperature (thermal)"),
+    ];
+    for (preset, counters) in wanted {
+        let recorded = record(preset)
+            .returned(0)
+            .complained("linux.ftrace is not recorded");
+        // A machine without sensors has no counters of --freq.
+        if preset != "--freq" {
+            recorded.complained(counters);
+        }
+    }
+    record("--net")
+        .returned(1)
+        .complained("kernel events cannot be recorded");
+}

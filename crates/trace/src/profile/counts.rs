@@ -1,7 +1,8 @@
 //! Counts of samples by thread and callstack.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::limits::{Budget, default_budget, entry_bytes};
 
@@ -196,6 +197,25 @@ impl StackCounts {
             .filter(move |(key, _)| is_off_cpu(profile, key.session) == off_cpu)
             .filter(|(key, _)| self.has_thread(profile, key))
             .map(|(key, count)| (key, *count))
+    }
+
+    /// Returns the ids and names of the threads with samples that only the selection of threads
+    /// excludes, those with most samples first.
+    pub fn other_threads<'a>(&'a self, profile: &'a Profile) -> Vec<(i32, Option<&'a str>)> {
+        let off_cpu = self.is_off_cpu(profile);
+        let mut samples: BTreeMap<(u32, i32), u64> = BTreeMap::new();
+        for (key, count) in &self.counts {
+            if is_off_cpu(profile, key.session) == off_cpu && !self.has_thread(profile, key) {
+                *samples.entry((key.machine, key.tid)).or_default() += count.samples;
+            }
+        }
+        let mut threads: Vec<_> = samples.into_iter().collect();
+        threads.sort_by_key(|&(_, samples)| Reverse(samples));
+        let name = |machine, tid| profile.thread_name(machine, tid);
+        let threads = threads.into_iter();
+        threads
+            .map(|((machine, tid), _)| (tid, name(machine, tid)))
+            .collect()
     }
 
     /// Returns true if the counts are of off-CPU samples.

@@ -452,6 +452,7 @@ impl Summarizer {
             }
             packet_field::SYS_STATS => {
                 self.counters.sys_stats(body);
+                self.sched.sys_stats(machine, body);
                 if machine == 0 {
                     self.memory.sys_stats(body);
                     self.frequencies.sys_stats(body);

@@ -1,7 +1,8 @@
-//! CPU time from context switches.
+//! CPU time from context switches; without them, from the kernel's counters.
 
 use std::collections::BTreeMap;
 
+use ferretto_proto::fields::sys_stats::{self, cpu_times};
 use ferretto_wire::Fields;
 
 use crate::threads::Threads;
@@ -20,13 +21,22 @@ pub struct CpuSummary {
     pub machine: u32,
     /// The number of the CPU.
     pub cpu: u32,
-    /// The number of context switches.
-    pub switches: u64,
+    /// The number of context switches. `None` if they were not recorded: then the times are those
+    /// that the kernel counted between the first and the last sample of `/proc/stat`, in steps of
+    /// 10 ms on most machines.
+    pub switches: Option<u64>,
     /// The time between the first and the last switch in which a task other than the idle task ran,
     /// in nanoseconds.
     pub busy_ns: u64,
     /// The time in which the idle task ran, in nanoseconds.
     pub idle_ns: u64,
+}
+
+/// The times that the kernel has counted for a CPU since the machine started, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    busy: u64,
+    idle: u64,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +51,8 @@ struct Cpu {
 #[derive(Debug, Default)]
 pub(super) struct Sched {
     cpus: BTreeMap<(u32, u32), Cpu>,
+    /// The first and the last counters of each CPU.
+    counted: BTreeMap<(u32, u32), (Counted, Counted)>,
     timestamps: Vec<u64>,
     pids: Vec<i32>,
 }
@@ -51,6 +63,40 @@ impl Sched {
     pub(super) fn gap(&mut self, machine: u32, cpu: u32) {
         if let Some(cpu) = self.cpus.get_mut(&(machine, cpu)) {
             cpu.running = None;
+        }
+    }
+
+    /// Reads the CPU times of a `SysStats`.
+    pub(super) fn sys_stats(&mut self, machine: u32, bytes: &[u8]) {
+        let times = Fields::new(bytes).map_while(Result::ok);
+        for message in times.filter(|field| field.number == sys_stats::CPU_STAT) {
+            let Some(message) = message.as_bytes() else {
+                continue;
+            };
+            let mut cpu = 0;
+            let mut counted = Counted::default();
+            for field in Fields::new(message).map_while(Result::ok) {
+                let Some(value) = field.as_u64() else {
+                    continue;
+                };
+                let sum = match field.number {
+                    cpu_times::CPU_ID => {
+                        cpu = u32::try_from(value).unwrap_or(u32::MAX);
+                        continue;
+                    }
+                    cpu_times::IDLE_NS | cpu_times::IO_WAIT_NS => &mut counted.idle,
+                    // Time that other virtual machines had is neither.
+                    cpu_times::STEAL_NS => continue,
+                    _ => &mut counted.busy,
+                };
+                *sum = sum.saturating_add(value);
+            }
+            let key = (machine, cpu);
+            if let Some((_, last)) = self.counted.get_mut(&key) {
+                *last = counted;
+            } else if self.counted.len() < MAX_CPUS {
+                self.counted.insert(key, (counted, counted));
+            }
         }
     }
 
@@ -124,11 +170,26 @@ impl Sched {
         let summary = |(&(machine, number), cpu): (&(u32, u32), &Cpu)| CpuSummary {
             machine,
             cpu: number,
-            switches: cpu.switches,
+            switches: Some(cpu.switches),
             busy_ns: cpu.busy_ns,
             idle_ns: cpu.idle_ns,
         };
-        self.cpus.iter().map(summary).collect()
+        let with_switches = |machine| self.cpus.range((machine, 0)..).next();
+        let has_switches =
+            |machine| with_switches(machine).is_some_and(|((other, _), _)| *other == machine);
+        let counted = self.counted.iter().filter(|((machine, _), (first, last))| {
+            !has_switches(*machine) && (last.busy, last.idle) > (first.busy, first.idle)
+        });
+        let of_counters = counted.map(|(&(machine, cpu), (first, last))| CpuSummary {
+            machine,
+            cpu,
+            switches: None,
+            busy_ns: last.busy.saturating_sub(first.busy),
+            idle_ns: last.idle.saturating_sub(first.idle),
+        });
+        let mut cpus: Vec<_> = self.cpus.iter().map(summary).chain(of_counters).collect();
+        cpus.sort_by_key(|cpu| (cpu.machine, cpu.cpu));
+        cpus
     }
 }
 

@@ -1,5 +1,6 @@
 //! Summaries of kernel events: CPU time, activities and losses.
 
+use ferretto_trace::Summary;
 use ferretto_trace::summary::Cause;
 
 use ferretto_wire::encode;
@@ -55,8 +56,8 @@ fn cpu_time_is_attributed_to_named_processes() {
     assert_eq!(
         cpus,
         [
-            (0, 3, seconds(3), seconds(6)),
-            (1, 2, seconds(8), seconds(1))
+            (0, Some(3), seconds(3), seconds(6)),
+            (1, Some(2), seconds(8), seconds(1))
         ]
     );
     assert_eq!(summary.duration_ns, Some(seconds(10)));
@@ -70,6 +71,48 @@ fn cpu_time_is_attributed_to_named_processes() {
         ftrace.kinds,
         [("sched_switch".into(), 5), ("sched_waking".into(), 4)]
     );
+}
+
+#[test]
+fn without_context_switches_the_kernels_counters_tell_how_busy_cpus_were() {
+    const MS: u64 = 1_000_000;
+    let counters = |stats: &mut Packet<'_>, cpu, user: u64, idle: u64, wait: u64| {
+        stats.nested(3, |times| {
+            let values = [
+                (1, cpu),
+                (2, user * MS),
+                (5, idle * MS),
+                (6, wait * MS),
+                (9, 77),
+            ];
+            values
+                .iter()
+                .for_each(|&(number, value)| times.varint(number, value));
+        });
+    };
+    let sample = |p: &mut Packet<'_>, user: u64| {
+        p.nested(7, |stats| {
+            counters(stats, 0, user, 500, 10);
+            counters(stats, 1, 100 + user * 2, 400 + user, 0);
+        });
+    };
+    let recording = || {
+        Trace::recording(100, 110, |_| {})
+            .packet(|p| sample(p, 40))
+            .packet(|p| sample(p, 90))
+    };
+    let busy = |summary: &Summary| -> Vec<_> {
+        let cpus = summary.cpus.iter();
+        cpus.map(|cpu| (cpu.cpu, cpu.switches, cpu.busy_ns / MS, cpu.idle_ns / MS))
+            .collect()
+    };
+    let counted = recording().summary();
+    assert_eq!(busy(&counted), [(0, None, 50, 0), (1, None, 100, 50)]);
+    // Switches are exact, so counters say nothing more.
+    let both = recording()
+        .packet(|p| compact(p, 0, false, &[(101, 500, "a"), (102, 0, "")]))
+        .summary();
+    assert_eq!(busy(&both), [(0, Some(2), 1000, 8000)]);
 }
 
 #[test]
