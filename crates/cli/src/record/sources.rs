@@ -31,7 +31,7 @@ pub(super) struct UnknownName {
 
 impl UnknownName {
     fn note(sentence: String) -> Self {
-        UnknownName {
+        Self {
             sentence,
             is_misspelt: false,
         }
