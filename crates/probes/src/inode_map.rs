@@ -218,6 +218,9 @@ impl DataSource for InodeMap {
         (!self.options.is_off).then_some(self.options.pause_ms)
     }
 
+    /// A walk that is not over does not end sooner at the end.
+    fn poll_last(&mut self) {}
+
     fn poll(&mut self) {
         let Some(mut walk) = self.walk.take().or_else(|| self.begin()) else {
             return;

@@ -9,7 +9,7 @@ use ferretto_client::{
     Daemon, DaemonOptions, Event, ExhaustedPolicy, InstanceId, Notice, ProducerOptions, Scraping,
     Stopper, Timer,
 };
-use ferretto_metatrace::{Collector, Counter, Event as Activity, METATRACE};
+use ferretto_metatrace::{Collector, Counter, Event as Activity, METATRACE, Recorder};
 use ferretto_priority::{InvalidPriority, Priority, ThreadBoost};
 use ferretto_proto::{DataSourceConfig, decode_lazy};
 
@@ -103,12 +103,22 @@ impl Source {
             Self::Ftrace | Self::Metatrace { .. } => None,
         }
     }
+}
 
-    fn poll_period_ms(&self) -> Option<u32> {
-        match self {
-            Self::Own(_, source) => source.poll_period_ms(),
-            Self::Ftrace | Self::Metatrace { .. } => None,
-        }
+impl Instance {
+    /// Polls the data source, if it is polled, and sets the time of the next poll.
+    fn run_poll(&mut self, recorder: &Recorder) {
+        let Source::Own(kind, source) = &mut self.source else {
+            return;
+        };
+        let Some(period) = source.poll_period_ms() else {
+            self.poll = None;
+            return;
+        };
+        let scope = kind.polling.map(|activity| recorder.scope(activity));
+        source.poll();
+        drop(scope);
+        self.poll = Some(next_tick(monotonic_ns(), period));
     }
 }
 
@@ -306,7 +316,6 @@ impl Probes {
         if std::mem::replace(&mut instance.started, true) {
             return;
         }
-        let now = monotonic_ns();
         let recorder = Arc::clone(self.metatrace.recorder());
         match &mut instance.source {
             Source::Ftrace => {
@@ -327,7 +336,8 @@ impl Probes {
                 self.metatrace.start(id, writer);
             }
         }
-        instance.poll = instance.source.poll_period_ms().map(|_| Timer::at(now));
+        // The first values are those before the start of a recorded command.
+        instance.run_poll(&recorder);
         self.count_sessions();
         self.reset_drain_timer();
         self.daemon.handle().notify_started(id);
@@ -348,7 +358,13 @@ impl Probes {
                 self.count_sessions();
                 self.reset_drain_timer();
             }
-            Source::Own(_, mut source) => {
+            Source::Own(kind, mut source) => {
+                if instance.started && source.poll_period_ms().is_some() {
+                    let _scope = kind
+                        .polling
+                        .map(|activity| self.metatrace.recorder().scope(activity));
+                    source.poll_last();
+                }
                 if !source.begin_flush() {
                     self.leaving.push((id, source));
                     self.go_on_flushing();
@@ -511,15 +527,9 @@ impl Probes {
         }
         let recorder = Arc::clone(self.metatrace.recorder());
         for instance in self.instances.values_mut() {
-            if !instance.poll.is_some_and(|timer| timer.is_due(now)) {
-                continue;
+            if instance.poll.is_some_and(|timer| timer.is_due(now)) {
+                instance.run_poll(&recorder);
             }
-            if let Source::Own(kind, source) = &mut instance.source {
-                let _scope = kind.polling.map(|activity| recorder.scope(activity));
-                source.poll();
-            }
-            let period = instance.source.poll_period_ms();
-            instance.poll = period.map(|period| next_tick(monotonic_ns(), period));
         }
     }
 }

@@ -12,8 +12,9 @@ use crate::ftrace::Metadata;
 
 /// An instance of a data source, created for one recording and dropped at its end.
 ///
-/// The producer calls [`start`](Self::start) once, then [`poll`](Self::poll) with the instance's
-/// period, and [`flush`](Self::flush) whenever the service requests it and at the end.
+/// The producer calls [`start`](Self::start) once, then [`poll`](Self::poll) at once and with the
+/// instance's period, and [`flush`](Self::flush) whenever the service requests it. At the end, it
+/// calls [`poll_last`](Self::poll_last) and flushes.
 pub trait DataSource: fmt::Debug + Send {
     /// Writes the packets that are recorded once.
     fn start(&mut self) {}
@@ -26,6 +27,12 @@ pub trait DataSource: fmt::Debug + Send {
 
     /// Reads and writes the polled values.
     fn poll(&mut self) {}
+
+    /// Reads and writes all polled values at the end, whatever their period: the last values are
+    /// those that a recorded program leaves behind.
+    fn poll_last(&mut self) {
+        self.poll();
+    }
 
     /// Commits everything written so far.
     fn flush(&mut self);

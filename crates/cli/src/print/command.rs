@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use ferretto_trace::Summary;
-use ferretto_trace::summary::CommandSummary;
+use ferretto_trace::summary::{CommandResources, CommandSummary};
 
-use ferretto_text::amount::{counted, duration, grouped};
+use ferretto_text::amount::{counted, duration, grouped, human_bytes, plural};
 use ferretto_text::terminal::shown;
 
 use super::{DIM, cut, heading};
@@ -28,6 +28,9 @@ pub(super) fn command(
     let room = width.map_or(usize::MAX, |width| width.saturating_sub(3).max(10));
     writeln!(out, "  {}", cut(&shown(&command.command), room))?;
     amounts(out, command, summary.duration_ns)?;
+    if let Some(used) = &command.resources {
+        resources(out, used)?;
+    }
     slices(out, command, width)
 }
 
@@ -56,6 +59,69 @@ fn amounts(out: &mut impl Write, command: &CommandSummary, wall: Option<u64>) ->
         events => counted(events, "track event"),
     });
     writeln!(out, "  {}", parts.join(", "))
+}
+
+/// Prints the resources of the whole run, which may be longer than the recording.
+fn resources(out: &mut impl Write, used: &CommandResources) -> io::Result<()> {
+    let mut times = Vec::new();
+    times.extend(used.wall_ns.map(|ns| format!("ran {}", duration(ns))));
+    if let (Some(user), Some(system)) = (used.user_ns, used.system_ns) {
+        let (user, system) = (duration(user), duration(system));
+        times.push(format!(
+            "CPU time {user} in programs + {system} in the kernel"
+        ));
+    }
+    times.extend(match (used.peak_memory, used.peak_memory_below) {
+        (Some(peak), _) => Some(format!("peak memory {}", human_bytes(peak))),
+        (None, Some(limit)) => Some(format!("peak memory below {}", human_bytes(limit))),
+        (None, None) => None,
+    });
+    let mut events = Vec::new();
+    if let (Some(minor), Some(major)) = (used.minor_faults, used.major_faults) {
+        let all = minor.saturating_add(major);
+        let noun = plural(all, "page fault");
+        events.push(format!(
+            "{} {noun} ({} from disk)",
+            grouped(all),
+            grouped(major)
+        ));
+    }
+    if let (Some(own), Some(forced)) = (used.voluntary_switches, used.involuntary_switches) {
+        let all = own.saturating_add(forced);
+        let noun = plural(all, "context switch");
+        events.push(format!(
+            "{} {noun} ({} forced)",
+            grouped(all),
+            grouped(forced)
+        ));
+    }
+    let mut data = Vec::new();
+    let read = (used.bytes_read, used.read_calls, used.disk_bytes_read);
+    let written = (
+        used.bytes_written,
+        used.write_calls,
+        used.disk_bytes_written,
+    );
+    for (verb, (bytes, calls, of_disks), disks) in
+        [("read", read, "from disks"), ("wrote", written, "to disks")]
+    {
+        let of_disks = of_disks.map(|bytes| format!("{} {disks}", human_bytes(bytes)));
+        let all = bytes.zip(calls).map(|(bytes, calls)| {
+            let calls = counted(calls, "call");
+            format!("{} in {calls}", human_bytes(bytes))
+        });
+        data.extend(match (all, of_disks) {
+            (Some(all), Some(of_disks)) => Some(format!("{verb} {all} ({of_disks})")),
+            (all, of_disks) => all.or(of_disks).map(|some| format!("{verb} {some}")),
+        });
+    }
+    for parts in [times, events, data]
+        .iter()
+        .filter(|parts| !parts.is_empty())
+    {
+        writeln!(out, "  {}", parts.join(", "))?;
+    }
+    Ok(())
 }
 
 fn slices(out: &mut impl Write, command: &CommandSummary, width: Option<usize>) -> io::Result<()> {

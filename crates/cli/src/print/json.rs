@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use ferretto_trace::Summary;
 use ferretto_trace::profile::{Count, Share};
-use ferretto_trace::summary::{CommandSummary, ProfileSummary};
+use ferretto_trace::summary::{CommandResources, CommandSummary, ProfileSummary};
 
 use crate::json::{Json, Members, Value};
 
@@ -83,9 +83,22 @@ pub(crate) fn summary(out: &mut impl Write, name: &str, summary: &Summary) -> io
 
 fn command(members: &mut Members<'_>, command: &CommandSummary) {
     fields!(members, command => command, pid, cpu_ns, processes, threads, events);
+    match &command.resources {
+        Some(used) => members
+            .name("resources")
+            .object(|members| resources(members, used)),
+        None => members.add("resources", None::<u64>),
+    }
     members.objects("slices", &command.slices, |members, slices| {
         fields!(members, slices => name, count, unfinished, total_ns, max_ns);
     });
+}
+
+fn resources(members: &mut Members<'_>, used: &CommandResources) {
+    fields!(members, used => wall_ns, user_ns, system_ns, peak_memory, peak_memory_below);
+    fields!(members, used => minor_faults, major_faults, voluntary_switches, involuntary_switches);
+    fields!(members, used => disk_bytes_read, disk_bytes_written);
+    fields!(members, used => read_calls, write_calls, bytes_read, bytes_written);
 }
 
 fn sources(all: &mut Members<'_>, summary: &Summary) {

@@ -10,9 +10,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use ferretto_trace::summary::CommandResources;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::launch::{Gate, PRELOAD_LATER};
+use super::resources::Meter;
 use crate::errors::{CANNOT_RUN, NOT_FOUND};
 use crate::preload;
 
@@ -125,6 +127,9 @@ pub(super) struct Running {
     status: Option<ExitStatus>,
     /// The gate at which it waits.
     gate: Option<Gate>,
+    meter: Meter,
+    /// The resources that it used, once it has ended.
+    resources: Option<CommandResources>,
 }
 
 impl Running {
@@ -136,11 +141,7 @@ impl Running {
             .ok_or(io::ErrorKind::InvalidInput)?;
         let mut program = Command::new(program);
         let child = command.surround(program.args(args))?.spawn()?;
-        Ok(Self {
-            child,
-            status: None,
-            gate: None,
-        })
+        Ok(Self::new(child, None))
     }
 
     /// Like [`start`](Self::start), but the command runs only after [`release`](Self::release).
@@ -154,17 +155,26 @@ impl Running {
             }
         }
         let child = waiting.spawn()?;
-        Ok(Self {
-            child,
+        Ok(Self::new(child, Some(gate)))
+    }
+
+    fn new(child: Child, gate: Option<Gate>) -> Self {
+        Self {
             status: None,
-            gate: Some(gate),
-        })
+            gate,
+            meter: Meter::start(child.id()),
+            resources: None,
+            child,
+        }
     }
 
     /// Runs a held command.
     pub(super) fn release(&mut self) -> io::Result<()> {
         match self.gate.take() {
-            Some(gate) => gate.open(|| self.has_ended()),
+            Some(gate) => {
+                self.meter.release();
+                gate.open(|| self.has_ended())
+            }
             None => Ok(()),
         }
     }
@@ -187,11 +197,25 @@ impl Running {
 
     /// Returns true if it has ended. Never blocks.
     pub(super) fn has_ended(&mut self) -> bool {
-        if self.status.is_none() {
+        if self.status.is_none() && self.can_be_reaped() {
+            let ended = self.meter.end();
             // An error means that other code reaped it, so its status is lost.
             self.status = self.child.try_wait().unwrap_or(Some(ExitStatus::default()));
+            self.resources = Some(ended.reaped());
         }
         self.status.is_some()
+    }
+
+    fn can_be_reaped(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // An error means that other code has reaped it.
+        pid.is_none_or(|pid| !matches!(waitid(WaitId::Pid(pid), options), Ok(None)))
+    }
+
+    /// Returns the resources that it used, once it has ended.
+    pub(super) fn resources(&self) -> Option<CommandResources> {
+        self.resources
     }
 
     /// Sends a signal, unless it has ended.

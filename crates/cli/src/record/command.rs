@@ -1,15 +1,16 @@
-//! The packet that describes the recorded command.
+//! The packets that describe the recorded command.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
 
 use ferretto_proto::TraceConfig;
-use ferretto_proto::fields::{trace, trace_attributes, trace_packet};
+use ferretto_proto::fields::{process_stats, trace, trace_attributes, trace_packet};
 use ferretto_proto::trace_attributes::Attribute;
 use ferretto_proto::trace_attributes::attribute::Value;
-use ferretto_trace::summary::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE};
-use ferretto_wire::encode;
+use ferretto_trace::summary::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandResources};
+use ferretto_wire::{Encoder, Sink, encode};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Adds the command to the start of the trace.
 pub(super) fn describe(config: &mut TraceConfig, words: &[OsString]) {
@@ -25,31 +26,75 @@ pub(super) fn describe(config: &mut TraceConfig, words: &[OsString]) {
     });
 }
 
-/// The process id of the command, which is known only after the start of the trace.
+/// The facts about the command that are known only after the start of the trace.
 #[derive(Debug, Clone, Default)]
-pub(super) struct CommandPid(Arc<OnceLock<i32>>);
+pub(super) struct RanCommand(Arc<OnceLock<Facts>>);
 
-impl CommandPid {
-    pub(super) fn set(&self, pid: i32) {
+#[derive(Debug)]
+struct Facts {
+    pid: i32,
+    resources: CommandResources,
+    /// The time of the last reading, in nanoseconds since boot.
+    at: u64,
+}
+
+impl RanCommand {
+    pub(super) fn set(&self, pid: i32, resources: Option<CommandResources>) {
+        let now = clock_gettime(ClockId::Boottime);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
         // There is one command.
-        let _ = self.0.set(pid);
+        let _ = self.0.set(Facts {
+            pid,
+            resources: resources.unwrap_or_default(),
+            at: seconds.saturating_mul(1_000_000_000).saturating_add(nanos),
+        });
     }
 
-    /// Returns a packet with the process id, to append to the trace; empty without a command.
-    pub(super) fn packet(&self) -> Vec<u8> {
-        use trace_attributes::{ATTRIBUTE, attribute};
-        let Some(pid) = self.0.get() else {
+    /// Returns packets with the facts, to append to the trace; empty without a command.
+    pub(super) fn packets(&self) -> Vec<u8> {
+        let Some(facts) = self.0.get() else {
             return Vec::new();
         };
         encode(|out| {
-            out.nested(trace::PACKET, |packet| {
-                packet.nested(trace_packet::TRACE_ATTRIBUTES, |attributes| {
+            facts.attributes(out);
+            facts.peak(out);
+        })
+    }
+}
+
+impl Facts {
+    fn attributes<S: Sink + ?Sized>(&self, out: &mut Encoder<'_, S>) {
+        use trace_attributes::{ATTRIBUTE, attribute};
+        let pid = (COMMAND_PID_ATTRIBUTE.to_owned(), self.pid.into());
+        let resources = self.resources.attributes().into_iter();
+        let resources = resources.map(|(key, value)| (key, value.cast_signed()));
+        out.nested(trace::PACKET, |packet| {
+            packet.nested(trace_packet::TRACE_ATTRIBUTES, |attributes| {
+                for (key, value) in std::iter::once(pid).chain(resources) {
                     attributes.nested(ATTRIBUTE, |entry| {
-                        entry.string(attribute::KEY, COMMAND_PID_ATTRIBUTE);
-                        entry.int(attribute::LONG_VALUE, i64::from(*pid));
+                        entry.string(attribute::KEY, &key);
+                        entry.int(attribute::LONG_VALUE, value);
                     });
+                }
+            });
+        });
+    }
+
+    /// Adds the peak memory as a value of the process's counter, as if it had been polled at the
+    /// end.
+    fn peak<S: Sink + ?Sized>(&self, out: &mut Encoder<'_, S>) {
+        let Some(peak) = self.resources.peak_memory else {
+            return;
+        };
+        out.nested(trace::PACKET, |packet| {
+            packet.varint(trace_packet::TIMESTAMP, self.at);
+            packet.nested(trace_packet::PROCESS_STATS, |stats| {
+                stats.nested(process_stats::PROCESSES, |process| {
+                    process.int(process_stats::process::PID, self.pid.into());
+                    process.varint(process_stats::process::VM_HWM_KB, peak / 1024);
                 });
             });
-        })
+        });
     }
 }

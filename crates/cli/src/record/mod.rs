@@ -17,6 +17,7 @@ mod progress;
 mod remote;
 mod remotes;
 mod report;
+mod resources;
 mod ring;
 mod segments;
 mod sources;
@@ -362,12 +363,13 @@ fn record(
         .and_then(|session| run_session(session, signals, &mut control));
     control.progress.finish();
     let stopped = backend.stop();
-    if let Some(child) = &control.child {
-        target.command_pid.set(child.pid());
-    }
     let give_up = ended.is_err() || control.interrupted.is_some();
-    let code = match control.child.take() {
-        Some(child) => finish_child(child, give_up, signals),
+    let code = match &mut control.child {
+        Some(child) => {
+            let code = finish_child(child, give_up, signals);
+            target.ran_command.set(child.pid(), child.resources());
+            code
+        }
         None => None,
     };
     // The code is not that of a success, since nothing was run.
@@ -506,7 +508,7 @@ fn reason(end: End) -> String {
 
 /// Waits for a command that outlives its recording, and returns its exit code; `None` if it was
 /// still held, and is not run. With `terminate`, ends it after a short wait.
-fn finish_child(mut child: Running, terminate: bool, signals: &mut Signals) -> Option<ExitCode> {
+fn finish_child(child: &mut Running, terminate: bool, signals: &mut Signals) -> Option<ExitCode> {
     use rustix::process::Signal as Kill;
 
     if child.cancel() {

@@ -13,7 +13,7 @@ use ferretto_trace::{Summary, summarize_and_complete};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::command::CommandPid;
+use super::command::RanCommand;
 use super::draft::{Draft, busy};
 use super::segments::Segments;
 use super::symbols;
@@ -35,8 +35,8 @@ pub(super) struct Target {
     /// The name in messages.
     pub(super) name: String,
     kind: Kind,
-    /// The process id of the recorded command, to append to the trace.
-    pub(super) command_pid: CommandPid,
+    /// The facts about the recorded command, to append to the trace.
+    pub(super) ran_command: RanCommand,
 }
 
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Target {
         Ok(Self {
             name,
             kind,
-            command_pid: CommandPid::default(),
+            ran_command: RanCommand::default(),
         })
     }
 
@@ -124,20 +124,20 @@ impl Target {
         Ok(Self {
             name,
             kind,
-            command_pid: CommandPid::default(),
+            ran_command: RanCommand::default(),
         })
     }
 
     fn standard_output() -> Result<Self> {
         refuse_terminal(&io::stdout())?;
         let (read, write) = io::pipe().context("cannot create a pipe")?;
-        let command_pid = CommandPid::default();
+        let ran_command = RanCommand::default();
         let name = "standard output";
-        let tee = Tee::start(read, command_pid.clone(), name, io::stdout())?;
+        let tee = Tee::start(read, ran_command.clone(), name, io::stdout())?;
         Ok(Self {
             name: name.to_owned(),
             kind: Kind::Standard(OwnedFd::from(write).into(), tee),
-            command_pid,
+            ran_command,
         })
     }
 
@@ -149,12 +149,12 @@ impl Target {
     pub(super) fn segments(path: &Path, every: Every, keep: Option<u32>) -> Result<Self> {
         let segments = Segments::start(path, every, keep)?;
         let (read, write) = io::pipe().context("cannot create a pipe")?;
-        let command_pid = CommandPid::default();
-        let tee = Tee::start(read, command_pid.clone(), "the parts", segments)?;
+        let ran_command = RanCommand::default();
+        let tee = Tee::start(read, ran_command.clone(), "the parts", segments)?;
         Ok(Self {
             name: format!("the parts of {}", path.display()),
             kind: Kind::Parts(OwnedFd::from(write).into(), tee),
-            command_pid,
+            ran_command,
         })
     }
 
@@ -255,7 +255,7 @@ impl Target {
         let Self {
             name,
             kind,
-            command_pid,
+            ran_command,
         } = self;
         match kind {
             Kind::Standard(file, tee) => {
@@ -266,9 +266,9 @@ impl Target {
                 drop(file);
                 tee.complete_parts(signals, None)
             }
-            Kind::File(draft) => summarize(draft.file(), &name, &command_pid).map(Some),
+            Kind::File(draft) => summarize(draft.file(), &name, &ran_command).map(Some),
             Kind::Direct(file) if is_regular(&file) && is_readable(&file) => {
-                summarize(&file, &name, &command_pid).map(Some)
+                summarize(&file, &name, &ran_command).map(Some)
             }
             Kind::Direct(_) => Ok(None),
         }
@@ -307,18 +307,18 @@ fn open_special(file: &SpecialFile, path: &Path, signals: &mut Signals) -> Resul
     }
 }
 
-/// Reads a trace back, and appends the names of its functions and the process id of its command.
-fn summarize(file: &File, name: &str, command: &CommandPid) -> Result<Summary> {
+/// Reads a trace back, and appends the names of its functions and the facts about its command.
+fn summarize(file: &File, name: &str, command: &RanCommand) -> Result<Summary> {
     let mut reader = file.try_clone()?;
     reader.seek(SeekFrom::Start(0))?;
     let mut written = Ok(());
     let summary = summarize_and_complete(reader, |modules| {
-        let more = [symbols::packets(modules), command.packet()].concat();
+        let more = [symbols::packets(modules), command.packets()].concat();
         written = append(file, &more);
         more
     });
     written.with_context(|| {
-        format!("cannot append the names of functions and the process of the command to {name}, which is complete otherwise")
+        format!("cannot append the names of functions and the resources of the command to {name}, which is complete otherwise")
     })?;
     summary.with_context(|| format!("cannot read {name} back"))
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use ferretto_trace::{Summary, summarize_and_complete};
 
-use super::command::CommandPid;
+use super::command::RanCommand;
 use super::symbols;
 use crate::session::Signals;
 
@@ -38,7 +38,7 @@ impl Tee {
     /// it. On errors, closes the pipe, which ends the session.
     pub(super) fn start(
         pipe: PipeReader,
-        command: CommandPid,
+        command: RanCommand,
         to: &'static str,
         out: impl Write + Send + 'static,
     ) -> Result<Self> {
@@ -53,7 +53,7 @@ impl Tee {
             };
             let mut more = Vec::new();
             let summary = summarize_and_complete(&mut passing, |modules| {
-                more = [symbols::packets(modules), command.packet()].concat();
+                more = [symbols::packets(modules), command.packets()].concat();
                 more.clone()
             });
             // Forwards bytes that the summary did not read, too.

@@ -13,7 +13,7 @@ pub(crate) const DISKS: Topic = Topic {
 };
 
 /// Returns the disk of a file system, such as `vda`, and the number of bytes written to it so far.
-fn disk_of(path: &Path) -> Option<(String, i64)> {
+pub(crate) fn disk_of(path: &Path) -> Option<(String, i64)> {
     use std::os::unix::fs::MetadataExt;
     let device = fs::metadata(path).ok()?.dev();
     let numbers = ferretto_format::disk::disk_numbers(device);

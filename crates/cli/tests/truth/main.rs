@@ -19,6 +19,7 @@ mod readers;
 
 mod cpu;
 mod disks;
+mod resources;
 mod slices;
 mod waits;
 
@@ -27,6 +28,9 @@ mod waits;
 const TOPICS: &[compare::Topic] = &[
     cpu::CPU,
     disks::DISKS,
+    resources::FORKS,
+    resources::PAGES,
+    resources::WRITES,
     slices::EVENTS,
     slices::SLICES,
     waits::WAITS,

@@ -26,6 +26,9 @@ const MIN_PERIOD_MS: u32 = 10;
 /// The maximum size of a file in bytes; longer files are truncated.
 const MAX_FILE: usize = 1 << 20;
 
+/// The tick at which all values are due.
+const ALL: u32 = 0;
+
 /// A file that is read periodically.
 #[derive(Debug)]
 struct Polled {
@@ -244,11 +247,26 @@ impl DataSource for SysStats {
     }
 
     fn poll(&mut self) {
+        self.read(self.tick);
+        self.tick = self.tick.wrapping_add(1);
+    }
+
+    fn poll_last(&mut self) {
+        self.read(ALL);
+    }
+
+    fn flush(&mut self) {
+        self.sink.flush();
+    }
+}
+
+impl SysStats {
+    /// Reads and writes the values that are due at a tick.
+    fn read(&mut self, tick: u32) {
         let mut message = Vec::new();
         let timestamp = boottime_ns();
         let mut out = Encoder::new(&mut message);
-        let (tick, buffer) = (self.tick, &mut self.buffer);
-        self.tick = tick.wrapping_add(1);
+        let buffer = &mut self.buffer;
         let (file, keys) = &mut self.meminfo;
         sample(file, tick, buffer, |text| {
             parse::meminfo(text, keys, &mut out)
@@ -281,10 +299,6 @@ impl DataSource for SysStats {
             packet.varint(trace_packet::TIMESTAMP, timestamp);
             packet.bytes(trace_packet::SYS_STATS, &message);
         }));
-    }
-
-    fn flush(&mut self) {
-        self.sink.flush();
     }
 }
 

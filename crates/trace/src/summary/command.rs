@@ -11,6 +11,7 @@ use ferretto_proto::fields::{
 use ferretto_wire::Fields;
 
 use super::pairing::{Name, Pairing};
+use super::resources::CommandResources;
 use crate::limits::{Budget, entry_bytes};
 use crate::printable::printable;
 use crate::threads::Threads;
@@ -35,6 +36,8 @@ pub struct CommandSummary {
     pub pid: Option<i32>,
     /// Its CPU time, in nanoseconds, if the trace has context switches.
     pub cpu_ns: Option<u64>,
+    /// The resources that it used in its whole run, if they were recorded.
+    pub resources: Option<CommandResources>,
     /// The number of its processes, including known descendants.
     pub processes: usize,
     /// The number of their threads.
@@ -76,6 +79,7 @@ pub(super) struct Command {
     budget: Budget,
     words: Option<String>,
     pid: Option<i32>,
+    resources: CommandResources,
     events: Option<Box<Events>>,
 }
 
@@ -85,6 +89,7 @@ impl Command {
             budget: budget.clone(),
             words: None,
             pid: None,
+            resources: CommandResources::default(),
             events: None,
         }
     }
@@ -107,6 +112,8 @@ impl Command {
             } else if key == Some(COMMAND_PID_ATTRIBUTE.as_bytes()) {
                 let pid = find(attribute::LONG_VALUE).and_then(|pid| pid.as_i64());
                 self.pid = pid.and_then(|pid| i32::try_from(pid).ok());
+            } else if let (Some(key), Some(value)) = (key, find(attribute::LONG_VALUE)) {
+                self.resources.attribute(key, value.as_u64().unwrap_or(0));
             }
         }
     }
@@ -130,6 +137,7 @@ impl Command {
             command,
             pid,
             cpu_ns: has_switches.then_some(cpu_ns),
+            resources: Some(self.resources).filter(|it| it.is_known()),
             processes: pids.len(),
             threads: thread_count,
             ..CommandSummary::default()
