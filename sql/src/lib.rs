@@ -8,7 +8,10 @@
 mod engine;
 mod error;
 mod functions;
+mod graphs;
 mod intervals;
+mod limits;
+mod objects;
 pub mod output;
 mod relations;
 mod sqlite;
@@ -17,6 +20,7 @@ mod sqlite;
 #[path = "../../query/src/stdlib/mod.rs"]
 mod stdlib;
 mod syntax;
+mod timeline;
 
 pub use engine::{Engine, Interrupt, Options, Rows};
 pub use error::SqlError;

@@ -129,6 +129,12 @@ impl Relations {
         map.insert(name.to_ascii_lowercase(), relation);
     }
 
+    /// Removes the relation with this name.
+    pub(crate) fn remove(&self, name: &str) {
+        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        map.remove(&name.to_ascii_lowercase());
+    }
+
     /// Registers a relation that exists in each database without being created.
     pub(crate) fn register(
         &self,
@@ -152,6 +158,8 @@ impl Relations {
 #[repr(C)]
 struct Table {
     base: sqlite3_vtab,
+    name: String,
+    relations: Relations,
     relation: Arc<dyn Relation>,
 }
 
@@ -173,11 +181,12 @@ unsafe impl VTab<'_> for Table {
         _arguments: &[&[u8]],
     ) -> Result<(Cow<'static, CStr>, Self)> {
         let name = String::from_utf8_lossy(name);
-        let relation = relations.and_then(|relations| relations.get(&name));
-        let relation = relation.ok_or_else(|| failure(format!("no such table: {name}")))?;
+        let relations = relations.cloned().unwrap_or_default();
+        let missing = || failure(format!("no such table: {name}"));
+        let relation = relations.get(&name).ok_or_else(missing)?;
+        let columns = guarded(|| Ok(relation.columns()))?;
         // Columns without a type have no affinity: values are compared as they are.
-        let columns: Vec<String> = relation
-            .columns()
+        let columns: Vec<String> = columns
             .iter()
             .map(|column| quoted(&column.name) + if column.is_hidden { " HIDDEN" } else { "" })
             .collect();
@@ -186,7 +195,13 @@ unsafe impl VTab<'_> for Table {
         // It has no effects, so views may use it.
         connection.config(VTabConfig::Innocuous)?;
         let base = sqlite3_vtab::default();
-        Ok((Cow::Owned(schema), Self { base, relation }))
+        let table = Self {
+            base,
+            name: name.into_owned(),
+            relations,
+            relation,
+        };
+        Ok((Cow::Owned(schema), table))
     }
 
     fn best_index(&self, info: &mut IndexInfo) -> Result<bool> {
@@ -228,15 +243,15 @@ unsafe impl VTab<'_> for Table {
                 ))
             })
             .collect();
-        let Some(plan) = self
-            .relation
-            .plan(&conditions, order.as_deref().unwrap_or(&[]))
-        else {
+        let order_terms = order.as_deref().unwrap_or(&[]);
+        let Some(plan) = guarded(|| Ok(self.relation.plan(&conditions, order_terms)))? else {
             return Ok(false);
         };
         let mut text = String::new();
         for (place, used) in plan.used.iter().enumerate() {
-            let (condition, number) = kept[*used];
+            let Some((condition, number)) = kept.get(*used).copied() else {
+                return Err(failure("damaged plan"));
+            };
             let op = match condition.op {
                 Op::Eq => '=',
                 Op::Lt => '<',
@@ -260,16 +275,23 @@ unsafe impl VTab<'_> for Table {
     }
 
     fn open(&mut self) -> Result<Cursor> {
-        let rows = self.relation.clone().open();
+        let rows = guarded(|| Ok(self.relation.clone().open()))?;
         Ok(Cursor {
             base: sqlite3_vtab_cursor::default(),
             rows,
+            is_done: true,
         })
     }
 }
 
 impl CreateVTab<'_> for Table {
     const KIND: VTabKind = VTabKind::Default;
+
+    /// Frees the relation of a table that is dropped.
+    fn destroy(&self) -> Result<()> {
+        self.relations.remove(&self.name);
+        Ok(())
+    }
 }
 
 /// A cursor of a virtual table.
@@ -277,6 +299,20 @@ impl CreateVTab<'_> for Table {
 struct Cursor {
     base: sqlite3_vtab_cursor,
     rows: Box<dyn Rows>,
+    /// True after the last row.
+    is_done: bool,
+}
+
+impl Cursor {
+    /// Moves to a row, and notes the end: SQLite cannot be told of an error when it asks for that.
+    fn moved(&mut self, call: impl FnOnce(&mut dyn Rows) -> Result<()>) -> Result<()> {
+        self.is_done = true;
+        self.is_done = guarded(|| {
+            call(&mut *self.rows)?;
+            Ok(self.rows.is_done())
+        })?;
+        Ok(())
+    }
 }
 
 /// Parses the conditions that `best_index` has chosen.
@@ -313,19 +349,20 @@ unsafe impl VTabCursor for Cursor {
             .map(|(chosen, value)| chosen.map(|(column, op)| (column, op, owned(value))))
             .collect();
         let conditions = conditions.ok_or_else(|| failure("damaged plan"))?;
-        guarded(|| self.rows.start(&conditions))
+        self.moved(|rows| rows.start(&conditions))
     }
 
     fn next(&mut self) -> Result<()> {
-        guarded(|| self.rows.advance())
+        self.moved(|rows| rows.advance())
     }
 
     fn eof(&self) -> bool {
-        self.rows.is_done()
+        self.is_done
     }
 
     fn column(&self, context: &mut Context, column: c_int) -> Result<()> {
-        match self.rows.value(column as usize) {
+        let column = usize::try_from(column).unwrap_or(usize::MAX);
+        match guarded(|| Ok(self.rows.value(column)))? {
             ValueRef::Null => context.set_result(rusqlite::types::Null),
             ValueRef::Integer(value) => context.set_result(value),
             ValueRef::Real(value) => context.set_result(value),
@@ -338,7 +375,7 @@ unsafe impl VTabCursor for Cursor {
     }
 
     fn rowid(&self) -> Result<i64> {
-        Ok(self.rows.row())
+        guarded(|| Ok(self.rows.row()))
     }
 }
 
@@ -392,5 +429,104 @@ pub(crate) fn owned(value: ValueRef<'_>) -> Value {
         ValueRef::Real(value) => Value::Real(value),
         ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
         ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A relation with one row, which panics in one of its functions.
+    #[derive(Debug)]
+    struct Broken(&'static str);
+
+    impl Broken {
+        fn enter(&self, function: &str) {
+            assert_ne!(self.0, function, "broken");
+        }
+    }
+
+    impl Relation for Broken {
+        fn columns(&self) -> Vec<Column> {
+            self.enter("columns");
+            vec![Column::new("a")]
+        }
+
+        fn plan(&self, _: &[Condition], _: &[(usize, bool)]) -> Option<Plan> {
+            self.enter("plan");
+            Some(Plan::default())
+        }
+
+        fn open(self: Arc<Self>) -> Box<dyn Rows> {
+            self.enter("open");
+            Box::new(BrokenRows(self, 0))
+        }
+    }
+
+    struct BrokenRows(Arc<Broken>, u8);
+
+    impl Rows for BrokenRows {
+        fn start(&mut self, _: &[(usize, Op, Value)]) -> Result<()> {
+            self.0.enter("start");
+            Ok(())
+        }
+
+        fn advance(&mut self) -> Result<()> {
+            self.0.enter("advance");
+            self.1 += 1;
+            Ok(())
+        }
+
+        fn is_done(&self) -> bool {
+            self.0.enter("is_done");
+            self.1 > 0
+        }
+
+        fn value(&self, _: usize) -> ValueRef<'_> {
+            self.0.enter("value");
+            ValueRef::Integer(7)
+        }
+
+        fn row(&self) -> i64 {
+            self.0.enter("row");
+            1
+        }
+    }
+
+    #[test]
+    fn panics_of_relations_become_errors() {
+        let functions = [
+            "columns", "plan", "open", "start", "advance", "is_done", "value", "row", "",
+        ];
+        for function in functions {
+            let connection = Connection::open_in_memory().expect("connection");
+            let relations = Relations::default();
+            let relation = Arc::new(Broken(function));
+            relations
+                .register(&connection, "broken", relation)
+                .expect("registered");
+            let read = || {
+                connection.query_row("SELECT a, rowid FROM broken", [], |row| {
+                    row.get::<_, i64>(0)
+                })
+            };
+            // query_row reads one row only.
+            let all = || -> Result<i64> {
+                let mut statement = connection.prepare("SELECT a, rowid FROM broken")?;
+                let mut rows = statement.raw_query();
+                let mut sum = 0;
+                while let Some(row) = rows.next()? {
+                    sum += row.get::<_, i64>(0)?;
+                }
+                Ok(sum)
+            };
+            assert_eq!(all().is_err(), !function.is_empty(), "{function}");
+            assert_eq!(
+                read().is_ok(),
+                ["", "advance"].contains(&function),
+                "{function}"
+            );
+            assert!(connection.query_row("SELECT 1", [], |_| Ok(())).is_ok());
+        }
     }
 }

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{CREATED, Engine};
 use crate::error::SqlError;
 use crate::intervals::{SpanColumns, SpanSide, span_join};
+use crate::limits::Limits;
 use crate::relations::{Stored, StoredRows};
-use crate::sqlite::{Callee, owned};
+use crate::sqlite::{Callee, Relation, owned};
 use crate::syntax::lexer::{Token, quoted, text};
 use crate::syntax::statement::{Definition, SpanJoin};
 
@@ -127,21 +128,42 @@ impl Engine {
             .execute_batch(&format!("DROP INDEX {}", quoted(name)))?)
     }
 
-    /// Creates a relation that the engine computes.
-    pub(super) fn create_relation(
+    /// Creates a relation that the engine computes, instead of one with its name.
+    pub(super) fn replace_relation(
         &mut self,
         name: &str,
-        relation: Arc<Stored>,
+        relation: Arc<dyn Relation>,
     ) -> Result<(), SqlError> {
+        let table = quoted(name);
+        self.connection
+            .execute_batch(&format!("DROP TABLE IF EXISTS {table}"))?;
         self.relations.set(name, relation);
-        let name = quoted(name);
-        let sql =
-            format!("DROP TABLE IF EXISTS {name}; CREATE VIRTUAL TABLE {name} USING {CREATED}");
-        Ok(self.connection.execute_batch(&sql)?)
+        let created = self
+            .connection
+            .execute_batch(&format!("CREATE VIRTUAL TABLE {table} USING {CREATED}"));
+        if created.is_err() {
+            self.relations.remove(name);
+        }
+        Ok(created?)
+    }
+
+    /// Returns true if a table or view has this name. Fails if it must not have one.
+    pub(super) fn exists(&self, name: &str, is_allowed: bool) -> Result<bool, SqlError> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT 1 FROM sqlite_schema WHERE name = ? COLLATE NOCASE")?;
+        let exists = statement.exists([name])?;
+        if exists && !is_allowed {
+            return Err(SqlError::new(format!("The table '{name}' exists already.")));
+        }
+        Ok(exists)
     }
 
     /// Creates the table of a span join. The inputs are read when the table is.
     pub(super) fn define_span_join(&mut self, join: &SpanJoin) -> Result<(), SqlError> {
+        if self.exists(&join.name, join.if_new)? {
+            return Ok(());
+        }
         let [left, right] = &join.inputs;
         if let (Some(a), Some(b)) = (&left.1, &right.1)
             && !a.eq_ignore_ascii_case(b)
@@ -178,7 +200,7 @@ impl Engine {
             }
         }
         let callee = Arc::downgrade(&self.callee);
-        let (kind, runs) = (join.kind, self.runs.clone());
+        let (kind, runs, limits) = (join.kind, self.runs.clone(), self.limits.clone());
         let kept: Mutex<Option<(u64, Arc<StoredRows>)>> = Mutex::default();
         let relation = Stored::new(names, Vec::new(), move |_| {
             let run = runs.load(Ordering::Relaxed);
@@ -188,9 +210,11 @@ impl Engine {
             }
             let closed = || rusqlite::Error::ModuleError("the session is closed".to_owned());
             let callee = callee.upgrade().ok_or_else(closed)?;
-            let (left, right) = (read(&callee, &sides[0].0)?, read(&callee, &sides[1].0)?);
+            let left = read(&callee, &sides[0].0, &limits)?;
+            let right = read(&callee, &sides[1].0, &limits)?;
             let rows = Arc::new(span_join(
                 kind,
+                &limits,
                 &SpanSide {
                     rows: &left,
                     columns: &sides[0].1,
@@ -203,7 +227,7 @@ impl Engine {
             *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some((run, rows.clone()));
             Ok(rows)
         });
-        self.create_relation(&join.name, relation)
+        self.replace_relation(&join.name, relation)
     }
 }
 
@@ -240,13 +264,13 @@ fn span_columns(
 }
 
 /// Reads all rows of a query.
-pub(super) fn read(callee: &Callee, sql: &str) -> rusqlite::Result<StoredRows> {
+pub(super) fn read(callee: &Callee, sql: &str, limits: &Limits) -> rusqlite::Result<StoredRows> {
     let mut statement = callee.prepare(sql)?;
-    let mut out = StoredRows::new(statement.column_count());
+    let mut out = StoredRows::new(statement.column_count(), limits);
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
         for column in 0..out.width {
-            out.values.push(owned(row.get_ref(column)?));
+            out.push(owned(row.get_ref(column)?))?;
         }
     }
     Ok(out)

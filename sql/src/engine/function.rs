@@ -1,7 +1,6 @@
 //! Functions that are defined by queries.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rusqlite::functions::{Context, FunctionFlags};
@@ -10,12 +9,10 @@ use rusqlite::{Error, Result, Statement};
 
 use super::Engine;
 use crate::error::SqlError;
+use crate::limits::{Charge, Limits};
 use crate::relations::{Stored, StoredRows};
 use crate::sqlite::{Callee, owned};
 use crate::syntax::statement::{Argument, Definition, Returns};
-
-/// The largest depth of functions that call each other.
-const MAX_DEPTH: usize = 200;
 
 /// A function that is defined by a query.
 #[derive(Debug)]
@@ -25,9 +22,16 @@ pub(super) struct Function {
     returns: Returns,
     sql: String,
     callee: Weak<Callee>,
-    depth: AtomicUsize,
+    limits: Limits,
     /// The results by argument, if they are kept.
-    known: Mutex<Option<HashMap<i64, Value>>>,
+    known: Mutex<Option<Known>>,
+}
+
+/// The results of a function by argument.
+#[derive(Debug)]
+struct Known {
+    values: HashMap<i64, Value>,
+    charge: Charge,
 }
 
 fn failure<T>(message: String) -> Result<T> {
@@ -68,20 +72,6 @@ impl Function {
         self.callee.upgrade().ok_or_else(closed)
     }
 
-    /// Counts a call, which must not be too deep.
-    fn nested<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
-        let depth = self.depth.fetch_add(1, Ordering::Relaxed);
-        let result = match depth < MAX_DEPTH {
-            true => call(),
-            false => failure(format!(
-                "{}: more than {MAX_DEPTH} calls are nested",
-                self.name
-            )),
-        };
-        self.depth.fetch_sub(1, Ordering::Relaxed);
-        result
-    }
-
     /// Returns the value for these arguments.
     fn value(&self, values: &[Value]) -> Result<Value> {
         let callee = self.callee()?;
@@ -110,27 +100,28 @@ impl Function {
             _ => None,
         };
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(value) = key.and_then(|key| known().as_ref()?.get(&key).cloned()) {
+        if let Some(value) = key.and_then(|key| known().as_ref()?.values.get(&key).cloned()) {
             return Ok(value);
         }
-        let value = self.nested(|| self.value(&values))?;
+        let value = self.limits.nested(&self.name, || self.value(&values))?;
         if let (Some(key), Some(known)) = (key, known().as_mut()) {
-            known.insert(key, value.clone());
+            known.charge.add(&value)?;
+            known.values.insert(key, value.clone());
         }
         Ok(value)
     }
 
     /// Returns the rows for these arguments.
     fn rows(&self, values: &[Value]) -> Result<Arc<StoredRows>> {
-        self.nested(|| {
+        self.limits.nested(&self.name, || {
             let callee = self.callee()?;
             let mut statement = callee.prepare(&self.sql)?;
             self.bind(&mut statement, values)?;
-            let mut out = StoredRows::new(statement.column_count());
+            let mut out = StoredRows::new(statement.column_count(), &self.limits);
             let mut rows = statement.raw_query();
             while let Some(row) = rows.next()? {
                 for column in 0..out.width {
-                    out.values.push(owned(row.get_ref(column)?));
+                    out.push(owned(row.get_ref(column)?))?;
                 }
             }
             Ok(Arc::new(out))
@@ -159,7 +150,7 @@ impl Engine {
             returns,
             sql: body.sql.clone(),
             callee: Arc::downgrade(&self.callee),
-            depth: AtomicUsize::new(0),
+            limits: self.limits.clone(),
             known: Mutex::default(),
         });
         if let Returns::Table(_) = function.returns {
@@ -174,7 +165,7 @@ impl Engine {
                 .collect();
             let of = function.clone();
             let relation = Stored::new(columns, names, move |values| of.rows(values));
-            self.create_relation(&name, relation)?;
+            self.replace_relation(&name, relation)?;
         } else {
             self.register(&name, &function)?;
             // A function may call itself, so its query is checked when it exists.
@@ -234,7 +225,10 @@ impl Engine {
             .known
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        known.get_or_insert_default();
+        known.get_or_insert_with(|| Known {
+            values: HashMap::new(),
+            charge: self.limits.charge(),
+        });
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 mod define;
 mod function;
 mod include;
+mod operator;
 mod safety;
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,8 +20,11 @@ use self::function::Function;
 use self::include::Module;
 use crate::error::SqlError;
 use crate::functions;
-use crate::intervals::{self, Inputs};
-use crate::relations::{TraceTable, register_pairs};
+use crate::graphs;
+use crate::intervals;
+use crate::limits::Limits;
+use crate::objects::{self, Objects};
+use crate::relations::{TraceTable, register_absent, register_pairs, register_pointer};
 use crate::sqlite::{Callee, Relations};
 use crate::stdlib;
 use crate::syntax::lexer::{Token, split, tokenize};
@@ -39,7 +43,8 @@ const CREATED: &str = "__perfetto_relation";
 /// Limits of a session.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The memory in bytes that SQLite may use in this process; 0 for no limit.
+    /// The memory in bytes that SQLite may use in this process, and that rows which operators hold
+    /// may use in this session; 0 for no limit.
     pub memory_limit: u64,
     /// The time in milliseconds that a text of statements may take; 0 for no limit.
     pub timeout_ms: u64,
@@ -54,7 +59,10 @@ pub trait Rows {
 }
 
 /// Cancels the running statement of a session, from any thread.
-pub struct Interrupt(InterruptHandle);
+pub struct Interrupt {
+    sqlite: InterruptHandle,
+    limits: Limits,
+}
 
 impl fmt::Debug for Interrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,7 +73,8 @@ impl fmt::Debug for Interrupt {
 impl Interrupt {
     /// Cancels the running statement, if there is one.
     pub fn interrupt(&self) {
-        self.0.interrupt();
+        self.limits.cancel();
+        self.sqlite.interrupt();
     }
 }
 
@@ -75,10 +84,10 @@ pub struct Engine {
     callee: Arc<Callee>,
     connection: Connection,
     relations: Relations,
-    inputs: Inputs,
+    objects: Objects,
     /// The number of texts that have been run. Results of span joins are kept during one.
     runs: Arc<AtomicU64>,
-    deadline: safety::Deadline,
+    limits: Limits,
     macros: Macros,
     functions: HashMap<String, Arc<Function>>,
     modules: HashMap<String, Module>,
@@ -106,24 +115,31 @@ impl Engine {
     pub fn new(trace: &Arc<Trace>, options: &Options) -> Result<Self, SqlError> {
         let mut connection = Connection::open_in_memory()?;
         let relations = Relations::default();
-        let inputs = Inputs::default();
+        let limits = Limits::new(options);
+        let objects = Objects::new(&limits);
         for table in TableId::ALL {
             let name = format!("__intrinsic_{}", table.spec().name);
             relations.register(&connection, &name, TraceTable::new(trace, *table))?;
         }
         register_pairs(&connection, &relations, trace)?;
+        register_absent(&connection, &relations)?;
+        register_pointer(&connection, &relations, &objects)?;
         relations.register_module(&connection, CREATED)?;
-        functions::register(&connection)?;
+        functions::register(&connection, &limits)?;
         functions::register_trace(&connection, trace)?;
-        intervals::register(&connection, &relations, &inputs)?;
-        let deadline = safety::restrict(&mut connection, options)?;
+        objects::register(&connection, &objects)?;
+        intervals::register(&connection, &relations, &objects)?;
+        graphs::register(&connection, &relations, &objects)?;
+        safety::restrict(&mut connection, options, &limits)?;
+        let callee = Callee::of(&connection)?;
+        graphs::register_functions(&connection, &objects, &Arc::downgrade(&callee))?;
         let mut engine = Self {
-            callee: Callee::of(&connection)?,
+            callee,
             connection,
             relations,
-            inputs,
+            objects,
             runs: Arc::default(),
-            deadline,
+            limits,
             macros: Macros::new(),
             functions: HashMap::new(),
             modules: HashMap::new(),
@@ -160,7 +176,10 @@ impl Engine {
 
     /// Returns a handle that cancels statements.
     pub fn interrupt(&self) -> Interrupt {
-        Interrupt(self.connection.get_interrupt_handle())
+        Interrupt {
+            sqlite: self.connection.get_interrupt_handle(),
+            limits: self.limits.clone(),
+        }
     }
 
     /// Runs all statements of a text, and passes their results to `rows`.
@@ -170,10 +189,10 @@ impl Engine {
     /// Fails with the error of the first statement that fails.
     pub fn run(&mut self, sql: &str, rows: &mut dyn Rows) -> Result<(), SqlError> {
         self.runs.fetch_add(1, Ordering::Relaxed);
-        self.deadline.start();
+        self.limits.start();
         let result = self.run_statements(sql, rows);
-        self.inputs.clear();
-        self.deadline.check(result)
+        self.objects.clear();
+        self.limits.explained(result)
     }
 
     fn run_statements(&mut self, sql: &str, rows: &mut dyn Rows) -> Result<(), SqlError> {
@@ -243,6 +262,7 @@ impl Engine {
             Statement::DropIndex(name) => done(self.drop_index(&name)),
             Statement::Memoize(name) => done(self.memoize(&name)),
             Statement::SpanJoin(join) => done(self.define_span_join(&join)),
+            Statement::Operator(operator) => done(self.define_operator(&operator)),
             Statement::Sql(tokens) => self
                 .run_sql(&tokens, rows)
                 .map_err(|error| error.or_at(start)),

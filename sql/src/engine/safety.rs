@@ -1,13 +1,11 @@
 //! Limits of statements: no files, bounded memory and time.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
 use super::Options;
 use crate::error::SqlError;
+use crate::limits::Limits;
 
 /// The pragmas that only describe the schema.
 const PRAGMAS: [&str; 14] = [
@@ -30,45 +28,12 @@ const PRAGMAS: [&str; 14] = [
 /// The number of steps of SQLite between two looks at the clock.
 const STEPS: i32 = 4096;
 
-/// The time at which the current text must have been run.
-#[derive(Debug, Clone)]
-pub(super) struct Deadline {
-    timeout: Option<Duration>,
-    end: Arc<Mutex<Option<Instant>>>,
-}
-
-impl Deadline {
-    /// Begins a text.
-    pub(super) fn start(&self) {
-        let end = self
-            .timeout
-            .and_then(|timeout| Instant::now().checked_add(timeout));
-        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
-    }
-
-    fn is_over(&self) -> bool {
-        let end = *self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        end.is_some_and(|end| Instant::now() >= end)
-    }
-
-    /// Returns the result of a text, with the reason if it was cancelled at the deadline.
-    pub(super) fn check(&self, result: Result<(), SqlError>) -> Result<(), SqlError> {
-        let timeout = self.timeout.unwrap_or_default();
-        result.map_err(|error| match self.is_over() {
-            true => SqlError {
-                message: format!("The query took longer than {timeout:?}."),
-                ..error
-            },
-            false => error,
-        })
-    }
-}
-
 /// Limits what statements may do.
 pub(super) fn restrict(
     connection: &mut Connection,
     options: &Options,
-) -> Result<Deadline, SqlError> {
+    limits: &Limits,
+) -> Result<(), SqlError> {
     // Sorters and temporary tables stay in memory, which is limited, instead of files.
     connection.execute_batch("PRAGMA temp_store = memory; PRAGMA trusted_schema = off")?;
     if options.memory_limit > 0 {
@@ -76,16 +41,9 @@ pub(super) fn restrict(
         connection.query_row(&format!("PRAGMA hard_heap_limit = {limit}"), [], |_| Ok(()))?;
     }
     connection.authorizer(Some(|context: AuthContext<'_>| authorize(context.action)))?;
-    let timeout = (options.timeout_ms > 0).then(|| Duration::from_millis(options.timeout_ms));
-    let deadline = Deadline {
-        timeout,
-        end: Arc::default(),
-    };
-    if timeout.is_some() {
-        let watched = deadline.clone();
-        connection.progress_handler(STEPS, Some(move || watched.is_over()))?;
-    }
-    Ok(deadline)
+    let limits = limits.clone();
+    connection.progress_handler(STEPS, Some(move || limits.is_over()))?;
+    Ok(())
 }
 
 /// Refuses what could reach files, or change the meaning of the session.

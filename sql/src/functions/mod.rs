@@ -4,6 +4,7 @@
 #[path = "../../../query/src/functions/clock.rs"]
 mod clock;
 mod math;
+mod percentile;
 mod text;
 mod trace;
 mod window;
@@ -12,14 +13,17 @@ use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Error, Result};
 
+use crate::limits::Limits;
+
 pub(crate) use self::text::fnv;
 pub(crate) use self::trace::register as register_trace;
 
 /// Registers the functions that do not read a trace.
-pub(crate) fn register(connection: &Connection) -> Result<()> {
+pub(crate) fn register(connection: &Connection, limits: &Limits) -> Result<()> {
     rusqlite::vtab::series::load_module(connection)?;
     math::register(connection)?;
-    window::register(connection)?;
+    window::register(connection, limits)?;
+    percentile::register(connection, limits)?;
     text::register(connection)
 }
 

@@ -6,27 +6,35 @@ use rusqlite::functions::{Aggregate, Context, FunctionFlags, WindowAggregate};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Result};
 
+use crate::limits::{Charge, Limits};
 use crate::sqlite::owned;
 
 /// `last_non_null(x)`: the last value that is not NULL.
-struct LastNonNull;
+struct LastNonNull(Limits);
 
 /// The values that are not NULL, with the numbers of their rows, and the rows of the window.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Window {
     values: VecDeque<(u64, Value)>,
     first: u64,
     past: u64,
+    charge: Charge,
 }
 
 impl Aggregate<Window, Value> for LastNonNull {
     fn init(&self, _: &mut Context<'_>) -> Result<Window> {
-        Ok(Window::default())
+        Ok(Window {
+            values: VecDeque::new(),
+            first: 0,
+            past: 0,
+            charge: self.0.charge(),
+        })
     }
 
     fn step(&self, context: &mut Context<'_>, window: &mut Window) -> Result<()> {
         let value = owned(context.get_raw(0));
         if value != Value::Null {
+            window.charge.add(&value)?;
             window.values.push_back((window.past, value));
         }
         window.past += 1;
@@ -58,7 +66,7 @@ impl WindowAggregate<Window, Value> for LastNonNull {
     }
 }
 
-pub(super) fn register(connection: &Connection) -> Result<()> {
+pub(super) fn register(connection: &Connection, limits: &Limits) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
-    connection.create_window_function("last_non_null", 1, flags, LastNonNull)
+    connection.create_window_function("last_non_null", 1, flags, LastNonNull(limits.clone()))
 }

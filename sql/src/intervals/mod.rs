@@ -5,5 +5,5 @@ mod operators;
 mod span;
 mod sweep;
 
-pub(crate) use self::operators::{Inputs, asof_sql, intersect_sql, register, self_intersect_sql};
+pub(crate) use self::operators::{asof_sql, intersect_sql, register, self_intersect_sql};
 pub(crate) use self::span::{SpanColumns, SpanSide, join as span_join};

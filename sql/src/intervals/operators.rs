@@ -1,103 +1,40 @@
 //! Operators whose inputs are rows that aggregate functions have collected.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use rusqlite::functions::{Aggregate, Context, FunctionFlags};
 use rusqlite::types::Value;
-use rusqlite::{Connection, Error, Result};
+use rusqlite::{Connection, Result};
 
 use super::sweep::{Interval, compare_keys, intersect, runs, sort};
+use crate::limits::Limits;
+use crate::objects::{Object, Objects, failure};
 use crate::relations::{Stored, StoredRows};
-use crate::sqlite::{Relations, owned};
-
-/// The collected inputs of a statement, by number. They are freed when the statement ends.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Inputs {
-    rows: Arc<Mutex<HashMap<i64, Arc<StoredRows>>>>,
-    next: Arc<AtomicI64>,
-}
-
-impl Inputs {
-    fn add(&self, rows: StoredRows) -> i64 {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut all = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(number, Arc::new(rows));
-        number
-    }
-
-    fn get(&self, number: &Value) -> Result<Arc<StoredRows>> {
-        let all = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = match number {
-            // An aggregate over no rows.
-            Value::Null => Some(Arc::default()),
-            Value::Integer(number) => all.get(number).cloned(),
-            _ => None,
-        };
-        rows.ok_or_else(|| failure("an operator takes the rows of __perfetto_rows"))
-    }
-
-    /// Frees all inputs.
-    pub(crate) fn clear(&self) {
-        self.rows
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
-    }
-}
-
-fn failure(message: impl Into<String>) -> Error {
-    Error::ModuleError(message.into())
-}
-
-/// The aggregate function `__perfetto_rows(a, b, …)`, which collects rows.
-struct Collect(Inputs);
-
-impl Aggregate<Mutex<StoredRows>, Value> for Collect {
-    fn init(&self, context: &mut Context<'_>) -> Result<Mutex<StoredRows>> {
-        Ok(Mutex::new(StoredRows::new(context.len())))
-    }
-
-    fn step(&self, context: &mut Context<'_>, rows: &mut Mutex<StoredRows>) -> Result<()> {
-        let rows = rows.get_mut().unwrap_or_else(PoisonError::into_inner);
-        rows.values
-            .extend((0..context.len()).map(|place| owned(context.get_raw(place))));
-        Ok(())
-    }
-
-    fn finalize(&self, _: &mut Context<'_>, rows: Option<Mutex<StoredRows>>) -> Result<Value> {
-        Ok(rows.map_or(Value::Null, |rows| {
-            let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
-            Value::Integer(self.0.add(rows))
-        }))
-    }
-}
+use crate::sqlite::Relations;
 
 /// The largest number of inputs and of key columns of an intersection.
 const MAX_INPUTS: usize = 15;
 const MAX_KEYS: usize = 6;
+/// The number of bytes of an intersection that is not complete, without its key.
+const PAIR: usize = 128;
 
 /// Registers the operators.
 pub(crate) fn register(
     connection: &Connection,
     relations: &Relations,
-    inputs: &Inputs,
+    objects: &Objects,
 ) -> Result<()> {
-    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
-    connection.create_aggregate_function("__perfetto_rows", -1, flags, Collect(inputs.clone()))?;
     let names = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix}{n}")).collect();
     for count in 1..=MAX_INPUTS {
-        let inputs = inputs.clone();
+        let objects = objects.clone();
         let relation = Stored::new(
             names("c", 2 + count + MAX_KEYS),
             names("input", count),
             move |arguments| {
-                let rows: Vec<_> = arguments
+                let inputs: Vec<_> = arguments
                     .iter()
-                    .map(|n| inputs.get(n))
+                    .map(|number| objects.get(number.into()))
                     .collect::<Result<_>>()?;
-                intersect_all(&rows).map(Arc::new)
+                intersect_all(objects.limits(), &inputs).map(Arc::new)
             },
         );
         relations.register(
@@ -106,16 +43,21 @@ pub(crate) fn register(
             relation,
         )?;
     }
-    let of = inputs.clone();
+    let of = objects.clone();
     let relation = Stored::new(names("c", 5), names("input", 1), move |arguments| {
-        self_intersect(&*of.get(&arguments[0])?).map(Arc::new)
+        let input = of.get((&arguments[0]).into())?;
+        self_intersect(of.limits(), &input.rows).map(Arc::new)
     });
     relations.register(connection, "__perfetto_self_intersect", relation)?;
-    let of = inputs.clone();
+    let of = objects.clone();
     let relation = Stored::new(
         names("c", 2 + MAX_KEYS),
         names("input", 2),
-        move |arguments| as_of(&*of.get(&arguments[0])?, &*of.get(&arguments[1])?).map(Arc::new),
+        move |arguments| {
+            let left = of.get((&arguments[0]).into())?;
+            let right = of.get((&arguments[1]).into())?;
+            as_of(of.limits(), &left.rows, &right.rows).map(Arc::new)
+        },
     );
     relations.register(connection, "__perfetto_as_of", relation)
 }
@@ -157,19 +99,20 @@ fn intervals(rows: &StoredRows) -> Result<Vec<Interval>> {
 }
 
 /// Returns rows `ts, dur, id of each input…, keys…`.
-fn intersect_all(inputs: &[Arc<StoredRows>]) -> Result<StoredRows> {
-    let mut out = StoredRows::new(2 + inputs.len() + MAX_KEYS);
+fn intersect_all(limits: &Limits, inputs: &[Arc<Object>]) -> Result<StoredRows> {
+    let mut out = StoredRows::new(2 + inputs.len() + MAX_KEYS, limits);
     let Some((first, rest)) = inputs.split_first() else {
         return Ok(out);
     };
     // The intersections so far, and their rows in each input.
-    let mut found = intervals(first)?;
+    let mut found = intervals(&first.rows)?;
     let mut members: Vec<Vec<usize>> = found.iter().map(|interval| vec![interval.row]).collect();
     for (place, interval) in found.iter_mut().enumerate() {
         interval.row = place;
     }
     for input in rest {
-        let others = intervals(input)?;
+        let others = intervals(&input.rows)?;
+        let mut charge = limits.charge();
         let (mut next, mut next_members) = (Vec::new(), Vec::new());
         let mut other_runs = runs(&others).peekable();
         for run in runs(&found) {
@@ -183,6 +126,7 @@ fn intersect_all(inputs: &[Arc<StoredRows>]) -> Result<StoredRows> {
                 continue;
             };
             intersect(run, other, |left, right, ts, end| {
+                charge.grow((PAIR + key.len() * size_of::<Value>()) as u64)?;
                 let mut rows = members[run[left].row].clone();
                 rows.push(other[right].row);
                 next.push(Interval {
@@ -192,30 +136,30 @@ fn intersect_all(inputs: &[Arc<StoredRows>]) -> Result<StoredRows> {
                     row: next_members.len(),
                 });
                 next_members.push(rows);
-            });
+                Ok(())
+            })?;
         }
         sort(&mut next);
         (found, members) = (next, next_members);
     }
     found.sort_by_key(|interval| interval.ts);
     for interval in found {
-        out.values.push(Value::Integer(interval.ts));
-        out.values.push(Value::Integer(interval.end - interval.ts));
+        out.push(interval.ts)?;
+        out.push(interval.end - interval.ts)?;
         for (input, row) in inputs.iter().zip(&members[interval.row]) {
-            out.values.push(input.row(*row)[0].clone());
+            out.push(input.rows.row(*row)[0].clone())?;
         }
-        out.values.extend(interval.key);
-        let missing = out.values.len().next_multiple_of(out.width) - out.values.len();
-        out.values.extend(std::iter::repeat_n(Value::Null, missing));
+        out.extend(interval.key)?;
+        out.complete()?;
     }
     Ok(out)
 }
 
 /// Returns rows `ts, dur, group_id, id, interval_ends_at_ts` for rows `id, ts, dur`: the pieces
 /// between all starts and ends, with the intervals that contain them.
-fn self_intersect(rows: &StoredRows) -> Result<StoredRows> {
+fn self_intersect(limits: &Limits, rows: &StoredRows) -> Result<StoredRows> {
     let all = intervals(rows)?;
-    let mut out = StoredRows::new(5);
+    let mut out = StoredRows::new(5, limits);
     let mut times: Vec<i64> = all.iter().flat_map(|i| [i.ts, i.end]).collect();
     times.sort_unstable();
     times.dedup();
@@ -238,10 +182,9 @@ fn self_intersect(rows: &StoredRows) -> Result<StoredRows> {
             .map(|i| (i, 0))
             .chain(ended.iter().map(|i| (i, 1)));
         for (interval, ends) in members {
-            out.values
-                .extend([ts, &dur, &group].map(|value| Value::Integer(*value)));
-            out.values.push(rows.row(interval.row)[0].clone());
-            out.values.push(Value::Integer(ends));
+            out.extend([ts, &dur, &group].map(|value| Value::Integer(*value)))?;
+            out.push(rows.row(interval.row)[0].clone())?;
+            out.push(Value::Integer(ends))?;
         }
         open.retain(|interval| interval.end > *ts);
     }
@@ -250,7 +193,7 @@ fn self_intersect(rows: &StoredRows) -> Result<StoredRows> {
 
 /// Returns rows `left row, right row, ts of the right row` for rows `ts, keys…`: for each left row,
 /// the last right row of its key that is not later. Rows are numbered from 1.
-fn as_of(left: &StoredRows, right: &StoredRows) -> Result<StoredRows> {
+fn as_of(limits: &Limits, left: &StoredRows, right: &StoredRows) -> Result<StoredRows> {
     let points = |rows: &StoredRows| -> Result<Vec<Interval>> {
         let mut all = Vec::with_capacity(rows.len());
         for row in 0..rows.len() {
@@ -287,14 +230,12 @@ fn as_of(left: &StoredRows, right: &StoredRows) -> Result<StoredRows> {
         found.push((point.row, last.filter(is_of_key)));
     }
     found.sort_by_key(|(row, _)| *row);
-    let mut out = StoredRows::new(3);
+    let mut out = StoredRows::new(3, limits);
     let number = |row: usize| Value::Integer(row as i64 + 1);
     for (row, other) in found {
-        out.values.push(number(row));
-        out.values
-            .push(other.map_or(Value::Null, |other| number(other.row)));
-        out.values
-            .push(other.map_or(Value::Null, |other| Value::Integer(other.ts)));
+        out.push(number(row))?;
+        out.push(other.map_or(Value::Null, |other| number(other.row)))?;
+        out.push(other.map_or(Value::Null, |other| Value::Integer(other.ts)))?;
     }
     Ok(out)
 }

@@ -6,6 +6,7 @@ use rusqlite::types::Value;
 use rusqlite::{Error, Result};
 
 use super::sweep::{Interval, compare, intersect};
+use crate::limits::Limits;
 use crate::relations::StoredRows;
 use crate::syntax::statement::SpanKind;
 
@@ -88,10 +89,10 @@ impl SpanSide<'_> {
         Ok(partitions)
     }
 
-    fn push(&self, row: Option<usize>, out: &mut Vec<Value>) {
+    fn push(&self, row: Option<usize>, out: &mut StoredRows) -> Result<()> {
         let values = row.map(|row| self.rows.row(row));
         let others = self.columns.others.iter();
-        out.extend(others.map(|column| values.map_or(Value::Null, |v| v[*column].clone())));
+        out.extend(others.map(|column| values.map_or(Value::Null, |v| v[*column].clone())))
     }
 }
 
@@ -113,14 +114,21 @@ fn add_gaps(interval: &Interval, covered: &[(i64, i64)], mut add: impl FnMut(i64
 }
 
 /// Returns the pieces of one partition, in the order of time.
-fn pieces(kind: SpanKind, left: &[Interval], right: &[Interval]) -> Vec<Piece> {
+fn pieces(
+    kind: SpanKind,
+    limits: &Limits,
+    left: &[Interval],
+    right: &[Interval],
+) -> Result<Vec<Piece>> {
+    let mut charge = limits.charge();
     let mut out: Vec<Piece> = Vec::new();
     let (mut of_left, mut of_right) = (vec![Vec::new(); left.len()], vec![Vec::new(); right.len()]);
     intersect(left, right, |l, r, ts, end| {
         out.push((ts, end, Some(left[l].row), Some(right[r].row)));
         of_left[l].push((ts, end));
         of_right[r].push((ts, end));
-    });
+        charge.grow(2 * size_of::<Piece>() as u64)
+    })?;
     if kind != SpanKind::Inner {
         for (interval, covered) in left.iter().zip(&of_left) {
             add_gaps(interval, covered, |ts, end| {
@@ -136,18 +144,19 @@ fn pieces(kind: SpanKind, left: &[Interval], right: &[Interval]) -> Vec<Piece> {
         }
     }
     out.sort_by_key(|(ts, end, ..)| (*ts, *end));
-    out
+    Ok(out)
 }
 
 /// Returns rows `ts, dur, [key], columns of the left side…, columns of the right side…`.
 pub(crate) fn join(
     kind: SpanKind,
+    limits: &Limits,
     left: &SpanSide<'_>,
     right: &SpanSide<'_>,
 ) -> Result<StoredRows> {
     let has_key = left.columns.key.or(right.columns.key).is_some();
     let width = 2 + usize::from(has_key) + left.columns.others.len() + right.columns.others.len();
-    let mut out = StoredRows::new(width);
+    let mut out = StoredRows::new(width, limits);
     let (of_left, of_right) = (left.partitions()?, right.partitions()?);
     let mut keys: Vec<&Option<Key>> = of_left.keys().chain(of_right.keys()).collect();
     keys.sort();
@@ -167,12 +176,11 @@ pub(crate) fn join(
         }
         let left_intervals = of(&of_left, key, left.columns.key.is_some());
         let right_intervals = of(&of_right, key, right.columns.key.is_some());
-        for (ts, end, l, r) in pieces(kind, left_intervals, right_intervals) {
-            out.values
-                .extend([Value::Integer(ts), Value::Integer(end - ts)]);
-            out.values.extend(key.as_ref().map(|key| key.0.clone()));
-            left.push(l, &mut out.values);
-            right.push(r, &mut out.values);
+        for (ts, end, l, r) in pieces(kind, limits, left_intervals, right_intervals)? {
+            out.extend([Value::Integer(ts), Value::Integer(end - ts)])?;
+            out.extend(key.as_ref().map(|key| key.0.clone()))?;
+            left.push(l, &mut out)?;
+            right.push(r, &mut out)?;
         }
     }
     Ok(out)

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use rusqlite::Result;
 use rusqlite::types::Value;
 
 /// An interval of one input.
@@ -59,8 +60,8 @@ pub(super) fn runs(intervals: &[Interval]) -> impl Iterator<Item = &[Interval]> 
 pub(super) fn intersect(
     left: &[Interval],
     right: &[Interval],
-    mut each: impl FnMut(usize, usize, i64, i64),
-) {
+    mut each: impl FnMut(usize, usize, i64, i64) -> Result<()>,
+) -> Result<()> {
     // The intervals of each list that may reach further ones of the other list.
     let (mut open_left, mut open_right) = (Vec::new(), Vec::new());
     let (mut l, mut r) = (0, 0);
@@ -78,16 +79,17 @@ pub(super) fn intersect(
         };
         if is_left {
             for other in meet(&left[l], &mut open_right, right) {
-                each(l, other, left[l].ts, left[l].end.min(right[other].end));
+                each(l, other, left[l].ts, left[l].end.min(right[other].end))?;
             }
             open_left.push(l);
             l += 1;
         } else {
             for other in meet(&right[r], &mut open_left, left) {
-                each(other, r, right[r].ts, right[r].end.min(left[other].end));
+                each(other, r, right[r].ts, right[r].end.min(left[other].end))?;
             }
             open_right.push(r);
             r += 1;
         }
     }
+    Ok(())
 }

@@ -1,12 +1,16 @@
 //! The relations of a session: tables of the trace, and tables that are computed.
 
 // The same relations as in the engine for many traces.
+mod absent;
 #[path = "../../../query/src/trace/links.rs"]
 mod links;
 mod pairs;
+mod pointer;
 mod stored;
 mod table;
 
+pub(crate) use self::absent::register as register_absent;
 pub(crate) use self::pairs::register as register_pairs;
+pub(crate) use self::pointer::{name_column, register as register_pointer};
 pub(crate) use self::stored::{Stored, StoredRows};
 pub(crate) use self::table::TraceTable;

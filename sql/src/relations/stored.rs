@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rusqlite::Result;
 use rusqlite::types::{Value, ValueRef};
 
+use crate::limits::{Charge, Limits};
 use crate::sqlite::{Column, Condition, Op, Plan, Relation, Rows};
 
 /// Rows in memory, one after another.
@@ -13,21 +14,44 @@ use crate::sqlite::{Column, Condition, Op, Plan, Relation, Rows};
 pub(crate) struct StoredRows {
     /// The number of columns, at least 1.
     pub(crate) width: usize,
-    pub(crate) values: Vec<Value>,
+    values: Vec<Value>,
+    charge: Charge,
 }
 
 impl Default for StoredRows {
     fn default() -> Self {
-        Self::new(1)
+        Self::new(1, &Limits::default())
     }
 }
 
 impl StoredRows {
-    pub(crate) fn new(width: usize) -> Self {
+    pub(crate) fn new(width: usize, limits: &Limits) -> Self {
         Self {
             width: width.max(1),
             values: Vec::new(),
+            charge: limits.charge(),
         }
+    }
+
+    /// Adds a value to the last row, or to a new row.
+    pub(crate) fn push(&mut self, value: impl Into<Value>) -> Result<()> {
+        let value = value.into();
+        self.charge.add(&value)?;
+        self.values.push(value);
+        Ok(())
+    }
+
+    /// Adds values.
+    pub(crate) fn extend(&mut self, values: impl IntoIterator<Item = Value>) -> Result<()> {
+        values.into_iter().try_for_each(|value| self.push(value))
+    }
+
+    /// Completes the last row with NULL.
+    pub(crate) fn complete(&mut self) -> Result<()> {
+        while !self.values.len().is_multiple_of(self.width) {
+            self.push(Value::Null)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn len(&self) -> usize {

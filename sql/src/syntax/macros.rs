@@ -19,16 +19,45 @@ pub(crate) type Macros = HashMap<String, Macro>;
 
 /// The largest depth of expansion, for macros that expand to each other.
 const MAX_DEPTH: usize = 64;
-/// The largest number of tokens that macros expand to.
-const MAX_TOKENS: usize = 1 << 20;
+/// The largest number of bytes that macros expand to, with those of the expansions in between.
+const MAX_BYTES: usize = 1 << 25;
 
 /// Expands every `name!(…)`.
 pub(crate) fn expand(tokens: &[Token], macros: &Macros) -> Result<Vec<Token>, SqlError> {
     let mut expansion = Expansion {
         macros,
-        budget: MAX_TOKENS,
+        budget: MAX_BYTES,
     };
-    expansion.expand(tokens, 0)
+    expansion.expand(tokens, 0).map(bind_names)
+}
+
+/// Rewrites `__intrinsic_table_ptr_bind(t.c0, 'name')` to a condition on the hidden column with the
+/// name of a column.
+pub(crate) fn bind_names(mut tokens: Vec<Token>) -> Vec<Token> {
+    let calls = |token: &Token| token.is_word("__intrinsic_table_ptr_bind");
+    while let Some(at) = tokens.iter().rposition(calls) {
+        let solid = |from: usize| (from..tokens.len()).find(|index| !tokens[*index].is_space());
+        let open = solid(at + 1).filter(|index| tokens[*index].is("("));
+        let inner = open.and_then(|open| Some((open, closing(&tokens, open)?)));
+        let parts = inner.map(|(open, close)| split_commas(&tokens[open + 1..close]));
+        let bound = parts.as_deref().and_then(|parts| match parts {
+            [column, name] => {
+                let (last, qualifier) = trim(column).split_last()?;
+                let column = crate::relations::name_column(&last.name()?)?;
+                Some(format!("({}{column} = {})", text(qualifier), text(name)))
+            }
+            _ => None,
+        });
+        let place = tokens[at].at;
+        // Anything else stays a call of a function that does not exist.
+        let (end, replacement) = match (inner, bound) {
+            (Some((_, close)), Some(bound)) => (close + 1, bound),
+            _ => (at + 1, "__intrinsic_table_ptr_bind ".to_owned()),
+        };
+        let word = Token::new(Kind::Symbol, replacement, place);
+        tokens.splice(at..end, [word]);
+    }
+    tokens
 }
 
 struct Expansion<'a> {
@@ -72,11 +101,13 @@ impl Expansion<'_> {
         place: usize,
         depth: usize,
     ) -> Result<Vec<Token>, SqlError> {
-        if name == "__intrinsic_stringify" {
+        if name == "__intrinsic_stringify" || name == "__intrinsic_stringify_ignore_table" {
             // Upstream does not escape the text between the quotes, so two quotes in it are one.
             let expanded = self.expand(inner, depth + 1)?;
             let words = text(trim(&expanded)).replace("''", "'").replace('\'', "''");
-            return Ok(vec![Token::new(Kind::Text, format!("'{words}'"), place)]);
+            let word = Token::new(Kind::Text, format!("'{words}'"), place);
+            self.spend(std::slice::from_ref(&word), place)?;
+            return Ok(vec![word]);
         }
         if name.starts_with("__intrinsic_token_apply") {
             return self.apply(name, inner, place, depth);
@@ -86,6 +117,21 @@ impl Expansion<'_> {
             .map(|part| self.expand(part, depth + 1))
             .collect::<Result<_, _>>()?;
         self.call(name, &arguments, place, depth)
+    }
+
+    /// Counts tokens that a macro expands to, and fails if there are too many.
+    fn spend(&mut self, tokens: &[Token], place: usize) -> Result<(), SqlError> {
+        let bytes: usize = tokens
+            .iter()
+            .map(|token| size_of::<Token>() + token.text.len())
+            .sum();
+        self.budget = self.budget.checked_sub(bytes).ok_or_else(|| {
+            SqlError::at(
+                place,
+                format!("Macros expand to more than {MAX_BYTES} bytes."),
+            )
+        })?;
+        Ok(())
     }
 
     /// Replaces the parameters of a macro's body.
@@ -98,6 +144,7 @@ impl Expansion<'_> {
     ) -> Result<Vec<Token>, SqlError> {
         if let Some(sql) = builtin(name, arguments) {
             let mut tokens = tokenize(&sql).map_err(|error| SqlError::at(place, error.message))?;
+            self.spend(&tokens, place)?;
             tokens.iter_mut().for_each(|token| token.at = place);
             return self.expand(&tokens, depth + 1);
         }
@@ -122,25 +169,26 @@ impl Expansion<'_> {
                 _ => None,
             };
             match argument {
-                Some(index) => body.extend(arguments[index].iter().cloned()),
+                Some(index) => {
+                    self.spend(&arguments[index], place)?;
+                    body.extend(arguments[index].iter().cloned());
+                }
                 // Errors in the expansion have the place of the call.
-                None => body.push(Token {
-                    at: place,
-                    ..token.clone()
-                }),
-            }
-            if body.len() > self.budget {
-                let message = format!("Macros expand to more than {MAX_TOKENS} words.");
-                return Err(SqlError::at(place, message));
+                None => {
+                    self.spend(std::slice::from_ref(token), place)?;
+                    body.push(Token {
+                        at: place,
+                        ..token.clone()
+                    });
+                }
             }
         }
-        self.budget -= body.len();
         self.expand(&body, depth + 1)
     }
 
-    /// Expands `__intrinsic_token_apply!(macro, (a, b))` and its variants: calls the macro for
-    /// each member of a list, or for the pairs of two lists, and puts a comma or `AND` between or
-    /// before the results.
+    /// Expands `__intrinsic_token_apply!(macro, (a, b))` and its variants: calls the macro for each
+    /// member of a list, or for the pairs of two lists as long as both have some, and puts a comma
+    /// or `AND` between or before the results.
     fn apply(
         &mut self,
         name: &str,
@@ -158,7 +206,8 @@ impl Expansion<'_> {
             .iter()
             .map(|list| Ok(members(&self.expand(list, depth + 1)?)))
             .collect::<Result<_, SqlError>>()?;
-        let count = lists.first().ok_or_else(fail)?.len();
+        // Longer lists are cut.
+        let count = lists.iter().map(Vec::len).min().ok_or_else(fail)?;
         let separator = if name.contains("_and") {
             Token::new(Kind::Word, "AND", place)
         } else {

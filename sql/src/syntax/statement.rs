@@ -26,6 +26,8 @@ pub(crate) enum Statement {
     Memoize(String),
     /// `CREATE VIRTUAL TABLE n USING SPAN_JOIN(…)`.
     SpanJoin(SpanJoin),
+    /// `CREATE VIRTUAL TABLE n USING __intrinsic_slice_mipmap(…)` and the like.
+    Operator(Operator),
     /// Any other statement.
     Sql(Vec<Token>),
 }
@@ -71,9 +73,30 @@ pub(crate) enum SpanKind {
 #[derive(Debug, Clone)]
 pub(crate) struct SpanJoin {
     pub(crate) name: String,
+    /// True with `IF NOT EXISTS`.
+    pub(crate) if_new: bool,
     pub(crate) kind: SpanKind,
     /// The tables or views, and their columns after `PARTITIONED`.
     pub(crate) inputs: [(String, Option<String>); 2],
+}
+
+/// A table that an operator computes.
+#[derive(Debug, Clone)]
+pub(crate) struct Operator {
+    pub(crate) name: String,
+    /// True with `IF NOT EXISTS`.
+    pub(crate) if_new: bool,
+    pub(crate) kind: OperatorKind,
+    /// The tokens of each argument.
+    pub(crate) arguments: Vec<Vec<Token>>,
+}
+
+/// The operator of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OperatorKind {
+    SliceMipmap,
+    CounterMipmap,
+    Window,
 }
 
 /// Reads tokens one after another, without white space.
@@ -201,8 +224,8 @@ pub(crate) fn parse(tokens: &[Token]) -> Result<Statement, SqlError> {
     }
     let replace = cursor.words(&["OR", "REPLACE"]);
     if cursor.words(&["VIRTUAL", "TABLE"]) {
-        let joined = span_join(cursor).transpose();
-        return joined.unwrap_or_else(|| Ok(Statement::Sql(tokens.to_vec())));
+        let created = virtual_table(cursor).transpose();
+        return created.unwrap_or_else(|| Ok(Statement::Sql(tokens.to_vec())));
     }
     if !cursor.word("PERFETTO") {
         return Ok(Statement::Sql(tokens.to_vec()));
@@ -317,12 +340,28 @@ fn legacy(mut cursor: Cursor<'_>) -> Option<Result<Statement, SqlError>> {
     )
 }
 
-/// Parses the rest of `CREATE VIRTUAL TABLE`. `None` if it is not a span join.
-fn span_join(mut cursor: Cursor<'_>) -> Result<Option<Statement>, SqlError> {
-    cursor.words(&["IF", "NOT", "EXISTS"]);
+/// Parses the rest of `CREATE VIRTUAL TABLE`. `None` if it is none of the engine's operators.
+fn virtual_table(mut cursor: Cursor<'_>) -> Result<Option<Statement>, SqlError> {
+    let if_new = cursor.words(&["IF", "NOT", "EXISTS"]);
     let name = cursor.name()?;
     cursor.need("USING")?;
-    let kind = match cursor.name()?.to_ascii_uppercase().as_str() {
+    let module = cursor.name()?.to_ascii_uppercase();
+    let operator = match module.as_str() {
+        "__INTRINSIC_SLICE_MIPMAP" => Some(OperatorKind::SliceMipmap),
+        "__INTRINSIC_COUNTER_MIPMAP" => Some(OperatorKind::CounterMipmap),
+        "__INTRINSIC_WINDOW" => Some(OperatorKind::Window),
+        _ => None,
+    };
+    if let Some(kind) = operator {
+        let parts = split_commas(cursor.parenthesized()?).into_iter();
+        return Ok(Some(Statement::Operator(Operator {
+            name,
+            if_new,
+            kind,
+            arguments: parts.map(<[_]>::to_vec).collect(),
+        })));
+    }
+    let kind = match module.as_str() {
         "SPAN_JOIN" => SpanKind::Inner,
         "SPAN_LEFT_JOIN" => SpanKind::Left,
         "SPAN_OUTER_JOIN" => SpanKind::Outer,
@@ -350,5 +389,10 @@ fn span_join(mut cursor: Cursor<'_>) -> Result<Option<Statement>, SqlError> {
         Ok((table, key))
     };
     let inputs = [input(left)?, input(right)?];
-    Ok(Some(Statement::SpanJoin(SpanJoin { name, kind, inputs })))
+    Ok(Some(Statement::SpanJoin(SpanJoin {
+        name,
+        if_new,
+        kind,
+        inputs,
+    })))
 }

@@ -66,3 +66,19 @@ impl Session {
         }
     }
 }
+
+/// A random number generator.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+
+    pub(crate) fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
+        list[self.below(list.len() as u64) as usize]
+    }
+}

@@ -1,6 +1,6 @@
 //! Tables of the trace, compared with tables of SQLite that have the same rows.
 
-use crate::common::Session;
+use crate::common::{Random, Session};
 
 #[test]
 fn conditions_find_the_rows() {
@@ -57,22 +57,6 @@ fn relations_between_rows_are_found() {
         session.rows("SELECT slice_in FROM following_flow(0)"),
         ["3"]
     );
-}
-
-/// A random number generator.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-
-    fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
-        list[self.below(list.len() as u64) as usize]
-    }
 }
 
 fn condition(random: &mut Random) -> String {

@@ -1,0 +1,163 @@
+//! Limits of a session that hold outside of SQLite, too: the memory of rows that operators keep,
+//! the time, cancellation, and the depth of functions that call each other.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rusqlite::types::Value;
+use rusqlite::{Error, Result, ffi};
+
+use crate::engine::Options;
+use crate::error::SqlError;
+
+/// The largest depth of functions that call each other.
+const MAX_DEPTH: usize = 200;
+/// The number of bytes that a holder of rows may keep before it asks for more.
+const PIECE: u64 = 1 << 16;
+
+/// The limits of a session.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Limits(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The largest number of bytes; 0 for no limit.
+    memory: u64,
+    used: AtomicU64,
+    timeout: Option<Duration>,
+    /// The time at which the current text must have been run.
+    end: Mutex<Option<Instant>>,
+    is_cancelled: AtomicBool,
+    depth: AtomicUsize,
+}
+
+fn failure(code: i32) -> Error {
+    Error::SqliteFailure(ffi::Error::new(code), None)
+}
+
+impl Limits {
+    pub(crate) fn new(options: &Options) -> Self {
+        let timeout = (options.timeout_ms > 0).then(|| Duration::from_millis(options.timeout_ms));
+        Self(Arc::new(State {
+            memory: options.memory_limit,
+            timeout,
+            ..State::default()
+        }))
+    }
+
+    /// Begins a text.
+    pub(crate) fn start(&self) {
+        let timeout = self.0.timeout;
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        *self.0.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
+        self.0.is_cancelled.store(false, Ordering::Relaxed);
+    }
+
+    /// Cancels the current text.
+    pub(crate) fn cancel(&self) {
+        self.0.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    fn is_late(&self) -> bool {
+        let end = *self.0.end.lock().unwrap_or_else(PoisonError::into_inner);
+        end.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Returns true if the current text must end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_cancelled.load(Ordering::Relaxed) || self.is_late()
+    }
+
+    /// Fails if the current text must end.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.is_over() {
+            return Err(failure(ffi::SQLITE_INTERRUPT));
+        }
+        Ok(())
+    }
+
+    /// Returns the result of a text, with the reason if it was ended at the deadline.
+    pub(crate) fn explained(&self, result: Result<(), SqlError>) -> Result<(), SqlError> {
+        let timeout = self.0.timeout.unwrap_or_default();
+        result.map_err(|error| match self.is_late() {
+            true => SqlError {
+                message: format!("The query took longer than {timeout:?}."),
+                ..error
+            },
+            false => error,
+        })
+    }
+
+    /// Runs a function that statements call, which must not be nested too deep.
+    pub(crate) fn nested<T>(&self, name: &str, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        let depth = self.0.depth.fetch_add(1, Ordering::Relaxed);
+        let result = match depth < MAX_DEPTH {
+            true => call(),
+            false => Err(Error::UserFunctionError(
+                format!("{name}: more than {MAX_DEPTH} calls are nested").into(),
+            )),
+        };
+        self.0.depth.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Returns an account of memory.
+    pub(crate) fn charge(&self) -> Charge {
+        Charge {
+            limits: self.clone(),
+            taken: 0,
+            pending: 0,
+        }
+    }
+}
+
+/// The memory that a holder of rows uses. It is given back when the account is dropped.
+pub(crate) struct Charge {
+    limits: Limits,
+    taken: u64,
+    pending: u64,
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Charge")
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Charge {
+    /// Adds bytes, and fails if there are too many, or if the current text must end.
+    pub(crate) fn grow(&mut self, bytes: u64) -> Result<()> {
+        self.pending += bytes;
+        if self.pending < PIECE {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.pending);
+        self.taken += bytes;
+        let state = &self.limits.0;
+        let used = state.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if state.memory > 0 && used > state.memory {
+            return Err(failure(ffi::SQLITE_NOMEM));
+        }
+        self.limits.check()
+    }
+
+    /// Adds the memory of a value.
+    pub(crate) fn add(&mut self, value: &Value) -> Result<()> {
+        let content = match value {
+            Value::Text(text) => text.len(),
+            Value::Blob(bytes) => bytes.len(),
+            _ => 0,
+        };
+        self.grow((size_of::<Value>() + content) as u64)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.limits.0.used.fetch_sub(self.taken, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,313 @@
+//! Tables for events that Ferretto does not read: they exist with their columns, and have no rows,
+//! so that queries over several kinds of traces run.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, Result};
+
+use super::{Stored, StoredRows};
+use crate::sqlite::Relations;
+
+/// The tables and their columns.
+const TABLES: &[(&str, &str)] = &[
+    (
+        "__intrinsic_android_track_event_process",
+        "id upid start_seq_id package_uid caller_uid defining_uid fw_start_ts fw_end_ts \
+         trigger_type hosting_type hosting_name bind_application_delay_ms \
+         process_start_delay_ms",
+    ),
+    (
+        "__intrinsic_video_frames",
+        "id ts display_id display_name codec_string frame_number codec is_key_frame pts_us \
+         is_config",
+    ),
+    (
+        "__intrinsic_android_cpu_per_uid_track",
+        "id track_id uid cluster total_cpu_millis",
+    ),
+    (
+        "__intrinsic_android_game_intervention_list",
+        "id package_name uid current_mode standard_mode_supported standard_mode_downscale \
+         standard_mode_use_angle standard_mode_fps perf_mode_supported perf_mode_downscale \
+         perf_mode_use_angle perf_mode_fps battery_mode_supported battery_mode_downscale \
+         battery_mode_use_angle battery_mode_fps",
+    ),
+    ("__intrinsic_android_dumpstate", "id section service line"),
+    (
+        "__intrinsic_android_motion_events",
+        "id event_id ts arg_set_id base64_proto_id source action device_id display_id",
+    ),
+    (
+        "__intrinsic_android_key_events",
+        "id event_id ts arg_set_id base64_proto_id source action device_id display_id \
+         key_code",
+    ),
+    (
+        "__intrinsic_android_input_event_dispatch",
+        "id event_id arg_set_id vsync_id window_id base64_proto_id",
+    ),
+    ("__intrinsic_android_user_list", "id type android_user_id"),
+    (
+        "__intrinsic_android_aflags",
+        "id ts package name flag_namespace container value staged_value permission \
+         value_picked_from storage_backend type",
+    ),
+    (
+        "__intrinsic_etm_v4_configuration",
+        "id set_id cpu cs_trace_stream_id core_profile arch_version major_version \
+         minor_version max_speculation_depth bool_flags configuration_id start_ts session_id \
+         chunk_set_id size",
+    ),
+    ("__intrinsic_elf_file", "id file_id load_bias build_id"),
+    (
+        "__intrinsic_jit_code",
+        "id create_ts estimated_delete_ts utid start_address size function_name \
+         native_code_base64 jit_code_id",
+    ),
+    ("__intrinsic_jit_frame", "id jit_code_id frame_id"),
+    (
+        "__intrinsic_memory_snapshot",
+        "id timestamp track_id detail_level",
+    ),
+    ("__intrinsic_process_memory_snapshot", "id snapshot_id upid"),
+    (
+        "__intrinsic_memory_snapshot_node",
+        "id process_snapshot_id parent_node_id path size effective_size arg_set_id",
+    ),
+    (
+        "__intrinsic_memory_snapshot_edge",
+        "id source_node_id target_node_id importance",
+    ),
+    ("_linux_interrupt_mapping", "id irq_id name machine_id"),
+    ("__intrinsic_chrome_raw", "id ts name utid arg_set_id"),
+    (
+        "__intrinsic_experimental_missing_chrome_processes",
+        "id upid reliable_from",
+    ),
+    (
+        "__intrinsic_spe_record",
+        "id ts utid exception_level instruction_frame_id operation data_virtual_address \
+         data_physical_address total_latency issue_latency translation_latency \
+         events_bitmask data_source",
+    ),
+    (
+        "__intrinsic_package_list",
+        "id package_name uid debuggable profileable_from_shell version_code",
+    ),
+    ("__intrinsic_heap_graph", "id ts upid dump_reason heap_size"),
+    (
+        "__intrinsic_heap_graph_thread_callsite",
+        "id heap_graph_id utid callsite_id",
+    ),
+    (
+        "__intrinsic_heap_graph_java_oome_details",
+        "id heap_graph_id allocation_size_bytes total_bytes_free free_bytes_until_oom \
+         error_msg",
+    ),
+    (
+        "__intrinsic_heap_graph_class",
+        "id name deobfuscated_name location superclass_id classloader_id kind",
+    ),
+    (
+        "__intrinsic_heap_graph_object",
+        "id upid graph_sample_ts self_size native_size reference_set_id reachable heap_type \
+         type_id root_type root_distance object_data_id",
+    ),
+    (
+        "__intrinsic_heap_graph_object_data",
+        "id field_set_id value_string array_element_type array_element_count array_data_id \
+         array_data_hash",
+    ),
+    (
+        "__intrinsic_heap_graph_reference",
+        "id reference_set_id owner_id owned_id field_name field_type_name \
+         deobfuscated_field_name",
+    ),
+    (
+        "__intrinsic_heap_graph_primitive",
+        "id field_set_id field_name field_type bool_value byte_value char_value short_value \
+         int_value long_value float_value double_value",
+    ),
+    (
+        "__intrinsic_vulkan_memory_allocations",
+        "id arg_set_id source operation timestamp upid device device_memory memory_type heap \
+         function_name object_handle memory_address memory_size scope",
+    ),
+    (
+        "__intrinsic_android_network_packets",
+        "id iface direction packet_transport packet_length packet_count socket_tag \
+         socket_tag_str socket_uid local_port remote_port packet_icmp_type packet_icmp_code \
+         packet_tcp_flags packet_tcp_flags_str",
+    ),
+    (
+        "__intrinsic_v8_isolate",
+        "id upid internal_isolate_id embedded_blob_code_start_address \
+         embedded_blob_code_size code_range_base_address code_range_size shared_code_range \
+         embedded_blob_code_copy_start_address v8_isolate_id internal_script_id script_type \
+         name source v8_isolate_id internal_script_id url wire_bytes_base64 source name \
+         v8_js_script_id is_toplevel kind line col jit_code_id v8_js_function_id tier \
+         bytecode_base64 jit_code_id v8_isolate_id function_name code_type jit_code_id \
+         v8_isolate_id v8_wasm_script_id function_name tier code_offset_in_module \
+         jit_code_id v8_isolate_id pattern",
+    ),
+    ("__intrinsic_winscope_rect", "id x y w h"),
+    (
+        "__intrinsic_winscope_transform",
+        "id dsdx dtdx tx dtdy dsdy ty",
+    ),
+    (
+        "__intrinsic_winscope_trace_rect",
+        "id rect_id group_id depth is_spy is_visible opacity transform_id border_width \
+         border_color",
+    ),
+    (
+        "__intrinsic_inputmethod_clients",
+        "id ts arg_set_id base64_proto_id",
+    ),
+    (
+        "__intrinsic_inputmethod_manager_service",
+        "id ts arg_set_id base64_proto_id",
+    ),
+    (
+        "__intrinsic_inputmethod_service",
+        "id ts arg_set_id base64_proto_id",
+    ),
+    (
+        "__intrinsic_surfaceflinger_layers_snapshot",
+        "id ts arg_set_id base64_proto_id sequence_id has_invalid_elapsed_ts",
+    ),
+    (
+        "__intrinsic_surfaceflinger_display",
+        "id snapshot_id is_on is_virtual trace_rect_id display_id display_name",
+    ),
+    (
+        "__intrinsic_surfaceflinger_layer",
+        "id snapshot_id arg_set_id base64_proto_id layer_id layer_name is_visible parent \
+         corner_radius_tl corner_radius_tr corner_radius_bl corner_radius_br \
+         hwc_composition_type is_hidden_by_policy z_order_relative_of is_missing_z_parent \
+         layer_rect_id input_rect_id",
+    ),
+    (
+        "__intrinsic_winscope_fill_region",
+        "id trace_rect_id rect_id",
+    ),
+    (
+        "__intrinsic_surfaceflinger_transactions",
+        "id ts arg_set_id base64_proto_id vsync_id",
+    ),
+    (
+        "__intrinsic_surfaceflinger_transaction",
+        "id snapshot_id arg_set_id base64_proto_id transaction_id pid uid layer_id \
+         display_id flags_id transaction_type",
+    ),
+    (
+        "__intrinsic_surfaceflinger_transaction_flag",
+        "id flags_id flag",
+    ),
+    (
+        "__intrinsic_viewcapture",
+        "id ts arg_set_id base64_proto_id package_name window_name",
+    ),
+    (
+        "__intrinsic_viewcapture_view",
+        "id snapshot_id arg_set_id base64_proto_id node_id hashcode is_visible parent_id \
+         view_id class_name trace_rect_id",
+    ),
+    (
+        "__intrinsic_viewcapture_interned_data",
+        "id base64_proto_id flat_key iid deinterned_value",
+    ),
+    (
+        "__intrinsic_window_manager_shell_transitions",
+        "id ts transition_id arg_set_id transition_type send_time_ns dispatch_time_ns \
+         duration_ns finish_time_ns shell_abort_time_ns wm_abort_time_ns merge_time_ns \
+         create_time_ns handler status flags start_transaction_id finish_transaction_id",
+    ),
+    (
+        "__intrinsic_window_manager_shell_transition_handlers",
+        "id handler_id handler_name base64_proto_id",
+    ),
+    (
+        "__intrinsic_window_manager_shell_transition_participants",
+        "id transition_id layer_id window_id mode flags start_display_id end_display_id \
+         start_rotation end_rotation start_abs_bounds_rect_id end_abs_bounds_rect_id",
+    ),
+    (
+        "__intrinsic_window_manager_shell_transition_protos",
+        "id transition_id base64_proto_id",
+    ),
+    (
+        "__intrinsic_windowmanager",
+        "id ts arg_set_id base64_proto_id focused_display_id has_invalid_elapsed_ts",
+    ),
+    (
+        "__intrinsic_windowmanager_windowcontainer",
+        "id snapshot_id arg_set_id base64_proto_id title token parent_token child_index \
+         is_visible window_rect_id container_type name_override",
+    ),
+    (
+        "__intrinsic_protolog",
+        "id ts level tag message stacktrace location",
+    ),
+    ("trace_metrics", "name"),
+    (
+        "frame_slice",
+        "id ts dur track_id category name depth parent_id arg_set_id layer_name frame_number \
+         queue_to_acquire_time acquire_to_latch_time latch_to_present_time",
+    ),
+    (
+        "expected_frame_timeline_slice",
+        "id ts dur track_id category name depth parent_id arg_set_id display_frame_token \
+         surface_frame_token upid layer_name",
+    ),
+    (
+        "actual_frame_timeline_slice",
+        "id ts dur track_id category name depth parent_id arg_set_id display_frame_token \
+         upid surface_frame_token layer_name present_type on_time_finish gpu_composition \
+         jank_type jank_severity_type prediction_type jank_tag jank_tag_experimental \
+         jank_score latched_unsignaled_count addressable_unsignaled_latch_count \
+         latched_fence_state",
+    ),
+    ("instruments_sample", "id ts utid callsite_id cpu"),
+];
+
+/// The tables whose name without `__intrinsic_` exists, too.
+const PUBLIC: &[&str] = &[
+    "heap_graph_class",
+    "heap_graph_object",
+    "heap_graph_object_data",
+    "heap_graph_reference",
+    "heap_graph_primitive",
+    "memory_snapshot",
+    "process_memory_snapshot",
+    "memory_snapshot_node",
+    "memory_snapshot_edge",
+    "heap_graph",
+    "heap_graph_thread_callsite",
+    "android_game_intervention_list",
+    "android_dumpstate",
+    "package_list",
+    "vulkan_memory_allocations",
+    "experimental_missing_chrome_processes",
+    "surfaceflinger_layers_snapshot",
+    "surfaceflinger_layer",
+    "surfaceflinger_transactions",
+    "window_manager_shell_transitions",
+    "window_manager_shell_transition_handlers",
+    "protolog",
+];
+
+/// Registers the tables.
+pub(crate) fn register(connection: &Connection, relations: &Relations) -> Result<()> {
+    for (name, columns) in TABLES {
+        let columns = columns.split(' ').map(str::to_owned).collect();
+        let empty: Arc<StoredRows> = Arc::default();
+        let relation = Stored::new(columns, Vec::new(), move |_| Ok(empty.clone()));
+        relations.register(connection, name, relation.clone())?;
+        let public = name.strip_prefix("__intrinsic_").unwrap_or_default();
+        if PUBLIC.contains(&public) {
+            relations.register(connection, public, relation)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,382 @@
+//! Operators on graphs, compared with simple programs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::common::{Random, Session};
+
+/// Returns random edges between nodes 0 to `nodes`.
+fn edges(random: &mut Random, nodes: u64, count: u64) -> Vec<(i64, i64)> {
+    let edge = |_| (random.below(nodes) as i64, random.below(nodes) as i64);
+    (0..count).map(edge).collect()
+}
+
+/// Returns a subquery with rows.
+fn values(columns: &str, rows: impl Iterator<Item = String>) -> String {
+    let rows: Vec<String> = rows.map(|row| format!("({row})")).collect();
+    format!(
+        "(WITH v({columns}) AS (VALUES {}) SELECT * FROM v)",
+        rows.join(", ")
+    )
+}
+
+fn graph(edges: &[(i64, i64)]) -> String {
+    let rows = edges.iter().map(|(from, to)| format!("{from}, {to}"));
+    values("source_node_id, dest_node_id", rows)
+}
+
+/// Returns the nodes that are reachable from `start` without passing `blocked`.
+fn reachable(edges: &[(i64, i64)], start: i64, blocked: Option<i64>) -> BTreeSet<i64> {
+    let mut found = BTreeSet::new();
+    let mut next = vec![start];
+    while let Some(node) = next.pop() {
+        if Some(node) != blocked && found.insert(node) {
+            next.extend(
+                edges
+                    .iter()
+                    .filter(|(from, _)| *from == node)
+                    .map(|(_, to)| *to),
+            );
+        }
+    }
+    found
+}
+
+const SEARCH: &str = "SELECT c0, c1 FROM __intrinsic_table_ptr(__intrinsic_FN(
+    (SELECT __intrinsic_graph_agg(g.source_node_id, g.dest_node_id) FROM GRAPH g),
+    (SELECT __intrinsic_array_agg(t.node_id) FROM (SELECT START AS node_id) t)))
+    WHERE __intrinsic_table_ptr_bind(c0, 'node_id')
+    AND __intrinsic_table_ptr_bind(c1, 'parent_node_id')";
+
+#[test]
+fn searches_find_the_reachable_nodes() {
+    let mut session = Session::new();
+    let mut random = Random(3);
+    for _ in 0..100 {
+        let count = 1 + random.below(20);
+        let edges = edges(&mut random, 10, count);
+        let start = random.below(11) as i64;
+        for function in ["dfs", "bfs"] {
+            let sql = SEARCH
+                .replace("FN", function)
+                .replace("GRAPH", &graph(&edges))
+                .replace("START", &start.to_string());
+            let rows = session.rows(&sql);
+            let mut seen = BTreeSet::new();
+            for row in &rows {
+                let (node, from) = row.split_once(',').expect("two columns");
+                let node: i64 = node.parse().expect("a node");
+                // Each node is reached by an edge from one before.
+                match from.parse::<i64>() {
+                    Ok(from) => assert!(seen.contains(&from) && edges.contains(&(from, node))),
+                    Err(_) => assert_eq!(node, start),
+                }
+                assert!(seen.insert(node), "{sql}");
+            }
+            assert_eq!(seen, reachable(&edges, start, None), "{sql}");
+        }
+    }
+    let sql = SEARCH.replace("FN", "dfs").replace(
+        "GRAPH",
+        "(SELECT 1 AS source_node_id, 2 AS dest_node_id WHERE 0)",
+    );
+    assert!(session.rows(&sql.replace("START", "1")).is_empty());
+    let far = "(SELECT -5 AS source_node_id, 9223372036854775807 AS dest_node_id)";
+    let sql = SEARCH.replace("FN", "bfs").replace("GRAPH", far);
+    assert_eq!(session.rows(&sql.replace("START", "-5")).len(), 2);
+}
+
+#[test]
+fn dominators_are_on_all_ways() {
+    let mut session = Session::new();
+    let mut random = Random(4);
+    for _ in 0..200 {
+        let count = 1 + random.below(24);
+        let mut edges = edges(&mut random, 9, count);
+        edges.push((0, 1));
+        let sql = format!(
+            "SELECT c0, ifnull(c1, -1) FROM __intrinsic_table_ptr((
+               SELECT __intrinsic_dominator_tree(g.source_node_id, g.dest_node_id, 0) FROM {} g))
+             WHERE __intrinsic_table_ptr_bind(c0, 'node_id')
+             AND __intrinsic_table_ptr_bind(c1, 'dominator_node_id')",
+            graph(&edges)
+        );
+        let all = reachable(&edges, 0, None);
+        // A node dominates those that are not reachable without it.
+        let strict: BTreeMap<i64, BTreeSet<i64>> = all
+            .iter()
+            .map(|node| {
+                let dominates =
+                    |by: &&i64| *by != node && !reachable(&edges, 0, Some(**by)).contains(node);
+                (*node, all.iter().filter(dominates).copied().collect())
+            })
+            .collect();
+        // The immediate dominator is the one that all others dominate.
+        let expected: BTreeSet<String> = strict
+            .iter()
+            .map(|(node, dominators)| {
+                let nearest = dominators.iter().max_by_key(|by| strict[by].len());
+                format!("{node},{}", nearest.copied().unwrap_or(-1))
+            })
+            .collect();
+        let rows: BTreeSet<String> = session.rows(&sql).into_iter().collect();
+        assert_eq!(rows, expected, "{edges:?}");
+    }
+    for root in ["7", "2"] {
+        let error = session.error(&format!("SELECT __intrinsic_dominator_tree(1, 2, {root})"));
+        assert!(error.contains("oot"), "{error}");
+    }
+}
+
+#[test]
+fn scans_pass_rows_along_edges() {
+    let mut session = Session::new();
+    let mut random = Random(5);
+    for _ in 0..50 {
+        // Edges to higher nodes only, so that there is no cycle.
+        let count = 1 + random.below(12);
+        let edges: Vec<(i64, i64)> = edges(&mut random, 7, count)
+            .into_iter()
+            .filter(|(from, to)| from < to)
+            .collect();
+        if edges.is_empty() {
+            continue;
+        }
+        let scan = |function: &str, query: &str| {
+            format!(
+                "SELECT result.c0 AS id, result.c1 AS n
+                 FROM __intrinsic_table_ptr(__intrinsic_{function}(
+                   (SELECT __intrinsic_graph_agg(g.source_node_id, g.dest_node_id) FROM {} g),
+                   (SELECT __intrinsic_row_dataframe_agg('id', i.id, 'n', i.n)
+                    FROM (SELECT 0 AS id, 1 AS n UNION ALL SELECT 1, 10) i),
+                   __intrinsic_stringify_ignore_table!({query}), '(n)')) result
+                 WHERE __intrinsic_table_ptr_bind(result.c0, 'id')
+                 AND __intrinsic_table_ptr_bind(result.c1, 'n')
+                 ORDER BY 1, 2",
+                graph(&edges)
+            )
+        };
+        // Each way is one row.
+        let mut ways: Vec<(i64, i64)> = Vec::new();
+        let mut next = vec![(0, 1), (1, 10)];
+        while let Some((node, n)) = next.pop() {
+            ways.push((node, n));
+            let targets = edges.iter().filter(|(from, _)| *from == node);
+            next.extend(targets.map(|(_, to)| (*to, n + 1)));
+        }
+        ways.sort_unstable();
+        let expected: Vec<String> = ways.iter().map(|(id, n)| format!("{id},{n}")).collect();
+        let sql = scan("graph_scan", "(SELECT t.id, t.n + 1 AS n FROM $table t)");
+        assert_eq!(session.rows(&sql), expected, "{edges:?}");
+        // Each node is the sum of those before, besides the start's own row.
+        let mut rows: Vec<(i64, i64)> = vec![(0, 1), (1, 10)];
+        for node in 0..7 {
+            let sources = edges.iter().filter(|(_, to)| *to == node);
+            let arriving: Vec<i64> = sources
+                .flat_map(|(from, _)| rows.iter().filter(move |(id, _)| id == from))
+                .map(|(_, n)| *n)
+                .collect();
+            if !arriving.is_empty() {
+                rows.push((node, arriving.iter().sum()));
+            }
+        }
+        rows.sort_unstable();
+        let expected: Vec<String> = rows.iter().map(|(id, n)| format!("{id},{n}")).collect();
+        let sql = scan(
+            "graph_aggregating_scan",
+            "(SELECT t.id, sum(t.n) AS n FROM $table t GROUP BY t.id)",
+        );
+        assert_eq!(session.rows(&sql), expected, "{edges:?}");
+    }
+}
+
+#[test]
+fn searches_end_at_a_weight() {
+    let mut session = Session::new();
+    let sql = |floor: &str| {
+        let of =
+            |column: &str, table: &str| format!("(SELECT repeatedfield({column}) FROM {table})");
+        let edges = values(
+            "s, d, w",
+            ["1, 2, 3", "1, 3, 4", "2, 4, 5", "4, 1, 1"]
+                .into_iter()
+                .map(str::to_owned),
+        );
+        let roots = values(
+            "r, t",
+            ["1, 8", "2, 0", "9, 1"].into_iter().map(str::to_owned),
+        );
+        format!(
+            "SELECT root_node_id, node_id, parent_node_id FROM __intrinsic_dfs_weight_bounded(
+               {}, {}, {}, {}, {}, {floor})",
+            of("s", &edges),
+            of("d", &edges),
+            of("w", &edges),
+            of("r", &roots),
+            of("t", &roots)
+        )
+    };
+    let null = "\"[NULL]\"";
+    let expected =
+        |rows: &[&str]| -> Vec<String> { rows.iter().map(|row| row.replace('N', null)).collect() };
+    assert_eq!(
+        session.rows(&sql("0")),
+        expected(&["1,1,N", "1,2,1", "1,4,2", "2,2,N", "9,9,N"])
+    );
+    assert_eq!(
+        session.rows(&sql("1")),
+        expected(&[
+            "1,1,N", "1,2,1", "1,4,2", "1,3,1", "2,2,N", "2,4,2", "9,9,N"
+        ])
+    );
+}
+
+const TREE: &str = "(WITH t(id, parent_id, name) AS (VALUES
+    (7, 5, 'c'), (5, NULL, 'a'), (6, 5, 'b'), (9, 7, 'd')) SELECT * FROM t)";
+
+#[test]
+fn trees_have_parents_first() {
+    let mut session = Session::new();
+    let table = |tree: &str| {
+        format!(
+            "SELECT c0, c1, c2, c3, c4 FROM __intrinsic_table_ptr(__intrinsic_tree_to_table((
+               SELECT __intrinsic_tree_from_table('id', t.id, 'parent_id', t.parent_id, 'name', t.name)
+               FROM {tree} t)))
+             WHERE __intrinsic_table_ptr_bind(c0, '_tree_id')
+             AND __intrinsic_table_ptr_bind(c1, '_tree_parent_id')
+             AND __intrinsic_table_ptr_bind(c2, 'id') AND __intrinsic_table_ptr_bind(c3, 'parent_id')
+             AND __intrinsic_table_ptr_bind(c4, 'name')"
+        )
+    };
+    assert_eq!(
+        session.rows(&table(TREE)),
+        [
+            "0,\"[NULL]\",5,\"[NULL]\",\"a\"",
+            "1,0,7,5,\"c\"",
+            "2,0,6,5,\"b\"",
+            "3,1,9,7,\"d\""
+        ]
+    );
+    for (rows, reason) in [
+        ("(1, 2), (2, 1)", "above itself"),
+        ("(1, NULL), (1, NULL)", "two rows with the id 1"),
+        ("(1, 5)", "no row with the id 5"),
+        ("('a', NULL)", "must be an integer"),
+    ] {
+        let tree =
+            format!("(WITH t(id, parent_id) AS (VALUES {rows}) SELECT *, 'x' AS name FROM t)");
+        let error = session.error(&table(&tree));
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn parts_of_trees_have_the_nearest_node_of_their_group() {
+    let mut session = Session::new();
+    let sql = |rows: &str| {
+        format!(
+            "SELECT c0, c1, c2 FROM __intrinsic_table_ptr((
+               SELECT __intrinsic_structural_tree_partition(g.id, g.parent_id, g.group_key)
+               FROM (WITH t(id, parent_id, group_key) AS (VALUES {rows}) SELECT * FROM t) g))
+             WHERE __intrinsic_table_ptr_bind(c0, 'node_id')
+             AND __intrinsic_table_ptr_bind(c1, 'parent_node_id')
+             AND __intrinsic_table_ptr_bind(c2, 'group_key') ORDER BY 1"
+        )
+    };
+    assert_eq!(
+        session.rows(&sql(
+            "(1, NULL, 1), (2, 1, 2), (3, 2, 1), (4, 2, 2), (5, 3, 2), (6, 1, 2)"
+        )),
+        [
+            "1,\"[NULL]\",1",
+            "2,\"[NULL]\",2",
+            "3,1,1",
+            "4,2,2",
+            "5,2,2",
+            "6,\"[NULL]\",2"
+        ]
+    );
+    session.error(&sql("(1, NULL, 1), (2, NULL, 1)"));
+    session.error(&sql("(1, 2, 1), (2, 1, 1)"));
+}
+
+#[test]
+fn the_critical_path_follows_wakers() {
+    let mut session = Session::new();
+    let walk = |wakeups: &str, roots: &str| {
+        format!(
+            "SELECT c0, c1, c2, c3, c4, c5, c6 FROM __intrinsic_table_ptr(__intrinsic_critical_path_walk(
+               (SELECT __intrinsic_wakeup_graph_agg(id, utid, ts, dur, idle, waker, prev)
+                FROM (WITH w(id, utid, ts, dur, idle, waker, prev) AS (VALUES {wakeups}) SELECT * FROM w)),
+               (SELECT __intrinsic_array_agg(r) FROM (WITH r(r) AS (VALUES {roots}) SELECT * FROM r))))
+             WHERE __intrinsic_table_ptr_bind(c0, 'root_id') AND __intrinsic_table_ptr_bind(c1, 'depth')
+             AND __intrinsic_table_ptr_bind(c2, 'ts') AND __intrinsic_table_ptr_bind(c3, 'dur')
+             AND __intrinsic_table_ptr_bind(c4, 'blocker_id')
+             AND __intrinsic_table_ptr_bind(c5, 'blocker_utid')
+             AND __intrinsic_table_ptr_bind(c6, 'parent_id') ORDER BY 3"
+        )
+    };
+    // Thread 1 waits from 10 to 50 for thread 2, which itself waits until 30 for an interrupt.
+    let wakeups =
+        "(1, 1, 50, 10, 40, 2, NULL), (2, 2, 30, 25, 25, NULL, 3), (3, 2, 0, 5, NULL, NULL, NULL)";
+    assert_eq!(
+        session.rows(&walk(wakeups, "(1)")),
+        ["1,1,10,20,2,2,1", "1,1,30,20,2,2,1", "1,0,50,10,1,1,1"]
+    );
+    // Damaged graphs end.
+    let cycle = "(1, 1, 50, 10, NULL, 2, 2), (2, 2, 90, 10, NULL, 1, 1), (3, 3, 50, 1, 5, 3, 3)";
+    session.rows(&walk(cycle, "(1), (2), (3), (77)"));
+    session.error(&walk("(1, 'a', 0, 0, 0, 0, 0)", "(1)"));
+}
+
+#[test]
+fn pointers_have_the_columns_of_their_object() {
+    let mut session = Session::new();
+    let sql = |condition: &str| {
+        format!(
+            "SELECT c0 FROM __intrinsic_table_ptr((
+               SELECT __intrinsic_row_dataframe_agg('id', 5, 'x', 'a'))) WHERE {condition}"
+        )
+    };
+    assert_eq!(
+        session.rows(&sql("__intrinsic_table_ptr_bind(c0, 'x')")),
+        ["\"a\""]
+    );
+    assert!(
+        session
+            .error(&sql("__intrinsic_table_ptr_bind(c0, 'y')"))
+            .contains("no column 'y'")
+    );
+    for sql in [
+        "SELECT * FROM __intrinsic_table_ptr(77)",
+        "SELECT * FROM __intrinsic_table_ptr('a')",
+        "SELECT * FROM __intrinsic_table_ptr",
+        "SELECT __intrinsic_table_ptr_bind(c0)",
+        "SELECT __intrinsic_table_ptr_bind",
+        "SELECT __intrinsic_graph_scan(NULL, NULL, NULL, NULL)",
+        "SELECT __intrinsic_row_dataframe_agg('a')",
+        "SELECT __intrinsic_row_dataframe_agg(1, 2)",
+    ] {
+        session.error(sql);
+    }
+}
+
+#[test]
+fn tables_of_other_systems_are_empty() {
+    let mut session = Session::new();
+    for table in [
+        "heap_graph",
+        "__intrinsic_heap_graph",
+        "package_list",
+        "protolog",
+    ] {
+        assert_eq!(
+            session.rows(&format!("SELECT count(*) FROM {table}")),
+            ["0"]
+        );
+    }
+    assert!(
+        session
+            .rows("SELECT id, upid, self_size FROM heap_graph_object")
+            .is_empty()
+    );
+}
