@@ -12,6 +12,7 @@ use ferretto_trace::TraceReader;
 use ferretto_trace::events::{EventReader, Kind};
 
 use crate::duration::parse_duration;
+use crate::moment::Moment;
 use crate::output::{is_standard, print_written, write_private};
 use crate::parts::Parts;
 use crate::read::{DEFAULT_TRACE, Extent, open, parse_bytes};
@@ -32,11 +33,11 @@ pub(crate) struct CutArgs {
     #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     file: PathBuf,
     /// Start of the part, as 12.5s after the first event, or in nanoseconds of the trace's clock
-    #[arg(long, value_name = "TIME", value_parser = Time::parse, conflicts_with = "around")]
-    from: Option<Time>,
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse, conflicts_with = "around")]
+    from: Option<Moment>,
     /// End of the part, in the same formats
-    #[arg(long, value_name = "TIME", value_parser = Time::parse, conflicts_with = "around")]
-    to: Option<Time>,
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse, conflicts_with = "around")]
+    to: Option<Moment>,
     /// Write the first slice of a program with this name
     #[arg(long, value_name = "SLICE-NAME")]
     around: Option<String>,
@@ -81,36 +82,6 @@ pub(crate) struct MergeArgs {
     /// File for the merged trace
     #[arg(short, long, value_name = "FILE", default_value = "merged.pftrace")]
     output: PathBuf,
-}
-
-/// A time in a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Time {
-    /// Nanoseconds after the first event.
-    After(u64),
-    /// Nanoseconds on the clock of the trace.
-    At(u64),
-}
-
-impl Time {
-    fn parse(text: &str) -> Result<Self, String> {
-        if let Ok(nanoseconds) = text.parse::<u64>()
-            && nanoseconds != 0
-        {
-            return Ok(Self::At(nanoseconds));
-        }
-        let after = parse_duration(text)?;
-        Ok(Self::After(
-            u64::try_from(after.as_nanos()).unwrap_or(u64::MAX),
-        ))
-    }
-
-    fn in_trace(self, first: u64) -> u64 {
-        match self {
-            Self::After(nanoseconds) => first.saturating_add(nanoseconds),
-            Self::At(nanoseconds) => nanoseconds,
-        }
-    }
 }
 
 /// Runs `ferretto cut`.

@@ -24,6 +24,7 @@ mod import;
 mod json;
 mod links;
 mod machine_clock;
+mod moment;
 mod open;
 mod output;
 mod parts;

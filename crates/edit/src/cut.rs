@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Seek, Write};
 
 use ferretto_proto::fields::{trace_packet as kind, tracing_service_event as service};
-use ferretto_trace::TraceReader;
+use ferretto_trace::{Bounds, Limits, TraceReader};
 use ferretto_wire::Fields;
 
 use crate::bundle::Bundle;
@@ -39,14 +39,11 @@ pub struct Window {
 ///
 /// If the trace cannot be read, or has no events.
 pub fn extent(trace: impl Read) -> Result<Window, EditError> {
-    let mut state = State::new(MEMORY);
-    TraceReader::new(trace)
-        .read_all(|packet| drop(state.add(packet.bytes, 0)))
-        .map_err(EditError::Read)?;
-    let from = state.first.ok_or(EditError::Nothing(0, 0))?;
+    let bounds = Bounds::read(trace, Limits::default()).map_err(EditError::Read)?;
+    let bounds = bounds.ok_or(EditError::Nothing(0, 0))?;
     Ok(Window {
-        from,
-        to: state.latest + 1,
+        from: bounds.start,
+        to: bounds.end.saturating_add(1),
     })
 }
 

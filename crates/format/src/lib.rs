@@ -13,6 +13,7 @@
 //! - [`Process`] and [`Thread`]: the tracks of processes and threads with track events.
 //! - [`heap_sample`]: fields of heap profiles that upstream does not have.
 //! - [`disk`]: disks and their requests, as kernel events identify them.
+//! - [`kernel_bundle`]: bundles of kernel events, and their compact encoding.
 //! - [`kernel_names`]: kernel names that have numbers in traces.
 //! - [`CpuMode`]: the mode of a CPU at the time of a sample.
 //! - [`perf_record`]: the records of the kernel's perf events.
@@ -30,6 +31,7 @@ pub mod health;
 pub mod heap_sample;
 mod incremental;
 mod interned_data;
+pub mod kernel_bundle;
 pub mod kernel_names;
 mod loss;
 pub mod machine_clock;

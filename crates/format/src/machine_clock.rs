@@ -5,6 +5,17 @@
 //! clocks is known within the duration of the round trip, whatever its asymmetry. Of many
 //! comparisons, the shortest are the most precise.
 
+use std::collections::BTreeMap;
+
+use ferretto_proto::fields::clock_snapshot;
+use ferretto_proto::fields::remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
+use ferretto_wire::Fields;
+
+use crate::clock::BOOTTIME;
+
+/// The largest number of machines, which bounds memory on any input.
+const MAX_MACHINES: usize = 256;
+
 /// Readings of the same clock on both machines, in nanoseconds: the machine's when it sends, and
 /// the host's when it receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,6 +160,60 @@ impl MachineClock {
             points: points.map(|c| (c.host, c.offset())).collect(),
         }
     }
+}
+
+/// The clocks of all machines of a trace, by id. Machine 0 is the host.
+#[derive(Debug, Clone, Default)]
+pub struct MachineClocks(BTreeMap<u32, MachineClock>);
+
+impl MachineClocks {
+    /// Reads a `RemoteClockSync` of a machine.
+    pub fn compare(&mut self, machine: u32, sync: &[u8]) {
+        if self.0.len() < MAX_MACHINES || self.0.contains_key(&machine) {
+            self.0.entry(machine).or_default().add(&exchanges(sync));
+        }
+    }
+
+    /// Converts a time of the host to the clock of a machine.
+    pub fn from_host(&self, machine: u32, host: u64) -> u64 {
+        host.saturating_add_signed(self.ahead(machine))
+    }
+
+    /// Converts a time of a machine to the clock of the host.
+    pub fn to_host(&self, machine: u32, time: u64) -> u64 {
+        time.saturating_add_signed(self.ahead(machine).saturating_neg())
+    }
+
+    fn ahead(&self, machine: u32) -> i64 {
+        let clock = self.0.get(&machine).and_then(MachineClock::best);
+        clock.map_or(0, |offset| offset.offset)
+    }
+}
+
+/// Returns the exchanges of a `RemoteClockSync`.
+pub fn exchanges(sync: &[u8]) -> Vec<Exchange> {
+    let boot = |number, both| boot_time(Fields::find(number, both)?.as_bytes()?);
+    let all = Fields::new(sync).map_while(Result::ok);
+    let exchanges = all.filter(|field| field.number == SYNCED_CLOCKS);
+    let exchanges = exchanges.filter_map(|field| {
+        let both = field.as_bytes()?;
+        Some(Exchange {
+            client: boot(synced_clocks::CLIENT_CLOCKS, both)?,
+            host: boot(synced_clocks::HOST_CLOCKS, both)?,
+        })
+    });
+    exchanges.collect()
+}
+
+/// Returns the boot time in a `ClockSnapshot`.
+fn boot_time(snapshot: &[u8]) -> Option<u64> {
+    let clocks = Fields::new(snapshot).map_while(Result::ok);
+    let mut clocks = clocks.filter(|field| field.number == clock_snapshot::CLOCKS);
+    clocks.find_map(|field| {
+        let number = |number| Fields::find(number, field.as_bytes()?)?.as_u64();
+        let id = number(clock_snapshot::clock::CLOCK_ID)?;
+        (id == u64::from(BOOTTIME)).then(|| number(clock_snapshot::clock::TIMESTAMP).unwrap_or(0))
+    })
 }
 
 /// The offset of a machine's clock over time.

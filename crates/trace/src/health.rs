@@ -39,6 +39,11 @@ pub(crate) struct PacketState {
 }
 
 impl PacketState {
+    /// Returns true if the content of the packet is shown.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.fault.is_none_or(|fault| fault == Fault::NoSequence)
+    }
+
     /// Returns the state of a packet that was not read.
     pub(crate) fn faulty<S: SequenceState>(
         fault: Fault,
@@ -115,7 +120,7 @@ impl HealthCounter {
         if let Some(snapshot) = header.snapshot {
             return self.snapshot(header.sequence, snapshot);
         }
-        if state.fault.is_some_and(|fault| fault != Fault::NoSequence) {
+        if !state.is_usable() {
             // Lost state is a loss of the recording.
             return;
         }
@@ -358,7 +363,7 @@ impl HealthReader {
                 fault: None,
                 time: context.time,
                 clock: context.clock,
-                default_track: context.state.0,
+                default_track: context.state.track(),
             },
             Ok(None) => PacketState::default(),
             Err(fault) => PacketState::faulty(fault, &header, &self.sequences),
@@ -374,7 +379,14 @@ impl HealthReader {
 
 /// The default track of a sequence's events; 0 is none.
 #[derive(Debug)]
-struct DefaultTrack(u64);
+pub(crate) struct DefaultTrack(u64);
+
+impl DefaultTrack {
+    /// Returns the track.
+    pub(crate) fn track(&self) -> u64 {
+        self.0
+    }
+}
 
 impl SequenceState for DefaultTrack {
     fn new(_: &Budget) -> Self {

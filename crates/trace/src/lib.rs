@@ -8,12 +8,14 @@
 //!   counters, and losses with the settings that would have avoided them.
 //! - [`profile`] decodes callstack samples, and writes them as folded stacks and for pprof.
 //! - [`lines`] prints one line for each event.
+//! - [`Bounds`] are the times of the first and the last event: the zero of all relative times.
 //! - [`HealthReader`] counts the data that readers cannot show.
 //! - [`events`] decodes track events, and reports their problems.
 //!
 //! Files are not trusted: no input causes a panic or unbounded memory use.
 #![forbid(unsafe_code)]
 
+mod bounds;
 pub mod events;
 mod health;
 mod limits;
@@ -25,6 +27,7 @@ mod reader;
 pub mod summary;
 mod threads;
 
+pub use bounds::{Bounds, BoundsReader};
 pub use health::HealthReader;
 pub use limits::{Limits, MAX_PACKET_BYTES};
 pub use problems::Problems;

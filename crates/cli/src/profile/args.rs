@@ -1,12 +1,11 @@
 //! Arguments of these commands.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ferretto_trace::profile::{By, HeapView, Selection};
 
-use crate::duration::parse_duration;
+use crate::moment::Moment;
 use crate::read::{DEFAULT_TRACE, MemoryArgs};
 
 /// The selection of samples.
@@ -18,12 +17,13 @@ pub(super) struct SelectionArgs {
     /// Only samples of threads with these names or ids
     #[arg(long = "thread", value_name = "THREAD", value_delimiter = ',')]
     threads: Vec<String>,
-    /// Only samples from this time after the start of the trace on, for example 500ms or 2s
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    from: Option<Duration>,
-    /// Only samples before this time after the start of the trace
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    to: Option<Duration>,
+    /// Only samples from this time on, as 500ms or 2s after the first event of the trace, or in
+    /// nanoseconds of its clock
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    from: Option<Moment>,
+    /// Only samples before this time, in the same formats
+    #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
+    to: Option<Moment>,
     /// Show where and how long threads waited, from a trace of record --off-cpu
     #[arg(long)]
     off_cpu: bool,
@@ -68,15 +68,21 @@ fn parse_dumps(text: &str) -> Result<(usize, usize), String> {
 }
 
 impl SelectionArgs {
-    pub(super) fn selection(&self) -> Selection {
-        let ns = |time: Option<Duration>| {
-            time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-        };
+    /// Returns true if the times are relative to the first event.
+    pub(super) fn needs_zero(&self) -> bool {
+        let times = [self.from, self.to].into_iter().flatten();
+        times
+            .into_iter()
+            .any(|time| matches!(time, Moment::After(_)))
+    }
+
+    /// Returns the selection for a trace whose first event is at `zero`.
+    pub(super) fn selection(&self, zero: u64) -> Selection {
         let mut selection = Selection::default();
         selection.pids.clone_from(&self.pids);
         selection.threads.clone_from(&self.threads);
-        selection.from = ns(self.from);
-        selection.to = ns(self.to);
+        selection.from = self.from.map(|from| from.in_trace(zero));
+        selection.to = self.to.map(|to| to.in_trace(zero));
         selection.off_cpu = self.off_cpu.then_some(true);
         selection
     }

@@ -5,13 +5,14 @@ mod flamegraph;
 mod folded;
 mod pprof;
 
+use std::io::{Read, Seek as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use ferretto_trace::Limits;
 use ferretto_trace::profile::{
-    DumpChoice, HeapView, Profile, StackCounts, Value, read_profile_within,
+    DumpChoice, HeapView, Profile, Selection, StackCounts, Value, read_profile_within,
 };
+use ferretto_trace::{Bounds, Limits};
 
 pub(crate) use self::args::{FlamegraphArgs, FoldedArgs, PprofArgs};
 pub(crate) use self::flamegraph::run as flamegraph;
@@ -19,6 +20,7 @@ pub(crate) use self::folded::run as folded;
 pub(crate) use self::pprof::run as pprof;
 
 use self::args::SelectionArgs;
+use crate::edit::seekable;
 use crate::read::{self, Extent};
 use ferretto_text::terminal::shown;
 
@@ -29,6 +31,7 @@ const MAX_LISTED: usize = 10;
 struct Samples {
     profile: Profile,
     counts: StackCounts,
+    selection: Selection,
     /// The completeness of the read trace.
     extent: Extent,
     /// Set if the samples are of the heap.
@@ -42,18 +45,37 @@ impl Samples {
     }
 
     fn read_within(file: &Path, selection: &SelectionArgs, limits: Limits) -> Result<Self> {
-        let (name, input) = read::open(file)?;
-        let (profile, counts, damage) = read_profile_within(input, selection.selection(), limits)
+        let (name, zero, input): (_, _, Box<dyn Read>) = match selection.needs_zero() {
+            // The trace is read twice, since its first event may be anywhere.
+            true => {
+                let (name, mut trace) = seekable(file)?;
+                let bounds = Bounds::read(&mut trace, limits);
+                let bounds = bounds.with_context(|| format!("cannot read {name}"))?;
+                trace.rewind()?;
+                (
+                    name,
+                    bounds.map_or(0, |bounds| bounds.start),
+                    Box::new(trace),
+                )
+            }
+            false => {
+                let (name, input) = read::open(file)?;
+                (name, 0, input)
+            }
+        };
+        let chosen = selection.selection(zero);
+        let (profile, counts, damage) = read_profile_within(input, chosen.clone(), limits)
             .with_context(|| format!("cannot read {name}"))?;
         let extent = Extent::report(&name, &damage).and_left_out(&name, profile.left_out());
         let heap = selection.heap.map(HeapView::from);
         let counts = match heap {
-            Some(view) => profile.heap_counts(&selection.selection(), view, DumpChoice::Last),
+            Some(view) => profile.heap_counts(&chosen, view, DumpChoice::Last),
             None => counts,
         };
         let samples = Self {
             profile,
             counts,
+            selection: chosen,
             extent,
             heap,
         };
@@ -70,10 +92,10 @@ impl Samples {
     }
 
     /// The heap at another dump.
-    fn at_dump(&self, selection: &SelectionArgs, number: usize) -> StackCounts {
+    fn at_dump(&self, number: usize) -> StackCounts {
         let view = self.heap.unwrap_or_default();
         self.profile
-            .heap_counts(&selection.selection(), view, DumpChoice::Number(number))
+            .heap_counts(&self.selection, view, DumpChoice::Number(number))
     }
 
     fn why_none(&self, name: &str) -> String {

@@ -26,8 +26,7 @@ pub(crate) fn run(args: &PprofArgs) -> Result<Extent> {
     let path = output(args.output.as_deref(), &args.file, "pb.gz");
     let profile = match samples.heap {
         Some(_) => {
-            let selection = args.selection.selection();
-            let dumps = samples.profile.chosen(&selection, DumpChoice::Last);
+            let dumps = samples.profile.chosen(&samples.selection, DumpChoice::Last);
             heap_pprof(&samples.profile, &dumps)
         }
         None => pprof(&samples.profile, &samples.counts, None),

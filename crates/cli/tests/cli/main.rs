@@ -38,3 +38,4 @@ mod tracefs;
 mod users;
 mod view;
 mod world;
+mod zero;

@@ -110,6 +110,7 @@ fn parts_may_be_written_to_standard_output_and_errors_have_the_reason() {
         for second in 1..=3u64 {
             trace.nested(1, |packet| {
                 packet.varint(8, second * 1_000_000_000);
+                packet.varint(10, 1);
                 packet.nested(11, |event| event.varint(9, 3));
             });
         }

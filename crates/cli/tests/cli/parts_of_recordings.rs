@@ -129,7 +129,9 @@ fn compare(world: &World, path: &Path, window: Window) {
     }
     assert_eq!(differences(&of_whole, &of_part), "");
     let summary = world.summary("cut");
-    assert_eq!(summary.duration_ns, Some(window.to - window.from));
+    let bounds = extent(&part[..]).unwrap();
+    assert_eq!(summary.duration_ns, Some(bounds.to - 1 - bounds.from));
+    assert!(bounds.from >= window.from - 1, "{bounds:?}");
     let unknown = summary.unknown.join(" ");
     assert!(!unknown.contains("gone"), "{unknown}");
 }

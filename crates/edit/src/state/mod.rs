@@ -11,9 +11,8 @@ use std::rc::Rc;
 
 use ferretto_format::budget::Budget;
 use ferretto_format::clock::{BOOTTIME, SEQUENCE};
-use ferretto_format::machine_clock::{Comparison, Exchange, MachineClock};
+use ferretto_format::machine_clock::MachineClocks;
 use ferretto_format::sequence::{Clocks, PacketHeader, SequenceReader};
-use ferretto_proto::fields::remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
 use ferretto_proto::fields::{clock_snapshot, trace_packet as kind, track_descriptor};
 use ferretto_wire::{Field, Fields, encode};
 
@@ -93,7 +92,7 @@ pub(crate) struct State {
     events: Events,
     kernels: BTreeMap<u32, Kernel>,
     systems: BTreeMap<u32, System>,
-    machines: BTreeMap<u32, MachineClock>,
+    machines: MachineClocks,
     /// The first and the last time of an event, on the clock of the host.
     pub(crate) first: Option<u64>,
     pub(crate) latest: u64,
@@ -115,7 +114,7 @@ impl State {
             events: Events::new(&budget),
             kernels: BTreeMap::new(),
             systems: BTreeMap::new(),
-            machines: BTreeMap::new(),
+            machines: MachineClocks::default(),
             first: None,
             latest: 0,
             is_only_sequences: false,
@@ -143,12 +142,7 @@ impl State {
 
     /// Converts a time of the host to the clock of a machine.
     pub(crate) fn on_machine(&self, machine: u32, host: u64) -> u64 {
-        host.saturating_add_signed(self.ahead(machine))
-    }
-
-    fn ahead(&self, machine: u32) -> i64 {
-        let clock = self.machines.get(&machine);
-        clock.and_then(MachineClock::best).map_or(0, |it| it.offset)
+        self.machines.from_host(machine, host)
     }
 
     /// Adds a packet. Events at or after `until`, in time of the host, do not change the state.
@@ -175,7 +169,6 @@ impl State {
             u64::MAX => until,
             until => self.on_machine(machine, until),
         };
-        let ahead = self.ahead(machine);
         if let Some((boot, false)) = seen.snapshot
             && boot.is_none_or(|boot| boot < until)
         {
@@ -218,7 +211,7 @@ impl State {
                 }
                 kind::FTRACE_EVENTS if self.is_only_sequences => {}
                 kind::FTRACE_EVENTS => {
-                    self.kernel_events(writer, bytes, (until, ahead));
+                    self.kernel_events(writer, bytes, until);
                 }
                 kind::PROCESS_TREE if is_early => {
                     self.system(machine).tree(writer, seen.time, bytes);
@@ -238,7 +231,7 @@ impl State {
                 kind::TRACE_ATTRIBUTES if is_window(bytes) => {}
                 number if kinds::is_about_all(number) => {
                     if number == kind::REMOTE_CLOCK_SYNC {
-                        self.compare(machine, bytes);
+                        self.machines.compare(machine, bytes);
                     }
                     if self.budget.take(packet.len()) {
                         self.about_all.push(packet.to_vec());
@@ -250,7 +243,7 @@ impl State {
             }
         }
         if let Some(time) = event_time {
-            let host = time.saturating_add_signed(ahead.saturating_neg());
+            let host = self.machines.to_host(machine, time);
             self.first = Some(self.first.map_or(host, |first| first.min(host)));
             self.latest = self.latest.max(host);
         }
@@ -269,18 +262,17 @@ impl State {
         self.snapshots.push(packet.to_vec());
     }
 
-    /// Adds the kernel events of a bundle before `until`, a time on the clock of their machine. The
-    /// clock is `ahead` of the host's.
-    fn kernel_events(&mut self, writer: Writer, bytes: &[u8], (until, ahead): (u64, i64)) {
+    /// Adds the kernel events of a bundle before `until`, a time on the clock of their machine.
+    fn kernel_events(&mut self, writer: Writer, bytes: &[u8], until: u64) {
         let machine = writer.machine;
         let bundle = Bundle::read(bytes, self.sequences.clocks());
         let kernel = self
             .kernels
             .entry(machine)
             .or_insert_with(|| Kernel::new(writer, &self.budget));
-        let (first, latest) = (&mut self.first, &mut self.latest);
+        let (first, latest, machines) = (&mut self.first, &mut self.latest, &self.machines);
         kernel.add(&bundle, until, |time| {
-            let host = time.saturating_add_signed(ahead.saturating_neg());
+            let host = machines.to_host(machine, time);
             *first = Some(first.map_or(host, |first| first.min(host)));
             *latest = host.max(*latest);
         });
@@ -327,37 +319,6 @@ impl State {
         }
     }
 
-    /// Reads a `RemoteClockSync`.
-    fn compare(&mut self, machine: u32, bytes: &[u8]) {
-        let boot = |clocks: &[u8]| {
-            let all = Fields::new(clocks).map_while(Result::ok);
-            all.filter_map(|field| field.as_bytes().and_then(reading))
-                .find(|(clock, _)| *clock == BOOTTIME)
-                .map(|(_, time)| time)
-        };
-        let mut exchanges = Vec::new();
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            let (SYNCED_CLOCKS, Some(both)) = (field.number, field.as_bytes()) else {
-                continue;
-            };
-            let side = |number| {
-                let clocks = Fields::find(number, both)?;
-                boot(clocks.as_bytes()?)
-            };
-            if let (Some(client), Some(host)) = (
-                side(synced_clocks::CLIENT_CLOCKS),
-                side(synced_clocks::HOST_CLOCKS),
-            ) {
-                exchanges.push(Exchange { client, host });
-            }
-        }
-        let clock = self.machines.entry(machine).or_default();
-        exchanges
-            .windows(2)
-            .filter_map(|pair| Comparison::new(pair[0], pair[1]))
-            .for_each(|comparison| clock.add_comparison(comparison));
-    }
-
     /// Returns a packet that restores the current state of a sequence.
     pub(crate) fn state_now(&mut self, writer: &Writer) -> Option<Vec<u8>> {
         let state = self.sequences.state_mut(writer.sequence)?;
@@ -371,19 +332,10 @@ impl State {
         snapshots.cloned().for_each(&mut *out);
         self.about_all.iter().cloned().for_each(&mut *out);
         self.descriptors.values().cloned().for_each(&mut *out);
-        let offsets: BTreeMap<u32, i64> = self
-            .systems
-            .keys()
-            .chain(self.kernels.keys())
-            .map(|machine| (*machine, self.ahead(*machine)))
-            .collect();
-        let latest = self.latest;
-        let of_machine = |machine: &u32| {
-            let ahead = offsets.get(machine).copied().unwrap_or(0);
-            When {
-                at: at.map(|at| at.saturating_add_signed(ahead)),
-                latest: latest.saturating_add_signed(ahead),
-            }
+        let (latest, machines) = (self.latest, &self.machines);
+        let of_machine = |machine: &u32| When {
+            at: at.map(|at| machines.from_host(*machine, at)),
+            latest: machines.from_host(*machine, latest),
         };
         for (machine, system) in &self.systems {
             system.write(of_machine(machine), out);

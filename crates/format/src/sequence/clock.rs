@@ -68,7 +68,6 @@ pub struct Clocks {
     ahead_of_others: BTreeMap<u32, u64>,
     /// The default clock of packets.
     default: Option<u32>,
-    start: Option<u64>,
     is_converting: bool,
 }
 
@@ -80,7 +79,6 @@ impl Clocks {
             ahead_of_builtin: [None; BUILTIN],
             ahead_of_others: BTreeMap::new(),
             default: None,
-            start: None,
             is_converting,
         }
     }
@@ -106,11 +104,6 @@ impl Clocks {
         {
             self.ahead_of_others.insert(clock, ahead);
         }
-    }
-
-    /// Returns the boot time of the first snapshot, in nanoseconds.
-    pub fn start(&self) -> Option<u64> {
-        self.start
     }
 
     /// Reads a `ClockSnapshot`, with the clocks of its sequence and the budget for them.
@@ -140,7 +133,6 @@ impl Clocks {
         }
         let of_all = |reading: &&Reading| !SEQUENCE.contains(&reading.clock);
         let boot = readings.iter().find(|reading| reading.clock == BOOTTIME);
-        self.start = self.start.or(boot.map(|boot| boot.ns));
         if let Some(boot) = boot {
             for reading in readings.iter().filter(of_all) {
                 self.set_ahead(reading.clock, boot.ns.wrapping_sub(reading.ns));

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 
+use ferretto_format::kernel_bundle::{BundleHeader, CompactKind, CompactSched};
+use ferretto_format::sequence::Clocks;
 use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle};
 use ferretto_wire::Fields;
 
@@ -13,7 +15,9 @@ use ferretto_text::schema::{Kind, MessageId, Schema};
 /// The maximum number of CPUs whose running thread is tracked, so that memory is bounded for any
 /// input.
 const MAX_CPUS: usize = 1 << 14;
-/// The maximum number of events of a compact bundle. Others are left out.
+/// The maximum length of a printed name, in bytes.
+const MAX_NAME: usize = 64;
+/// The maximum number of events of a kind of a compact bundle. Others are left out.
 const MAX_COMPACT: usize = 1 << 18;
 
 /// A kernel event, ready to be printed.
@@ -33,30 +37,23 @@ pub(super) struct Kernel {
     text: Vec<u8>,
 }
 
-/// The columns of a `FtraceEventBundle.CompactSched`.
-#[derive(Default)]
-struct Compact {
-    names: Vec<String>,
-    switches: [Vec<u64>; 5],
-    wakings: [Vec<u64>; 5],
-}
-
 impl Kernel {
     /// Reads a `FtraceEventBundle`.
     pub(super) fn bundle(
         &mut self,
         machine: u32,
         bytes: &[u8],
+        clocks: &Clocks,
         mut each: impl FnMut(KernelEvent<'_>),
     ) {
-        let cpu = Fields::find(ftrace_event_bundle::CPU, bytes);
-        let cpu = cpu.and_then(|cpu| cpu.as_u32()).unwrap_or(0);
+        let header = BundleHeader::read(bytes, clocks);
+        let of = (machine, header.cpu.unwrap_or(0));
         for part in Fields::new(bytes).map_while(Result::ok) {
             let body = part.as_bytes().unwrap_or_default();
             match part.number {
-                ftrace_event_bundle::EVENT => self.event(machine, cpu, body, &mut each),
+                ftrace_event_bundle::EVENT => self.event(of, &header, body, &mut each),
                 ftrace_event_bundle::COMPACT_SCHED => {
-                    self.compact(machine, cpu, body, &mut each);
+                    self.compact(of, &header, body, &mut each);
                 }
                 _ => {}
             }
@@ -65,15 +62,15 @@ impl Kernel {
 
     fn event(
         &mut self,
-        machine: u32,
-        cpu: u32,
+        (machine, cpu): (u32, u32),
+        header: &BundleHeader,
         bytes: &[u8],
         each: &mut impl FnMut(KernelEvent<'_>),
     ) {
         let (mut time, mut tid, mut event) = (0, 0, None);
         for part in Fields::new(bytes).map_while(Result::ok) {
             match part.number {
-                ftrace_event::TIMESTAMP => time = part.as_u64().unwrap_or(0),
+                ftrace_event::TIMESTAMP => time = header.to_boot(part.as_u64().unwrap_or(0)),
                 ftrace_event::PID => tid = part.as_u64().unwrap_or(0) as i32,
                 ftrace_event::COMMON_FLAGS => {}
                 number => event = Some((number, part.as_bytes().unwrap_or_default())),
@@ -111,17 +108,18 @@ impl Kernel {
 
     fn compact(
         &mut self,
-        machine: u32,
-        cpu: u32,
+        (machine, cpu): (u32, u32),
+        header: &BundleHeader,
         bytes: &[u8],
         each: &mut impl FnMut(KernelEvent<'_>),
     ) {
-        let compact = Compact::read(bytes);
-        let (mut switch, mut waking) =
-            (compact.switches().peekable(), compact.wakings().peekable());
+        let columns = CompactSched::read(bytes);
+        let rows = |kind| columns.rows(kind).take(MAX_COMPACT).peekable();
+        let mut switch = rows(CompactKind::Switches);
+        let mut waking = rows(CompactKind::Wakings);
         loop {
             let is_switch = match (switch.peek(), waking.peek()) {
-                (Some(switch), Some(waking)) => switch[0] <= waking[0],
+                (Some(switch), Some(waking)) => switch.time <= waking.time,
                 (Some(_), None) => true,
                 (None, Some(_)) => false,
                 (None, None) => return,
@@ -134,99 +132,39 @@ impl Kernel {
             } else {
                 waking.next()
             };
-            let Some([time, second, pid, priority, name]) = next else {
-                return;
-            };
+            let Some(row) = next else { return };
+            let priority = row.priority;
+            // Priorities and pids are 32-bit numbers.
+            let (first, second) = (row.first as i32, row.second as i32);
+            let name = String::from_utf8_lossy(&row.name[..row.name.len().min(MAX_NAME)]);
             // Writing to a vector cannot fail.
             let _ = match is_switch {
                 true => write!(
                     self.text,
-                    "sched_switch: prev_pid={} prev_state={second} ==> next_comm=\"",
+                    "sched_switch: prev_pid={} prev_state={first} ==> next_comm=\"",
                     number(tid)
                 ),
                 false => write!(self.text, "sched_waking: comm=\""),
             };
-            push(&mut self.text, compact.name(name));
+            push(&mut self.text, &name);
             let _ = match is_switch {
-                true => write!(self.text, "\" next_pid={pid} next_prio={priority}"),
+                true => write!(self.text, "\" next_pid={second} next_prio={priority}"),
                 false => write!(
                     self.text,
-                    "\" pid={pid} prio={priority} target_cpu={second}"
+                    "\" pid={first} prio={priority} target_cpu={second}"
                 ),
             };
             each(KernelEvent {
-                time,
+                time: header.to_boot(row.time),
                 cpu,
                 tid,
                 text: &self.text,
             });
             if is_switch {
-                self.set_running(machine, cpu, pid as i32);
+                self.set_running(machine, cpu, second);
             }
         }
     }
-}
-
-impl Compact {
-    fn read(bytes: &[u8]) -> Self {
-        let mut compact = Self::default();
-        for part in Fields::new(bytes).map_while(Result::ok) {
-            let column = match part.number {
-                5 if compact.names.len() < MAX_COMPACT / 16 => {
-                    let name = part.as_bytes().unwrap_or_default();
-                    let name = &name[..name.len().min(64)];
-                    compact
-                        .names
-                        .push(String::from_utf8_lossy(name).into_owned());
-                    continue;
-                }
-                1 => &mut compact.switches[0],
-                2 => &mut compact.switches[1],
-                3 => &mut compact.switches[2],
-                4 => &mut compact.switches[3],
-                6 => &mut compact.switches[4],
-                7 => &mut compact.wakings[0],
-                9 => &mut compact.wakings[1],
-                8 => &mut compact.wakings[2],
-                10 => &mut compact.wakings[3],
-                11 => &mut compact.wakings[4],
-                _ => continue,
-            };
-            let room = MAX_COMPACT - column.len();
-            column.extend(part.as_varints().take(room));
-        }
-        for columns in [&mut compact.switches, &mut compact.wakings] {
-            // Times are stored as differences.
-            let mut time = 0u64;
-            for value in &mut columns[0] {
-                time = time.wrapping_add(*value);
-                *value = time;
-            }
-        }
-        compact
-    }
-
-    fn switches(&self) -> impl Iterator<Item = [u64; 5]> + '_ {
-        rows(&self.switches)
-    }
-
-    fn wakings(&self) -> impl Iterator<Item = [u64; 5]> + '_ {
-        rows(&self.wakings)
-    }
-
-    fn name(&self, index: u64) -> &str {
-        let name = usize::try_from(index)
-            .ok()
-            .and_then(|at| self.names.get(at));
-        name.map_or("", String::as_str)
-    }
-}
-
-/// Returns the rows of columns, which may differ in length; missing values are zero.
-fn rows(columns: &[Vec<u64>; 5]) -> impl Iterator<Item = [u64; 5]> + '_ {
-    (0..columns[0].len()).map(|row| {
-        [0, 1, 2, 3, 4].map(|column: usize| columns[column].get(row).copied().unwrap_or(0))
-    })
 }
 
 /// Returns the name and the message type of a kernel event.

@@ -144,7 +144,8 @@ impl<W: Write> Printer<'_, W> {
         }
         if let Some(bundle) = bundle {
             let (tasks, order) = (&self.tasks, &mut self.order);
-            self.kernel.bundle(machine, bundle, |event| {
+            let clocks = self.samples.clocks();
+            self.kernel.bundle(machine, bundle, clocks, |event| {
                 let mut line = Vec::new();
                 tasks.task(&mut line, machine, event.tid, Some(event.cpu));
                 tasks::time(&mut line, event.time);

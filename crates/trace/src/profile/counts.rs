@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::limits::{Budget, default_budget, entry_bytes};
 
 use super::heap::HeapId;
-use super::{Profile, ProfileReader, Sample, SessionId, StackId, UnwindError};
+use super::{Profile, Sample, SessionId, StackId, UnwindError};
 
 /// The maximum number of combinations of thread and callstack. Samples of others are left out and
 /// counted.
@@ -23,13 +23,20 @@ pub struct Selection {
     pub pids: Vec<i32>,
     /// The names or ids of threads; all if empty.
     pub threads: Vec<String>,
-    /// The start time, in nanoseconds since the start of the trace.
+    /// The start time, in nanoseconds of boot time.
     pub from: Option<u64>,
-    /// The end time (exclusive), in nanoseconds since the start of the trace.
+    /// The end time (exclusive), in nanoseconds of boot time.
     pub to: Option<u64>,
     /// True selects off-CPU samples, false on-CPU samples. `None` selects off-CPU samples only if
     /// the trace has no others.
     pub off_cpu: Option<bool>,
+}
+
+impl Selection {
+    /// Returns true if it contains a time, in nanoseconds of boot time.
+    pub(super) fn has_time(&self, time: u64) -> bool {
+        self.from.is_none_or(|from| time >= from) && self.to.is_none_or(|to| time < to)
+    }
 }
 
 /// The key by which samples are counted.
@@ -92,8 +99,8 @@ pub struct StackCounts {
     budget: Budget,
     selection: Selection,
     counts: HashMap<StackKey, Count>,
-    /// The time of the last sample, in nanoseconds of boot time.
-    last: Option<u64>,
+    /// The times of the first and the last sample, in nanoseconds of boot time.
+    times: Option<(u64, u64)>,
     /// The number of samples left out because of limits.
     pub left_out: u64,
     /// The number of samples of idle CPUs.
@@ -111,34 +118,26 @@ impl StackCounts {
             selection,
             budget: budget.clone(),
             counts: HashMap::new(),
-            last: None,
+            times: None,
             left_out: 0,
             idle: 0,
         }
     }
 
-    /// Adds a sample from `reader`, if it is selected and has a callstack.
-    pub fn add(&mut self, sample: &Sample, reader: &ProfileReader) {
-        self.add_since(sample, reader.start());
-    }
-
-    /// Adds a sample of a trace that begins at `start`, if it is selected and has a callstack.
-    pub(crate) fn add_since(&mut self, sample: &Sample, start: Option<u64>) {
+    /// Adds a sample, if it is selected and has a callstack.
+    pub fn add(&mut self, sample: &Sample) {
         let Some(stack) = sample.stack else { return };
         let pid = sample.pid.unwrap_or(0);
-        let since = sample.time.saturating_sub(start.unwrap_or(0));
         let selection = &self.selection;
-        let is_early = selection.from.is_some_and(|from| since < from);
-        let is_late = selection.to.is_some_and(|to| since >= to);
         let is_other = !selection.pids.is_empty() && !selection.pids.contains(&pid);
-        if is_early || is_late || is_other {
+        if is_other || !selection.has_time(sample.time) {
             return;
         }
         if sample.pid == Some(0) && selection.pids.is_empty() {
             self.idle += 1;
             return;
         }
-        self.last = self.last.max(Some(sample.time));
+        self.note(sample.time);
         let key = StackKey {
             session: sample.session,
             machine: sample.machine,
@@ -165,7 +164,7 @@ impl StackCounts {
 
     /// Adds a row of a heap dump that was written at `time`.
     pub(super) fn add_heap(&mut self, key: StackKey, added: Count, time: u64) {
-        self.last = self.last.max(Some(time));
+        self.note(time);
         let is_full = self.counts.len() >= MAX_KEYS;
         match self.counts.entry(key) {
             Entry::Occupied(known) => known.into_mut().add(added),
@@ -174,11 +173,17 @@ impl StackCounts {
         }
     }
 
-    /// Returns the time range from the start of the selection to the last sample, in nanoseconds of
-    /// boot time, for a trace that begins at `start`.
-    pub(super) fn span(&self, start: Option<u64>) -> Option<(u64, u64)> {
-        let begin = start?.saturating_add(self.selection.from.unwrap_or(0));
-        Some((begin, self.last?.max(begin)))
+    fn note(&mut self, time: u64) {
+        let (first, last) = self.times.unwrap_or((time, time));
+        self.times = Some((first.min(time), last.max(time)));
+    }
+
+    /// Returns the time range from the start of the selection, or else the first sample, to the
+    /// last sample, in nanoseconds of boot time.
+    pub(super) fn span(&self) -> Option<(u64, u64)> {
+        let (first, last) = self.times?;
+        let begin = self.selection.from.unwrap_or(first);
+        Some((begin, last.max(begin)))
     }
 
     /// Selects off-CPU samples, on-CPU samples, or the default.

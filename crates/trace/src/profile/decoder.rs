@@ -251,7 +251,7 @@ impl SampleReader {
     }
 
     /// Returns the clocks of the trace.
-    pub(super) fn clocks(&self) -> &Clocks {
+    pub(crate) fn clocks(&self) -> &Clocks {
         self.sequences.clocks()
     }
 

@@ -343,13 +343,9 @@ impl Profile {
 
     /// Returns the selected dumps, in the order of the trace.
     fn selected<'a>(&'a self, selection: &Selection) -> impl Iterator<Item = &'a HeapDump> {
-        let start = self.clocks.start().unwrap_or(0);
-        self.heap_dumps().iter().filter(move |dump| {
-            let since = dump.time.saturating_sub(start);
-            let is_late = selection.to.is_some_and(|to| since >= to);
-            let is_early = selection.from.is_some_and(|from| since < from);
+        self.heap_dumps().iter().filter(|dump| {
             let is_other = !selection.pids.is_empty() && !selection.pids.contains(&dump.pid);
-            !is_late && !is_early && !is_other && !dump.is_rejected
+            selection.has_time(dump.time) && !is_other && !dump.is_rejected
         })
     }
 

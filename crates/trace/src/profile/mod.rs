@@ -43,6 +43,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::sync::Arc;
 
+use ferretto_format::machine_clock::MachineClocks;
 use ferretto_format::sequence::Clocks;
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_wire::Fields;
@@ -74,6 +75,7 @@ use crate::threads::Threads;
 pub struct ProfileReader {
     samples: SampleReader,
     threads: Threads,
+    machines: MachineClocks,
     hit: Hit,
 }
 
@@ -95,6 +97,7 @@ impl ProfileReader {
         Self {
             samples: SampleReader::new(&budget),
             threads: Threads::new(&budget),
+            machines: MachineClocks::default(),
             hit: Hit::default(),
         }
     }
@@ -106,24 +109,26 @@ impl ProfileReader {
 
     /// Reads one encoded `TracePacket` and returns the sample in it.
     pub fn add(&mut self, packet: &[u8]) -> Option<Sample> {
-        let mut tree = None;
-        let sample = self.samples.add(packet, |part| {
-            if part.number == field::PROCESS_TREE {
-                tree = part.as_bytes();
-            }
+        let (mut tree, mut sync) = (None, None);
+        let mut sample = self.samples.add(packet, |part| match part.number {
+            field::PROCESS_TREE => tree = part.as_bytes(),
+            field::REMOTE_CLOCK_SYNC => sync = part.as_bytes(),
+            _ => {}
         });
-        if let Some(tree) = tree {
+        let machine = || {
             let machine = Fields::find(field::MACHINE_ID, packet);
-            let machine = machine.and_then(|id| id.as_u32()).unwrap_or(0);
-            self.threads.process_tree(machine, tree);
+            machine.and_then(|id| id.as_u32()).unwrap_or(0)
+        };
+        if let Some(tree) = tree {
+            self.threads.process_tree(machine(), tree);
+        }
+        if let Some(sync) = sync {
+            self.machines.compare(machine(), sync);
+        }
+        if let Some(sample) = sample.as_mut().filter(|sample| sample.machine != 0) {
+            sample.time = self.machines.to_host(sample.machine, sample.time);
         }
         sample
-    }
-
-    /// Returns the start time of the trace, in nanoseconds of boot time, once the first clock
-    /// snapshot was read.
-    pub fn start(&self) -> Option<u64> {
-        self.samples.clocks().start()
     }
 
     /// Returns a session with the data read so far.
@@ -167,7 +172,7 @@ pub fn read_profile_within(
     let mut counts = reader.counts(selection);
     let damage = packets.read_all(|packet| {
         if let Some(sample) = reader.add(packet.bytes) {
-            counts.add(&sample, &reader);
+            counts.add(&sample);
         }
     })?;
     Ok((reader.finish(), counts, damage))

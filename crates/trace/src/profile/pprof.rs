@@ -165,7 +165,7 @@ impl Writer<'_> {
         };
         out.varint(profile_field::PERIOD, period);
         let clocks = &self.profile.clocks;
-        if let Some((begin, end)) = counts.span(clocks.start()) {
+        if let Some((begin, end)) = counts.span() {
             if let Some(time) = clocks.boot_to_real(begin) {
                 out.varint(profile_field::TIME_NANOS, time);
             }

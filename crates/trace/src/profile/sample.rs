@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 1 << 13;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// The timestamp, in nanoseconds of boot time.
+    /// The timestamp, in nanoseconds of the host's boot time.
     pub time: u64,
     /// The session of the profiler.
     pub session: SessionId,

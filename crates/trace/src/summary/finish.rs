@@ -37,17 +37,12 @@ impl Summarizer {
     /// Returns the summary. Its size is that of the packets; [`summarize`](super::summarize)
     /// replaces it by the size of the file.
     pub fn finish(self) -> Summary {
-        let mut span = self.span;
-        if let Some((first, last)) = self.ftrace.span {
-            let (low, high) = span.unwrap_or((first, last));
-            span = Some((low.min(first), high.max(last)));
-        }
         let window = self.part.window();
-        let start = self.ending.started.or(span.map(|span| span.0));
-        let end = self.ending.stopped.or(span.map(|span| span.1));
-        let (start, end) = match window {
-            Some((from, to)) => (Some(from), Some(to)),
-            None => (start, end),
+        let bounds = self.times.bounds();
+        let duration_ns = match (bounds, self.ending.started, self.ending.stopped) {
+            (Some(bounds), ..) => Some(bounds.length()),
+            (None, Some(start), Some(stop)) => Some(stop.saturating_sub(start)),
+            _ => None,
         };
         let mut config = self.config.clone().unwrap_or_default();
         config.perf.is_of_root = self.is_profiler_root;
@@ -84,7 +79,9 @@ impl Summarizer {
         let sources = self.sources();
         let health = self.health.finish();
         let mut threads = self.threads;
-        let cpus = self.sched.finish(&mut threads, end);
+        let cpus = self
+            .sched
+            .finish(&mut threads, bounds.map(|bounds| bounds.end));
         let processes = threads.by_process();
         let command = self.command.finish(&threads, !cpus.is_empty());
         let thread_count = threads.len();
@@ -110,7 +107,7 @@ impl Summarizer {
             damage: Damage::default(),
             left_out: self.budget.refused(),
             packets: self.packets,
-            duration_ns: start.zip(end).map(|(start, end)| end.saturating_sub(start)),
+            duration_ns,
             command,
             sources,
             cpus,

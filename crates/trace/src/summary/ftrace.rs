@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ferretto_format::kernel_bundle::{BundleHeader, CompactSched};
 use ferretto_text::amount::counted;
 use ferretto_wire::Fields;
 
@@ -9,6 +10,7 @@ use super::activity::{Activity, KernelEvent};
 use super::config::Config;
 use super::loss::{Cause, Loss};
 use super::sched::Sched;
+use crate::bounds::EventTimes;
 use crate::printable::printable;
 use crate::threads::Threads;
 
@@ -36,6 +38,14 @@ const PHASE_END: u64 = 2;
 /// counters were read for it. Older counters were not read for that flush.
 const LAST_FLUSH_NS: u64 = 10_000_000;
 
+/// The parts of a summary that kernel events of a bundle change.
+pub(super) struct Around<'a> {
+    pub(super) sched: &'a mut Sched,
+    pub(super) threads: &'a mut Threads,
+    pub(super) times: &'a mut EventTimes,
+    pub(super) header: BundleHeader,
+}
+
 /// The summary of kernel events.
 #[derive(Debug, Default)]
 pub(super) struct Ftrace {
@@ -47,8 +57,6 @@ pub(super) struct Ftrace {
     descriptions: BTreeMap<(u32, u32, u32), (String, String)>,
     /// The summary of system calls, interrupts and other activities, if enabled.
     pub(super) activity: Option<Activity>,
-    /// The first and last timestamp on the default clock.
-    pub(super) span: Option<(u64, u64)>,
     /// The number of bundles after a gap, by machine and CPU.
     gaps: BTreeMap<(u32, u32), u64>,
     /// The number of overwritten events by machine and CPU, at the start and at the end of the
@@ -88,8 +96,7 @@ impl Ftrace {
         machine: u32,
         sequence: u32,
         bytes: &[u8],
-        sched: &mut Sched,
-        threads: &mut Threads,
+        around: &mut Around<'_>,
     ) {
         // The CPU, the clock and the gap are before or after the events, depending on the writer.
         let (mut cpu, mut gap, mut foreign_clock) = (0, false, false);
@@ -107,17 +114,27 @@ impl Ftrace {
         let cpu = (machine, cpu);
         let mut is_after_gap = gap;
         if gap {
-            sched.gap(cpu.0, cpu.1);
+            around.sched.gap(cpu.0, cpu.1);
             bump(&mut self.gaps, cpu, 1, MAX_CPUS);
         }
+        let shown_from = around.times.kernel_start(machine);
+        let mut shown: Option<(u64, u64)> = None;
         for field in Fields::new(bytes).map_while(Result::ok) {
             let Some(body) = field.as_bytes() else {
                 continue;
             };
             let span = match field.number {
-                2 => self.event(cpu, sequence, body, sched, threads),
+                2 => self.event(cpu, sequence, body, around),
                 4 => {
-                    let seen = sched.compact(threads, cpu, body);
+                    let columns = CompactSched::read(body);
+                    let is_known = around.times.is_known(cpu);
+                    let header = around.header;
+                    let seen = around.sched.compact(around.threads, cpu, &columns, &header);
+                    if !is_known {
+                        around.times.compact(cpu, &columns, &header);
+                    } else if let Some((first, last)) = seen.times {
+                        around.times.kernel(machine, first, last);
+                    }
                     bump(
                         &mut self.events,
                         EVENT_SCHED_SWITCH,
@@ -130,7 +147,7 @@ impl Ftrace {
                         seen.wakings,
                         MAX_KINDS,
                     );
-                    seen.first.zip(seen.last)
+                    seen.times
                 }
                 _ => None,
             };
@@ -140,10 +157,15 @@ impl Ftrace {
             {
                 activity.gap(cpu.0, first.saturating_sub(1));
             }
-            if let Some((first, last)) = span.filter(|_| !foreign_clock) {
-                let (low, high) = self.span.unwrap_or((first, last));
-                self.span = Some((low.min(first), high.max(last)));
+            if let (2, Some((time, _))) = (field.number, span)
+                && time >= shown_from
+            {
+                let (low, high) = shown.unwrap_or((time, time));
+                shown = Some((low.min(time), high.max(time)));
             }
+        }
+        if let Some((first, last)) = shown {
+            around.times.kernel(machine, first, last);
         }
     }
 
@@ -152,8 +174,7 @@ impl Ftrace {
         cpu: (u32, u32),
         sequence: u32,
         event: &[u8],
-        sched: &mut Sched,
-        threads: &mut Threads,
+        around: &mut Around<'_>,
     ) -> Option<(u64, u64)> {
         let (mut at, mut pid, mut kind, mut body) = (None, 0, None, None);
         for field in Fields::new(event).map_while(Result::ok) {
@@ -172,11 +193,15 @@ impl Ftrace {
             Some((_, name)) => bump(&mut self.generic, name.clone(), 1, MAX_KINDS),
             None => bump(&mut self.events, kind?.min(FIRST_GENERIC), 1, MAX_KINDS),
         }
-        let at = at?;
+        let at = around.header.to_boot(at?);
+        let (sched, threads) = (&mut *around.sched, &mut *around.threads);
         match (kind, body) {
             (Some(EVENT_SCHED_SWITCH), Some(body)) => {
                 let next = Fields::find(6, body).and_then(|f| f.as_u64()).unwrap_or(0) as i32;
                 sched.switch(threads, cpu, at, next);
+                if !around.times.is_known(cpu) {
+                    around.times.switch(cpu, at);
+                }
                 if let Some(comm) = Fields::find(5, body).and_then(|f| f.as_bytes()) {
                     threads.set_comm(cpu.0, at, next, comm);
                 }

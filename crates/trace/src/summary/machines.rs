@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use ferretto_format::Loss;
-use ferretto_format::clock::BOOTTIME;
-use ferretto_format::machine_clock::{Exchange, MachineClock};
+use ferretto_format::machine_clock::{MachineClock, exchanges};
 use ferretto_format::sequence::PacketHeader;
-use ferretto_proto::fields::{clock_snapshot, remote_clock_sync, system_info};
+use ferretto_proto::fields::system_info;
 use ferretto_wire::Fields;
 
 use crate::printable::printable;
@@ -90,23 +89,9 @@ impl Machines {
 
     /// Reads a `RemoteClockSync`.
     pub(super) fn compare(&mut self, id: u32, sync: &[u8]) {
-        use remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
-        let Some(machine) = self.get(id) else { return };
-        let both = |number, bytes| {
-            let snapshot = Fields::find(number, bytes)?.as_bytes()?;
-            boottime(snapshot)
-        };
-        let exchanges = Fields::new(sync)
-            .map_while(Result::ok)
-            .filter(|field| field.number == SYNCED_CLOCKS)
-            .filter_map(|field| {
-                let exchange = field.as_bytes()?;
-                Some(Exchange {
-                    client: both(synced_clocks::CLIENT_CLOCKS, exchange)?,
-                    host: both(synced_clocks::HOST_CLOCKS, exchange)?,
-                })
-            });
-        machine.clock.add(&exchanges.collect::<Vec<_>>());
+        if let Some(machine) = self.get(id) {
+            machine.clock.add(&exchanges(sync));
+        }
     }
 
     /// Returns the name of a machine, or a substitute.
@@ -136,16 +121,4 @@ impl Machines {
         };
         self.0.into_iter().map(summary).collect()
     }
-}
-
-/// Returns the boot time in a `ClockSnapshot`.
-fn boottime(snapshot: &[u8]) -> Option<u64> {
-    use clock_snapshot::{CLOCKS, clock};
-    let clocks = Fields::new(snapshot).map_while(Result::ok);
-    let mut clocks = clocks.filter(|field| field.number == CLOCKS);
-    clocks.find_map(|field| {
-        let reading = field.as_bytes()?;
-        let id = Fields::find(clock::CLOCK_ID, reading)?.as_u64()?;
-        (id == u64::from(BOOTTIME)).then(|| Fields::find(clock::TIMESTAMP, reading)?.as_u64())?
-    })
 }

@@ -33,6 +33,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use ferretto_format::health::Health;
+use ferretto_format::kernel_bundle::BundleHeader;
 use ferretto_format::sequence::{FaultSink, PacketHeader, SequenceReader, SequenceState};
 use ferretto_proto::fields::trace_packet as packet_field;
 use ferretto_wire::{Field, Fields};
@@ -60,7 +61,7 @@ use self::config::Config;
 use self::counters::Counters;
 use self::ending::Ending;
 use self::frequency::Frequencies;
-use self::ftrace::Ftrace;
+use self::ftrace::{Around, Ftrace};
 use self::machines::Machines;
 use self::memory::Memory;
 use self::part::Part;
@@ -70,6 +71,7 @@ use self::stats::Stats;
 use self::track_events::TrackEvents;
 use self::wanted::Wanted;
 use self::writers::Writer;
+use crate::bounds::EventTimes;
 use crate::health::{HealthCounter, PacketState};
 use crate::limits::{Budget, Limits};
 use crate::profile::{Decoder, Module, SampleContent, SampleState, Selection, StackCounts};
@@ -106,7 +108,8 @@ pub struct Summary {
     pub left_out: u64,
     /// The number of packets, including those inside of compressed ones.
     pub packets: u64,
-    /// The duration of the recording, or of this part of it, in nanoseconds.
+    /// The time from the first event to the last one, in nanoseconds; without events, the duration
+    /// of the recording.
     pub duration_ns: Option<u64>,
     /// The recorded command, if there is one.
     pub command: Option<CommandSummary>,
@@ -253,7 +256,7 @@ pub struct Summarizer {
     command: Command,
     health: HealthCounter,
     part: Part,
-    span: Option<(u64, u64)>,
+    times: EventTimes,
 }
 
 /// A service's packets about a recording as a whole.
@@ -355,7 +358,7 @@ impl Summarizer {
             command: Command::new(&budget),
             health: HealthCounter::new(&budget),
             part: Part::default(),
-            span: None,
+            times: EventTimes::new(&budget),
             budget,
         }
     }
@@ -377,11 +380,6 @@ impl Summarizer {
             }
         };
         self.machines.note(&header);
-        // Packets of other machines have the times of their clocks.
-        if let Some(time) = time.filter(|_| header.machine == 0) {
-            let (low, high) = self.span.unwrap_or((time, time));
-            self.span = Some((low.min(time), high.max(time)));
-        }
         let source = content.data.and_then(|(kind, _)| names::source_of(kind));
         if header.sequence == 0 {
             self.unnumbered.note(&header, source);
@@ -429,22 +427,33 @@ impl Summarizer {
         let context = context
             .map(|context| context.map(|context| context.of_part(|state| &mut state.samples)));
         if let Some(sample) = self.samples.add(header, &content.samples, context) {
-            self.stacks.add_since(&sample, None);
+            self.stacks.add(&sample);
         }
         if let Some(fault) = state.fault {
             state = PacketState::faulty(fault, header, &self.sequences);
         }
         self.health.packet(header, content.data, state);
-        state.time.and_then(Result::ok)
+        let time = state.time.and_then(Result::ok);
+        if let Some(data) = content.data.filter(|_| state.is_usable()) {
+            let clocks = self.sequences.clocks();
+            let of_sequence = (time, state.default_track);
+            self.times.packet(header, data, of_sequence, clocks);
+        }
+        time
     }
 
     fn data(&mut self, header: &PacketHeader<'_>, kind: u32, body: &[u8], at: Option<u64>) {
         let machine = header.machine;
         match kind {
             packet_field::FTRACE_EVENTS => {
-                let (sched, threads) = (&mut self.sched, &mut self.threads);
+                let mut around = Around {
+                    sched: &mut self.sched,
+                    threads: &mut self.threads,
+                    times: &mut self.times,
+                    header: BundleHeader::read(body, self.sequences.clocks()),
+                };
                 self.ftrace
-                    .bundle(machine, header.sequence, body, sched, threads);
+                    .bundle(machine, header.sequence, body, &mut around);
             }
             packet_field::FTRACE_STATS => self.ftrace.stats(machine, body),
             packet_field::PROCESS_TREE => self.threads.process_tree(machine, body),

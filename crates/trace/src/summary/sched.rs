@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ferretto_format::kernel_bundle::{BundleHeader, CompactKind, CompactSched};
 use ferretto_proto::fields::sys_stats::{self, cpu_times};
 use ferretto_wire::Fields;
 
@@ -53,8 +54,6 @@ pub(super) struct Sched {
     cpus: BTreeMap<(u32, u32), Cpu>,
     /// The first and the last counters of each CPU.
     counted: BTreeMap<(u32, u32), (Counted, Counted)>,
-    timestamps: Vec<u64>,
-    pids: Vec<i32>,
 }
 
 impl Sched {
@@ -114,49 +113,27 @@ impl Sched {
         cpu.running = Some((at, next));
     }
 
-    /// Reads the context switches of a `FtraceEventBundle.CompactSched`. Returns the numbers of
-    /// switches and wakeups, and the first and last time.
+    /// Reads the context switches of a compact bundle. Returns the numbers of switches and
+    /// wake-ups, and the first and last time.
     pub(super) fn compact(
         &mut self,
         threads: &mut Threads,
         cpu: (u32, u32),
-        bytes: &[u8],
+        columns: &CompactSched<'_>,
+        header: &BundleHeader,
     ) -> Compact {
-        let mut table: Vec<&[u8]> = Vec::new();
-        let mut comms: Vec<usize> = Vec::new();
-        let mut timestamps = std::mem::take(&mut self.timestamps);
-        let mut pids = std::mem::take(&mut self.pids);
-        timestamps.clear();
-        pids.clear();
         let mut seen = Compact::default();
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            match field.number {
-                5 if table.len() < MAX_COMPACT => table.extend(field.as_bytes()),
-                1 => timestamps.extend(field.as_varints().take(MAX_COMPACT - timestamps.len())),
-                3 => {
-                    let next = field.as_varints().map(|pid| pid as i32);
-                    pids.extend(next.take(MAX_COMPACT - pids.len()));
-                }
-                6 => {
-                    let next = field.as_varints().map(|index| index as usize);
-                    comms.extend(next.take(MAX_COMPACT - comms.len()));
-                }
-                7 => seen.wakings += field.as_varints().count() as u64,
-                _ => {}
-            }
-        }
-        let mut at = 0u64;
-        for (i, (delta, &pid)) in timestamps.iter().zip(&pids).enumerate() {
-            at = at.saturating_add(*delta);
-            seen.first.get_or_insert(at);
-            seen.last = Some(at);
+        for row in columns.rows(CompactKind::Switches).take(MAX_COMPACT) {
+            let (at, pid) = (header.to_boot(row.time), row.second as i32);
             seen.switches += 1;
+            seen.note(at);
             self.switch(threads, cpu, at, pid);
-            if let Some(comm) = comms.get(i).and_then(|&index| table.get(index)) {
-                threads.set_comm(cpu.0, at, pid, comm);
-            }
+            threads.set_comm(cpu.0, at, pid, row.name);
         }
-        (self.timestamps, self.pids) = (timestamps, pids);
+        for row in columns.rows(CompactKind::Wakings) {
+            seen.wakings += 1;
+            seen.note(header.to_boot(row.time));
+        }
         seen
     }
 
@@ -214,6 +191,13 @@ impl Cpu {
 pub(super) struct Compact {
     pub(super) switches: u64,
     pub(super) wakings: u64,
-    pub(super) first: Option<u64>,
-    pub(super) last: Option<u64>,
+    /// The first and the last time.
+    pub(super) times: Option<(u64, u64)>,
+}
+
+impl Compact {
+    fn note(&mut self, time: u64) {
+        let (first, last) = self.times.unwrap_or((time, time));
+        self.times = Some((first.min(time), last.max(time)));
+    }
 }

@@ -1,10 +1,12 @@
 //! The names of threads.
 
+use ferretto_format::kernel_bundle::BundleHeader;
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_wire::Fields;
 
-use super::ftrace::Ftrace;
+use super::ftrace::{Around, Ftrace};
 use super::sched::Sched;
+use crate::bounds::EventTimes;
 use crate::limits::Budget;
 use crate::threads::Threads;
 
@@ -14,6 +16,7 @@ pub(crate) struct ThreadNames {
     threads: Threads,
     ftrace: Ftrace,
     sched: Sched,
+    times: EventTimes,
 }
 
 impl ThreadNames {
@@ -22,6 +25,7 @@ impl ThreadNames {
             threads: Threads::new(budget),
             ftrace: Ftrace::default(),
             sched: Sched::default(),
+            times: EventTimes::new(budget),
         }
     }
 
@@ -34,8 +38,14 @@ impl ThreadNames {
             match part.number {
                 field::PROCESS_TREE => self.threads.process_tree(machine, body),
                 field::FTRACE_EVENTS => {
-                    self.ftrace
-                        .bundle(machine, 0, body, &mut self.sched, &mut self.threads);
+                    let mut around = Around {
+                        sched: &mut self.sched,
+                        threads: &mut self.threads,
+                        times: &mut self.times,
+                        // Names do not depend on clocks.
+                        header: BundleHeader::default(),
+                    };
+                    self.ftrace.bundle(machine, 0, body, &mut around);
                 }
                 _ => {}
             }

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
         None => None,
     };
     if let Some((first, second)) = args.diff {
-        let dumps = samples.profile.max_dumps(&args.selection.selection());
+        let dumps = samples.profile.max_dumps(&samples.selection);
         if first.max(second) > dumps {
             bail!(
                 "{} has no heap dump {}: it has {dumps}; record --heap-dumps sets the time between dumps",
@@ -45,8 +45,8 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
         }
     }
     let first = args.diff.map(|(first, second)| {
-        samples.counts = samples.at_dump(&args.selection, second);
-        samples.at_dump(&args.selection, first)
+        samples.counts = samples.at_dump(second);
+        samples.at_dump(first)
     });
     let whole = baseline.as_ref().map_or(Extent::Whole, |it| it.extent);
     let extent = samples.extent.and(whole);

@@ -191,7 +191,7 @@ fn no_damage_causes_a_panic() {
                 packet.truncate(random.below(packet.len()));
             }
             if let Some(sample) = reader.add(&packet) {
-                counts.add(&sample, &reader);
+                counts.add(&sample);
             }
         }
         let profile = reader.finish();

@@ -5,7 +5,7 @@ use ferretto_trace::profile::{
 };
 use ferretto_wire::Fields;
 
-use crate::profile::made::{NEEDS_STATE, SEQUENCE, Trace};
+use crate::profile::made::{BOOT, NEEDS_STATE, SEQUENCE, Trace};
 
 fn trace() -> Trace {
     Trace::begun()
@@ -67,8 +67,8 @@ fn samples_are_selected_by_process_thread_and_time() {
         count(|selection| selection.threads = vec!["worker;1".into()]),
         3
     );
-    assert_eq!(count(|selection| selection.from = Some(80)), 3);
-    assert_eq!(count(|selection| selection.to = Some(80)), 1);
+    assert_eq!(count(|selection| selection.from = Some(BOOT + 80)), 3);
+    assert_eq!(count(|selection| selection.to = Some(BOOT + 80)), 1);
     assert_eq!(count(|selection| selection.off_cpu = Some(true)), 0);
 }
 
@@ -212,8 +212,12 @@ fn pprof_locations_start_with_the_innermost_and_have_inlined_lines() {
         .collect();
     assert_eq!(types, [("samples", "count"), ("cpu-clock", "nanoseconds")]);
     assert_eq!(number(&bytes, 12), 10_000_000, "the period of 100 Hz");
-    assert_eq!(number(&bytes, 9), 99, "wall clock time");
-    assert_eq!(number(&bytes, 10), 110, "until the last sample");
+    assert_eq!(
+        number(&bytes, 9),
+        149,
+        "wall clock time of the first sample"
+    );
+    assert_eq!(number(&bytes, 10), 60, "until the last sample");
     let by_id = |field: u32, id: u64| {
         let all = messages(&bytes, field);
         *all.iter()

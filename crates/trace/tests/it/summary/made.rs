@@ -91,9 +91,16 @@ pub(crate) fn compact(p: &mut Packet<'_>, cpu: u64, lost: bool, switches: &[(u64
                 delta
             });
             sched.bytes(1, &packed(deltas));
+            sched.bytes(2, &packed(switches.iter().map(|_| 0)));
             sched.bytes(3, &packed(switches.iter().map(|(_, pid, _)| *pid)));
+            sched.bytes(4, &packed(switches.iter().map(|_| 120)));
             sched.bytes(6, &packed(0..switches.len() as u64));
-            sched.bytes(7, &packed([seconds(1), 5]));
+            // Two wake-ups, the first with the first switch.
+            let first = switches.first().map_or(0, |(at, ..)| seconds(*at));
+            sched.bytes(7, &packed([first, 5]));
+            for column in [8, 9, 10, 11] {
+                sched.bytes(column, &packed([0, 0]));
+            }
         });
     });
     p.varint(10, 2);

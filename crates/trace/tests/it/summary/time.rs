@@ -21,6 +21,12 @@ fn snapshot(p: &mut Packet<'_>, primary: u64, clocks: &[(u64, u64, bool)]) {
     });
 }
 
+/// Adds an instant on a sequence.
+fn event(p: &mut Packet<'_>) {
+    p.varint(10, 2);
+    p.nested(11, |event| event.varint(9, 3));
+}
+
 /// Creates a trace with a clock snapshot.
 fn with_clocks(primary: u64) -> Trace {
     let clocks = [
@@ -33,15 +39,20 @@ fn with_clocks(primary: u64) -> Trace {
 #[test]
 fn monotonic_timestamps_are_converted_by_the_clock_snapshot() {
     let summary = with_clocks(BOOTTIME)
-        .packet(|p| p.varint(8, seconds(1000)))
+        .packet(|p| {
+            p.varint(8, seconds(1000));
+            event(p);
+        })
         .packet(|p| {
             p.varint(8, seconds(12));
             p.varint(58, MONOTONIC);
+            event(p);
         })
         .packet(|p| {
             // A sequence-scoped clock cannot be converted without a snapshot.
             p.varint(8, 5);
             p.varint(58, SEQUENCE);
+            event(p);
         })
         .summary();
     assert_eq!(summary.duration_ns, Some(seconds(2)));
@@ -53,11 +64,16 @@ fn packets_without_a_clock_are_on_the_primary_one() {
         .packet(|p| {
             p.varint(8, seconds(1000));
             p.varint(58, BOOTTIME);
+            event(p);
         })
-        .packet(|p| p.varint(8, seconds(12)))
+        .packet(|p| {
+            // A packet without a sequence.
+            p.varint(8, seconds(12));
+            p.nested(38, |stats| stats.varint(1, 1));
+        })
         .packet(|p| {
             p.varint(8, seconds(13));
-            p.varint(10, 2);
+            event(p);
         })
         .summary();
     assert_eq!(summary.duration_ns, Some(seconds(3)));
