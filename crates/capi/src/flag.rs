@@ -4,23 +4,27 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// A boolean that programs read by address, and the active instances, in one word.
 ///
-/// The first byte in memory is the boolean. The second byte by value has a bit for each instance.
-/// In a forked child, where the recordings are not known yet, the boolean is true without
-/// instances.
+/// The first byte in memory is the boolean. Another byte has a bit for each instance, and a third
+/// one is set in a forked child as long as the recordings are not known; then the boolean is true
+/// even without instances.
 #[derive(Debug)]
 pub(crate) struct Flag(AtomicU32);
 
 /// The initial value in a forked child.
-pub(crate) const UNKNOWN: u32 = TRUE;
+pub(crate) const UNKNOWN: u32 = TRUE | DOUBT;
 
 #[cfg(target_endian = "little")]
 const TRUE: u32 = 1;
 #[cfg(target_endian = "little")]
 const SHIFT: u32 = 8;
+#[cfg(target_endian = "little")]
+const DOUBT: u32 = 1 << 16;
 #[cfg(target_endian = "big")]
 const TRUE: u32 = 1 << 24;
 #[cfg(target_endian = "big")]
 const SHIFT: u32 = 0;
+#[cfg(target_endian = "big")]
+const DOUBT: u32 = 1 << 8;
 
 /// The effect of a change of instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +59,7 @@ impl Flag {
     /// Returns true if the instances are not known yet in a forked child.
     #[inline(always)]
     pub(crate) fn is_unknown(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == UNKNOWN
+        self.0.load(Ordering::Relaxed) & DOUBT != 0
     }
 
     /// Adds an instance.
@@ -73,10 +77,28 @@ impl Flag {
         self.0.store(0, Ordering::Release);
     }
 
+    /// Removes all instances in a forked child, where the new ones are not known yet.
+    pub(crate) fn forked(&self) {
+        self.0.store(UNKNOWN, Ordering::Release);
+    }
+
+    /// Makes the instances known that were added meanwhile in a forked child.
+    pub(crate) fn decided(&self) {
+        let update = |before| Some(Self::word(before >> SHIFT & 0xff, 0));
+        // The update never fails.
+        let _ = self
+            .0
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, update);
+    }
+
+    fn word(instances: u32, doubt: u32) -> u32 {
+        let boolean = if instances | doubt == 0 { 0 } else { TRUE };
+        instances << SHIFT | doubt | boolean
+    }
+
     fn change(&self, change: impl Fn(u32) -> u32) -> Change {
-        let word = |instances: u32| instances << SHIFT | if instances == 0 { 0 } else { TRUE };
         let instances = |word: u32| word >> SHIFT & 0xff;
-        let update = |before| Some(word(change(instances(before))));
+        let update = |before| Some(Self::word(change(instances(before)), before & DOUBT));
         let before = self
             .0
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, update)
@@ -112,5 +134,13 @@ mod tests {
         assert_eq!(FLAG.clear(0), change(false, false));
         FLAG.0.store(UNKNOWN, Ordering::Relaxed);
         assert!(boolean() && FLAG.is_unknown() && FLAG.instances() == 0);
+        assert_eq!(FLAG.set(3), change(true, true));
+        assert!(boolean() && FLAG.is_unknown() && FLAG.instances() == 8);
+        FLAG.decided();
+        assert!(boolean() && !FLAG.is_unknown() && FLAG.instances() == 8);
+        FLAG.forked();
+        assert!(boolean() && FLAG.is_unknown() && FLAG.instances() == 0);
+        FLAG.decided();
+        assert!(!boolean() && !FLAG.is_unknown());
     }
 }

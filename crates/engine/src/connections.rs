@@ -93,6 +93,15 @@ impl Connections {
         lock(&self.state).all.iter().any(|known| known.is_late)
     }
 
+    /// Returns the longest default time to wait for a service whose recordings are not known yet;
+    /// `None` if there is no such service.
+    pub(super) fn patience_for_first(&self) -> Option<Duration> {
+        let state = lock(&self.state);
+        let connecting = state.all.iter();
+        let connecting = connecting.filter(|known| known.progress == Progress::Connecting);
+        connecting.map(|known| known.patience).max()
+    }
+
     /// Returns a number to [wait](Self::wait) for; `None` if no connection would be waited for.
     pub(super) fn number(&self, limit: Option<Duration>) -> Option<u64> {
         let mut state = lock(&self.state);

@@ -37,8 +37,8 @@ pub use instances::{MAX_INSTANCES, UNKNOWN, bits};
 pub use interceptor::{InterceptorFactory, provide_interceptor, register_interceptor};
 pub use process::{current_process, current_thread};
 pub use runtime::{
-    abort_startup, backends, begin_startup, is_started, revive, start, sync, trigger,
-    wait_for_recordings,
+    abort_startup, backends, begin_startup, is_started, is_undecided, revive, start, sync, trigger,
+    wait_for_continued, wait_for_recordings,
 };
 pub use settings::{Settings, decide_settings, settings};
 pub use slots::{Opened, Slots, Target};

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, OnceLock};
 use std::thread::ThreadId;
@@ -35,6 +36,8 @@ pub(super) enum Command {
     Trigger(Vec<String>, Instant),
     /// Start startup tracing.
     Startup(Box<StartupRequest>),
+    /// In a forked child, continue the recordings of its parent. Dropping the sender is the answer.
+    Continue(Sender<()>),
     /// End the startup tracing with this number.
     AbortStartup(u64),
     /// Determine when every service has processed all earlier requests. The number identifies this
@@ -72,6 +75,8 @@ pub(super) struct Queue {
     wake: OnceLock<OwnedFd>,
     /// The background thread.
     server: OnceLock<ThreadId>,
+    /// Set in a forked child while it finds out whether it is recorded.
+    is_deciding: AtomicBool,
     pub(super) connections: Connections,
     pub(super) farewell: Farewell,
 }
@@ -88,9 +93,22 @@ pub(super) fn open() -> &'static Queue {
     QUEUE.get_or_init(Queue::default)
 }
 
-/// Returns true in a forked child that has not checked yet if a service wants to record it.
+/// Creates the queue of a forked child, which is [undecided](is_undecided) until
+/// [`Queue::decided`].
+pub(super) fn open_in_child() -> &'static Queue {
+    QUEUE.get_or_init(|| Queue {
+        is_deciding: AtomicBool::new(true),
+        ..Queue::default()
+    })
+}
+
+/// Returns true in a forked child that has not checked yet if a service wants to record it. On its
+/// background thread, which checks that, returns false.
 pub(super) fn is_undecided() -> bool {
-    QUEUE.get().is_none() && QUEUE.is_inherited()
+    match QUEUE.get() {
+        Some(queue) => queue.is_deciding.load(Ordering::Acquire) && !queue.is_served_here(),
+        None => QUEUE.is_inherited(),
+    }
 }
 
 /// Sends a command to the background thread. Returns false if there is none.
@@ -118,6 +136,11 @@ impl Queue {
 
     pub(super) fn next(&self) -> Option<Command> {
         lock(&self.commands).pop_front()
+    }
+
+    /// Ends the time in which a forked child is undecided.
+    pub(super) fn decided(&self) {
+        self.is_deciding.store(false, Ordering::Release);
     }
 
     /// Makes the calling thread the background thread.
@@ -160,6 +183,7 @@ impl fmt::Debug for Command {
             Self::Sync(_) => "Sync",
             Self::Trigger(..) => "Trigger",
             Self::Startup(_) => "Startup",
+            Self::Continue(_) => "Continue",
             Self::AbortStartup(_) => "AbortStartup",
             Self::RoundTrip(_) => "RoundTrip",
         })

@@ -16,6 +16,10 @@ use super::queue::{self, Command, Synced};
 use super::source::kinds;
 use super::startup::StartupRequest;
 
+/// The longest time that the first trace point of a forked child waits until the recordings of its
+/// parent continue there, which takes no round trip.
+const CONTINUE_LIMIT: Duration = Duration::from_secs(5);
+
 /// Set once the background thread was started; locked by the thread that starts it.
 static STARTED: PerProcess<Mutex<bool>> = PerProcess::new();
 
@@ -46,8 +50,9 @@ pub fn start(backends: impl IntoIterator<Item = Backend>) -> io::Result<()> {
 /// In a forked child whose parent took part in recordings, takes part as a process of its own.
 /// Otherwise does nothing.
 ///
-/// A trace point calls this if it does not know whether a recording runs. Its event is missing in
-/// running recordings, which report that.
+/// A trace point calls this if it does not know whether a recording runs. The recordings of the
+/// parent continue in this process: when this returns, its events are kept until the services
+/// confirm that.
 #[cold]
 pub fn revive() {
     revive_with(true);
@@ -58,16 +63,34 @@ fn revive_with(is_late: bool) {
         return;
     }
     let mut started = lock(STARTED.get_or_init(Mutex::default));
-    if *started {
+    // Another thread may have done it meanwhile.
+    if !queue::is_undecided() {
         return;
     }
+    let queue = queue::open_in_child();
+    // Before recordings can start, and while every trace point waits or is off.
+    kinds().iter().for_each(|kind| kind.source().forked());
+    point::request_collection();
     // Without a thread the child is not recorded, and its trace points do nothing.
-    let _ = start_thread(&mut started);
+    let is_started = start_thread(&mut started).is_ok();
     for backend in backend::all() {
         if backend.is_for_children() {
             let _ = connect(backend, is_late);
         }
     }
+    if is_started {
+        let (sender, receiver) = mpsc::channel();
+        queue.send(Command::Continue(sender));
+        // The sender is dropped, not used.
+        let _ = receiver.recv_timeout(CONTINUE_LIMIT);
+    }
+    queue.decided();
+    kinds().iter().for_each(|kind| kind.source().decided());
+}
+
+/// Returns true in a forked child that has not checked yet if a service wants to record it.
+pub fn is_undecided() -> bool {
+    queue::is_undecided()
 }
 
 /// Returns true if this process takes part in recordings.
@@ -78,12 +101,6 @@ pub fn is_started() -> bool {
 fn start_thread(started: &mut bool) -> io::Result<()> {
     if *started {
         return Ok(());
-    }
-    let is_child = queue::is_undecided();
-    if is_child {
-        // Before recordings can start, and while every trace point waits or is off.
-        kinds().iter().for_each(|kind| kind.source().forked());
-        point::request_collection();
     }
     let queue = queue::open();
     let wake = queue.wake_fd()?;
@@ -135,10 +152,24 @@ pub fn wait_for_recordings(limit: Option<Duration>) -> bool {
     is_there
 }
 
+/// In a forked child, waits until the recordings that continue there have reached their services,
+/// at most for each service's [patience](Backend::patience). Before that, a flush sends nothing.
+pub fn wait_for_continued() {
+    if fork::forks() != 0
+        && let Some(patience) = queue::queue().and_then(|q| q.connections.patience_for_first())
+    {
+        wait_for_recordings(Some(patience));
+    }
+}
+
 /// Waits until all services have processed everything sent before, at most for `limit`. Returns
-/// true if there is a service and all have.
+/// true if there is a service and all have. Services to which a connection is being made are
+/// waited for.
 pub fn sync(limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
+    if queue::queue().is_some_and(|queue| queue.connections.patience_for_first().is_some()) {
+        wait_for_recordings(Some(limit));
+    }
     let (sender, receiver) = mpsc::channel();
     if !queue::send(Command::Sync(sender)) {
         return false;

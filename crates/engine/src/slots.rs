@@ -85,24 +85,35 @@ impl<T: Clone + Send> Slots<T> {
         }
     }
 
-    /// Sets the active bits of forked children to [`UNKNOWN`]. Call it once.
+    /// Sets the active bits of forked children to [`UNKNOWN`], and those of this process if it is
+    /// one that has not checked yet. Call it once, after the data source is registered.
     #[cfg(not(loom))]
     pub fn watch_forks(&'static self) {
         ferretto_shm::fork::store_in_child(&self.active, UNKNOWN);
+        if runtime::is_undecided() {
+            self.active.store(UNKNOWN, Ordering::Release);
+        }
     }
 
     /// Does nothing, since models do not fork.
     #[cfg(loom)]
     pub fn watch_forks(&'static self) {}
 
-    /// Stops all recording in a forked child. Called by [`Source::forked`](super::Source::forked).
+    /// Stops all recording in a forked child, whose trace points still [determine](Self::recording)
+    /// the recordings. Called by [`Source::forked`](super::Source::forked).
     pub fn forked(&self) {
         for slot in &self.slots {
             slot.epoch.store(0, Ordering::Relaxed);
         }
         // The old contents are not touched: their locks may be held by threads that do not exist in
         // the child, see `Targets`.
-        self.active.store(0, Ordering::Release);
+        self.active.store(UNKNOWN, Ordering::Release);
+    }
+
+    /// Lets trace points of a forked child rely on the active bits. Called by
+    /// [`Source::decided`](super::Source::decided).
+    pub fn decided(&self) {
+        self.active.fetch_and(!UNKNOWN, Ordering::Release);
     }
 
     /// Fills a free slot. Threads record only after [`start`](Self::start).

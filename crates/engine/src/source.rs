@@ -33,8 +33,8 @@ pub struct Setup {
 }
 
 /// A data source of any kind. The background thread calls all methods but
-/// [`descriptor`](Self::descriptor) and [`forked`](Self::forked), for each slot in the order of an
-/// instance's life.
+/// [`descriptor`](Self::descriptor), [`forked`](Self::forked) and [`decided`](Self::decided), for
+/// each slot in the order of an instance's life.
 pub trait Source: Send + Sync {
     /// Returns the description for services. Its name never changes.
     fn descriptor(&self) -> DataSourceDescriptor;
@@ -62,9 +62,12 @@ pub trait Source: Send + Sync {
         adoption::is_same(startup, config)
     }
 
-    /// Resets the state in a forked child, where no recording runs. Must not use locks that a
-    /// thread of the parent may have held.
+    /// Resets the state in a forked child, where no recording runs, except that trace points still
+    /// have to find out. Must not use locks that a thread of the parent may have held.
     fn forked(&self);
+
+    /// Makes trace points of a forked child rely on the recordings that have started meanwhile.
+    fn decided(&self);
 }
 
 /// A data source to register.

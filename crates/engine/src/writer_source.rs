@@ -78,10 +78,10 @@ impl Opened {
     fn create_writer(&self) -> TraceWriter {
         match self.destination {
             Destination::Buffer(buffer) => self.handle.create_writer(buffer, self.policy),
-            // Startup writers never wait: while a reservation is open, no chunk is freed.
-            Destination::Reserved(reservation) => self
-                .handle
-                .create_startup_writer(reservation, ExhaustedPolicy::Drop),
+            // Waits for chunks only after the reservation is bound: until then, none is freed.
+            Destination::Reserved(reservation) => {
+                self.handle.create_startup_writer(reservation, self.policy)
+            }
         }
     }
 }

@@ -272,6 +272,66 @@ impl<T> fmt::Debug for PerProcess<T> {
     }
 }
 
+/// A value that a process leaves to its forked children. It is for statics.
+///
+/// A child sees the last value set before the fork, even if a thread was about to replace it.
+pub struct Inherited<T: 'static> {
+    current: AtomicPtr<Made<T>>,
+    /// [`forks`] plus one of the process that has set a value; 0 if none has.
+    owner: AtomicU32,
+}
+
+impl<T: Send + Sync> Inherited<T> {
+    /// Creates a cell without a value.
+    pub const fn new() -> Self {
+        Self {
+            current: AtomicPtr::new(ptr::null_mut()),
+            owner: AtomicU32::new(0),
+        }
+    }
+
+    /// Sets the value for children that are forked from now on.
+    pub fn set(&self, value: T) {
+        let forks = forks();
+        let made = Box::into_raw(Box::new(Made { value, forks }));
+        // Before the value is published, see `get`.
+        self.owner.store(forks + 1, Ordering::Release);
+        let old = self.current.swap(made, Ordering::AcqRel);
+        // SAFETY: null, or from `Box::into_raw` above and published with release ordering. Each
+        // value is swapped out once, and freed by nobody else.
+        let is_own = unsafe { old.as_ref() }.is_some_and(|old| old.forks == forks);
+        if is_own {
+            // SAFETY: as before; `get` returns no references to values of its own process.
+            drop(unsafe { Box::from_raw(old) });
+        }
+    }
+
+    /// Returns the value of an ancestor, unless this process has set one.
+    pub fn get(&self) -> Option<&'static T> {
+        let current = self.current.load(Ordering::Acquire);
+        if self.owner.load(Ordering::Acquire) == forks() + 1 {
+            return None;
+        }
+        // SAFETY: null, or from `Box::into_raw` in `set`. A value of this process was published
+        // after its store to `owner`, which would have been seen here. Values of ancestors are
+        // never freed.
+        let made: Option<&'static Made<T>> = unsafe { current.as_ref() };
+        made.map(|made| &made.value)
+    }
+}
+
+impl<T: Send + Sync> Default for Inherited<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for Inherited<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inherited").finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,6 +385,33 @@ mod tests {
         assert_eq!(forks(), forks_before);
         assert_eq!(MASK.load(Ordering::Relaxed), 5);
         assert_eq!(VALUE.get().unwrap(), "parent");
+    }
+
+    #[test]
+    fn a_child_inherits_the_last_value() {
+        static LEFT: Inherited<String> = Inherited::new();
+        watch().unwrap();
+        LEFT.set("first".to_owned());
+        LEFT.set("last".to_owned());
+        assert!(
+            LEFT.get().is_none(),
+            "a process inherits nothing from itself"
+        );
+        let holds = holds_in_child(|| {
+            let inherited = LEFT.get();
+            let holds_in_grandchild = || {
+                holds_in_child(|| LEFT.get().is_some_and(|value| value == "last"))
+                    && inherited.is_some_and(|value| value == "last")
+            };
+            holds_in_grandchild() && {
+                LEFT.set("unused".to_owned());
+                LEFT.set("of the child".to_owned());
+                LEFT.get().is_none()
+                    && inherited.is_some_and(|value| value == "last")
+                    && holds_in_child(|| LEFT.get().is_some_and(|value| value == "of the child"))
+            }
+        });
+        assert!(holds);
     }
 
     #[test]

@@ -181,7 +181,12 @@ impl Source for Life {
 
     fn forked(&self) {
         self.0.slots.forked();
-        self.0.enabled.reset();
+        self.0.enabled.forked();
+    }
+
+    fn decided(&self) {
+        self.0.slots.decided();
+        self.0.enabled.decided();
     }
 }
 

@@ -468,6 +468,7 @@ pub unsafe extern "C" fn PerfettoDsTracerImplFlush(
         let notify = Notify(cb, user_arg);
         Box::new(move || notify.call()) as ferretto_client::FlushCallback
     });
+    ferretto_engine::wait_for_continued();
     // SAFETY: by the contract of the crate.
     unsafe { (*tracer.cast::<Tracer>()).writer.flush(callback) };
 }

@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ferretto_engine::{MAX_INSTANCES, bits};
+use ferretto_engine::{self as engine, MAX_INSTANCES, bits};
 use ferretto_proto::fields::{track_event_category, track_event_descriptor};
 use ferretto_shm::fork::{AppendList, PerProcess};
 
@@ -204,10 +204,19 @@ pub(super) fn disable(slot: usize) {
     }
 }
 
-/// Removes all recordings in a forked child.
+/// Removes all recordings in a forked child, where trace points still have to find out.
 pub(super) fn forked() {
-    ANY.flag.reset();
-    CATEGORIES.iter().for_each(|category| category.flag.reset());
+    ANY.flag.forked();
+    used().iter().for_each(|category| category.flag.forked());
+}
+
+/// Makes trace points of a forked child rely on the recordings that have started meanwhile.
+pub(super) fn decided() {
+    let _changing = world().changing.hold();
+    ANY.flag.decided();
+    CATEGORIES
+        .iter()
+        .for_each(|category| category.flag.decided());
 }
 
 /// Returns the existing categories as an encoded TrackEventDescriptor.
@@ -258,6 +267,9 @@ pub unsafe extern "C" fn PerfettoTeCategoryImplCreate(
     category.iid.store(iid, Ordering::Relaxed);
     category.descriptor.store(desc, Ordering::Release);
     category.is_used.store(true, Ordering::Release);
+    if engine::is_undecided() {
+        category.flag.forked();
+    }
     for slot in world.wanting(category) {
         category.flag.set(slot);
     }

@@ -150,6 +150,7 @@ impl Event {
         }
         writer.write_packet(buffer.written());
         if self.flush {
+            ferretto_engine::wait_for_continued();
             writer.flush(None);
         }
     }

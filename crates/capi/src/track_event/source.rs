@@ -82,6 +82,11 @@ impl Source for TrackEvents {
         IS_PUBLISHING.store(false, Ordering::SeqCst);
         publish_process();
     }
+
+    fn decided(&self) {
+        SLOTS.decided();
+        category::decided();
+    }
 }
 
 fn publish_process() {

@@ -20,10 +20,10 @@ impl Producer {
     /// Provides memory from now on, and offers it on the next connection, as with the option
     /// [`provide_memory`](super::ProducerOptions::provide_memory). Does nothing if there is memory
     /// already. If a service is connected but has not sent memory yet, the commits contain the
-    /// chunks written meanwhile.
-    pub fn provide_memory(&mut self) {
+    /// chunks written meanwhile. Returns true if there is memory.
+    pub fn provide_memory(&mut self) -> bool {
         if self.shared.arbiter().is_some() || self.shared.offered().is_some() {
-            return;
+            return true;
         }
         self.options.provide_memory = true;
         self.prepare_memory();
@@ -31,6 +31,7 @@ impl Producer {
         if session.is_some_and(|session| session.accepted.is_some()) {
             self.shared.settle_memory(false);
         }
+        self.shared.offered().is_some()
     }
 
     /// Returns the page size and the size to request, in bytes. The service adopts memory only if

@@ -47,12 +47,19 @@ pub(super) struct Instance {
     pub(super) writers: WriterSource,
     /// The reservation, if it started as startup tracing.
     pub(super) reservation: Option<u16>,
+    /// Set if it continues an instance of the parent process.
+    pub(super) is_continued: bool,
     pub(super) stage: Stage,
 }
 
 impl Instance {
     pub(super) fn is_of(&self, link: usize, connection: u64) -> bool {
         self.link == link && self.connection == connection
+    }
+
+    /// Returns true if it records for a service that has not requested it yet.
+    pub(super) fn is_adoptable(&self) -> bool {
+        self.id.is_none() && self.stage == Stage::Started
     }
 
     pub(super) fn start(&mut self) {

@@ -1,6 +1,7 @@
 //! The background thread: it drives the connections and passes requests of services to data
 //! sources.
 
+mod continued;
 mod flushes;
 mod instance;
 mod link;
@@ -77,6 +78,9 @@ impl Driver {
                 }
                 // After the events that preceded the answer.
                 if let Some(number) = self.links[link].take_round_trip() {
+                    // All recordings of which the service wants this process have adopted theirs.
+                    self.abort_continued(link);
+                    self.run_commands();
                     let progress = Progress::RoundTripped(number);
                     self.queue.connections.set_progress(link, progress);
                 }
@@ -95,8 +99,8 @@ impl Driver {
         farewell.set_busy(is_late || !self.instances.is_empty());
         if farewell.is_leaving() {
             let left = self.links.iter().filter(|link| !link.handle.hand_over());
-            // Late recordings report that when they start.
-            if left.count() == 0 && !is_late {
+            // Late recordings report that when they start, and continued ones are bound then.
+            if left.count() == 0 && !is_late && !self.startups.is_any_continued() {
                 farewell.done();
             }
         }
@@ -145,6 +149,10 @@ impl Driver {
                     }
                 }
                 Command::Startup(request) => self.begin_startup(*request),
+                Command::Continue(done) => {
+                    self.continue_recordings();
+                    drop(done);
+                }
                 Command::AbortStartup(number) => self.abort_startup(number),
                 Command::RoundTrip(number) => {
                     self.number = number.max(self.number);
@@ -222,19 +230,31 @@ impl Driver {
         match event {
             Event::Connected => self.links[link].connected(self.number),
             Event::Disconnected(_) => {
+                self.abort_continued(link);
                 let connections = &self.queue.connections;
                 connections.set_progress(link, Progress::Absent);
             }
-            Event::Start { config, .. } if self.queue.connections.is_late(link) => {
+            Event::Setup { instance, config } => {
+                self.adopt_continued(link, instance, &Arc::new(*config));
+            }
+            Event::Start { instance, config } => {
                 let buffer = config.target_buffer.unwrap_or(0);
-                let handle = &self.links[link].handle;
-                instance::report_late(handle.create_writer(buffer, ExhaustedPolicy::Drop));
+                let handle = self.links[link].handle.clone();
+                if let Some(continued) = self.find(link, instance).filter(|i| i.is_continued) {
+                    if let Some(reservation) = continued.reservation {
+                        handle.bind_startup(reservation, buffer);
+                    }
+                    handle.notify_started(instance);
+                } else if self.queue.connections.is_late(link) {
+                    instance::report_late(handle.create_writer(buffer, ExhaustedPolicy::Drop));
+                }
             }
             _ => {}
         }
     }
 
     fn disconnected(&mut self, link: usize, reason: &LostReason) {
+        self.abort_continued(link);
         self.queue.connections.set_progress(link, Progress::Absent);
         if matches!(
             reason,
@@ -252,10 +272,11 @@ impl Driver {
             instance.writers.close();
         }
         self.links[link].disconnected();
+        self.leave_to_children();
     }
 
     fn set_up(&mut self, link: usize, id: InstanceId, config: Arc<DataSourceConfig>) {
-        if self.adopt(link, id, &config) {
+        if self.adopt_continued(link, id, &config) || self.adopt(link, id, &config) {
             return;
         }
         let connection = self.links[link].connection;
@@ -266,7 +287,13 @@ impl Driver {
                 // any.
                 continue;
             }
-            let Some(slot) = self.free_slot(kind) else {
+            let slot = self.free_slot(kind).or_else(|| {
+                // A recording of the parent that may be over must not keep out one that runs.
+                self.abort_continued(link);
+                self.run_commands();
+                self.free_slot(kind)
+            });
+            let Some(slot) = slot else {
                 if self.is_single(kind) {
                     return;
                 }
@@ -314,9 +341,10 @@ impl Driver {
         let key = self.next_instance;
         self.next_instance += 1;
         let of = &self.links[link];
-        let handle = match interceptor::writers(&config) {
-            Some(writers) => of.handle.with_writers(writers),
-            None => of.handle.clone(),
+        let (handle, destination) = match interceptor::writers(&config) {
+            // Nothing is recorded that would have to wait for a buffer.
+            Some(writers) => (of.handle.with_writers(writers), Destination::Buffer(0)),
+            None => (of.handle.clone(), destination),
         };
         let writers = WriterSource::new(handle, destination, kind.policy(&config));
         let setup = Setup {
@@ -335,6 +363,7 @@ impl Driver {
             config,
             writers,
             reservation: destination.reservation(),
+            is_continued: false,
             stage: Stage::Prepared,
         });
         // Set before trace points see that it records.
@@ -347,7 +376,7 @@ impl Driver {
         let handle = self.links[link].handle.clone();
         let is_late = self.queue.connections.is_late(link);
         if let Some(instance) = self.find_mut(link, id) {
-            if is_late {
+            if is_late && !instance.is_continued {
                 instance::report_late(instance.writers.create_writer());
             }
             if let Some(reservation) = instance.reservation {
@@ -355,6 +384,8 @@ impl Driver {
             }
             instance.start();
         }
+        // Before the consumer is told, so that it has an effect on children forked after that.
+        self.leave_to_children();
         handle.notify_started(id);
     }
 
@@ -364,6 +395,7 @@ impl Driver {
             // The instance was never created: there is no stop to wait for.
             None => self.links[link].handle.notify_stopped(id),
         }
+        self.leave_to_children();
     }
 
     /// Handles the end of an instance, which may come long after the stop.

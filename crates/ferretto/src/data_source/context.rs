@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use ferretto_client::{FlushCallback, Packet, TraceWriter};
-use ferretto_engine::{MAX_INSTANCES, MAX_SOURCES, bits, point};
+use ferretto_engine::{self as engine, MAX_INSTANCES, MAX_SOURCES, bits, point};
 
 use super::registered::Registered;
 use super::{DataSource, Instance};
@@ -54,6 +54,7 @@ impl<D: DataSource> TraceContext<'_, D> {
     /// when the service has received them, at once if there is no connection, and never if the
     /// connection is lost before.
     pub fn flush(&mut self, callback: Option<FlushCallback>) {
+        engine::wait_for_continued();
         self.entry.writer.flush(callback);
     }
 

@@ -90,4 +90,8 @@ impl<D: DataSource> Source for Engaged<D> {
     fn forked(&self) {
         self.0.slots.forked();
     }
+
+    fn decided(&self) {
+        self.0.slots.decided();
+    }
 }

@@ -99,4 +99,8 @@ impl Source for TrackEvents {
     fn forked(&self) {
         SLOTS.forked();
     }
+
+    fn decided(&self) {
+        SLOTS.decided();
+    }
 }

@@ -11,6 +11,8 @@ pub enum Cause {
     KernelParse,
     /// A producer had no free chunk in its shared memory.
     SharedMemory,
+    /// A program continued before it was connected.
+    LateStart,
     /// A ring buffer overwrote data before it was read.
     Overwritten,
     /// A ring buffer in memory kept the newest data, as configured.
@@ -46,6 +48,7 @@ impl Cause {
             Self::KernelBuffer => "kernel buffer overrun",
             Self::KernelParse => "kernel buffer not parsed",
             Self::SharedMemory => "shared memory full",
+            Self::LateStart => "recorded too late",
             Self::Overwritten => "overwritten",
             Self::Ring => "kept the newest",
             Self::BufferFull => "buffer full",

@@ -14,6 +14,9 @@ use crate::threads::Threads;
 /// The reason that older services report for full shared memory.
 const SMB_FULL: Reasons = Reasons::from_bits(256);
 
+/// The reasons in the first packet of a writer whose program was recorded late.
+const LATE_START: Reasons = Reasons::from_bits(129);
+
 /// One trace writer: a packet sequence.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
@@ -22,6 +25,8 @@ pub(super) struct Writer {
     pid: Option<i32>,
     drops: u64,
     reasons: Reasons,
+    /// Set if its program was recorded late.
+    is_late: bool,
     source: Option<&'static str>,
 }
 
@@ -36,7 +41,13 @@ impl Writer {
         let is_known = packet.loss != Reasons::PRESENT || self.packets > 1;
         if !packet.loss.is_none() && is_known {
             self.drops += 1;
-            self.reasons |= packet.loss;
+            // A writer cannot have abandoned a packet before its first one: its library reports
+            // that the program wrote before it was connected.
+            if packet.is_first && packet.loss == LATE_START {
+                self.is_late = true;
+            } else {
+                self.reasons |= packet.loss;
+            }
         }
     }
 
@@ -75,7 +86,11 @@ pub(super) fn losses<'a>(
     let mut writers: Vec<_> = writers.filter(|(_, writer)| writer.drops > 0).collect();
     writers.sort_unstable_by_key(|(id, _)| *id);
     for (id, writer) in writers {
-        let Some(cause) = cause(writer.reasons, stats) else {
+        let cause = match writer.is_late && writer.reasons.is_none() {
+            true => Some(Cause::LateStart),
+            false => cause(writer.reasons, stats),
+        };
+        let Some(cause) = cause else {
             continue;
         };
         let entry = grouped
@@ -89,7 +104,7 @@ pub(super) fn losses<'a>(
     }
     let named = grouped
         .keys()
-        .any(|(cause, _)| *cause == Cause::SharedMemory);
+        .any(|(cause, _)| matches!(cause, Cause::SharedMemory | Cause::LateStart));
     let mut losses: Vec<Loss> = grouped
         .into_iter()
         .map(|((cause, producer), (gaps, buffer))| {
@@ -158,6 +173,9 @@ fn advice(cause: Cause) -> &'static str {
     match cause {
         Cause::SharedMemory => {
             "raise shm_size_kb of this producer in producers of the config, or let it write less at a time"
+        }
+        Cause::LateStart => {
+            "the program wrote before the service replied; let it wait longer when it starts (Options::wait)"
         }
         Cause::Overwritten => "raise size_kb of the buffer, or set write_into_file: true",
         Cause::Producer => "update the producer",

@@ -131,6 +131,11 @@ impl Category {
         }
     }
 
+    /// Returns the slots of the last update.
+    pub(super) fn last_slots(&self) -> u32 {
+        self.mask.load(Ordering::Relaxed) & !UNKNOWN
+    }
+
     /// Returns the slots whose instances record the category, or `None` before the first
     /// evaluation.
     #[inline]
@@ -142,6 +147,13 @@ impl Category {
     pub(super) fn set_slots(&self, slots: u32) {
         // Release: a thread that sees a slot also sees the contents of its recording.
         self.mask.store(slots, Ordering::Release);
+    }
+
+    /// Updates the slots when recordings start or stop. Before its first evaluation, the category
+    /// stays unknown, since in a forked child more recordings may be about to continue.
+    pub(super) fn update_slots(&self, slots: u32) {
+        let unknown = self.mask.load(Ordering::Relaxed) & UNKNOWN;
+        self.set_slots(slots | unknown);
     }
 
     /// Resets the category to unknown in forked children.

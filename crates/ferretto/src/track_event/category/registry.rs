@@ -79,14 +79,14 @@ impl Registry {
     fn evaluate_all(&self) -> Vec<(Notice, CategoryChange)> {
         let before: Vec<_> = OBSERVERS
             .iter()
-            .map(|observer| (observer, observer.0.known_slots().unwrap_or(0)))
+            .map(|observer| (observer, observer.0.last_slots()))
             .collect();
         for category in &self.categories {
-            category.set_slots(self.evaluate(category));
+            category.update_slots(self.evaluate(category));
         }
         let mut notices = Vec::new();
         for ((category, notice), before) in before {
-            let after = category.known_slots().unwrap_or(0);
+            let after = category.last_slots();
             notices.extend(changes(before, after).map(|change| (Arc::clone(notice), change)));
         }
         notices

@@ -133,6 +133,32 @@ fn shared_memory_loss_names_the_producer() {
 }
 
 #[test]
+fn a_program_that_was_recorded_late_has_not_filled_its_memory() {
+    let trace = Trace::recording(0, 1, |stats| stats.nested(1, |b| b.varint(19, 1)));
+    let summary = trace
+        .packet(|p| {
+            p.varint(87, 1);
+            p.varint(42, 129);
+            p.varint(10, 5);
+            p.varint(42, 1);
+        })
+        .packet(|p| {
+            p.varint(87, 1);
+            p.varint(10, 6);
+        })
+        .packet(|p| {
+            p.varint(42, 129);
+            p.varint(10, 6);
+        })
+        .summary();
+    let loss = find(&summary.losses, Cause::LateStart);
+    assert_eq!(loss.amount, "1 gap");
+    assert!(loss.advice.contains("Options::wait"));
+    assert_eq!(find(&summary.losses, Cause::SharedMemory).amount, "1 gap");
+    assert_eq!(summary.losses.len(), 2);
+}
+
+#[test]
 fn the_services_mark_on_a_first_packet_does_not_hide_its_writers_loss() {
     let trace = Trace::recording(0, 1, |stats| stats.nested(1, |b| b.varint(3, 0)));
     let summary = trace
