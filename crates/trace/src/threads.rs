@@ -237,16 +237,16 @@ impl Threads {
         found.map(|((_, pid), _)| *pid)
     }
 
-    /// Returns a process of the service's machine and all its descendants.
-    pub(crate) fn with_descendants(&self, pid: i32) -> BTreeSet<i32> {
+    /// Returns processes of the service's machine and all their descendants.
+    pub(crate) fn with_descendants(&self, pids: impl Iterator<Item = i32>) -> BTreeSet<i32> {
         let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for (&(machine, tid), thread) in &self.threads {
             if let Some(parent) = thread.parent.filter(|_| machine == 0) {
                 children.entry(parent).or_default().push(tid);
             }
         }
-        let mut found = BTreeSet::from([pid]);
-        let mut next = vec![pid];
+        let mut found: BTreeSet<i32> = pids.collect();
+        let mut next: Vec<i32> = found.iter().copied().collect();
         while let Some(parent) = next.pop() {
             let new = children.remove(&parent).unwrap_or_default();
             next.extend(new.into_iter().filter(|child| found.insert(*child)));
@@ -267,7 +267,7 @@ impl Threads {
     }
 
     /// Returns the process of a thread, or its own id if it is unknown.
-    fn process_of(&self, machine: u32, tid: i32) -> i32 {
+    pub(crate) fn process_of(&self, machine: u32, tid: i32) -> i32 {
         /// The longest chain of threads that created each other.
         const MAX_CREATORS: usize = 64;
         let mut of = tid;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use ferretto_text::amount::{grouped, human_bytes, human_time};
 use ferretto_text::terminal::shown;
+use ferretto_trace::Summary;
 use ferretto_trace::summary::{ActivityKind, ActivitySummary};
 
 use super::{DIM, heading};
@@ -13,40 +14,63 @@ const TOP: usize = 8;
 /// The widest name.
 const MAX_NAME: usize = 40;
 
-/// Prints the largest of each kind.
-pub(super) fn activity(out: &mut impl Write, rows: &[ActivitySummary]) -> io::Result<()> {
-    for of_kind in rows.chunk_by(|a, b| a.kind == b.kind) {
+/// Prints the largest of each kind; first the system calls of the recorded processes.
+pub(super) fn activity(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+    let own = &summary.own_system_calls;
+    if !own.is_empty() {
+        let pids: Vec<String> = summary.pids.iter().map(i32::to_string).collect();
+        let whose = match pids.as_slice() {
+            [] => "the command".to_owned(),
+            [pid] => format!("process {pid}"),
+            pids => format!("processes {}", pids.join(", ")),
+        };
+        heading(out, &format!("system calls of {whose} by time"))?;
+        rows(out, own)?;
+    }
+    let all = summary.activity.as_slice();
+    for of_kind in all.chunk_by(|a, b| a.kind == b.kind) {
         let Some(first) = of_kind.first() else {
             continue;
         };
-        heading(out, title(first.kind))?;
-        let names = || of_kind.iter().take(TOP);
-        let width = names().map(|row| shown(&row.name).chars().count()).max();
-        let width = width.unwrap_or(0).min(MAX_NAME);
-        for row in names() {
-            let (name, count) = (shown(&row.name), grouped(row.count));
-            let times = if row.count == 1 { "time " } else { "times" };
-            write!(out, "  {name:width$}  {count:>13} {times}")?;
-            if row.bytes > 0 {
-                write!(out, "  {:>10}", human_bytes(row.bytes))?;
-            }
-            if let Some(mean) = row.total_ns.checked_div(row.finished) {
-                write!(
-                    out,
-                    "  {:>10} in total, {} on average, {} at most",
-                    human_time(row.total_ns),
-                    human_time(mean),
-                    human_time(row.max_ns)
-                )?;
-            }
-            writeln!(out)?;
-        }
-        let rest = of_kind.len().saturating_sub(TOP);
-        if rest > 0 {
-            writeln!(out, "  {DIM}{rest} more{DIM:#}")?;
-        }
+        let title = match first.kind {
+            ActivityKind::SystemCall if !own.is_empty() => "system calls of the machine by time",
+            kind => title(kind),
+        };
+        heading(out, title)?;
+        rows(out, of_kind)?;
     }
     Ok(())
+}
+
+fn rows(out: &mut impl Write, rows: &[ActivitySummary]) -> io::Result<()> {
+    let names = || rows.iter().take(TOP);
+    let width = names().map(|row| shown(&row.name).chars().count()).max();
+    let width = width.unwrap_or(0).min(MAX_NAME);
+    for row in names() {
+        let (name, count) = (shown(&row.name), grouped(row.count));
+        let times = if row.count == 1 { "time " } else { "times" };
+        write!(out, "  {name:width$}  {count:>13} {times}")?;
+        if row.bytes > 0 {
+            write!(out, "  {:>10}", human_bytes(row.bytes))?;
+        }
+        if let Some(mean) = row.total_ns.checked_div(row.finished) {
+            write!(
+                out,
+                "  {:>10} in total, {} on average, {} at most",
+                human_time(row.total_ns),
+                human_time(mean),
+                human_time(row.max_ns)
+            )?;
+        }
+        if row.errors > 0 {
+            write!(out, ", {} failed", grouped(row.errors))?;
+        }
+        writeln!(out)?;
+    }
+    match rows.len().saturating_sub(TOP) {
+        0 => Ok(()),
+        rest => writeln!(out, "  {DIM}{rest} more{DIM:#}"),
+    }
 }
 
 fn title(kind: ActivityKind) -> &'static str {

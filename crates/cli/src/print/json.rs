@@ -147,8 +147,17 @@ fn machine(all: &mut Members<'_>, summary: &Summary) {
     });
     all.objects("activity", &summary.activity, |members, activity| {
         members.add("kind", super::activity::word(activity.kind));
-        fields!(members, activity => name, count, finished, total_ns, max_ns, bytes);
+        fields!(members, activity => name, count, finished, errors, total_ns, max_ns, bytes);
     });
+    let pid = |json: &mut Json, pid: &i32| pid.write(json);
+    all.name("pids").list(&summary.pids, pid);
+    all.objects(
+        "own_system_calls",
+        &summary.own_system_calls,
+        |members, call| {
+            fields!(members, call => name, count, finished, errors, total_ns, max_ns);
+        },
+    );
 }
 
 fn profile(members: &mut Members<'_>, profile: &ProfileSummary) {

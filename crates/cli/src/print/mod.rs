@@ -59,7 +59,7 @@ pub(crate) fn summary(
     processes(out, summary, width)?;
     machine::frequencies(out, &summary.frequencies)?;
     machine::memory(out, &summary.memory, width)?;
-    activity::activity(out, &summary.activity)?;
+    activity::activity(out, summary)?;
     profile::profiles(out, &summary.profiles, width)?;
     heap::heaps(out, &summary.heaps, width)?;
     counters(out, &summary.counters)?;

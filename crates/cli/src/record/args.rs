@@ -86,7 +86,8 @@ pub(crate) struct RecordArgs {
     /// twice.
     #[arg(long, requires = "heap")]
     pub(crate) heap_mmap: bool,
-    /// Record callstacks or the heap of these processes, and callstacks of their descendants
+    /// Record callstacks or the heap of these processes, and callstacks of their descendants; with
+    /// --syscalls, the summary shows their system calls first
     #[arg(
         short,
         long = "pid",

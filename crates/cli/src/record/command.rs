@@ -8,22 +8,29 @@ use ferretto_proto::TraceConfig;
 use ferretto_proto::fields::{process_stats, trace, trace_attributes, trace_packet};
 use ferretto_proto::trace_attributes::Attribute;
 use ferretto_proto::trace_attributes::attribute::Value;
-use ferretto_trace::summary::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandResources};
+use ferretto_trace::summary::{
+    COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandResources, PIDS_ATTRIBUTE,
+};
 use ferretto_wire::{Encoder, Sink, encode};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Adds the command to the start of the trace.
-pub(super) fn describe(config: &mut TraceConfig, words: &[OsString]) {
-    if words.is_empty() {
-        return;
-    }
+/// Adds the command, or the processes of `-p`, to the start of the trace.
+pub(super) fn describe(config: &mut TraceConfig, words: &[OsString], pids: &[i32]) {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-    let attributes = config.trace_attributes.get_or_insert_default();
-    attributes.attribute.push(Attribute {
-        key: Some(COMMAND_ATTRIBUTE.into()),
-        value: Some(Value::StringValue(words.join(&b' '))),
-        ..Default::default()
-    });
+    let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
+    for (key, value) in [
+        (COMMAND_ATTRIBUTE, words.join(&b' ')),
+        (PIDS_ATTRIBUTE, pids.join(",").into_bytes()),
+    ] {
+        if !value.is_empty() {
+            let attributes = config.trace_attributes.get_or_insert_default();
+            attributes.attribute.push(Attribute {
+                key: Some(key.into()),
+                value: Some(Value::StringValue(value)),
+                ..Default::default()
+            });
+        }
+    }
 }
 
 /// The facts about the command that are known only after the start of the trace.

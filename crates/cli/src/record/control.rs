@@ -6,6 +6,7 @@ use anyhow::Result;
 use ferretto_proto::observable_events::CloneTriggerHit;
 
 use super::child::{CommandLine, NotRun, Running};
+use super::cpus;
 use super::draft::Draft;
 use super::progress::Progress;
 use super::ring::{self, Watch};
@@ -159,6 +160,7 @@ impl Control for RecordControl {
         let Some(program) = self.command.words.first() else {
             return Ok(());
         };
+        cpus::visit();
         let started = match &mut self.child {
             Some(child) => child.release(),
             None => Running::start(&self.command).map(|child| self.child = Some(child)),

@@ -5,6 +5,7 @@ mod child;
 mod command;
 mod config;
 mod control;
+mod cpus;
 mod disks;
 mod draft;
 mod dynamic;
@@ -255,7 +256,7 @@ fn plan_config(
              or use ferretto trigger_perfetto"
         );
     }
-    command::describe(&mut config, &args.command);
+    command::describe(&mut config, &args.command, &args.pids);
     // The command line decides the file.
     config.output_path = None;
     Ok(config)

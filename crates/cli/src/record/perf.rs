@@ -32,8 +32,10 @@ const SCHED_SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/id";
 /// Checks the options against each other and the machine.
 pub(super) fn check(args: &RecordArgs) -> Result<()> {
     if !args.profiles() {
-        if !args.pids.is_empty() && args.heap.is_none() {
-            bail!("-p selects processes for --perf, --off-cpu or --heap; add one of them");
+        if !args.pids.is_empty() && args.heap.is_none() && !args.presets.want_system_calls() {
+            bail!(
+                "-p selects processes for --perf, --off-cpu, --heap or --syscalls; add one of them"
+            );
         }
         return gone(args);
     }

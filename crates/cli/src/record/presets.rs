@@ -223,6 +223,11 @@ impl Presets {
         patterns.into_iter().any(is_marker)
     }
 
+    /// Returns true if system calls are requested.
+    pub(super) fn want_system_calls(&self) -> bool {
+        self.syscalls.is_some()
+    }
+
     fn is_default(&self) -> bool {
         let flags = [
             self.sched,

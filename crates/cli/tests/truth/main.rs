@@ -21,6 +21,7 @@ mod cpu;
 mod disks;
 mod resources;
 mod slices;
+mod syscalls;
 mod waits;
 
 /// The topics, each with the numbers that it compares at least.
@@ -33,6 +34,7 @@ const TOPICS: &[compare::Topic] = &[
     resources::WRITES,
     slices::EVENTS,
     slices::SLICES,
+    syscalls::SYSCALLS,
     waits::WAITS,
 ];
 

@@ -1,14 +1,16 @@
 //! Work of the kernel: system calls, interrupts and disk requests with their durations, and counts
 //! of other events, such as network packets and function calls.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ferretto_format::disk::{RequestEvents, request_direction};
 use ferretto_format::kernel_names::Architecture;
 use ferretto_wire::Fields;
 
 use super::disks::Disks;
+use crate::limits::{Budget, entry_bytes};
 use crate::printable::printable;
+use crate::threads::Threads;
 
 /// `FtraceEvent` fields.
 const SOFTIRQ_ENTRY: u32 = 24;
@@ -45,9 +47,13 @@ const TCP_ESTABLISHED: u64 = 1;
 /// The prefix of event groups that `record --uprobe` and `--kprobe` create.
 const PROBES: &str = "ferretto_";
 
-/// The maximum numbers of names and of unfinished activities, so that memory is bounded for any
+/// The highest error number that programs see. Higher ones are internal to the kernel, such as those
+/// of calls that a signal interrupts and that are then restarted.
+const MAX_ERROR: i64 = 511;
+
+/// The maximum numbers of machines and of unfinished activities, so that memory is bounded for any
 /// input. Others are left out.
-const MAX_NAMES: usize = 1 << 12;
+const MAX_MACHINES: usize = 1 << 12;
 const MAX_OPEN: usize = 1 << 16;
 
 /// The maximum number of begin and end events held back for sorting: the kernel's buffers are read
@@ -94,6 +100,8 @@ pub struct ActivitySummary {
     pub count: u64,
     /// The number of those whose end event is in the trace.
     pub finished: u64,
+    /// The number of those that failed; 0 for all but system calls.
+    pub errors: u64,
     /// The total duration, in nanoseconds.
     pub total_ns: u64,
     /// The longest duration, in nanoseconds.
@@ -106,6 +114,7 @@ pub struct ActivitySummary {
 struct Sum {
     count: u64,
     finished: u64,
+    errors: u64,
     total_ns: u64,
     max_ns: u64,
     bytes: u64,
@@ -128,8 +137,8 @@ enum Step {
     /// Work begins; contains the index of its sum.
     Begin(u32),
     End,
-    /// A system call returns; contains its number.
-    Return(u64),
+    /// A system call returns; contains its number and whether it failed.
+    Return(u64, bool),
     /// Events of the machine are missing, so an end may belong to a later begin.
     Gap,
 }
@@ -150,8 +159,9 @@ pub(super) struct KernelEvent<'a> {
 }
 
 /// Collects the activity summaries.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Activity {
+    budget: Budget,
     names: BTreeMap<(ActivityKind, Name), u32>,
     sums: Vec<Sum>,
     waiting: Vec<Edge>,
@@ -163,21 +173,44 @@ pub(super) struct Activity {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
-    /// The machine and the number of a system call.
-    SystemCall(u32, u64),
+    /// The machine, the thread and the number of a system call.
+    SystemCall(u32, u64, u64),
     /// The disk and the direction of a request.
     Request(RequestEvents, String),
     Text(String),
 }
 
+impl Name {
+    /// Returns the memory of the name and its sum.
+    fn bytes(&self) -> usize {
+        let text = match self {
+            Self::SystemCall(..) => 0,
+            Self::Request(_, text) | Self::Text(text) => text.len(),
+        };
+        entry_bytes::<((ActivityKind, Self), u32)>() + size_of::<Sum>() + text
+    }
+}
+
 impl Activity {
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self {
+            budget: budget.clone(),
+            names: BTreeMap::new(),
+            sums: Vec::new(),
+            waiting: Vec::new(),
+            open: BTreeMap::new(),
+            architectures: BTreeMap::new(),
+            disks: Disks::default(),
+        }
+    }
+
     /// Reads a `SystemInfo`, which determines the names of system calls.
     pub(super) fn describe(&mut self, machine: u32, bytes: &[u8]) {
         let name = Fields::find(1, bytes)
             .and_then(|utsname| Fields::find(4, utsname.as_bytes()?))
             .and_then(|name| std::str::from_utf8(name.as_bytes()?).ok());
         if let Some(architecture) = name.and_then(Architecture::of_machine)
-            && self.architectures.len() < MAX_NAMES
+            && self.architectures.len() < MAX_MACHINES
         {
             self.architectures.insert(machine, architecture);
         }
@@ -221,12 +254,19 @@ impl Activity {
         let thread = u64::from(event.pid.cast_unsigned());
         match event.kind {
             SYS_ENTER => {
-                let name = Name::SystemCall(machine, number(1).unwrap_or(0));
+                let name = Name::SystemCall(machine, thread, number(1).unwrap_or(0));
                 self.begin((SystemCall, machine, thread, 0), event.at, name, 0);
             }
             SYS_EXIT => {
-                let number = number(1).unwrap_or(0);
-                self.return_of((SystemCall, machine, thread, 0), event.at, number);
+                let call = number(1).unwrap_or(0);
+                let result = number(2).unwrap_or(0).cast_signed();
+                let step = Step::Return(call, (-MAX_ERROR..0).contains(&result));
+                let place = (SystemCall, machine, thread, 0);
+                self.wait(Edge {
+                    at: event.at,
+                    place,
+                    step,
+                });
             }
             // A call that does not return ends with its thread.
             SCHED_PROCESS_EXIT | SCHED_PROCESS_FREE => {
@@ -338,17 +378,12 @@ impl Activity {
         self.wait(Edge { at, place, step });
     }
 
-    fn return_of(&mut self, place: Place, at: u64, call: u64) {
-        let step = Step::Return(call);
-        self.wait(Edge { at, place, step });
-    }
-
     /// Counts an event, and returns the index of its sum.
     fn count(&mut self, kind: ActivityKind, name: Name, bytes: u64) -> Option<u32> {
         let key = (kind, name);
         let index = match self.names.get(&key) {
             Some(index) => *index,
-            None if self.sums.len() >= MAX_NAMES => return None,
+            None if !self.budget.take(key.1.bytes()) => return None,
             None => {
                 let index = self.sums.len() as u32;
                 self.sums.push(Sum::default());
@@ -381,13 +416,18 @@ impl Activity {
                     }
                 }
                 Step::End => self.close(edge),
-                Step::Return(call) => {
+                Step::Return(call, failed) => {
                     // A return from another call, such as an interrupted one, is not of this one.
-                    let name = Name::SystemCall(edge.place.1, call);
-                    let sum = self.names.get(&(edge.place.0, name));
+                    let name = Name::SystemCall(edge.place.1, edge.place.2, call);
+                    let sum = self.names.get(&(edge.place.0, name)).copied();
                     let open = self.open.get(&edge.place);
-                    if open.is_some_and(|(_, open)| Some(open) == sum) {
+                    if open.is_some_and(|(_, open)| Some(*open) == sum) {
                         self.close(edge);
+                        if failed
+                            && let Some(sum) = self.sums.get_mut(sum.unwrap_or(u32::MAX) as usize)
+                        {
+                            sum.errors = sum.errors.saturating_add(1);
+                        }
                     }
                 }
                 Step::Gap => self.open.retain(|place, _| place.1 != edge.place.1),
@@ -405,8 +445,13 @@ impl Activity {
         }
     }
 
-    /// Returns the sums by kind, in descending order of total duration.
-    pub(super) fn finish(mut self) -> Vec<ActivitySummary> {
+    /// Returns the sums by kind, in descending order of total duration, and those of the system
+    /// calls of some processes.
+    pub(super) fn finish(
+        mut self,
+        threads: &Threads,
+        pids: &BTreeSet<i32>,
+    ) -> (Vec<ActivitySummary>, Vec<ActivitySummary>) {
         self.pair(MAX_WAITING);
         let mut calls = BTreeMap::new();
         for architecture in self.architectures.values() {
@@ -430,33 +475,45 @@ impl Activity {
         });
         let requests = requests.max();
         let mut all: BTreeMap<(ActivityKind, String), Sum> = BTreeMap::new();
+        let mut own: BTreeMap<(ActivityKind, String), Sum> = BTreeMap::new();
         for ((kind, name), index) in &self.names {
             let Some(sum) = self.sums.get(*index as usize) else {
                 continue;
             };
             let name = match name {
-                Name::SystemCall(machine, number) => call(machine, number),
+                Name::SystemCall(machine, thread, number) => {
+                    let name = call(machine, number);
+                    let tid = i32::try_from(*thread).unwrap_or(0);
+                    if *machine == 0 && pids.contains(&threads.process_of(0, tid)) {
+                        own.entry((*kind, name.clone())).or_default().add(sum);
+                    }
+                    name
+                }
                 Name::Request(events, _) if requests > Some(*events) => continue,
                 Name::Request(_, text) | Name::Text(text) => text.clone(),
             };
             all.entry((*kind, name)).or_default().add(sum);
         }
-        let mut rows: Vec<ActivitySummary> = all
-            .into_iter()
-            .map(|((kind, name), sum)| ActivitySummary {
-                kind,
-                name,
-                count: sum.count,
-                finished: sum.finished,
-                total_ns: sum.total_ns,
-                max_ns: sum.max_ns,
-                bytes: sum.bytes,
-            })
-            .collect();
-        let rank = |row: &ActivitySummary| (row.total_ns, row.bytes, row.count);
-        rows.sort_by(|a, b| a.kind.cmp(&b.kind).then(rank(b).cmp(&rank(a))));
-        rows
+        (rows(all), rows(own))
     }
+}
+
+/// Returns the rows by kind, in descending order of total duration.
+fn rows(sums: BTreeMap<(ActivityKind, String), Sum>) -> Vec<ActivitySummary> {
+    let row = |((kind, name), sum): ((ActivityKind, String), Sum)| ActivitySummary {
+        kind,
+        name,
+        count: sum.count,
+        finished: sum.finished,
+        errors: sum.errors,
+        total_ns: sum.total_ns,
+        max_ns: sum.max_ns,
+        bytes: sum.bytes,
+    };
+    let mut rows: Vec<ActivitySummary> = sums.into_iter().map(row).collect();
+    let rank = |row: &ActivitySummary| (row.total_ns, row.bytes, row.count);
+    rows.sort_by(|a, b| a.kind.cmp(&b.kind).then(rank(b).cmp(&rank(a))));
+    rows
 }
 
 /// Returns the key of a request: its device and sector.
@@ -478,6 +535,7 @@ impl Sum {
     fn add(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.finished = self.finished.saturating_add(other.finished);
+        self.errors = self.errors.saturating_add(other.errors);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         self.bytes = self.bytes.saturating_add(other.bytes);

@@ -20,6 +20,11 @@ use crate::threads::Threads;
 pub const COMMAND_ATTRIBUTE: &str = "ferretto.command";
 /// The trace attribute with the process id of the recorded command.
 pub const COMMAND_PID_ATTRIBUTE: &str = "ferretto.command.pid";
+/// The trace attribute with the process ids of `record -p`, separated by commas.
+pub const PIDS_ATTRIBUTE: &str = "ferretto.pids";
+
+/// The maximum number of such processes; others are ignored.
+const MAX_PIDS: usize = 1 << 12;
 
 /// The values of `TrackEvent.type`.
 const SLICE_BEGIN: u64 = 1;
@@ -79,6 +84,8 @@ pub(super) struct Command {
     budget: Budget,
     words: Option<String>,
     pid: Option<i32>,
+    /// The processes of `record -p`.
+    pids: Vec<i32>,
     resources: CommandResources,
     events: Option<Box<Events>>,
 }
@@ -89,6 +96,7 @@ impl Command {
             budget: budget.clone(),
             words: None,
             pid: None,
+            pids: Vec::new(),
             resources: CommandResources::default(),
             events: None,
         }
@@ -112,6 +120,11 @@ impl Command {
             } else if key == Some(COMMAND_PID_ATTRIBUTE.as_bytes()) {
                 let pid = find(attribute::LONG_VALUE).and_then(|pid| pid.as_i64());
                 self.pid = pid.and_then(|pid| i32::try_from(pid).ok());
+            } else if key == Some(PIDS_ATTRIBUTE.as_bytes()) {
+                let pids = find(attribute::STRING_VALUE).and_then(|pids| pids.as_bytes());
+                let pids = std::str::from_utf8(pids.unwrap_or_default()).unwrap_or_default();
+                let pids = pids.split(',').filter_map(|pid| pid.parse().ok());
+                self.pids = pids.take(MAX_PIDS).collect();
             } else if let (Some(key), Some(value)) = (key, find(attribute::LONG_VALUE)) {
                 self.resources.attribute(key, value.as_u64().unwrap_or(0));
             }
@@ -125,13 +138,33 @@ impl Command {
         }
     }
 
-    /// Returns the summary of the command. `has_switches` is true if CPU times are known.
-    pub(super) fn finish(self, threads: &Threads, has_switches: bool) -> Option<CommandSummary> {
+    /// Returns the processes of `record -p`.
+    pub(super) fn pids(&self) -> &[i32] {
+        &self.pids
+    }
+
+    /// Returns the process id of the command.
+    fn pid(&self, threads: &Threads) -> Option<i32> {
+        let named = || threads.process_named(self.words.as_ref()?);
+        self.pid.or_else(named)
+    }
+
+    /// Returns the processes of the command, or of `record -p`, and their descendants.
+    pub(super) fn processes(&self, threads: &Threads) -> BTreeSet<i32> {
+        let pids = self.pids.iter().copied().chain(self.pid(threads));
+        threads.with_descendants(pids)
+    }
+
+    /// Returns the summary of the command with these processes. `has_switches` is true if CPU times
+    /// are known.
+    pub(super) fn finish(
+        self,
+        threads: &Threads,
+        pids: BTreeSet<i32>,
+        has_switches: bool,
+    ) -> Option<CommandSummary> {
+        let pid = self.pid(threads);
         let command = self.words?;
-        let pid = self.pid.or_else(|| threads.process_named(&command));
-        let pids = pid
-            .map(|pid| threads.with_descendants(pid))
-            .unwrap_or_default();
         let (cpu_ns, thread_count) = threads.of_processes(&pids);
         let mut summary = CommandSummary {
             command,

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use ferretto_proto::fields::trace_packet as packet_field;
 use ferretto_text::amount::{counted, human_time};
 
-use super::activity::Activity;
 use super::loss::Loss;
 use super::stats::Stats;
 use super::{Recording, SourceSummary, Summarizer, Summary, ftrace, heap, names, profile, writers};
@@ -83,7 +82,13 @@ impl Summarizer {
             .sched
             .finish(&mut threads, bounds.map(|bounds| bounds.end));
         let processes = threads.by_process();
-        let command = self.command.finish(&threads, !cpus.is_empty());
+        let pids = self.command.pids().to_vec();
+        let own = self.command.processes(&threads);
+        let (activity, own_system_calls) = match self.ftrace.activity {
+            Some(activity) => activity.finish(&threads, &own),
+            None => Default::default(),
+        };
+        let command = self.command.finish(&threads, own, !cpus.is_empty());
         let thread_count = threads.len();
         let memory = self.memory.finish(&threads);
         let mut stacks = self.stacks;
@@ -111,11 +116,9 @@ impl Summarizer {
             command,
             sources,
             cpus,
-            activity: self
-                .ftrace
-                .activity
-                .map(Activity::finish)
-                .unwrap_or_default(),
+            activity,
+            pids,
+            own_system_calls,
             profiles: profile::summaries(&profile, &mut stacks),
             heaps: heap::summaries(&profile),
             threads: thread_count,

@@ -11,6 +11,7 @@ use super::config::Config;
 use super::loss::{Cause, Loss};
 use super::sched::Sched;
 use crate::bounds::EventTimes;
+use crate::limits::Budget;
 use crate::printable::printable;
 use crate::threads::Threads;
 
@@ -75,9 +76,9 @@ pub(super) struct Ftrace {
 
 impl Ftrace {
     /// Creates a summary that includes system calls, interrupts and other activities.
-    pub(super) fn with_activity() -> Self {
+    pub(super) fn with_activity(budget: &Budget) -> Self {
         Self {
-            activity: Some(Activity::default()),
+            activity: Some(Activity::new(budget)),
             ..Self::default()
         }
     }

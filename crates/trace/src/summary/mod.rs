@@ -39,7 +39,9 @@ use ferretto_proto::fields::trace_packet as packet_field;
 use ferretto_wire::{Field, Fields};
 
 pub use self::activity::{ActivityKind, ActivitySummary};
-pub use self::command::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandSummary, SliceSummary};
+pub use self::command::{
+    COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandSummary, PIDS_ATTRIBUTE, SliceSummary,
+};
 pub use self::config::RING_SESSION;
 pub use self::counters::CounterSummary;
 pub use self::frequency::FrequencySummary;
@@ -126,6 +128,10 @@ pub struct Summary {
     /// System calls, interrupts, disk requests and other work of the kernel, by kind, in descending
     /// order of total duration.
     pub activity: Vec<ActivitySummary>,
+    /// The processes of `record -p`.
+    pub pids: Vec<i32>,
+    /// The system calls of the recorded command, or of `pids`, and of their descendants.
+    pub own_system_calls: Vec<ActivitySummary>,
     /// The callstack samples: on-CPU samples, then off-CPU samples.
     pub profiles: Vec<ProfileSummary>,
     /// The heaps of processes, in descending order of memory that is not freed.
@@ -338,7 +344,7 @@ impl Summarizer {
             kinds: BTreeMap::new(),
             sched: Sched::default(),
             threads: Threads::new(&budget),
-            ftrace: Ftrace::with_activity(),
+            ftrace: Ftrace::with_activity(&budget),
             machines: Machines::default(),
             counters: Counters::default(),
             frequencies: Frequencies::default(),
