@@ -47,8 +47,8 @@ const TCP_ESTABLISHED: u64 = 1;
 /// The prefix of event groups that `record --uprobe` and `--kprobe` create.
 const PROBES: &str = "ferretto_";
 
-/// The highest error number that programs see. Higher ones are internal to the kernel, such as those
-/// of calls that a signal interrupts and that are then restarted.
+/// The highest error number that programs see. Higher ones are internal to the kernel, such as
+/// those of calls that a signal interrupts and that are then restarted.
 const MAX_ERROR: i64 = 511;
 
 /// The maximum numbers of machines and of unfinished activities, so that memory is bounded for any

@@ -561,3 +561,58 @@ fn calls_that_do_not_return_end_with_their_thread() {
     let rows = rows.map(|it| (it.count, it.finished, it.total_ns));
     assert_eq!(rows.collect::<Vec<_>>(), [(1, 1, seconds(3))]);
 }
+
+#[test]
+fn the_calls_of_the_recorded_processes_are_counted_with_their_failures() {
+    let (enter, exit) = (329, 330);
+    let (failed, interrupted) = ((-2_i64).cast_unsigned(), (-512_i64).cast_unsigned());
+    let trace = |key: &str, value: &str| {
+        Trace::recording(100, 110, |_| {})
+            .packet(|p| {
+                p.nested(126, |attributes| {
+                    attributes.nested(1, |entry| {
+                        entry.string(1, key);
+                        entry.string(3, value);
+                    });
+                });
+            })
+            .packet(|p| {
+                p.nested(2, |tree| {
+                    for (pid, parent, name) in [(20, 1, "make"), (21, 20, "cc"), (30, 1, "x")] {
+                        tree.nested(1, |process| {
+                            process.varint(1, pid);
+                            process.varint(2, parent);
+                            process.string(3, name);
+                        });
+                    }
+                });
+            })
+            .packet(|p| {
+                p.nested(1, |bundle| {
+                    let mut at = 101;
+                    for (pid, result) in [(20, 0), (21, failed), (30, failed), (20, interrupted)] {
+                        event(bundle, at, pid, enter, |call| call.varint(1, 7));
+                        event(bundle, at + 1, pid, exit, |call| {
+                            call.varint(1, 7);
+                            call.varint(2, result);
+                        });
+                        at += 2;
+                    }
+                });
+            })
+            .summary()
+    };
+    for (key, value, pids) in [
+        ("ferretto.command", "make", &[][..]),
+        ("ferretto.pids", "20,99", &[20, 99]),
+    ] {
+        let summary = trace(key, value);
+        assert_eq!(summary.pids, pids);
+        let [own] = &summary.own_system_calls[..] else {
+            panic!("{summary:#?}")
+        };
+        assert_eq!((own.count, own.finished, own.errors), (3, 3, 1));
+        let all = &summary.activity[0];
+        assert_eq!((all.count, all.finished, all.errors), (4, 4, 2));
+    }
+}
