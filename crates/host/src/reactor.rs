@@ -232,7 +232,11 @@ impl Reactor {
     pub(crate) fn prepare_to_wait(&mut self) -> io::Result<bool> {
         let can_accept =
             self.accept_again.is_none() && self.listeners.iter().any(|state| state.ready);
-        if can_accept || self.schedule.has_work() || !self.dirty.is_empty() {
+        if can_accept
+            || self.schedule.has_work()
+            || self.service.has_work()
+            || !self.dirty.is_empty()
+        {
             return Ok(true);
         }
         let stall = self.next_stall();
@@ -267,7 +271,7 @@ impl Reactor {
             .is_some_and(|at| at <= clocks::boottime())
         {
             let now = clocks::read();
-            let user = self.service.user_of_timeout();
+            let user = self.service.user_of_timeout(&now);
             self.service.handle_timeout(&now);
             self.carry_out(&now);
             self.count(user.map(Origin::User));
@@ -359,7 +363,15 @@ impl Reactor {
         self.carry_out(&clocks::read());
         self.files.hurry();
         let deadline = Instant::now() + FINISH_TIMEOUT;
-        while let Some(event) = self.files.wait_for_event(deadline) {
+        loop {
+            while self.service.has_work() && Instant::now() < deadline {
+                let now = clocks::read();
+                self.service.handle_timeout(&now);
+                self.carry_out(&now);
+            }
+            let Some(event) = self.files.wait_for_event(deadline) else {
+                break;
+            };
             self.deliver(&clocks::read(), event);
         }
         self.files.finish(deadline);

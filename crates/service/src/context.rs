@@ -14,6 +14,7 @@ use crate::producers::Producers;
 use crate::registry::Registry;
 use crate::relay::Relays;
 use crate::rng::Rng;
+use crate::scrapes::{Purpose, Scrapes};
 use crate::timers::{TimeBase, Timer, TimerKey, Timers};
 
 /// The surroundings of sessions: time, ids, clients, buffers and the queue of commands. Each part
@@ -32,6 +33,7 @@ pub(crate) struct Context {
     pub(crate) consumers: Consumers,
     pub(crate) relays: Relays,
     pub(crate) buffers: BufferPool,
+    pub(crate) scrapes: Scrapes,
     /// The number of sessions that are not freed.
     pub(crate) live_sessions: u32,
 }
@@ -49,6 +51,7 @@ impl Context {
             consumers: Consumers::default(),
             relays: Relays::default(),
             buffers: BufferPool::default(),
+            scrapes: Scrapes::new(options.scraping_piece),
             live_sessions: 0,
             options,
         }
@@ -91,9 +94,11 @@ impl Context {
         self.producers.command(&mut self.commands, id, command);
     }
 
-    /// Scrapes the chunks of all producers for these buffers.
-    pub(crate) fn scrape_all(&mut self, buffers: &[BufferId]) {
-        self.producers.scrape_all(&mut self.buffers, buffers);
+    /// Scrapes the chunks of producers for these buffers. Returns true if that is done, and false if
+    /// the rest is done in later events.
+    pub(crate) fn scrape(&mut self, purpose: Purpose, buffers: Vec<BufferId>) -> bool {
+        let (producers, pool) = (&mut self.producers, &mut self.buffers);
+        self.scrapes.begin(producers, pool, purpose, buffers)
     }
 
     /// Reports the packets that the machines of buffers failed to apply.

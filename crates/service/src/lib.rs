@@ -52,6 +52,7 @@ mod quota;
 mod registry;
 mod relay;
 mod rng;
+mod scrapes;
 mod service;
 mod session;
 mod sessions;

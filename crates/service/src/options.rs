@@ -28,6 +28,10 @@ pub struct ServiceOptions {
     /// in their shared memory at flushes and at the end. Upstream's `traced` does not, its
     /// in-process service does.
     pub scrape_by_default: bool,
+    /// The work of copying packets from producers' shared memory in one event, in chunks to look
+    /// at. The rest is done in later calls of
+    /// [`Service::handle_timeout`](crate::Service::handle_timeout), this much in each.
+    pub scraping_piece: u64,
     /// Limits on the state that producers can make the service keep.
     pub quotas: Quotas,
     /// Reads `CLOCK_MONOTONIC` in nanoseconds, to measure the duration of filtering for the
@@ -64,6 +68,7 @@ impl Default for ServiceOptions {
             version: DEFAULT_VERSION.to_owned(),
             system_info: SystemInfo::default(),
             scrape_by_default: false,
+            scraping_piece: 2048,
             quotas: Quotas::default(),
             stopwatch: None,
             utc_offset_minutes: None,

@@ -102,6 +102,14 @@ impl<T> Timers<T> {
             .min()
     }
 
+    /// Returns true if a deadline has passed.
+    pub(crate) fn is_due(&self, now: &Clocks) -> bool {
+        [TimeBase::Monotonic, TimeBase::Boottime]
+            .into_iter()
+            .filter_map(|base| self.first(base))
+            .any(|key| remaining(now, &key) == 0)
+    }
+
     /// Returns the action of the earliest deadline.
     pub(crate) fn next(&self, now: &Clocks) -> Option<&T> {
         let key = [TimeBase::Monotonic, TimeBase::Boottime]

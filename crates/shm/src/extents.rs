@@ -9,36 +9,52 @@ use rustix::io::Errno;
 
 use crate::region::{GRANULE, Region};
 
-/// The parts of a region that have memory, in order. All others read as zeros.
-#[derive(Debug)]
-pub(crate) struct Extents(Vec<Range<usize>>);
+/// The parts of a region that have memory, in order, as far as they are known. All others read as
+/// zeros.
+#[derive(Debug, Default)]
+pub(crate) struct Extents {
+    parts: Vec<Range<usize>>,
+    /// The end of the known parts and holes.
+    known: usize,
+}
 
 impl Extents {
-    /// Returns the current parts of the whole region. Later writes may add others. This takes time
-    /// for each page of memory and each hole: to find the end of a part, the kernel visits all of
-    /// its pages.
-    pub(crate) fn of(region: &Region) -> Self {
-        let all = 0..region.size();
+    /// Asks for the current parts before `end`, unless they are known. Later writes may add others.
+    /// Returns the work, in units of about a fraction of a microsecond: to find the end of a part,
+    /// the kernel visits all of its pages.
+    pub(crate) fn extend(&mut self, region: &Region, end: usize) -> u64 {
         let Some(fd) = region.fd() else {
-            return Self(vec![all]);
+            if self.known < region.size() {
+                self.known = region.size();
+                self.parts.push(0..region.size());
+            }
+            return 0;
         };
-        let mut found = Vec::new();
-        let mut at = 0;
-        while let Some(start) = next_data(fd, at, all.end) {
-            let end = seek(fd, SeekFrom::Hole(start as u64)).map_or(all.end, |end| end as usize);
+        let end = end.min(region.size());
+        let mut work = 0;
+        while self.known < end {
+            let Some(start) = next_data(fd, self.known, region.size()) else {
+                self.known = region.size();
+                return work + 1;
+            };
+            let hole = seek(fd, SeekFrom::Hole(start as u64));
+            let hole = hole.map_or(region.size(), |hole| hole as usize);
             // Makes progress even if the file changes meanwhile.
-            let end = end.max(start + 1).min(all.end);
-            found.push(start..end);
-            at = end;
+            let part = start..hole.max(start + 1).min(region.size());
+            work += 2 + (part.len() / GRANULE) as u64 / 8;
+            self.known = part.end;
+            self.parts.push(part);
         }
-        Self(found)
+        work
     }
 
     /// Returns the current parts within a small `range`. This takes time for each page of the
     /// range, wherever the parts end.
     pub(crate) fn within(region: &Region, range: Range<usize>) -> Self {
+        let known = range.end;
         let Some(fd) = region.fd() else {
-            return Self(vec![range]);
+            let parts = vec![range];
+            return Self { parts, known };
         };
         let mut found: Vec<Range<usize>> = Vec::new();
         let mut at = range.start;
@@ -50,18 +66,16 @@ impl Extents {
             }
             at = end;
         }
-        Self(found)
-    }
-
-    /// Returns the number of parts.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        let parts = found;
+        Self { parts, known }
     }
 
     /// Returns true if all bytes of this range have memory.
     pub(crate) fn cover(&self, range: &Range<usize>) -> bool {
-        let after = self.0.partition_point(|extent| extent.start <= range.start);
-        let last = after.checked_sub(1).and_then(|index| self.0.get(index));
+        let after = self
+            .parts
+            .partition_point(|extent| extent.start <= range.start);
+        let last = after.checked_sub(1).and_then(|index| self.parts.get(index));
         last.is_some_and(|extent| range.end <= extent.end)
     }
 
@@ -72,8 +86,10 @@ impl Extents {
 
     /// Returns the parts of `range` that have memory.
     fn overlap(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-        let from = self.0.partition_point(|extent| extent.end <= range.start);
-        let extents = self.0.get(from..).unwrap_or_default().iter();
+        let from = self
+            .parts
+            .partition_point(|extent| extent.end <= range.start);
+        let extents = self.parts.get(from..).unwrap_or_default().iter();
         let overlapping = extents.take_while(move |extent| extent.start < range.end);
         overlapping.map(move |extent| extent.start.max(range.start)..extent.end.min(range.end))
     }

@@ -1,6 +1,6 @@
 //! Walks over the uncommitted chunks of a region, in pieces.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::extents::Extents;
 use crate::layout::Layout;
@@ -15,22 +15,45 @@ const COPIED_BYTES: u64 = 256;
 
 /// A walk over the uncommitted chunks of a region: see
 /// [`ServiceRegion::for_each_uncommitted`]. It can be made in pieces, between which the producer's
-/// chunks may be committed and freed.
+/// chunks may be committed and freed, and the visited ones be read.
 ///
 /// Writers continue during the walk. They may acquire a chunk in a page that was already passed,
 /// and the next one in a later page. So a first pass determines the last chunk of each writer; all
-/// earlier ones exist by then. A second pass finds the chunks acquired before those. Chunks that
-/// are committed between the pieces need no visit, and chunks that replace them are later ones.
+/// earlier ones exist by then. A second pass finds the chunks acquired before those. They are then
+/// visited in the order of their writer, so that a reader between two pieces sees no gap. Chunks
+/// that are committed between the pieces need no visit, and chunks that replace them are later
+/// ones.
 #[derive(Debug, Default)]
 pub struct Scrape {
-    /// The parts of the region that had memory when the pass began.
-    extents: Option<Extents>,
+    phase: Phase,
+    /// The next page of a pass.
+    page: u32,
+    /// The parts of the region that had memory when the pass reached them.
+    extents: Extents,
     /// The last chunk of each writer.
     last: HashMap<u16, u32>,
-    /// The next page.
+    /// The chunks to visit.
+    wanted: BTreeSet<Found>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Determines the last chunk of each writer.
+    #[default]
+    Last,
+    /// Finds the chunks to visit.
+    Find,
+    Visit,
+}
+
+/// A chunk to visit, in the order of visits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Found {
+    writer: u16,
+    /// The distance from the last chunk of its writer; not positive.
+    distance: i32,
     page: u32,
-    /// Set in the second pass.
-    visits: bool,
+    index: u32,
 }
 
 impl Scrape {
@@ -39,9 +62,9 @@ impl Scrape {
         Self::default()
     }
 
-    /// Continues the walk, at least by one page, until `budget` is used up. It is reduced by the
-    /// work that was done; a unit is about as much as looking at one chunk. Returns true at the end
-    /// of the walk. All steps take the same region.
+    /// Continues the walk, at least by one page or chunk, until `budget` is used up. It is reduced
+    /// by the work that was done; a unit is about as much as looking at one chunk. Returns true at
+    /// the end of the walk. All steps take the same region.
     pub fn step(
         &mut self,
         region: &ServiceRegion,
@@ -49,43 +72,45 @@ impl Scrape {
         visit: &mut dyn FnMut(&ScrapedChunk<'_>),
     ) -> bool {
         let _reading = region.region().lock_reading();
-        loop {
-            let extents = self.extents.take().unwrap_or_else(|| {
-                let extents = Extents::of(region.region());
-                spend(
-                    budget,
-                    extents.len() as u64 + u64::from(region.page_count()) / 8,
-                );
-                extents
-            });
+        while self.phase != Phase::Visit {
             while self.page < region.page_count() {
                 let page = self.page;
                 self.page += 1;
-                spend(budget, self.pass(region, &extents, page, visit));
+                spend(budget, self.pass(region, page));
                 if *budget == 0 {
-                    self.extents = Some(extents);
                     return false;
                 }
             }
-            if self.visits || self.last.is_empty() {
-                return true;
+            self.begin_next_phase();
+        }
+        while let Some(found) = self.wanted.pop_first() {
+            spend(budget, self.revisit(region, found, visit));
+            if *budget == 0 {
+                break;
             }
-            self.visits = true;
+        }
+        self.wanted.is_empty()
+    }
+
+    fn begin_next_phase(&mut self) {
+        self.phase = match self.phase {
+            Phase::Last if !self.last.is_empty() => Phase::Find,
+            _ => Phase::Visit,
+        };
+        if self.phase == Phase::Find {
             self.page = 0;
+            // Memory of chunks that were acquired since counts, too.
+            self.extents = Extents::default();
         }
     }
 
     /// Looks at the chunks of a page that are not free. Returns the work.
-    fn pass(
-        &mut self,
-        region: &ServiceRegion,
-        extents: &Extents,
-        page: u32,
-        visit: &mut dyn FnMut(&ScrapedChunk<'_>),
-    ) -> u64 {
+    fn pass(&mut self, region: &ServiceRegion, page: u32) -> u64 {
         let pages = region.pages();
-        let mut work = 1;
-        if !extents.cover(&byte_at(pages.offset(page))) {
+        let begin = pages.offset(page);
+        let end = begin + region.page_size().bytes();
+        let mut work = 1 + self.extents.extend(region.region(), end);
+        if !self.extents.hold(begin) {
             return work;
         }
         let word = pages.load(page, Ordering::Acquire);
@@ -94,53 +119,79 @@ impl Scrape {
             let Some(place) = pages.place(word, page, index) else {
                 continue;
             };
-            if state == State::Free || !extents.cover(&byte_at(place.offset)) {
+            if state == State::Free || !self.extents.hold(place.offset) {
                 continue;
             }
             work += 1;
-            let chunk = ScrapedChunk::new(region, place, state, extents);
-            if !self.visits {
-                self.note(&chunk);
-            } else if self.is_wanted(&chunk) {
-                work += COPY + chunk.size() as u64 / COPIED_BYTES;
-                visit(&chunk);
+            let chunk = ScrapedChunk::new(region, place, state, &self.extents);
+            let header = chunk.header();
+            if self.phase == Phase::Last {
+                if chunk.holds_something() {
+                    note_last(&mut self.last, header.writer_id, header.chunk_id);
+                }
+            } else if let Some(distance) = wanted(&self.last, &chunk) {
+                work += 1;
+                self.wanted.insert(Found {
+                    writer: header.writer_id,
+                    distance,
+                    page,
+                    index,
+                });
             }
         }
         work
     }
 
-    /// Notes a chunk with content, if it is the last of its writer.
-    fn note(&mut self, chunk: &ScrapedChunk<'_>) {
-        if chunk.holds_something() {
-            let header = chunk.header();
-            let last = self.last.entry(header.writer_id).or_insert(header.chunk_id);
-            if is_after(header.chunk_id, *last) {
-                *last = header.chunk_id;
-            }
-        }
-    }
-
-    /// Returns true if a chunk is to be visited. If a chunk is, so are the earlier ones of its
-    /// writer, even if they have no readable content yet.
-    fn is_wanted(&self, chunk: &ScrapedChunk<'_>) -> bool {
-        let header = chunk.header();
-        let Some(&last) = self.last.get(&header.writer_id) else {
-            return false;
+    /// Visits a chunk that was found, if it is still there. Returns the work.
+    fn revisit(
+        &self,
+        region: &ServiceRegion,
+        found: Found,
+        visit: &mut dyn FnMut(&ScrapedChunk<'_>),
+    ) -> u64 {
+        let pages = region.pages();
+        let Found { page, index, .. } = found;
+        let word = pages.load(page, Ordering::Acquire);
+        let state = State::of_word(word, index);
+        let Some(place) = pages.place(word, page, index) else {
+            return 1;
         };
-        let is_begun = header.count > 0 && is_after(last, header.chunk_id);
-        is_begun || chunk.holds_something() && !is_after(header.chunk_id, last)
+        if state == State::Free || !self.extents.hold(place.offset) {
+            return 1;
+        }
+        let chunk = ScrapedChunk::new(region, place, state, &self.extents);
+        let is_same = chunk.header().writer_id == found.writer;
+        if !is_same || wanted(&self.last, &chunk) != Some(found.distance) {
+            return 1;
+        }
+        visit(&chunk);
+        COPY + chunk.size() as u64 / COPIED_BYTES
     }
 }
 
-fn byte_at(offset: usize) -> std::ops::Range<usize> {
-    offset..offset + 1
+fn note_last(last: &mut HashMap<u16, u32>, writer: u16, chunk: u32) {
+    let last = last.entry(writer).or_insert(chunk);
+    if distance(chunk, *last) > 0 {
+        *last = chunk;
+    }
+}
+
+/// Returns the distance of a chunk that is to be visited from the last one of its writer. If a
+/// chunk is visited, so are the earlier ones of its writer, even if they have no readable content
+/// yet.
+fn wanted(last: &HashMap<u16, u32>, chunk: &ScrapedChunk<'_>) -> Option<i32> {
+    let header = chunk.header();
+    let distance = distance(header.chunk_id, *last.get(&header.writer_id)?);
+    let is_begun = header.count > 0 && distance < 0;
+    let is_wanted = is_begun || chunk.holds_something() && distance <= 0;
+    is_wanted.then_some(distance)
 }
 
 fn spend(budget: &mut u64, work: u64) {
     *budget = budget.saturating_sub(work);
 }
 
-/// Returns true if the chunk id `a` comes after `b`, with wrapping.
-fn is_after(a: u32, b: u32) -> bool {
-    a.wrapping_sub(b).cast_signed() > 0
+/// Returns the distance from chunk id `b` to chunk id `a`, with wrapping.
+fn distance(a: u32, b: u32) -> i32 {
+    a.wrapping_sub(b).cast_signed()
 }

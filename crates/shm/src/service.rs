@@ -73,8 +73,8 @@ impl ServiceRegion {
         })
     }
 
-    /// Visits every chunk with content that its producer has not committed, in memory order,
-    /// without changing it.
+    /// Visits every chunk with content that its producer has not committed, without changing it:
+    /// the chunks of each writer in their order.
     ///
     /// If a chunk is visited, so are the earlier uncommitted chunks of its writer, even if they
     /// have no readable content yet: a reader of the chunk has to wait for them. Chunks that

@@ -37,6 +37,14 @@ impl Latencies {
 
 type Times = Arc<Mutex<Vec<Duration>>>;
 
+/// Returns the time for which this thread has waited for a CPU; zero if the kernel does not count
+/// it.
+fn waited_for_cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let waited = text.split(' ').nth(1).and_then(|text| text.parse().ok());
+    Duration::from_nanos(waited.unwrap_or(0))
+}
+
 /// The two clients, each on a thread.
 pub(crate) struct Honest {
     over: Arc<AtomicBool>,
@@ -89,9 +97,14 @@ impl Honest {
         let (over, times) = (Arc::clone(&self.over), Arc::clone(&self.times[who]));
         let run = move || {
             while !over.load(Ordering::Relaxed) {
-                let begin = Instant::now();
+                let (begin, waited) = (Instant::now(), waited_for_cpu());
                 request();
-                times.lock().unwrap().push(begin.elapsed());
+                // The client itself may have to wait for a CPU.
+                let own = waited_for_cpu().saturating_sub(waited);
+                times
+                    .lock()
+                    .unwrap()
+                    .push(begin.elapsed().saturating_sub(own));
                 std::thread::sleep(PAUSE);
             }
         };

@@ -1,5 +1,7 @@
 //! Scraping: copies chunks that producers have written but not committed from their shared memory.
 
+use ferretto_shm::Scrape;
+
 use super::{Memory, Producer};
 use crate::buffer::Chunk;
 use crate::ids::BufferId;
@@ -9,54 +11,68 @@ use crate::pool::BufferPool;
 const CHUNK_HEADER: usize = 8;
 
 impl Producer {
-    /// Copies the producer's uncommitted chunks without changing them. When they are committed
-    /// later, only their new fragments are added.
-    pub(crate) fn scrape(&mut self, pool: &mut BufferPool, wanted: &[BufferId]) {
-        if self.scraped && wanted.iter().any(|buffer| self.allowed.contains(buffer)) {
-            copy_uncommitted(pool, wanted, self);
-        }
+    /// Returns the buffers that the producer may write to, and so be scraped for.
+    pub(crate) fn buffers(&self) -> Vec<BufferId> {
+        self.allowed.iter().copied().collect()
     }
-}
 
-fn copy_uncommitted(buffers: &mut BufferPool, wanted: &[BufferId], producer: &mut Producer) {
-    let identity = producer.identity();
-    let Memory::Shared(region) = &producer.memory else {
-        return;
-    };
-    if producer.writers.is_empty() {
-        return;
+    /// Returns true if there may be chunks to copy for one of these buffers.
+    pub(crate) fn is_scraped_for(&self, wanted: &[BufferId]) -> bool {
+        self.scraped
+            && !self.writers.is_empty()
+            && matches!(self.memory, Memory::Shared(_))
+            && wanted.iter().any(|buffer| self.allowed.contains(buffer))
     }
-    let copied = &mut producer.copied;
-    let mut payload = Vec::new();
-    region.for_each_uncommitted(|chunk| {
-        let header = chunk.header();
-        // A chunk does not name its buffer, but its writer's registration does.
-        let Some(target) = producer.writers.get(&header.writer_id) else {
-            return;
-        };
-        if !wanted.contains(target) || !producer.allowed.contains(target) {
-            return;
+
+    /// Continues a walk that copies the producer's uncommitted chunks without changing them. When
+    /// they are committed later, only their new fragments are added. Returns true at the end of the
+    /// walk.
+    pub(crate) fn scrape(
+        &mut self,
+        buffers: &mut BufferPool,
+        wanted: &[BufferId],
+        walk: &mut Scrape,
+        budget: &mut u64,
+    ) -> bool {
+        if !self.is_scraped_for(wanted) {
+            return true;
         }
-        let Some(buffer) = buffers.get_mut(*target) else {
-            return;
+        let identity = self.identity();
+        let Memory::Shared(region) = &self.memory else {
+            return true;
         };
-        if copied.note(chunk, *target) {
-            return;
-        }
-        payload.clear();
-        chunk.copy_payload(&mut payload);
-        // The whole size of the chunk is reserved in the buffer, so that it can grow when it comes
-        // again.
-        payload.resize(chunk.size().saturating_sub(CHUNK_HEADER), 0);
-        buffer.copy_chunk(&Chunk {
-            producer: producer.id,
-            identity,
-            writer: header.writer_id,
-            id: header.chunk_id,
-            fragments: header.count,
-            flags: header.flags.bits(),
-            complete: chunk.is_complete(),
-            payload: &payload,
-        });
-    });
+        let copied = &mut self.copied;
+        let mut payload = Vec::new();
+        walk.step(region, budget, &mut |chunk| {
+            let header = chunk.header();
+            // A chunk does not name its buffer, but its writer's registration does.
+            let Some(target) = self.writers.get(&header.writer_id) else {
+                return;
+            };
+            if !wanted.contains(target) || !self.allowed.contains(target) {
+                return;
+            }
+            let Some(buffer) = buffers.get_mut(*target) else {
+                return;
+            };
+            if copied.note(chunk, *target) {
+                return;
+            }
+            payload.clear();
+            chunk.copy_payload(&mut payload);
+            // The whole size of the chunk is reserved in the buffer, so that it can grow when it
+            // comes again.
+            payload.resize(chunk.size().saturating_sub(CHUNK_HEADER), 0);
+            buffer.copy_chunk(&Chunk {
+                producer: self.id,
+                identity,
+                writer: header.writer_id,
+                id: header.chunk_id,
+                fragments: header.count,
+                flags: header.flags.bits(),
+                complete: chunk.is_complete(),
+                payload: &payload,
+            });
+        })
+    }
 }

@@ -8,6 +8,7 @@ use std::ops::{Bound, RangeBounds};
 use ferretto_ipc::port::commit::Commit;
 use ferretto_proto::get_async_command_response::Cmd;
 use ferretto_proto::{CommitDataRequest, GetAsyncCommandResponse, RegisterTraceWriterRequest};
+use ferretto_shm::Scrape;
 
 use crate::command::Commands;
 use crate::event::ClientId;
@@ -104,6 +105,12 @@ impl Producers {
             producer.add_to(&mut all);
         }
         all
+    }
+
+    /// Returns the size of the largest shared memory of a producer.
+    pub(crate) fn largest_memory(&self) -> u64 {
+        let sizes = self.table.values().map(Producer::memory_size);
+        sizes.max().unwrap_or(0)
     }
 
     pub(crate) fn set_lockdown(&mut self, lockdown: bool) {
@@ -253,18 +260,25 @@ impl Producers {
         })
     }
 
-    /// Scrapes the chunks of all producers for these buffers.
-    pub(crate) fn scrape_all(&mut self, pool: &mut BufferPool, wanted: &[BufferId]) {
-        for producer in self.table.values_mut() {
-            producer.scrape(pool, wanted);
-        }
+    /// Returns the producers that may have chunks to scrape for these buffers.
+    pub(crate) fn to_scrape(&self, wanted: &[BufferId]) -> Vec<ProducerId> {
+        let all = self.table.iter();
+        let chosen = all.filter(|(_, producer)| producer.is_scraped_for(wanted));
+        chosen.map(|(id, _)| *id).collect()
     }
 
-    /// Scrapes the chunks of one producer for these buffers.
-    pub(crate) fn scrape(&mut self, pool: &mut BufferPool, wanted: &[BufferId], id: ProducerId) {
-        if let Some(producer) = self.existing(id) {
-            producer.scrape(pool, wanted);
-        }
+    /// Continues a walk over the memory of a producer. Returns true at its end, or if the producer
+    /// is gone.
+    pub(crate) fn scrape(
+        &mut self,
+        pool: &mut BufferPool,
+        id: ProducerId,
+        wanted: &[BufferId],
+        walk: &mut Scrape,
+        budget: &mut u64,
+    ) -> bool {
+        let producer = self.table.get_mut(&id);
+        producer.is_none_or(|producer| producer.scrape(pool, wanted, walk, budget))
     }
 
     /// Removes a producer whose connection has ended. Its committed chunks stay.

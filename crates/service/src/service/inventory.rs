@@ -35,6 +35,8 @@ pub struct Inventory {
     pub buffer_bytes: u64,
     /// Flushes that some producers have not confirmed.
     pub flushes: usize,
+    /// Sessions and departed producers whose shared memory is still being scraped.
+    pub scrapes: usize,
     /// Clones in progress.
     pub clones: usize,
     /// Pending deadlines.
@@ -44,6 +46,9 @@ pub struct Inventory {
 /// The largest memory of an object besides its counted bytes: a producer, a data source instance
 /// and the like.
 const PER_OBJECT: u64 = 1024;
+/// The largest memory of an unfinished walk over shared memory, as a part of that memory: an entry
+/// for each of the smallest chunks.
+const WALKED: u64 = 8;
 /// The largest memory of a table entry that consists of numbers.
 const PER_ENTRY: u64 = 128;
 /// The largest memory of a waiting request.
@@ -80,6 +85,7 @@ impl Service {
             buffers: cx.buffers.len(),
             buffer_bytes: cx.buffers.capacity(),
             flushes: of_sessions(Session::pending_flushes),
+            scrapes: cx.scrapes.len(),
             clones: of_sessions(Session::pending_clones),
             timers: cx.timers.len(),
         }
@@ -108,6 +114,7 @@ impl Service {
             + (cx.registry.bytes() + unsent) * DECODED
             + objects as u64 * PER_OBJECT
             + entries as u64 * PER_ENTRY
+            + (cx.scrapes.len() as u64).saturating_mul(cx.producers.largest_memory() / WALKED)
             + cx.consumers.deferred() as u64 * PER_REQUEST
             + cx.relays.bytes() as u64
     }

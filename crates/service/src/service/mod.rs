@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::event::{Event, FileId};
 use crate::ids::SessionId;
 use crate::options::ServiceOptions;
+use crate::scrapes::Purpose;
 use crate::session::Session;
 use crate::sessions::Sessions;
 use admit::Cooldowns;
@@ -55,6 +56,7 @@ impl Service {
     /// command) are ignored.
     pub fn handle(&mut self, now: &Clocks, event: Event) {
         self.cx.now = *now;
+        self.cx.scrapes.begin_event();
         match event {
             Event::ProducerConnected { client, peer } => self.cx.producers.connect(client, peer),
             Event::ConsumerConnected { client, peer } => self.cx.consumers.connect(client, peer),
@@ -109,16 +111,49 @@ impl Service {
     ///
     /// Some deadlines are on a clock that stops during suspend: call this again after one.
     pub fn poll_timeout(&self) -> Option<u64> {
+        if self.has_work() {
+            return Some(self.cx.now.boottime);
+        }
         self.cx.timers.next_boottime(&self.cx.now)
     }
 
-    /// Handles due timers. Does nothing if none is due.
+    /// Returns true if [`Self::handle_timeout`] has something to do whatever the time.
+    pub fn has_work(&self) -> bool {
+        self.cx.scrapes.len() > 0
+    }
+
+    /// Handles due timers, or does a piece of the work that was too much for one event. Does nothing
+    /// if there is neither.
     pub fn handle_timeout(&mut self, now: &Clocks) {
         self.cx.now = *now;
-        while let Some((id, timer)) = self.cx.timers.pop_due(now) {
+        self.cx.scrapes.begin_event();
+        if self.cx.scrapes.is_next(self.cx.timers.is_due(now)) {
+            self.continue_scraping();
+        } else {
+            self.handle_timers();
+            self.cx.scrapes.wait();
+        }
+        self.cx.report_vm_aborts();
+        self.cx.deliver_observed();
+    }
+
+    fn continue_scraping(&mut self) {
+        let cx = &mut self.cx;
+        let done = cx.scrapes.do_piece(&mut cx.producers, &mut cx.buffers);
+        match done {
+            Some(Purpose::Session(id)) => {
+                self.act(id, Session::scraped);
+            }
+            Some(Purpose::Departure(id)) => cx.producers.remove(&mut cx.buffers, id),
+            None => {}
+        }
+    }
+
+    fn handle_timers(&mut self) {
+        let now = self.cx.now;
+        while let Some((id, timer)) = self.cx.timers.pop_due(&now) {
             self.act(id, |session, cx| session.timer_due(cx, timer));
         }
-        self.cx.deliver_observed();
     }
 
     /// Returns the user id of the consumer whose session writes this file; `None` if there is no
@@ -127,10 +162,15 @@ impl Service {
         Some(self.sessions.of_file(file)?.uid())
     }
 
-    /// Returns the user id of the consumer whose session has the next deadline, to be handled by
-    /// [`handle_timeout`](Self::handle_timeout); `None` if there is no deadline.
-    pub fn user_of_timeout(&self) -> Option<u32> {
-        let (id, _) = self.cx.timers.next(&self.cx.now)?;
+    /// Returns the user id of the client that causes the work of
+    /// [`handle_timeout`](Self::handle_timeout) at this time: the producer whose packets are copied,
+    /// or the consumer whose session has the next deadline; `None` if there is no work.
+    pub fn user_of_timeout(&self, now: &Clocks) -> Option<u32> {
+        if self.cx.scrapes.is_next(self.cx.timers.is_due(now)) {
+            let producer = self.cx.scrapes.next_producer()?;
+            return Some(self.cx.producers.get(producer)?.peer().uid);
+        }
+        let (id, _) = self.cx.timers.next(now)?;
         Some(self.sessions.get(*id)?.uid())
     }
 
@@ -185,6 +225,7 @@ impl Service {
 
     fn erase(&mut self, id: SessionId) {
         self.cx.timers.cancel_if(|(session, _)| *session == id);
+        self.cx.scrapes.cancel(id);
         if let Some(session) = self.sessions.remove(id) {
             for buffer in session.buffers() {
                 self.cx.buffers.remove(*buffer);

@@ -14,8 +14,10 @@ use super::trigger_history::hash;
 use crate::clocks::Clocks;
 use crate::event::ClientId;
 use crate::ids::ProducerId;
+use crate::producer::Producer;
 use crate::producers::MemoryAnswer;
 use crate::registry::Ignored;
+use crate::scrapes::Purpose;
 
 impl Service {
     pub(super) fn producer_request(
@@ -132,15 +134,18 @@ impl Service {
         let Some(id) = cx.producers.disconnect(client) else {
             return;
         };
-        for session in self.sessions.iter() {
-            cx.producers.scrape(&mut cx.buffers, session.buffers(), id);
-        }
+        let buffers = cx.producers.get(id).map(Producer::buffers);
+        let is_scraped = cx.scrape(Purpose::Departure(id), buffers.unwrap_or_default());
         cx.registry.remove_producer(id);
         for session in self.sessions.iter_mut() {
             session.note_gone(id);
         }
         self.each_acts(|session, cx| session.remove_producer(cx, id));
-        self.cx.producers.remove(&mut self.cx.buffers, id);
+        // Otherwise it is removed at the end of scraping. A session that waits for its packets
+        // scrapes it, too.
+        if is_scraped {
+            self.cx.producers.remove(&mut self.cx.buffers, id);
+        }
         self.each_acts(|session, cx| session.forget_in_flushes(cx, id));
     }
 

@@ -15,6 +15,7 @@ use ferretto_proto::trace_config::trigger_config::TriggerMode;
 use super::clone_error::{CloneError, Requester, reply_cloned, reply_not_cloned};
 use super::config::BufferGroup;
 use super::flush::Asked;
+use super::scrape::Scraping;
 use super::{
     ConcurrentEvents, End, EventKind, Instances, Output, Owner, ReadProgress, ReceivedTrigger,
     Session, SessionFilter, SessionState, trigger_mode,
@@ -455,6 +456,7 @@ impl Session {
             invalid_packets: self.invalid_packets,
             triggers: self.triggers.duplicate(),
             flush_plan: self.flush_plan,
+            scraping: Scraping::default(),
             flushes: self.flushes.duplicate(pending.all_flushed),
             gone: self.gone.clone(),
             output: None,

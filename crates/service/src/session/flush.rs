@@ -10,6 +10,7 @@ use ferretto_proto::trace_stats::FinalFlushOutcome;
 
 use super::config::{BufferGroup, flush_timeout_ms};
 use super::events::encode_sources;
+use super::scrape::AfterScrape;
 use super::{EventKind, FlushPlan, Session, SessionState};
 use crate::context::Context;
 use crate::event::ClientId;
@@ -27,7 +28,7 @@ pub(super) type Asked = BTreeMap<ProducerId, Vec<InstanceId>>;
 
 /// The step that follows a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+pub(super) enum Then {
     Nothing,
     Reply {
         client: ClientId,
@@ -176,7 +177,7 @@ impl Session {
         asked: Asked,
         then: Then,
     ) {
-        if self.state != SessionState::Started || self.flushes.pending.len() > MAX_PENDING_FLUSHES {
+        if self.state != SessionState::Started || self.pending_flushes() > MAX_PENDING_FLUSHES {
             return self.after_flush(cx, then, false);
         }
         self.events.forget(EventKind::LastFlushSlowDataSources);
@@ -264,7 +265,11 @@ impl Session {
 
     /// Ends a flush: the packets are in the buffers, or will not come.
     fn flush_done(&mut self, cx: &mut Context, then: Then, success: bool) {
-        cx.scrape_all(&self.buffers);
+        self.scrape(cx, AfterScrape::Flush { then, success });
+    }
+
+    /// Continues a flush after scraping.
+    pub(super) fn flush_scraped(&mut self, cx: &mut Context, then: Then, success: bool) {
         self.record(&cx.now, EventKind::AllDataSourcesFlushed, true);
         self.flushes.count(success);
         self.after_flush(cx, then, success);
@@ -299,9 +304,14 @@ impl Session {
     pub(super) fn fail_pending_flushes(&mut self, cx: &mut Context) {
         for pending in std::mem::take(&mut self.flushes.pending).into_values() {
             cx.timers.cancel(pending.timer);
-            if let Then::Reply { client, request_id } = pending.then {
-                cx.reply(client, request_id, None);
-            }
+            self.fail_flush(cx, pending.then);
+        }
+    }
+
+    /// Fails a flush. The session does not take the step after it.
+    pub(super) fn fail_flush(&self, cx: &mut Context, then: Then) {
+        if let Then::Reply { client, request_id } = then {
+            cx.reply(client, request_id, None);
         }
     }
 

@@ -20,6 +20,7 @@ mod instances;
 mod packets;
 mod pipeline;
 mod read;
+mod scrape;
 mod start_stop;
 mod stats;
 mod triggers;
@@ -52,6 +53,7 @@ use instance_set::Instances;
 use packets::Uuid;
 use pipeline::SessionFilter;
 use read::ReadProgress;
+use scrape::Scraping;
 use triggers::{ReceivedTrigger, Triggers};
 use validate::Source;
 
@@ -123,6 +125,7 @@ pub(crate) struct Session {
     triggers: Triggers,
     flush_plan: FlushPlan,
     flushes: Flushes,
+    scraping: Scraping,
     gone: Gone,
     output: Option<Output>,
     /// The error that ended the session, for the reply about its end.
@@ -206,6 +209,7 @@ impl Session {
             invalid_packets: 0,
             triggers: Triggers::new(checked.trigger_patterns),
             flushes: Flushes::default(),
+            scraping: Scraping::default(),
             gone: Gone::default(),
             error: None,
             end: End::Alive,
@@ -276,7 +280,7 @@ impl Session {
     }
 
     pub(crate) fn pending_flushes(&self) -> usize {
-        self.flushes.pending()
+        self.flushes.pending() + self.scraping.flushes()
     }
 
     pub(crate) fn pending_clones(&self) -> usize {

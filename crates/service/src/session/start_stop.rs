@@ -3,6 +3,7 @@
 use super::config::stop_timeout_ms;
 use super::events::encode_sources;
 use super::instance::InstanceState;
+use super::scrape::AfterScrape;
 use super::{End, EventKind, Session, SessionState};
 use crate::command::{Command, Waiting};
 use crate::context::Context;
@@ -173,12 +174,11 @@ impl Session {
         }
     }
 
-    /// Ends the session after the last packets were collected, and finishes its file, if there is
-    /// one.
+    /// Collects the last packets, then ends the session.
     fn finish_stop(&mut self, cx: &mut Context) {
-        let now = cx.now;
-        self.state = SessionState::Disabled;
-        self.announce(cx);
+        if self.scraping.stops() {
+            return;
+        }
         for key in self.instances.all_keys() {
             self.set_instance_state(cx, key, InstanceState::Stopped);
         }
@@ -187,7 +187,18 @@ impl Session {
             |timer: &Timer| matches!(timer, Timer::FlushTimeout(..) | Timer::CloneTrigger(..));
         cx.timers
             .cancel_if(|(session, timer)| *session == self.id && !goes_on(timer));
-        cx.scrape_all(&self.buffers);
+        self.scrape(cx, AfterScrape::Stop);
+    }
+
+    /// Ends the session after the last packets were collected, and finishes its file, if there is
+    /// one.
+    pub(super) fn stop_scraped(&mut self, cx: &mut Context) {
+        let now = cx.now;
+        self.state = SessionState::Disabled;
+        self.announce(cx);
+        if self.is_retiring() {
+            cx.producers.forbid(&self.buffers);
+        }
         self.gone.record(&mut self.events, now.boottime);
         self.record(&now, EventKind::TracingDisabled, true);
         self.progress.ask_for_stats();
@@ -238,6 +249,7 @@ impl Session {
             self.announce(cx);
         }
         self.fail_clones(cx);
+        self.fail_scraped_flushes(cx);
         self.disable(cx, true);
         self.fail_pending_flushes(cx);
         let client = self.owner.client.take();
@@ -253,7 +265,9 @@ impl Session {
             end_request,
         };
         cx.live_sessions -= 1;
-        cx.producers.forbid(&self.buffers);
+        if self.state == SessionState::Disabled {
+            cx.producers.forbid(&self.buffers);
+        }
         self.notify_if_over(cx);
     }
 

@@ -32,6 +32,7 @@ mod reading;
 mod recording;
 mod relays;
 mod scale;
+mod scraping;
 mod statistics;
 mod triggers;
 mod world;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{Stored, World, assemble};
-use ferretto_shm::{ArbiterOptions, ChunkHeader, Layout, PageSize, Region, ServiceRegion};
+use ferretto_shm::{
+    ArbiterOptions, ChunkHeader, Layout, PageSize, Region, Scrape, ScrapedChunk, ServiceRegion,
+};
 use ferretto_testing::Random;
 use proptest::prelude::*;
 
@@ -94,6 +96,45 @@ fn a_chunk_is_scraped_with_the_earlier_chunks_of_its_writer() {
     assert_eq!(seen, [0, 1, 2, 3, 4]);
 }
 
+#[test]
+fn a_walk_in_pieces_visits_the_chunks_of_a_writer_in_their_order() {
+    let options = ArbiterOptions {
+        layout: Some(Layout::Div1),
+        ..Default::default()
+    };
+    let mut world = World::new(16, options);
+    let (mut first, mut second) = (world.writer(), world.writer());
+    for _ in 0..3 {
+        first.write_packet(&[8; 4000]);
+    }
+    // The later chunks are in earlier pages.
+    world.deliver();
+    for _ in 0..4 {
+        first.write_packet(&[8; 4000]);
+        second.write_packet(&[8; 4000]);
+    }
+    let (mut walk, mut visits, mut steps) = (Scrape::new(), Vec::new(), 0);
+    while {
+        let mut budget = 1;
+        let mut visit = |chunk: &ScrapedChunk<'_>| {
+            visits.push((steps, chunk.header().writer_id, chunk.header().chunk_id));
+        };
+        !walk.step(&world.service, &mut budget, &mut visit)
+    } {
+        steps += 1;
+    }
+    for writer in [&first, &second] {
+        let of_writer = visits.iter().filter(|(_, id, _)| *id == writer.id());
+        let of_writer: Vec<u32> = of_writer.map(|(.., chunk)| *chunk).collect();
+        assert!(of_writer.len() > 2, "{visits:?}");
+        assert!(of_writer.is_sorted(), "{visits:?}");
+    }
+    assert!(
+        visits.windows(2).all(|pair| pair[0].0 != pair[1].0),
+        "{visits:?}"
+    );
+}
+
 /// Returns the memory of a region, in bytes.
 fn allocated(region: &Region) -> u64 {
     let stat = rustix::fs::fstat(region.fd().unwrap()).unwrap();
@@ -118,6 +159,7 @@ fn scraping_touches_no_memory_untouched_by_the_producer() {
             chunk.copy_payload(&mut payload);
             found.push((chunk.location(), chunk.header().chunk_id, payload));
         });
+        found.sort_unstable();
         found
     };
     assert_eq!((scrape(), allocated(&region)), (Vec::new(), 0));
