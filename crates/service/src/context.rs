@@ -94,8 +94,8 @@ impl Context {
         self.producers.command(&mut self.commands, id, command);
     }
 
-    /// Scrapes the chunks of producers for these buffers. Returns true if that is done, and false if
-    /// the rest is done in later events.
+    /// Scrapes the chunks of producers for these buffers. Returns true if that is done, and false
+    /// if the rest is done in later events.
     pub(crate) fn scrape(&mut self, purpose: Purpose, buffers: Vec<BufferId>) -> bool {
         let (producers, pool) = (&mut self.producers, &mut self.buffers);
         self.scrapes.begin(producers, pool, purpose, buffers)

@@ -33,6 +33,7 @@ macro_rules! attacks {
 }
 
 attacks! {
+    deep_ids
     descriptors
     expensive_configs
     filled_memory

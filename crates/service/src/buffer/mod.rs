@@ -25,6 +25,7 @@
 //! - The same holds for a chunk that was scraped and overwritten, and whose rest never came.
 //! - The end of a packet does not wait for a patch of the packet after it.
 
+mod entries;
 mod fragment;
 mod packet;
 mod patch;

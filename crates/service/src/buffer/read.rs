@@ -414,7 +414,7 @@ impl TraceBuffer {
         let Some(sequence) = self.sequences.get(slot) else {
             return;
         };
-        for entry in sequence.chunks.range(1..).take(count as usize) {
+        for entry in sequence.chunks.after_first().take(count as usize) {
             self.examined += 1;
             let Some(header) = self.ring.chunk(entry.at) else {
                 continue;

@@ -1,20 +1,17 @@
 //! The state of each (producer, writer) pair.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use rustc_hash::FxHashMap;
 
+use super::entries::Entries;
 use super::{Identity, Loss, ProducerId, WriterId};
 
 /// The number of idle sequences above which the oldest are forgotten.
 const IDLE_LIMIT: usize = 1152;
 /// The number of idle sequences that are then left.
 const IDLE_KEPT: usize = 1024;
-
-/// The largest number of chunks that an insertion may move. No shared memory holds so many chunks,
-/// so correct producers never need more.
-const MAX_MOVED: usize = 1 << 17;
 
 /// A chunk in the buffer.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +42,7 @@ pub(super) enum Place {
     /// The chunk can be inserted at this index.
     Free(usize),
     /// The id is more than half the id space away from the chunks in the buffer, so that the order
-    /// is not defined, or its place is too far from the end.
+    /// is not defined.
     TooFar,
 }
 
@@ -56,7 +53,7 @@ pub(super) struct Sequence {
     pub(super) writer: WriterId,
     pub(super) identity: Identity,
     /// The chunks by id, spanning less than 2^31.
-    pub(super) chunks: VecDeque<Entry>,
+    pub(super) chunks: Entries,
     pub(super) consumed: Option<Consumed>,
     /// The losses to report with the next packet.
     pub(super) loss: u32,
@@ -92,7 +89,7 @@ impl Sequence {
             producer,
             writer,
             identity,
-            chunks: VecDeque::new(),
+            chunks: Entries::default(),
             consumed: None,
             loss: 0,
             chained: 0,
@@ -126,16 +123,9 @@ impl Sequence {
         if distance > span {
             return Place::Free(self.chunks.len());
         }
-        // Without gaps, the index is the distance.
-        if let Some(entry) = self.chunks.get(distance as usize)
-            && entry.id == id
-        {
-            return Place::Taken(distance as usize);
-        }
         let key = |entry: &Entry| entry.id.wrapping_sub(front.id);
-        match self.chunks.binary_search_by_key(&distance, key) {
+        match self.chunks.search(distance, key) {
             Ok(index) => Place::Taken(index),
-            Err(index) if index.min(self.chunks.len() - index) > MAX_MOVED => Place::TooFar,
             Err(index) => Place::Free(index),
         }
     }
@@ -392,8 +382,6 @@ impl Sequences {
         if sequence.chunks.is_empty() {
             sequence.chunks.push_back(entry);
             self.idle = self.idle.saturating_sub(1);
-        } else if index >= sequence.chunks.len() {
-            sequence.chunks.push_back(entry);
         } else {
             sequence.chunks.insert(index, entry);
         }
@@ -414,7 +402,7 @@ impl Sequences {
         } else if sequence.chunks.is_empty() {
             // Frees the memory of a burst.
             if sequence.chunks.capacity() > 1024 {
-                sequence.chunks = VecDeque::new();
+                sequence.chunks = Entries::default();
             }
             self.idle += 1;
         }

@@ -122,8 +122,8 @@ impl Service {
         self.cx.scrapes.len() > 0
     }
 
-    /// Handles due timers, or does a piece of the work that was too much for one event. Does nothing
-    /// if there is neither.
+    /// Handles due timers, or does a piece of the work that was too much for one event. Does
+    /// nothing if there is neither.
     pub fn handle_timeout(&mut self, now: &Clocks) {
         self.cx.now = *now;
         self.cx.scrapes.begin_event();
@@ -163,8 +163,8 @@ impl Service {
     }
 
     /// Returns the user id of the client that causes the work of
-    /// [`handle_timeout`](Self::handle_timeout) at this time: the producer whose packets are copied,
-    /// or the consumer whose session has the next deadline; `None` if there is no work.
+    /// [`handle_timeout`](Self::handle_timeout) at this time: the producer whose packets are
+    /// copied, or the consumer whose session has the next deadline; `None` if there is no work.
     pub fn user_of_timeout(&self, now: &Clocks) -> Option<u32> {
         if self.cx.scrapes.is_next(self.cx.timers.is_due(now)) {
             let producer = self.cx.scrapes.next_producer()?;

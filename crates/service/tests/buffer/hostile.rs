@@ -88,17 +88,24 @@ fn tracebuf_049_ids_all_over_the_place_do_not_break_the_order() {
 }
 
 #[test]
-fn tracebuf_049_a_chunk_deep_among_others_is_refused() {
-    // Each insertion would move half of the chunks.
-    let mut buffer = ring(8 << 20);
-    for id in 0..300_000u32 {
-        chunk(1, 1, id * 2).copy_to(&mut buffer);
+fn tracebuf_049_chunks_deep_among_others_are_stored() {
+    let mut buffer = ring(16 << 20);
+    let text = |id: u32| chunk(1, 1, id).bytes(&id.to_le_bytes());
+    for id in 0..200_000u32 {
+        text(id * 2).copy_to(&mut buffer);
     }
-    chunk(1, 1, 300_001).copy_to(&mut buffer);
-    assert_eq!(buffer.stats().abi_violations, 1);
-    chunk(1, 1, 599_991).copy_to(&mut buffer);
-    assert_eq!(buffer.stats().abi_violations, 1);
-    assert_eq!(buffer.stats().chunks_committed_out_of_order, 1);
+    for id in (50_000..150_000u32).rev() {
+        text(id * 2 + 1).copy_to(&mut buffer);
+    }
+    assert_eq!(buffer.stats().abi_violations, 0);
+    assert_eq!(buffer.stats().chunks_committed_out_of_order, 100_000);
+    let deep = |id: &u32| (100_000..300_000).contains(id) || id.is_multiple_of(2);
+    let expected: Vec<u32> = (0..400_000).filter(deep).collect();
+    let got: Vec<u32> = read_all(&mut buffer)
+        .into_iter()
+        .map(|got| u32::from_le_bytes(got.bytes[..].try_into().unwrap()))
+        .collect();
+    assert_eq!(got, expected);
 }
 
 #[test]
