@@ -94,11 +94,7 @@ fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<Extent> {
         return Ok(Extent::Whole);
     };
     tell(&name, output, &report);
-    Ok(if report.is_damaged {
-        Extent::Partly
-    } else {
-        Extent::Whole
-    })
+    Ok(tell_losses(&name, &report))
 }
 
 /// Returns the file, or an unnamed temporary file with its decompressed content.
@@ -117,7 +113,7 @@ pub(crate) fn unpacked(mut file: File) -> Result<File> {
 }
 
 /// Converts an error so that its cause is reported once.
-fn explained(error: ImportError) -> anyhow::Error {
+pub(crate) fn explained(error: ImportError) -> anyhow::Error {
     match error {
         ImportError::Read(error) | ImportError::Write(error) => error.into(),
         error => anyhow::anyhow!("{error}"),
@@ -139,7 +135,16 @@ fn tell(name: &str, output: &Path, report: &Report) {
             shown(&output)
         );
     }
+}
+
+/// Reports the parts of a file that its conversion leaves out.
+pub(crate) fn tell_losses(name: &str, report: &Report) -> Extent {
+    let name = shown(name);
     for (left_out, count) in report.losses.iter() {
         anstream::eprintln!("ferretto: {name}: {count} {}", shown(left_out));
+    }
+    match report.is_damaged {
+        true => Extent::Partly,
+        false => Extent::Whole,
     }
 }

@@ -1,14 +1,15 @@
 //! Reading of traces by commands: the file, the memory limit, and messages about damage.
 
 use std::fs::File;
-use std::io::{self, Cursor, Read};
+use std::io::{self, BufWriter, Cursor, Read, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use ferretto_foreign::Format;
 use ferretto_tables::{Health, ImportError};
-use ferretto_trace::{Damage, Limits};
+use ferretto_trace::{Damage, Limits, Unpacking};
 
 use crate::errors::DAMAGED;
 use ferretto_text::amount::counted;
@@ -54,6 +55,103 @@ pub(crate) fn open(path: &Path) -> Result<(String, Box<dyn Read>)> {
     check(path, &file)?;
     let input = not_empty(file, &name)?;
     Ok((name, input))
+}
+
+/// A trace to read.
+pub(crate) struct Input {
+    /// Its name to show.
+    pub(crate) name: String,
+    /// Its packets.
+    pub(crate) packets: Box<dyn Read>,
+    /// Its completeness: parts of a converted file may be left out, which was reported.
+    pub(crate) extent: Extent,
+}
+
+/// Opens a trace, or a file of another program, which is converted; `-` is standard input.
+pub(crate) fn open_any(path: &Path) -> Result<Input> {
+    let (name, mut input) = open(path)?;
+    let (format, head) = format_of(&mut input, &name)?;
+    let input = Cursor::new(head).chain(input);
+    if !format.is_some_and(ferretto_foreign::is_imported) {
+        return Ok(Input {
+            name,
+            packets: Box::new(input),
+            extent: Extent::Whole,
+        });
+    }
+    let (packets, extent) = convert(input, &name)?;
+    Ok(Input {
+        name,
+        packets: Box::new(packets),
+        extent,
+    })
+}
+
+/// Opens a trace, or a file of another program, which is converted, as a file. Returns its name to
+/// show and its completeness.
+pub(crate) fn seekable_any(path: &Path) -> Result<(String, File, Extent)> {
+    let (name, mut file) = crate::edit::seekable(path)?;
+    let (format, _) = format_of(&mut file, &name)?;
+    file.rewind()?;
+    if !format.is_some_and(ferretto_foreign::is_imported) {
+        return Ok((name, file, Extent::Whole));
+    }
+    let (packets, extent) = convert(file, &name)?;
+    Ok((name, packets, extent))
+}
+
+/// Converts a file of another program if its format is one of these. Returns its name to show, its
+/// packets and its completeness.
+pub(crate) fn converted(path: &Path, formats: &[Format]) -> Result<Option<(String, File, Extent)>> {
+    let (name, mut input) = open(path)?;
+    let (format, head) = format_of(&mut input, &name)?;
+    if !format.is_some_and(|format| formats.contains(&format)) {
+        return Ok(None);
+    }
+    let (packets, extent) = convert(Cursor::new(head).chain(input), &name)?;
+    Ok(Some((name, packets, extent)))
+}
+
+/// Converts a file of another program to packets, and reports the parts that are left out.
+fn convert(input: impl Read, name: &str) -> Result<(File, Extent)> {
+    let cannot_read = || format!("cannot read {name}");
+    let temporary = || tempfile::tempfile().context("cannot create a temporary file");
+    let mut copy = temporary()?;
+    io::copy(&mut Unpacking::new(input, Limits::default()), &mut copy).with_context(cannot_read)?;
+    let mut packets = BufWriter::new(temporary()?);
+    let options = ferretto_foreign::Options::default();
+    let report = ferretto_foreign::import(&mut copy, &options, &mut packets);
+    let report = report
+        .map_err(crate::import::explained)
+        .with_context(cannot_read)?;
+    let mut packets = packets.into_inner().map_err(io::Error::from)?;
+    packets.rewind()?;
+    Ok((packets, crate::import::tell_losses(name, &report)))
+}
+
+/// The number of bytes at the start of a file that decide its format, also if it is compressed.
+const COMPRESSED_HEAD: u64 = 64 << 10;
+
+/// Returns the format of a file, or of its content if it is compressed, and the bytes that were
+/// read for it.
+fn format_of(input: &mut impl Read, name: &str) -> Result<(Option<Format>, Vec<u8>)> {
+    let mut head = Vec::new();
+    let read = input.take(COMPRESSED_HEAD).read_to_end(&mut head);
+    read.with_context(|| format!("cannot read {name}"))?;
+    let format = Format::detect(&head);
+    if !matches!(format, Some(Format::Gzip | Format::Zstd)) {
+        return Ok((format, head));
+    }
+    let mut content = vec![0; ferretto_foreign::HEAD_BYTES];
+    let mut unpacking = Unpacking::new(&head[..], Limits::default());
+    let mut length = 0;
+    // The head ends before the content does.
+    while length < content.len()
+        && let Ok(count @ 1..) = unpacking.read(&mut content[length..])
+    {
+        length += count;
+    }
+    Ok((Format::detect(&content[..length]), head))
 }
 
 /// Refuses input without a byte, such as that of /dev/null.

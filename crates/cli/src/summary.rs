@@ -7,7 +7,7 @@ use clap::Args;
 use ferretto_trace::summarize_within;
 
 use crate::print;
-use crate::read::{Extent, FileArgs, open};
+use crate::read::{Extent, FileArgs, Input, open_any};
 
 /// Show the contents and losses of a trace
 ///
@@ -24,13 +24,18 @@ pub(crate) struct SummaryArgs {
 }
 
 pub(crate) fn run(args: &SummaryArgs) -> Result<Extent> {
-    let (name, input) = open(&args.file.file)?;
-    let summary = summarize_within(input, args.file.memory.limits(), |_| Vec::new())
+    let Input {
+        name,
+        packets,
+        extent: imported,
+    } = open_any(&args.file.file)?;
+    let summary = summarize_within(packets, args.file.memory.limits(), |_| Vec::new())
         .with_context(|| format!("cannot read {name}"))?;
     let extent = || {
         Extent::report(&name, &summary.damage)
             .and_left_out(&name, summary.left_out)
             .and_health(&name, &summary.health)
+            .and(imported)
     };
     if args.json {
         let mut out = io::stdout().lock();

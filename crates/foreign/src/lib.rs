@@ -22,5 +22,5 @@ mod time;
 
 pub use detect::{Format, HEAD_BYTES, TRACE_LINE, find};
 pub use lines::LineBuffer;
-pub use packets::{ImportError, Losses, Options, Report, import};
+pub use packets::{ImportError, Losses, Options, Report, import, is_imported};
 pub use time::nanoseconds;

@@ -142,8 +142,25 @@ pub struct Sample<'a> {
     pub ts: i64,
     /// The thread.
     pub thread: ThreadRef<'a>,
-    /// The names of functions and their files, the innermost first.
-    pub frames: &'a [(&'a str, &'a str)],
+    /// The name of the sampled event.
+    pub event: &'a str,
+    /// The amount of the event that the sample stands for, if it is known.
+    pub weight: Option<u64>,
+    /// The time in nanoseconds that the sample stands for, if it is known.
+    pub time: Option<u64>,
+    /// The functions, the innermost first.
+    pub frames: &'a [Frame<'a>],
+}
+
+/// A function of a callstack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The name of the function.
+    pub function: &'a str,
+    /// The file that contains the function; empty if unknown.
+    pub file: &'a str,
+    /// The line in the file, if it is known.
+    pub line: Option<u32>,
 }
 
 /// A destination of the records of a foreign file.

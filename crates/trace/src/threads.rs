@@ -3,7 +3,9 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use ferretto_proto::fields::process_tree;
+use ferretto_proto::fields::{
+    process_descriptor, process_tree, thread_descriptor, track_descriptor,
+};
 use ferretto_wire::Fields;
 
 use crate::limits::{Budget, entry_bytes};
@@ -169,6 +171,33 @@ impl Threads {
             } else {
                 self.comms.remove(&(machine, pid));
             }
+        }
+    }
+
+    /// Reads a `TrackDescriptor`. Its names are used for processes and threads without others.
+    pub(crate) fn track_descriptor(&mut self, machine: u32, descriptor: &[u8]) {
+        let text = |message: &[u8], field| {
+            let text = Fields::find(field, message)?.as_bytes()?;
+            (!text.is_empty()).then(|| text.to_vec())
+        };
+        let id = |message: &[u8], field| Some(Fields::find(field, message)?.as_u64()? as i32);
+        let process = Fields::find(track_descriptor::PROCESS, descriptor);
+        if let Some(process) = process.and_then(|process| process.as_bytes())
+            && let Some(pid) = id(process, process_descriptor::PID)
+            && let Some(name) = text(process, process_descriptor::PROCESS_NAME)
+            && self.process_name(machine, pid).is_none()
+        {
+            self.name_process(machine, pid, printable(&name));
+        }
+        let thread = Fields::find(track_descriptor::THREAD, descriptor);
+        if let Some(thread) = thread.and_then(|thread| thread.as_bytes())
+            && let Some(tid) = id(thread, thread_descriptor::TID)
+            && let Some(name) = text(thread, thread_descriptor::THREAD_NAME)
+            && self.thread_name(machine, tid).is_none()
+            && let Some(known) = self.thread(machine, tid)
+        {
+            known.comm = printable_within(&name, MAX_COMM);
+            known.tgid = known.tgid.or(id(thread, thread_descriptor::PID));
         }
     }
 

@@ -7,7 +7,7 @@ pub(crate) mod json;
 mod machine;
 mod profile;
 
-pub(crate) use self::profile::{sample_amount, sampled_by};
+pub(crate) use self::profile::{sample_amount, sampled_by, unit_noun};
 
 use std::io::{self, Write};
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use ferretto_text::amount::{counted, duration, grouped, human_bytes};
-use ferretto_trace::profile::{Count, Event, HotFunction, Interval, Share};
+use ferretto_trace::profile::{Count, Event, HotFunction, Interval, Share, Value};
 use ferretto_trace::summary::ProfileSummary;
 
 use super::{DIM, cut, heading};
@@ -58,12 +58,42 @@ pub(crate) fn sampled_by(event: &Event, interval: Interval) -> String {
     format!("{name}{interval}")
 }
 
-/// Returns the number of samples; of an aggregated profile, the amount in the unit of its event.
-pub(crate) fn sample_amount(samples: u64, event: &Event, is_added_up: bool) -> String {
-    match event.unit.as_str() {
-        "ns" if is_added_up => duration(samples),
-        "bytes" if is_added_up => human_bytes(samples),
-        _ => counted(samples, "sample"),
+/// Returns the amount of samples: their number, or the sum of their weights in the unit of the
+/// event. An aggregated profile (`is_added_up`) has no number of samples.
+pub(crate) fn sample_amount(
+    total: Count,
+    value: Value,
+    event: &Event,
+    is_added_up: bool,
+) -> String {
+    let samples = counted(total.samples, "sample");
+    if value == Value::Samples {
+        return samples;
+    }
+    let amount = weight(total.weight, event);
+    match is_added_up {
+        true => amount,
+        false => format!("{amount} in {samples}"),
+    }
+}
+
+/// Returns an amount in the unit of an event.
+fn weight(amount: u64, event: &Event) -> String {
+    match unit_noun(event) {
+        "ns" => duration(amount),
+        "bytes" => human_bytes(amount),
+        "samples" => counted(amount, "sample"),
+        noun => format!("{} {}", grouped(amount), shown(noun)),
+    }
+}
+
+/// Returns the unit of an event as a noun: `ns`, `bytes`, `samples`, `cycles`, or the event itself.
+pub(crate) fn unit_noun(event: &Event) -> &str {
+    match (event.unit.as_str(), event.name.as_str()) {
+        ("ns" | "nanoseconds", _) => "ns",
+        ("" | "count", "samples" | "") => "samples",
+        ("" | "count", name) => name,
+        (unit, _) => unit,
     }
 }
 
@@ -75,7 +105,12 @@ fn amounts(out: &mut impl Write, profile: &ProfileSummary) -> io::Result<()> {
             duration(profile.total.weight),
             counted(samples, "callstack")
         ),
-        false => sample_amount(samples, &profile.event, profile.is_added_up),
+        false => sample_amount(
+            profile.total,
+            profile.value,
+            &profile.event,
+            profile.is_added_up,
+        ),
     }];
     if profile.idle > 0 {
         parts.push(format!("{} more on idle CPUs", grouped(profile.idle)));
@@ -85,7 +120,7 @@ fn amounts(out: &mut impl Write, profile: &ProfileSummary) -> io::Result<()> {
         0 => "all callstacks complete".to_owned(),
         cut => format!("{} of callstacks truncated", percent(cut, samples)),
     });
-    let value = profile.value();
+    let value = profile.value;
     let (unnamed, total) = (profile.unnamed.value(value), profile.total.value(value));
     if unnamed > 0 {
         parts.push(format!("{} without a name", percent(unnamed, total)));
@@ -169,7 +204,7 @@ fn name(process: &Share) -> String {
 }
 
 fn share(count: Count, profile: &ProfileSummary) -> String {
-    let value = profile.value();
+    let value = profile.value;
     percent(count.value(value), profile.total.value(value))
 }
 

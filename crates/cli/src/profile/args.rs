@@ -24,6 +24,15 @@ pub(super) struct SelectionArgs {
     /// Only samples before this time, in the same formats
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     to: Option<Moment>,
+    /// Count this event, or this sample type of a pprof profile [default: the first event with
+    /// samples; the others are named]
+    #[arg(
+        long,
+        visible_alias = "sample-type",
+        value_name = "NAME",
+        conflicts_with = "heap"
+    )]
+    event: Option<String>,
     /// Show where and how long threads waited, from a trace of record --off-cpu
     #[arg(long)]
     off_cpu: bool,
@@ -68,6 +77,11 @@ fn parse_dumps(text: &str) -> Result<(usize, usize), String> {
 }
 
 impl SelectionArgs {
+    /// Returns the chosen event.
+    pub(super) fn event(&self) -> Option<&str> {
+        self.event.as_deref()
+    }
+
     /// Returns true if the times are relative to the first event.
     pub(super) fn needs_zero(&self) -> bool {
         let times = [self.from, self.to].into_iter().flatten();
@@ -83,6 +97,7 @@ impl SelectionArgs {
         selection.threads.clone_from(&self.threads);
         selection.from = self.from.map(|from| from.in_trace(zero));
         selection.to = self.to.map(|to| to.in_trace(zero));
+        selection.event.clone_from(&self.event);
         selection.off_cpu = self.off_cpu.then_some(true);
         selection
     }

@@ -5,12 +5,12 @@ mod flamegraph;
 mod folded;
 mod pprof;
 
-use std::io::{Read, Seek as _};
+use std::io::Seek as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use ferretto_trace::profile::{
-    DumpChoice, HeapView, Profile, Selection, StackCounts, Value, read_profile_within,
+    DumpChoice, Event, HeapView, Profile, Selection, StackCounts, Value, read_profile_within,
 };
 use ferretto_trace::{Bounds, Limits};
 
@@ -20,8 +20,7 @@ pub(crate) use self::folded::run as folded;
 pub(crate) use self::pprof::run as pprof;
 
 use self::args::SelectionArgs;
-use crate::edit::seekable;
-use crate::read::{self, Extent};
+use crate::read::{self, Extent, Input};
 use ferretto_text::terminal::shown;
 
 /// The maximum number of threads in an error message.
@@ -45,28 +44,34 @@ impl Samples {
     }
 
     fn read_within(file: &Path, selection: &SelectionArgs, limits: Limits) -> Result<Self> {
-        let (name, zero, input): (_, _, Box<dyn Read>) = match selection.needs_zero() {
+        let (zero, input) = match selection.needs_zero() {
             // The trace is read twice, since its first event may be anywhere.
             true => {
-                let (name, mut trace) = seekable(file)?;
+                let (name, mut trace, extent) = read::seekable_any(file)?;
                 let bounds = Bounds::read(&mut trace, limits);
                 let bounds = bounds.with_context(|| format!("cannot read {name}"))?;
                 trace.rewind()?;
-                (
+                let packets = Box::new(trace);
+                let input = Input {
                     name,
-                    bounds.map_or(0, |bounds| bounds.start),
-                    Box::new(trace),
-                )
+                    packets,
+                    extent,
+                };
+                (bounds.map_or(0, |bounds| bounds.start), input)
             }
-            false => {
-                let (name, input) = read::open(file)?;
-                (name, 0, input)
-            }
+            false => (0, read::open_any(file)?),
         };
+        let Input {
+            name,
+            packets,
+            extent,
+        } = input;
         let chosen = selection.selection(zero);
-        let (profile, counts, damage) = read_profile_within(input, chosen.clone(), limits)
+        let (profile, counts, damage) = read_profile_within(packets, chosen.clone(), limits)
             .with_context(|| format!("cannot read {name}"))?;
-        let extent = Extent::report(&name, &damage).and_left_out(&name, profile.left_out());
+        let extent = Extent::report(&name, &damage)
+            .and_left_out(&name, profile.left_out())
+            .and(extent);
         let heap = selection.heap.map(HeapView::from);
         let counts = match heap {
             Some(view) => profile.heap_counts(&chosen, view, DumpChoice::Last),
@@ -80,8 +85,9 @@ impl Samples {
             heap,
         };
         if samples.counts.iter(&samples.profile).next().is_none() {
-            bail!("{}", samples.why_none(&name));
+            bail!("{}", samples.why_none(&name, selection.event()));
         }
+        samples.tell_events(&name, selection.event());
         if samples.counts.left_out > 0 {
             let left_out = samples.counts.left_out;
             eprintln!(
@@ -91,6 +97,38 @@ impl Samples {
         Ok(samples)
     }
 
+    /// Names the events that are not counted, if none was chosen.
+    fn tell_events(&self, name: &str, wanted: Option<&str>) {
+        let events = self.counts.events(&self.profile);
+        if let (None, [first, others @ ..]) = (wanted, &events[..])
+            && !others.is_empty()
+        {
+            let these = match first.as_str() {
+                "samples" => "numbers of samples".to_owned(),
+                first => format!("the samples of {}", event_name(first)),
+            };
+            eprintln!(
+                "ferretto: {}: these are {}; choose others with --event: {}",
+                shown(name),
+                shown(&these),
+                shown(&others.join(", "))
+            );
+        }
+    }
+
+    /// Returns true if the samples are of waiting threads.
+    fn is_off_cpu(&self) -> bool {
+        self.heap.is_none() && self.counts.is_off_cpu(&self.profile)
+    }
+
+    /// Returns the counted event.
+    fn event(&self) -> Event {
+        self.counts
+            .event(&self.profile)
+            .cloned()
+            .unwrap_or_default()
+    }
+
     /// The heap at another dump.
     fn at_dump(&self, number: usize) -> StackCounts {
         let view = self.heap.unwrap_or_default();
@@ -98,7 +136,7 @@ impl Samples {
             .heap_counts(&self.selection, view, DumpChoice::Number(number))
     }
 
-    fn why_none(&self, name: &str) -> String {
+    fn why_none(&self, name: &str, event: Option<&str>) -> String {
         let has_heap = !self.profile.heap_dumps().is_empty();
         match (self.heap, has_heap) {
             (Some(_), true) => {
@@ -112,6 +150,15 @@ impl Samples {
                 );
             }
             _ => {}
+        }
+        let events = self.counts.events(&self.profile);
+        let is_unknown = self.counts.event(&self.profile).is_none();
+        if let Some(event) = event.filter(|_| is_unknown && !events.is_empty()) {
+            let events: Vec<_> = events.iter().map(|name| event_name(name)).collect();
+            return format!(
+                "{name} has no samples of the event {event}; it has those of {}",
+                events.join(", ")
+            );
         }
         let mut has_samples = false;
         let mut skipped = 0;
@@ -156,12 +203,20 @@ impl Samples {
         format!("{name} has no callstack sample of such a thread; there are samples of {listed}")
     }
 
-    /// Time off the CPU counts by its length, the heap by its bytes, everything else by the sample.
+    /// The heap counts by its bytes, samples by their weights if each has its own.
     fn value(&self) -> Value {
-        match self.heap.is_some() || self.counts.is_off_cpu(&self.profile) {
-            true => Value::Weight,
-            false => Value::Samples,
+        match self.heap {
+            Some(_) => Value::Weight,
+            None => self.counts.value(&self.profile),
         }
+    }
+}
+
+/// Returns the name of an event to show.
+fn event_name(name: &str) -> &str {
+    match name {
+        "" => "an event without a name",
+        name => name,
     }
 }
 

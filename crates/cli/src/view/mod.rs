@@ -10,13 +10,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use ferretto_tables::{Continue, Options, Progress, Trace};
+use ferretto_tables::{Continue, Format, Options, Progress, Trace};
 use ferretto_text::terminal::shown;
 use ferretto_view::{Export, Server, View};
 
 use crate::browser::{browse, peer, secret};
 use crate::output::{is_standard, write_private};
-use crate::read::{DEFAULT_TRACE, Extent, check, explained, parse_bytes};
+use crate::read::{DEFAULT_TRACE, Extent, check, converted, explained, parse_bytes};
 
 /// Show a trace in a browser, without a network
 ///
@@ -74,6 +74,9 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
 /// Opens and imports a trace, and reports the data that is missing.
 fn open(path: &Path) -> Result<(View, Extent)> {
     let options = Options::default();
+    if let Some(opened) = open_profile(path, &options)? {
+        return Ok(opened);
+    }
     if is_standard(path) {
         let trace = Trace::read(io::stdin(), &options).map_err(explained);
         let trace = trace.context("cannot read standard input")?;
@@ -94,6 +97,25 @@ fn open(path: &Path) -> Result<(View, Extent)> {
     let view = view.with_context(|| format!("cannot read {}", shown(&name)))?;
     let extent = report(&name, view.trace());
     Ok((view, extent))
+}
+
+/// Opens a profile of another program as the trace to which it is converted, since the page shows
+/// samples, not the tables of such files. Returns `None` for other files.
+fn open_profile(path: &Path, options: &Options) -> Result<Option<(View, Extent)>> {
+    const PROFILES: [Format; 3] = [Format::PerfText, Format::CollapsedStacks, Format::Pprof];
+    // Standard input cannot be read twice.
+    if is_standard(path) {
+        return Ok(None);
+    }
+    let Some((name, packets, extent)) = converted(path, &PROFILES)? else {
+        return Ok(None);
+    };
+    let trace = Trace::read(packets, options).map_err(explained);
+    let trace = trace.with_context(|| format!("cannot read {}", shown(&name)))?;
+    let file = path.file_name().unwrap_or(path.as_os_str());
+    let view = View::new(trace, &file.to_string_lossy(), options.threads);
+    let extent = report(&name, view.trace()).and(extent);
+    Ok(Some((view, extent)))
 }
 
 /// Reports the data of a trace that is missing in the page.

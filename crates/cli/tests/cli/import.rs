@@ -317,3 +317,67 @@ fn files_of_other_programs_become_traces() {
         .complained("several files become several traces");
     assert_eq!(fs::read_to_string(world.path("b.json")).unwrap(), json);
 }
+
+/// Three samples of different events, with their periods.
+const THREE_EVENTS: &str = "\
+app  100/100  [001]  5.100000:          1 cycles:u: \n\t401136 hot (/tmp/app)\n\n\
+app  100/100  [001]  5.200000:         99 instructions: \n\t401200 other (/tmp/app)\n\n\
+app  100/100  [001]  5.300000:    1500000 task-clock: \n\t401300 busy (/tmp/app)\n\n";
+
+#[test]
+fn events_of_perf_are_counted_apart() {
+    let world = World::new();
+    world.write("p.txt", THREE_EVENTS);
+    world.run("ferretto", &["import", "p.txt"]).returned(0);
+    for file in ["p.txt", "p.pftrace"] {
+        let folded = |args: &[&str]| {
+            let outcome = world.run("ferretto", &[&["folded", file], args].concat());
+            let outcome = outcome.returned(0);
+            (outcome.text().to_owned(), outcome.stderr)
+        };
+        let (lines, notes) = folded(&[]);
+        assert_eq!(lines, "app;hot 1\n");
+        assert!(
+            notes.contains(
+                "samples of cycles:u; choose others with --event: instructions, task-clock"
+            ),
+            "{notes}"
+        );
+        for (event, expected) in [
+            ("cycles:u", "app;hot 1\n"),
+            ("cycles", "app;hot 1\n"),
+            ("instructions", "app;other 99\n"),
+            ("task-clock", "app;busy 1500000\n"),
+        ] {
+            assert_eq!(
+                folded(&["--event", event]),
+                (expected.to_owned(), String::new())
+            );
+            assert_eq!(folded(&["--sample-type", event]).0, expected);
+        }
+        world
+            .run("ferretto", &["folded", file, "--event", "nosuch"])
+            .returned(1)
+            .complained("it has those of cycles:u, instructions, task-clock");
+        let summary = world.run("ferretto", &["summary", file]).returned(0);
+        let summary = summary.text();
+        for part in [
+            "1 cycles in 1 sample",
+            "99 instructions in 1 sample",
+            "1.5 ms in 1 sample",
+        ] {
+            assert!(summary.contains(part), "{summary}");
+        }
+    }
+    let args = [
+        "flamegraph",
+        "p.txt",
+        "--event",
+        "instructions",
+        "-o",
+        "p.svg",
+    ];
+    world.run("ferretto", &args).returned(0);
+    let svg = String::from_utf8(world.read("p.svg")).unwrap();
+    assert!(svg.contains("99 instructions in 1 sample of instructions"));
+}

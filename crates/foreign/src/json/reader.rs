@@ -26,8 +26,12 @@ pub enum Part<'a> {
     NoEvent(u64),
     /// An event at this offset that has no end. The rest of its line is left out.
     Unterminated(u64),
-    /// A part of callstack samples under this key.
+    /// A value of callstack samples under this key, or an element of it if it is a list.
     Samples(&'static str, &'a [u8]),
+    /// A function of callstack samples with its id.
+    StackFrame(&'a str, &'a [u8]),
+    /// A value of callstack samples under this key, which is too large. It begins at this offset.
+    TooLarge(&'static str, u64),
 }
 
 /// The reason why a file cannot be parsed.
@@ -68,6 +72,8 @@ enum Position {
     Value,
     /// In the array of events, before an event or the end.
     Events,
+    /// In a list of callstack samples, before an element or the end.
+    List,
     /// In the string of kernel events.
     System,
     /// After the end.
@@ -122,6 +128,8 @@ pub struct Reader {
     position: Position,
     is_array: bool,
     key: Key,
+    /// In the object of the functions of callstacks: the id of the current one.
+    frame: Option<String>,
     scan: Scan,
     line: Vec<u8>,
     escape: Vec<u8>,
@@ -141,6 +149,7 @@ impl Default for Reader {
             position: Position::Start,
             is_array: false,
             key: Key::Other,
+            frame: None,
             scan: Scan::default(),
             line: Vec::new(),
             escape: Vec::new(),
@@ -284,6 +293,10 @@ impl Reader {
                 self.start += 1;
             }
             (Position::Key | Position::Events, b',') => self.start += 1,
+            (Position::Key, b'}') if self.frame.is_some() => {
+                self.frame = None;
+                self.start += 1;
+            }
             (Position::Key, b'}') => {
                 self.position = Position::End;
                 self.start += 1;
@@ -304,6 +317,26 @@ impl Reader {
                 self.start += 1;
             }
             (Position::Value, _) if self.key == Key::TraceEvents => return self.broken(),
+            (Position::Value, b'[')
+                if matches!(self.key, Key::Samples(_)) && self.frame.is_none() =>
+            {
+                self.position = Position::List;
+                self.start += 1;
+            }
+            (Position::Value, b'{')
+                if self.key == Key::Samples("stackFrames") && self.frame.is_none() =>
+            {
+                self.frame = Some(String::new());
+                self.position = Position::Key;
+                self.start += 1;
+            }
+            (Position::List, b',') => self.start += 1,
+            (Position::List, b']') => {
+                self.position = Position::Key;
+                self.start += 1;
+            }
+            (Position::List, b'}') => return self.broken(),
+            (Position::List, _) => return self.step_value(each),
             (Position::Value, _) => return self.step_value(each),
             (Position::Events, b']') => {
                 self.position = if self.is_array {
@@ -357,6 +390,11 @@ impl Reader {
                 let Some(Json::Text(key)) = text else {
                     return Err(Broken::Syntax(begin));
                 };
+                if self.frame.is_some() {
+                    self.frame = Some(key.into_owned());
+                    self.position = Position::Colon;
+                    return Ok(());
+                }
                 self.key = match &*key {
                     "traceEvents" => Key::TraceEvents,
                     "systemTraceEvents" => Key::SystemTraceEvents,
@@ -369,6 +407,7 @@ impl Reader {
                         Key::Samples("timeDeltas")
                     }
                     "startTime" => Key::Samples("startTime"),
+                    "endTime" => Key::Samples("endTime"),
                     "nodes" => {
                         self.other_kind = self.other_kind.or(Some(OTHER_KINDS[0].1));
                         Key::Samples("nodes")
@@ -386,8 +425,20 @@ impl Reader {
                 match self.key {
                     Key::DisplayTimeUnit => each(Part::DisplayTimeUnit),
                     Key::Metadata if is_whole => each(Part::Metadata(bytes)),
-                    Key::Samples(key) if is_whole => each(Part::Samples(key, bytes)),
+                    Key::Samples(key) if !is_whole => each(Part::TooLarge(key, begin)),
+                    Key::Samples(key) => match &self.frame {
+                        Some(id) => each(Part::StackFrame(id, bytes)),
+                        None => each(Part::Samples(key, bytes)),
+                    },
                     _ => {}
+                }
+            }
+            Position::List => {
+                if let Key::Samples(key) = self.key {
+                    each(match is_whole {
+                        true => Part::Samples(key, bytes),
+                        false => Part::TooLarge(key, begin),
+                    });
                 }
             }
             _ if is_whole && bytes.starts_with(b"{") => each(Part::Event(begin, bytes)),
@@ -508,7 +559,13 @@ mod tests {
                 Part::Metadata(bytes) => format!("metadata {}", String::from_utf8_lossy(bytes)),
                 Part::NoEvent(at) => format!("no event at {at}"),
                 Part::Unterminated(at) => format!("unterminated at {at}"),
-                Part::Samples(key, _) => format!("samples {key}"),
+                Part::Samples(key, bytes) => {
+                    format!("{key} {}", String::from_utf8_lossy(bytes))
+                }
+                Part::StackFrame(id, bytes) => {
+                    format!("frame {id} {}", String::from_utf8_lossy(bytes))
+                }
+                Part::TooLarge(key, at) => format!("too large {key} at {at}"),
             });
         };
         let mut result = Ok(());
@@ -587,11 +644,41 @@ mod tests {
     fn parts_of_unexpected_types_are_skipped() {
         let text =
             r#"{"systemTraceEvents":[{}],"samples":[1],"stackFrames":{},"traceEvents":[{}]}"#;
+        check(text, &["samples 1", "72 {}"], Ok(()));
+    }
+
+    #[test]
+    fn lists_of_samples_are_passed_on_by_element() {
         check(
-            text,
-            &["samples samples", "samples stackFrames", "72 {}"],
+            r#"{"samples":[{"a":[1]},2,"x"],"timeDeltas":[1, 2.5],"nodes":[{}],"endTime":7,
+                "stackFrames":{"1":{"name":"}"},"b":{}},"traceEvents":[{}]}"#,
+            &[
+                r#"samples {"a":[1]}"#,
+                "samples 2",
+                r#"samples "x""#,
+                "timeDeltas 1",
+                "timeDeltas 2.5",
+                "nodes {}",
+                "endTime 7",
+                r#"frame 1 {"name":"}"}"#,
+                "frame b {}",
+                "148 {}",
+            ],
             Ok(()),
         );
+        check(
+            r#"{"samples":[1,2"#,
+            &["samples 1"],
+            Err(Broken::Unterminated),
+        );
+        let large = format!(
+            r#"{{"samples":["{}",1],"traceEvents":[]}}"#,
+            "x".repeat(5000)
+        );
+        let pieces: Vec<_> = large.as_bytes().chunks(100).collect();
+        let (seen, end) = parts(&pieces, 1000);
+        assert_eq!(seen, ["too large samples at 12", "samples 1"]);
+        assert_eq!(end, Ok(()));
     }
 
     #[test]

@@ -92,6 +92,18 @@ impl From<PerfError> for ImportError {
     }
 }
 
+/// Returns true if [`import`] converts files of this format.
+pub fn is_imported(format: Format) -> bool {
+    matches!(
+        format,
+        Format::PerfData
+            | Format::Json
+            | Format::PerfText
+            | Format::CollapsedStacks
+            | Format::Pprof
+    )
+}
+
 /// Converts a file to a trace.
 ///
 /// # Errors

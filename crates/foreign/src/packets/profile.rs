@@ -190,8 +190,10 @@ pub(crate) fn pprof<R: Read + Seek>(
             unit: tables.name(kind.unit),
         })
         .collect();
-    // The default type is the first.
-    let default = profile.default_type().unwrap_or(0);
+    // Readers count the first type. It is the one that the profile names, or the last, as in other
+    // programs that read pprof.
+    let last = kinds.len().saturating_sub(1);
+    let default = profile.default_type().unwrap_or(last);
     if let Some(until) = kinds.get_mut(..=default) {
         until.rotate_right(1);
     }

@@ -422,7 +422,7 @@ fn values_of_pprof_are_weights_of_the_default_type() {
             &[("samples", "count"), cpu],
             [&[9, 90], &[1, 10]],
             None,
-            [9, 1],
+            [90, 10],
         ),
         (
             &[("samples", "count"), cpu],

@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::limits::{Budget, default_budget, entry_bytes};
 
 use super::heap::HeapId;
-use super::{Profile, Sample, SessionId, StackId, UnwindError};
+use super::{Event, Profile, Sample, SessionId, StackId, UnwindError};
 
 /// The maximum number of combinations of thread and callstack. Samples of others are left out and
 /// counted.
@@ -27,6 +27,9 @@ pub struct Selection {
     pub from: Option<u64>,
     /// The end time (exclusive), in nanoseconds of boot time.
     pub to: Option<u64>,
+    /// The name of the counted event, with or without its modifiers. `None` selects the first event
+    /// with samples. Amounts of different events are never added up.
+    pub event: Option<String>,
     /// True selects off-CPU samples, false on-CPU samples. `None` selects off-CPU samples only if
     /// the trace has no others.
     pub off_cpu: Option<bool>,
@@ -50,6 +53,8 @@ pub struct StackKey {
     pub pid: i32,
     /// The thread; 0 if unknown.
     pub tid: i32,
+    /// The counter: 0 is the event of the session, others are its followers.
+    pub counter: u32,
     /// The heap, if the process has several.
     pub heap: Option<HeapId>,
     /// The callstack.
@@ -99,6 +104,8 @@ pub struct StackCounts {
     budget: Budget,
     selection: Selection,
     counts: HashMap<StackKey, Count>,
+    /// The counters of these keys.
+    counters: BTreeSet<(SessionId, u32)>,
     /// The times of the first and the last sample, in nanoseconds of boot time.
     times: Option<(u64, u64)>,
     /// The number of samples left out because of limits.
@@ -118,6 +125,7 @@ impl StackCounts {
             selection,
             budget: budget.clone(),
             counts: HashMap::new(),
+            counters: BTreeSet::new(),
             times: None,
             left_out: 0,
             idle: 0,
@@ -143,33 +151,41 @@ impl StackCounts {
             machine: sample.machine,
             pid,
             tid: sample.tid.unwrap_or(0),
+            counter: 0,
             heap: None,
             stack,
             truncated: sample.truncated,
         };
-        let is_full = self.counts.len() >= MAX_KEYS;
-        let count = match self.counts.entry(key) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(_) if is_full || !self.budget.take(KEY_BYTES) => {
-                self.left_out += 1;
-                return;
-            }
-            Entry::Vacant(new) => new.insert(Count::default()),
-        };
-        count.add(Count {
+        let count = Count {
             samples: sample.times,
             weight: sample.weight.unwrap_or(0),
-        });
+        };
+        self.add_count(key, count);
+        for (follower, weight) in sample.followers.iter().enumerate() {
+            let counter = follower as u32 + 1;
+            let count = Count {
+                samples: sample.times,
+                weight: *weight,
+            };
+            self.add_count(StackKey { counter, ..key }, count);
+        }
     }
 
     /// Adds a row of a heap dump that was written at `time`.
     pub(super) fn add_heap(&mut self, key: StackKey, added: Count, time: u64) {
         self.note(time);
+        self.add_count(key, added);
+    }
+
+    fn add_count(&mut self, key: StackKey, added: Count) {
         let is_full = self.counts.len() >= MAX_KEYS;
         match self.counts.entry(key) {
             Entry::Occupied(known) => known.into_mut().add(added),
             Entry::Vacant(_) if is_full || !self.budget.take(KEY_BYTES) => self.left_out += 1,
-            Entry::Vacant(new) => _ = new.insert(added),
+            Entry::Vacant(new) => {
+                new.insert(added);
+                self.counters.insert((key.session, key.counter));
+            }
         }
     }
 
@@ -191,15 +207,20 @@ impl StackCounts {
         self.selection.off_cpu = off_cpu;
     }
 
+    /// Selects an event, or the first one with samples.
+    pub(crate) fn set_event(&mut self, event: Option<String>) {
+        self.selection.event = event;
+    }
+
     /// Returns the selected callstacks, in no particular order.
     pub fn iter<'a>(
         &'a self,
         profile: &'a Profile,
     ) -> impl Iterator<Item = (&'a StackKey, Count)> + 'a {
-        let off_cpu = self.is_off_cpu(profile);
+        let chosen = self.chosen(profile);
         self.counts
             .iter()
-            .filter(move |(key, _)| is_off_cpu(profile, key.session) == off_cpu)
+            .filter(move |(key, _)| chosen.contains(&(key.session, key.counter)))
             .filter(|(key, _)| self.has_thread(profile, key))
             .map(|(key, count)| (key, *count))
     }
@@ -226,9 +247,77 @@ impl StackCounts {
     /// Returns true if the counts are of off-CPU samples.
     pub fn is_off_cpu(&self, profile: &Profile) -> bool {
         self.selection.off_cpu.unwrap_or_else(|| {
-            let mut keys = self.counts.keys();
-            !self.counts.is_empty() && keys.all(|key| is_off_cpu(profile, key.session))
+            let mut counters = self.counters.iter();
+            !self.counters.is_empty() && counters.all(|(session, _)| is_off_cpu(profile, *session))
         })
+    }
+
+    /// Returns the names of the events with samples, the default one first. These are either of
+    /// off-CPU samples or of on-CPU samples.
+    pub fn events(&self, profile: &Profile) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for counter in self.of_kind(profile) {
+            let name = event(profile, counter).map_or("", |event| event.name.as_str());
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+        names
+    }
+
+    /// Returns the event that is counted; `None` without samples, or for the heap.
+    pub fn event<'a>(&self, profile: &'a Profile) -> Option<&'a Event> {
+        event(profile, *self.chosen(profile).first()?)
+    }
+
+    /// Returns the quantity that shows the selected samples best: time for those off the CPU,
+    /// weights if each sample has its own, and the number of samples otherwise.
+    pub fn value(&self, profile: &Profile) -> Value {
+        let chosen = self.chosen(profile);
+        let has_weights = |(session, counter): &(SessionId, u32)| {
+            let session = profile.session(*session);
+            *counter > 0 || session.is_some_and(super::Session::is_weighted)
+        };
+        let is_weighted = !chosen.is_empty() && chosen.iter().all(has_weights);
+        match is_weighted || self.is_off_cpu(profile) {
+            true => Value::Weight,
+            false => Value::Samples,
+        }
+    }
+
+    /// Returns the counters of the selected event. Several sequences may count the same one.
+    pub(super) fn chosen(&self, profile: &Profile) -> BTreeSet<(SessionId, u32)> {
+        let events = self.events(profile);
+        let wanted = match self.selection.event.as_deref() {
+            None => events.first(),
+            Some(wanted) => {
+                let is_alike = |name: &&String| without_modifiers(name) == wanted;
+                let exact = events.iter().find(|name| *name == wanted);
+                exact.or_else(|| events.iter().find(is_alike))
+            }
+        };
+        let is_wanted = |counter: &(SessionId, u32)| {
+            let name = event(profile, *counter).map_or("", |event| event.name.as_str());
+            wanted.is_some_and(|wanted| wanted == name)
+        };
+        self.of_kind(profile)
+            .into_iter()
+            .filter(is_wanted)
+            .collect()
+    }
+
+    /// Returns the counters of off-CPU samples, or those of others, in the order of sequences:
+    /// writers number them in the order of their events.
+    fn of_kind(&self, profile: &Profile) -> Vec<(SessionId, u32)> {
+        let off_cpu = self.is_off_cpu(profile);
+        let counters = self.counters.iter().copied();
+        let is_of_kind = |(session, _): &(SessionId, u32)| is_off_cpu(profile, *session) == off_cpu;
+        let mut counters: Vec<_> = counters.filter(is_of_kind).collect();
+        counters.sort_by_key(|(session, counter)| {
+            let sequence = profile.session(*session).map(|session| session.sequence);
+            (sequence, *session, *counter)
+        });
+        counters
     }
 
     fn has_thread(&self, profile: &Profile, key: &StackKey) -> bool {
@@ -238,6 +327,24 @@ impl StackCounts {
             || wanted.iter().any(|wanted| {
                 wanted.parse() == Ok(key.tid) || name().is_some_and(|name| name == wanted)
             })
+    }
+}
+
+fn event(profile: &Profile, (session, counter): (SessionId, u32)) -> Option<&Event> {
+    profile.session(session)?.counted(counter)
+}
+
+/// Returns the name of an event without modifiers, as `cycles` of `cycles:u`.
+fn without_modifiers(name: &str) -> &str {
+    match name.rsplit_once(':') {
+        Some((event, modifiers))
+            if modifiers
+                .bytes()
+                .all(|byte| b"ukhGHIpPSDWeb".contains(&byte)) =>
+        {
+            event
+        }
+        _ => name,
     }
 }
 

@@ -178,7 +178,8 @@ impl Decoder {
                 problems.add(Problem::TooMany);
                 return None;
             }
-            let new = Session::of_profiler(content.perf.is_some(), defaults);
+            let mut new = Session::of_profiler(content.perf.is_some(), defaults);
+            new.sequence = packet.sequence;
             self.sessions.push(new);
         }
         let id = *session.get_or_insert(SessionId(self.sessions.len() as u32 - 1));

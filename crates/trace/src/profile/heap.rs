@@ -387,6 +387,7 @@ fn key((machine, pid): (u32, i32), heap: Option<HeapId>, stack: StackId) -> Stac
         machine,
         pid,
         tid: pid,
+        counter: 0,
         heap,
         stack,
         truncated: None,

@@ -109,9 +109,10 @@ impl ProfileReader {
 
     /// Reads one encoded `TracePacket` and returns the sample in it.
     pub fn add(&mut self, packet: &[u8]) -> Option<Sample> {
-        let (mut tree, mut sync) = (None, None);
+        let (mut tree, mut track, mut sync) = (None, None, None);
         let mut sample = self.samples.add(packet, |part| match part.number {
             field::PROCESS_TREE => tree = part.as_bytes(),
+            field::TRACK_DESCRIPTOR => track = part.as_bytes(),
             field::REMOTE_CLOCK_SYNC => sync = part.as_bytes(),
             _ => {}
         });
@@ -121,6 +122,9 @@ impl ProfileReader {
         };
         if let Some(tree) = tree {
             self.threads.process_tree(machine(), tree);
+        }
+        if let Some(track) = track {
+            self.threads.track_descriptor(machine(), track);
         }
         if let Some(sync) = sync {
             self.machines.compare(machine(), sync);

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use ferretto_wire::Encoder;
 
-use super::Profile;
 use super::counts::{Count, StackCounts, Value};
 use super::function::FunctionId;
 use super::heap::HeapDump;
 use super::tables::{FrameId, MappingId};
+use super::{Profile, Session};
 
 /// Field numbers of `perftools.profiles.Profile`.
 mod profile_field {
@@ -77,9 +77,9 @@ impl<T: Copy + Eq + std::hash::Hash> Numbers<T> {
 /// Returns the samples of all processes, or of `pid` only, as an encoded
 /// `perftools.profiles.Profile`, which the caller must compress with gzip.
 ///
-/// The sample types are the number of samples and their weight. Times are wall clock times. Labels
-/// contain the process and the thread. Inlined functions are lines of the location that contains
-/// them, and names are demangled.
+/// The sample types are the number of samples, if it is known, and their weight. Times are wall
+/// clock times. Labels contain the process and the thread. Inlined functions are lines of the
+/// location that contains them, and names are demangled.
 pub fn pprof(profile: &Profile, counts: &StackCounts, pid: Option<(u32, i32)>) -> Vec<u8> {
     encoded(profile, |writer, encoder| {
         writer.types(counts, encoder);
@@ -133,11 +133,10 @@ type Row = (u32, i32, i32, super::StackId);
 impl Writer<'_> {
     /// Writes the sample types and the period.
     fn types(&mut self, counts: &StackCounts, out: &mut Encoder<'_, Vec<u8>>) {
-        let used = counts.iter(self.profile).map(|(key, _)| key.session).min();
-        let session = used.and_then(|id| self.profile.session(id));
-        let event = session
-            .map(|session| session.event.clone())
-            .unwrap_or_default();
+        let used = counts.chosen(self.profile).first().copied();
+        let session = used.and_then(|(id, _)| self.profile.session(id));
+        let event = counts.event(self.profile).cloned().unwrap_or_default();
+        let is_follower = used.is_some_and(|(_, counter)| counter > 0);
         let (name, unit) = match event.unit.as_str() {
             "ns" => (event.name.as_str(), "nanoseconds"),
             "" => (event.name.as_str(), "count"),
@@ -146,7 +145,9 @@ impl Writer<'_> {
         let samples = [self.strings.number("samples"), self.strings.number("count")];
         let name = if name.is_empty() { "weight" } else { name };
         let weight = [self.strings.number(name), self.strings.number(unit)];
-        for [kind, unit] in [samples, weight] {
+        let has_samples = self.has_samples(counts);
+        let kinds = [has_samples.then_some(samples), Some(weight)];
+        for [kind, unit] in kinds.into_iter().flatten() {
             out.nested(profile_field::SAMPLE_TYPE, |value| {
                 value.int(1, kind);
                 value.int(2, unit);
@@ -157,6 +158,7 @@ impl Writer<'_> {
             value.int(2, weight[1]);
         });
         let period = match session.map(|session| session.interval) {
+            _ if is_follower => 0,
             Some(super::Interval::Frequency(hz)) if event.unit == "ns" && hz > 0 => {
                 1_000_000_000 / hz
             }
@@ -171,11 +173,17 @@ impl Writer<'_> {
             }
             out.varint(profile_field::DURATION_NANOS, end - begin);
         }
-        let shown = match counts.is_off_cpu(self.profile) {
-            true => weight[0],
-            false => samples[0],
+        let shown = match counts.value(self.profile) {
+            Value::Weight => weight[0],
+            Value::Samples => samples[0],
         };
         out.int(profile_field::DEFAULT_SAMPLE_TYPE, shown);
+    }
+
+    /// Returns true if the number of samples is known. An aggregated profile has only amounts.
+    fn has_samples(&self, counts: &StackCounts) -> bool {
+        let mut sessions = counts.chosen(self.profile).into_iter();
+        !sessions.any(|(id, _)| self.profile.session(id).is_some_and(Session::is_added_up))
     }
 
     fn samples(
@@ -185,6 +193,7 @@ impl Writer<'_> {
         out: &mut Encoder<'_, Vec<u8>>,
     ) {
         let is_off_cpu = counts.is_off_cpu(self.profile);
+        let has_samples = self.has_samples(counts);
         let mut rows: std::collections::BTreeMap<Row, Count> = Default::default();
         for (key, count) in counts.iter(self.profile) {
             if pid.is_none_or(|pid| pid == (key.machine, key.pid)) {
@@ -208,7 +217,9 @@ impl Writer<'_> {
                 locations
                     .iter()
                     .for_each(|location| sample.varint(1, *location));
-                sample.varint(2, count.value(Value::Samples));
+                if has_samples {
+                    sample.varint(2, count.value(Value::Samples));
+                }
                 sample.varint(2, count.value(Value::Weight));
                 for (key, number) in [(pid_key, pid), (tid_key, tid)] {
                     sample.nested(3, |label| {

@@ -36,6 +36,8 @@ pub struct Sample {
     pub weight: Option<u64>,
     /// The number of samples that it represents: one, except in an aggregated profile.
     pub times: u64,
+    /// The weights of the session's followers, in their order; empty if unknown.
+    pub followers: Vec<u64>,
     /// Its callstack.
     pub stack: Option<StackId>,
     /// The reason for an incomplete callstack.
@@ -56,6 +58,7 @@ impl Sample {
             mode: CpuMode::Unknown,
             weight: None,
             times: 1,
+            followers: Vec::new(),
             stack: None,
             truncated: None,
             skipped: None,
@@ -68,7 +71,10 @@ impl Session {
     pub(super) fn describe(&mut self, sample: &Sample) {
         match (sample.skipped, sample.stack) {
             (Some(reason), _) => *self.skipped.entry(reason).or_default() += 1,
-            (None, Some(_)) => self.samples += 1,
+            (None, Some(_)) => {
+                self.samples += 1;
+                self.unweighted += u64::from(sample.weight.is_none());
+            }
             (None, None) => self.without_stack += 1,
         }
     }
@@ -170,6 +176,11 @@ pub(super) fn stack_sample(bytes: &[u8], context: &mut Context<'_>) -> Sample {
                 event = Some(found.map(described).unwrap_or_default());
             }
             stack_sample::PRIMARY_WEIGHT => weight = Some(number()),
+            stack_sample::FOLLOWER_WEIGHTS => {
+                let room = context.session.followers.len();
+                let room = room.saturating_sub(sample.followers.len());
+                sample.followers.extend(field.as_varints().take(room));
+            }
             _ => {}
         }
     }

@@ -51,6 +51,8 @@ pub struct Event {
 /// A profiler that wrote samples: one packet sequence.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
+    /// The sequence of its packets.
+    pub sequence: u32,
     /// The name of its data source, for example `linux.perf`.
     pub source: String,
     /// The event that triggers samples.
@@ -61,6 +63,8 @@ pub struct Session {
     pub followers: Vec<Event>,
     /// The number of samples with a callstack.
     pub samples: u64,
+    /// The number of samples with a callstack whose weight is unknown.
+    pub unweighted: u64,
     /// The number of samples without a callstack that were not skipped, for example of processes
     /// that were excluded from unwinding.
     pub without_stack: u64,
@@ -80,10 +84,24 @@ impl Session {
         SCHED_SWITCH.contains(&self.event.name.as_str()) || self.event.name.contains("off-cpu")
     }
 
-    /// Returns true for an aggregated profile: its samples have no process, and each stands for its
-    /// weight.
+    /// Returns true for an aggregated profile: its samples have no process, and are not samples of
+    /// a time.
     pub fn is_added_up(&self) -> bool {
         matches!(self.source.as_str(), "collapsed_stack" | "pprof")
+    }
+
+    /// Returns true if each sample stands for its weight: it is the amount since the last sample of
+    /// the thread. Counters of CPUs are not, since their growth includes that of other threads.
+    pub fn is_weighted(&self) -> bool {
+        self.samples > 0 && self.unweighted == 0 && !self.event.is_per_cpu
+    }
+
+    /// Returns the event of a counter: 0 is that of the session, others are its followers.
+    pub fn counted(&self, counter: u32) -> Option<&Event> {
+        match counter {
+            0 => Some(&self.event),
+            follower => self.followers.get(follower as usize - 1),
+        }
     }
 
     /// Creates a session from encoded defaults. `is_perf` is true for a writer of `PerfSample`s.

@@ -13,14 +13,18 @@ use crate::profile::{
 
 /// The maximum number of functions, processes and threads in a summary.
 const TOP: usize = 32;
+/// The maximum number of events in a summary.
+const MAX_EVENTS: usize = 16;
 
 /// The summary of on-CPU or off-CPU callstack samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileSummary {
     /// True for off-CPU samples.
     pub is_off_cpu: bool,
-    /// True for an aggregated profile: its counts of samples are in the unit of the event.
+    /// True for an aggregated profile, which has amounts but no samples.
     pub is_added_up: bool,
+    /// The quantity by which samples are counted.
+    pub value: Value,
     /// The event that triggered samples.
     pub event: Event,
     /// The sampling interval.
@@ -42,22 +46,16 @@ pub struct ProfileSummary {
     pub threads: Vec<Share>,
 }
 
-impl ProfileSummary {
-    /// Returns the quantity by which samples are counted.
-    pub fn value(&self) -> Value {
-        match self.is_off_cpu {
-            true => Value::Weight,
-            false => Value::Samples,
-        }
-    }
-}
-
-/// Returns the summaries of on-CPU and off-CPU samples, if there are any.
+/// Returns the summaries of on-CPU and off-CPU samples by event, if there are any.
 pub(super) fn summaries(profile: &Profile, counts: &mut StackCounts) -> Vec<ProfileSummary> {
     let mut summaries = Vec::new();
     for is_off_cpu in [false, true] {
         counts.set_off_cpu(Some(is_off_cpu));
-        summaries.extend(summary(profile, counts, is_off_cpu));
+        for event in counts.events(profile).into_iter().take(MAX_EVENTS) {
+            counts.set_event(Some(event));
+            summaries.extend(summary(profile, counts, is_off_cpu));
+        }
+        counts.set_event(None);
     }
     summaries
 }
@@ -65,10 +63,9 @@ pub(super) fn summaries(profile: &Profile, counts: &mut StackCounts) -> Vec<Prof
 fn summary(profile: &Profile, counts: &StackCounts, is_off_cpu: bool) -> Option<ProfileSummary> {
     let first = counts.iter(profile).map(|(key, _)| key.session).min()?;
     let session = profile.session(first)?;
-    let value = match is_off_cpu {
-        true => Value::Weight,
-        false => Value::Samples,
-    };
+    let value = counts.value(profile);
+    let event = counts.event(profile).cloned().unwrap_or_default();
+    let is_follower = event != session.event;
     let mut total = Count::default();
     let mut unnamed = Count::default();
     let mut truncated: BTreeMap<UnwindError, u64> = BTreeMap::new();
@@ -91,8 +88,12 @@ fn summary(profile: &Profile, counts: &StackCounts, is_off_cpu: bool) -> Option<
     let mut summary = ProfileSummary {
         is_off_cpu,
         is_added_up: session.is_added_up(),
-        event: session.event.clone(),
-        interval: session.interval,
+        value,
+        event,
+        interval: match is_follower {
+            true => Interval::Unknown,
+            false => session.interval,
+        },
         total,
         idle: if is_off_cpu { 0 } else { counts.idle },
         truncated,

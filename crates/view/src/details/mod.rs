@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use self::value::arg_text;
 use crate::nodes::{Content, Kind, NONE};
+use crate::profile::{Measure, Profile};
 use crate::profile::{frames, functions};
 use crate::view::View;
 
@@ -330,7 +331,16 @@ impl Details<'_> {
         }
         self.text_fact("Callstack ends early", table.unwind_error().get(id));
         if let Some(weight) = self.view.weights.get(id as usize).filter(|w| **w > 0.0) {
-            self.fact("Waited", format!("{weight} ns"), NONE);
+            let session = table.session_id().get(id).unwrap_or(NONE);
+            let profiles = &self.view.profiles;
+            let is_sampled = |it: &&Profile| it.measure == Measure::Samples(session);
+            match profiles.iter().find(is_sampled) {
+                Some(profile) => {
+                    let amount = format!("{weight} {}", profile.unit);
+                    self.fact("Amount", amount, NONE);
+                }
+                None => self.fact("Waited", format!("{weight} ns"), NONE),
+            }
         }
         self.stack(table.callsite_id().get(id));
     }

@@ -438,12 +438,14 @@ fn samples(
             let is_off_cpu = profile.is_some_and(|profile| {
                 matches!(view.profiles[profile].measure, Measure::OffCpu(_))
             });
-            let (callsite, weight) = match is_off_cpu {
-                true => {
-                    let weight = view.weights.get(row as usize).copied().unwrap_or(0.0);
-                    (callsites.waiting_row(callsite), weight as u64)
-                }
-                false => (callsites.row(callsite), 1),
+            let is_weighted = profile.is_some_and(|profile| view.profiles[profile].is_weighted);
+            let weight = match is_weighted {
+                true => view.weights.get(row as usize).copied().unwrap_or(0.0) as u64,
+                false => 1,
+            };
+            let callsite = match is_off_cpu {
+                true => callsites.waiting_row(callsite),
+                false => callsites.row(callsite),
             };
             let profile = profile.map_or(NONE, |profile| profile as u32);
             let start = rows.time(table.ts().get(row));

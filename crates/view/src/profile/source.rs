@@ -1,5 +1,6 @@
 //! The profiles of a trace.
 
+use ferretto_tables::schema::ArgValue;
 use ferretto_tables::{StringId, Trace};
 use rustc_hash::FxHashMap;
 
@@ -9,6 +10,8 @@ pub(crate) struct Profile {
     pub(crate) name: String,
     pub(crate) unit: String,
     pub(crate) measure: Measure,
+    /// True if its samples count by their weights.
+    pub(crate) is_weighted: bool,
 }
 
 /// The measure of a profile.
@@ -90,14 +93,32 @@ pub(crate) fn sources(trace: &Trace) -> Vec<Profile> {
         let is_off_cpu = name.contains("off-cpu") || name.ends_with("sched_switch");
         let source = strings.text(samples.source().get(row));
         let shown = if name.is_empty() { source } else { name };
-        let (unit, measure) = match is_off_cpu {
-            true => ("ns", Measure::OffCpu(session)),
-            false => ("samples", Measure::Samples(session)),
+        let is_weighted = counter.is_some_and(|counter| {
+            let track = tables.counter.track_id().get(counter);
+            let type_ = strings.text(tables.track.type_().get(track));
+            // Others count for a CPU or several threads.
+            let args = tables.track.source_arg_set_id().get(track);
+            let is_timebase = args.is_some_and(|set| is_timebase(trace, set));
+            type_ == "stack_sample_session_counter" && is_timebase
+        });
+        let (unit, measure) = match (is_off_cpu, is_weighted) {
+            (true, _) => ("ns", Measure::OffCpu(session)),
+            (false, true) => {
+                let unit = tables.profiler_session.timebase_unit().get(session);
+                let unit = match strings.text(unit) {
+                    "" | "count" if name == "samples" => "samples",
+                    "" | "count" => name,
+                    unit => unit,
+                };
+                (unit, Measure::Samples(session))
+            }
+            (false, false) => ("samples", Measure::Samples(session)),
         };
         profiles.push(Profile {
             name: shown.to_owned(),
             unit: unit.to_owned(),
             measure,
+            is_weighted: is_weighted || is_off_cpu,
         });
     }
     let mut heaps: Vec<StringId> = Vec::new();
@@ -112,10 +133,20 @@ pub(crate) fn sources(trace: &Trace) -> Vec<Profile> {
                 name: format!("{}: {what}", strings.text(heap)),
                 unit: unit.to_owned(),
                 measure: Measure::Heap { heap, of },
+                is_weighted: false,
             });
         }
     }
     profiles
+}
+
+/// Returns true if a counter's arguments say that it triggers samples.
+fn is_timebase(trace: &Trace, set: u32) -> bool {
+    let strings = trace.strings();
+    let mut args = trace.tables().args.set(set);
+    args.any(|arg| {
+        strings.text(arg.key).ends_with("is_timebase") && arg.value == ArgValue::Bool(true)
+    })
 }
 
 /// Returns the value of the timebase at a sample: `counter.id`.
@@ -128,22 +159,26 @@ fn timebase(trace: &Trace, sample: u32) -> Option<u32> {
     (ids.get(first) == Some(&set)).then(|| sets.counter_id().get(first as u32))
 }
 
-/// Returns the waiting time of each sample. Empty if no profile has waiting times.
+/// Returns the weight of each sample, such as its waiting time. Empty if no profile has weights.
 pub(crate) fn sample_weights(trace: &Trace, profiles: &[Profile]) -> Vec<f64> {
-    let waits = |session: Option<u32>| {
-        let session = Measure::OffCpu(session.unwrap_or(u32::MAX));
-        profiles.iter().any(|profile| profile.measure == session)
-    };
-    let is_off_cpu = |profile: &Profile| matches!(profile.measure, Measure::OffCpu(_));
-    if !profiles.iter().any(is_off_cpu) {
+    if !profiles.iter().any(|profile| profile.is_weighted) {
         return Vec::new();
     }
+    let is_weighted = |session: Option<u32>| {
+        let session = session.unwrap_or(u32::MAX);
+        let (samples, waits) = (Measure::Samples(session), Measure::OffCpu(session));
+        let is_of = |profile: &&Profile| [samples, waits].contains(&profile.measure);
+        profiles
+            .iter()
+            .find(is_of)
+            .is_some_and(|profile| profile.is_weighted)
+    };
     let (tables, strings) = (trace.tables(), trace.strings());
     let growing = strings.find("perf_cpu_counter");
     let mut before: FxHashMap<u32, f64> = FxHashMap::default();
     let samples = &tables.profiler_sample;
     let weight = |row: u32| {
-        if !waits(samples.session_id().get(row)) {
+        if !is_weighted(samples.session_id().get(row)) {
             return 0.0;
         }
         let Some(counter) = timebase(trace, row) else {

@@ -34,7 +34,7 @@
   };
   const amount = (n) => data.unit === 'bytes' ? bytes(n) : data.unit === 'ns'
     ? (n < 1e9 ? (n / 1e6).toFixed(1) + ' ms' : (n / 1e9).toFixed(2) + ' s')
-    : grouped(n) + (n === 1 ? ' sample' : ' samples');
+    : grouped(n) + ' ' + (n === 1 && data.unit === 'samples' ? 'sample' : data.unit);
   const percent = (n, of) => (100 * n / Math.max(1, of)).toFixed(1) + ' %';
 
   function describe(node) {

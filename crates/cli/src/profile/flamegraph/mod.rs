@@ -10,13 +10,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use ferretto_text::amount::{counted, duration, human_bytes};
 use ferretto_text::terminal::shown;
-use ferretto_trace::profile::{CallTree, HeapView, StackCounts, TreeOptions, Value};
+use ferretto_trace::profile::{
+    CallTree, Count, HeapView, Interval, StackCounts, TreeOptions, Value,
+};
 
 use self::picture::Picture;
 use self::svg::{Style, Texts, Unit, svg};
 use super::{FlamegraphArgs, Samples, output};
 use crate::output::write;
-use crate::print::{sample_amount, sampled_by};
+use crate::print::{sample_amount, sampled_by, unit_noun};
 use crate::read::Extent;
 
 /// The initial limit of boxes of an image.
@@ -58,11 +60,7 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
     let texts = texts(args, &samples, baseline.as_ref());
     let style = Style {
         icicle: args.icicle,
-        unit: match samples.heap {
-            Some(_) => Unit::Bytes,
-            None if samples.value() == Value::Weight => Unit::Nanoseconds,
-            None => Unit::Samples,
-        },
+        unit: unit(&samples),
     };
     let path = output(args.output.as_deref(), &args.file, "svg");
     let mut limit = MAX_BOXES;
@@ -70,7 +68,7 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
         let image = svg(
             &Picture::new(&tree, baseline_tree.as_ref(), limit),
             &texts,
-            style,
+            &style,
         );
         if image.len() <= MAX_BYTES || limit < 2 {
             break image;
@@ -92,6 +90,21 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
     Ok(extent)
 }
 
+/// Returns the unit of the values.
+fn unit(samples: &Samples) -> Unit {
+    match samples.value() {
+        _ if samples.heap.is_some() => Unit::Bytes,
+        Value::Weight if samples.is_off_cpu() => Unit::Nanoseconds,
+        Value::Weight => match unit_noun(&samples.event()) {
+            "ns" => Unit::Nanoseconds,
+            "bytes" => Unit::Bytes,
+            "samples" => Unit::Samples,
+            noun => Unit::Other(noun.to_owned()),
+        },
+        Value::Samples => Unit::Samples,
+    }
+}
+
 fn tree(samples: &Samples, args: &FlamegraphArgs) -> CallTree {
     tree_of(samples, &samples.counts, args)
 }
@@ -106,7 +119,11 @@ fn tree_of(samples: &Samples, counts: &StackCounts, args: &FlamegraphArgs) -> Ca
 }
 
 fn texts(args: &FlamegraphArgs, samples: &Samples, baseline: Option<&Samples>) -> Texts {
-    let off_cpu = samples.value() == Value::Weight;
+    let off_cpu = samples.is_off_cpu();
+    let event = samples.event();
+    // Times and cycles pass on the CPU; other events happen there.
+    let is_time = matches!(unit_noun(&event), "ns" | "cycles" | "samples");
+    let is_time = is_time || samples.value() == Value::Samples;
     let is_compared = baseline.is_some() || args.diff.is_some();
     let of_heap = samples.heap.map(|view| match (view, is_compared) {
         (HeapView::Leaked, false) => "Heap flamegraph: memory not freed",
@@ -114,12 +131,16 @@ fn texts(args: &FlamegraphArgs, samples: &Samples, baseline: Option<&Samples>) -
         (HeapView::Peak, false) => "Heap flamegraph: memory at its peak",
         (_, true) => "Heap flamegraph: changes",
     });
-    let title = of_heap.unwrap_or(match (off_cpu, is_compared) {
-        (false, false) => "CPU flamegraph: time on the CPU",
-        (false, true) => "CPU flamegraph: changes",
-        (true, false) => "Off-CPU flamegraph: time spent waiting",
-        (true, true) => "Off-CPU flamegraph: changes",
-    });
+    let title = of_heap.map_or_else(
+        || match (off_cpu, is_compared) {
+            (false, _) if !is_time => format!("Flamegraph: {}", shown(&event.name)),
+            (false, false) => "CPU flamegraph: time on the CPU".to_owned(),
+            (false, true) => "CPU flamegraph: changes".to_owned(),
+            (true, false) => "Off-CPU flamegraph: time spent waiting".to_owned(),
+            (true, true) => "Off-CPU flamegraph: changes".to_owned(),
+        },
+        str::to_owned,
+    );
     let of = |file: &Path, samples: &Samples| format!("{} ({})", file.display(), amount(samples));
     let now = of(&args.file, samples);
     let subtitle = match (&args.before, baseline) {
@@ -135,6 +156,8 @@ fn texts(args: &FlamegraphArgs, samples: &Samples, baseline: Option<&Samples>) -
         "the bytes"
     } else if off_cpu {
         "the time waited"
+    } else if samples.value() == Value::Weight && unit_noun(&event) != "samples" {
+        "the amount"
     } else {
         "the samples"
     };
@@ -145,7 +168,7 @@ fn texts(args: &FlamegraphArgs, samples: &Samples, baseline: Option<&Samples>) -
         (true, true) => "Its callers are below it",
     };
     Texts {
-        title: args.title.clone().unwrap_or_else(|| title.to_owned()),
+        title: args.title.clone().unwrap_or(title),
         subtitle,
         hint: format!(
             "The width of a function is its share of {what}. {beside}, the widest first. Click a box to enlarge it; \
@@ -173,17 +196,28 @@ fn amount(samples: &Samples) -> String {
             counted(total(Value::Samples), "sampled allocation")
         );
     }
-    match (samples.value(), session) {
-        (Value::Weight, _) => format!(
+    if samples.is_off_cpu() {
+        return format!(
             "{} in {}",
             duration(total(Value::Weight)),
             counted(total(Value::Samples), "callstack")
-        ),
-        (Value::Samples, Some(session)) => format!(
-            "{} of {}",
-            sample_amount(total(Value::Samples), &session.event, session.is_added_up()),
-            sampled_by(&session.event, session.interval)
-        ),
-        (Value::Samples, None) => counted(total(Value::Samples), "sample"),
+        );
     }
+    let event = samples.event();
+    let Some(session) = session else {
+        return counted(total(Value::Samples), "sample");
+    };
+    let total = Count {
+        samples: total(Value::Samples),
+        weight: total(Value::Weight),
+    };
+    let interval = match event == session.event {
+        true => session.interval,
+        false => Interval::Unknown,
+    };
+    format!(
+        "{} of {}",
+        sample_amount(total, samples.value(), &event, session.is_added_up()),
+        sampled_by(&event, interval)
+    )
 }

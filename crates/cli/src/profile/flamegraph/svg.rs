@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::layout::{MAX_ROWS, MIN_FILL, MIN_ROWS, MIN_WIDTH, Placed, Shows, layout};
 use super::picture::{Amount, Box, Name, Picture, Sort, share};
-use ferretto_text::amount::{counted, duration, human_bytes};
+use ferretto_text::amount::{counted, duration, grouped, human_bytes};
 
 /// The width of the image without the script, which adapts it to the window.
 const WIDTH: f64 = 1400.0;
@@ -34,16 +34,19 @@ pub(super) struct Texts {
 }
 
 /// The unit of amounts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unit {
     Samples,
     Nanoseconds,
     Bytes,
+    /// Others, by the noun for several.
+    Other(String),
 }
 
 impl Unit {
-    fn name(self) -> &'static str {
+    fn name(&self) -> &str {
         match self {
+            Self::Other(name) => name,
             Self::Samples => "samples",
             Self::Nanoseconds => "ns",
             Self::Bytes => "bytes",
@@ -51,8 +54,9 @@ impl Unit {
     }
 
     /// Formats an amount.
-    pub(super) fn shown(self, amount: u64) -> String {
+    pub(super) fn shown(&self, amount: u64) -> String {
         match self {
+            Self::Other(name) => format!("{} {name}", grouped(amount)),
             Self::Samples => counted(amount, "sample"),
             Self::Nanoseconds => duration(amount),
             Self::Bytes => human_bytes(amount),
@@ -61,7 +65,7 @@ impl Unit {
 }
 
 /// The style of the graph.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Style {
     /// The root at the top.
     pub(super) icicle: bool,
@@ -70,7 +74,7 @@ pub(super) struct Style {
 }
 
 /// Draws the picture.
-pub(super) fn svg(picture: &Picture, texts: &Texts, style: Style) -> String {
+pub(super) fn svg(picture: &Picture, texts: &Texts, style: &Style) -> String {
     let placed = layout(picture, WIDTH - 2.0 * MARGIN);
     let rows = placed.iter().map(|at| at.row + 1).max().unwrap_or(1);
     let height = TOP + rows as f64 * ROW + MARGIN;
@@ -199,7 +203,7 @@ fn is_light(name: &Name) -> bool {
 
 struct Drawing<'a> {
     picture: &'a Picture,
-    style: Style,
+    style: &'a Style,
     height: f64,
     greatest: f64,
 }
@@ -295,10 +299,10 @@ impl Drawing<'_> {
         let picture = self.picture;
         let mut out = format!(
             "{{\"width\":{WIDTH},\"row\":{ROW},\"top\":{TOP},\"margin\":{MARGIN},\"char\":{CHAR},\"min\":{MIN_WIDTH},\
-             \"fill\":{MIN_FILL},\"least\":{MIN_ROWS},\"most\":{MAX_ROWS},\"icicle\":{},\"unit\":\"{}\",\"growth\":{},\
+             \"fill\":{MIN_FILL},\"least\":{MIN_ROWS},\"most\":{MAX_ROWS},\"icicle\":{},\"unit\":{},\"growth\":{},\
              \"step\":{},\n\"names\":[",
             self.style.icicle,
-            self.style.unit.name(),
+            json(self.style.unit.name()),
             if picture.has_baseline {
                 self.greatest
             } else {

@@ -8,7 +8,7 @@ use std::io::{Read, Seek};
 
 use crate::Format;
 use crate::json::{Broken, Event, Id, NoEvent, Order, Part, Ranked, Reader, Samples};
-use crate::sink::{AsyncStep, FlowStep, LeftOut, Owner, Record, Sample, Sink, ThreadState};
+use crate::sink::{AsyncStep, FlowStep, Frame, LeftOut, Owner, Record, Sample, Sink, ThreadState};
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_format::{CpuMode, Fnv1a};
 use ferretto_profiling::MappingOf;
@@ -33,6 +33,9 @@ const END: u64 = 2;
 const INSTANT: u64 = 3;
 const COUNTER: u64 = 4;
 
+/// The largest number of events of samples.
+const MAX_SAMPLED_EVENTS: usize = 256;
+
 /// Imports a file.
 pub(crate) fn import<R: Read + Seek>(
     input: R,
@@ -48,6 +51,7 @@ pub(crate) fn import<R: Read + Seek>(
         is_stored: false,
         samples: Samples::default(),
         sampled: perf::Samples::default(),
+        sampled_events: Vec::new(),
         without_phase: 0,
     };
     let mut sorter = Queue {
@@ -80,6 +84,12 @@ pub(crate) fn import<R: Read + Seek>(
     let count = samples.finish(&mut chrome, |_, ts| (ts >= 0).then_some(ts))?;
     chrome.report.samples = count;
     chrome.report.events += count;
+    let dropped = samples.dropped();
+    if dropped > 0 {
+        let what = "callstack samples and functions, which are too many";
+        chrome.report.losses.add_many(what, dropped);
+        chrome.report.is_damaged = true;
+    }
     if chrome.report.events == 0 && chrome.without_phase > 0 && end.is_ok() {
         let what = "an array of objects that are not events of a trace";
         return Err(ImportError::Broken(what.to_owned()));
@@ -107,8 +117,10 @@ struct Chrome<'a, 'w> {
     /// False if the current event has no equivalent in packets.
     is_stored: bool,
     samples: Samples,
-    /// The packets of samples; without an event if there are none.
+    /// The packets of samples.
     sampled: perf::Samples,
+    /// The events of samples, and whether these have a time.
+    sampled_events: Vec<(String, bool)>,
     /// The number of objects that are not events.
     without_phase: u64,
 }
@@ -157,6 +169,13 @@ impl Chrome<'_, '_> {
                 self.report.losses.add(&what);
                 self.report.is_damaged = true;
             }
+            Part::TooLarge(key, offset) => {
+                let what =
+                    format!("parts of {key:?} that are too large (the first at byte {offset})");
+                self.report.losses.add(&what);
+                self.report.is_damaged = true;
+            }
+            Part::StackFrame(id, bytes) => self.samples.stack_frame(id, bytes),
             Part::Samples(key, bytes) => self.samples.part(key, bytes),
             Part::SystemLine(line) if line.starts_with('#') => {}
             Part::SystemLine(_) => self.report.losses.add("kernel events in systrace format"),
@@ -398,27 +417,50 @@ impl Sink for Chrome<'_, '_> {
         let thread = self.tracks.thread(sample.thread);
         let ts = sample.ts as u64;
         self.thread_track(ts, thread)?;
-        if self.sampled.is_empty() {
-            self.sampled.add_event(perf::EventSpec {
-                name: "samples".to_owned(),
-                ..perf::EventSpec::default()
-            });
-        }
+        let has_time = sample.time.is_some();
+        let known = (self.sampled_events.iter())
+            .position(|(name, timed)| name == sample.event && *timed == has_time);
+        let event = match known {
+            Some(event) => event,
+            // Further names count as the first.
+            None if self.sampled_events.len() >= MAX_SAMPLED_EVENTS => 0,
+            None => {
+                let name = sample.event.to_owned();
+                self.sampled_events.push((name.clone(), has_time));
+                self.sampled.add_event(perf::EventSpec {
+                    unit: perf::Unit::of_event(&name),
+                    name,
+                    followers: match has_time {
+                        true => vec![("time".to_owned(), perf::Unit::Nanoseconds)],
+                        false => Vec::new(),
+                    },
+                    ..perf::EventSpec::default()
+                })
+            }
+        };
         let head = perf::Head {
             ts,
             cpu: None,
             pid: thread.pid as u32,
             tid: thread.tid as u32,
             mode: CpuMode::User,
-            period: 1,
+            period: sample.weight,
+            followers: sample.time.as_slice(),
         };
-        self.sampled.write(self.writer, 0, head, |interner| {
-            let frame = |(function, file): &(&str, &str)| {
+        self.sampled.write(self.writer, event, head, |interner| {
+            let frame = |of: &Frame<'_>| {
                 let mapping = interner.mapping(&MappingOf {
-                    path: file.as_bytes(),
+                    path: of.file.as_bytes(),
                     ..MappingOf::default()
                 });
-                interner.frame(mapping, 0, function.as_bytes())
+                let function = of.function.as_bytes();
+                match of.line.filter(|_| !of.file.is_empty()) {
+                    Some(line) => {
+                        let source = (of.file.as_bytes(), line);
+                        interner.frame_in_source(mapping, 0, function, source)
+                    }
+                    None => interner.frame(mapping, 0, function),
+                }
             };
             sample.frames.iter().map(frame).collect()
         })

@@ -4,14 +4,14 @@ use std::io::{Read, Seek};
 use std::rc::Rc;
 
 use crate::Format;
-use crate::perf_data::{Layout, Mapping, PerfData, Record, Sample};
+use crate::perf_data::{Event, Layout, Mapping, PerfData, Record, Sample};
 use ferretto_format::CpuMode;
 use ferretto_profiling::{Interner, MappingOf, MappingRange};
 use ferretto_symbols::kernel::KernelSymbols;
 
 use super::files::{Files, Here};
 use super::maps::{Mapped, Memory};
-use super::samples::{EventSpec, Head, Samples};
+use super::samples::{EventSpec, Head, Samples, Unit};
 use super::stacks::{self, Stacks, Unwound};
 use super::tasks::Tasks;
 use crate::packets::report::Report;
@@ -66,10 +66,14 @@ pub(crate) fn data<R: Read + Seek>(
     }
     let files = Files::new(file.build_ids(), options.reads_files);
     let mut samples = Samples::default();
+    let mut periods = Vec::new();
     for event in file.events() {
         let (period, is_frequency) = (event.attr.period, event.attr.is_frequency);
+        periods.push((!is_frequency).then_some(period));
         samples.add_event(EventSpec {
             name: event.name.clone(),
+            unit: unit(event),
+            followers: Vec::new(),
             period: (!is_frequency).then_some(period),
             frequency: is_frequency.then_some(period),
         });
@@ -85,10 +89,23 @@ pub(crate) fn data<R: Read + Seek>(
         memory: Memory::default(),
         tasks: Tasks::default(),
         samples,
+        periods,
         report,
     };
     sorter.finish(|ts, bytes| import.record(ts as u64, &layout, bytes))?;
     Ok(import.report)
+}
+
+/// Returns the unit of an event's periods.
+fn unit(event: &Event) -> Unit {
+    const HARDWARE: u32 = 0;
+    const SOFTWARE: u32 = 1;
+    match (event.attr.kind, event.attr.config) {
+        (SOFTWARE, 0 | 1) => Unit::Nanoseconds,
+        (HARDWARE, 0 | 6 | 9) => Unit::Cycles,
+        (HARDWARE, 1) => Unit::Instructions,
+        _ => Unit::of_event(&event.name),
+    }
 }
 
 /// Describes records that the trace cannot express; `None` if they carry no recorded data.
@@ -118,6 +135,8 @@ struct Import<'a, 'w> {
     memory: Memory,
     tasks: Tasks,
     samples: Samples,
+    /// The constant periods of events, by index.
+    periods: Vec<Option<u64>>,
     report: Report,
 }
 
@@ -233,7 +252,10 @@ impl Import<'_, '_> {
             pid,
             tid,
             mode: sample.mode,
-            period: sample.period.unwrap_or(1),
+            period: sample
+                .period
+                .or(self.periods.get(sample.event).copied().flatten()),
+            followers: &[],
         };
         let (memory, kernel) = (&self.memory, self.kernel.as_ref());
         let mut unknown = 0;

@@ -9,5 +9,5 @@ mod tasks;
 mod text;
 
 pub(crate) use data::data;
-pub(crate) use samples::{EventSpec, Head, Samples};
+pub(crate) use samples::{EventSpec, Head, Samples, Unit};
 pub(crate) use text::text;

@@ -1,13 +1,15 @@
-//! Packets of samples. Each event has a sequence of its own, whose defaults name the event.
+//! Packets of samples. Each event has a sequence of its own, whose defaults name the event. The
+//! weight of a sample is its period: the amount that it stands for.
 
 use ferretto_format::CpuMode;
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_profiling::Interner;
 use ferretto_proto::fields::perf_events::timebase;
+use ferretto_proto::fields::stack_sample::{counter_descriptor, execution_context, task_context};
 use ferretto_proto::fields::{
-    perf_sample, perf_sample_defaults, trace_packet, trace_packet_defaults,
+    perf_sample, perf_sample_defaults, stack_sample, stack_sample_defaults, trace_packet,
+    trace_packet_defaults,
 };
-use rustc_hash::FxHashMap;
 
 use crate::packets::ImportError;
 use crate::packets::writer::{FIRST_SEQUENCE, Writer};
@@ -16,20 +18,61 @@ use crate::packets::writer::{FIRST_SEQUENCE, Writer};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventSpec {
     pub(crate) name: String,
+    /// The unit of its counter.
+    pub(crate) unit: Unit,
+    /// Further counters, with their units.
+    pub(crate) followers: Vec<(String, Unit)>,
     pub(crate) period: Option<u64>,
     pub(crate) frequency: Option<u64>,
 }
 
 /// A sample without its callstack.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Head {
+pub(crate) struct Head<'a> {
     pub(crate) ts: u64,
     pub(crate) cpu: Option<u32>,
     pub(crate) pid: u32,
     pub(crate) tid: u32,
     pub(crate) mode: CpuMode,
-    /// The number of events since the last sample.
-    pub(crate) period: u64,
+    /// The number of events since the last sample of the thread, if it is known.
+    pub(crate) period: Option<u64>,
+    /// The values of the event's followers.
+    pub(crate) followers: &'a [u64],
+}
+
+/// The unit of a counter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Unit {
+    #[default]
+    Count,
+    Nanoseconds,
+    Cycles,
+    Instructions,
+}
+
+impl Unit {
+    /// Returns the unit of an event of `perf` by its name, such as `cpu-clock:u` or `cpu/cycles/`.
+    pub(crate) fn of_event(name: &str) -> Self {
+        let name = name.split_once(':').map_or(name, |(name, _)| name);
+        let name = name.strip_suffix('/').unwrap_or(name);
+        let name = name.rsplit_once('/').map_or(name, |(_, name)| name);
+        match name {
+            "cpu-clock" | "task-clock" => Self::Nanoseconds,
+            "cycles" | "cpu-cycles" | "ref-cycles" | "bus-cycles" => Self::Cycles,
+            "instructions" => Self::Instructions,
+            _ => Self::Count,
+        }
+    }
+
+    /// Returns its number in `CounterDescriptor.Unit`.
+    pub(crate) fn number(self) -> u64 {
+        match self {
+            Self::Nanoseconds => 1,
+            Self::Cycles => 2,
+            Self::Instructions => 3,
+            Self::Count => 9,
+        }
+    }
 }
 
 /// Writes the samples of all events.
@@ -43,16 +86,9 @@ struct Sequence {
     spec: EventSpec,
     interner: Interner,
     has_begun: bool,
-    /// The number of events so far, by CPU.
-    counts: FxHashMap<Option<u32>, u64>,
 }
 
 impl Samples {
-    /// Returns true if there are no events.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.events.is_empty()
-    }
-
     /// Adds an event, and returns its index.
     pub(crate) fn add_event(&mut self, spec: EventSpec) -> usize {
         self.events.push(Sequence {
@@ -67,7 +103,7 @@ impl Samples {
         &mut self,
         writer: &mut Writer<'_>,
         event: usize,
-        head: Head,
+        head: Head<'_>,
         stack: impl FnOnce(&mut Interner) -> Vec<u32>,
     ) -> Result<(), ImportError> {
         let Some(sequence) = self.events.get_mut(event) else {
@@ -84,22 +120,30 @@ impl Samples {
             true => None,
             false => Some(sequence.interner.callstack(&frames)),
         };
-        let count = sequence.counts.entry(head.cpu).or_default();
-        *count = count.saturating_add(head.period);
-        let count = *count;
         let interner = &mut sequence.interner;
         writer.packet(number, |packet| {
             packet.varint(trace_packet::TIMESTAMP, head.ts);
             packet.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
             interner.new_entries().write_to(packet);
-            packet.nested(trace_packet::PERF_SAMPLE, |out| {
-                out.varint(perf_sample::CPU, head.cpu.unwrap_or(0).into());
-                out.varint(perf_sample::PID, head.pid.into());
-                out.varint(perf_sample::TID, head.tid.into());
-                out.varint(perf_sample::CPU_MODE, head.mode.in_perf_sample());
-                out.varint(perf_sample::TIMEBASE_COUNT, count);
+            packet.nested(trace_packet::STACK_SAMPLE, |out| {
+                out.nested(stack_sample::TASK_CONTEXT, |out| {
+                    out.varint(task_context::PID, head.pid.into());
+                    out.varint(task_context::TID, head.tid.into());
+                });
+                out.nested(stack_sample::EXECUTION_CONTEXT, |out| {
+                    if let Some(cpu) = head.cpu {
+                        out.varint(execution_context::CPU, cpu.into());
+                    }
+                    out.varint(execution_context::MODE, head.mode.in_stack_sample());
+                });
                 if let Some(callstack) = callstack {
-                    out.varint(perf_sample::CALLSTACK_IID, callstack);
+                    out.varint(stack_sample::CALLSTACK_IID, callstack);
+                }
+                if let Some(period) = head.period {
+                    out.varint(stack_sample::PRIMARY_WEIGHT, period);
+                }
+                for value in head.followers {
+                    out.varint(stack_sample::FOLLOWER_WEIGHTS, *value);
                 }
             });
         })
@@ -151,6 +195,19 @@ fn begin(
                     }
                     out.string(timebase::NAME, &spec.name);
                 });
+            });
+            defaults.nested(trace_packet_defaults::STACK_SAMPLE_DEFAULTS, |defaults| {
+                defaults.string(stack_sample_defaults::SOURCE, "linux.perf");
+                let mut number = stack_sample_defaults::PRIMARY_DESCRIPTOR;
+                let primary = (&spec.name, spec.unit);
+                let followers = spec.followers.iter().map(|(name, unit)| (name, *unit));
+                for (name, unit) in std::iter::once(primary).chain(followers) {
+                    defaults.nested(number, |out| {
+                        out.string(counter_descriptor::NAME, name);
+                        out.varint(counter_descriptor::UNIT, unit.number());
+                    });
+                    number = stack_sample_defaults::FOLLOWER_DESCRIPTORS;
+                }
             });
         });
     })

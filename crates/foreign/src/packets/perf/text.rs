@@ -8,7 +8,7 @@ use ferretto_format::CpuMode;
 use ferretto_profiling::MappingOf;
 use rustc_hash::FxHashMap;
 
-use super::samples::{EventSpec, Head, Samples};
+use super::samples::{EventSpec, Head, Samples, Unit};
 use super::tasks::Tasks;
 use crate::packets::report::Report;
 use crate::packets::sorter::Sorter;
@@ -184,7 +184,8 @@ impl Import<'_, '_> {
             } else {
                 CpuMode::User
             },
-            period: sample.period.unwrap_or(1),
+            period: sample.period,
+            followers: &[],
         };
         self.samples.write(self.writer, event, head, |interner| {
             let frame = |frame: &Frame<'_>| {
@@ -260,6 +261,7 @@ impl Import<'_, '_> {
         }
         let number = self.samples.add_event(EventSpec {
             name: name.to_owned(),
+            unit: Unit::of_event(name),
             ..EventSpec::default()
         });
         self.events.insert(name.into(), number);

@@ -117,6 +117,11 @@ impl Events {
                     .add(Stat::json_display_time_unit, 1);
             }
             Part::Samples(key, bytes) => self.samples.part(key, bytes),
+            Part::StackFrame(id, bytes) => self.samples.stack_frame(id, bytes),
+            Part::TooLarge(_, offset) => {
+                let store = &mut importer.context.store;
+                store.log_at(Stat::json_tokenizer_failure, offset);
+            }
             Part::Metadata(bytes) => metadata(&mut importer.context, bytes),
             Part::NoEvent(offset) | Part::Unterminated(offset) => {
                 importer

@@ -95,6 +95,8 @@ pub(super) fn samples(cx: &mut Context, samples: &mut Samples) {
         room: 0,
     };
     let Ok(_) = samples.finish(&mut rows, |rows, ts| file_time(rows.cx, ts));
+    let stats = &mut rows.cx.store.stats;
+    stats.add(Stat::json_parser_failure, samples.dropped() as i64);
 }
 
 impl Rows<'_> {
@@ -384,16 +386,16 @@ impl Sink for Rows<'_> {
         let cx = &mut *self.cx;
         let upid = Some(cx.processes.process(&mut cx.store, pid));
         let mut frames = Vec::new();
-        for (function, file) in sample.frames.iter().rev() {
-            let name = cx.store.strings.intern(file);
+        for frame in sample.frames.iter().rev() {
+            let name = cx.store.strings.intern(frame.file);
             let mappings = &mut self.state.mappings;
             let mapping = *mappings
                 .entry(name)
                 .or_insert_with(|| cx.stacks.add_source_mapping(&mut cx.store, name));
             let source = SourceFrame {
-                function: cx.store.strings.intern(function),
-                file: StringId::EMPTY,
-                line: None,
+                function: cx.store.strings.intern(frame.function),
+                file: frame.line.map_or(StringId::EMPTY, |_| name),
+                line: frame.line,
             };
             frames.push(cx.stacks.source_frame(&mut cx.store, mapping, source));
         }

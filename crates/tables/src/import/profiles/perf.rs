@@ -112,7 +112,6 @@ impl PerfSessions {
                 );
         }
         let (source, modes) = (self.source, self.modes);
-        let (session, counters) = self.counters(cx, state, sample.cpu.unwrap_or(0));
         if sample.lost > 0 {
             let cpu = sample.cpu.unwrap_or(0).into();
             cx.store
@@ -120,6 +119,7 @@ impl PerfSessions {
                 .add_indexed(Stat::perf_cpu_lost_records, cpu, sample.lost as i64);
             return;
         }
+        let (session, counters) = self.counters(cx, state, sample.cpu.unwrap_or(0));
         if let Some(reason) = sample.stop_reason {
             const GUARDRAIL: u64 = 1;
             if reason == Some(GUARDRAIL) {

@@ -1,9 +1,16 @@
 //! The output of `perf script`.
+//!
+//! Its options select the columns. [`Grouper`] groups its lines into samples, [`Sample`] parses the
+//! first line of one, and [`Frame`] the others.
+
+mod frame;
+mod group;
+
+pub use frame::Frame;
+pub(crate) use group::is_perf_text;
+pub use group::{Grouper, Odd};
 
 use super::nanoseconds;
-
-/// The largest number of lines at the start of a file that are searched for a sample.
-const LINES_CHECKED: usize = 32;
 
 /// The first line of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +65,37 @@ impl<'a> Sample<'a> {
             return None;
         }
         Self::parse_timed(line).or_else(|| Self::parse_untimed(line))
+    }
+
+    /// Parses the first line of a sample that has neither a time nor a thread with an event, but
+    /// other columns, or none. Only its place in the file shows that it is one.
+    pub fn parse_bare(line: &'a str) -> Self {
+        Self::parse(line).unwrap_or_else(|| {
+            let (before, address) = split_address(line).unwrap_or((line, ""));
+            let line = before.trim_end();
+            let (line, event) = match line.strip_suffix(':') {
+                Some(named) => {
+                    let start = named.rfind([' ', '\t']).map_or(0, |at| at + 1);
+                    (&line[..start], named[start..].trim_end_matches(':'))
+                }
+                None => (line, ""),
+            };
+            let (line, period) = match split_wide_number(line) {
+                Some((before, period)) => (before, Some(period)),
+                None => (line, None),
+            };
+            let line = line.trim_end();
+            let task = Self::parse_task(line).unwrap_or(Self {
+                comm: line.trim_start(),
+                ..Self::EMPTY
+            });
+            Self {
+                period,
+                event,
+                rest: address,
+                ..task
+            }
+        })
     }
 
     fn parse_timed(line: &'a str) -> Option<Self> {
@@ -213,6 +251,34 @@ fn fork(text: &str) -> Option<TaskRecord<'_>> {
     })
 }
 
+/// Splits a line before an address, which `perf` aligns to the right in 17 columns.
+fn split_address(line: &str) -> Option<(&str, &str)> {
+    const WIDTH: usize = 17;
+    let mut words = line.match_indices(' ').map(|(at, _)| at + 1);
+    let start = words.find(|start| {
+        let digits = line[*start..].bytes();
+        let count = digits.take_while(u8::is_ascii_hexdigit).count();
+        let end = start + count;
+        let spaces = line[..*start]
+            .bytes()
+            .rev()
+            .take_while(|byte| *byte == b' ');
+        let is_word = line[end..].is_empty() || line[end..].starts_with(' ');
+        is_word && count > 1 && count + spaces.count() >= WIDTH
+    })?;
+    Some((&line[..start], &line[start..]))
+}
+
+/// Splits a number off the end of a line. `perf` aligns periods to the right in 10 columns, but ids
+/// in fewer.
+fn split_wide_number(line: &str) -> Option<(&str, u64)> {
+    const WIDTH: usize = 10;
+    let line = line.trim_end();
+    let start = line.rfind([' ', '\t']).map_or(0, |at| at + 1);
+    let before = line[..start].trim_end();
+    (line.len() - before.len() >= WIDTH).then_some((before, line[start..].parse().ok()?))
+}
+
 /// Parses an id. `perf` prints -1 for an unknown one.
 fn id(text: &str) -> Option<u32> {
     match text {
@@ -233,107 +299,6 @@ fn time(text: &str) -> Option<i64> {
     (fraction.len() <= 9)
         .then(|| nanoseconds(seconds, fraction))
         .flatten()
-}
-
-/// A frame of a sample's callstack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame<'a> {
-    /// The name of the function.
-    pub function: &'a str,
-    /// The file that contains the function; empty if it is not printed.
-    pub mapping: &'a str,
-}
-
-impl<'a> Frame<'a> {
-    /// The name of functions without one.
-    const UNKNOWN: &'static str = "[unknown]";
-
-    /// Parses a line after the first: `ffffffff8104 copy_page+0x5 ([kernel.kallsyms])`. The address
-    /// and the file may be missing.
-    pub fn parse(line: &'a str) -> Option<Self> {
-        let line = line.trim();
-        let (first, behind) = word(line);
-        let is_address = first.len() >= 2 && first.bytes().all(|byte| byte.is_ascii_hexdigit());
-        // A short word before the file is the name of a function.
-        let is_name = behind.starts_with('(')
-            && first.len() < 5
-            && first.starts_with(|first: char| first.is_ascii_alphabetic());
-        let rest = if is_address && !is_name { behind } else { line };
-        let (function, mapping) = match file(rest) {
-            Some((function, mapping)) => (function, mapping),
-            None if is_address => (rest.strip_suffix("(inlined)").unwrap_or(rest), ""),
-            None => return None,
-        };
-        let function = without_offset(function.trim());
-        Some(Self {
-            function: if function.is_empty() {
-                Self::UNKNOWN
-            } else {
-                function
-            },
-            mapping,
-        })
-    }
-
-    /// Parses the frame of a sample without a callstack, which is on the first line.
-    pub fn parse_rest(rest: &'a str) -> Option<Self> {
-        let (first, behind) = word(rest);
-        let is_address = first.bytes().all(|byte| byte.is_ascii_hexdigit());
-        (is_address && !behind.is_empty())
-            .then(|| Self::parse(rest))
-            .flatten()
-    }
-}
-
-/// Splits the file in parentheses off the end of a frame. Its name may contain parentheses.
-fn file(text: &str) -> Option<(&str, &str)> {
-    let text = text.trim_end();
-    if text.ends_with("(inlined)") || !text.ends_with(')') {
-        return None;
-    }
-    let mut depth = 0_usize;
-    for (at, byte) in text.bytes().enumerate().rev() {
-        match byte {
-            b')' => depth += 1,
-            b'(' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return Some((&text[..at], &text[at + 1..text.len() - 1]));
-        }
-    }
-    None
-}
-
-/// Removes the offset in a function, such as `+0x5`.
-fn without_offset(function: &str) -> &str {
-    match function.rsplit_once("+0x") {
-        Some((name, offset)) if offset.bytes().all(|byte| byte.is_ascii_hexdigit()) => name,
-        _ => function,
-    }
-}
-
-/// Returns true if one of the first lines of a file is a sample. A line that lacks a column needs a
-/// frame after it.
-pub(crate) fn is_perf_text(head: &[u8]) -> bool {
-    let lines = head.split_inclusive(|byte| *byte == b'\n');
-    let lines = lines.map_while(|line| line.strip_suffix(b"\n"));
-    let mut lines = lines
-        .take(LINES_CHECKED)
-        .map(String::from_utf8_lossy)
-        .peekable();
-    while let Some(line) = lines.next() {
-        let Some(sample) = Sample::parse(&line).filter(|_| !line.starts_with('#')) else {
-            continue;
-        };
-        let is_frame = |line: &std::borrow::Cow<'_, str>| {
-            line.starts_with([' ', '\t']) && Frame::parse(line).is_some()
-        };
-        if sample.ts.is_some() && sample.tid.is_some() || lines.peek().is_some_and(is_frame) {
-            return true;
-        }
-    }
-    false
 }
 
 #[cfg(test)]
@@ -573,35 +538,5 @@ mod tests {
             Some(TaskRecord::Other)
         );
         assert_eq!(record("x 7/7 1.5: cycles:"), None);
-    }
-
-    #[test]
-    fn frames_have_a_function_and_a_file() {
-        let cases = [
-            (
-                "\t 7f00 operator+(int)+0x5 (/usr/lib/a (b).so)",
-                "operator+(int)",
-                "/usr/lib/a (b).so",
-            ),
-            ("\t7f00 f (/tmp/a (deleted))", "f", "/tmp/a (deleted)"),
-            ("\t7f00 operator+(int) (/a)", "operator+(int)", "/a"),
-            ("\t7f00 [unknown] ([vdso])", "[unknown]", "[vdso]"),
-            ("\t7f00 f (inlined)", "f", ""),
-            ("\t7f00 (/a)", "[unknown]", "/a"),
-            ("\t7f00 f", "f", ""),
-            ("\t7f00", "[unknown]", ""),
-            ("\tadd+0x5 (/a)", "add", "/a"),
-            ("\tadd (/a)", "add", "/a"),
-        ];
-        for (line, function, mapping) in cases {
-            assert_eq!(
-                Frame::parse(line),
-                Some(Frame { function, mapping }),
-                "{line}"
-            );
-        }
-        assert_eq!(Frame::parse("words"), None);
-        assert_eq!(Frame::parse_rest("prev_comm=x prev_pid=7"), None);
-        assert!(Frame::parse_rest("7f00 f (/a)").is_some());
     }
 }
