@@ -135,7 +135,7 @@ pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
         Some(output) => output.clone(),
         None => derived(&args.file, ""),
     };
-    let mut parts = Parts::new(&path, None);
+    let mut parts = Parts::new(&path, &[&args.file], None);
     let mut splitter = Splitter::new(every, |number, before| parts.next(number, before));
     let cannot_read = || format!("cannot read {name}");
     TraceReader::new(&mut trace)

@@ -7,12 +7,14 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::output::{is_locked, lock};
+use crate::output::{check_replaced, is_locked, lock};
 
 /// The files of the parts. Each is written under a temporary name and renamed when complete.
 #[derive(Debug)]
 pub(crate) struct Parts {
     path: PathBuf,
+    /// The files that are read meanwhile, which no part may replace.
+    inputs: Vec<PathBuf>,
     /// The number of newest parts to keep.
     keep: Option<usize>,
     placed: VecDeque<PathBuf>,
@@ -31,9 +33,10 @@ pub(crate) struct Part {
 
 impl Parts {
     /// Creates parts named after the file at `path`: `trace-000.pftrace` and so on.
-    pub(crate) fn new(path: &Path, keep: Option<usize>) -> Self {
+    pub(crate) fn new(path: &Path, inputs: &[&Path], keep: Option<usize>) -> Self {
         Self {
             path: path.to_path_buf(),
+            inputs: inputs.iter().map(|input| input.to_path_buf()).collect(),
             keep,
             placed: VecDeque::new(),
             newest: None,
@@ -77,6 +80,8 @@ impl Parts {
     pub(crate) fn next(&mut self, number: u32, before: Option<Part>) -> io::Result<Part> {
         before.map_or(Ok(()), |before| self.place(before))?;
         let place = self.numbered(number);
+        check_replaced(&place, &self.inputs)
+            .map_err(|error| io::Error::other(format!("{error:#}")))?;
         let mut beside = OsString::from(&place);
         beside.push(".part");
         let beside = PathBuf::from(beside);

@@ -11,7 +11,8 @@
 //! [`Daemon`] is the producer of a daemon with data sources, [`Timer`] their periodic work, and
 //! [`PacketSink`] the destination of their packets.
 //!
-//! Both connect over sockets, or through any other [`transport`].
+//! Both connect over sockets, or through any other [`transport`]. [`destination`] are the files
+//! into which recordings are written.
 //!
 //! Neither starts threads. The owner drives a producer from a poll loop or a thread; its
 //! [`ProducerHandle`] and all writers can be used from any thread.
@@ -19,6 +20,7 @@
 
 mod consumer;
 mod daemon;
+pub mod destination;
 pub mod machine;
 mod options;
 mod packet_sink;

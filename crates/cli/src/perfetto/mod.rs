@@ -162,12 +162,14 @@ fn open(path: &Path, inputs: &[&Path], no_clobber: bool) -> Result<(String, File
             Err(error) => bail!("Failed to open {name}. {}", reason(&error)),
         };
     }
-    let file = Destination::of(path).and_then(|destination| match destination {
-        Destination::Regular(target) => create(&target, path, inputs, MODE),
-        Destination::Special(special) => Ok(Some(
-            special.open(OpenOptions::new().read(true).write(true))?,
-        )),
-    });
+    let file = match Destination::of(path) {
+        Ok(Destination::Regular(target)) => create(&target, path, inputs, MODE),
+        Ok(Destination::Special(special)) => {
+            let file = special.open(OpenOptions::new().read(true).write(true));
+            file.map(Some).map_err(Into::into)
+        }
+        Err(error) => Err(error.into()),
+    };
     match file.map_err(|error| failed_to_open(&name, error))? {
         Some(file) => Ok((name, file)),
         None => bail!("Failed to open {name}. Another recording is being written to it."),

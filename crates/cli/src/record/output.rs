@@ -66,7 +66,8 @@ impl Target {
         if is_standard(path) || is_standard_output(path) {
             return Self::standard_output().map(Some);
         }
-        let special = match Destination::of(path)? {
+        let destination = Destination::of(path);
+        let special = match destination.with_context(|| cannot_write(path))? {
             Destination::Regular(file) => return Self::regular(path, inputs, &file).map(Some),
             Destination::Special(special) => special,
         };
@@ -83,9 +84,9 @@ impl Target {
     ///
     /// Fails if it is not a regular file, another recording writes to it, or it cannot be written.
     pub(super) fn file(path: &Path) -> Result<Self> {
-        match Destination::of(path)? {
+        match Destination::of(path).with_context(|| cannot_write(path))? {
             Destination::Regular(file) => Self::regular(path, &[], &file),
-            Destination::Special(_) => bail!("cannot write {}: it is not a file", path.display()),
+            Destination::Special(_) => bail!("{}: it is not a file", cannot_write(path)),
         }
     }
 
@@ -273,6 +274,10 @@ impl Target {
             Kind::Direct(_) => Ok(None),
         }
     }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }
 
 /// Opens a file that is not regular. Waits until a pipe has a reader. Returns `None` if a signal to

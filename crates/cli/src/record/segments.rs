@@ -110,7 +110,7 @@ impl Segments {
         if is_standard(path) {
             bail!("--segment writes files; give their name with -o FILE");
         }
-        let mut parts = Parts::new(path, keep.map(|keep| keep as usize));
+        let mut parts = Parts::new(path, &[], keep.map(|keep| keep as usize));
         if parts.are_busy() {
             bail!(
                 "another recording writes the parts of {}; choose another file with -o",

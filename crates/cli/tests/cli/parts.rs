@@ -158,3 +158,34 @@ fn a_recording_ends_at_a_size() {
     assert!(!text.contains("the service was killed"), "{text}");
     assert!(!text.contains("final statistics"), "{text}");
 }
+
+#[test]
+fn parts_do_not_replace_the_trace_that_is_split_nor_what_is_no_file() {
+    let world = World::new();
+    let mut args = vec!["record", "-q", "-o", "x-000"];
+    args.extend(["-d", "100ms"]);
+    world.run("ferretto", &args).returned(0);
+    let trace = world.read("x-000");
+    for input in ["x-000", "./x-000"] {
+        let split = ["split", input, "--every", "1s", "-o", "x"];
+        let outcome = world.run("ferretto", &split);
+        outcome.returned(1).complained("the same file as the input");
+        assert_eq!(world.read("x-000"), trace);
+    }
+    fs::create_dir(world.path("y-000")).unwrap();
+    let split = ["split", "x-000", "--every", "1s", "-o", "y"];
+    let outcome = world.run("ferretto", &split);
+    outcome.returned(1).complained("it is a directory");
+    let made = std::process::Command::new("mkfifo")
+        .arg(world.path("z-000"))
+        .status();
+    assert!(made.unwrap().success());
+    for command in [
+        &["split", "x-000", "--every", "1s", "-o", "z"][..],
+        &["record", "-d", "100ms", "--segment", "1s", "-o", "z"],
+    ] {
+        let outcome = world.run("ferretto", command);
+        outcome.returned(1).complained("it is not a file");
+    }
+    assert!(!world.names().iter().any(|name| name.ends_with(".part")));
+}

@@ -1,6 +1,5 @@
 //! The flight recorder, which keeps the last events in memory.
 
-use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,6 +8,7 @@ use std::time::Duration;
 
 use ferretto_proto::TraceConfig;
 
+use super::file::Unfinished;
 use super::panic::{self, OnPanic};
 use crate::session::{
     Backend, Buffer, RecordingConfig, Session, SessionError, SessionEvent, TrackEvents, TriggerMode,
@@ -82,8 +82,9 @@ impl FlightRecorder {
         }
     }
 
-    /// Writes the buffer into a file, which replaces an existing one. The file gets its name when
-    /// it is complete.
+    /// Writes the buffer into a file, which replaces an existing one, and which only its owner can
+    /// read. The file gets its name when it is complete. In a folder that other users may write to,
+    /// their links and pipes are refused.
     ///
     /// # Errors
     ///
@@ -222,18 +223,10 @@ impl Inner {
     }
 
     fn dump(&self, path: &Path, limit: Duration) -> Result<(), SessionError> {
-        let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(".part");
-        let file = File::create(&unfinished).map_err(SessionError::Write)?;
-        let result = self.dump_into(file, limit);
-        let result = result.and_then(|file| {
-            drop(file);
-            fs::rename(&unfinished, path).map_err(SessionError::Write)
-        });
-        if result.is_err() {
-            let _ = fs::remove_file(&unfinished);
-        }
-        result
+        let unfinished = Unfinished::create(path).map_err(SessionError::Write)?;
+        let file = unfinished.writer().map_err(SessionError::Write)?;
+        self.dump_into(file, limit)?;
+        unfinished.finish().map(drop).map_err(SessionError::Write)
     }
 
     fn dump_into<W>(&self, writer: W, limit: Duration) -> Result<W, SessionError>

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::file::Unfinished;
 use crate::session::{Backend, Buffer, RecordingConfig, Session, SessionError, TrackEvents};
 
 /// The time limit of each call to the service.
@@ -33,12 +34,15 @@ const BUFFER_KB: u32 = 32 * 1024;
 ///
 /// No daemon and no other set-up are needed.
 ///
+/// The file replaces an existing one, and only its owner can read it. In a folder that other users
+/// may write to, their links and pipes are refused.
+///
 /// # Errors
 ///
 /// Fails if the file cannot be created, or if the process cannot start a thread.
 pub fn record(path: impl AsRef<Path>) -> Result<Recording<File>, SessionError> {
-    let file = File::create(path).map_err(SessionError::Write)?;
-    Recorder::new().into_writer(file)
+    let file = Unfinished::create(path.as_ref()).and_then(Unfinished::finish);
+    Recorder::new().into_writer(file.map_err(SessionError::Write)?)
 }
 
 /// Options of a recording. [`record`] uses the defaults.

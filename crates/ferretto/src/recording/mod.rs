@@ -4,6 +4,7 @@
 //! [`Recorder`] does the same with more control. A [`FlightRecorder`] keeps the last events in
 //! memory, and writes them on demand.
 
+mod file;
 mod flight;
 mod live;
 mod panic;

@@ -8,6 +8,7 @@ use ferretto_client::transport::{AtAddress, Connect, ConsumerPort, Link};
 use ferretto_client::{Address, CallError};
 use ferretto_engine::BackendKind;
 
+use super::error::SessionError;
 #[cfg(feature = "in-process")]
 use crate::in_process::InProcess;
 #[cfg(feature = "in-process")]
@@ -21,10 +22,12 @@ pub enum Backend {
     /// variable `PERFETTO_CONSUMER_SOCK_NAME` if that is set.
     #[default]
     System,
-    /// The in-process service, which records only this process.
+    /// The in-process service, which records only this process, and only if that was initialised
+    /// with [`Backends::IN_PROCESS`](crate::Backends).
     #[cfg(feature = "in-process")]
     InProcess,
-    /// The machine's service if there is one, otherwise the in-process service.
+    /// The machine's service if there is one, otherwise the in-process service, if that records
+    /// this process.
     #[cfg(feature = "in-process")]
     Best,
     /// The service with this consumer address.
@@ -46,6 +49,15 @@ impl Backend {
         }
     }
 
+    /// Checks that the service can record something.
+    pub(super) fn check(&self) -> Result<(), SessionError> {
+        match self {
+            #[cfg(feature = "in-process")]
+            Self::InProcess if !is_recorded_in_process() => Err(SessionError::NotInitialised),
+            _ => Ok(()),
+        }
+    }
+
     /// Connects without waiting for the service to answer.
     pub(super) fn connect(&self) -> Result<Box<dyn Link<ConsumerPort>>, CallError> {
         Ok(match self {
@@ -53,15 +65,25 @@ impl Backend {
             #[cfg(feature = "in-process")]
             Self::InProcess => InProcess::shared().connect()?,
             #[cfg(feature = "in-process")]
-            Self::Best => Self::System
-                .connect()
-                .or_else(|_| Self::InProcess.connect())?,
+            Self::Best => {
+                let fall_back = |error| match is_recorded_in_process() {
+                    true => Self::InProcess.connect(),
+                    false => Err(error),
+                };
+                Self::System.connect().or_else(fall_back)?
+            }
             Self::At(address) => AtAddress::default()
                 .consumers_at(address.clone())
                 .connect()?,
             Self::Custom(connect) => connect.connect()?,
         })
     }
+}
+
+/// Returns true if the in-process service records this process.
+#[cfg(feature = "in-process")]
+fn is_recorded_in_process() -> bool {
+    ferretto_engine::backends().contains(&BackendKind::InProcess)
 }
 
 /// Helpers for simple recordings.

@@ -48,6 +48,9 @@ pub enum SessionError {
         /// The name of the call.
         call: &'static str,
     },
+    /// The in-process service does not record this process, which was not
+    /// [initialised](crate::Options::init) with [`Backends::IN_PROCESS`](crate::Backends).
+    NotInitialised,
     /// The session has no config.
     NotSetUp,
     /// The recording has already been started.
@@ -124,6 +127,10 @@ impl fmt::Display for SessionError {
                 write!(f, "the request to {call} is too large: {size} bytes")
             }
             Self::TimedOut { call } => write!(f, "no answer in time to the request to {call}"),
+            Self::NotInitialised => f.write_str(
+                "this process is not recorded by its own service: call \
+                 Options::new().backends(Backends::IN_PROCESS).init() first",
+            ),
             Self::NotSetUp => f.write_str("the session has no configuration: set it up first"),
             Self::AlreadyStarted => f.write_str("the recording has been started already"),
             Self::NotRunning { call } => {

@@ -83,8 +83,10 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`SessionError::System`] if the process cannot start a thread.
+    /// [`SessionError::System`] if the process cannot start a thread,
+    /// [`SessionError::NotInitialised`] if the in-process service does not record this process.
     pub fn open(backend: Backend) -> Result<Self, SessionError> {
+        backend.check()?;
         let inbox = Arc::new(Inbox::new().map_err(SessionError::System)?);
         let finish = Finish(Arc::clone(&inbox));
         let driver = Driver::new(backend, Arc::clone(&inbox));

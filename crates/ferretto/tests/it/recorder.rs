@@ -168,6 +168,81 @@ fn a_wrapped_flight_recorder_stays_readable() {
 }
 
 #[test]
+fn a_session_that_would_record_nothing_is_an_error() {
+    ferretto_testing::own_process!();
+    let open = || Session::open(Backend::InProcess);
+    let error = open().unwrap_err();
+    assert!(matches!(error, SessionError::NotInitialised), "{error:?}");
+    assert!(error.to_string().contains("Backends::IN_PROCESS"));
+    // Nor does a process that others record.
+    ferretto::init().unwrap();
+    assert!(matches!(open().unwrap_err(), SessionError::NotInitialised));
+    let options = ferretto::Options::new().backends(ferretto::Backends::IN_PROCESS);
+    options.wait(LIMIT).init().unwrap();
+    let session = open().unwrap();
+    session.set_up(only("now"));
+    session.start(LIMIT).wait().unwrap();
+    ferretto::instant!("now", "recorded");
+    ferretto::flush(LIMIT);
+    session.stop(LIMIT).wait().unwrap();
+    let trace = Trace::read(&session.read(LIMIT).wait().unwrap());
+    assert_eq!(trace.instants().count(), 1);
+}
+
+/// Files of root in a folder of everybody, as far as other users can prepare them.
+#[test]
+fn files_of_recordings_replace_and_do_not_follow() {
+    ferretto_testing::own_process!();
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
+    let _turn = turn();
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let victim = path("victim");
+    std::fs::write(&victim, "untouched").unwrap();
+    let shared = path("shared");
+    std::fs::create_dir(&shared).unwrap();
+    std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o1777)).unwrap();
+    let out = shared.join("out");
+    let flight = FlightRecorder::options().start().unwrap();
+    let record = || ferretto::record(&out).map(|recording| drop(recording.finish().unwrap()));
+    let dump = || flight.dump(&out);
+    let ways: [&dyn Fn() -> Result<(), SessionError>; 2] = [&record, &dump];
+    for write in ways {
+        // Other names of a file keep its contents.
+        std::fs::hard_link(&victim, &out).unwrap();
+        write().unwrap();
+        let found = out.symlink_metadata().unwrap();
+        assert!(found.is_file() && found.mode() & 0o777 == 0o600);
+        assert!(Trace::read(&std::fs::read(&out).unwrap()).nodes().count() == 0);
+        // The program's own links are followed.
+        std::fs::rename(&out, path("own")).unwrap();
+        symlink(path("own"), &out).unwrap();
+        let before = path("own").metadata().unwrap().ino();
+        write().unwrap();
+        assert!(out.symlink_metadata().unwrap().is_symlink());
+        assert_ne!(path("own").metadata().unwrap().ino(), before);
+        std::fs::remove_file(&out).unwrap();
+        if rustix::process::geteuid().is_root() {
+            symlink(&victim, &out).unwrap();
+            lchown(&out, Some(65_534), Some(65_534)).unwrap();
+            let error = write().unwrap_err();
+            assert!(
+                error.to_string().contains("link of another user"),
+                "{error}"
+            );
+            std::fs::remove_file(&out).unwrap();
+        } else {
+            println!("skipped: only root can create files of other users");
+        }
+        // Devices are written directly.
+        ferretto::record("/dev/null").unwrap().finish().unwrap();
+        assert_eq!(std::fs::read(&victim).unwrap(), b"untouched");
+        let left = std::fs::read_dir(&shared).unwrap().count();
+        assert_eq!(left, 0, "no temporary files remain");
+    }
+}
+
+#[test]
 fn a_wrapped_ring_is_readable_without_periodic_clears() {
     ferretto_testing::own_process!();
     let _turn = turn();
@@ -266,8 +341,19 @@ fn a_trigger_leaves_a_trace() {
 fn the_best_available_service_records() {
     ferretto_testing::own_process!();
     let _turn = turn();
-    let session = Session::open(Backend::Best).unwrap();
-    session.set_up(RecordingConfig::new());
-    session.start(LIMIT).wait().unwrap();
-    session.stop(LIMIT).wait().unwrap();
+    let start = || {
+        let session = Session::open(Backend::Best).unwrap();
+        session.set_up(RecordingConfig::new());
+        session.start(LIMIT).wait().map(|()| session)
+    };
+    // Without a service of the machine, and not initialised, there is none.
+    if let Err(error) = start() {
+        assert!(
+            matches!(error, SessionError::Disconnected { .. }),
+            "{error:?}"
+        );
+    }
+    let options = ferretto::Options::new().backends(ferretto::Backends::IN_PROCESS);
+    options.wait(LIMIT).init().unwrap();
+    start().unwrap().stop(LIMIT).wait().unwrap();
 }

@@ -10,6 +10,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[test]
 fn a_child_cannot_use_its_parents_session_and_does_not_hang() {
     ferretto_testing::own_process!();
+    let options = ferretto::Options::new().backends(ferretto::Backends::IN_PROCESS);
+    options.wait(LIMIT).init().unwrap();
     let session = Session::open(Backend::InProcess).unwrap();
     session.set_up(RecordingConfig::new());
     session.start(LIMIT).wait().unwrap();

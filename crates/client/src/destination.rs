@@ -1,5 +1,5 @@
-//! The destination of an output: the kind of file at its path, and protection against files planted
-//! by other users.
+//! The destination of a trace or another output: the kind of file at its path, and protection
+//! against files planted by other users.
 //!
 //! Links are resolved here and not by the kernel, whose `fs.protected_symlinks` may be off and does
 //! not apply to renaming. Opening itself follows no links, and the file is
@@ -11,7 +11,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags};
 
 /// The largest number of links to follow, as in the kernel.
@@ -19,22 +18,25 @@ const MAX_LINKS: usize = 40;
 
 /// The destination of an output.
 #[derive(Debug)]
-pub(crate) enum Destination {
+pub enum Destination {
+    /// A regular file, or none yet.
     Regular(RegularFile),
+    /// A pipe, a device, or an open file of a process.
     Special(SpecialFile),
 }
 
 /// A regular file or none yet, with links resolved.
 #[derive(Debug)]
-pub(crate) struct RegularFile {
-    pub(crate) path: PathBuf,
+pub struct RegularFile {
+    /// The path, at which there is no link.
+    pub path: PathBuf,
     /// Set if another user may have planted the file, so it must not be written to.
-    pub(crate) may_be_planted: bool,
+    pub may_be_planted: bool,
 }
 
 /// A pipe, a device, or an open file of a process, which is written directly.
 #[derive(Debug)]
-pub(crate) struct SpecialFile {
+pub struct SpecialFile {
     path: PathBuf,
     /// Set for a link that only the kernel can follow.
     is_link: bool,
@@ -46,8 +48,7 @@ impl Destination {
     /// # Errors
     ///
     /// Fails if it cannot be written, or may have been planted by another user.
-    pub(crate) fn of(path: &Path) -> Result<Self> {
-        let shown = path.display();
+    pub fn of(path: &Path) -> io::Result<Self> {
         let (path, is_link) = follow(path)?;
         if is_link {
             return Ok(Self::Special(SpecialFile { path, is_link }));
@@ -60,15 +61,18 @@ impl Destination {
                     may_be_planted: false,
                 }));
             }
-            Err(error) => return Err(error).with_context(|| format!("cannot write {shown}")),
+            Err(error) => return Err(error),
         };
         if found.is_dir() {
-            bail!("cannot write {shown}: it is a directory");
+            return Err(io::Error::new(
+                io::ErrorKind::IsADirectory,
+                "it is a directory",
+            ));
         }
         if found.file_type().is_socket() {
-            bail!(
-                "cannot write {shown}: it is a socket; use -o - and pipe the output to a program that sends it"
-            );
+            return Err(io::Error::other(
+                "it is a socket; pipe the output to a program that sends it",
+            ));
         }
         let may_be_planted = is_planted(&path, &found);
         if found.is_file() {
@@ -79,7 +83,7 @@ impl Destination {
             }));
         }
         if may_be_planted {
-            return Err(planted_special().into_error(&shown));
+            return Err(refused(PLANTED_PIPE));
         }
         Ok(Self::Special(SpecialFile { path, is_link }))
     }
@@ -87,12 +91,12 @@ impl Destination {
 
 impl RegularFile {
     /// Returns the file's folder.
-    pub(crate) fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Path {
         folder(&self.path)
     }
 
     /// Returns true if other users can create files in the folder.
-    pub(crate) fn is_in_shared_folder(&self) -> bool {
+    pub fn is_in_shared_folder(&self) -> bool {
         self.folder()
             .metadata()
             .is_ok_and(|folder| is_shared(&folder))
@@ -103,7 +107,7 @@ impl RegularFile {
     /// # Errors
     ///
     /// Fails if it cannot be opened, is not a regular file any more, or may have been planted.
-    pub(crate) fn open(&self, options: &OpenOptions) -> io::Result<File> {
+    pub fn open(&self, options: &OpenOptions) -> io::Result<File> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut options = options.clone();
         let file = options
@@ -125,7 +129,7 @@ impl SpecialFile {
     /// # Errors
     ///
     /// Fails if it cannot be opened, or may have been planted by another user in the meantime.
-    pub(crate) fn open(&self, options: &OpenOptions) -> io::Result<File> {
+    pub fn open(&self, options: &OpenOptions) -> io::Result<File> {
         if self.is_link {
             return options.open(&self.path);
         }
@@ -134,36 +138,33 @@ impl SpecialFile {
         let there: OwnedFd = rustix::fs::open(&self.path, flags, Mode::empty())?;
         let there = File::from(there);
         if is_planted(&self.path, &there.metadata()?) {
-            return Err(io::Error::other(planted_special().0));
+            return Err(refused(PLANTED_PIPE));
         }
         options.open(format!("/proc/self/fd/{}", there.as_raw_fd()))
     }
 
     /// Returns true if it is a pipe.
-    pub(crate) fn is_pipe(&self) -> bool {
+    pub fn is_pipe(&self) -> bool {
         self.path
             .metadata()
             .is_ok_and(|file| file.file_type().is_fifo())
     }
 }
 
-/// The reason why a file of another user is not written.
-struct Planted(&'static str);
+/// The reasons why a file of another user is not written.
+const PLANTED_PIPE: &str = "it is a pipe of another user in a folder that others may write to";
+const PLANTED_LINK: &str = "it is a symbolic link of another user in a folder that others may \
+                            write to, and is not followed";
+const PROTECTED: &str = "it belongs to another user";
 
-fn planted_special() -> Planted {
-    Planted("it is a pipe of another user in a folder that others may write to")
-}
-
-impl Planted {
-    fn into_error(self, shown: &impl std::fmt::Display) -> anyhow::Error {
-        let reason = self.0;
-        anyhow::anyhow!("cannot write {shown}: {reason}; choose another file with -o")
-    }
+fn refused(reason: &str) -> io::Error {
+    let text = format!("{reason}; choose another file");
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
 /// Follows links that no other user can have planted. The second result is true for a link that
 /// only the kernel can follow.
-fn follow(path: &Path) -> Result<(PathBuf, bool)> {
+fn follow(path: &Path) -> io::Result<(PathBuf, bool)> {
     let mut target = path.to_path_buf();
     for _ in 0..MAX_LINKS {
         let Ok(found) = fs::symlink_metadata(&target) else {
@@ -179,14 +180,12 @@ fn follow(path: &Path) -> Result<(PathBuf, bool)> {
             return Ok((target, true));
         }
         if is_planted(&target, &found) {
-            let reason = "it is a symbolic link of another user in a folder that others may write \
-                          to, and is not followed";
-            return Err(Planted(reason).into_error(&path.display()));
+            return Err(refused(PLANTED_LINK));
         }
         let next = fs::read_link(&target)?;
         target = folder(&target).join(next);
     }
-    bail!("cannot write {}: too many symbolic links", path.display())
+    Err(io::Error::other("too many symbolic links"))
 }
 
 fn folder(path: &Path) -> &Path {
@@ -212,17 +211,14 @@ fn is_planted(path: &Path, found: &Metadata) -> bool {
 
 /// Returns true if a file can be replaced. In a sticky folder only root may rename the files of
 /// others.
-fn check_replaceable(path: &Path, found: &Metadata) -> Result<()> {
+fn check_replaceable(path: &Path, found: &Metadata) -> io::Result<()> {
     let me = rustix::process::geteuid();
     let Ok(folder) = folder(path).metadata() else {
         return Ok(());
     };
     let is_mine = [found.uid(), folder.uid()].contains(&me.as_raw());
     if folder.mode() & 0o1000 != 0 && !is_mine && !me.is_root() {
-        bail!(
-            "cannot write {}: it belongs to another user; choose another file with -o",
-            path.display()
-        );
+        return Err(refused(PROTECTED));
     }
     Ok(())
 }

@@ -1,19 +1,17 @@
 //! Output files of commands, which never overwrite an input or write into files of other users.
 
-mod destination;
-
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Access, FlockOperation, Mode, OFlags, access, flock};
 use rustix::io::Errno;
 
-pub(crate) use self::destination::{Destination, RegularFile, SpecialFile};
 use crate::unfinished::Unfinished;
+pub(crate) use ferretto_client::destination::{Destination, RegularFile, SpecialFile};
 
 /// Writes a file, or standard output if the path is `-`. `inputs` are the files that `write` reads
 /// or has read, `-` among them being standard input.
@@ -63,7 +61,7 @@ fn put(
     }
     let name = path.display().to_string();
     let cannot_write = || format!("cannot write {name}");
-    let target = match Destination::of(path)? {
+    let target = match Destination::of(path).with_context(cannot_write)? {
         Destination::Regular(target) => target,
         Destination::Special(_) if is_standard_output(path) => {
             return put_on_standard_output(inputs, write);
@@ -180,6 +178,24 @@ pub(crate) fn create(
     }
     file.set_len(0).with_context(cannot_write)?;
     Ok(Some(file))
+}
+
+/// Checks that the file at `path` can be replaced by another one: it is missing or a regular file
+/// of this user, or a link, which is not followed.
+///
+/// # Errors
+///
+/// Fails if it cannot be replaced, or is one of `inputs`.
+pub(crate) fn check_replaced(path: &Path, inputs: &[PathBuf]) -> Result<()> {
+    let inputs: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
+    if let Ok(found) = fs::symlink_metadata(path) {
+        refuse_input(&found, path, &inputs)?;
+    }
+    let cannot_write = || format!("cannot write {}", path.display());
+    match Destination::of(path).with_context(cannot_write)? {
+        Destination::Regular(_) => Ok(()),
+        Destination::Special(_) => bail!("cannot write {}: it is not a file", path.display()),
+    }
 }
 
 /// Opens a file that was read from `path` to append to it.
