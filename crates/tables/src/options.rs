@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use ferretto_format::disk::RequestEvents;
 use ferretto_trace::Limits;
 
 use crate::schema::{TableId, TableSet};
@@ -35,10 +36,14 @@ pub struct Options {
     pub full_sort: bool,
     /// Leaves out track events before the range of interest that the trace declares.
     pub crop_track_events: bool,
-    /// Keeps the ends of flows that the trace does not connect ([`Trace::flow_ends`]).
+    /// Set if the trace is a part of another one that continues: keeps the ends of flows that the
+    /// trace does not connect ([`Trace::flow_ends`]), and slices open whose end may follow.
     ///
     /// [`Trace::flow_ends`]: crate::Trace::flow_ends
-    pub flow_ends: bool,
+    pub is_part: bool,
+    /// The events that begin and end requests to disks; by default those of drivers if the trace
+    /// has them.
+    pub request_events: Option<RequestEvents>,
     /// Reads the files that a recording of `perf record` names, to unwind its stacks and name the
     /// kernel's functions. Unset this if the recording is from another machine.
     pub reads_files: bool,
@@ -56,7 +61,8 @@ impl Default for Options {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             full_sort: false,
             crop_track_events: false,
-            flow_ends: false,
+            is_part: false,
+            request_events: None,
             reads_files: true,
         }
     }

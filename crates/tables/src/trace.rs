@@ -201,7 +201,7 @@ impl Trace {
     }
 
     /// Returns the ends of flows that the trace does not connect, if
-    /// [`flow_ends`](Options::flow_ends) is set.
+    /// [`is_part`](Options::is_part) is set.
     pub fn flow_ends(&self) -> &FlowEnds {
         &self.flow_ends
     }

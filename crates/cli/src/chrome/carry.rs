@@ -17,6 +17,8 @@ pub(super) struct Slice {
     pub(super) name: String,
     pub(super) category: String,
     pub(super) args: Vec<(String, Value)>,
+    /// True for a request to a disk.
+    pub(super) is_request: bool,
 }
 
 /// The open slices of earlier parts by track, the outermost first.
@@ -66,6 +68,11 @@ impl Carry {
             open: std::mem::take(&mut self.open),
             continued: HashMap::new(),
         }
+    }
+
+    /// Returns true if a time is not after the earlier parts.
+    pub(super) fn is_earlier(&self, time: i64) -> bool {
+        self.before.is_some_and(|before| time <= before)
     }
 
     /// Records a time of this part.
@@ -148,6 +155,7 @@ mod tests {
             name: name.to_owned(),
             category: String::new(),
             args: Vec::new(),
+            is_request: false,
         }
     }
 

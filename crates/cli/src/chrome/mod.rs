@@ -2,6 +2,7 @@
 
 mod carry;
 mod flows;
+mod lanes;
 mod tracks;
 mod writer;
 
@@ -13,10 +14,13 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use ferretto_edit::{Every, Splitter};
+use ferretto_format::disk::RequestEvents;
+use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle, trace_packet};
 use ferretto_tables::schema::TableId;
 use ferretto_tables::{Format, Health, ImportError, Options, Trace};
 use ferretto_text::terminal::shown;
 use ferretto_trace::{HealthReader, Limits, TraceReader};
+use ferretto_wire::{Field, Fields};
 
 use self::writer::Writer;
 use crate::edit::seekable;
@@ -88,7 +92,7 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
         match is_packets {
             true => extent = packets(&name, input, args.part, &mut writer, &mut missing)?,
             false => {
-                part(&name, input, &mut writer, &mut missing)?;
+                part(&name, input, None, &mut writer, &mut missing)?;
                 if !missing.remarks.is_empty() {
                     extent = Extent::Partly;
                 }
@@ -112,15 +116,18 @@ const HEAD_BYTES: u64 = 4096;
 /// before it; repeated slices are joined.
 fn packets(
     name: &str,
-    input: File,
+    mut input: File,
     part_size: u64,
     writer: &mut Writer<'_>,
     missing: &mut Missing,
 ) -> Result<Extent> {
+    let requests = request_events(&mut input).with_context(|| format!("cannot read {name}"))?;
+    writer.set_request_events(requests);
+    let requests = Some(requests);
     let mut failed = None;
     let splitting = |_, before: Option<Vec<u8>>| {
         if let Some(before) = before
-            && let Err(error) = part(name, Cursor::new(before), writer, missing)
+            && let Err(error) = part(name, Cursor::new(before), requests, writer, missing)
         {
             failed = Some(error);
             return Err(io::ErrorKind::Other.into());
@@ -146,7 +153,7 @@ fn packets(
         return Err(error.into());
     }
     if let Some((last, _)) = last? {
-        part(name, Cursor::new(last), writer, missing)?;
+        part(name, Cursor::new(last), requests, writer, missing)?;
     }
     let dropped = writer.dropped_flows();
     if dropped > 0 {
@@ -162,15 +169,42 @@ fn packets(
     Ok(Extent::report(name, &damage).and_left_out(name, left_out))
 }
 
-/// Writes a part of a trace, or a whole file.
+/// Returns the events that count as requests to disks in a trace, and rewinds it: a part may lack
+/// those that the others have.
+fn request_events(input: &mut File) -> Result<RequestEvents> {
+    let is_of_driver = |event: Field<'_>| {
+        let issue = ftrace_event::BLOCK_RQ_ISSUE;
+        event.number == ftrace_event_bundle::EVENT
+            && event
+                .as_bytes()
+                .is_some_and(|event| Fields::find(issue, event).is_some())
+    };
+    let mut events = RequestEvents::Accounting;
+    TraceReader::new(&mut *input).try_read_all(|packet| {
+        let bundle = Fields::find(trace_packet::FTRACE_EVENTS, packet.bytes);
+        let bundle = bundle.and_then(|bundle| bundle.as_bytes());
+        let mut fields = Fields::new(bundle.unwrap_or_default()).map_while(Result::ok);
+        if fields.any(is_of_driver) {
+            events = RequestEvents::Driver;
+        }
+        events == RequestEvents::Accounting
+    })?;
+    input.rewind()?;
+    Ok(events)
+}
+
+/// Writes a whole file, or a part of a trace in which `requests` are the events of requests to
+/// disks.
 fn part(
     name: &str,
     input: impl io::Read + Send,
+    requests: Option<RequestEvents>,
     writer: &mut Writer<'_>,
     missing: &mut Missing,
 ) -> Result<()> {
     let options = Options {
-        flow_ends: true,
+        is_part: requests.is_some(),
+        request_events: requests,
         ..Options::for_tables(TABLES)
     };
     let trace = Trace::read(input, &options).map_err(explained);

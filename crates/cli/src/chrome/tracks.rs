@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use ferretto_format::Fnv1a;
 use ferretto_tables::Trace;
 
+use super::lanes::{Group, Lane};
 use super::writer::{NO_PROCESS, of_thread};
 
 /// A process and thread id, of a real thread or of another track.
@@ -17,37 +18,75 @@ const FIRST_TRACK: i64 = 1 << 33;
 /// the rows differ.
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
-    /// The ids by the identity of the track.
-    numbers: HashMap<u64, i64>,
+    /// The ids by the identity of the track and its lane.
+    numbers: HashMap<Lane, i64>,
 }
 
 impl Tracks {
-    /// Returns the ids of a track, and its name if it is shown as a thread.
-    pub(super) fn shown(&mut self, trace: &Trace, track: u32) -> (Shown, Option<String>) {
+    /// Returns the ids of a track or lane.
+    pub(super) fn shown(&mut self, track: &Track, lane: u32) -> Shown {
+        match *track {
+            Track::Thread(shown) => shown,
+            Track::Other { pid, group, .. } => {
+                let next = FIRST_TRACK + self.numbers.len() as i64;
+                (pid, *self.numbers.entry((group, lane)).or_insert(next))
+            }
+        }
+    }
+}
+
+/// A track of slices.
+#[derive(Debug, Clone)]
+pub(super) enum Track {
+    /// A thread's.
+    Thread(Shown),
+    /// One of a group of tracks with the same identity, whose slices overlap.
+    Other {
+        pid: i64,
+        group: Group,
+        name: String,
+    },
+}
+
+impl Track {
+    /// Reads a track.
+    pub(super) fn read(trace: &Trace, track: u32) -> Self {
         let (tables, strings) = (trace.tables(), trace.strings());
         let rows = &tables.track;
-        if let Some(utid) = rows.utid().get(track) {
-            return (of_thread(trace, utid), None);
-        }
-        let upid = rows.upid().get(track);
-        let pid = upid.map_or(NO_PROCESS, |upid| tables.process.pid().get(upid));
         let name = strings.text(rows.name().get(track));
+        let dimensions = rows.dimension_arg_set_id().get(track);
+        let dimensions = || dimensions.into_iter().flat_map(|set| tables.args.set(set));
+        let upid = rows.upid().get(track);
+        let mut thread = None;
+        if let Some(utid) = rows.utid().get(track) {
+            let of = of_thread(trace, utid);
+            if dimensions().all(|arg| strings.text(arg.key) == "utid") {
+                return Self::Thread(of);
+            }
+            thread = Some(of);
+        }
+        let pid = match (upid, thread) {
+            (_, Some((pid, _))) => pid,
+            (Some(upid), None) => tables.process.pid().get(upid),
+            (None, None) => NO_PROCESS,
+        };
+        let machine = tables.machine.raw_id().get(rows.machine_id().get(track));
         let mut key = Fnv1a::new()
+            .update(&machine.to_ne_bytes())
             .update(&pid.to_ne_bytes())
-            .update(name.as_bytes())
+            .update(&thread.map_or(0, |(_, tid)| tid).to_ne_bytes())
             .update(strings.text(rows.type_().get(track)).as_bytes());
-        let sets = [
-            rows.dimension_arg_set_id().get(track),
-            rows.source_arg_set_id().get(track),
-        ];
-        for arg in sets
-            .into_iter()
-            .flatten()
-            .flat_map(|set| tables.args.set(set))
-        {
+        // The names and sources of merged tracks are those of one of them.
+        let mut source = None;
+        if rows.track_group_id().get(track).is_none() {
+            key = key.update(name.as_bytes());
+            source = rows.source_arg_set_id().get(track);
+        }
+        let source = source.into_iter().flat_map(|set| tables.args.set(set));
+        for arg in dimensions().chain(source) {
             let of = strings.text(arg.key);
-            // Rows of this part.
-            if matches!(of, "upid" | "utid") {
+            // Rows of this part, and numbers of lanes in it.
+            if matches!(of, "upid" | "utid" | "track_compressor_idx") {
                 continue;
             }
             key = key.update(of.as_bytes());
@@ -58,8 +97,10 @@ impl Tracks {
                 other => key.update(&other.as_int().unwrap_or(0).to_ne_bytes()),
             };
         }
-        let next = FIRST_TRACK + self.numbers.len() as i64;
-        let number = *self.numbers.entry(key.finish()).or_insert(next);
-        ((pid, number), Some(name.to_owned()))
+        Self::Other {
+            pid,
+            group: Group(key.finish()),
+            name: name.to_owned(),
+        }
     }
 }

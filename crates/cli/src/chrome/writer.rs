@@ -5,12 +5,15 @@ use std::io::Write;
 
 use anyhow::Result;
 use ferretto_format::Fnv1a;
+use ferretto_format::disk::RequestEvents;
 use ferretto_tables::schema::ArgValue;
 use ferretto_tables::{FlowStep, Trace};
+use ferretto_trace::summary::PART_TO_ATTRIBUTE;
 
 use super::carry::{Carry, Slice};
 use super::flows::{FlowEnd, OpenFlows};
-use super::tracks::{Shown, Tracks};
+use super::lanes::{Begun, Lanes};
+use super::tracks::{Shown, Track, Tracks};
 use crate::json::{Json, Members};
 
 /// The process id of tracks without a process, and of CPUs.
@@ -28,15 +31,19 @@ pub(super) struct Writer<'a> {
     named: HashMap<(&'static str, i64, i64), u64>,
     tracks: Tracks,
     carry: Carry,
+    lanes: Lanes,
+    /// The events of requests to disks.
+    request_events: Option<RequestEvents>,
     /// The number of written flows.
     flows: u64,
     open_flows: OpenFlows,
 }
 
-/// A part of a trace, with the ids of its tracks.
+/// A part of a trace, with the ids of its slices.
 struct Part<'t> {
     trace: &'t Trace,
-    tracks: Vec<Option<Shown>>,
+    /// The process and thread ids of slices, by row.
+    shown: Vec<Shown>,
     /// The rows of slices that began in an earlier part, and their original start.
     resumed: HashMap<u32, i64>,
 }
@@ -59,6 +66,8 @@ impl<'a> Writer<'a> {
             named: HashMap::new(),
             tracks: Tracks::default(),
             carry: Carry::default(),
+            lanes: Lanes::default(),
+            request_events: None,
             flows: 0,
             open_flows: OpenFlows::default(),
         }
@@ -67,6 +76,11 @@ impl<'a> Writer<'a> {
     /// Returns the number of flows that are incomplete if they continue, since there were too many.
     pub(super) fn dropped_flows(&self) -> u64 {
         self.open_flows.dropped()
+    }
+
+    /// Sets the events of requests to disks in the whole trace.
+    pub(super) fn set_request_events(&mut self, events: RequestEvents) {
+        self.request_events = Some(events);
     }
 
     pub(super) fn begin(&mut self) -> Result<()> {
@@ -78,12 +92,12 @@ impl<'a> Writer<'a> {
     pub(super) fn part(&mut self, trace: &Trace) -> Result<()> {
         let mut part = Part {
             trace,
-            tracks: Vec::new(),
+            shown: Vec::new(),
             resumed: HashMap::new(),
         };
         self.names(trace)?;
         self.slices(&mut part)?;
-        self.flows(&mut part)?;
+        self.flows(&part)?;
         self.counters(trace)?;
         self.cpus(trace)?;
         self.carry.end_part();
@@ -92,8 +106,11 @@ impl<'a> Writer<'a> {
 
     /// Ends the file. Slices that are still open have no end.
     pub(super) fn finish(mut self) -> Result<()> {
-        for open in self.carry.take_open() {
-            self.slice(&open, None)?;
+        let of_accounting = self.request_events == Some(RequestEvents::Accounting);
+        for open in self.carry.take_open().chain(self.lanes.take_open()) {
+            // Merged requests have no end, as in the tables.
+            let dur = (open.is_request && of_accounting).then_some(0);
+            self.slice(&open, dur)?;
         }
         self.out.write_all(b"\n]}\n")?;
         Ok(self.out.flush()?)
@@ -147,56 +164,94 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Returns the ids for the events of a track.
-    fn of_track(&mut self, part: &mut Part<'_>, track: u32) -> Result<Shown> {
-        let place = track as usize;
-        if part.tracks.len() <= place {
-            part.tracks.resize(place + 1, None);
-        }
-        if let Some(shown) = part.tracks[place] {
-            return Ok(shown);
-        }
-        let (shown, name) = self.tracks.shown(part.trace, track);
-        if let Some(name) = name {
-            self.name_once("thread_name", shown, &name)?;
-        }
-        part.tracks[place] = Some(shown);
-        Ok(shown)
-    }
-
     fn slices(&mut self, part: &mut Part<'_>) -> Result<()> {
         let (trace, strings) = (part.trace, part.trace.strings());
         let slices = &trace.tables().slice;
+        let tracks = (0..trace.tables().track.len()).map(|row| Track::read(trace, row));
+        let tracks: Vec<Track> = tracks.collect();
+        // The lane of each track's slices.
+        let mut lanes: Vec<u32> = vec![0; tracks.len()];
         let mut known = self.carry.begin_part();
+        if let Some(end) = end_of_part(trace) {
+            self.carry.add_time(end);
+        }
         for row in 0..slices.len() {
-            let at = self.of_track(part, slices.track_id().get(row))?;
+            let of_track = slices.track_id().get(row) as usize;
+            let Some(track) = tracks.get(of_track) else {
+                continue;
+            };
             let (ts, dur) = (slices.ts().get(row), slices.dur().get(row));
+            let depth = slices.depth().get(row);
             self.carry.add_time(ts.saturating_add(dur.max(0)));
             let name = strings.text(slices.name().get(row));
             let args = slices.arg_set_id().get(row);
             let mut slice = Slice {
-                at,
+                at: (0, 0),
                 ts,
                 name: name.to_owned(),
                 category: strings.text(slices.category().get(row)).to_owned(),
                 args: args.map_or_else(Vec::new, |set| args_of(trace, set)),
+                is_request: is_request(trace, of_track as u32),
             };
-            // The slice began in an earlier part.
-            if let Some(began) = known.continue_slice(at, slices.depth().get(row), name) {
+            // The slice may have begun in an earlier part.
+            let mut resumed = None;
+            match *track {
+                Track::Thread(at) => {
+                    slice.at = at;
+                    resumed = known.continue_slice(at, depth, name);
+                }
+                Track::Other { group, .. } => {
+                    let begun = Begun {
+                        slice: &slice,
+                        began: args.and_then(|set| began_of(trace, set)),
+                        may_continue: self.carry.is_earlier(ts),
+                    };
+                    if let Some((lane, at, began)) = self.lanes.continue_slice(group, begun) {
+                        (lanes[of_track], slice.at) = (lane, at);
+                        resumed = Some(began);
+                    } else {
+                        if depth == 0 {
+                            lanes[of_track] = self.lanes.free(group, ts);
+                        }
+                        slice.at = self.shown(track, lanes[of_track])?;
+                    }
+                }
+            }
+            part.shown.push(slice.at);
+            if let Some(began) = resumed {
                 slice.ts = began;
                 part.resumed.insert(row, began);
             }
-            match dur {
-                ..0 => self.carry.keep_open(slice),
-                dur => {
-                    let dur = ts.saturating_add(dur).saturating_sub(slice.ts);
+            let lane = match *track {
+                Track::Other { group, .. } => Some((group, lanes[of_track])),
+                Track::Thread(_) => None,
+            };
+            let end = ts.saturating_add(dur);
+            match (dur, lane) {
+                (..0, None) => self.carry.keep_open(slice),
+                (..0, Some(lane)) => self.lanes.keep_open(lane, slice),
+                (0.., _) => {
+                    if let (Some(lane), 0) = (lane, depth) {
+                        self.lanes.occupy(lane, end);
+                    }
+                    let dur = end.saturating_sub(slice.ts);
                     self.slice(&slice, Some(dur))?;
                 }
             }
         }
         // Slices on tracks that this part lacks stay open.
         self.carry.keep(known);
+        self.lanes.end_part();
         Ok(())
+    }
+
+    /// Returns the ids for the events of a lane of a track, and writes its name.
+    fn shown(&mut self, track: &Track, lane: u32) -> Result<Shown> {
+        let shown = self.tracks.shown(track, lane);
+        if let Track::Other { name, .. } = track {
+            self.name_once("thread_name", shown, name)?;
+        }
+        Ok(shown)
     }
 
     /// Writes a slice. A slice without an end has only its begin event.
@@ -233,7 +288,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the flows within a part, and those from earlier parts.
-    fn flows(&mut self, part: &mut Part<'_>) -> Result<()> {
+    fn flows(&mut self, part: &Part<'_>) -> Result<()> {
         let trace = part.trace;
         let tables = trace.tables();
         let ends = trace.flow_ends();
@@ -252,9 +307,9 @@ impl<'a> Writer<'a> {
             let flow = tables.flow.trace_id().get(row).map(i64::cast_unsigned);
             let start = match flow {
                 Some(flow) if repeated.contains(&(flow, start)) => self.open_flows.get(flow),
-                _ => Some(self.flow_end(part, start)?),
+                _ => Some(Self::flow_end(part, start)),
             };
-            let end = self.flow_end(part, tables.flow.slice_in().get(row))?;
+            let end = Self::flow_end(part, tables.flow.slice_in().get(row));
             if let Some(start) = start {
                 self.flow(start, end)?;
             }
@@ -266,7 +321,7 @@ impl<'a> Writer<'a> {
             let Some(start) = self.open_flows.get(first.flow) else {
                 continue;
             };
-            let end = self.flow_end(part, first.slice)?;
+            let end = Self::flow_end(part, first.slice);
             match start.ts <= end.ts {
                 true => self.flow(start, end)?,
                 false => self.flow(end, start)?,
@@ -283,7 +338,7 @@ impl<'a> Writer<'a> {
         }
         for (flow, slice) in &ends.last {
             if !repeated.contains(&(*flow, *slice)) {
-                let end = self.flow_end(part, *slice)?;
+                let end = Self::flow_end(part, *slice);
                 self.open_flows.insert(*flow, end);
             }
         }
@@ -291,12 +346,12 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns the end of a flow at a slice.
-    fn flow_end(&mut self, part: &mut Part<'_>, slice: u32) -> Result<FlowEnd> {
+    fn flow_end(part: &Part<'_>, slice: u32) -> FlowEnd {
         let slices = &part.trace.tables().slice;
-        let at = self.of_track(part, slices.track_id().get(slice))?;
+        let at = part.shown.get(slice as usize).copied().unwrap_or_default();
         let began = part.resumed.get(&slice).copied();
         let ts = began.unwrap_or_else(|| slices.ts().get(slice));
-        Ok(FlowEnd { at, ts })
+        FlowEnd { at, ts }
     }
 
     /// Writes a flow between two slices.
@@ -409,6 +464,34 @@ pub(super) fn of_thread(trace: &Trace, utid: u32) -> Shown {
     (pid, tid)
 }
 
+/// Returns the time of the last event in the file up to the end of this part, which may be one that
+/// the tables do not show.
+fn end_of_part(trace: &Trace) -> Option<i64> {
+    let (metadata, strings) = (&trace.tables().metadata, trace.strings());
+    let mut rows = 0..metadata.len();
+    let row = rows.find(|row| {
+        let name = strings.text(metadata.name().get(*row));
+        name.strip_prefix("trace_attribute.") == Some(PART_TO_ATTRIBUTE)
+    })?;
+    metadata.int_value().get(row)
+}
+
+/// Returns true for tracks of requests to disks.
+fn is_request(trace: &Trace, track: u32) -> bool {
+    trace
+        .strings()
+        .text(trace.tables().track.type_().get(track))
+        == "block_io"
+}
+
+/// Returns the start of a slice that its part repeats.
+fn began_of(trace: &Trace, set: u32) -> Option<i64> {
+    let mut args = trace.tables().args.set(set);
+    let is_began = |key: &str| key.strip_prefix("debug.").unwrap_or(key) == BEGAN;
+    let arg = args.find(|arg| is_began(trace.strings().text(arg.key)))?;
+    arg.value.as_int()
+}
+
 /// Returns the arguments of a slice.
 fn args_of(trace: &Trace, set: u32) -> Vec<(String, Value)> {
     let strings = trace.strings();
@@ -434,7 +517,7 @@ fn args_of(trace: &Trace, set: u32) -> Vec<(String, Value)> {
 }
 
 /// The value of an argument.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Text(String),
     Real(f64),

@@ -14,6 +14,7 @@ mod flamegraph;
 mod heap;
 mod import;
 mod journal;
+mod json_parts;
 mod machines;
 mod open;
 mod outputs;

@@ -63,7 +63,7 @@ impl Context {
             counters: CounterTracker,
             states: StateTracker::default(),
             gpu_work: GpuWorkTracker::default(),
-            flows: FlowTracker::new(options.flow_ends),
+            flows: FlowTracker::new(options.is_part),
             metadata: MetadataTracker,
             stacks: StackProfileTracker::default(),
             translations: TranslationTracker::default(),

@@ -106,6 +106,7 @@ impl Importer {
         context.store.set_machine(machine);
         context.processes.start_machine(&mut context.store);
         let mut topics = Topics::default();
+        topics.begin_part(options);
         if options.crop_track_events {
             topics.crop_track_events();
         }

@@ -15,6 +15,7 @@ use super::trace_info::TraceInfo;
 use super::track_event::{Annotation, Encoded, Resolved, TrackEvents};
 use super::{Input, Out, translation};
 use crate::formats::Lines;
+use crate::options::Options;
 
 /// The state of each topic.
 #[derive(Debug, Default)]
@@ -121,6 +122,11 @@ impl Topics {
         each: impl FnMut(i64, Event),
     ) {
         self.ftrace.expand(cx, cpu, kind, bytes, each);
+    }
+
+    /// Sets what is known of the whole trace if this is a part of it.
+    pub(super) fn begin_part(&mut self, options: &Options) {
+        self.ftrace.begin_part(options);
     }
 
     /// Leaves out track events before the range of interest of the trace.

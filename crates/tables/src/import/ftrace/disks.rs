@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Context, Head};
 use crate::import::message::Message;
+use crate::options::Options;
 use crate::schema::ArgValue;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
@@ -29,8 +30,10 @@ const MAX_OPEN: usize = 1 << 10;
 /// The requests to disks.
 #[derive(Debug, Default)]
 pub(super) struct Disks {
-    /// True if the trace has events of drivers, which then count.
-    has_driver: bool,
+    /// The events that count. Those of drivers do if the trace has them.
+    events: Option<RequestEvents>,
+    /// True if the trace continues, so that ends may follow.
+    continues: bool,
     /// The names of disks by machine and device.
     names: FxHashMap<(u32, u64), StringId>,
     /// The open requests by machine, device and sector.
@@ -46,10 +49,22 @@ struct Open {
 }
 
 impl Disks {
+    /// Sets what is known of the whole trace if this is a part of it.
+    pub(super) fn begin_part(&mut self, options: &Options) {
+        self.events = options.request_events;
+        self.continues = options.is_part;
+    }
+
+    fn events(&self) -> RequestEvents {
+        self.events.unwrap_or(RequestEvents::Accounting)
+    }
+
     /// Notes a kind of event that is parsed later.
     #[inline]
     pub(super) fn announce(&mut self, kind: u32) {
-        self.has_driver |= kind == event::BLOCK_RQ_ISSUE;
+        if kind == event::BLOCK_RQ_ISSUE && self.events.is_none() {
+            self.events = Some(RequestEvents::Driver);
+        }
     }
 
     /// Parses an event of a request.
@@ -58,7 +73,7 @@ impl Disks {
             event::BLOCK_IO_START | event::BLOCK_IO_DONE => RequestEvents::Accounting,
             _ => RequestEvents::Driver,
         };
-        if self.has_driver != (events == RequestEvents::Driver) {
+        if self.events() != events {
             return;
         }
         let body = Message::<8>::read(body);
@@ -145,7 +160,7 @@ impl Disks {
 
     /// Ends the requests of which the trace has no end. Those that a driver has stay open.
     pub(super) fn finish(&mut self, cx: &mut Context) {
-        if self.has_driver {
+        if self.continues || self.events() == RequestEvents::Driver {
             return;
         }
         for ((_, _, sector), open) in self.open.drain() {

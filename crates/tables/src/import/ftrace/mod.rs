@@ -37,6 +37,7 @@ use super::event::{CompactKind, Event};
 use super::message::Message;
 use super::sorter::Stream;
 use super::{Input, Out};
+use crate::options::Options;
 use crate::schema::{FtraceEventRow, TableId};
 use crate::stats::Stat;
 use crate::store::Lost;
@@ -440,6 +441,11 @@ impl Ftrace {
                 }
             }
         }
+    }
+
+    /// Sets what is known of the whole trace if this is a part of it.
+    pub(crate) fn begin_part(&mut self, options: &Options) {
+        self.disks.begin_part(options);
     }
 
     /// Ends what the trace does not end, after all events were parsed.
