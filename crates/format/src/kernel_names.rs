@@ -14,7 +14,8 @@ pub fn vmstat_keys() -> impl Iterator<Item = (&'static str, u64)> {
     lines(VMSTAT).zip(1..)
 }
 
-fn lines(list: &'static str) -> impl Iterator<Item = &'static str> {
+/// Returns the lines of a list without comments.
+pub(crate) fn lines(list: &'static str) -> impl Iterator<Item = &'static str> {
     list.lines().filter(|line| !line.starts_with('#'))
 }
 
@@ -80,6 +81,9 @@ mod tests {
             assert_eq!(find(arch, "cachestat"), Some(("cachestat", 451)));
             assert_eq!(find(arch, "fchmodat2"), Some(("fchmodat2", 452)));
             assert_eq!(find(arch, "mseal"), Some(("mseal", 462)));
+            assert_eq!(find(arch, "listns"), Some(("listns", 470)));
+            let newest = ("rseq_slice_yield", 471);
+            assert_eq!(find(arch, newest.0), Some(newest));
         }
     }
 }

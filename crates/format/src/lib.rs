@@ -15,6 +15,8 @@
 //! - [`disk`]: disks and their requests, as kernel events identify them.
 //! - [`kernel_bundle`]: bundles of kernel events, and their compact encoding.
 //! - [`kernel_names`]: kernel names that have numbers in traces.
+//! - [`system_calls`]: system calls with their arguments and errors.
+//! - [`ProbeEvent`]: calls and returns of probed functions.
 //! - [`CpuMode`]: the mode of a CPU at the time of a sample.
 //! - [`perf_record`]: the records of the kernel's perf events.
 //! - [`sequence`]: reading of sequences, by the rules of upstream's trace processor.
@@ -36,12 +38,14 @@ pub mod kernel_names;
 mod loss;
 pub mod machine_clock;
 pub mod perf_record;
+mod probe_event;
 mod process;
 pub mod sequence;
 mod sequence_clocks;
 pub mod sequence_flags;
 mod sequence_writer;
 pub mod stat;
+pub mod system_calls;
 
 pub use cpu_mode::CpuMode;
 pub use flush::{FlushFlags, FlushInitiator, FlushReason};
@@ -49,6 +53,7 @@ pub use framing::{MAX_PACKET_SIZE, PACKET_TAG, Preamble};
 pub use hash::Fnv1a;
 pub use interned_data::InternedData;
 pub use loss::Loss;
+pub use probe_event::ProbeEvent;
 pub use process::{Process, Thread};
 pub use sequence_clocks::SequenceClocks;
 pub use sequence_writer::{SequenceWriter, Start};

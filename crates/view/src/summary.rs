@@ -91,11 +91,23 @@ impl Named {
             self.of(name).merge(sum);
         }
     }
+
+    /// Adds the sums of names that have none yet.
+    fn merge_new(&mut self, other: Self) {
+        for (name, sum) in other.sums {
+            let place = self.places.get(name.raw() as usize);
+            if place.is_none_or(|place| *place == NONE) {
+                self.of(name).merge(sum);
+            }
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Sums {
     names: Named,
+    /// Kernel events, some of which are also slices with the same name.
+    events: Named,
     states: Named,
     /// CPU time by thread, from CPU slices and from states of threads.
     on_cpus: FxHashMap<u32, i64>,
@@ -108,6 +120,7 @@ impl Sums {
     /// Adds the sums of other nodes.
     fn merge(&mut self, other: Self) {
         self.names.merge(other.names);
+        self.events.merge(other.events);
         self.states.merge(other.states);
         for (utid, time) in other.on_cpus {
             *self.on_cpus.entry(utid).or_default() += time;
@@ -154,13 +167,15 @@ impl View {
         let mut all = Sums::default();
         parts.into_iter().for_each(|part| all.merge(part));
         let Sums {
-            names,
+            mut names,
+            events,
             states,
             mut on_cpus,
             running,
             counters,
             left_out,
         } = all;
+        names.merge_new(events);
         for (utid, time) in running {
             let known = on_cpus.entry(utid).or_default();
             *known = (*known).max(time);
@@ -240,6 +255,10 @@ impl View {
                     }
                     // Each of these rows is also one of a CPU.
                     Content::Activity(_) => {}
+                    Content::Ftrace(_) => {
+                        let name = self.label(&of.content, row).name;
+                        sums.events.of(name).add(dur);
+                    }
                     _ => {
                         let name = self.label(&of.content, row).name;
                         sums.names.of(name).add(dur);

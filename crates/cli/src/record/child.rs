@@ -130,6 +130,8 @@ pub(super) struct Running {
     meter: Meter,
     /// The resources that it used, once it has ended.
     resources: Option<CommandResources>,
+    /// The time of its end, in nanoseconds since boot.
+    ended: Option<u64>,
 }
 
 impl Running {
@@ -164,6 +166,7 @@ impl Running {
             gate,
             meter: Meter::start(child.id()),
             resources: None,
+            ended: None,
             child,
         }
     }
@@ -201,6 +204,7 @@ impl Running {
             let ended = self.meter.end();
             // An error means that other code reaped it, so its status is lost.
             self.status = self.child.try_wait().unwrap_or(Some(ExitStatus::default()));
+            self.ended = Some(ended.at());
             self.resources = Some(ended.reaped());
         }
         self.status.is_some()
@@ -211,6 +215,11 @@ impl Running {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // An error means that other code has reaped it.
         pid.is_none_or(|pid| !matches!(waitid(WaitId::Pid(pid), options), Ok(None)))
+    }
+
+    /// Returns the time of its end in nanoseconds since boot, if it has ended.
+    pub(super) fn ended(&self) -> Option<u64> {
+        self.ended
     }
 
     /// Returns the resources that it used, once it has ended.

@@ -12,7 +12,6 @@ use ferretto_trace::summary::{
     COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandResources, PIDS_ATTRIBUTE,
 };
 use ferretto_wire::{Encoder, Sink, encode};
-use rustix::time::{ClockId, clock_gettime};
 
 /// Adds the command, or the processes of `-p`, to the start of the trace.
 pub(super) fn describe(config: &mut TraceConfig, words: &[OsString], pids: &[i32]) {
@@ -41,20 +40,17 @@ pub(super) struct RanCommand(Arc<OnceLock<Facts>>);
 struct Facts {
     pid: i32,
     resources: CommandResources,
-    /// The time of the last reading, in nanoseconds since boot.
-    at: u64,
+    /// The time of its end in nanoseconds since boot, if it ended during the recording.
+    ended: Option<u64>,
 }
 
 impl RanCommand {
-    pub(super) fn set(&self, pid: i32, resources: Option<CommandResources>) {
-        let now = clock_gettime(ClockId::Boottime);
-        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-        let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
+    pub(super) fn set(&self, pid: i32, resources: Option<CommandResources>, ended: Option<u64>) {
         // There is one command.
         let _ = self.0.set(Facts {
             pid,
             resources: resources.unwrap_or_default(),
-            at: seconds.saturating_mul(1_000_000_000).saturating_add(nanos),
+            ended,
         });
     }
 
@@ -91,11 +87,11 @@ impl Facts {
     /// Adds the peak memory as a value of the process's counter, as if it had been polled at the
     /// end.
     fn peak<S: Sink + ?Sized>(&self, out: &mut Encoder<'_, S>) {
-        let Some(peak) = self.resources.peak_memory else {
+        let (Some(peak), Some(ended)) = (self.resources.peak_memory, self.ended) else {
             return;
         };
         out.nested(trace::PACKET, |packet| {
-            packet.varint(trace_packet::TIMESTAMP, self.at);
+            packet.varint(trace_packet::TIMESTAMP, ended);
             packet.nested(trace_packet::PROCESS_STATS, |stats| {
                 stats.nested(process_stats::PROCESSES, |process| {
                     process.int(process_stats::process::PID, self.pid.into());

@@ -367,8 +367,11 @@ fn record(
     let give_up = ended.is_err() || control.interrupted.is_some();
     let code = match &mut control.child {
         Some(child) => {
+            let ended = child.ended();
             let code = finish_child(child, give_up, signals);
-            target.ran_command.set(child.pid(), child.resources());
+            target
+                .ran_command
+                .set(child.pid(), child.resources(), ended);
             code
         }
         None => None,

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use ferretto_trace::summary::CommandResources;
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeVal;
+use rustix::time::{ClockId, clock_gettime};
 
 /// The size of a block in the kernel's counts, in bytes.
 const BLOCK: u64 = 512;
@@ -29,6 +30,8 @@ pub(super) struct Meter {
 /// The counts of an ended command before it is reaped.
 #[derive(Debug)]
 pub(super) struct Ended {
+    /// The time, in nanoseconds since boot.
+    at: u64,
     wall: Duration,
     own_memory: u64,
     io: Option<String>,
@@ -55,6 +58,7 @@ impl Meter {
     /// Reads the counts of the command, which has ended and is not reaped yet.
     pub(super) fn end(&mut self) -> Ended {
         Ended {
+            at: boot_time(),
             wall: self.started.elapsed(),
             own_memory: self.own_memory,
             io: self.io.take().and_then(|file| read(file).ok()),
@@ -64,6 +68,11 @@ impl Meter {
 }
 
 impl Ended {
+    /// Returns the time of the end, in nanoseconds since boot.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
     /// Returns the resources of the command, which was just reaped.
     pub(super) fn reaped(self) -> CommandResources {
         let wall = u64::try_from(self.wall.as_nanos()).ok();
@@ -115,6 +124,13 @@ fn usage(before: &Usage, after: &Usage, own_memory: u64, resources: &mut Command
 fn read(mut file: File) -> io::Result<String> {
     file.rewind()?;
     io::read_to_string(file)
+}
+
+fn boot_time() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 fn nanoseconds(time: TimeVal) -> i64 {

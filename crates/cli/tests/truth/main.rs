@@ -19,6 +19,7 @@ mod readers;
 
 mod cpu;
 mod disks;
+mod functions;
 mod resources;
 mod slices;
 mod syscalls;
@@ -29,6 +30,7 @@ mod waits;
 const TOPICS: &[compare::Topic] = &[
     cpu::CPU,
     disks::DISKS,
+    functions::FUNCTIONS,
     resources::FORKS,
     resources::PAGES,
     resources::WRITES,

@@ -9,6 +9,7 @@ use ferretto_wire::{Encoder, Mark, Sink};
 
 use super::compact::{CompactBuffer, CompactFormat};
 use super::decoder::{Env, EventDecoder, StringTable};
+use super::dynamic::is_dynamic_group;
 use super::metadata::Metadata;
 use super::page::{Page, ParseStatus, ParsedPage, Record};
 use super::print_filter::PrintFilter;
@@ -278,19 +279,37 @@ impl Bundler {
             }
             good
         });
-        if decoder.descriptor.is_some()
-            && !plan.legacy_generic
-            && !self
-                .descriptors
-                .iter()
-                .any(|(number, _)| *number == decoder.number)
-        {
-            self.descriptors.push((decoder.number, Arc::clone(decoder)));
+        if !plan.legacy_generic {
+            self.describe(plan, decoder);
         }
         if good {
             Ok(())
         } else {
             Err(ParseStatus::InvalidEvent)
+        }
+    }
+
+    /// Adds the description of an event to the bundle. The events of probes are described together,
+    /// so that readers know at the call of a function whether its return is recorded, too.
+    fn describe(&mut self, plan: &Plan, decoder: &Arc<EventDecoder>) {
+        let is_new = |known: &[(u32, _)], decoder: &EventDecoder| {
+            decoder.descriptor.is_some()
+                && !known.iter().any(|(number, _)| *number == decoder.number)
+        };
+        if !is_new(&self.descriptors, decoder) {
+            return;
+        }
+        self.descriptors.push((decoder.number, Arc::clone(decoder)));
+        if !is_dynamic_group(&decoder.group) {
+            return;
+        }
+        for action in &plan.actions {
+            if let Action::Event(other) = action
+                && other.group == decoder.group
+                && is_new(&self.descriptors, other)
+            {
+                self.descriptors.push((other.number, Arc::clone(other)));
+            }
         }
     }
 

@@ -115,6 +115,11 @@ pub(crate) fn dynamic_group() -> String {
     format!("{PREFIX}{}", std::process::id())
 }
 
+/// Returns true if a group is one of this program's.
+pub(super) fn is_dynamic_group(group: &str) -> bool {
+    group.starts_with(PREFIX)
+}
+
 /// Returns the names of events, as `group/name`. Duplicates are numbered.
 pub fn dynamic_names(events: &[DynamicEvent]) -> Vec<String> {
     let group = dynamic_group();

@@ -219,11 +219,11 @@ impl SliceTracker {
         stack.slices.last().map(|level| level.id)
     }
 
-    /// Returns the name of the innermost open slice of a track.
-    pub(crate) fn open_name(&self, track: u32) -> Option<StringId> {
+    /// Returns the category and the name of the innermost open slice of a track.
+    pub(crate) fn open(&self, track: u32) -> Option<(StringId, StringId)> {
         let stack = self.stacks.get(track as usize)?;
         let mut open = stack.slices.iter().rev().filter(|level| level.is_open());
-        open.next().map(|level| level.name)
+        open.next().map(|level| (level.category, level.name))
     }
 
     /// Awaits the next slice that begins on a track.

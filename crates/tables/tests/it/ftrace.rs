@@ -304,3 +304,66 @@ fn calls_that_do_not_return_end_with_their_thread() {
     let durations = rows(&trace, "slice", "ts dur");
     assert_eq!(durations, ["10 5", "11 9", "90 -1"]);
 }
+
+/// Returns the description of an event of a probe.
+fn probe(number: u64, name: &str, field: &str) -> Vec<u8> {
+    ferretto_wire::encode(|described| {
+        described.varint(1, number);
+        described.nested(2, |event| {
+            event.string(1, name);
+            event.nested(2, |part| {
+                part.string(1, field);
+                part.varint(3, 1);
+                part.varint(5, 4);
+            });
+        });
+        described.string(3, "ferretto_7");
+    })
+}
+
+#[test]
+fn calls_and_returns_of_probed_functions_are_slices() {
+    let (call, back, lone) = (65536, 65537, 65538);
+    // A function that calls itself, one whose return is not recorded, and one that ends with its
+    // thread. The return at the start is from a call before the recording.
+    let events = [
+        (5, back),
+        (10, call),
+        (20, call),
+        (22, lone),
+        (30, back),
+        (50, back),
+        (60, call),
+    ];
+    let bytes = ferretto_wire::encode(|out| {
+        out.nested(1, |packet| {
+            packet.nested(1, |bundle| {
+                bundle.varint(1, 0);
+                for (time, kind) in events {
+                    bundle.nested(2, |event| {
+                        event.varint(1, time);
+                        event.varint(2, 5);
+                        event.nested(kind, |body| body.varint(1, 0x40));
+                    });
+                }
+                bundle.nested(2, |event| {
+                    event.varint(1, 90);
+                    event.varint(2, 5);
+                    event.nested(238, |exit| exit.varint(2, 5));
+                });
+                for (number, name, field) in [
+                    (call, "work", "__probe_ip"),
+                    (back, "work__return", "__probe_ret_ip"),
+                    (lone, "lone", "__probe_ip"),
+                ] {
+                    bundle.bytes(11, &probe(number.into(), name, field));
+                }
+            });
+        });
+    });
+    let trace = crate::common::import_bytes(&bytes);
+    assert_eq!(
+        rows(&trace, "slice", "ts dur name depth"),
+        ["10 40 work 0", "20 10 work 1", "60 30 work 0"]
+    );
+}

@@ -8,6 +8,8 @@ use ferretto_format::sequence::Clocks;
 use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle};
 use ferretto_wire::Fields;
 
+use super::described::Described;
+use super::syscalls::Calls;
 use super::tasks::{UNKNOWN, number, push};
 use ferretto_text::print::inline_fields;
 use ferretto_text::schema::{Kind, MessageId, Schema};
@@ -30,28 +32,48 @@ pub(super) struct KernelEvent<'a> {
     pub(super) text: &'a [u8],
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Kernel {
+#[derive(Debug)]
+pub(super) struct Kernel<'a> {
+    calls: &'a Calls,
+    described: Described,
     /// The running thread by machine and CPU. The compact encoding omits it.
     running: HashMap<(u32, u32), i32>,
     text: Vec<u8>,
 }
 
-impl Kernel {
-    /// Reads a `FtraceEventBundle`.
+impl<'a> Kernel<'a> {
+    pub(super) fn new(calls: &'a Calls) -> Self {
+        Self {
+            calls,
+            described: Described::default(),
+            running: HashMap::new(),
+            text: Vec::new(),
+        }
+    }
+
+    /// Reads a `FtraceEventBundle` of a machine and a sequence.
     pub(super) fn bundle(
         &mut self,
-        machine: u32,
+        (machine, sequence): (u32, u32),
         bytes: &[u8],
         clocks: &Clocks,
         mut each: impl FnMut(KernelEvent<'_>),
     ) {
         let header = BundleHeader::read(bytes, clocks);
         let of = (machine, header.cpu.unwrap_or(0));
+        // Descriptions follow the events.
+        for part in Fields::new(bytes).map_while(Result::ok) {
+            if part.number == ftrace_event_bundle::GENERIC_EVENT_DESCRIPTORS {
+                let descriptor = part.as_bytes().unwrap_or_default();
+                self.described.describe((machine, sequence), descriptor);
+            }
+        }
         for part in Fields::new(bytes).map_while(Result::ok) {
             let body = part.as_bytes().unwrap_or_default();
             match part.number {
-                ftrace_event_bundle::EVENT => self.event(of, &header, body, &mut each),
+                ftrace_event_bundle::EVENT => {
+                    self.event((machine, sequence, of.1), &header, body, &mut each);
+                }
                 ftrace_event_bundle::COMPACT_SCHED => {
                     self.compact(of, &header, body, &mut each);
                 }
@@ -62,7 +84,7 @@ impl Kernel {
 
     fn event(
         &mut self,
-        (machine, cpu): (u32, u32),
+        (machine, sequence, cpu): (u32, u32, u32),
         header: &BundleHeader,
         bytes: &[u8],
         each: &mut impl FnMut(KernelEvent<'_>),
@@ -78,12 +100,22 @@ impl Kernel {
         }
         let Some((number, body)) = event else { return };
         self.text.clear();
+        let call = match number {
+            ftrace_event::SYS_ENTER => self.calls.enter(machine, body),
+            ftrace_event::SYS_EXIT => self.calls.exit(machine, body),
+            _ => None,
+        };
+        let of = (machine, sequence);
         match message(number) {
             Some((name, id)) => {
                 self.text.extend_from_slice(name.as_bytes());
                 self.text.extend_from_slice(b": ");
-                inline_fields(&mut self.text, id, body);
+                match call {
+                    Some(call) => self.text.extend_from_slice(call.as_bytes()),
+                    None => inline_fields(&mut self.text, id, body),
+                }
             }
+            None if self.described.print(&mut self.text, of, number, body) => {}
             None => {
                 let _ = write!(self.text, "event {number}: {} bytes", body.len());
             }

@@ -5,8 +5,10 @@
 //!             make-4711    [002]   1234.000001000: sched_waking: comm="cc" pid=4712 prio=120
 //! ```
 
+mod described;
 mod kernel;
 mod order;
+mod syscalls;
 mod tasks;
 
 use std::io::{self, Read, Write};
@@ -17,6 +19,7 @@ use ferretto_wire::Fields;
 
 use self::kernel::Kernel;
 use self::order::Order;
+use self::syscalls::Calls;
 use self::tasks::Tasks;
 use crate::events::{Event, EventReader, Kind, Number, Tracks};
 use crate::health::HealthReader;
@@ -62,6 +65,7 @@ pub struct Printed {
 #[derive(Debug)]
 pub struct Resolver {
     profile: Profile,
+    calls: Calls,
     limits: Limits,
 }
 
@@ -77,13 +81,19 @@ impl Resolver {
         let mut packets = TraceReader::with_limits(input, limits);
         let mut samples = SampleReader::new(&limits.budget());
         let mut names = ThreadNames::new(&limits.budget());
+        let mut calls = Calls::default();
         packets.read_all(|packet| {
+            calls.add(packet.bytes);
             samples.add(packet.bytes, |_| {});
             names.add(packet.bytes);
         })?;
         let (decoder, clocks) = samples.finish();
         let profile = Profile::new(decoder, clocks, names.finish());
-        Ok(Self { profile, limits })
+        Ok(Self {
+            profile,
+            calls,
+            limits,
+        })
     }
 
     /// Prints the same trace, which is read a second time.
@@ -99,7 +109,7 @@ impl Resolver {
             // Numbers callstacks the same way as in the first pass.
             samples: SampleReader::new(&self.limits.budget()),
             events: EventReader::with_limits(self.limits),
-            kernel: Kernel::default(),
+            kernel: Kernel::new(&self.calls),
             order: Order::new(self.limits, out),
         };
         let mut health = HealthReader::new(self.limits);
@@ -124,18 +134,19 @@ struct Printer<'a, W> {
     profile: &'a Profile,
     samples: SampleReader,
     events: EventReader,
-    kernel: Kernel,
+    kernel: Kernel<'a>,
     order: Order<'a, W>,
 }
 
 impl<W: Write> Printer<'_, W> {
     fn packet(&mut self, packet: &[u8]) {
         let (mut machine, mut is_event, mut is_sample, mut bundle) = (0, false, false, None);
-        let mut pid = 0;
+        let (mut pid, mut sequence) = (0, 0);
         for part in Fields::new(packet).map_while(Result::ok) {
             match part.number {
                 field::MACHINE_ID => machine = part.as_u32().unwrap_or(0),
                 field::TRUSTED_PID => pid = part.as_u64().unwrap_or(0) as i32,
+                field::TRUSTED_PACKET_SEQUENCE_ID => sequence = part.as_u32().unwrap_or(0),
                 field::FTRACE_EVENTS => bundle = part.as_bytes(),
                 _ => {}
             }
@@ -145,7 +156,8 @@ impl<W: Write> Printer<'_, W> {
         if let Some(bundle) = bundle {
             let (tasks, order) = (&self.tasks, &mut self.order);
             let clocks = self.samples.clocks();
-            self.kernel.bundle(machine, bundle, clocks, |event| {
+            let of = (machine, sequence);
+            self.kernel.bundle(of, bundle, clocks, |event| {
                 let mut line = Vec::new();
                 tasks.task(&mut line, machine, event.tid, Some(event.cpu));
                 tasks::time(&mut line, event.time);

@@ -8,6 +8,7 @@ use ferretto_format::kernel_names::Architecture;
 use ferretto_wire::Fields;
 
 use super::disks::Disks;
+use super::ftrace::Described;
 use crate::limits::{Budget, entry_bytes};
 use crate::printable::printable;
 use crate::threads::Threads;
@@ -141,6 +142,8 @@ enum Step {
     Return(u64, bool),
     /// Events of the machine are missing, so an end may belong to a later begin.
     Gap,
+    /// The thread ends, and with it the functions that it is in.
+    Exit,
 }
 
 /// A kernel event.
@@ -153,8 +156,8 @@ pub(super) struct KernelEvent<'a> {
     pub(super) at: u64,
     /// The field number in `FtraceEvent`.
     pub(super) kind: u32,
-    /// The group and name of an event without its own field.
-    pub(super) described: Option<(&'a str, &'a str)>,
+    /// The description of an event without its own field.
+    pub(super) described: Option<&'a Described>,
     pub(super) body: &'a [u8],
 }
 
@@ -167,6 +170,9 @@ pub(super) struct Activity {
     waiting: Vec<Edge>,
     /// The begin time, and the index of the sum.
     open: BTreeMap<Place, (u64, u32)>,
+    /// The begin times of the calls of a function that a thread is in, the outermost first.
+    calls: BTreeMap<Place, Vec<u64>>,
+    open_calls: usize,
     architectures: BTreeMap<u32, Architecture>,
     disks: Disks,
 }
@@ -199,6 +205,8 @@ impl Activity {
             sums: Vec::new(),
             waiting: Vec::new(),
             open: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            open_calls: 0,
             architectures: BTreeMap::new(),
             disks: Disks::default(),
         }
@@ -233,10 +241,11 @@ impl Activity {
         use ActivityKind::{
             Interrupt, Memory, Network, NetworkPacket, Probe, SoftInterrupt, SystemCall, Work,
         };
-        if let Some((group, name)) = event.described {
-            if group.starts_with(PROBES) {
-                self.count(Probe, Name::Text(name.to_owned()), 0);
-            } else if group == "irq_vectors" {
+        if let Some(described) = event.described {
+            let name = described.name.as_str();
+            if described.probe.is_some() || described.group.starts_with(PROBES) {
+                self.probe(&event, described);
+            } else if described.group == "irq_vectors" {
                 let (vector, is_entry) = match name.strip_suffix("_entry") {
                     Some(vector) => (vector, true),
                     None => (name.trim_end_matches("_exit"), false),
@@ -272,6 +281,9 @@ impl Activity {
             SCHED_PROCESS_EXIT | SCHED_PROCESS_FREE => {
                 let thread = number(2).unwrap_or(thread);
                 self.end((SystemCall, machine, thread, 0), event.at);
+                let place = (Probe, machine, thread, 0);
+                let (at, step) = (event.at, Step::Exit);
+                self.wait(Edge { at, place, step });
             }
             LOCAL_TIMER_ENTRY => self.vector(&event, "local_timer", true),
             LOCAL_TIMER_EXIT => self.vector(&event, "local_timer", false),
@@ -344,6 +356,30 @@ impl Activity {
         }
     }
 
+    /// Records the call or the return of a function.
+    fn probe(&mut self, event: &KernelEvent<'_>, described: &Described) {
+        let kind = ActivityKind::Probe;
+        let name = || Name::Text(described.name.clone());
+        let Some(probe) = described.probe.as_ref().filter(|_| described.is_paired) else {
+            self.count(kind, name(), 0);
+            return;
+        };
+        // Several functions can be open in a thread.
+        let function = Name::Text(probe.function.clone());
+        let known = match probe.is_return {
+            true => self.names.get(&(kind, function)).copied(),
+            false => self.count(kind, function, 0),
+        };
+        let Some(sum) = known else { return };
+        let thread = u64::from(event.pid.cast_unsigned());
+        let place = (kind, event.machine, thread, sum.into());
+        let (at, step) = match probe.is_return {
+            true => (event.at, Step::End),
+            false => (event.at, Step::Begin(sum)),
+        };
+        self.wait(Edge { at, place, step });
+    }
+
     /// Records the begin or end of a CPU-local interrupt.
     fn vector(&mut self, event: &KernelEvent<'_>, name: &str, is_entry: bool) {
         // Tracked separately from interrupts of devices, which they may interrupt.
@@ -410,6 +446,23 @@ impl Activity {
         waiting.sort_by_key(|edge| edge.at);
         for edge in waiting.drain(..count.min(waiting.len())) {
             match edge.step {
+                Step::Begin(_) if edge.place.0 == ActivityKind::Probe => {
+                    if self.open_calls < MAX_OPEN {
+                        self.open_calls += 1;
+                        self.calls.entry(edge.place).or_default().push(edge.at);
+                    }
+                }
+                Step::End if edge.place.0 == ActivityKind::Probe => {
+                    self.end_call(edge.place, edge.at);
+                }
+                Step::Exit => {
+                    let (kind, machine, thread, _) = edge.place;
+                    let of_thread = edge.place..=(kind, machine, thread, u64::MAX);
+                    let open = self.calls.range(of_thread).map(|(place, _)| *place);
+                    for place in open.collect::<Vec<_>>() {
+                        while self.end_call(place, edge.at) {}
+                    }
+                }
                 Step::Begin(sum) => {
                     if self.open.len() < MAX_OPEN || self.open.contains_key(&edge.place) {
                         self.open.insert(edge.place, (edge.at, sum));
@@ -430,10 +483,31 @@ impl Activity {
                         }
                     }
                 }
-                Step::Gap => self.open.retain(|place, _| place.1 != edge.place.1),
+                Step::Gap => {
+                    self.open.retain(|place, _| place.1 != edge.place.1);
+                    self.calls.retain(|place, _| place.1 != edge.place.1);
+                    self.open_calls = self.calls.values().map(Vec::len).sum();
+                }
             }
         }
         self.waiting = waiting;
+    }
+
+    /// Ends the innermost call of a function. Returns false if there is none.
+    fn end_call(&mut self, place: Place, at: u64) -> bool {
+        let Some(begins) = self.calls.get_mut(&place) else {
+            return false;
+        };
+        let begin = begins.pop();
+        if begins.is_empty() {
+            self.calls.remove(&place);
+        }
+        let sum = usize::try_from(place.3).ok();
+        if let (Some(begin), Some(sum)) = (begin, sum.and_then(|sum| self.sums.get_mut(sum))) {
+            self.open_calls -= 1;
+            sum.add_time(at.saturating_sub(begin));
+        }
+        begin.is_some()
     }
 
     /// Ends an activity.

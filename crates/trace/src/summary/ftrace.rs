@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ferretto_format::ProbeEvent;
 use ferretto_format::kernel_bundle::{BundleHeader, CompactSched};
 use ferretto_text::amount::counted;
 use ferretto_wire::Fields;
@@ -47,6 +48,28 @@ pub(super) struct Around<'a> {
     pub(super) header: BundleHeader,
 }
 
+/// An event that the recorder described.
+#[derive(Debug)]
+pub(super) struct Described {
+    pub(super) group: String,
+    pub(super) name: String,
+    pub(super) probe: Option<ProbeEvent>,
+    /// True if calls and returns of the function are recorded.
+    pub(super) is_paired: bool,
+}
+
+impl Described {
+    /// Returns true if one event is the call and the other the return of a function.
+    fn is_counterpart(&self, other: &Self) -> bool {
+        let (Some(probe), Some(of_other)) = (&self.probe, &other.probe) else {
+            return false;
+        };
+        self.group == other.group
+            && probe.function == of_other.function
+            && probe.is_return != of_other.is_return
+    }
+}
+
 /// The summary of kernel events.
 #[derive(Debug, Default)]
 pub(super) struct Ftrace {
@@ -55,7 +78,7 @@ pub(super) struct Ftrace {
     pub(super) events: BTreeMap<u32, u64>,
     pub(super) generic: BTreeMap<String, u64>,
     /// The groups and names of generic events by machine, sequence and field number.
-    descriptions: BTreeMap<(u32, u32, u32), (String, String)>,
+    descriptions: BTreeMap<(u32, u32, u32), Described>,
     /// The summary of system calls, interrupts and other activities, if enabled.
     pub(super) activity: Option<Activity>,
     /// The number of bundles after a gap, by machine and CPU.
@@ -191,7 +214,7 @@ impl Ftrace {
         }
         let described = self.descriptions.get(&(cpu.0, sequence, kind?));
         match described {
-            Some((_, name)) => bump(&mut self.generic, name.clone(), 1, MAX_KINDS),
+            Some(event) => bump(&mut self.generic, event.name.clone(), 1, MAX_KINDS),
             None => bump(&mut self.events, kind?.min(FIRST_GENERIC), 1, MAX_KINDS),
         }
         let at = around.header.to_boot(at?);
@@ -224,7 +247,7 @@ impl Ftrace {
                         pid,
                         at,
                         kind,
-                        described: described.map(|(group, name)| (&**group, &**name)),
+                        described,
                         body,
                     });
                 }
@@ -246,8 +269,22 @@ impl Ftrace {
             && self.descriptions.len() < MAX_KINDS
         {
             let key = (machine, sequence, number);
-            let group = printable(group.unwrap_or_default());
-            self.descriptions.insert(key, (group, printable(name)));
+            let descriptor = Fields::find(2, bytes).and_then(|field| field.as_bytes());
+            let probe = ProbeEvent::read(descriptor.unwrap_or_default());
+            let mut event = Described {
+                group: printable(group.unwrap_or_default()),
+                name: printable(name),
+                probe,
+                is_paired: false,
+            };
+            let of_sequence = (machine, sequence, 0)..=(machine, sequence, u32::MAX);
+            for (_, known) in self.descriptions.range_mut(of_sequence) {
+                if known.is_counterpart(&event) {
+                    known.is_paired = true;
+                    event.is_paired = true;
+                }
+            }
+            self.descriptions.entry(key).or_insert(event);
         }
     }
 

@@ -147,3 +147,89 @@ fn no_changed_byte_causes_a_panic() {
         }
     }
 }
+
+/// Creates a trace of one bundle of kernel events on an x86-64 machine.
+fn kernel_events(bundle: impl FnOnce(&mut Encoder<'_, Vec<u8>>)) -> Vec<u8> {
+    let mut trace = Vec::new();
+    packet(&mut trace, |p| p.nested(1, bundle));
+    packet(&mut trace, |p| {
+        p.nested(45, |info| {
+            info.nested(1, |name| name.string(4, "x86_64"));
+        });
+    });
+    trace
+}
+
+/// Returns the printed lines without thread, CPU and time.
+fn texts(trace: &[u8]) -> Vec<String> {
+    let (text, _) = print(trace, Limits::default());
+    let texts = text
+        .lines()
+        .filter_map(|line| Some(line.split_once("000: ")?.1.to_owned()));
+    texts.collect()
+}
+
+#[test]
+fn system_calls_have_their_names_arguments_and_errors() {
+    let trace = kernel_events(|bundle| {
+        bundle.varint(1, 0);
+        let mut event = |time: u64, kind: u32, id: u64, values: &[u64]| {
+            bundle.nested(2, |event| {
+                event.varint(1, time);
+                event.varint(2, 70);
+                event.nested(kind, |call| {
+                    call.varint(1, id);
+                    values.iter().for_each(|value| call.varint(2, *value));
+                });
+            });
+        };
+        let here = u64::from((-100_i32).cast_unsigned());
+        event(1_000, 329, 257, &[here, 0x7f00, 0x8_0000, 0, 5, 6]);
+        event(2_000, 330, 257, &[(-2_i64).cast_unsigned()]);
+        event(3_000, 330, 0, &[12]);
+        event(4_000, 329, 9999, &[1]);
+    });
+    let expected = [
+        "sys_enter: openat dfd=AT_FDCWD filename=0x7f00 flags=0x80000 mode=0o000",
+        "sys_exit: openat = -2 ENOENT",
+        "sys_exit: read = 12",
+        "sys_enter: id=9999 args=1",
+    ];
+    assert_eq!(texts(&trace), expected);
+}
+
+#[test]
+fn described_events_have_their_names_and_fields() {
+    let trace = kernel_events(|bundle| {
+        bundle.varint(1, 0);
+        for number in [65_536, 65_537] {
+            bundle.nested(2, |event| {
+                event.varint(1, 1_000);
+                event.varint(2, 70);
+                event.nested(number, |body| {
+                    body.varint(1, 0x40_1000);
+                    body.int(2, -7);
+                    body.string(3, "a\x1bb");
+                });
+            });
+        }
+        bundle.nested(11, |described| {
+            described.varint(1, 65_536);
+            described.nested(2, |event| {
+                event.string(1, "work");
+                for (number, name, kind) in [(1, "__probe_ip", 4), (2, "n", 3), (3, "text", 9)] {
+                    event.nested(2, |field| {
+                        field.string(1, name);
+                        field.varint(3, number);
+                        field.varint(5, kind);
+                    });
+                }
+            });
+        });
+    });
+    let expected = [
+        "work: __probe_ip=0x401000 n=-7 text=\"a?b\"",
+        "event 65537: 21 bytes",
+    ];
+    assert_eq!(texts(&trace), expected);
+}

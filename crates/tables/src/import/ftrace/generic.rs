@@ -1,14 +1,16 @@
 //! Events with their own descriptors, which the schema does not contain.
 
+use ferretto_format::ProbeEvent;
 use ferretto_proto::fields::{
     descriptor_proto as descriptor, field_descriptor_proto as described,
     ftrace_event_bundle::generic_event_descriptor as field, generic_ftrace_event as legacy,
 };
 use ferretto_text::schema::Kind;
 use ferretto_wire::{Field, Fields, Value};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::args::arg;
+use super::functions;
 use super::{Context, Head};
 use crate::import::message::Message;
 use crate::schema::ArgValue;
@@ -29,6 +31,8 @@ const MAX_FIELDS: u32 = 32;
 #[derive(Debug, Default)]
 pub(super) struct Generic {
     events: FxHashMap<u32, Described>,
+    /// The functions whose returns are recorded, with the group of the events.
+    returns: FxHashSet<(StringId, StringId)>,
 }
 
 #[derive(Debug)]
@@ -37,6 +41,16 @@ struct Described {
     /// The fields by number.
     fields: Vec<Option<(StringId, Kind)>>,
     template: Option<Template>,
+    /// The function of an event of a probe.
+    probe: Option<Probe>,
+}
+
+/// The call of a function, or the return from it.
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    group: StringId,
+    function: StringId,
+    is_return: bool,
 }
 
 /// The fields of an event that is a slice or a counter, identified by their names.
@@ -90,8 +104,12 @@ impl Generic {
         if self.events.contains_key(&number) || self.events.len() >= MAX_EVENTS {
             return;
         }
-        match Described::read(cx, head.bytes(field::EVENT_DESCRIPTOR)) {
+        let group = cx.store.strings.intern_bytes(head.bytes(field::GROUP_NAME));
+        match Described::read(cx, group, head.bytes(field::EVENT_DESCRIPTOR)) {
             Some(described) => {
+                if let Some(probe) = described.probe.filter(|probe| probe.is_return) {
+                    self.returns.insert((probe.group, probe.function));
+                }
                 self.events.insert(number, described);
             }
             None => error(cx, Stat::ftrace_generic_descriptor_errors),
@@ -158,9 +176,21 @@ impl Generic {
         Some(name)
     }
 
-    /// Parses an event that is a slice or a counter by the names of its fields.
+    /// Parses an event that is a slice or a counter by the names of its fields, or the call or the
+    /// return of a function.
     pub(super) fn track_event(&self, cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
         let event = self.events.get(&number);
+        if let Some(probe) = event.and_then(|event| event.probe) {
+            match probe.is_return {
+                true => functions::returned(cx, head, probe.function),
+                false if self.returns.contains(&(probe.group, probe.function)) => {
+                    functions::called(cx, head, probe.function);
+                }
+                // Its end is unknown.
+                false => {}
+            }
+            return;
+        }
         let Some((event, template)) = event.and_then(|event| Some((event, event.template?))) else {
             return;
         };
@@ -175,7 +205,7 @@ fn error(cx: &mut Context, stat: Stat) {
 }
 
 impl Described {
-    fn read(cx: &mut Context, bytes: &[u8]) -> Option<Self> {
+    fn read(cx: &mut Context, group: StringId, bytes: &[u8]) -> Option<Self> {
         let (mut name, mut fields) = (StringId::EMPTY, Vec::new());
         for part in Fields::new(bytes).map_while(Result::ok) {
             match (part.number, part.value) {
@@ -200,7 +230,13 @@ impl Described {
             }
         }
         let template = Template::find(cx, &fields);
+        let probe = ProbeEvent::read(bytes).map(|probe| Probe {
+            group,
+            function: cx.store.strings.intern(&probe.function),
+            is_return: probe.is_return,
+        });
         Some(Self {
+            probe,
             name,
             fields,
             template,

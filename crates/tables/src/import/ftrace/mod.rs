@@ -7,6 +7,7 @@ mod counters;
 mod devices;
 mod disks;
 mod drm;
+mod functions;
 mod generic;
 mod print;
 mod slices;

@@ -5,6 +5,7 @@ use ferretto_proto::fields::{sys_enter_ftrace_event as entered, sys_exit_ftrace_
 use ferretto_wire::Fields;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::functions;
 use super::{Context, Head};
 use crate::import::message::Message;
 use crate::schema::ArgValue;
@@ -124,16 +125,17 @@ impl Syscalls {
     }
 }
 
-/// Ends the calls of a thread that exits: `exit_group`, and calls that a signal ended.
+/// Ends the calls of a thread that exits: `exit_group`, calls that a signal ended, and functions
+/// that do not return.
 pub(super) fn end_all(cx: &mut Context, ts: i64, utid: u32) {
     let Some(track) = cx.tracks.known_of_thread(utid) else {
         return;
     };
-    while let Some(name) = cx.slices.open_name(track)
-        && cx.store.strings.text(name).starts_with(PREFIX)
+    while let Some((category, name)) = cx.slices.open(track)
+        && (cx.store.strings.text(name).starts_with(PREFIX) || functions::is_call(cx, category))
     {
         let mut args = ArgSet::default();
-        let which = (StringId::NULL, name);
+        let which = (category, name);
         cx.slices.end(&mut cx.store, ts, track, which, &mut args);
     }
 }

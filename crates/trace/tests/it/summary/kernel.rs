@@ -616,3 +616,47 @@ fn the_calls_of_the_recorded_processes_are_counted_with_their_failures() {
         assert_eq!((all.count, all.finished, all.errors), (4, 4, 2));
     }
 }
+
+#[test]
+fn calls_of_probed_functions_have_times() {
+    let (call, back, lone) = (65_536, 65_537, 65_538);
+    let summary = Trace::recording(100, 110, |_| {})
+        .packet(|p| {
+            p.nested(1, |bundle| {
+                let events = [
+                    (101, back),
+                    (101, call),
+                    (102, call),
+                    (103, lone),
+                    (104, back),
+                    (106, back),
+                    (107, call),
+                ];
+                for (at, kind) in events {
+                    event(bundle, at, 7, kind, |body| body.varint(1, 0x40));
+                }
+                event(bundle, 109, 7, 238, |exit| exit.varint(2, 7));
+                for (number, name, field) in [
+                    (call, "work", "__probe_ip"),
+                    (back, "work__return", "__probe_ret_ip"),
+                    (lone, "lone", "__probe_ip"),
+                ] {
+                    bundle.nested(11, |described| {
+                        described.varint(1, number.into());
+                        described.nested(2, |event| {
+                            event.string(1, name);
+                            event.nested(2, |part| part.string(1, field));
+                        });
+                        described.string(3, "ferretto_7");
+                    });
+                }
+            });
+        })
+        .summary();
+    let rows = summary.activity.iter();
+    let rows = rows.map(|it| (&*it.name, it.count, it.finished, it.total_ns, it.max_ns));
+    assert_eq!(
+        rows.collect::<Vec<_>>(),
+        [("work", 3, 3, seconds(9), seconds(5)), ("lone", 1, 0, 0, 0)]
+    );
+}
