@@ -232,13 +232,16 @@ impl EventTimes {
 
     fn track_event(&mut self, machine: u32, event: &[u8], time: u64, default_track: u64) {
         let (mut kind, mut track, mut legacy) = (0, default_track, None);
-        let mut has_value = false;
+        let (mut has_value, mut has_extra) = (false, false);
         for part in Fields::new(event).map_while(Result::ok) {
             match part.number {
                 track_event::TYPE => kind = part.as_u64().unwrap_or(0),
                 track_event::TRACK_UUID => track = part.as_u64().unwrap_or(0),
                 track_event::LEGACY_EVENT => legacy = part.as_bytes(),
                 track_event::COUNTER_VALUE | track_event::DOUBLE_COUNTER_VALUE => has_value = true,
+                track_event::EXTRA_COUNTER_VALUES | track_event::EXTRA_DOUBLE_COUNTER_VALUES => {
+                    has_extra = true;
+                }
                 _ => {}
             }
         }
@@ -251,7 +254,7 @@ impl EventTimes {
                 self.begin((machine, track));
             }
             (2, _) => {
-                if self.end((machine, track)) {
+                if self.end((machine, track)) || has_extra {
                     self.add(machine, time, time);
                 }
             }

@@ -54,8 +54,9 @@ pub(super) struct Carry {
     open: HashMap<Shown, Vec<Slice>>,
     /// The last value of each counter, and true if it is of this part.
     counters: HashMap<(Shown, String), (u64, bool)>,
-    /// The running thread of each CPU, and its start.
+    /// The running thread of each CPU, and its start: in earlier parts, and in this one.
     running: HashMap<i64, (i64, i64)>,
+    next_running: HashMap<i64, (i64, i64)>,
     /// The last time of the earlier parts, and of this one.
     before: Option<i64>,
     last: i64,
@@ -124,7 +125,7 @@ impl Carry {
     /// Keeps a running thread.
     pub(super) fn keep_running(&mut self, cpu: i64, tid: i64, ts: i64) {
         let since = self.ran_since(cpu, tid, ts);
-        self.running.insert(cpu, (tid, since));
+        self.next_running.insert(cpu, (tid, since));
     }
 
     /// Returns the start of a running thread, which may be in an earlier part.
@@ -138,6 +139,8 @@ impl Carry {
     /// Ends a part.
     pub(super) fn end_part(&mut self) {
         self.before = Some(self.last);
+        let running = std::mem::take(&mut self.next_running);
+        self.running.extend(running);
         for (_, in_this_part) in self.counters.values_mut() {
             *in_this_part = false;
         }
@@ -194,6 +197,7 @@ mod tests {
         assert_eq!(carry.ran_since(0, 42, 9), 8);
         assert_eq!(carry.ran_since(0, 42, 12), 12);
         carry.keep_running(0, 42, 20);
+        carry.end_part();
         assert_eq!(carry.ran_since(0, 43, 21), 21);
     }
 }

@@ -20,6 +20,7 @@ mod readers;
 mod cpu;
 mod disks;
 mod functions;
+mod random;
 mod resources;
 mod slices;
 mod syscalls;

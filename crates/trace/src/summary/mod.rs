@@ -378,11 +378,11 @@ impl Summarizer {
         if let Some(snapshot) = header.snapshot {
             content.data = Some((packet_field::CLOCK_SNAPSHOT, snapshot));
         }
-        let time = match is_whole {
+        let (time, is_shown) = match is_whole {
             true => self.sequence_packet(&header, &content),
             false => {
                 self.malformed += 1;
-                None
+                (None, false)
             }
         };
         self.machines.note(&header);
@@ -401,12 +401,21 @@ impl Summarizer {
             if matches!(kind, packet_field::PERF_SAMPLE | packet_field::STACK_SAMPLE) {
                 self.is_profiler_root |= header.uid == Some(0);
             }
+            // Events that no reader can place are counted with the losses.
+            if is_shown && kind == packet_field::TRACK_EVENT {
+                self.track_events.event(body);
+            }
             self.data(&header, kind, body, time);
         }
     }
 
-    /// Reads a packet with the state of its sequence, and updates the state. Returns its boot time.
-    fn sequence_packet(&mut self, header: &PacketHeader<'_>, content: &Content<'_>) -> Option<u64> {
+    /// Reads a packet with the state of its sequence, and updates the state. Returns its boot time,
+    /// and true if readers show it.
+    fn sequence_packet(
+        &mut self,
+        header: &PacketHeader<'_>,
+        content: &Content<'_>,
+    ) -> (Option<u64>, bool) {
         let samples = &mut self.samples;
         let mut context = self
             .sequences
@@ -445,7 +454,8 @@ impl Summarizer {
             let of_sequence = (time, state.default_track);
             self.times.packet(header, data, of_sequence, clocks);
         }
-        time
+        let is_shown = state.is_usable() && !matches!(state.time, Some(Err(_)));
+        (time, is_shown)
     }
 
     fn data(&mut self, header: &PacketHeader<'_>, kind: u32, body: &[u8], at: Option<u64>) {
@@ -475,10 +485,7 @@ impl Summarizer {
                     self.frequencies.sys_stats(body);
                 }
             }
-            packet_field::TRACK_EVENT => {
-                self.track_events.event(body);
-                self.remarks.event(body);
-            }
+            packet_field::TRACK_EVENT => self.remarks.event(body),
             packet_field::TRACK_DESCRIPTOR => {
                 self.track_events
                     .descriptor(machine, body, &mut self.threads);

@@ -127,7 +127,13 @@ impl Sched {
             let (at, pid) = (header.to_boot(row.time), row.second as i32);
             seen.switches += 1;
             seen.note(at);
+            // The compact encoding omits the thread that ran before, so readers only begin with the
+            // second switch of a CPU.
+            let is_first = !self.cpus.contains_key(&cpu);
             self.switch(threads, cpu, at, pid);
+            if let Some(cpu) = self.cpus.get_mut(&cpu).filter(|_| is_first) {
+                cpu.running = None;
+            }
             threads.set_comm(cpu.0, at, pid, row.name);
         }
         for row in columns.rows(CompactKind::Wakings) {

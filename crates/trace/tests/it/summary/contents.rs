@@ -164,7 +164,13 @@ fn a_recorded_command_is_summarized_with_its_descendants() {
                 p,
                 0,
                 false,
-                &[(1, 20, "make"), (2, 21, "cc"), (4, 30, "other"), (9, 0, "")],
+                &[
+                    (1, 0, ""),
+                    (1, 20, "make"),
+                    (2, 21, "cc"),
+                    (4, 30, "other"),
+                    (9, 0, ""),
+                ],
             )
         });
     for (pid, at, name) in [
@@ -205,7 +211,14 @@ fn a_recorded_command_is_summarized_with_its_descendants() {
 #[test]
 fn names_cannot_control_the_terminal() {
     let summary = Trace::recording(0, 10, |_| {})
-        .packet(|p| compact(p, 0, false, &[(1, 5, "\x1b[31mred\n"), (2, 0, "")]))
+        .packet(|p| {
+            compact(
+                p,
+                0,
+                false,
+                &[(1, 0, ""), (1, 5, "\x1b[31mred\n"), (2, 0, "")],
+            )
+        })
         .summary();
     assert_eq!(summary.processes[0].name, "[31mred");
 }

@@ -29,10 +29,22 @@ fn cpu_time_is_attributed_to_named_processes() {
                 p,
                 0,
                 false,
-                &[(101, 500, "make"), (103, 501, "worker"), (104, 0, "")],
+                &[
+                    (101, 0, ""),
+                    (101, 500, "make"),
+                    (103, 501, "worker"),
+                    (104, 0, ""),
+                ],
             )
         })
-        .packet(|p| compact(p, 1, false, &[(101, 0, "swapper"), (102, 900, "lonely")]))
+        .packet(|p| {
+            compact(
+                p,
+                1,
+                false,
+                &[(101, 0, ""), (101, 0, "swapper"), (102, 900, "lonely")],
+            )
+        })
         .summary();
 
     let named: Vec<_> = summary
@@ -56,8 +68,8 @@ fn cpu_time_is_attributed_to_named_processes() {
     assert_eq!(
         cpus,
         [
-            (0, Some(3), seconds(3), 0),
-            (1, Some(2), seconds(2), seconds(1))
+            (0, Some(4), seconds(3), 0),
+            (1, Some(3), seconds(2), seconds(1))
         ]
     );
     // From the first to the last event, not that of the recording.
@@ -67,10 +79,10 @@ fn cpu_time_is_attributed_to_named_processes() {
         .iter()
         .find(|s| s.name == "linux.ftrace")
         .unwrap();
-    assert_eq!(ftrace.events, 9);
+    assert_eq!(ftrace.events, 11);
     assert_eq!(
         ftrace.kinds,
-        [("sched_switch".into(), 5), ("sched_waking".into(), 4)]
+        [("sched_switch".into(), 7), ("sched_waking".into(), 4)]
     );
 }
 
@@ -111,9 +123,9 @@ fn without_context_switches_the_kernels_counters_tell_how_busy_cpus_were() {
     assert_eq!(busy(&counted), [(0, None, 50, 0), (1, None, 100, 50)]);
     // Switches are exact, so counters say nothing more.
     let both = recording()
-        .packet(|p| compact(p, 0, false, &[(101, 500, "a"), (102, 0, "")]))
+        .packet(|p| compact(p, 0, false, &[(101, 0, ""), (101, 500, "a"), (102, 0, "")]))
         .summary();
-    assert_eq!(busy(&both), [(0, Some(2), 1000, 0)]);
+    assert_eq!(busy(&both), [(0, Some(3), 1000, 0)]);
 }
 
 #[test]
@@ -181,7 +193,7 @@ fn threads_started_during_the_recording_belong_to_their_parents_process() {
                 p,
                 0,
                 false,
-                &[(2, 41, "child"), (5, 40, "parent"), (6, 0, "")],
+                &[(2, 0, ""), (2, 41, "child"), (5, 40, "parent"), (6, 0, "")],
             )
         })
         .summary();
@@ -294,7 +306,12 @@ fn a_task_has_its_newest_name_in_any_order_of_cpus() {
                 p,
                 0,
                 false,
-                &[(2, 41, "starter"), (3, 42, "starter"), (7, 0, "")],
+                &[
+                    (2, 0, ""),
+                    (2, 41, "starter"),
+                    (3, 42, "starter"),
+                    (7, 0, ""),
+                ],
             )
         })
         // The task continues under another name.
