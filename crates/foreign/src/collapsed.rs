@@ -29,6 +29,12 @@ impl<'a> Line<'a> {
         (!stack.is_empty()).then_some(Self { stack, count })
     }
 
+    /// Returns true for a line that is neither a callstack, nor empty, nor a comment.
+    pub fn is_odd(line: &str) -> bool {
+        let line = line.trim();
+        !line.is_empty() && !line.starts_with('#') && Line::parse(line).is_none()
+    }
+
     /// Returns the functions, the outermost first.
     pub fn functions(&self) -> impl Iterator<Item = &'a str> {
         self.stack
@@ -46,11 +52,11 @@ fn number(text: &str) -> Option<f64> {
     number.filter(|number: &f64| number.is_finite())
 }
 
-/// Returns true if a file starts with collapsed stacks: most of its lines are ones, and one has
-/// several functions. The last line may be incomplete.
+/// Returns true if a file starts with collapsed stacks: at least half of its lines are ones, and
+/// one has several functions. The last line may be incomplete.
 pub(crate) fn is_collapsed(head: &[u8]) -> bool {
     let lines = Lines::count(head);
-    lines.with_several > 0 && lines.stacks > 2 * lines.others
+    lines.with_several > 0 && lines.stacks >= lines.others
 }
 
 /// Returns true if a file consists of names with counts. Text of other formats may look alike, so

@@ -284,7 +284,7 @@ fn files_of_other_programs_become_traces() {
     fs::write(world.path("b.json"), json).unwrap();
     world
         .run("ferretto", &["import", "a.folded", "b.json"])
-        .returned(0)
+        .returned(3)
         .complained("3 samples are in a.pftrace")
         .complained("1 lines without a callstack and a count")
         .complained("1 events of phase Q");

@@ -119,8 +119,7 @@ pub(crate) fn collapsed<R: Read + Seek>(
     let mut each = |line: &str| {
         number += 1;
         let Some(found) = Line::parse(line) else {
-            let line = line.trim();
-            if !line.is_empty() && !line.starts_with('#') {
+            if Line::is_odd(line) {
                 let (_, count) = bad.get_or_insert((number, 0_u64));
                 *count += 1;
             }
@@ -131,6 +130,7 @@ pub(crate) fn collapsed<R: Read + Seek>(
         }
         if found.count < 0.0 {
             report.losses.add("callstacks with a negative count");
+            report.is_damaged = true;
             return Ok(());
         }
         if found.count.fract() != 0.0 {
@@ -157,6 +157,7 @@ pub(crate) fn collapsed<R: Read + Seek>(
     if let Some((first, count)) = bad {
         let what = format!("lines without a callstack and a count (the first is line {first})");
         report.losses.add_many(&what, count);
+        report.is_damaged = true;
     }
     Ok(report)
 }

@@ -18,9 +18,17 @@ impl<'a> Frame<'a> {
     /// Parses a line after the first: `ffffffff8104 copy_page+0x5 ([kernel.kallsyms])`. The address
     /// and the file may be missing.
     pub fn parse(line: &'a str) -> Option<Self> {
+        // A single digit is an address if it is aligned like one.
+        const ALIGNED: usize = 10;
+        let digits = if line.len() - line.trim_start().len() > ALIGNED {
+            1
+        } else {
+            2
+        };
         let line = line.trim();
         let (first, behind) = super::word(line);
-        let is_address = first.len() >= 2 && first.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_hex = first.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_address = first.len() >= digits && is_hex;
         // A short word before the file is the name of a function.
         let is_name = behind.starts_with('(')
             && first.len() < 5
@@ -58,6 +66,12 @@ impl<'a> Frame<'a> {
         frames
     }
 
+    /// Returns the source file and line that follow on the only frame of a sample.
+    pub fn source(lines: &'a str) -> Option<(&'a str, u32)> {
+        let (file, line) = source(lines.lines().next()?)?;
+        Some((file, line.parse().ok()?))
+    }
+
     /// Parses the frame of a sample without a callstack, which is on the first line. Columns such
     /// as the address of data may be before it.
     pub fn parse_rest(rest: &'a str) -> Option<Self> {
@@ -79,11 +93,19 @@ impl<'a> Frame<'a> {
 
 /// Parses a line with the source of the frame before: `  file.c:17`.
 pub(super) fn source(line: &str) -> Option<(&str, &str)> {
-    let source = line.strip_prefix("  ").filter(|_| !line.contains('\t'))?;
-    let (file, number) = source.trim().rsplit_once(':')?;
+    let source = line.strip_prefix("  ")?;
+    if source.starts_with([' ', '\t']) {
+        return None;
+    }
+    // Without debug information: `  [kernel.kallsyms][ffffffff81000000]`.
+    let bracket = source.trim_end().strip_suffix(']');
+    if let Some((file, address)) = bracket.and_then(|source| source.rsplit_once('[')) {
+        let is_address = address.bytes().all(|byte| byte.is_ascii_hexdigit());
+        return (is_address && !address.is_empty()).then_some((file, ""));
+    }
+    let (file, number) = source.trim_end().rsplit_once(':')?;
     let is_number = number == "?" || number.bytes().all(|byte| byte.is_ascii_digit());
-    let is_source = is_number && !number.is_empty() && !file.is_empty() && !file.contains(' ');
-    is_source.then_some((file, number))
+    (is_number && !number.is_empty() && !file.is_empty()).then_some((file, number))
 }
 
 /// Splits the file in parentheses off the end of a frame. Its name may contain parentheses.
@@ -100,7 +122,9 @@ fn file(text: &str) -> Option<(&str, &str)> {
             _ => {}
         }
         if depth == 0 {
-            return Some((&text[..at], &text[at + 1..text.len() - 1]));
+            // Parameters follow on the name without a space.
+            let is_file = at == 0 || text[..at].ends_with([' ', '\t']);
+            return is_file.then(|| (&text[..at], &text[at + 1..text.len() - 1]));
         }
     }
     None

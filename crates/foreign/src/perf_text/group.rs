@@ -14,8 +14,9 @@ pub struct Grouper {
     /// The lines of the current sample. Its first line may be empty.
     sample: String,
     state: State,
-    /// The number of the last line.
+    /// The number of the last line, and of the sample's first one.
     number: u64,
+    first: u64,
     /// Set if the last line was empty or a comment, and at the start of the file.
     is_between: bool,
     has_started: bool,
@@ -152,6 +153,7 @@ impl Grouper {
 
     fn begin(&mut self, line: &str, state: State) {
         self.state = state;
+        self.first = self.number;
         self.add(line);
     }
 
@@ -170,8 +172,7 @@ impl Grouper {
             State::None => {}
             State::MayBe => {
                 let line = std::mem::take(&mut self.sample);
-                // The line before this one, or the last.
-                self.note(self.number - u64::from(self.number > 1), line.trim_end());
+                self.note(self.first, line.trim_end());
             }
             State::Header | State::Frames => {
                 self.samples += 1;
@@ -212,6 +213,9 @@ pub(crate) fn is_perf_text(head: &[u8]) -> bool {
         match Sample::parse(line) {
             Some(sample) if sample.ts.is_some() && sample.tid.is_some() => return true,
             Some(_) if is_frame(next) => return true,
+            Some(sample) if sample.ts.is_some() && Frame::parse_rest(sample.rest).is_some() => {
+                return true;
+            }
             _ => {}
         }
         // A callstack below a line of other columns, or below none.
@@ -220,7 +224,8 @@ pub(crate) fn is_perf_text(head: &[u8]) -> bool {
         }
         // Samples without callstacks: addresses in a column of their own.
         let address = |line: &str| split_address(line).map(|(before, _)| before.len());
-        let is_alike = address(line).is_some() && address(line) == address(next);
+        let mut later = lines[at + 1..].iter().filter_map(|line| address(line));
+        let is_alike = address(line).is_some() && address(line) == later.next();
         if is_alike && Frame::parse_rest(&line[address(line).unwrap_or(0)..]).is_some() {
             return true;
         }

@@ -117,11 +117,23 @@ impl<'a> Sample<'a> {
                 &line[colon + 1..],
             ))
         })?;
-        let (first, behind) = word(rest);
-        let period = first.parse().ok().filter(|_| !behind.is_empty());
-        let (event, rest) = match period {
+        let is_event = |text: &str| {
+            text.ends_with(':') || text.starts_with(|first: char| first.is_ascii_alphabetic())
+        };
+        // An address has a wider column than a period.
+        let line = split_address(rest).map_or(rest, |(before, _)| before);
+        let (first, behind) = word(line);
+        let period = first.parse().ok();
+        let (event, _) = match period {
             Some(_) => word(behind),
-            None => (first, behind),
+            None => (first, ""),
+        };
+        let event = if is_event(event) { event } else { "" };
+        let rest = match (event, period) {
+            ("", None) => rest.trim(),
+            ("", Some(_)) => word(rest).1,
+            (_, Some(_)) => word(word(rest).1).1,
+            (_, None) => word(rest).1,
         };
         Some(Self {
             period,
@@ -146,6 +158,18 @@ impl<'a> Sample<'a> {
                 return None;
             }
             let before = before[..start].trim_end();
+            if let Some((task, period)) = split_wide_number(before) {
+                let task = Self::parse_task(task).unwrap_or(Self {
+                    comm: task.trim_start(),
+                    ..Self::EMPTY
+                });
+                return Some(Self {
+                    period: Some(period),
+                    event: event.trim_end_matches(':'),
+                    rest: behind.trim(),
+                    ..task
+                });
+            }
             let (task, period) = match Self::parse_task(before) {
                 Some(task) if !task.comm.is_empty() || task.cpu.is_some() => {
                     // The last number may be the period, behind the thread.
@@ -264,7 +288,7 @@ fn split_address(line: &str) -> Option<(&str, &str)> {
             .rev()
             .take_while(|byte| *byte == b' ');
         let is_word = line[end..].is_empty() || line[end..].starts_with(' ');
-        is_word && count > 1 && count + spaces.count() >= WIDTH
+        is_word && count > 0 && count + spaces.count() >= WIDTH
     })?;
     Some((&line[..start], &line[start..]))
 }

@@ -3,6 +3,8 @@
 mod json_cases;
 mod perf;
 mod perf_cases;
+mod systrace_cases;
+mod truth;
 mod upstream;
 
 use std::collections::BTreeMap;

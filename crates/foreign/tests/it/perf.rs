@@ -464,3 +464,124 @@ fn samples_of(trace: &Trace) -> Vec<(i64, u32)> {
         })
         .collect()
 }
+
+/// Returns the samples of a file that may be cut; 0 if it is refused.
+fn samples_in(bytes: &[u8]) -> (u64, bool) {
+    let options = Options {
+        reads_files: false,
+        ..Options::default()
+    };
+    match import(Cursor::new(bytes), &options, &mut Vec::new()) {
+        Ok(report) => (report.samples, report.is_damaged),
+        Err(_) => (0, true),
+    }
+}
+
+/// Returns true if a record of a pipe file ends at this offset.
+fn ends_with_a_record(file: &[u8], offset: usize) -> bool {
+    let mut at = 16;
+    while at < offset {
+        let size = u16::from_ne_bytes(file[at + 6..at + 8].try_into().unwrap());
+        at += usize::from(size);
+    }
+    at == offset
+}
+
+/// Returns a pipe file whose compressed records are in the format of later kernels: the size of
+/// the data is before it, and the records are padded.
+fn with_sizes(file: &[u8]) -> Vec<u8> {
+    let (mut out, mut at) = (file[..16].to_vec(), 16);
+    while let Some(header) = file.get(at..at + 8) {
+        let kind = u32::from_ne_bytes(header[..4].try_into().unwrap());
+        let size = usize::from(u16::from_ne_bytes(header[6..8].try_into().unwrap()));
+        let body = &file[at + 8..at + size];
+        let padded = (body.len() + 16).next_multiple_of(8);
+        if kind == 81 && padded <= usize::from(u16::MAX) {
+            let mut padding = body.to_vec();
+            padding.resize(padded - 16, 0);
+            let sized = [words(&[body.len() as u64]), padding].concat();
+            out.extend(record(83, 0, &sized));
+        } else {
+            out.extend(&file[at..at + size]);
+        }
+        at += size;
+    }
+    out
+}
+
+#[test]
+fn compressed_and_piped_recordings_are_read_up_to_any_cut() {
+    let load = [
+        "--",
+        "sh",
+        "-c",
+        "i=0; while [ $i -lt 9000 ]; do i=$((i+1)); done",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perf.data");
+    let path = path.to_str().unwrap();
+    for (variant, is_piped) in [
+        (&["-z"][..], false),
+        (&["-z", "-g"], false),
+        (&["-g"], true),
+        (&["-z", "-g"], true),
+    ] {
+        let output = if is_piped { "-" } else { path };
+        let mut args = vec![
+            "record",
+            "-q",
+            "-e",
+            "cpu-clock",
+            "-F",
+            "5000",
+            "-o",
+            output,
+        ];
+        args.extend(variant);
+        args.extend(load);
+        let Some(piped) = perf(&args) else { continue };
+        let file = if is_piped {
+            std::fs::write(path, &piped).unwrap();
+            piped
+        } else {
+            std::fs::read(path).unwrap()
+        };
+        let Some(printed) = perf(&["script", "-i", path, "-F", "comm,tid,time,event"]) else {
+            continue;
+        };
+        // Each sample has a line, and its callstack may follow.
+        let printed = printed
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty() && !line.starts_with(b"\t"));
+        let whole = samples_in(&file);
+        assert_eq!(
+            whole,
+            (printed.count() as u64, false),
+            "{variant:?} {output}"
+        );
+        assert!(whole.0 > 0);
+        let mut before = 0;
+        let step = (file.len() / 97).max(1);
+        for length in (0..file.len()).step_by(step) {
+            let (samples, is_damaged) = samples_in(&file[..length]);
+            // A cut behind the samples, or between records of a pipe, shows no damage.
+            let is_between = is_piped && ends_with_a_record(&file, length);
+            assert!(
+                is_damaged || samples == whole.0 || is_between,
+                "{variant:?} {output} at {length}"
+            );
+            assert!(samples <= whole.0);
+            if is_piped {
+                assert!(
+                    samples >= before,
+                    "{variant:?} at {length}: {samples} < {before}"
+                );
+                before = samples;
+            }
+        }
+        if is_piped {
+            let sized = with_sizes(&file);
+            assert_eq!(samples_in(&sized), whole, "{variant:?} with sizes");
+        }
+    }
+}

@@ -362,4 +362,6 @@ define! {
     protovm_abort, single, Error, Analysis, Machine;
     protovm_registration_error, single, Error, Analysis, Machine;
     extra_parsing_descriptors_error, single, Error, Analysis, Global;
+    perf_text_unreadable_lines, single, Error, Trace, Machine;
+    collapsed_stack_unreadable_lines, single, Error, Trace, Machine;
 }

@@ -144,6 +144,8 @@ impl Stat {
                 | Self::atom_timestamp_missing
                 | Self::gpu_counters_missing_timestamp
                 | Self::perf_text_importer_sample_no_frames
+                | Self::perf_text_unreadable_lines
+                | Self::collapsed_stack_unreadable_lines
                 | Self::json_tokenizer_failure
                 | Self::json_parser_failure
                 | Self::strace_missing_pid

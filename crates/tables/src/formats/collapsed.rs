@@ -5,6 +5,7 @@ use ferretto_foreign::collapsed::Line;
 use super::{FileError, FileReader, LineBuffer};
 use crate::import::{Context, Importer};
 use crate::schema::{AggregateProfileRow, AggregateSampleRow};
+use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::stack_profile::SourceFrame;
 
@@ -29,6 +30,10 @@ impl FileReader for CollapsedFile {
 }
 
 fn add(cx: &mut Context, rows: &mut Option<(u32, u32)>, line: &str) -> Result<(), FileError> {
+    if Line::is_odd(line) {
+        let stats = &mut cx.store.stats;
+        stats.add(Stat::collapsed_stack_unreadable_lines, 1);
+    }
     let Some(line) = Line::parse(line).filter(|line| line.count != 0.0) else {
         return Ok(());
     };

@@ -1,6 +1,6 @@
 //! The output of `perf script`.
 
-use ferretto_foreign::perf_text::{Frame, Sample};
+use ferretto_foreign::perf_text::{Frame, Grouper, Sample};
 use rustc_hash::FxHashMap;
 
 use super::{FileError, FileReader, LineBuffer};
@@ -15,6 +15,7 @@ use crate::trackers::stack_profile::SourceFrame;
 #[derive(Debug, Default)]
 pub(super) struct PerfTextFile {
     lines: LineBuffer,
+    grouper: Grouper,
     samples: Samples,
 }
 
@@ -22,75 +23,52 @@ pub(super) struct PerfTextFile {
 struct Samples {
     batch: Batch,
     lines: Vec<Line>,
-    /// The lines of the current sample.
-    text: String,
 }
-
-/// The maximum length of a sample in bytes.
-const MAX_SAMPLE: usize = 1 << 20;
 
 impl FileReader for PerfTextFile {
     fn push(&mut self, importer: &mut Importer, bytes: &[u8]) -> Result<(), FileError> {
-        let Self { lines, samples } = self;
+        let Self {
+            lines,
+            grouper,
+            samples,
+        } = self;
         lines.push(bytes, |line| {
-            samples.line(importer, line);
-            Ok(())
+            grouper.line(line, |sample| samples.add(importer, sample))
         })
     }
 
     fn finish(&mut self, importer: &mut Importer) -> Result<(), FileError> {
-        let Self { lines, samples } = self;
-        lines.finish(|line| {
-            samples.line(importer, line);
-            Ok(())
-        })?;
-        samples.end_sample(importer);
+        let Self {
+            lines,
+            grouper,
+            samples,
+        } = self;
+        lines.finish(|line| grouper.line(line, |sample| samples.add(importer, sample)))?;
+        grouper.finish(|sample| samples.add(importer, sample))?;
         samples.hand_over(importer);
+        let odd = grouper.odd().map_or(0, |odd| odd.count);
+        let stats = &mut importer.context.store.stats;
+        let left_out = i64::try_from(odd + grouper.cut()).unwrap_or(i64::MAX);
+        stats.add(Stat::perf_text_unreadable_lines, left_out);
         Ok(())
     }
 }
 
 impl Samples {
-    fn line(&mut self, importer: &mut Importer, line: &str) {
-        if line.trim().is_empty() {
-            // The frames may follow on an empty line.
-            if self.has_frames() {
-                self.end_sample(importer);
-            }
-            return;
+    /// Adds the lines of a sample.
+    fn add(&mut self, importer: &mut Importer, text: &str) -> Result<(), FileError> {
+        let (first, frames) = text.split_once('\n').unwrap_or((text, ""));
+        let sample = Sample::parse_bare(first);
+        if sample.task_record().is_some() {
+            return Ok(());
         }
-        if Sample::parse(line).is_some() {
-            self.end_sample(importer);
-        } else if self.text.is_empty() || Frame::parse(line).is_none() {
-            // `perf script` may write headers and messages.
-            return;
-        }
-        if self.text.len() + line.len() < MAX_SAMPLE {
-            self.text.push_str(line);
-            self.text.push('\n');
-        }
-    }
-
-    fn has_frames(&self) -> bool {
-        self.text.lines().nth(1).is_some()
-    }
-
-    fn end_sample(&mut self, importer: &mut Importer) {
-        let text = std::mem::take(&mut self.text);
-        let Some((first, frames)) = text.split_once('\n') else {
-            return;
-        };
-        let sample = Sample::parse(first).filter(|sample| sample.task_record().is_none());
-        let Some(sample) = sample else {
-            return;
-        };
         if frames.is_empty() && Frame::parse_rest(sample.rest).is_none() {
             let stats = &mut importer.context.store.stats;
             stats.add(Stat::perf_text_importer_sample_no_frames, 1);
-            return;
+            return Ok(());
         }
         let Some(ts) = file_time(&mut importer.context, sample.ts.unwrap_or(0)) else {
-            return;
+            return Ok(());
         };
         if self.batch.is_full_for(text.len()) {
             self.hand_over(importer);
@@ -101,6 +79,7 @@ impl Samples {
             kind: LineKind::PerfText,
             rank: i64::MAX,
         });
+        Ok(())
     }
 
     fn hand_over(&mut self, importer: &mut Importer) {
@@ -125,9 +104,7 @@ impl PerfSamples {
         let Some((first, lines)) = text.split_once('\n') else {
             return;
         };
-        let Some(sample) = Sample::parse(first) else {
-            return;
-        };
+        let sample = Sample::parse_bare(first);
         let store = &mut cx.store;
         let tid = sample.tid.or(sample.pid).unwrap_or(0).into();
         let upid = sample
@@ -144,7 +121,7 @@ impl PerfSamples {
                 .name_thread_and_process(store, utid, name, source);
         }
         let mut frames = Vec::new();
-        let mut read: Vec<_> = lines.lines().filter_map(Frame::parse).collect();
+        let mut read = Frame::parse_all(lines);
         if read.is_empty() {
             read.extend(Frame::parse_rest(sample.rest));
         }
@@ -156,8 +133,10 @@ impl PerfSamples {
                 .or_insert_with(|| cx.stacks.add_source_mapping(store, name));
             let source = SourceFrame {
                 function: store.strings.intern(frame.function),
-                file: StringId::EMPTY,
-                line: None,
+                file: frame
+                    .source
+                    .map_or(StringId::EMPTY, |(file, _)| store.strings.intern(file)),
+                line: frame.source.map(|(_, line)| line),
             };
             frames.push(cx.stacks.source_frame(store, mapping, source));
         }

@@ -117,12 +117,19 @@ impl Profile {
         if key.pid == 0 && session.is_some_and(|session| session.is_added_up()) {
             return Vec::new();
         }
+        // Samples of idle CPUs have the thread 0, too.
+        let is_unknown = key.pid == 0 && key.tid != 0;
+        let program = || match self.thread_name(key.machine, key.tid) {
+            Some(name) if is_unknown => name.to_owned(),
+            None if is_unknown => format!("thread {}", key.tid),
+            _ => self.program(key.machine, key.pid),
+        };
         let process = || {
-            let program = self.program(key.machine, key.pid);
+            let program = program();
             Label::task(&format!("{program} [{}]", key.pid))
         };
         let mut labels = match by {
-            By::Program => vec![Label::task(&self.program(key.machine, key.pid))],
+            By::Program => vec![Label::task(&program())],
             By::Process => vec![process()],
             By::Thread => {
                 let name = self.thread_name(key.machine, key.tid).unwrap_or("thread");

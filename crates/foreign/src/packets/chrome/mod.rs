@@ -441,7 +441,8 @@ impl Sink for Chrome<'_, '_> {
         let head = perf::Head {
             ts,
             cpu: None,
-            pid: thread.pid as u32,
+            // Process 0 of the kernel is idle, but that of a file is a process.
+            pid: Some(thread.pid as u32).filter(|pid| *pid != 0),
             tid: thread.tid as u32,
             mode: CpuMode::User,
             period: sample.weight,

@@ -249,7 +249,7 @@ impl Import<'_, '_> {
         let head = Head {
             ts,
             cpu: sample.cpu,
-            pid,
+            pid: Some(pid),
             tid,
             mode: sample.mode,
             period: sample

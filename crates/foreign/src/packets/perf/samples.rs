@@ -31,7 +31,8 @@ pub(crate) struct EventSpec {
 pub(crate) struct Head<'a> {
     pub(crate) ts: u64,
     pub(crate) cpu: Option<u32>,
-    pub(crate) pid: u32,
+    /// The process, if it is known.
+    pub(crate) pid: Option<u32>,
     pub(crate) tid: u32,
     pub(crate) mode: CpuMode,
     /// The number of events since the last sample of the thread, if it is known.
@@ -127,7 +128,9 @@ impl Samples {
             interner.new_entries().write_to(packet);
             packet.nested(trace_packet::STACK_SAMPLE, |out| {
                 out.nested(stack_sample::TASK_CONTEXT, |out| {
-                    out.varint(task_context::PID, head.pid.into());
+                    if let Some(pid) = head.pid {
+                        out.varint(task_context::PID, pid.into());
+                    }
                     out.varint(task_context::TID, head.tid.into());
                 });
                 out.nested(stack_sample::EXECUTION_CONTEXT, |out| {

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Seek};
 
-use crate::perf_text::{Frame, Sample, TaskRecord};
+use crate::perf_text::{Frame, Grouper, Sample, TaskRecord};
 use crate::{Format, LineBuffer};
 use ferretto_format::CpuMode;
 use ferretto_profiling::MappingOf;
@@ -15,8 +15,6 @@ use crate::packets::sorter::Sorter;
 use crate::packets::writer::Writer;
 use crate::packets::{ImportError, Options, pieces};
 
-/// The largest number of bytes of a sample's lines. Further lines are left out.
-const MAX_SAMPLE: usize = 1 << 20;
 /// The time of samples without one. Readers treat 0 as missing.
 const TIME_OF_UNTIMED: i64 = 1;
 /// The largest number of names of threads without an id.
@@ -31,103 +29,29 @@ pub(crate) fn text<R: Read + Seek>(
     writer: &mut Writer<'_>,
 ) -> Result<Report, ImportError> {
     let mut lines = LineBuffer::default();
-    let mut grouper = Grouper {
-        sorter: Sorter::new(options.memory),
-        report: Report::new(Format::PerfText),
-        sample: String::new(),
-        ts: 0,
-        number: 0,
-        has_samples: false,
-        bad: None,
+    let mut grouper = Grouper::default();
+    let mut sorter = Sorter::new(options.memory);
+    let mut push = |sample: &str| {
+        let first = sample.lines().next().unwrap_or_default();
+        let ts = Sample::parse_bare(first).ts.unwrap_or(0);
+        sorter.push((ts.max(TIME_OF_UNTIMED), 0), sample.as_bytes())
     };
-    pieces(input, |bytes| lines.push(bytes, |line| grouper.line(line)))?;
-    lines.finish(|line| grouper.line(line))?;
-    grouper.end_sample()?;
-    grouper.check()?;
+    pieces(input, |bytes| {
+        lines.push(bytes, |line| grouper.line(line, &mut push))
+    })?;
+    lines.finish(|line| grouper.line(line, &mut push))?;
+    grouper.finish(&mut push)?;
     let mut import = Import {
         writer,
-        report: grouper.report,
+        report: Report::new(Format::PerfText),
         samples: Samples::default(),
         events: FxHashMap::default(),
         tasks: Tasks::default(),
         unnumbered: FxHashMap::default(),
     };
-    grouper
-        .sorter
-        .finish(|ts, bytes| import.sample(ts, bytes))?;
+    import.leave_out(&grouper)?;
+    sorter.finish(|ts, bytes| import.sample(ts, bytes))?;
     Ok(import.report)
-}
-
-/// Groups lines into samples.
-struct Grouper {
-    sorter: Sorter,
-    report: Report,
-    /// The lines of the current sample, and its time.
-    sample: String,
-    ts: i64,
-    number: u64,
-    has_samples: bool,
-    /// The first line that belongs to no sample, and the number of such lines.
-    bad: Option<(u64, String, u64)>,
-}
-
-impl Grouper {
-    fn line(&mut self, line: &str) -> Result<(), ImportError> {
-        self.number += 1;
-        if line.trim().is_empty() {
-            // The frames may follow on an empty line.
-            return match self.sample.lines().nth(1) {
-                Some(_) => self.end_sample(),
-                None => Ok(()),
-            };
-        }
-        if let Some(sample) = Sample::parse(line) {
-            self.end_sample()?;
-            self.has_samples = true;
-            self.ts = sample.ts.unwrap_or(0).max(TIME_OF_UNTIMED);
-        } else if self.sample.is_empty() || !line.starts_with([' ', '\t']) {
-            if !line.trim_start().starts_with('#') {
-                let bad = self.bad.get_or_insert_with(|| {
-                    let shown = line.chars().take(80).collect();
-                    (self.number, shown, 0)
-                });
-                bad.2 += 1;
-            }
-            return Ok(());
-        }
-        if self.sample.len() + line.len() < MAX_SAMPLE {
-            self.sample.push_str(line);
-            self.sample.push('\n');
-        } else {
-            self.report.losses.add("lines of very long samples");
-        }
-        Ok(())
-    }
-
-    /// Reports the lines that belong to no sample.
-    fn check(&mut self) -> Result<(), ImportError> {
-        let Some((number, line, count)) = self.bad.take() else {
-            return Ok(());
-        };
-        if !self.has_samples {
-            return Err(ImportError::Broken(format!(
-                "line {number} is not a sample of perf script, which starts with name, thread and time: {line}"
-            )));
-        }
-        let what = format!("lines that belong to no sample (the first is line {number}: {line})");
-        self.report.losses.add_many(&what, count);
-        self.report.is_damaged = true;
-        Ok(())
-    }
-
-    fn end_sample(&mut self) -> Result<(), ImportError> {
-        if self.sample.is_empty() {
-            return Ok(());
-        }
-        self.sorter.push((self.ts, 0), self.sample.as_bytes())?;
-        self.sample.clear();
-        Ok(())
-    }
 }
 
 struct Import<'a, 'w> {
@@ -142,13 +66,31 @@ struct Import<'a, 'w> {
 }
 
 impl Import<'_, '_> {
+    /// Reports the lines that belong to no sample.
+    fn leave_out(&mut self, grouper: &Grouper) -> Result<(), ImportError> {
+        let losses = &mut self.report.losses;
+        losses.add_many("lines of very long samples", grouper.cut());
+        self.report.is_damaged = grouper.cut() > 0;
+        let Some(odd) = grouper.odd() else {
+            return Ok(());
+        };
+        let (number, line) = (odd.line, &odd.text);
+        if grouper.samples() == 0 {
+            return Err(ImportError::Broken(format!(
+                "line {number} is not a sample of perf script, which starts with name, thread and time: {line}"
+            )));
+        }
+        let what = format!("lines that belong to no sample (the first is line {number}: {line})");
+        losses.add_many(&what, odd.count);
+        self.report.is_damaged = true;
+        Ok(())
+    }
+
     /// Converts a sample. Samples come in the order of time.
     fn sample(&mut self, ts: i64, bytes: &[u8]) -> Result<(), ImportError> {
         let text = String::from_utf8_lossy(bytes);
         let (first, lines) = text.split_once('\n').unwrap_or((&text, ""));
-        let Some(sample) = Sample::parse(first) else {
-            return Ok(());
-        };
+        let sample = Sample::parse_bare(first);
         let (pid, tid) = self.task(&sample);
         let time = ts as u64;
         if let Some(record) = sample.task_record() {
@@ -164,9 +106,13 @@ impl Import<'_, '_> {
             self.tasks.name(self.writer, ts, (pid, tid), name)?;
         }
         let event = self.event(sample.event);
-        let mut frames: Vec<_> = lines.lines().filter_map(Frame::parse).collect();
+        let mut frames = Frame::parse_all(lines);
         if frames.is_empty() {
-            frames.extend(Frame::parse_rest(sample.rest));
+            // A source may follow on the only frame.
+            frames = Frame::parse_rest(sample.rest).into_iter().collect();
+            if let [frame] = &mut frames[..] {
+                frame.source = Frame::source(lines);
+            }
         }
         if frames.is_empty() {
             self.report.losses.add("samples without a callstack");
@@ -177,7 +123,7 @@ impl Import<'_, '_> {
         let head = Head {
             ts,
             cpu: sample.cpu,
-            pid,
+            pid: Some(pid),
             tid,
             mode: if is_kernel {
                 CpuMode::Kernel
@@ -193,7 +139,14 @@ impl Import<'_, '_> {
                     path: frame.mapping.as_bytes(),
                     ..MappingOf::default()
                 });
-                interner.frame(mapping, 0, frame.function.as_bytes())
+                let function = frame.function.as_bytes();
+                match frame.source {
+                    Some((file, line)) => {
+                        let source = (file.as_bytes(), line);
+                        interner.frame_in_source(mapping, 0, function, source)
+                    }
+                    None => interner.frame(mapping, 0, function),
+                }
             };
             frames.iter().map(frame).collect()
         })?;
