@@ -9,6 +9,7 @@ use ferretto_client::{
     Daemon, DaemonOptions, Event, ExhaustedPolicy, InstanceId, Notice, ProducerOptions, Scraping,
     Stopper, Timer,
 };
+use ferretto_format::{FlushFlags, FlushReason};
 use ferretto_metatrace::{Collector, Counter, Event as Activity, METATRACE, Recorder};
 use ferretto_priority::{InvalidPriority, Priority, ThreadBoost};
 use ferretto_proto::{DataSourceConfig, decode_lazy};
@@ -120,6 +121,17 @@ impl Instance {
         drop(scope);
         self.poll = Some(next_tick(monotonic_ns(), period));
     }
+
+    /// Polls the data source for the last time, if it is polled and was started.
+    fn run_last_poll(&mut self, recorder: &Recorder) {
+        if let Source::Own(kind, source) = &mut self.source
+            && self.started
+            && source.poll_period_ms().is_some()
+        {
+            let _scope = kind.polling.map(|activity| recorder.scope(activity));
+            source.poll_last();
+        }
+    }
 }
 
 impl Probes {
@@ -214,8 +226,12 @@ impl Probes {
             Event::Flush {
                 request_id,
                 instances,
-                ..
+                flags,
             } => {
+                // A copy of the buffers ends here.
+                if FlushFlags(flags).reason() == FlushReason::Clone {
+                    self.poll_last(&instances);
+                }
                 let waits_for = self.begin_flush(&instances);
                 self.flushes.push_back(PendingFlush {
                     request_id,
@@ -344,6 +360,7 @@ impl Probes {
     }
 
     fn stop_instance(&mut self, id: InstanceId) {
+        self.poll_last(&[id]);
         let Some(instance) = self.instances.remove(&id) else {
             // Its set-up failed: there is nothing to wait for.
             self.daemon.handle().notify_stopped(id);
@@ -358,13 +375,7 @@ impl Probes {
                 self.count_sessions();
                 self.reset_drain_timer();
             }
-            Source::Own(kind, mut source) => {
-                if instance.started && source.poll_period_ms().is_some() {
-                    let _scope = kind
-                        .polling
-                        .map(|activity| self.metatrace.recorder().scope(activity));
-                    source.poll_last();
-                }
+            Source::Own(_, mut source) => {
                 if !source.begin_flush() {
                     self.leaving.push((id, source));
                     self.go_on_flushing();
@@ -386,6 +397,16 @@ impl Probes {
                     sources.filter(|instance| matches!(instance.source, Source::Ftrace));
                 of_kernel.count() as i32
             });
+    }
+
+    /// Polls instances whose recording, or a copy of it, ends.
+    fn poll_last(&mut self, ids: &[InstanceId]) {
+        let recorder = self.metatrace.recorder();
+        for id in ids {
+            if let Some(instance) = self.instances.get_mut(id) {
+                instance.run_last_poll(recorder);
+            }
+        }
     }
 
     /// Starts to flush instances. Returns those that need more time.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
@@ -89,6 +89,15 @@ pub(super) fn find(program: &OsStr) -> Result<PathBuf, Missing> {
     found
 }
 
+/// Returns the command of a program. It is searched here: the calls of the search would be recorded
+/// as those of the command.
+pub(super) fn command(program: &OsStr) -> Command {
+    let path = find(program).unwrap_or_else(|_| program.into());
+    let mut command = Command::new(path);
+    command.arg0(program);
+    command
+}
+
 fn check(path: &Path) -> Result<PathBuf, Missing> {
     match path.metadata() {
         Err(_) => Err(Missing::NotFound),
@@ -141,7 +150,7 @@ impl Running {
             .words
             .split_first()
             .ok_or(io::ErrorKind::InvalidInput)?;
-        let mut program = Command::new(program);
+        let mut program = self::command(program);
         let child = command.surround(program.args(args))?.spawn()?;
         Ok(Self::new(child, None))
     }
@@ -174,10 +183,13 @@ impl Running {
     /// Runs a held command.
     pub(super) fn release(&mut self) -> io::Result<()> {
         match self.gate.take() {
-            Some(gate) => {
-                self.meter.release();
-                gate.open(|| self.has_ended())
-            }
+            Some(gate) => match gate.wait(|| self.has_ended())? {
+                Some(open) => {
+                    self.meter.release();
+                    open.pass()
+                }
+                None => Ok(()),
+            },
             None => Ok(()),
         }
     }

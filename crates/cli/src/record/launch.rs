@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::child::exit_code;
+use super::child::{self, exit_code};
 use crate::errors::CANNOT_RUN;
 use crate::preload;
 use crate::private_folder::PrivateFolder;
@@ -53,19 +53,19 @@ impl Gate {
         Ok((gate, waiting))
     }
 
-    /// Runs the command.
-    pub(super) fn open(self, mut has_ended: impl FnMut() -> bool) -> io::Result<()> {
+    /// Waits for the process. Returns `None` if it has ended.
+    pub(super) fn wait(self, mut has_ended: impl FnMut() -> bool) -> io::Result<Option<Open>> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.listener.accept() {
-                Ok((mut stream, _)) if is_of_this_user(&stream) => return stream.write_all(b"g"),
+                Ok((stream, _)) if is_of_this_user(&stream) => return Ok(Some(Open(stream))),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
             // The process has ended; waiting for the command reports that.
             if has_ended() {
-                return Ok(());
+                return Ok(None);
             }
             if Instant::now() >= deadline {
                 return Err(io::ErrorKind::TimedOut.into());
@@ -78,6 +78,17 @@ impl Gate {
             // An interrupted wait is repeated.
             let _ = poll(&mut fds, Some(&tick));
         }
+    }
+}
+
+/// A gate with its waiting process.
+#[derive(Debug)]
+pub(super) struct Open(UnixStream);
+
+impl Open {
+    /// Runs the command.
+    pub(super) fn pass(mut self) -> io::Result<()> {
+        self.0.write_all(b"g")
     }
 }
 
@@ -104,7 +115,7 @@ pub(crate) fn main(args: &[OsString]) -> ExitCode {
         // The recorder has ended.
         return ExitCode::from(CANNOT_RUN);
     }
-    let mut command = Command::new(program);
+    let mut command = child::command(program);
     command.args(rest);
     if let Some(libraries) = std::env::var_os(PRELOAD_LATER) {
         command

@@ -25,6 +25,9 @@ pub(super) struct Meter {
     /// The amounts of its reads and writes. The file is opened while the command runs: of an ended
     /// one, it belongs to root.
     io: Option<File>,
+    pid: u32,
+    /// The counts of the process until the command was released.
+    held: CommandResources,
 }
 
 /// The counts of an ended command before it is reaped.
@@ -34,6 +37,7 @@ pub(super) struct Ended {
     at: u64,
     wall: Duration,
     own_memory: u64,
+    held: CommandResources,
     io: Option<String>,
     /// The usage of reaped processes so far.
     before: Option<Usage>,
@@ -47,12 +51,18 @@ impl Meter {
             started: Instant::now(),
             own_memory: entry(&status, "VmHWM").map_or(u64::MAX, |kib| kib.saturating_mul(1024)),
             io: File::open(format!("/proc/{pid}/io")).ok(),
+            pid,
+            held: CommandResources::default(),
         }
     }
 
     /// Sets the start of a command that was held until now.
     pub(super) fn release(&mut self) {
         self.started = Instant::now();
+        self.held = counts_until_now(self.pid);
+        if let Some(Ok(io)) = self.io.as_mut().map(read) {
+            amounts(&io, &mut self.held);
+        }
     }
 
     /// Reads the counts of the command, which has ended and is not reaped yet.
@@ -61,7 +71,8 @@ impl Meter {
             at: boot_time(),
             wall: self.started.elapsed(),
             own_memory: self.own_memory,
-            io: self.io.take().and_then(|file| read(file).ok()),
+            held: self.held,
+            io: self.io.as_mut().and_then(|file| read(file).ok()),
             before: getrusage(UsageWho::RUSAGE_CHILDREN).ok(),
         }
     }
@@ -81,16 +92,13 @@ impl Ended {
             ..CommandResources::default()
         };
         if let Some(io) = &self.io {
-            let count = |name| entry(io, name);
-            resources.read_calls = count("syscr");
-            resources.write_calls = count("syscw");
-            resources.bytes_read = count("rchar");
-            resources.bytes_written = count("wchar");
+            amounts(io, &mut resources);
         }
         let after = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
         if let (Some(before), Some(after)) = (self.before, after) {
             usage(&before, &after, self.own_memory, &mut resources);
         }
+        without(&mut resources, &self.held);
         resources
     }
 }
@@ -121,9 +129,67 @@ fn usage(before: &Usage, after: &Usage, own_memory: u64, resources: &mut Command
     }
 }
 
-fn read(mut file: File) -> io::Result<String> {
+/// Adds the amounts of a process's `io`.
+fn amounts(io: &str, resources: &mut CommandResources) {
+    let count = |name| entry(io, name);
+    resources.read_calls = count("syscr");
+    resources.write_calls = count("syscw");
+    resources.bytes_read = count("rchar");
+    resources.bytes_written = count("wchar");
+}
+
+/// Returns the counts of a process with one thread until now.
+fn counts_until_now(pid: u32) -> CommandResources {
+    let file = |name| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let (stat, status, schedstat) = (file("stat"), file("status"), file("schedstat"));
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let field = |place| fields.split_whitespace().nth(place)?.parse().ok();
+    CommandResources {
+        // The file has no separate times of programs and the kernel.
+        user_ns: schedstat
+            .split_whitespace()
+            .next()
+            .and_then(|ns| ns.parse().ok()),
+        minor_faults: field(7),
+        major_faults: field(9),
+        voluntary_switches: entry(&status, "voluntary_ctxt_switches"),
+        involuntary_switches: entry(&status, "nonvoluntary_ctxt_switches"),
+        ..CommandResources::default()
+    }
+}
+
+/// Subtracts the counts of a process before it became the command.
+fn without(resources: &mut CommandResources, held: &CommandResources) {
+    let subtract = |count: &mut Option<u64>, before: Option<u64>| {
+        if let Some(count) = count {
+            *count = count.saturating_sub(before.unwrap_or(0));
+        }
+    };
+    subtract(&mut resources.minor_faults, held.minor_faults);
+    subtract(&mut resources.major_faults, held.major_faults);
+    subtract(&mut resources.voluntary_switches, held.voluntary_switches);
+    subtract(
+        &mut resources.involuntary_switches,
+        held.involuntary_switches,
+    );
+    subtract(&mut resources.read_calls, held.read_calls);
+    subtract(&mut resources.write_calls, held.write_calls);
+    subtract(&mut resources.bytes_read, held.bytes_read);
+    subtract(&mut resources.bytes_written, held.bytes_written);
+    // Both times in proportion.
+    if let (Some(user), Some(system)) = (resources.user_ns, resources.system_ns) {
+        let all = user.saturating_add(system);
+        let rest = all.saturating_sub(held.user_ns.unwrap_or(0));
+        let user = u128::from(user) * u128::from(rest) / u128::from(all.max(1));
+        let user = u64::try_from(user).unwrap_or(u64::MAX);
+        resources.user_ns = Some(user);
+        resources.system_ns = Some(rest.saturating_sub(user));
+    }
+}
+
+fn read(mut file: &mut File) -> io::Result<String> {
     file.rewind()?;
-    io::read_to_string(file)
+    io::read_to_string(&mut file)
 }
 
 fn boot_time() -> u64 {
