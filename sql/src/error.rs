@@ -108,7 +108,7 @@ fn sentence(message: &str) -> String {
 pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|known| (distance(name, known), known))
-        .filter(|(distance, _)| *distance <= name.len() / 3)
+        .filter(|(distance, _)| *distance <= name.len().div_ceil(3))
         .min()
         .map(|(_, known)| known)
 }

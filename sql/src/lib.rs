@@ -5,8 +5,9 @@
 //! - [`SqlError`] has the place of an error in the text.
 #![deny(unsafe_code)]
 
-mod engine;
-mod error;
+// Public to the transports that another package shares.
+pub(crate) mod engine;
+pub(crate) mod error;
 mod functions;
 mod graphs;
 mod intervals;
@@ -14,6 +15,7 @@ mod limits;
 mod objects;
 pub mod output;
 mod relations;
+pub mod rpc;
 mod sqlite;
 // The same modules as in the engine for many traces.
 #[allow(unreachable_pub)]
@@ -22,6 +24,6 @@ mod stdlib;
 mod syntax;
 mod timeline;
 
-pub use engine::{Engine, Interrupt, Options, Rows};
+pub use engine::{Engine, Interrupt, Options, Rows, STACK, Statements};
 pub use error::SqlError;
 pub use rusqlite::types::ValueRef;

@@ -44,6 +44,22 @@ pub fn serve_stream(
     }
 }
 
+/// Returns the field of the reply to a request that is known but not supported, the field of its
+/// error, and the name of the feature. Clients wait for a reply of the right kind.
+fn unsupported(method: u64) -> Option<(u32, u32, &'static str)> {
+    Some(match method {
+        5 => (205, 2, "computing metrics"),
+        9 => (209, 2, "the trace of the trace processor"),
+        15 => (214, 3, "the trace summary"),
+        16 => (215, 2, "the trace summary"),
+        17 => (216, 2, "the trace summary"),
+        18 => (217, 6, "the trace summary"),
+        19 => (218, 1, "the trace summary"),
+        21 => (220, 2, "the export over RPC"),
+        _ => return None,
+    })
+}
+
 /// The largest size of a message.
 const MAX_MESSAGE: usize = 128 << 20;
 
@@ -159,15 +175,12 @@ impl Stream {
                 self.reply(method, Some((212, &error(1, result))), send)?;
             }
             3 => {
-                let arguments = arguments(103).unwrap_or_default().to_vec();
-                let mut parts = Vec::new();
-                let done = processor.query(&arguments, &mut |part| {
-                    parts.push(part);
-                    Ok(())
+                let arguments = arguments(103).unwrap_or_default();
+                let sent = processor.query(arguments, &mut |part| {
+                    self.reply(method, Some((203, &part)), send)
                 });
-                debug_assert!(done.is_ok());
-                for part in parts {
-                    self.reply(method, Some((203, &part)), send)?;
+                if sent.is_err() {
+                    return Err(io::ErrorKind::BrokenPipe.into());
                 }
             }
             7 => {
@@ -192,13 +205,22 @@ impl Stream {
             }
             _ => {
                 let number = self.sent;
-                self.sent += 1;
-                send(encode(|stream| {
-                    stream.nested(1, |m| {
-                        m.int(1, number);
-                        m.varint(4, method);
-                    });
-                }))?;
+                match unsupported(method) {
+                    Some((field, error, feature)) => {
+                        let text = format!("{feature} is not supported");
+                        let result = encode(|m| m.string(error, &text));
+                        self.reply(method, Some((field, &result)), send)?;
+                    }
+                    None => {
+                        self.sent += 1;
+                        send(encode(|stream| {
+                            stream.nested(1, |m| {
+                                m.int(1, number);
+                                m.varint(4, method);
+                            });
+                        }))?;
+                    }
+                }
             }
         }
         Ok(true)

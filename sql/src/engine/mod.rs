@@ -18,7 +18,7 @@ use rusqlite::{Connection, InterruptHandle};
 
 use self::function::Function;
 use self::include::Module;
-use crate::error::SqlError;
+use crate::error::{SqlError, nearest};
 use crate::functions;
 use crate::graphs;
 use crate::intervals;
@@ -27,7 +27,7 @@ use crate::objects::{self, Objects};
 use crate::relations::{TraceTable, register_absent, register_pairs, register_pointer};
 use crate::sqlite::{Callee, Relations};
 use crate::stdlib;
-use crate::syntax::lexer::{Token, split, tokenize};
+use crate::syntax::lexer::{Token, split, text, tokenize, trim};
 use crate::syntax::macros::{Macro, Macros, expand};
 use crate::syntax::statement::{Statement, parse};
 
@@ -50,10 +50,33 @@ pub struct Options {
     pub timeout_ms: u64,
 }
 
+/// The stack that threads need for functions that call each other.
+pub const STACK: usize = 64 << 20;
+
+/// The statements of a text.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Statements {
+    /// Their number.
+    pub count: u64,
+    /// The number of those with columns.
+    pub with_output: u64,
+    /// The text of the last one.
+    pub last: String,
+}
+
 /// A receiver of results.
 pub trait Rows {
     /// Begins the result of a statement with these columns.
-    fn columns(&mut self, names: &[String]) -> ControlFlow<()>;
+    fn columns(&mut self, names: &[String]) -> ControlFlow<()> {
+        let _ = names;
+        ControlFlow::Continue(())
+    }
+
+    /// Begins the last statement of [`Engine::query`], which may have no columns.
+    fn last(&mut self, names: &[String], statements: &Statements) {
+        let _ = (names, statements);
+    }
+
     /// Adds a row.
     fn row(&mut self, values: &[ValueRef<'_>]) -> ControlFlow<()>;
 }
@@ -188,9 +211,75 @@ impl Engine {
     ///
     /// Fails with the error of the first statement that fails.
     pub fn run(&mut self, sql: &str, rows: &mut dyn Rows) -> Result<(), SqlError> {
+        self.begin();
+        let result = self.run_statements(sql, rows);
+        self.end(result)
+    }
+
+    /// Runs all statements of a text, and passes only the rows of the last one to `rows`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the first statement that fails.
+    pub fn query(&mut self, sql: &str, rows: &mut dyn Rows) -> Result<(), SqlError> {
+        let mut last = Last {
+            rows,
+            statements: Statements::default(),
+            is_last: false,
+            has_begun: false,
+        };
+        self.begin();
+        let result = self.query_last(sql, &mut last);
+        self.end(result)
+    }
+
+    fn query_last(&mut self, sql: &str, last: &mut Last<'_>) -> Result<(), SqlError> {
+        let statements = split(tokenize(sql)?);
+        let Some((end, before)) = statements.split_last() else {
+            return Err(SqlError::new("No valid SQL to run."));
+        };
+        last.statements.count = statements.len() as u64;
+        last.statements.last = text(trim(end));
+        for tokens in before {
+            let _ = self.statement(tokens, last)?;
+        }
+        last.is_last = true;
+        let _ = self.statement(end, last)?;
+        // A statement without columns.
+        if !last.has_begun {
+            last.rows.last(&[], &last.statements);
+        }
+        Ok(())
+    }
+
+    /// Calls `each` for each row of a query.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the query does.
+    pub fn each_row(
+        &mut self,
+        sql: &str,
+        each: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<(), SqlError> {
+        struct Each<'a>(&'a mut dyn FnMut(&[ValueRef<'_>]));
+        impl Rows for Each<'_> {
+            fn row(&mut self, values: &[ValueRef<'_>]) -> ControlFlow<()> {
+                (self.0)(values);
+                ControlFlow::Continue(())
+            }
+        }
+        self.run(sql, &mut Each(each))
+    }
+
+    /// Begins a text.
+    fn begin(&mut self) {
         self.runs.fetch_add(1, Ordering::Relaxed);
         self.limits.start();
-        let result = self.run_statements(sql, rows);
+    }
+
+    /// Ends a text.
+    fn end(&mut self, result: Result<(), SqlError>) -> Result<(), SqlError> {
         self.objects.clear();
         self.limits.explained(result)
     }
@@ -198,7 +287,7 @@ impl Engine {
     fn run_statements(&mut self, sql: &str, rows: &mut dyn Rows) -> Result<(), SqlError> {
         let statements = split(tokenize(sql)?);
         if statements.is_empty() {
-            return Err(SqlError::new("The text contains no statement."));
+            return Err(SqlError::new("No valid SQL to run."));
         }
         for tokens in statements {
             if self.statement(&tokens, rows)?.is_break() {
@@ -212,10 +301,6 @@ impl Engine {
     fn define_all(&mut self, sql: &str) -> Result<(), SqlError> {
         struct Nothing;
         impl Rows for Nothing {
-            fn columns(&mut self, _: &[String]) -> ControlFlow<()> {
-                ControlFlow::Continue(())
-            }
-
             fn row(&mut self, _: &[ValueRef<'_>]) -> ControlFlow<()> {
                 ControlFlow::Continue(())
             }
@@ -263,10 +348,30 @@ impl Engine {
             Statement::Memoize(name) => done(self.memoize(&name)),
             Statement::SpanJoin(join) => done(self.define_span_join(&join)),
             Statement::Operator(operator) => done(self.define_operator(&operator)),
-            Statement::Sql(tokens) => self
-                .run_sql(&tokens, rows)
-                .map_err(|error| error.or_at(start)),
+            Statement::Sql(tokens) => {
+                let result = self.run_sql(&tokens, rows);
+                result.map_err(|error| self.with_nearest(error).or_at(start))
+            }
         }
+    }
+
+    /// Returns an error with the name of a similar table, if it is about a missing one.
+    fn with_nearest(&self, mut error: SqlError) -> SqlError {
+        let missing = error.message.strip_prefix("No such table: ");
+        let Some(missing) = missing.map(|name| name.trim_end_matches('.').to_owned()) else {
+            return error;
+        };
+        let names = || -> rusqlite::Result<Vec<String>> {
+            let sql = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')";
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let names = statement.query_map([], |row| row.get(0))?;
+            names.collect()
+        };
+        let names = names().unwrap_or_default();
+        if let Some(near) = nearest(&missing, names.iter().map(String::as_str)) {
+            error.message += &format!(" Did you mean '{near}'?");
+        }
+        error
     }
 
     /// Returns the text of tokens after the expansion of macros.
@@ -298,6 +403,33 @@ impl Engine {
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Passes the rows of the last statement on.
+struct Last<'a> {
+    rows: &'a mut dyn Rows,
+    statements: Statements,
+    is_last: bool,
+    has_begun: bool,
+}
+
+impl Rows for Last<'_> {
+    fn columns(&mut self, names: &[String]) -> ControlFlow<()> {
+        self.statements.with_output += 1;
+        if !self.is_last {
+            return ControlFlow::Continue(());
+        }
+        self.has_begun = true;
+        self.rows.last(names, &self.statements);
+        self.rows.columns(names)
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> ControlFlow<()> {
+        match self.is_last {
+            true => self.rows.row(values),
+            false => ControlFlow::Continue(()),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use rusqlite::{Connection, Error, Result};
 
 use crate::limits::Limits;
 
-pub(crate) use self::text::fnv;
+pub(crate) use self::text::{base64, fnv};
 pub(crate) use self::trace::register as register_trace;
 
 /// Registers the functions that do not read a trace.

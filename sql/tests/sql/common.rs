@@ -1,5 +1,6 @@
 //! A session over a trace in text format.
 
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use ferretto_sql::output::Csv;
@@ -9,8 +10,18 @@ use ferretto_tables::Trace;
 /// Two threads, nested slices, a flow, arguments and a counter.
 pub(crate) const TRACE: &str = include_str!("trace.textproto");
 
-/// Encodes and imports a trace in text format.
-pub(crate) fn import(text: &str) -> Arc<Trace> {
+/// The path of the program.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_ferretto-sql");
+
+/// Returns the program as a command without input.
+pub(crate) fn query() -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Encodes a trace in text format.
+pub(crate) fn encode(text: &str) -> Vec<u8> {
     use ferretto_text::config::{Unknown, read_message};
     let read = read_message(
         "perfetto.protos.Trace",
@@ -18,10 +29,15 @@ pub(crate) fn import(text: &str) -> Arc<Trace> {
         text.as_bytes(),
         Unknown::Refuse,
     );
-    let bytes = match read.expect("the schema has traces") {
+    match read.expect("the schema has traces") {
         Ok(parsed) => parsed.bytes,
         Err(error) => panic!("{error:?}"),
-    };
+    }
+}
+
+/// Encodes and imports a trace in text format.
+pub(crate) fn import(text: &str) -> Arc<Trace> {
+    let bytes = encode(text);
     let trace = Trace::read(&bytes[..], &ferretto_tables::Options::default());
     Arc::new(trace.expect("a trace"))
 }

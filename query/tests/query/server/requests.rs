@@ -100,3 +100,24 @@ fn query_135_packages_of_modules_are_registered() {
     assert!(error(&rpc(address, &[register(false)])[0]).is_some());
     assert_eq!(error(&rpc(address, &[register(true)])[0]), None);
 }
+
+#[test]
+fn requests_that_are_not_supported_have_an_error_in_their_own_reply() {
+    let address = server();
+    for (method, field, error) in [
+        (5, 205, 2),
+        (9, 209, 2),
+        (15, 214, 3),
+        (16, 215, 2),
+        (17, 216, 2),
+        (18, 217, 6),
+        (19, 218, 1),
+        (21, 220, 2),
+    ] {
+        let request = message(|m| m.varint(2, method));
+        let replies = rpc(address, &[request]);
+        let result = Fields::find(field, &replies[0]).and_then(|f| f.as_bytes());
+        let text = text(result.expect("a result"), error).expect("an error");
+        assert!(text.contains("is not supported"), "{text}");
+    }
+}

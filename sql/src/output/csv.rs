@@ -1,10 +1,11 @@
-//! Results as text.
+//! Results as comma-separated values.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 use rusqlite::types::ValueRef;
 
+use super::{Output, is_suppressed};
 use crate::engine::Rows;
 
 /// Writes results as comma-separated values: texts in quotes, NULL as `[NULL]`.
@@ -12,6 +13,7 @@ use crate::engine::Rows;
 pub struct Csv<W> {
     out: W,
     results: usize,
+    is_suppressed: bool,
     error: Option<io::Error>,
 }
 
@@ -21,6 +23,7 @@ impl<W: Write> Csv<W> {
         Self {
             out,
             results: 0,
+            is_suppressed: false,
             error: None,
         }
     }
@@ -31,8 +34,8 @@ impl<W: Write> Csv<W> {
     ///
     /// Fails if a result could not be written.
     pub fn finish(mut self) -> io::Result<W> {
-        self.out.flush()?;
-        self.error.map_or(Ok(self.out), Err)
+        Output::finish(&mut self)?;
+        Ok(self.out)
     }
 
     fn end(&mut self, result: io::Result<()>) -> ControlFlow<()> {
@@ -46,23 +49,42 @@ impl<W: Write> Csv<W> {
     }
 }
 
-/// Writes a number as SQLite does in texts, with six digits after the point.
+impl<W: Write> Output for Csv<W> {
+    fn finish(&mut self) -> io::Result<()> {
+        self.error.take().map_or_else(|| self.out.flush(), Err)
+    }
+}
+
+/// Writes a real as C's `%f` does.
+fn write_real(out: &mut impl Write, value: f64) -> io::Result<()> {
+    match value {
+        _ if value.is_nan() => out.write_all(b"nan"),
+        _ if value.is_infinite() => out.write_all(if value > 0.0 { b"inf" } else { b"-inf" }),
+        _ => write!(out, "{value:.6}"),
+    }
+}
+
+/// Writes a value. Reals have six digits after the point.
 fn write_value(out: &mut impl Write, value: ValueRef<'_>) -> io::Result<()> {
     match value {
         ValueRef::Null => out.write_all(b"\"[NULL]\""),
         ValueRef::Integer(value) => write!(out, "{value}"),
-        ValueRef::Real(value) => write!(out, "{value:.6}"),
+        ValueRef::Real(value) => write_real(out, value),
         ValueRef::Text(text) => {
             out.write_all(b"\"")?;
             out.write_all(String::from_utf8_lossy(text).as_bytes())?;
             out.write_all(b"\"")
         }
-        ValueRef::Blob(bytes) => write!(out, "\"<raw bytes: {}>\"", bytes.len()),
+        ValueRef::Blob(_) => out.write_all(b"\"<raw bytes>\""),
     }
 }
 
 impl<W: Write> Rows for Csv<W> {
     fn columns(&mut self, names: &[String]) -> ControlFlow<()> {
+        self.is_suppressed = is_suppressed(names);
+        if self.is_suppressed {
+            return ControlFlow::Continue(());
+        }
         let mut text = String::new();
         if self.results > 0 {
             text.push('\n');
@@ -76,6 +98,9 @@ impl<W: Write> Rows for Csv<W> {
     }
 
     fn row(&mut self, values: &[ValueRef<'_>]) -> ControlFlow<()> {
+        if self.is_suppressed {
+            return ControlFlow::Continue(());
+        }
         let mut write = || {
             for (place, value) in values.iter().enumerate() {
                 if place > 0 {

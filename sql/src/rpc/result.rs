@@ -1,0 +1,174 @@
+//! Encodes results of queries as messages `QueryResult` with batches of cells.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use ferretto_wire::{Encoder, encode};
+use rusqlite::types::ValueRef;
+
+use crate::engine::{Rows, Statements};
+
+/// The number of cells at which a batch is complete.
+const MAX_CELLS: usize = 50_000;
+/// The number of bytes at which a batch is complete.
+const MAX_BYTES: usize = 128 * 1024;
+
+/// Receives the rows of a statement, and sends them as messages.
+pub(super) struct ResultWriter<'a> {
+    send: &'a mut dyn FnMut(Vec<u8>) -> io::Result<()>,
+    /// The error of the first message that could not be sent.
+    failure: Option<io::Error>,
+    started: Instant,
+    /// The encoded fields of the first message, until it is sent.
+    head: Vec<u8>,
+    columns: usize,
+    cells: Vec<u8>,
+    varints: Vec<u8>,
+    floats: Vec<u8>,
+    blobs: Vec<Vec<u8>>,
+    texts: Vec<u8>,
+    /// The bytes of the blobs.
+    blob_bytes: usize,
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+impl<'a> ResultWriter<'a> {
+    pub(super) fn new(send: &'a mut dyn FnMut(Vec<u8>) -> io::Result<()>) -> Self {
+        Self {
+            send,
+            failure: None,
+            started: Instant::now(),
+            head: Vec::new(),
+            columns: 0,
+            cells: Vec::new(),
+            varints: Vec::new(),
+            floats: Vec::new(),
+            blobs: Vec::new(),
+            texts: Vec::new(),
+            blob_bytes: 0,
+        }
+    }
+
+    /// Sends the last message.
+    pub(super) fn end(mut self, error: Option<&str>) -> io::Result<()> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        let message = self.message(true, error);
+        (self.send)(message)
+    }
+
+    fn size(&self) -> usize {
+        self.cells.len()
+            + self.varints.len()
+            + self.floats.len()
+            + self.texts.len()
+            + self.blob_bytes
+    }
+
+    fn message(&mut self, last: bool, error: Option<&str>) -> Vec<u8> {
+        let head = std::mem::take(&mut self.head);
+        let message = encode(|message| {
+            message.raw(&head);
+            if let Some(error) = error {
+                message.string(2, error);
+            }
+            message.nested(3, |batch| self.batch(batch, last));
+            message.double(7, self.started.elapsed().as_secs_f64() * 1000.0);
+        });
+        self.cells.clear();
+        self.varints.clear();
+        self.floats.clear();
+        self.blobs.clear();
+        self.texts.clear();
+        self.blob_bytes = 0;
+        message
+    }
+
+    fn batch(&self, batch: &mut Encoder<'_, Vec<u8>>, last: bool) {
+        let parts = [&self.cells, &self.varints, &self.floats];
+        for (field, bytes) in (1..).zip(parts) {
+            if !bytes.is_empty() {
+                batch.bytes(field, bytes);
+            }
+        }
+        for blob in &self.blobs {
+            batch.bytes(4, blob);
+        }
+        if !self.texts.is_empty() {
+            batch.bytes(5, &self.texts);
+        }
+        if last {
+            batch.bool(6, true);
+        }
+    }
+
+    fn cell(&mut self, value: ValueRef<'_>) {
+        let kind = match value {
+            ValueRef::Null => 1,
+            ValueRef::Integer(value) => {
+                varint(&mut self.varints, value.cast_unsigned());
+                2
+            }
+            ValueRef::Real(value) => {
+                self.floats.extend_from_slice(&value.to_le_bytes());
+                3
+            }
+            ValueRef::Text(text) => {
+                // Texts are separated by NUL, so they end at their first NUL.
+                let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+                match std::str::from_utf8(text) {
+                    Ok(_) => self.texts.extend_from_slice(text),
+                    Err(_) => {
+                        let text = String::from_utf8_lossy(text);
+                        self.texts.extend_from_slice(text.as_bytes());
+                    }
+                }
+                self.texts.push(0);
+                4
+            }
+            ValueRef::Blob(bytes) => {
+                self.blobs.push(bytes.to_vec());
+                self.blob_bytes += bytes.len();
+                5
+            }
+        };
+        self.cells.push(kind);
+    }
+}
+
+impl Rows for ResultWriter<'_> {
+    fn last(&mut self, names: &[String], statements: &Statements) {
+        self.columns = names.len();
+        self.head = encode(|message| {
+            for name in names {
+                message.string(1, name);
+            }
+            message.varint(4, statements.count);
+            message.varint(5, statements.with_output);
+            message.string(6, &statements.last);
+        });
+    }
+
+    fn row(&mut self, values: &[ValueRef<'_>]) -> ControlFlow<()> {
+        for value in values {
+            self.cell(*value);
+        }
+        if self.cells.len() + self.columns > MAX_CELLS || self.size() >= MAX_BYTES {
+            let message = self.message(false, None);
+            if let Err(error) = (self.send)(message) {
+                self.failure = Some(error);
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}

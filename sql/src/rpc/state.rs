@@ -1,0 +1,188 @@
+//! The state of a trace processor: the trace, and the session over it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ferretto_tables::{Continue, Trace};
+use ferretto_wire::{Fields, encode};
+
+use super::result::ResultWriter;
+use super::{API_VERSION, UPSTREAM_VERSION};
+use crate::engine::{Engine, Options};
+use crate::error::SqlError;
+
+/// A trace processor, used by one client at a time.
+#[derive(Debug)]
+pub struct Processor {
+    options: Options,
+    import: ferretto_tables::Options,
+    modules: Vec<(String, String)>,
+    trace: Arc<Trace>,
+    engine: Engine,
+    name: String,
+    /// The received bytes of an incomplete trace.
+    pending: Vec<u8>,
+    complete: bool,
+}
+
+fn failed(error: &impl std::fmt::Display) -> SqlError {
+    SqlError::new(error.to_string())
+}
+
+impl Processor {
+    /// Returns a processor without a trace.
+    ///
+    /// # Errors
+    ///
+    /// Fails if SQLite has no memory.
+    pub fn new(
+        options: Options,
+        import: ferretto_tables::Options,
+        modules: Vec<(String, String)>,
+    ) -> Result<Self, SqlError> {
+        let trace = Trace::read(&[][..], &import).map_err(|error| failed(&error))?;
+        let trace = Arc::new(trace);
+        let engine = session(&options, &trace, &modules)?;
+        Ok(Self {
+            options,
+            import,
+            modules,
+            trace,
+            engine,
+            name: String::new(),
+            pending: Vec::new(),
+            complete: false,
+        })
+    }
+
+    /// Loads a file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read as a trace.
+    pub fn open(&mut self, path: &Path) -> Result<(), SqlError> {
+        let mut keep_on = |_| Continue::Yes;
+        let trace = Trace::open(path, &self.import, &mut keep_on);
+        let trace = trace.map_err(|error| failed(&error))?;
+        let size = std::fs::metadata(path).map_or(0, |data| data.len());
+        let name = format!("{} ({} MB)", path.display(), size / 1_000_000);
+        self.load(trace, name)
+    }
+
+    /// Returns the trace.
+    pub fn trace(&self) -> &Arc<Trace> {
+        &self.trace
+    }
+
+    fn load(&mut self, trace: Trace, name: String) -> Result<(), SqlError> {
+        let trace = Arc::new(trace);
+        self.engine = session(&self.options, &trace, &self.modules)?;
+        self.trace = trace;
+        self.name = name;
+        self.complete = true;
+        Ok(())
+    }
+
+    /// Adds bytes of a trace. After a complete trace, they start another.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
+        if self.complete {
+            self.reset()?;
+        }
+        self.pending.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Imports the added bytes as a trace.
+    pub(super) fn finalize(&mut self) -> Result<(), SqlError> {
+        if self.complete {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.pending);
+        let trace = Trace::read(&bytes[..], &self.import).map_err(|error| failed(&error))?;
+        self.load(trace, format!("({} MB)", bytes.len() / 1_000_000))
+    }
+
+    /// Drops the trace.
+    pub(super) fn reset(&mut self) -> Result<(), SqlError> {
+        self.pending.clear();
+        let trace = Trace::read(&[][..], &self.import).map_err(|error| failed(&error))?;
+        self.load(trace, String::new())?;
+        self.complete = false;
+        Ok(())
+    }
+
+    /// Drops all definitions and keeps the trace.
+    pub(super) fn restore(&mut self) -> Result<(), SqlError> {
+        self.engine = session(&self.options, &self.trace, &self.modules)?;
+        Ok(())
+    }
+
+    /// Returns the message `StatusResult`.
+    pub(super) fn status(&self) -> Vec<u8> {
+        encode(|message| {
+            if !self.name.is_empty() {
+                message.string(1, &self.name);
+            }
+            let version = concat!("Ferretto ", env!("CARGO_PKG_VERSION"));
+            message.string(2, &format!("{version}, compatible with {UPSTREAM_VERSION}"));
+            message.varint(3, API_VERSION);
+            message.string(4, UPSTREAM_VERSION);
+        })
+    }
+
+    /// Runs the query of a message `QueryArgs`, and sends messages `QueryResult`. Fails if they
+    /// cannot be sent.
+    pub(super) fn query(
+        &mut self,
+        arguments: &[u8],
+        send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let sql = text(arguments, 1);
+        let mut writer = ResultWriter::new(send);
+        let result = self.engine.query(&sql, &mut writer);
+        let error = result.err().map(|error| error.render(&sql));
+        writer.end(error.as_deref())
+    }
+
+    /// Adds the package of modules of a message `RegisterSqlPackageArgs`.
+    pub(super) fn register_package(&mut self, arguments: &[u8]) -> Result<(), SqlError> {
+        let mut modules = Vec::new();
+        let mut replace = false;
+        for field in Fields::new(arguments).flatten() {
+            match field.number {
+                2 => {
+                    let bytes = field.as_bytes().unwrap_or_default();
+                    modules.push((text(bytes, 1), text(bytes, 2)));
+                }
+                3 => replace = field.as_bool().unwrap_or(false),
+                _ => {}
+            }
+        }
+        for (name, sql) in modules {
+            self.engine.add_module(&name, &sql, replace)?;
+            self.modules.retain(|(known, _)| *known != name);
+            self.modules.push((name, sql));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the text of a field.
+fn text(message: &[u8], number: u32) -> String {
+    Fields::find(number, message)
+        .and_then(|field| field.as_str_lossy())
+        .map(|text| text.into_owned())
+        .unwrap_or_default()
+}
+
+fn session(
+    options: &Options,
+    trace: &Arc<Trace>,
+    modules: &[(String, String)],
+) -> Result<Engine, SqlError> {
+    let mut engine = Engine::new(trace, options)?;
+    for (name, sql) in modules {
+        engine.add_module(name, sql, true)?;
+    }
+    Ok(engine)
+}

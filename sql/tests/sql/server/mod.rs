@@ -1,0 +1,34 @@
+//! The server of the trace processor's protocol. The tests are those of the engine for many traces.
+
+#[path = "../../../../query/tests/query/server/client.rs"]
+mod client;
+#[path = "../../../../query/tests/query/server/http.rs"]
+mod http;
+#[path = "../../../../query/tests/query/server/requests.rs"]
+mod requests;
+#[path = "../../../../query/tests/query/server/stream.rs"]
+mod stream;
+#[path = "../../../../query/tests/query/server/websocket.rs"]
+mod websocket;
+
+use std::net::SocketAddr;
+
+use ferretto_sql::Options;
+use ferretto_sql::rpc::{Processor, Server, ServerOptions};
+
+use self::client::{decode, number, post, query, request, text};
+
+/// Starts a server in this process.
+fn server() -> SocketAddr {
+    let import = ferretto_tables::Options::default();
+    let processor = Processor::new(Options::default(), import, Vec::new()).expect("processor");
+    let options = ServerOptions {
+        address: "127.0.0.1".to_owned(),
+        port: 0,
+        origins: Vec::new(),
+    };
+    let server = Server::bind(&options, processor).expect("a port");
+    let address = server.addresses()[0];
+    std::thread::spawn(move || server.run());
+    address
+}
