@@ -144,7 +144,7 @@ impl Command {
     }
 
     /// Returns the process id of the command.
-    fn pid(&self, threads: &Threads) -> Option<i32> {
+    pub(super) fn pid(&self, threads: &Threads) -> Option<i32> {
         let named = || threads.process_named(self.words.as_ref()?);
         self.pid.or_else(named)
     }

@@ -85,7 +85,7 @@ impl Summarizer {
         let pids = self.command.pids().to_vec();
         let own = self.command.processes(&threads);
         let (activity, own_system_calls) = match self.ftrace.activity {
-            Some(activity) => activity.finish(&threads, &own),
+            Some(activity) => activity.finish(&threads, &own, self.command.pid(&threads)),
             None => Default::default(),
         };
         let command = self.command.finish(&threads, own, !cpus.is_empty());

@@ -677,3 +677,63 @@ fn calls_of_probed_functions_have_times() {
         [("work", 3, 3, seconds(9), seconds(5)), ("lone", 1, 0, 0, 0)]
     );
 }
+
+#[test]
+fn calls_of_the_recorder_before_the_command_are_not_its_calls() {
+    let (enter, exit, executed) = (329, 330, 237);
+    let (sigaction, execve, read) = (13, 59, 0);
+    let summary = Trace::recording(100, 120, |_| {})
+        .packet(|p| {
+            p.nested(126, |attributes| {
+                for (key, text, number) in [
+                    ("ferretto.command", "x", 0),
+                    ("ferretto.command.pid", "", 20),
+                ] {
+                    attributes.nested(1, |entry| {
+                        entry.string(1, key);
+                        match number {
+                            0 => entry.string(3, text),
+                            _ => entry.varint(2, 20),
+                        }
+                    });
+                }
+            });
+        })
+        .packet(|p| {
+            p.nested(45, |info| {
+                info.nested(1, |utsname| utsname.string(4, "x86_64"));
+            });
+        })
+        .packet(|p| {
+            p.nested(1, |bundle| {
+                let calls = [
+                    (101, enter, sigaction),
+                    (102, exit, sigaction),
+                    (103, enter, execve),
+                    (104, executed, 0),
+                    (106, exit, execve),
+                    (107, enter, read),
+                    (108, exit, read),
+                    (109, enter, sigaction),
+                    (110, exit, sigaction),
+                ];
+                for (at, kind, number) in calls {
+                    event(bundle, at, 20, kind, |call| call.varint(1, number));
+                }
+            });
+        })
+        .summary();
+    let own = summary.own_system_calls.iter();
+    let mut own: Vec<_> = own.map(|it| (&*it.name, it.count, it.total_ns)).collect();
+    own.sort();
+    let expected = [
+        ("execve", 1, seconds(3)),
+        ("read", 1, seconds(1)),
+        ("rt_sigaction", 1, seconds(1)),
+    ];
+    assert_eq!(own, expected);
+    let all = summary.activity.iter().map(|it| (&*it.name, it.count));
+    let mut all: Vec<_> = all.collect();
+    all.sort_unstable();
+    assert_eq!(all, [("execve", 1), ("read", 1), ("rt_sigaction", 2)]);
+}

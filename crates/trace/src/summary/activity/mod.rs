@@ -1,12 +1,17 @@
 //! Work of the kernel: system calls, interrupts and disk requests with their durations, and counts
 //! of other events, such as network packets and function calls.
 
+mod rows;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ferretto_format::disk::{RequestEvents, request_direction};
 use ferretto_format::kernel_names::Architecture;
 use ferretto_wire::Fields;
 
+pub use self::rows::{ActivityKind, ActivitySummary};
+
+use self::rows::{Call, Name, Sum, rows};
 use super::disks::Disks;
 use super::ftrace::Described;
 use crate::limits::{Budget, entry_bytes};
@@ -30,6 +35,7 @@ const BLOCK_RQ_COMPLETE: u32 = 125;
 const BLOCK_RQ_REQUEUE: u32 = 129;
 const BLOCK_IO_START: u32 = 546;
 const BLOCK_IO_DONE: u32 = 547;
+const SCHED_PROCESS_EXEC: u32 = 237;
 const SCHED_PROCESS_EXIT: u32 = 238;
 const SCHED_PROCESS_FREE: u32 = 240;
 const SYS_ENTER: u32 = 329;
@@ -66,61 +72,6 @@ const SOFTIRQS: [&str; 10] = [
     "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
 ];
 
-/// A kind of work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum ActivityKind {
-    /// System calls, by name.
-    SystemCall,
-    /// Interrupts, by the name of their handler.
-    Interrupt,
-    /// Soft interrupts, by name.
-    SoftInterrupt,
-    /// Disk requests, from their issue to their completion, by device and direction.
-    DiskRequest,
-    /// Network packets, by device and direction.
-    NetworkPacket,
-    /// Other network events.
-    Network,
-    /// Memory reclaim and compaction.
-    Memory,
-    /// Work queues of the kernel.
-    Work,
-    /// Calls of, or returns from, functions of programs and the kernel, by probe.
-    Probe,
-}
-
-/// The summary of work of one kind and name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ActivitySummary {
-    /// The kind of work.
-    pub kind: ActivityKind,
-    /// The name of the activity.
-    pub name: String,
-    /// The number of begin events.
-    pub count: u64,
-    /// The number of those whose end event is in the trace.
-    pub finished: u64,
-    /// The number of those that failed; 0 for all but system calls.
-    pub errors: u64,
-    /// The total duration, in nanoseconds.
-    pub total_ns: u64,
-    /// The longest duration, in nanoseconds.
-    pub max_ns: u64,
-    /// The number of transferred bytes; 0 if unknown.
-    pub bytes: u64,
-}
-
-#[derive(Debug, Default)]
-struct Sum {
-    count: u64,
-    finished: u64,
-    errors: u64,
-    total_ns: u64,
-    max_ns: u64,
-    bytes: u64,
-}
-
 /// The key of an unfinished activity: its kind, machine, and two numbers that identify its thread,
 /// CPU or device.
 type Place = (ActivityKind, u32, u64, u64);
@@ -138,6 +89,10 @@ enum Step {
     /// Work begins; contains the index of its sum.
     Begin(u32),
     End,
+    /// A system call begins; contains its number.
+    Enter(u64),
+    /// The thread has executed a program.
+    Execute,
     /// A system call returns; contains its number and whether it failed.
     Return(u64, bool),
     /// Events of the machine are missing, so an end may belong to a later begin.
@@ -173,28 +128,10 @@ pub(super) struct Activity {
     /// The begin times of the calls of a function that a thread is in, the outermost first.
     calls: BTreeMap<Place, Vec<u64>>,
     open_calls: usize,
+    /// The machine and the id of threads that have executed a program.
+    executed: BTreeSet<(u32, u64)>,
     architectures: BTreeMap<u32, Architecture>,
     disks: Disks,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Name {
-    /// The machine, the thread and the number of a system call.
-    SystemCall(u32, u64, u64),
-    /// The disk and the direction of a request.
-    Request(RequestEvents, String),
-    Text(String),
-}
-
-impl Name {
-    /// Returns the memory of the name and its sum.
-    fn bytes(&self) -> usize {
-        let text = match self {
-            Self::SystemCall(..) => 0,
-            Self::Request(_, text) | Self::Text(text) => text.len(),
-        };
-        entry_bytes::<((ActivityKind, Self), u32)>() + size_of::<Sum>() + text
-    }
 }
 
 impl Activity {
@@ -207,6 +144,7 @@ impl Activity {
             open: BTreeMap::new(),
             calls: BTreeMap::new(),
             open_calls: 0,
+            executed: BTreeSet::new(),
             architectures: BTreeMap::new(),
             disks: Disks::default(),
         }
@@ -263,8 +201,14 @@ impl Activity {
         let thread = u64::from(event.pid.cast_unsigned());
         match event.kind {
             SYS_ENTER => {
-                let name = Name::SystemCall(machine, thread, number(1).unwrap_or(0));
-                self.begin((SystemCall, machine, thread, 0), event.at, name, 0);
+                let step = Step::Enter(number(1).unwrap_or(0));
+                let (at, place) = (event.at, (SystemCall, machine, thread, 0));
+                self.wait(Edge { at, place, step });
+            }
+            SCHED_PROCESS_EXEC => {
+                let (at, place) = (event.at, (SystemCall, machine, thread, 0));
+                let step = Step::Execute;
+                self.wait(Edge { at, place, step });
             }
             SYS_EXIT => {
                 let call = number(1).unwrap_or(0);
@@ -469,9 +413,18 @@ impl Activity {
                     }
                 }
                 Step::End => self.close(edge),
-                Step::Return(call, failed) => {
+                Step::Enter(number) => {
+                    let name = Name::SystemCall(self.call(edge.place, number));
+                    if let Some(sum) = self.count(edge.place.0, name, 0)
+                        && (self.open.len() < MAX_OPEN || self.open.contains_key(&edge.place))
+                    {
+                        self.open.insert(edge.place, (edge.at, sum));
+                    }
+                }
+                Step::Execute => self.execute(edge.place),
+                Step::Return(number, failed) => {
                     // A return from another call, such as an interrupted one, is not of this one.
-                    let name = Name::SystemCall(edge.place.1, edge.place.2, call);
+                    let name = Name::SystemCall(self.call(edge.place, number));
                     let sum = self.names.get(&(edge.place.0, name)).copied();
                     let open = self.open.get(&edge.place);
                     if open.is_some_and(|(_, open)| Some(*open) == sum) {
@@ -491,6 +444,57 @@ impl Activity {
             }
         }
         self.waiting = waiting;
+    }
+
+    /// Returns the key of a system call that a thread makes now.
+    fn call(&self, (_, machine, thread, _): Place, number: u64) -> Call {
+        Call {
+            machine,
+            thread,
+            number,
+            has_executed: self.executed.contains(&(machine, thread)),
+        }
+    }
+
+    /// Records that a thread has executed a program. The call that did so is one of the program.
+    fn execute(&mut self, place: Place) {
+        let (kind, machine, thread, _) = place;
+        let is_known = self.executed.contains(&(machine, thread));
+        if is_known || !self.budget.take(entry_bytes::<((u32, u64), ())>()) {
+            return;
+        }
+        self.executed.insert((machine, thread));
+        let Some((since, before)) = self.open.get(&place).copied() else {
+            return;
+        };
+        let first = Call {
+            machine,
+            thread,
+            number: 0,
+            has_executed: false,
+        };
+        let from = (kind, Name::SystemCall(first));
+        let of_thread = self
+            .names
+            .range(from..)
+            .map_while(|((_, name), sum)| match name {
+                Name::SystemCall(call) if call.thread == thread => Some((*call, *sum)),
+                _ => None,
+            });
+        let mut of_thread = of_thread.filter(|(_, sum)| *sum == before);
+        let Some((call, _)) = of_thread.next() else {
+            return;
+        };
+        let name = Name::SystemCall(Call {
+            has_executed: true,
+            ..call
+        });
+        if let Some(sum) = self.count(kind, name, 0) {
+            self.open.insert(place, (since, sum));
+            if let Some(before) = self.sums.get_mut(before as usize) {
+                before.count = before.count.saturating_sub(1);
+            }
+        }
     }
 
     /// Ends the innermost call of a function. Returns false if there is none.
@@ -520,11 +524,12 @@ impl Activity {
     }
 
     /// Returns the sums by kind, in descending order of total duration, and those of the system
-    /// calls of some processes.
+    /// calls of some processes; of the main thread of the command, only those of the program.
     pub(super) fn finish(
         mut self,
         threads: &Threads,
         pids: &BTreeSet<i32>,
+        command: Option<i32>,
     ) -> (Vec<ActivitySummary>, Vec<ActivitySummary>) {
         self.pair(MAX_WAITING);
         let mut calls = BTreeMap::new();
@@ -555,10 +560,17 @@ impl Activity {
                 continue;
             };
             let name = match name {
-                Name::SystemCall(machine, thread, number) => {
-                    let name = call(machine, number);
-                    let tid = i32::try_from(*thread).unwrap_or(0);
-                    if *machine == 0 && pids.contains(&threads.process_of(0, tid)) {
+                Name::SystemCall(_) if sum.count == 0 => continue,
+                Name::SystemCall(of) => {
+                    let name = call(&of.machine, &of.number);
+                    let tid = i32::try_from(of.thread).unwrap_or(0);
+                    let is_of_recorder = command == Some(tid)
+                        && !of.has_executed
+                        && self.executed.contains(&(of.machine, of.thread));
+                    if of.machine == 0
+                        && !is_of_recorder
+                        && pids.contains(&threads.process_of(0, tid))
+                    {
                         own.entry((*kind, name.clone())).or_default().add(sum);
                     }
                     name
@@ -572,24 +584,6 @@ impl Activity {
     }
 }
 
-/// Returns the rows by kind, in descending order of total duration.
-fn rows(sums: BTreeMap<(ActivityKind, String), Sum>) -> Vec<ActivitySummary> {
-    let row = |((kind, name), sum): ((ActivityKind, String), Sum)| ActivitySummary {
-        kind,
-        name,
-        count: sum.count,
-        finished: sum.finished,
-        errors: sum.errors,
-        total_ns: sum.total_ns,
-        max_ns: sum.max_ns,
-        bytes: sum.bytes,
-    };
-    let mut rows: Vec<ActivitySummary> = sums.into_iter().map(row).collect();
-    let rank = |row: &ActivitySummary| (row.total_ns, row.bytes, row.count);
-    rows.sort_by(|a, b| a.kind.cmp(&b.kind).then(rank(b).cmp(&rank(a))));
-    rows
-}
-
 /// Returns the key of a request: its device and sector.
 fn request(event: &KernelEvent<'_>, events: RequestEvents) -> Place {
     let number = |field| Fields::find(field, event.body).and_then(|field| field.as_u64());
@@ -597,21 +591,4 @@ fn request(event: &KernelEvent<'_>, events: RequestEvents) -> Place {
     // A sector has 512 bytes, so its highest bits are 0.
     let number = sector << 1 | u64::from(events == RequestEvents::Accounting);
     (ActivityKind::DiskRequest, event.machine, device, number)
-}
-
-impl Sum {
-    fn add_time(&mut self, ns: u64) {
-        self.finished = self.finished.saturating_add(1);
-        self.total_ns = self.total_ns.saturating_add(ns);
-        self.max_ns = self.max_ns.max(ns);
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.finished = self.finished.saturating_add(other.finished);
-        self.errors = self.errors.saturating_add(other.errors);
-        self.total_ns = self.total_ns.saturating_add(other.total_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-    }
 }
