@@ -369,6 +369,25 @@ fn events_of_perf_are_counted_apart() {
             assert!(summary.contains(part), "{summary}");
         }
     }
+    for (event, unit) in [("cycles", "cycles"), ("task-clock", "nanoseconds")] {
+        let args = ["pprof", "p.txt", "--event", event, "-o", "p.pb.gz"];
+        world.run("ferretto", &args).returned(0);
+        let mut bytes = Vec::new();
+        flate2::read::GzDecoder::new(&world.read("p.pb.gz")[..])
+            .read_to_end(&mut bytes)
+            .unwrap();
+        let parts = |number| {
+            let all = Fields::new(&bytes).map_while(Result::ok);
+            let all = all.filter(move |field| field.number == number);
+            all.filter_map(|field| field.as_bytes()).collect::<Vec<_>>()
+        };
+        let strings = parts(6);
+        let units = parts(1).into_iter().map(|kind| {
+            let place = Fields::find(2, kind).unwrap().as_u64().unwrap();
+            String::from_utf8_lossy(strings[place as usize]).into_owned()
+        });
+        assert_eq!(units.collect::<Vec<_>>(), ["count", unit]);
+    }
     let args = [
         "flamegraph",
         "p.txt",

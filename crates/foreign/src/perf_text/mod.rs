@@ -275,9 +275,9 @@ fn fork(text: &str) -> Option<TaskRecord<'_>> {
     })
 }
 
-/// Splits a line before an address, which `perf` aligns to the right in 17 columns.
+/// Splits a line before an address, which `perf` aligns to the right in 16 columns.
 fn split_address(line: &str) -> Option<(&str, &str)> {
-    const WIDTH: usize = 17;
+    const WIDTH: usize = 16;
     let mut words = line.match_indices(' ').map(|(at, _)| at + 1);
     let start = words.find(|start| {
         let digits = line[*start..].bytes();

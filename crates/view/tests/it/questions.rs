@@ -1,7 +1,7 @@
 //! Details, searches, summaries and neighbours.
 
 use crate::common::{Frame, SCHED, json, of_a_command, slice, view, wakings, wakings_after_a_loss};
-use ferretto_view::{Circumstances, SearchIn, Step, View, Window};
+use ferretto_view::{By, Circumstances, ProfileRequest, SearchIn, Step, View, Window};
 use serde_json::{Value, json as value};
 
 fn index(view: &View) -> Frame {
@@ -202,5 +202,45 @@ fn processes_of_the_recorded_command_come_first() {
         let processes = names.filter(|(_, kind)| **kind == 2.0);
         let names: Vec<&str> = processes.map(|(name, _)| name).collect();
         assert_eq!(names, wanted);
+    }
+}
+
+#[test]
+fn samples_of_other_programs_count_by_their_weights() {
+    let text = "\
+app 7/7 5.100000: 1 cycles:\n\t401136 cold (/tmp/app)\n\n\
+app 7/7 5.200000: 99 cycles:\n\t401200 hot (/tmp/app)\n\n\
+app 7/7 5.300000: 1500000 task-clock:\n\t401300 busy (/tmp/app)\n\n";
+    let mut trace = Vec::new();
+    let options = ferretto_foreign::Options::default();
+    ferretto_foreign::import(std::io::Cursor::new(text), &options, &mut trace).unwrap();
+    let view = view(&trace);
+    let index = index(&view);
+    let profiles = index.header["profiles"].as_array().unwrap();
+    let named = |name: &str, unit: &str| {
+        let wanted = profiles
+            .iter()
+            .position(|it| it["name"] == name && it["unit"] == unit);
+        wanted.unwrap_or_else(|| panic!("no {name} in {unit} among {profiles:?}"))
+    };
+    for (profile, expected) in [
+        (
+            named("cycles", "cycles"),
+            &[("cold", 1.0), ("hot", 99.0)][..],
+        ),
+        (named("task-clock", "ns"), &[("busy", 1_500_000.0)]),
+    ] {
+        let request = ProfileRequest {
+            profile,
+            from: -1e15,
+            to: 1e15,
+            nodes: None,
+            by: By::Function,
+        };
+        let tree = Frame::read(&view.profile(&request).unwrap());
+        for (function, weight) in expected {
+            let at = tree.texts("name").iter().position(|name| name == function);
+            assert_eq!(tree.column("total")[at.unwrap()], *weight, "{function}");
+        }
     }
 }
