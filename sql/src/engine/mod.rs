@@ -32,10 +32,18 @@ use crate::syntax::macros::{Macro, Macros, expand};
 use crate::syntax::statement::{Statement, parse};
 
 /// Modules whose SQL differs from that of the engine for many traces.
-const OWN_MODULES: &[(&str, &str)] = &[(
-    "linux.cpu.utilization.periods",
-    include_str!("../stdlib/periods.sql"),
-)];
+const OWN_MODULES: &[(&str, &str)] = &[
+    (
+        "linux.cpu.utilization.periods",
+        include_str!("../stdlib/periods.sql"),
+    ),
+    // The macros of these modules are operators, which always exist.
+    ("graphs.dominator_tree", ""),
+    ("graphs.hierarchy", ""),
+    ("graphs.partition", ""),
+    ("graphs.scan", ""),
+    ("std.trees.table_conversion", ""),
+];
 
 /// The module of relations that are created by statements.
 const CREATED: &str = "__perfetto_relation";

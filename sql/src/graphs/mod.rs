@@ -3,6 +3,7 @@
 mod critical_path;
 mod dominators;
 mod graph;
+pub(crate) mod macros;
 mod scan;
 mod tree;
 

@@ -5,6 +5,10 @@ use std::collections::HashMap;
 use super::lexer::{Kind, Token, closing, split_commas, text, tokenize, trim};
 use super::statement::Argument;
 use crate::error::{SqlError, nearest};
+use crate::graphs::macros::{
+    ancestors_sql, dominators_sql, partition_sql, scan_sql, search_sql, tree_rows_sql, tree_sql,
+    weight_bounded_sql,
+};
 
 /// The definition of a macro.
 #[derive(Debug, Clone)]
@@ -261,8 +265,23 @@ fn builtin(name: &str, arguments: &[Vec<Token>]) -> Option<String> {
             .map(|member| text(member))
             .collect()
     };
+    let of = |index: usize| text(trim(&arguments[index]));
     match (name, arguments.len()) {
         ("metasql_unparenthesize_exprlist", 1) => Some(list(0).join(", ")),
+        ("graph_reachable_dfs", 2) => Some(search_sql("__intrinsic_dfs", &of(0), &of(1))),
+        ("graph_reachable_bfs", 2) => Some(search_sql("__intrinsic_bfs", &of(0), &of(1))),
+        ("graph_reachable_weight_bounded_dfs", 3) => {
+            Some(weight_bounded_sql(&of(0), &of(1), &of(2)))
+        }
+        ("graph_dominator_tree", 2) => Some(dominators_sql(&of(0), &of(1))),
+        ("tree_structural_partition_by_group", 1) => Some(partition_sql(&of(0))),
+        ("_tree_reachable_ancestors_or_self", 2) => Some(ancestors_sql(&of(0), &of(1))),
+        ("_graph_scan" | "_graph_aggregating_scan", 4) => {
+            let function = format!("__intrinsic{name}");
+            Some(scan_sql(&function, &of(0), &of(1), &list(2), &of(3)))
+        }
+        ("_tree_from_table", 2) => Some(tree_sql(&of(0), &list(1))),
+        ("_tree_to_table", 2) => Some(tree_rows_sql(&of(0), &list(1))),
         ("_interval_intersect", 2) => Some(crate::intervals::intersect_sql(&list(0), &list(1))),
         ("interval_self_intersect", 1) => {
             Some(crate::intervals::self_intersect_sql(&text(&arguments[0])))

@@ -380,3 +380,66 @@ fn tables_of_other_systems_are_empty() {
             .is_empty()
     );
 }
+
+#[test]
+fn modules_have_the_macros_of_graphs_and_trees() {
+    let mut session = Session::new();
+    session.rows(
+        "INCLUDE PERFETTO MODULE graphs.*;
+         INCLUDE PERFETTO MODULE std.trees.table_conversion;
+         CREATE PERFETTO TABLE edge AS
+         WITH e(source_node_id, dest_node_id, edge_weight) AS (VALUES (1, 2, 5), (2, 3, 5), (1, 3, 9))
+         SELECT * FROM e;
+         CREATE PERFETTO TABLE tree AS
+         WITH t(id, parent_id, name, group_key) AS (VALUES (1, NULL, 'a', 0), (2, 1, 'b', 1), (3, 2, 'c', 0))
+         SELECT * FROM t;
+         CREATE PERFETTO FUNCTION reached(node LONG) RETURNS TABLE(node_id LONG) AS
+         SELECT node_id FROM graph_reachable_bfs!(edge, (SELECT $node AS node_id))",
+    );
+    for (sql, rows) in [
+        (
+            "SELECT node_id, parent_node_id FROM graph_reachable_dfs!(edge, (SELECT 2 AS node_id))",
+            "2,\"[NULL]\"|3,2",
+        ),
+        ("SELECT node_id FROM reached(1)", "1|2|3"),
+        (
+            "SELECT node_id, ifnull(dominator_node_id, 0) FROM graph_dominator_tree!(edge, 1)",
+            "1,0|2,1|3,1",
+        ),
+        (
+            "SELECT node_id FROM graph_reachable_weight_bounded_dfs!(
+               edge, (SELECT 1 AS root_node_id, 6 AS root_target_weight), 0)",
+            "1|2",
+        ),
+        (
+            "SELECT id, ifnull(parent_id, 0), group_key
+             FROM tree_structural_partition_by_group!(tree) ORDER BY id",
+            "1,0,0|2,0,1|3,1,0",
+        ),
+        (
+            "SELECT id FROM _tree_reachable_ancestors_or_self!(tree, (SELECT 2 AS id))",
+            "2|1",
+        ),
+        (
+            "SELECT id, way FROM _graph_scan!(edge, (SELECT 1 AS id, 'x' AS way), (way),
+               (SELECT t.id, t.way || '-' || t.id AS way FROM $table t))",
+            "1,\"x\"|2,\"x-2\"|3,\"x-3\"|3,\"x-2-3\"",
+        ),
+        (
+            "SELECT id, n FROM _graph_aggregating_scan!(edge, (SELECT 1 AS id, 1 AS n), (n),
+               (SELECT t.id, sum(t.n) AS n FROM $table t GROUP BY t.id))",
+            "1,1|2,1|3,2",
+        ),
+        (
+            "SELECT _tree_id, id, name FROM _tree_to_table!(_tree_from_table!(tree, (name)), (name))",
+            "0,1,\"a\"|1,2,\"b\"|2,3,\"c\"",
+        ),
+        (
+            "SELECT node_id, ifnull(next_node_id, 0) FROM graph_next_sibling!((
+               SELECT id AS node_id, 1 AS node_parent_id, -id AS sort_key FROM tree))",
+            "3,2|2,1|1,0",
+        ),
+    ] {
+        assert_eq!(session.rows(sql).join("|"), rows, "{sql}");
+    }
+}
