@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::counts;
+
 const PAGE: &str = "docs/conformance.md";
 /// The rules: a file for each list, named by the prefix of its tests.
 const RULES: &str = "docs/rules";
@@ -36,7 +38,8 @@ type Exceptions = BTreeMap<Rule, String>;
 /// Writes the page.
 pub(crate) fn write() -> Result<()> {
     let root = root();
-    fs::write(root.join(PAGE), page(&root)?).with_context(|| format!("writing {PAGE}"))
+    fs::write(root.join(PAGE), page(&root)?).with_context(|| format!("writing {PAGE}"))?;
+    counts::write(&root)
 }
 
 /// Fails if the page does not match rules and tests.
@@ -46,7 +49,7 @@ pub(crate) fn check() -> Result<()> {
     if there != page(&root)? {
         bail!("{PAGE} is not current; run cargo xtask conformance");
     }
-    Ok(())
+    counts::check(&root)
 }
 
 fn root() -> PathBuf {

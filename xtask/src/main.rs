@@ -3,6 +3,7 @@
 
 mod codegen;
 mod conformance;
+mod counts;
 mod dist;
 mod docs;
 mod install;
@@ -27,7 +28,8 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
 
   codegen          regenerate crates/proto from proto/
   codegen --check  change nothing; fail if what is checked in is not current
-  conformance      write docs/conformance.md from the names of the tests; --check as above
+  conformance      write docs/conformance.md from the names of the tests, and the counts in
+                   docs/testing.md; --check as above
   language         wrap comments that are too wide; --check fails on these, and on doc comments that
                    begin with a question word
   licences         fail if a dependency's licence is not on the list in deny.toml

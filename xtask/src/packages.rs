@@ -8,13 +8,14 @@ use std::{env, fs};
 use anyhow::{Context, Result, ensure};
 
 /// The keys required in the manifest of a published crate, and their values if common to all.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "name = \"",
     "description = \"",
     "version.workspace = true",
     "edition.workspace = true",
     "rust-version.workspace = true",
     "license.workspace = true",
+    "repository.workspace = true",
     "documentation = \"https://docs.rs/",
     "readme = \"README.md\"",
     "keywords = [\"",
@@ -156,8 +157,29 @@ fn forget_unpacked(packages: &BTreeSet<&str>) -> Result<()> {
     Ok(())
 }
 
+/// Packages outside the workspace, which cannot inherit its values.
+const OUTSIDE: [&str; 3] = ["fuzz", "query", "sql"];
+
+/// Fails if a package outside the workspace does not name the workspace's repository.
+fn check_repository() -> Result<()> {
+    let workspace = fs::read_to_string(root().join("Cargo.toml"))?;
+    let line = workspace
+        .lines()
+        .find(|line| line.starts_with("repository = \""))
+        .context("Cargo.toml has no repository in workspace.package")?;
+    for folder in OUTSIDE {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml"))?;
+        ensure!(
+            manifest.lines().any(|own| own == line),
+            "{folder}/Cargo.toml lacks {line}"
+        );
+    }
+    Ok(())
+}
+
 /// Returns the manifests of all published crates. Fails if one lacks a key or a file.
 fn published() -> Result<Published> {
+    check_repository()?;
     let folder = root().join("crates");
     let mut published = Published::new();
     let mut folders = vec![root().join("tls")];

@@ -32,7 +32,6 @@ pub(crate) fn wait_for_dumps(consumer: &mut Consumer, count: usize) {
         seen = buffers
             .map(|buffer| buffer.chunks_written.unwrap_or(0) as usize)
             .sum();
-        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 
@@ -161,7 +160,6 @@ fn interned_data_is_repeated_after_a_ring_overwrote_it() {
                 std::time::Instant::now() < until,
                 "timed out waiting for the ring to overwrite data"
             );
-            std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let recorded = end(consumer);
         let leaked = recorded.sums(recorded.last(target.pid(), "libc.malloc"), "leaked");

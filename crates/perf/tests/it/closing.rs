@@ -68,7 +68,8 @@ fn perf_053_nothing_is_left_of_a_data_source_that_has_ended() {
     wait_until("descriptors are closed", || descriptors() <= before);
     // Nor does its timer stay: a polling profiler would wake up every millisecond.
     let rested = wakeups();
-    std::thread::sleep(Duration::from_millis(100));
+    let begin = cpu_time();
+    while cpu_time() < begin + Duration::from_millis(100) {}
     assert!(wakeups() < rested + 50, "{} wake-ups", wakeups() - rested);
     the_service_vanishes(world, &sampled, before);
 }
@@ -85,6 +86,12 @@ fn the_service_vanishes(mut world: World, sampled: &PerfEventConfig, before: usi
     world.wait_ready();
     wait_until("events are closed", || events() == 0);
     wait_until("descriptors are closed", || descriptors() <= before);
+}
+
+/// Returns the CPU time of this thread, which passes no faster than time.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Returns the number of voluntary context switches of all threads of this process.

@@ -84,7 +84,6 @@ fn found(packets: &Packets, disk: &Disk) -> (BTreeMap<u64, (PathBuf, Type)>, usi
 }
 
 fn poll_for_long(map: &mut InodeMap) {
-    std::thread::sleep(std::time::Duration::from_millis(2));
     for _ in 0..200 {
         map.poll();
     }

@@ -223,8 +223,11 @@ fn perf_042_a_stop_does_not_wait_longer_than_for_descriptors() {
     let mut perf = callstacks(|_, scope| scope.target_pid = vec![target.pid() as i32]);
     perf.remote_descriptor_timeout_ms = Some(300);
     // Stopped at once, while its process is being examined.
+    let begin = target.cpu_time();
     let packets = world.record(config(vec![source(&perf)]), |_| {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        wait_until("the target is sampled", || {
+            target.cpu_time() > begin + std::time::Duration::from_millis(100)
+        });
     });
     let reads = perf_samples(&packets);
     for read in of(&reads, &target) {
