@@ -14,6 +14,15 @@ pub(crate) const MAX_COOLDOWNS: usize = 65_536;
 
 pub(crate) const DEFAULT_FLUSH_TIMEOUT_MS: u64 = 5000;
 pub(crate) const DEFAULT_STOP_TIMEOUT_MS: u32 = 5000;
+/// The time for which a session without a timeout in its config waits for a producer that has not
+/// confirmed such a command before.
+pub(crate) const FIRST_WAIT_MS: u64 = 2000;
+/// The time after which a data source that has not started is not waited for at the end.
+pub(crate) const START_WAIT_MS: u64 = 1000;
+/// The time for which a missed confirmation counts for new producers of the same user.
+pub(crate) const SUSPECT_NS: u64 = 3600 * 1_000_000_000;
+/// The number of users whose last miss is remembered.
+pub(crate) const MAX_SUSPECTS: usize = 1024;
 pub(crate) const DEFAULT_SNAPSHOT_INTERVAL_MS: u64 = 10_000;
 pub(crate) const DEFAULT_WRITE_PERIOD_MS: u64 = 5000;
 pub(crate) const MIN_WRITE_PERIOD_MS: u64 = 100;

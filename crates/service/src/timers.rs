@@ -14,7 +14,11 @@ pub(crate) enum Timer {
     PeriodicFlush,
     ClearState,
     SlowStart,
+    /// The end of the wait for producers that have not proved that they confirm flushes.
+    FirstFlushWait(FlushId),
     FlushTimeout(FlushId),
+    /// The same for stops.
+    FirstStopWait,
     StopTimeout,
     SlowEnd,
     TriggerTimeout,

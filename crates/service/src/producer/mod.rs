@@ -1,5 +1,6 @@
 //! One producer: its shared memory, its permitted buffers, and the commands that wait for it.
 
+mod acks;
 mod commit;
 mod copied;
 mod outbox;
@@ -20,6 +21,7 @@ use crate::event::{ClientId, Peer};
 use crate::ids::{BufferId, ProducerId, WriterId};
 use crate::pool::BufferPool;
 use crate::quota::{Quotas, User};
+pub(crate) use acks::{Acks, Awaited, Patience};
 pub(crate) use commit::Scratch;
 use copied::Copied;
 use outbox::{Outbox, Outgoing};
@@ -48,6 +50,7 @@ pub(crate) struct Producer {
     outbox: Outbox,
     /// Set once the producer has fetched no commands for too long and is being disconnected.
     given_up: bool,
+    acks: Acks,
 }
 
 /// The chunks and patches refused before they reached a buffer, since the service started.
@@ -103,6 +106,7 @@ impl Producer {
         request: &InitializeConnectionRequest,
         size_hint: SmbSize,
         scraped: bool,
+        acks: Acks,
     ) -> Self {
         Self {
             id,
@@ -119,6 +123,7 @@ impl Producer {
             stream: None,
             outbox: Outbox::default(),
             given_up: false,
+            acks,
         }
     }
 
@@ -136,6 +141,15 @@ impl Producer {
 
     pub(crate) fn user(&self) -> User {
         User::of(&self.peer)
+    }
+
+    pub(crate) fn acks(&mut self) -> &mut Acks {
+        &mut self.acks
+    }
+
+    /// Returns the time for which to wait for a confirmation.
+    pub(crate) fn patience(&self, awaited: Awaited) -> Patience {
+        self.acks.patience(awaited)
     }
 
     /// Returns the identity of the sender of the producer's packets.

@@ -63,11 +63,11 @@ impl Producers {
     }
 
     /// Handles the requests of a connection that is not initialised. Returns a request of an
-    /// initialised producer.
+    /// initialised producer. `now` is `CLOCK_BOOTTIME`.
     pub(crate) fn admit(
         &mut self,
         commands: &mut Commands,
-        client: ClientId,
+        (client, now): (ClientId, u64),
         request_id: Option<u64>,
         request: Request,
         fd: Option<PassedFd>,
@@ -75,7 +75,7 @@ impl Producers {
         match &mut self.connections.get_mut(&client)?.phase {
             Phase::Fresh => match request {
                 Request::InitializeConnection(request) => {
-                    self.initialize(commands, client, request_id, request, fd);
+                    self.initialize(commands, (client, now), request_id, request, fd);
                 }
                 _ => commands.reply_to_producer(client, request_id, None),
             },
@@ -102,7 +102,7 @@ impl Producers {
     fn initialize(
         &mut self,
         commands: &mut Commands,
-        client: ClientId,
+        (client, now): (ClientId, u64),
         request_id: Option<u64>,
         request: InitializeConnectionRequest,
         fd: Option<PassedFd>,
@@ -129,7 +129,7 @@ impl Producers {
                 }));
                 commands.push(Command::AdoptSharedMemory { client, fd });
             }
-            _ => self.finish_initialize(commands, client, request_id, &request, None),
+            _ => self.finish_initialize(commands, (client, now), request_id, &request, None),
         }
     }
 
@@ -137,7 +137,7 @@ impl Producers {
     fn finish_initialize(
         &mut self,
         commands: &mut Commands,
-        client: ClientId,
+        (client, now): (ClientId, u64),
         request_id: Option<u64>,
         request: &InitializeConnectionRequest,
         brought: Option<Arc<Region>>,
@@ -166,7 +166,8 @@ impl Producers {
             Some(ProducerSMBScrapingMode::SMB_SCRAPING_DISABLED) => false,
             _ => self.scrape_by_default,
         };
-        let mut producer = Producer::new(id, client, peer, request, size_hint, scraped);
+        let acks = self.new_acks(User::of(&peer), now);
+        let mut producer = Producer::new(id, client, peer, request, size_hint, scraped, acks);
         if let Some(region) = adopted {
             producer.use_memory(region, None);
         }
@@ -179,11 +180,11 @@ impl Producers {
     }
 
     /// Takes the memory that the driver created or mapped; `None` if it failed. Returns the next
-    /// action, if there is one.
+    /// action, if there is one. `now` is `CLOCK_BOOTTIME`.
     pub(crate) fn memory_answered(
         &mut self,
         commands: &mut Commands,
-        client: ClientId,
+        (client, now): (ClientId, u64),
         region: Option<Arc<Region>>,
     ) -> Option<MemoryAnswer> {
         let connection = self.connections.get_mut(&client)?;
@@ -194,7 +195,7 @@ impl Producers {
                 let request_id = mapping.request_id;
                 let deferred = std::mem::take(&mut mapping.deferred);
                 connection.phase = Phase::Fresh;
-                self.finish_initialize(commands, client, request_id, &request, region);
+                self.finish_initialize(commands, (client, now), request_id, &request, region);
                 Some(MemoryAnswer::Resume(deferred))
             }
             Phase::Ready(id) => {

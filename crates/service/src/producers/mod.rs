@@ -13,10 +13,10 @@ use ferretto_shm::Scrape;
 use crate::command::Commands;
 use crate::event::ClientId;
 use crate::ids::{BufferId, ProducerId, WriterId};
-use crate::limits::MAX_PRODUCERS;
+use crate::limits::{MAX_PRODUCERS, MAX_SUSPECTS, SUSPECT_NS};
 use crate::options::ServiceOptions;
 use crate::pool::BufferPool;
-use crate::producer::{Discarded, Holdings, Producer, Scratch, smb_size};
+use crate::producer::{Acks, Awaited, Discarded, Holdings, Patience, Producer, Scratch, smb_size};
 use crate::quota::{Quotas, User};
 use connection::Connection;
 
@@ -36,6 +36,8 @@ pub(crate) struct Producers {
     /// If set, only producers of the service's own user may connect and record.
     lockdown: bool,
     discarded: Discarded,
+    /// The users whose producers missed confirmations, with the `CLOCK_BOOTTIME` of the last miss.
+    suspects: BTreeMap<User, u64>,
     /// Memory that chunks are copied into before they are parsed.
     scratch: Scratch,
 }
@@ -51,6 +53,7 @@ impl Producers {
             uid: options.uid,
             lockdown: false,
             discarded: Discarded::default(),
+            suspects: BTreeMap::new(),
             scratch: Scratch::default(),
         }
     }
@@ -258,6 +261,38 @@ impl Producers {
         existing(&mut self.table, id).is_some_and(|producer| {
             producer.commit(buffers, request, &mut self.scratch, &mut self.discarded)
         })
+    }
+
+    /// Returns the time for which to wait for a confirmation of a producer.
+    pub(crate) fn patience(&self, id: ProducerId, awaited: Awaited) -> Patience {
+        let producer = self.get(id);
+        producer.map_or(Patience::None, |producer| producer.patience(awaited))
+    }
+
+    /// Returns a producer's record of confirmations, unless the producer is gone.
+    pub(crate) fn acks(&mut self, id: ProducerId) -> Option<&mut Acks> {
+        self.table.get_mut(&id).map(Producer::acks)
+    }
+
+    /// Notes that a producer missed a confirmation.
+    pub(crate) fn miss_ack(&mut self, id: ProducerId, boottime: u64) {
+        let Some(producer) = self.table.get_mut(&id) else {
+            return;
+        };
+        producer.acks().miss();
+        self.suspects.insert(producer.user(), boottime);
+        if self.suspects.len() > MAX_SUSPECTS {
+            let oldest = self.suspects.iter().min_by_key(|(_, at)| **at);
+            if let Some(oldest) = oldest.map(|(user, _)| *user) {
+                self.suspects.remove(&oldest);
+            }
+        }
+    }
+
+    /// Returns the record of confirmations of a new producer.
+    fn new_acks(&self, user: User, boottime: u64) -> Acks {
+        let missed = self.suspects.get(&user);
+        Acks::new(missed.is_some_and(|at| boottime.saturating_sub(*at) < SUSPECT_NS))
     }
 
     /// Returns the producers that may have chunks to scrape for these buffers.

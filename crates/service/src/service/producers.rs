@@ -29,7 +29,8 @@ impl Service {
     ) {
         let cx = &mut self.cx;
         let producers = &mut cx.producers;
-        let admitted = producers.admit(&mut cx.commands, client, request_id, request, fd);
+        let client_now = (client, cx.now.boottime);
+        let admitted = producers.admit(&mut cx.commands, client_now, request_id, request, fd);
         if let Some((id, request)) = admitted {
             self.initialised_request(id, client, request_id, request);
         }
@@ -113,7 +114,7 @@ impl Service {
     pub(super) fn memory_answered(&mut self, client: ClientId, region: Option<Arc<Region>>) {
         let cx = &mut self.cx;
         let producers = &mut cx.producers;
-        match producers.memory_answered(&mut cx.commands, client, region) {
+        match producers.memory_answered(&mut cx.commands, (client, cx.now.boottime), region) {
             None => {}
             Some(MemoryAnswer::Resume(deferred)) => {
                 for (request_id, request) in deferred {

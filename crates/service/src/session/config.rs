@@ -5,7 +5,8 @@ use ferretto_proto::trace_config::BufferConfig;
 use ferretto_proto::trace_config::trigger_config::TriggerMode;
 
 use crate::limits::{
-    DEFAULT_FLUSH_TIMEOUT_MS, DEFAULT_STOP_TIMEOUT_MS, DEFAULT_WRITE_PERIOD_MS, MIN_WRITE_PERIOD_MS,
+    DEFAULT_FLUSH_TIMEOUT_MS, DEFAULT_STOP_TIMEOUT_MS, DEFAULT_WRITE_PERIOD_MS, FIRST_WAIT_MS,
+    MIN_WRITE_PERIOD_MS,
 };
 
 pub(super) fn name(config: &TraceConfig) -> &[u8] {
@@ -35,6 +36,15 @@ pub(super) fn flush_timeout_ms(config: &TraceConfig) -> u64 {
     match config.flush_timeout_ms.unwrap_or(0) {
         0 => DEFAULT_FLUSH_TIMEOUT_MS,
         ms => ms.into(),
+    }
+}
+
+/// Returns the time to wait for a producer that has not proved that it confirms: the timeout of
+/// the config, or a short time without one.
+pub(super) fn first_wait_ms(configured: Option<u32>, timeout_ms: u64) -> u64 {
+    match configured.unwrap_or(0) {
+        0 => FIRST_WAIT_MS.min(timeout_ms),
+        _ => timeout_ms,
     }
 }
 

@@ -8,7 +8,7 @@ use ferretto_proto::FlushRequest;
 use ferretto_proto::get_async_command_response::{ClearIncrementalState, Flush};
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 
-use super::config::{BufferGroup, flush_timeout_ms};
+use super::config::{BufferGroup, first_wait_ms, flush_timeout_ms};
 use super::events::encode_sources;
 use super::scrape::AfterScrape;
 use super::{EventKind, FlushPlan, Session, SessionState};
@@ -16,6 +16,7 @@ use crate::context::Context;
 use crate::event::ClientId;
 use crate::ids::{FlushId, InstanceId, ProducerId};
 use crate::limits::{MAX_PENDING_FLUSHES, MAX_SLOW_LISTED};
+use crate::producer::{Awaited, Patience};
 use crate::timers::{TimeBase, Timer, TimerKey, aligned_delay_ms};
 
 /// Returns the flags of a flush by the service itself.
@@ -46,10 +47,13 @@ pub(super) enum Then {
 /// A flush that some producers have not confirmed.
 #[derive(Debug)]
 struct PendingFlush {
+    /// The producers that are waited for.
     producers: BTreeSet<ProducerId>,
+    /// The producers that were asked, but are not waited for any longer.
+    missing: BTreeSet<ProducerId>,
     flags: FlushFlags,
     then: Then,
-    timer: TimerKey,
+    timers: Vec<TimerKey>,
 }
 
 /// The pending flushes of a session, and counters of all its flushes.
@@ -97,14 +101,19 @@ impl Flushes {
     }
 
     /// Notes that a producer confirmed all flushes up to this one. Returns the flushes that wait
-    /// for no other producer.
-    fn confirm(&mut self, producer: ProducerId, up_to: FlushId) -> Vec<FlushId> {
-        let up_to = self.pending.range_mut(..=up_to);
-        let done = up_to.filter_map(|(flush, pending)| {
-            let waited = pending.producers.remove(&producer);
-            (waited && pending.producers.is_empty()).then_some(*flush)
-        });
-        done.collect()
+    /// for no other producer, and true if one waited for this producer.
+    fn confirm(&mut self, producer: ProducerId, up_to: FlushId) -> (Vec<FlushId>, bool) {
+        let (mut done, mut is_awaited) = (Vec::new(), false);
+        for (flush, pending) in self.pending.range_mut(..=up_to) {
+            pending.missing.remove(&producer);
+            if pending.producers.remove(&producer) {
+                is_awaited = true;
+                if pending.producers.is_empty() {
+                    done.push(*flush);
+                }
+            }
+        }
+        (done, is_awaited)
     }
 
     fn count(&mut self, success: bool) {
@@ -182,25 +191,46 @@ impl Session {
         }
         self.events.forget(EventKind::LastFlushSlowDataSources);
         self.flushes.counts.requested += 1;
-        let timeout_ms = match timeout_ms {
-            0 => flush_timeout_ms(&self.config),
-            ms => ms,
+        let (timeout_ms, first_ms) = match timeout_ms {
+            0 => {
+                let timeout_ms = flush_timeout_ms(&self.config);
+                let first_ms = first_wait_ms(self.config.flush_timeout_ms, timeout_ms);
+                (timeout_ms, first_ms)
+            }
+            ms => (ms, ms),
         };
         let flush = cx.ids.next_flush();
         if asked.is_empty() {
             return self.flush_done(cx, then, true);
         }
-        let timeout = Timer::FlushTimeout(flush);
-        let timer = cx.set_timer(self.id, TimeBase::Monotonic, timeout_ms, timeout);
+        self.note_late_starts(cx);
+        let patience_of = |id: &ProducerId| cx.producers.patience(*id, Awaited::Flush);
+        let all = asked.keys().copied();
+        let (producers, missing): (BTreeSet<_>, BTreeSet<_>) =
+            all.partition(|id| patience_of(id) != Patience::None);
+        let is_short = producers
+            .iter()
+            .any(|id| patience_of(id) == Patience::Short);
+        let base = TimeBase::Monotonic;
+        let mut timers = Vec::new();
+        if !producers.is_empty() {
+            timers.push(cx.set_timer(self.id, base, timeout_ms, Timer::FlushTimeout(flush)));
+            if is_short && first_ms < timeout_ms {
+                let first = Timer::FirstFlushWait(flush);
+                timers.push(cx.set_timer(self.id, base, first_ms, first));
+            }
+        }
         if flags.reason() == FlushReason::Stop {
             self.watch_end(cx);
         }
         let pending = PendingFlush {
-            producers: asked.keys().copied().collect(),
+            producers,
+            missing,
             flags,
             then,
-            timer,
+            timers,
         };
+        let is_over = pending.producers.is_empty();
         self.flushes.pending.insert(flush, pending);
         for (producer, data_source_ids) in asked {
             let command = Flush {
@@ -210,6 +240,12 @@ impl Session {
                 ..Default::default()
             };
             cx.command_producer(producer, command);
+            if let Some(acks) = cx.producers.acks(producer) {
+                acks.ask_to_flush(flush, cx.now.boottime);
+            }
+        }
+        if is_over {
+            self.end_flush(cx, flush);
         }
     }
 
@@ -233,12 +269,12 @@ impl Session {
 
     /// Handles a producer's confirmation of this flush and all earlier ones.
     pub(crate) fn flush_acked(&mut self, cx: &mut Context, producer: ProducerId, flush: FlushId) {
-        for flush in self.flushes.confirm(producer, flush) {
-            // The step after one flush may end the session, and with it all other flushes.
-            if let Some(pending) = self.flushes.pending.remove(&flush) {
-                cx.timers.cancel(pending.timer);
-                self.flush_done(cx, pending.then, true);
-            }
+        let (done, is_awaited) = self.flushes.confirm(producer, flush);
+        if let Some(acks) = cx.producers.acks(producer) {
+            acks.flushed(flush, cx.now.boottime, is_awaited);
+        }
+        for flush in done {
+            self.end_flush(cx, flush);
         }
     }
 
@@ -247,20 +283,56 @@ impl Session {
         self.flush_acked(cx, producer, FlushId::MAX);
     }
 
+    /// Stops waiting for producers that have not proved that they confirm flushes.
+    pub(super) fn first_flush_wait_over(&mut self, cx: &mut Context, flush: FlushId) {
+        self.stop_waiting_for_flush(cx, flush, |patience| patience != Patience::Full);
+    }
+
     pub(super) fn flush_timed_out(&mut self, cx: &mut Context, flush: FlushId) {
+        self.stop_waiting_for_flush(cx, flush, |_| true);
+    }
+
+    fn stop_waiting_for_flush(
+        &mut self,
+        cx: &mut Context,
+        flush: FlushId,
+        ends: impl Fn(Patience) -> bool,
+    ) {
+        let Some(pending) = self.flushes.pending.get_mut(&flush) else {
+            return;
+        };
+        let is_over = |id: &ProducerId| ends(cx.producers.patience(*id, Awaited::Flush));
+        let missed: Vec<ProducerId> = pending.producers.extract_if(.., |id| is_over(id)).collect();
+        pending.missing.extend(&missed);
+        let is_over = pending.producers.is_empty();
+        for producer in missed {
+            cx.producers.miss_ack(producer, cx.now.boottime);
+        }
+        if is_over {
+            self.end_flush(cx, flush);
+        }
+    }
+
+    /// Ends a flush that waits for no producer any longer. The step after another one may have
+    /// ended the session, and with it this one.
+    fn end_flush(&mut self, cx: &mut Context, flush: FlushId) {
         let Some(pending) = self.flushes.pending.remove(&flush) else {
             return;
         };
+        for timer in pending.timers {
+            cx.timers.cancel(timer);
+        }
+        let success = pending.missing.is_empty();
         let reason = pending.flags.reason();
-        if matches!(reason, FlushReason::Stop | FlushReason::Clone) {
+        if !success && matches!(reason, FlushReason::Stop | FlushReason::Clone) {
             let all = self.instances.iter();
-            let slow = all.filter(|((producer, _), _)| pending.producers.contains(producer));
+            let slow = all.filter(|((producer, _), _)| pending.missing.contains(producer));
             let names = slow.map(|(_, instance)| instance.names());
             let details = encode_sources(names.take(MAX_SLOW_LISTED));
             let kind = EventKind::LastFlushSlowDataSources;
             self.events.record_details(cx.now.boottime, kind, details);
         }
-        self.flush_done(cx, pending.then, false);
+        self.flush_done(cx, pending.then, success);
     }
 
     /// Ends a flush: the packets are in the buffers, or will not come.
@@ -303,7 +375,9 @@ impl Session {
     /// Fails all pending flushes, which can no longer be confirmed.
     pub(super) fn fail_pending_flushes(&mut self, cx: &mut Context) {
         for pending in std::mem::take(&mut self.flushes.pending).into_values() {
-            cx.timers.cancel(pending.timer);
+            for timer in pending.timers {
+                cx.timers.cancel(timer);
+            }
             self.fail_flush(cx, pending.then);
         }
     }

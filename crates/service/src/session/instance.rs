@@ -5,8 +5,10 @@ use std::sync::Arc;
 use ferretto_proto::observable_events::DataSourceInstanceState;
 use ferretto_proto::{DataSourceConfig, DataSourceDescriptor};
 
+use crate::clocks::NS_PER_MS;
 use crate::consumer::InstanceChange;
 use crate::ids::InstanceKey;
+use crate::limits::START_WAIT_MS;
 
 /// The state of a data source instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub(super) struct Instance {
     notifies_stop: bool,
     clears_state: bool,
     no_flush: bool,
+    /// The `CLOCK_BOOTTIME` of the start command.
+    started: u64,
 }
 
 impl Instance {
@@ -47,6 +51,7 @@ impl Instance {
             notifies_stop: descriptor.will_notify_on_stop.unwrap_or(false),
             clears_state: descriptor.handles_incremental_state_clear.unwrap_or(false),
             no_flush: descriptor.no_flush.unwrap_or(false),
+            started: 0,
         }
     }
 
@@ -81,6 +86,17 @@ impl Instance {
 
     pub(super) fn no_flush(&self) -> bool {
         self.no_flush
+    }
+
+    /// Notes the time of the start command.
+    pub(super) fn note_start(&mut self, boottime: u64) {
+        self.started = boottime;
+    }
+
+    /// Returns true if the start should have been confirmed by now.
+    pub(super) fn is_late_to_start(&self, boottime: u64) -> bool {
+        let passed = boottime.saturating_sub(self.started);
+        self.state == InstanceState::Starting && passed >= START_WAIT_MS * NS_PER_MS
     }
 
     /// Returns the state after the start command.

@@ -47,6 +47,13 @@ impl Instances {
         self.map.get(&key)
     }
 
+    /// Notes the time of the start command to an instance.
+    pub(super) fn note_start(&mut self, key: InstanceKey, boottime: u64) {
+        if let Some(instance) = self.map.get_mut(&key) {
+            instance.note_start(boottime);
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

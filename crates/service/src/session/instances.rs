@@ -153,7 +153,9 @@ impl Session {
             config: instance.config().clone().into(),
             ..Default::default()
         };
-        self.set_instance_state(cx, key, instance.state_on_start());
+        let state = instance.state_on_start();
+        self.instances.note_start(key, cx.now.boottime);
+        self.set_instance_state(cx, key, state);
         cx.command_producer(key.0, start);
     }
 
@@ -226,6 +228,9 @@ impl Session {
     /// Handles NotifyDataSourceStopped.
     pub(crate) fn stop_acked(&mut self, cx: &mut Context, key: InstanceKey) {
         if self.is_in(key, InstanceState::Stopping) {
+            if let Some(acks) = cx.producers.acks(key.0) {
+                acks.stopped();
+            }
             self.set_instance_state(cx, key, InstanceState::Stopped);
             self.finish_if_all_stopped(cx);
         }

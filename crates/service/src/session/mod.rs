@@ -341,6 +341,8 @@ impl Session {
             Timer::ClearState => self.clear_state_tick(cx),
             Timer::SlowStart => self.report_slow_start(cx),
             Timer::FlushTimeout(flush) => self.flush_timed_out(cx, flush),
+            Timer::FirstFlushWait(flush) => self.first_flush_wait_over(cx, flush),
+            Timer::FirstStopWait => self.first_stop_wait_over(cx),
             Timer::StopTimeout => self.stop_timed_out(cx),
             Timer::SlowEnd => self.report_slow_end(cx),
             Timer::TriggerTimeout => self.start_trigger_timed_out(cx),

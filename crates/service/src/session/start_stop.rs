@@ -1,13 +1,17 @@
 //! The start of a session, and the ways in which it ends.
 
-use super::config::stop_timeout_ms;
+use std::collections::BTreeSet;
+
+use super::config::{first_wait_ms, stop_timeout_ms};
 use super::events::encode_sources;
 use super::instance::InstanceState;
 use super::scrape::AfterScrape;
 use super::{End, EventKind, Session, SessionState};
 use crate::command::{Command, Waiting};
 use crate::context::Context;
+use crate::ids::ProducerId;
 use crate::limits::{DEFAULT_SNAPSHOT_INTERVAL_MS, MAX_SLOW_LISTED, SLOW_END_MS, SLOW_START_MS};
+use crate::producer::{Awaited, Patience};
 use crate::timers::{TimeBase, Timer, aligned_delay_ms};
 
 /// Returns the clock for a duration of the config.
@@ -118,22 +122,62 @@ impl Session {
         }
         // From here on, a confirmation of a start is late.
         self.state = SessionState::Stopping;
+        self.note_late_starts(cx);
         for key in self.instances.all_keys() {
-            self.stop_instance(cx, key, immediate);
+            let is_awaited = cx.producers.patience(key.0, Awaited::Stop) != Patience::None;
+            self.stop_instance(cx, key, immediate || !is_awaited);
         }
         if immediate || self.instances.all_stopped() {
             self.finish_stop(cx);
         } else {
             self.announce(cx);
             let timeout = stop_timeout_ms(&self.config).into();
+            let first = first_wait_ms(self.config.data_source_stop_timeout_ms, timeout);
+            if first < timeout {
+                self.set_timer(cx, TimeBase::Monotonic, first, Timer::FirstStopWait);
+            }
             self.set_timer(cx, TimeBase::Monotonic, timeout, Timer::StopTimeout);
             self.watch_end(cx);
         }
     }
 
+    /// Notes the producers whose data sources should have started by now.
+    pub(super) fn note_late_starts(&self, cx: &mut Context) {
+        let now = cx.now.boottime;
+        let all = self.instances.iter();
+        let late = all.filter(|(_, instance)| instance.is_late_to_start(now));
+        let producers: BTreeSet<ProducerId> = late.map(|((producer, _), _)| *producer).collect();
+        for producer in producers {
+            cx.producers.miss_ack(producer, now);
+        }
+    }
+
+    /// Stops waiting for producers that have not proved that they confirm stops.
+    pub(super) fn first_stop_wait_over(&mut self, cx: &mut Context) {
+        self.stop_waiting(cx, |patience| patience != Patience::Full);
+        self.finish_if_all_stopped(cx);
+    }
+
     pub(super) fn stop_timed_out(&mut self, cx: &mut Context) {
         if self.state == SessionState::Stopping {
+            self.stop_waiting(cx, |_| true);
             self.finish_stop(cx);
+        }
+    }
+
+    /// Regards the data sources of producers with this patience as stopped.
+    fn stop_waiting(&mut self, cx: &mut Context, ends: impl Fn(Patience) -> bool) {
+        let mut missed = BTreeSet::new();
+        for key in self.instances.all_keys() {
+            let instance = self.instances.get(&key);
+            let stops = instance.is_some_and(|one| one.state() == InstanceState::Stopping);
+            if stops && ends(cx.producers.patience(key.0, Awaited::Stop)) {
+                missed.insert(key.0);
+                self.set_instance_state(cx, key, InstanceState::Stopped);
+            }
+        }
+        for producer in missed {
+            cx.producers.miss_ack(producer, cx.now.boottime);
         }
     }
 
@@ -183,8 +227,12 @@ impl Session {
             self.set_instance_state(cx, key, InstanceState::Stopped);
         }
         // Pending flushes may still be confirmed, and clones be made.
-        let goes_on =
-            |timer: &Timer| matches!(timer, Timer::FlushTimeout(..) | Timer::CloneTrigger(..));
+        let goes_on = |timer: &Timer| {
+            matches!(
+                timer,
+                Timer::FirstFlushWait(..) | Timer::FlushTimeout(..) | Timer::CloneTrigger(..)
+            )
+        };
         cx.timers
             .cancel_if(|(session, timer)| *session == self.id && !goes_on(timer));
         self.scrape(cx, AfterScrape::Stop);

@@ -64,7 +64,7 @@ fn service_074_file_and_buffers_without_a_gap() {
 
 #[test]
 fn data_written_to_the_file_while_the_clone_waits_is_in_the_clone_once() {
-    let mut r = record(into_file());
+    let mut r = record(into_file().with(|c| c.flush_timeout_ms = Some(5000)));
     let behaviour = Behaviour {
         confirms_flush: false,
         ..Default::default()

@@ -107,8 +107,8 @@ fn service_080_transitions_of_others_in_order() {
             (event::NUM_DATA_SOURCES, Some(1)),
         ]
     );
-    // They are reported once. The stop times out after five seconds; freeing adds no transition.
-    world.run_for(5000);
+    // They are reported once. The stop times out after two seconds; freeing adds no transition.
+    world.run_for(2000);
     world.free(old);
     world.start(new);
     let clone = world.consumer();
@@ -116,10 +116,10 @@ fn service_080_transitions_of_others_in_order() {
     world.free(clone);
     let packets = world.read(own);
     let expected = [
-        (5020, DISABLED, "old"),
-        (5030, STARTED, ""),
-        (5030, CLONED, "own"),
-        (5030, DISABLED, "own"),
+        (2020, DISABLED, "old"),
+        (2030, STARTED, ""),
+        (2030, CLONED, "own"),
+        (2030, DISABLED, "own"),
     ];
     assert_eq!(transitions(&packets, begin), as_owned(&expected));
 }

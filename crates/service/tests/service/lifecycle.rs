@@ -182,7 +182,7 @@ fn service_037_stopping_waits_for_those_who_confirm_but_not_for_ever() {
             world.state(consumer).tracing_sessions[0].state.as_deref(),
             Some(&b"STOP_WAIT"[..])
         );
-        world.run_for(u64::from(timeout.unwrap_or(5000)) - 1);
+        world.run_for(u64::from(timeout.unwrap_or(2000)) - 1);
         assert_eq!(world.ended(consumer, session), None);
         world.run_for(1);
         assert_eq!(world.ended(consumer, session).unwrap(), "");

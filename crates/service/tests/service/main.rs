@@ -35,4 +35,5 @@ mod scale;
 mod scraping;
 mod statistics;
 mod triggers;
+mod waiting;
 mod world;
