@@ -87,13 +87,16 @@ pub(crate) fn open_any(path: &Path) -> Result<Input> {
     })
 }
 
-/// Opens a trace, or a file of another program, which is converted, as a file. Returns its name to
-/// show and its completeness.
-pub(crate) fn seekable_any(path: &Path) -> Result<(String, File, Extent)> {
+/// Opens a trace, or a file of another program, which is converted if its format is one of these,
+/// as a file. Returns its name to show and its completeness.
+pub(crate) fn seekable_any(
+    path: &Path,
+    is_converted: impl Fn(Format) -> bool,
+) -> Result<(String, File, Extent)> {
     let (name, mut file) = crate::edit::seekable(path)?;
     let (format, _) = format_of(&mut file, &name)?;
     file.rewind()?;
-    if !format.is_some_and(ferretto_foreign::is_imported) {
+    if !format.is_some_and(is_converted) {
         return Ok((name, file, Extent::Whole));
     }
     let (packets, extent) = convert(file, &name)?;

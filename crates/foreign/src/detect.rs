@@ -88,7 +88,7 @@ impl Format {
             _ if collapsed::is_collapsed(head) => Self::CollapsedStacks,
             _ if perf_text::is_perf_text(head) => Self::PerfText,
             _ if strace::is_strace(head) => Self::Strace,
-            _ if is_systrace(text) => Self::Systrace,
+            _ if is_systrace(text) || is_kernel_event(text) => Self::Systrace,
             _ if collapsed::is_flat(head) => Self::CollapsedStacks,
             _ if is_symbols(head) => Self::Symbols,
             _ if pprof::is_pprof(head) => Self::Pprof,
@@ -128,6 +128,26 @@ fn is_systrace(text: &[u8]) -> bool {
         || find(text, TRACE_LINE).is_some()
         || text.starts_with(b"cpus=")
         || text.starts_with(b" ")
+}
+
+/// Returns true if the first line is a kernel event: `bash-4711 [003] d..3 1234.567890: name: …`.
+fn is_kernel_event(text: &[u8]) -> bool {
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let Some((before, behind)) = str::from_utf8(line).ok().and_then(|line| {
+        let (before, behind) = line.split_once(" [")?;
+        Some((before, behind.split_once(']')?))
+    }) else {
+        return false;
+    };
+    let (cpu, rest) = behind;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let id = before.split('(').next().unwrap_or_default().trim_end();
+    let has_id = id.rsplit_once('-').is_some_and(|(_, id)| is_number(id));
+    let is_time = |word: &str| {
+        let time = word.strip_suffix(':').and_then(|time| time.split_once('.'));
+        time.is_some_and(|(seconds, fraction)| is_number(seconds) && is_number(fraction))
+    };
+    is_number(cpu) && has_id && rest.split_whitespace().take(3).any(is_time)
 }
 
 /// Returns true if the first field of the first packet is `module_symbols`.

@@ -47,7 +47,8 @@ impl Samples {
         let (zero, input) = match selection.needs_zero() {
             // The trace is read twice, since its first event may be anywhere.
             true => {
-                let (name, mut trace, extent) = read::seekable_any(file)?;
+                let (name, mut trace, extent) =
+                    read::seekable_any(file, ferretto_foreign::is_imported)?;
                 let bounds = Bounds::read(&mut trace, limits);
                 let bounds = bounds.with_context(|| format!("cannot read {name}"))?;
                 trace.rewind()?;

@@ -16,7 +16,7 @@ use ferretto_view::{Export, Server, View};
 
 use crate::browser::{browse, peer, secret};
 use crate::output::{is_standard, write_private};
-use crate::read::{DEFAULT_TRACE, Extent, check, converted, explained, parse_bytes};
+use crate::read::{DEFAULT_TRACE, Extent, check, converted, explained, parse_bytes, seekable_any};
 
 /// Show a trace in a browser, without a network
 ///
@@ -74,15 +74,17 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
 /// Opens and imports a trace, and reports the data that is missing.
 fn open(path: &Path) -> Result<(View, Extent)> {
     let options = Options::default();
+    if is_standard(path) {
+        let is_profile = |format| PROFILES.contains(&format);
+        let (name, packets, extent) = seekable_any(path, is_profile)?;
+        let trace = Trace::read(packets, &options).map_err(explained);
+        let trace = trace.context("cannot read standard input")?;
+        let view = View::new(trace, &name, options.threads);
+        let extent = report(&name, view.trace()).and(extent);
+        return Ok((view, extent));
+    }
     if let Some(opened) = open_profile(path, &options)? {
         return Ok(opened);
-    }
-    if is_standard(path) {
-        let trace = Trace::read(io::stdin(), &options).map_err(explained);
-        let trace = trace.context("cannot read standard input")?;
-        let view = View::new(trace, "standard input", options.threads);
-        let extent = report("standard input", view.trace());
-        return Ok((view, extent));
     }
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot open {}", shown(&name)))?;
@@ -99,14 +101,12 @@ fn open(path: &Path) -> Result<(View, Extent)> {
     Ok((view, extent))
 }
 
+/// The formats of profiles that are converted.
+const PROFILES: [Format; 3] = [Format::PerfText, Format::CollapsedStacks, Format::Pprof];
+
 /// Opens a profile of another program as the trace to which it is converted, since the page shows
 /// samples, not the tables of such files. Returns `None` for other files.
 fn open_profile(path: &Path, options: &Options) -> Result<Option<(View, Extent)>> {
-    const PROFILES: [Format; 3] = [Format::PerfText, Format::CollapsedStacks, Format::Pprof];
-    // Standard input cannot be read twice.
-    if is_standard(path) {
-        return Ok(None);
-    }
     let Some((name, packets, extent)) = converted(path, &PROFILES)? else {
         return Ok(None);
     };

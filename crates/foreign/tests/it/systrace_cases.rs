@@ -69,6 +69,14 @@ fn cases() -> Vec<Case> {
         ),
         ("trace-cmd report", REPORT.to_owned(), Some(SWITCH_FACTS)),
         ("no header", SWITCHES.to_owned(), Some(SWITCH_FACTS)),
+        (
+            "no spaces before",
+            SWITCHES
+                .lines()
+                .map(|line| format!("{}\n", line.trim_start()))
+                .collect(),
+            Some(SWITCH_FACTS),
+        ),
         ("old HTML", old, Some(SWITCH_FACTS)),
         ("HTML", new, Some(SWITCH_FACTS)),
         ("in JSON", json, Some(SWITCH_FACTS)),

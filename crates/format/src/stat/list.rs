@@ -364,4 +364,5 @@ define! {
     extra_parsing_descriptors_error, single, Error, Analysis, Global;
     perf_text_unreadable_lines, single, Error, Trace, Machine;
     collapsed_stack_unreadable_lines, single, Error, Trace, Machine;
+    strace_unreadable_lines, single, Error, Trace, Machine;
 }

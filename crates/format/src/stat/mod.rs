@@ -146,6 +146,7 @@ impl Stat {
                 | Self::perf_text_importer_sample_no_frames
                 | Self::perf_text_unreadable_lines
                 | Self::collapsed_stack_unreadable_lines
+                | Self::strace_unreadable_lines
                 | Self::json_tokenizer_failure
                 | Self::json_parser_failure
                 | Self::strace_missing_pid

@@ -52,7 +52,8 @@ impl Calls {
             Ok(call) => call,
             Err(why) => {
                 let stat = match why {
-                    NoCall::Other => Stat::strace_parse_failure,
+                    NoCall::Other if is_remark(line) => Stat::strace_parse_failure,
+                    NoCall::Other => Stat::strace_unreadable_lines,
                     NoCall::NoDate => Stat::strace_unsupported_timestamp_format,
                 };
                 return cx.store.log_at(stat, self.offset);
@@ -81,6 +82,12 @@ impl Calls {
             self.lines.clear();
         }
     }
+}
+
+/// Returns true for a line about a signal or an exit, or an empty one.
+fn is_remark(line: &str) -> bool {
+    let words = line.split_whitespace().take(3);
+    line.trim().is_empty() || words.into_iter().any(|word| matches!(word, "---" | "+++"))
 }
 
 /// Parses a call in the order of time.

@@ -107,7 +107,9 @@ impl LineReader {
             self.buffer.drain(..place + TRACE_LINE.len());
         }
         // `trace-cmd report` starts with the number of CPUs, which is not an event.
-        let is_page = self.buffer.first() == Some(&b'<');
+        // Events of idle CPUs may begin with `<idle>`.
+        let is_page = self.buffer.starts_with(b"<!")
+            || (self.buffer.get(..5)).is_some_and(|tag| tag.eq_ignore_ascii_case(b"<html"));
         self.section = if is_page {
             Section::Page
         } else {
