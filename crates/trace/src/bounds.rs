@@ -6,6 +6,7 @@
 //! Descriptions of processes, clock snapshots and the service's own packets are none, and neither
 //! is the end of a slice that began before the trace.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 
@@ -116,8 +117,8 @@ impl BoundsReader {
 pub(crate) struct EventTimes {
     budget: Budget,
     bounds: Option<Bounds>,
-    /// The number of open slices by machine and track.
-    open: HashMap<(u32, u64), u32>,
+    /// The slices by machine and track.
+    open: HashMap<(u32, u64), Open>,
     machines: BTreeMap<u32, Machine>,
     clocks: MachineClocks,
     /// The time from which the running thread of a CPU is known, by machine and CPU.
@@ -133,8 +134,19 @@ struct Machine {
     is_preserved: bool,
 }
 
-/// The memory of the open slices of a track.
-const TRACK_BYTES: usize = entry_bytes::<((u32, u64), u32)>();
+/// The slices of a track, in the order of the file.
+#[derive(Debug, Default)]
+struct Open {
+    /// The number of open slices.
+    count: u32,
+    /// The number of ends without a beginning, which another sequence may have written, and the
+    /// time of the last one.
+    ends: u32,
+    last_end: u64,
+}
+
+/// The memory of the slices of a track.
+const TRACK_BYTES: usize = entry_bytes::<((u32, u64), Open)>();
 
 impl EventTimes {
     pub(crate) fn new(budget: &Budget) -> Self {
@@ -251,10 +263,10 @@ impl EventTimes {
         match (kind, phase) {
             (1, _) => {
                 self.add(machine, time, time);
-                self.begin((machine, track));
+                self.begin((machine, track), time);
             }
             (2, _) => {
-                if self.end((machine, track)) || has_extra {
+                if self.end((machine, track), time) || has_extra {
                     self.add(machine, time, time);
                 }
             }
@@ -280,25 +292,46 @@ impl EventTimes {
         }
     }
 
-    fn begin(&mut self, track: (u32, u64)) {
-        if let Some(open) = self.open.get_mut(&track) {
-            *open = open.saturating_add(1);
-        } else if self.budget.take(TRACK_BYTES) {
-            self.open.insert(track, 1);
+    fn begin(&mut self, track: (u32, u64), time: u64) {
+        let Some(open) = self.slices(track) else {
+            return;
+        };
+        if open.ends > 0 && time < open.last_end {
+            // Its end was read first.
+            open.ends -= 1;
+            let end = open.last_end;
+            self.add(track.0, end, end);
+        } else {
+            open.count = open.count.saturating_add(1);
         }
     }
 
-    /// Ends a slice. Returns false if none was open.
-    fn end(&mut self, track: (u32, u64)) -> bool {
-        let Some(open) = self.open.get_mut(&track) else {
+    /// Ends a slice. Returns false if none is open.
+    fn end(&mut self, track: (u32, u64), time: u64) -> bool {
+        let Some(open) = self.slices(track) else {
             return false;
         };
-        *open -= 1;
-        if *open == 0 {
+        if open.count == 0 {
+            open.ends = open.ends.saturating_add(1);
+            open.last_end = open.last_end.max(time);
+            return false;
+        }
+        open.count -= 1;
+        if open.count == 0 && open.ends == 0 {
             self.open.remove(&track);
             self.budget.give_back(TRACK_BYTES);
         }
         true
+    }
+
+    fn slices(&mut self, track: (u32, u64)) -> Option<&mut Open> {
+        match self.open.entry(track) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(new) if self.budget.take(TRACK_BYTES) => {
+                Some(new.insert(Open::default()))
+            }
+            Entry::Vacant(_) => None,
+        }
     }
 
     /// Reads a `FtraceEventBundle`.

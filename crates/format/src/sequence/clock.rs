@@ -7,6 +7,7 @@ use ferretto_wire::Fields;
 
 use crate::budget::{Budget, entry_bytes};
 use crate::clock::{BOOTTIME, REALTIME, SEQUENCE};
+use crate::hash::Fnv1a;
 
 use super::fault::{Fault, FaultSink};
 
@@ -40,12 +41,23 @@ struct Reading {
 }
 
 /// The clocks of one sequence: rarely more than two, and at most one per [id](SEQUENCE).
-#[derive(Debug, Default)]
-pub(super) struct SequenceClocks(Vec<(u32, SequenceClock)>);
+#[derive(Debug)]
+pub(super) struct SequenceClocks {
+    /// The id of the sequence.
+    id: u32,
+    clocks: Vec<(u32, SequenceClock)>,
+}
 
 impl SequenceClocks {
+    pub(super) fn new(id: u32) -> Self {
+        Self {
+            id,
+            clocks: Vec::new(),
+        }
+    }
+
     fn get(&mut self, id: u32) -> Option<&mut SequenceClock> {
-        let mut clocks = self.0.iter_mut();
+        let mut clocks = self.clocks.iter_mut();
         let (_, clock) = clocks.find(|(known, _)| *known == id)?;
         Some(clock)
     }
@@ -54,7 +66,7 @@ impl SequenceClocks {
         if let Some(known) = self.get(id) {
             *known = clock;
         } else if budget.take(entry_bytes::<(u32, SequenceClock)>()) {
-            self.0.push((id, clock));
+            self.clocks.push((id, clock));
         }
     }
 }
@@ -64,8 +76,8 @@ impl SequenceClocks {
 pub struct Clocks {
     /// The nanoseconds by which boot time is ahead of each clock: an array for low ids, and a map
     /// for others.
-    ahead_of_builtin: [Option<u64>; BUILTIN],
-    ahead_of_others: BTreeMap<u32, u64>,
+    ahead_of_builtin: [Ahead; BUILTIN],
+    ahead_of_others: BTreeMap<u32, Ahead>,
     /// The default clock of packets.
     default: Option<u32>,
     is_converting: bool,
@@ -76,7 +88,7 @@ impl Clocks {
     /// written.
     pub(super) fn new(is_converting: bool) -> Self {
         Self {
-            ahead_of_builtin: [None; BUILTIN],
+            ahead_of_builtin: [const { Ahead::new() }; BUILTIN],
             ahead_of_others: BTreeMap::new(),
             default: None,
             is_converting,
@@ -89,20 +101,23 @@ impl Clocks {
         self.default.unwrap_or(BOOTTIME)
     }
 
-    fn ahead_of(&self, clock: u32) -> Option<u64> {
+    /// Returns how far boot time is ahead of a clock at a time on it.
+    #[inline]
+    fn ahead_of(&self, clock: u32, ns: u64) -> Option<u64> {
         match self.ahead_of_builtin.get(clock as usize) {
-            Some(ahead) => *ahead,
-            None => self.ahead_of_others.get(&clock).copied(),
+            Some(ahead) => ahead.at(ns),
+            None => self.ahead_of_others.get(&clock)?.at(ns),
         }
     }
 
-    fn set_ahead(&mut self, clock: u32, ahead: u64) {
+    fn set_ahead(&mut self, kind: u64, clock: u32, ns: u64, ahead: u64) {
         if let Some(known) = self.ahead_of_builtin.get_mut(clock as usize) {
-            *known = Some(ahead);
+            known.add(kind, ns, ahead);
         } else if self.ahead_of_others.len() < MAX_CLOCKS
             || self.ahead_of_others.contains_key(&clock)
         {
-            self.ahead_of_others.insert(clock, ahead);
+            let known = self.ahead_of_others.entry(clock);
+            known.or_insert(Ahead::new()).add(kind, ns, ahead);
         }
     }
 
@@ -134,8 +149,11 @@ impl Clocks {
         let of_all = |reading: &&Reading| !SEQUENCE.contains(&reading.clock);
         let boot = readings.iter().find(|reading| reading.clock == BOOTTIME);
         if let Some(boot) = boot {
+            let of_sequence = sequence.as_ref().map_or(0, |(of, _)| of.id);
+            let kind = kind_of(&readings, of_sequence);
             for reading in readings.iter().filter(of_all) {
-                self.set_ahead(reading.clock, boot.ns.wrapping_sub(reading.ns));
+                let ahead = boot.ns.wrapping_sub(reading.ns);
+                self.set_ahead(kind, reading.clock, reading.ns, ahead);
             }
             // A trace without an explicit clock is in boot time.
             self.default = self.default.or(Some(BOOTTIME));
@@ -161,7 +179,7 @@ impl Clocks {
         let ahead = match clock {
             BOOTTIME => 0,
             _ if !self.is_converting => 0,
-            clock => self.ahead_of(clock).ok_or(Fault::UnknownClock)?,
+            clock => self.ahead_of(clock, ns).ok_or(Fault::UnknownClock)?,
         };
         let ns = ns.wrapping_add(ahead);
         i64::try_from(ns).map_err(|_| Fault::InvalidTime)?;
@@ -170,8 +188,8 @@ impl Clocks {
 
     /// Converts a boot time to nanoseconds since 1970.
     pub fn boot_to_real(&self, ns: u64) -> Option<u64> {
-        let ahead = self.ahead_of(REALTIME)?;
-        Some(ns.wrapping_sub(ahead))
+        let ahead = self.ahead_of_builtin.get(REALTIME as usize)?;
+        Some(ns.wrapping_sub(ahead.of_boot(ns)?))
     }
 
     /// Converts a time on any clock, in a packet of the sequence with these clocks, to nanoseconds
@@ -188,6 +206,80 @@ impl Clocks {
         let clock = sequence.get(clock).ok_or(Fault::UnknownClock)?;
         let (ns, clock) = clock.advance(value);
         self.to_boot(ns, clock)
+    }
+}
+
+/// Returns the kind of a snapshot: its clocks, with the sequence of those that belong to one.
+fn kind_of(readings: &[Reading], sequence: u32) -> u64 {
+    let mut kind = Fnv1a::new();
+    for reading in readings {
+        kind = kind.update(&reading.clock.to_ne_bytes());
+        if SEQUENCE.contains(&reading.clock) {
+            kind = kind.update(&sequence.to_ne_bytes());
+        }
+    }
+    kind.finish()
+}
+
+/// The differences between boot time and a clock, since each of its readings.
+///
+/// A time is converted by the last reading before it, or by the first one. Packets may be read
+/// after snapshots that are newer than they are. As in the tables, only snapshots of the first kind
+/// count: those of the same clocks.
+#[derive(Debug)]
+struct Ahead {
+    kind: u64,
+    /// Times of the clock, and how far boot time is ahead of it.
+    readings: Vec<(u64, u64)>,
+}
+
+/// The maximum number of stored changes of a clock. Beyond it, the newest replaces the one before.
+const MAX_CHANGES: usize = 1 << 12;
+
+impl Ahead {
+    const fn new() -> Self {
+        Self {
+            kind: 0,
+            readings: Vec::new(),
+        }
+    }
+
+    /// Adds a reading. Readings that change nothing are not stored.
+    fn add(&mut self, kind: u64, ns: u64, ahead: u64) {
+        if self.readings.is_empty() {
+            self.kind = kind;
+        } else if self.kind != kind {
+            return;
+        }
+        let is_full = self.readings.len() >= MAX_CHANGES;
+        match self.readings.last_mut() {
+            Some((_, known)) if *known == ahead => {}
+            // The clock was set back.
+            Some((last, _)) if ns < *last => self.readings = vec![(ns, ahead)],
+            Some(last) if is_full => *last = (ns, ahead),
+            _ => self.readings.push((ns, ahead)),
+        }
+    }
+
+    #[inline]
+    fn at(&self, ns: u64) -> Option<u64> {
+        let (last, ahead) = *self.readings.last()?;
+        if ns >= last || self.readings.len() == 1 {
+            return Some(ahead);
+        }
+        self.before(|(since, _)| since <= ns)
+    }
+
+    /// Returns the difference at a boot time.
+    fn of_boot(&self, boot: u64) -> Option<u64> {
+        self.before(|(since, ahead)| since.wrapping_add(ahead) <= boot)
+    }
+
+    /// Returns the last difference that is `before`, or the first one.
+    fn before(&self, before: impl Fn((u64, u64)) -> bool) -> Option<u64> {
+        let next = self.readings.partition_point(|reading| before(*reading));
+        let (_, ahead) = self.readings.get(next.saturating_sub(1))?;
+        Some(*ahead)
     }
 }
 

@@ -207,7 +207,7 @@ impl<S: SequenceState> SequenceReader<S> {
             id,
             is_valid: false,
             clock: None,
-            clocks: SequenceClocks::default(),
+            clocks: SequenceClocks::new(id),
             state: S::new(&self.budget),
         });
         Ok(place)

@@ -252,7 +252,8 @@ pub(super) fn parse(
     })
 }
 
-fn kind_of(number: u64, phase: Option<char>) -> Option<Kind> {
+/// Returns the kind of an event with this type, and this phase if it is of an old writer.
+pub(crate) fn kind_of(number: u64, phase: Option<char>) -> Option<Kind> {
     match (number, phase) {
         (1, _) => Some(Kind::Begin),
         (2, _) => Some(Kind::End),

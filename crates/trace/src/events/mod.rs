@@ -31,6 +31,7 @@ use ferretto_format::sequence::{Fault, PacketContext, PacketHeader, SequenceRead
 use ferretto_proto::fields::{thread_descriptor, trace_packet as field};
 use ferretto_wire::{Field, Fields};
 
+pub(crate) use self::event::kind_of;
 pub use self::event::{Correlation, Event, Kind, Number};
 pub use self::problem::{Problem, Problems};
 pub use self::tracks::{Counter, Track, Tracks};

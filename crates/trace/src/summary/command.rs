@@ -12,6 +12,7 @@ use ferretto_wire::Fields;
 
 use super::pairing::{Name, Pairing};
 use super::resources::CommandResources;
+use crate::events::{Kind, kind_of};
 use crate::limits::{Budget, entry_bytes};
 use crate::printable::printable;
 use crate::threads::Threads;
@@ -25,10 +26,6 @@ pub const PIDS_ATTRIBUTE: &str = "ferretto.pids";
 
 /// The maximum number of such processes; others are ignored.
 const MAX_PIDS: usize = 1 << 12;
-
-/// The values of `TrackEvent.type`.
-const SLICE_BEGIN: u64 = 1;
-const SLICE_END: u64 = 2;
 
 /// The maximum number of slice names in the summary.
 const TOP: usize = 256;
@@ -255,11 +252,13 @@ impl Events {
         }
         let Some(Ok(time)) = context.time else { return };
         let (mut kind, mut track, mut name) = (0, context.state.track, &[][..]);
+        let mut legacy = None;
         for field in Fields::new(event).map_while(Result::ok) {
             match field.number {
                 track_event::TYPE => kind = field.as_u64().unwrap_or(0),
                 track_event::TRACK_UUID => track = field.as_u64().unwrap_or(0),
                 track_event::NAME => name = field.as_bytes().unwrap_or_default(),
+                track_event::LEGACY_EVENT => legacy = field.as_bytes(),
                 track_event::NAME_IID => {
                     let iid = field.as_u64().unwrap_or(0);
                     let known = context.state.names.get(interned_data::EVENT_NAMES, iid);
@@ -270,15 +269,23 @@ impl Events {
         }
         // Other sequences do not write to the track of a thread, which is the sequence's default.
         let is_shared = track != context.state.track;
-        let name = match kind {
-            SLICE_BEGIN => {
+        let legacy = |number| Fields::find(number, legacy?);
+        let phase = legacy(track_event::legacy_event::PHASE).and_then(|phase| phase.as_u32());
+        let name = match kind_of(kind, phase.and_then(char::from_u32)) {
+            Some(kind @ (Kind::Begin | Kind::Legacy('X'))) => {
                 let Some(index) = self.index(pid, name) else {
                     return;
                 };
-                self.slices[index as usize].count += 1;
+                let slices = &mut self.slices[index as usize];
+                slices.count += 1;
+                if kind != Kind::Begin {
+                    let duration = legacy(track_event::legacy_event::DURATION_US);
+                    let duration = duration.and_then(|us| us.as_u64()).unwrap_or(0);
+                    return slices.end(duration.saturating_mul(1000));
+                }
                 Some(index)
             }
-            SLICE_END => None,
+            Some(Kind::End) => None,
             _ => return,
         };
         for slice in self.pairing.add(track, time, name, is_shared) {

@@ -14,8 +14,10 @@ use ferretto_wire::{Encoder, encode, encode_varint};
 
 type Out<'a> = Encoder<'a, Vec<u8>>;
 
+/// The track of all sequences.
+const SHARED: u64 = 98;
 /// The process of all threads with track events.
-pub(crate) const PID: u64 = 4000;
+const PID: u64 = 4000;
 
 const MONOTONIC: u64 = 3;
 const BOOT: u64 = 6;
@@ -62,10 +64,14 @@ pub(crate) struct Maker {
     requests: Vec<u64>,
     calls: Vec<u64>,
     flows: Vec<u64>,
+    /// The number of open slices of the shared track.
+    open: u64,
     /// The writers. Their packets are not in the order of time.
     sequences: Vec<Sequence>,
-    /// The monotonic clock of the last snapshot.
+    /// The difference of the monotonic clock in the last snapshot.
     asleep: u64,
+    /// The difference of the kernel's clock, if it is another.
+    behind: Option<u64>,
 }
 
 fn write_packet(out: &mut Vec<u8>, write: impl FnOnce(&mut Out<'_>)) {
@@ -97,9 +103,12 @@ impl Maker {
             requests: Vec::new(),
             calls: Vec::new(),
             flows: Vec::new(),
+            open: 0,
             sequences: Vec::new(),
             asleep: ASLEEP,
+            behind: None,
         };
+        maker.behind = maker.random.one_in(4).then_some(7_000);
         maker.begin();
         let events = 20 + maker.random.below(80);
         let kinds = 1 + maker.random.below(3);
@@ -109,6 +118,9 @@ impl Maker {
                 (1, _) | (3, 0..4) => maker.track_event(),
                 (2, 0..7) | (3, 4..7) => maker.kernel_event(),
                 _ => maker.sample(),
+            }
+            if maker.random.one_in(40) {
+                maker.snapshot();
             }
             if maker.random.one_in(4) {
                 let which = maker.random.below(maker.sequences.len());
@@ -125,6 +137,23 @@ impl Maker {
     fn commit(&mut self, which: usize) {
         let waiting = std::mem::take(&mut self.sequences[which].waiting);
         self.out.extend(waiting);
+    }
+
+    /// Writes the clocks, after an adjustment of the monotonic one.
+    fn snapshot(&mut self) {
+        self.asleep += 8;
+        let (time, asleep) = (self.time, self.asleep);
+        write_packet(&mut self.out, |out| {
+            out.varint(packet::TRUSTED_PACKET_SEQUENCE_ID, 1);
+            out.nested(packet::CLOCK_SNAPSHOT, |snapshot| {
+                for (clock, time) in [(BOOT, time), (MONOTONIC, time - asleep)] {
+                    snapshot.nested(1, |reading| {
+                        reading.varint(1, clock);
+                        reading.varint(2, time);
+                    });
+                }
+            });
+        });
     }
 
     fn begin(&mut self) {
@@ -212,6 +241,13 @@ impl Maker {
             });
             described.push((first + more, bytes));
         }
+        // A track for all sequences.
+        let shared = encode(|out| {
+            out.varint(track::UUID, SHARED);
+            out.varint(track::PARENT_UUID, 99);
+            out.string(track::NAME, "shared");
+        });
+        described.push((SHARED, shared));
         let process = encode(|out| {
             out.varint(track::UUID, 99);
             out.nested(track::PROCESS, |process| {
@@ -235,7 +271,7 @@ impl Maker {
             last: 0,
             is_begun: false,
             names: Vec::new(),
-            tracks: described[..3].iter().map(|(uuid, _)| *uuid).collect(),
+            tracks: vec![first, first + 1, first + 2, SHARED],
             counters,
             waiting: Vec::new(),
         });
@@ -297,9 +333,9 @@ impl Maker {
         let random = &mut self.random;
         // A loss: later packets have no state until the next restart.
         let is_lost = random.one_in(60);
-        let kind = random.below(10);
+        let mut kind = random.below(10);
         let name = random.below(NAMES.len());
-        let by_iid = random.one_in(2);
+        let mut by_iid = random.one_in(2);
         let flow = random.one_in(4).then(|| match self.flows.last() {
             Some(flow) if random.one_in(2) => *flow,
             _ => {
@@ -307,14 +343,34 @@ impl Maker {
                 self.flows[self.flows.len() - 1]
             }
         });
-        let on_default = random.one_in(3);
+        let mut on_default = random.one_in(3);
         let extra = random.one_in(6);
-        let needs_state = random.one_in(3);
+        let mut needs_state = random.one_in(3);
+        let is_legacy = random.one_in(8);
         let asleep = self.asleep;
         let sequence = &mut self.sequences[which];
         let track = sequence.tracks[random.below(sequence.tracks.len())];
+        if !on_default && track == SHARED && !is_legacy {
+            if sequence.clock == Clock::Incremental {
+                // Lost packets change the times of later ones.
+                on_default = true;
+            } else {
+                // One sequence ends what another began; nothing is lost.
+                (by_iid, needs_state) = (false, false);
+                match kind {
+                    0..4 => self.open += 1,
+                    4..7 if self.open == 0 => kind = 7,
+                    4..7 => self.open -= 1,
+                    _ => {}
+                }
+            }
+        }
         let (counter, _) = sequence.counters[random.below(sequence.counters.len())];
         let value = random.below(1000) as u64;
+        if is_legacy {
+            // No later slice of the thread overlaps its end.
+            self.time += value % 3 * 1000;
+        }
         let timestamp = match sequence.clock {
             Clock::Boot => time,
             Clock::Monotonic => time - asleep,
@@ -326,12 +382,13 @@ impl Maker {
         if is_new {
             sequence.names.push(name);
         }
-        let id = sequence.id;
+        let (id, clock) = (sequence.id, sequence.clock);
         write_packet(&mut sequence.waiting, |out| {
             out.varint(packet::TRUSTED_PACKET_SEQUENCE_ID, id);
             out.varint(packet::TRUSTED_PID, PID);
             out.varint(packet::TIMESTAMP, timestamp);
-            if by_iid || needs_state {
+            // After a loss, differences of times have no meaning.
+            if by_iid || needs_state || clock == Clock::Incremental {
                 out.varint(packet::SEQUENCE_FLAGS, 2);
             }
             if is_lost {
@@ -346,6 +403,14 @@ impl Maker {
                 });
             }
             out.nested(packet::TRACK_EVENT, |out| {
+                if is_legacy {
+                    out.string(event::NAME, NAMES[name]);
+                    out.nested(event::LEGACY_EVENT, |legacy| {
+                        legacy.varint(event::legacy_event::PHASE, b'X'.into());
+                        legacy.varint(event::legacy_event::DURATION_US, value % 3);
+                    });
+                    return;
+                }
                 let number = match kind {
                     0..4 => 1,
                     4..7 => 2,
@@ -380,7 +445,10 @@ impl Maker {
 
     fn kernel_event(&mut self) {
         let cpu = self.random.below(2);
-        let (time, random) = (self.time, &mut self.random);
+        // Some traces have another clock of the kernel.
+        let behind = self.behind;
+        let (real, random) = (self.time, &mut self.random);
+        let time = real - behind.unwrap_or(0);
         let tid = self.cpus[cpu];
         let next = [0, PID, PID + 1, 7000][random.below(4)];
         let kind = random.below(8);
@@ -445,6 +513,7 @@ impl Maker {
                     out.string(irq::NAME, "timer");
                 });
                 let later = time + 8 * length;
+                self.time += 8 * length;
                 Encoder::new(&mut events).nested(bundle::EVENT, |event| {
                     event.varint(ftrace_event::TIMESTAMP, later);
                     event.varint(ftrace_event::PID, tid);
@@ -453,7 +522,6 @@ impl Maker {
                         out.varint(2, 1);
                     });
                 });
-                self.time = later;
             }
             5 => {
                 if let Some(place) = self.requests.iter().position(|_| random.one_in(2)) {
@@ -463,7 +531,7 @@ impl Maker {
                         out.varint(issue::SECTOR, sector);
                     });
                 } else {
-                    let sector = 8 * (time - START);
+                    let sector = 8 * (real - START);
                     self.requests.push(sector);
                     full(ftrace_event::BLOCK_RQ_ISSUE, &|out| {
                         out.varint(issue::DEV, 65_024);
@@ -492,7 +560,7 @@ impl Maker {
                 let which = random.one_in(2);
                 write_packet(&mut self.out, |out| {
                     out.varint(packet::TRUSTED_PACKET_SEQUENCE_ID, 3);
-                    out.varint(packet::TIMESTAMP, time);
+                    out.varint(packet::TIMESTAMP, real);
                     match which {
                         true => out.nested(packet::SYS_STATS, |out| {
                             out.nested(sys_stats::MEMINFO, |value| {
@@ -515,6 +583,11 @@ impl Maker {
             out.varint(packet::TRUSTED_PACKET_SEQUENCE_ID, 2);
             out.nested(packet::FTRACE_EVENTS, |out| {
                 out.varint(bundle::CPU, cpu as u64);
+                if let Some(behind) = behind {
+                    out.varint(bundle::FTRACE_CLOCK, 2);
+                    out.varint(bundle::FTRACE_TIMESTAMP, START - behind);
+                    out.varint(bundle::BOOT_TIMESTAMP, START);
+                }
                 out.raw(&events);
             });
         });

@@ -144,7 +144,7 @@ fn compare_events(
         add(&mut sums, name, dur.max(0));
     }
     begins.sort_unstable();
-    let of_text = times(lines, &["begin", "instant"]);
+    let of_text = times(lines, &["begin", "instant", "event"]);
     all.compare("starts of slices in tables and text", &begins, &of_text);
     let counts = &summary.track_events;
     // Instants have no duration.
