@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::common::Packets;
 use ferretto_probes::{DataSource, InodeMap};
@@ -84,6 +85,11 @@ fn found(packets: &Packets, disk: &Disk) -> (BTreeMap<u64, (PathBuf, Type)>, usi
 }
 
 fn poll_for_long(map: &mut InodeMap) {
+    // Longer than the delay of a scan.
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(2) {
+        std::thread::yield_now();
+    }
     for _ in 0..200 {
         map.poll();
     }
