@@ -43,6 +43,7 @@ pub(crate) enum Progress {
 pub(crate) struct Client {
     stream: UnixStream,
     pub(crate) pid: u32,
+    pub(crate) uid: u32,
     pub(crate) is_extended: bool,
     reader: Reader,
     unwinder: Unwinder,
@@ -92,6 +93,7 @@ impl Client {
         let HandOver {
             stream,
             pid,
+            uid,
             maps,
             memory,
             ..
@@ -99,6 +101,7 @@ impl Client {
         let client = Self {
             stream,
             pid,
+            uid,
             is_extended,
             reader,
             unwinder: Unwinder::new(pid, maps, memory),
@@ -286,6 +289,7 @@ mod tests {
             byte: HELLO_EXTENDED,
             stream,
             pid: std::process::id(),
+            uid: 0,
             maps: open("/proc/self/maps"),
             memory: open("/proc/self/mem"),
         };

@@ -15,6 +15,8 @@ const MAX_HEAPS: usize = 257;
 const MAX_LEFT: usize = 256;
 /// The largest number of entries in the books of all processes of an instance: about a gigabyte.
 const MAX_ENTRIES: usize = 1 << 24;
+/// The largest number of entries in the books of all processes of a user.
+const MAX_ENTRIES_OF_USER: usize = MAX_ENTRIES / 2;
 
 #[derive(Debug)]
 struct Heap {
@@ -28,6 +30,7 @@ struct Heap {
 
 #[derive(Debug)]
 struct Process {
+    uid: u32,
     state: State,
     heaps: BTreeMap<u32, Heap>,
     is_extended: bool,
@@ -41,8 +44,39 @@ struct Process {
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     all: BTreeMap<u32, Process>,
-    /// The number of entries in all books.
-    entries: usize,
+    entries: Entries,
+}
+
+/// The number of entries in all books, and in those of each user.
+#[derive(Debug, Default)]
+struct Entries {
+    all: usize,
+    by_user: BTreeMap<u32, usize>,
+}
+
+impl Entries {
+    fn change(&mut self, uid: u32, before: usize, after: usize) {
+        self.all = self.all - before + after;
+        let of_user = self.by_user.entry(uid).or_default();
+        *of_user = *of_user - before + after;
+        if *of_user == 0 {
+            self.by_user.remove(&uid);
+        }
+    }
+
+    /// Returns the user who has to give up a process after books of `uid` have grown: that user, or
+    /// the one with the most entries; `None` if there is room.
+    fn user_over_limit(&self, uid: u32, limit: usize, limit_of_user: usize) -> Option<u32> {
+        if self
+            .by_user
+            .get(&uid)
+            .is_some_and(|of_user| *of_user > limit_of_user)
+        {
+            return Some(uid);
+        }
+        let largest = self.by_user.iter().max_by_key(|(_, entries)| **entries);
+        largest.filter(|_| self.all > limit).map(|(uid, _)| *uid)
+    }
 }
 
 fn now() -> u64 {
@@ -52,25 +86,29 @@ fn now() -> u64 {
 impl Processes {
     /// Adds a client. A process that executed another program keeps its books, since readers treat
     /// it as the same process; the allocations of the old program are freed.
-    pub(crate) fn begin(&mut self, pid: u32, is_extended: bool) {
+    pub(crate) fn begin(&mut self, (pid, uid): (u32, u32), is_extended: bool) {
         if let Some(process) = self.all.get_mut(&pid) {
             process.has_left = false;
             process.is_due = false;
             process.is_extended = is_extended;
-            self.entries -= process.entries();
+            self.entries.change(process.uid, process.entries(), 0);
+            // It may have changed its user.
+            process.uid = uid;
             for heap in process.heaps.values_mut() {
                 heap.books.restart(is_extended);
             }
+            self.entries.change(uid, 0, process.entries());
             return;
         }
         let left = self.all.iter().filter(|(_, process)| process.has_left);
         if left.clone().count() >= MAX_LEFT
             && let Some((&oldest, _)) = left.min_by_key(|(_, process)| process.began)
+            && let Some(left) = self.all.remove(&oldest)
         {
-            let left = self.all.remove(&oldest);
-            self.entries -= left.map_or(0, |process| process.entries());
+            self.entries.change(left.uid, left.entries(), 0);
         }
         let process = Process {
+            uid,
             state: State {
                 pid,
                 ..State::default()
@@ -85,7 +123,8 @@ impl Processes {
     }
 
     /// Applies an event of a client. Returns the process that must not be recorded any longer, if
-    /// the books are full: that of the event, or the one with the most entries.
+    /// the books are full: that of the event, or the largest one of the user with the most
+    /// entries.
     pub(crate) fn apply(
         &mut self,
         event: Event,
@@ -118,7 +157,9 @@ impl Processes {
                 time,
                 frames,
             } => {
-                let heap = self.all.get_mut(&pid)?.heap(heap)?;
+                let process = self.all.get_mut(&pid)?;
+                let uid = process.uid;
+                let heap = process.heap(heap)?;
                 let kind = match operation.kind {
                     Kind::Malloc { size, .. } => Kind::Malloc {
                         size,
@@ -131,20 +172,22 @@ impl Processes {
                 if let Some(live) = live {
                     live.changed(before.0, heap.books.live_bytes());
                 }
-                self.entries = self.entries + heap.books.entries() - before.1;
+                self.entries.change(uid, before.1, heap.books.entries());
                 if !is_added {
                     return Some(pid);
                 }
-                (self.entries > MAX_ENTRIES)
-                    .then(|| self.largest())
-                    .flatten()
+                let full = self
+                    .entries
+                    .user_over_limit(uid, MAX_ENTRIES, MAX_ENTRIES_OF_USER);
+                full.and_then(|uid| self.largest(uid))
             }
         }
     }
 
-    /// Returns the recorded process with the most entries.
-    fn largest(&self) -> Option<u32> {
-        let recorded = self.all.iter().filter(|(_, process)| !process.has_left);
+    /// Returns the recorded process of a user with the most entries.
+    fn largest(&self, uid: u32) -> Option<u32> {
+        let of_user = self.all.iter().filter(|(_, process)| process.uid == uid);
+        let recorded = of_user.filter(|(_, process)| !process.has_left);
         let largest = recorded.max_by_key(|(_, process)| process.entries());
         largest.map(|(pid, _)| *pid)
     }
@@ -237,5 +280,51 @@ impl Process {
             output.dump(&self.state, &state);
             heap.since = time;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_with_the_most_entries_gives_up_a_process() {
+        let mut processes = Processes::default();
+        for (pid, uid, count) in [(1, 0, 60), (2, 7, 40), (3, 7, 50), (4, 7, 45)] {
+            processes.begin((pid, uid), true);
+            let process = processes.all.get_mut(&pid).unwrap();
+            let heap = process.heap(1).unwrap();
+            for address in 1..=count {
+                let kind = Kind::Malloc {
+                    size: 1,
+                    callstack: 1,
+                };
+                let operation = Operation {
+                    sequence: address,
+                    address,
+                    kind,
+                };
+                assert!(heap.books.add(operation, 0));
+            }
+            let entries = process.entries();
+            processes.entries.change(uid, 0, entries);
+        }
+        let entries = &processes.entries;
+        let (all, of_user) = (entries.all, entries.by_user[&7]);
+        assert_eq!(entries.user_over_limit(0, all, of_user), None);
+        // Not the largest process of all, which is the honest one's.
+        assert_eq!(entries.user_over_limit(0, all - 1, of_user), Some(7));
+        assert_eq!(entries.user_over_limit(7, all, of_user - 1), Some(7));
+        assert_eq!(entries.user_over_limit(0, all, of_user - 1), None);
+        assert_eq!(processes.largest(7), Some(3));
+        let state = State {
+            pid: 3,
+            ..State::default()
+        };
+        processes.left(&state);
+        assert_eq!(processes.largest(7), Some(4));
+        // A program that another one replaces has no live allocations.
+        processes.begin((4, 8), true);
+        assert!(processes.entries.by_user[&7] < of_user);
     }
 }

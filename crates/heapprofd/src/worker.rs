@@ -41,6 +41,10 @@ pub(crate) enum Message {
 
 /// The largest number of records of a client to read in a turn.
 const BATCH: usize = 1000;
+/// The smallest number of records to read in a turn from a client whose user has many.
+const SMALLEST_BATCH: usize = 16;
+/// The largest number of clients of a user in an instance. Each has a ring of some megabytes.
+const MAX_CLIENTS_OF_USER: usize = 512;
 /// The time until a ring that had records is read again.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -146,7 +150,15 @@ impl Run {
                 if let Some(source) = self.sources.get_mut(&key) {
                     let live = self.live.as_deref();
                     source.replace(client.pid, &self.cache, &mut self.buffer, live);
-                    source.processes.begin(client.pid, client.is_extended);
+                    source
+                        .processes
+                        .begin((client.pid, client.uid), client.is_extended);
+                    let users = Users::of(&source.clients);
+                    if users.clients_of(client.uid) >= MAX_CLIENTS_OF_USER {
+                        client.shut_down();
+                        source.processes.left(&client.state(true, true));
+                        return source.dump_left();
+                    }
                     self.live.iter().for_each(|live| live.connected());
                     source.clients.push(*client);
                 }
@@ -214,17 +226,19 @@ impl Run {
                 output,
                 ..
             } = source;
+            let users = Users::of(clients);
             // The processes whose books are full.
             let mut full: Vec<u32> = Vec::new();
             clients.retain_mut(|client| {
                 let is_gone = client.has_left();
+                let batch = users.batch(client.uid);
                 let mut read = |client: &mut Client| {
-                    client.read(BATCH, &self.cache, &mut self.buffer, &mut |event| {
+                    client.read(batch, &self.cache, &mut self.buffer, &mut |event| {
                         full.extend(processes.apply(event, output, live.as_deref()));
                     })
                 };
                 // The memory of a client that is gone may still be written.
-                let rest = if is_gone { turns(client) } else { 0 };
+                let rest = if is_gone { turns(client, batch) } else { 0 };
                 let mut done = read(client);
                 for _ in 0..rest {
                     if done != Progress::More {
@@ -289,7 +303,7 @@ impl Source {
                 return true;
             }
             client.shut_down();
-            for _ in 0..=turns(client) {
+            for _ in 0..=turns(client, BATCH) {
                 client.read(BATCH, cache, buffer, &mut |event| {
                     processes.apply(event, output, live);
                 });
@@ -349,10 +363,39 @@ impl Source {
     }
 }
 
-/// Returns the largest number of turns that the present records of a client take.
-fn turns(client: &Client) -> u64 {
+/// Returns the largest number of turns that the present records of a client take, with so many
+/// records in each.
+fn turns(client: &Client, batch: usize) -> u64 {
     // No record is shorter than 16 bytes.
-    client.unread() / (16 * BATCH as u64)
+    client.unread() / (16 * batch as u64)
+}
+
+/// The number of clients of each user. Users take turns, however many clients they have.
+#[derive(Debug, Default)]
+struct Users(BTreeMap<u32, usize>);
+
+impl Users {
+    fn of(clients: &[Client]) -> Self {
+        let mut users = Self::default();
+        clients.iter().for_each(|client| users.add(client.uid));
+        users
+    }
+
+    fn add(&mut self, uid: u32) {
+        *self.0.entry(uid).or_default() += 1;
+    }
+
+    fn clients_of(&self, uid: u32) -> usize {
+        self.0.get(&uid).copied().unwrap_or(0)
+    }
+
+    /// Returns the number of records to read in a turn from each client of a user.
+    fn batch(&self, uid: u32) -> usize {
+        match self.0.len() {
+            0 | 1 => BATCH,
+            _ => (BATCH / self.clients_of(uid).max(1)).max(SMALLEST_BATCH),
+        }
+    }
 }
 
 /// Reads the bytes that a client sends as wake-ups. Returns false if the client is gone.
@@ -371,4 +414,21 @@ pub(crate) fn drain(mut stream: &UnixStream) -> bool {
 pub(crate) fn is_quiet(stream: &UnixStream) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN)];
     !poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_with_many_clients_has_no_larger_share_of_a_turn() {
+        let mut users = Users::default();
+        (0..50).for_each(|_| users.add(7));
+        assert_eq!(users.batch(7), BATCH, "nobody else is there");
+        users.add(0);
+        assert_eq!(users.batch(0), BATCH);
+        assert_eq!(users.batch(7) * users.clients_of(7), BATCH);
+        (0..10_000).for_each(|_| users.add(7));
+        assert_eq!(users.batch(7), SMALLEST_BATCH);
+    }
 }

@@ -28,6 +28,8 @@ const MAX_PATH: usize = 107;
 pub struct HandOver {
     /// The process.
     pub pid: u32,
+    /// The user of the process.
+    pub uid: u32,
     /// Its `/proc/self/maps`.
     pub maps: File,
     /// Its `/proc/self/mem`.
@@ -152,6 +154,7 @@ fn is_socket(path: &Path) -> bool {
 struct Message {
     byte: u8,
     pid: u32,
+    uid: u32,
     maps: OwnedFd,
     memory: OwnedFd,
 }
@@ -181,6 +184,7 @@ impl Message {
             .map(|[maps, memory]| Self {
                 byte: byte[0],
                 pid: peer.pid.as_raw_nonzero().get() as u32,
+                uid: peer.uid.as_raw(),
                 maps,
                 memory,
             }))
@@ -193,6 +197,7 @@ impl Message {
         let is_valid = is_file_of(&self.maps, &names, "maps");
         (is_valid && is_file_of(&self.memory, &names, "mem")).then(|| HandOver {
             pid: self.pid,
+            uid: self.uid,
             maps: File::from(self.maps),
             memory: File::from(self.memory),
             byte: self.byte,
@@ -273,6 +278,7 @@ mod tests {
         let taken = socket.receive(now);
         assert_eq!(taken.len(), 1);
         assert_eq!((taken[0].pid, taken[0].byte), (std::process::id(), 7));
+        assert_eq!(taken[0].uid, rustix::process::geteuid().as_raw());
         // Other files, the wrong order, no descriptors.
         send(&path, ["/proc/self/maps", "/dev/null"]);
         send(&path, ["/proc/self/mem", "/proc/self/maps"]);
