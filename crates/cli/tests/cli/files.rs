@@ -52,7 +52,7 @@ fn summary_shows_contents_and_losses() {
     world.write("t.pftrace", trace());
     let outcome = world.run("ferretto", &["summary", "t.pftrace"]).returned(0);
     let expected = "\
-t.pftrace: 141 bytes, 4.00 s, 6 packets
+t.pftrace: 141 bytes, 3.00 s, 6 packets
 
 events
   linux.ftrace                     3    64 bytes  sched_switch 3
@@ -60,11 +60,11 @@ events
   tracing service                  4    36 bytes  service_event 3, trace_stats 1
 
 CPUs
-  CPU 0               3 switches   75.0 % busy
+  CPU 0               3 switches  100.0 % busy
 
 top processes by CPU time
-      2.00 s   50.0 %  pid 42       cargo build
-      1.00 s   25.0 %  pid 7        kworker/0:1
+      2.00 s   66.7 %  pid 42       cargo build
+      1.00 s   33.3 %  pid 7        kworker/0:1
 
 lost  service: the last events may be missing (flush timed out)
       to avoid it: raise flush_timeout_ms (now 5000)
