@@ -12,10 +12,7 @@ use ferretto_query::cluster;
 use ferretto_query::engine::{Engine, Options};
 use ferretto_query::fleet::{self, Fleet, Importer, TraceFile};
 
-use super::Args;
-
-/// The exit code if the result lacks traces that could not be read.
-const INCOMPLETE: u8 = 3;
+use super::{Args, INCOMPLETE};
 
 /// Runs SQL over many traces, or exports them.
 pub(super) async fn run(

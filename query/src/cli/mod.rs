@@ -165,6 +165,10 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The exit code if the results lack traces that cannot be read, or data of a trace that cannot be
+/// read or shown; the same as that of `ferretto`.
+const INCOMPLETE: u8 = 3;
+
 /// Creates the threads that run queries.
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
     tokio::runtime::Builder::new_multi_thread()
@@ -294,7 +298,13 @@ async fn run(args: Args) -> Result<ExitCode, String> {
     if args.timing {
         eprintln!("queried in {:.3} s", started.elapsed().as_secs_f64());
     }
-    Ok(ExitCode::SUCCESS)
+    let tables = trace.tables();
+    let is_whole = tables.health().is_empty() && tables.remarks().is_empty();
+    Ok(if is_whole {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(INCOMPLETE)
+    })
 }
 
 /// Runs the SQL and prints the results.

@@ -98,6 +98,32 @@ fn query_119_sql_comes_from_arguments_files_and_standard_input() {
 }
 
 #[test]
+fn data_that_the_tables_lack_is_reported_with_exit_code_3() {
+    let f = fixture();
+    let query = |trace: &[u8]| {
+        std::fs::write(&f.trace, trace).expect("trace");
+        let out = run(Command::new(PROGRAM).arg(&f.trace).arg(COUNT), "");
+        assert!(text(&out.stdout).starts_with("\"n\"\n"));
+        (out.status.code(), text(&out.stderr))
+    };
+    assert_eq!(query(&encode(TRACE)), (Some(0), String::new()));
+    // An event without a sequence.
+    let (code, stderr) = query(&encode(
+        "packet { timestamp: 5 track_event { type: TYPE_INSTANT track_uuid: 1 name: \"x\" } }",
+    ));
+    assert!(
+        stderr.contains("track_event_missing_sequence_id = 1"),
+        "{stderr}"
+    );
+    assert_eq!(code, Some(3));
+    // A file that ends inside a packet.
+    let mut cut = encode(TRACE);
+    cut.pop();
+    let (code, stderr) = query(&cut);
+    assert_eq!(code, Some(3), "{stderr}");
+}
+
+#[test]
 fn query_120_the_classic_name_prints_its_versions() {
     let f = fixture();
     let output = run(f.classic().arg("--version"), "");

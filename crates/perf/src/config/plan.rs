@@ -221,6 +221,18 @@ impl Plan {
         1 + self.followers.len()
     }
 
+    /// Returns the number of context switches of a CPU per second up to which all of them are
+    /// sampled, and above which some are; `None` if the kernel samples at one interval.
+    pub(crate) fn samples_all_up_to(&self) -> Option<u64> {
+        let sampling = self.sampling()?;
+        match sampling.interval {
+            Interval::Frequency(limit) if sampling.side_band.switches => {
+                self.followers.is_empty().then_some(limit)
+            }
+            _ => None,
+        }
+    }
+
     /// Sets the size of the stack copy in each sample. The kernel reserves this size in the ring
     /// for every sample, whatever the actual depth of the stack, so smaller is better at high
     /// rates.

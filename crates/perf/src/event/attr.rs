@@ -42,7 +42,9 @@ pub(super) fn format(plan: &Plan, variant: Variant, cpu: u32) -> Format {
 /// 6.12, so if only the timebase is counted, its periods are summed up instead.
 fn counts(plan: &Plan, variant: Variant) -> Counts {
     let group = !plan.followers.is_empty();
-    if variant.tasks && !group {
+    // Two events count in turn.
+    let in_turn = plan.samples_all_up_to().is_some();
+    if (variant.tasks || in_turn) && !group {
         return Counts::Period;
     }
     Counts::Read {
@@ -69,10 +71,40 @@ pub(super) fn leader(plan: &Plan, variant: Variant) -> perf_event_attr {
     let mut attr = event(&plan.timebase, variant);
     attr.set_disabled(1);
     attr.set_enable_on_exec(variant.on_exec.into());
-    match plan.sampling() {
-        None => attr.read_format = PERF_FORMAT_GROUP as u64,
-        Some(sampling) => sample(&mut attr, plan, sampling, variant),
+    let Some(sampling) = plan.sampling() else {
+        attr.read_format = PERF_FORMAT_GROUP as u64;
+        return attr;
+    };
+    sample(&mut attr, plan, sampling, variant);
+    if plan.samples_all_up_to().is_some() {
+        attr.set_freq(0);
+        attr.__bindgen_anon_1.sample_period = 1;
+    } else {
+        set_side_band(&mut attr, sampling);
     }
+    attr
+}
+
+/// Returns the attributes of the event that samples some counts of the timebase, when there are too
+/// many to sample all of them.
+pub(super) fn thinned(plan: &Plan, sampling: &Sampling, variant: Variant) -> perf_event_attr {
+    let mut attr = event(&plan.timebase, variant);
+    attr.set_disabled(1);
+    sample(&mut attr, plan, sampling, variant);
+    attr
+}
+
+/// Returns the attributes of the event that writes the records besides samples, whichever event
+/// samples.
+pub(super) fn tracker(sampling: &Sampling, variant: Variant) -> perf_event_attr {
+    let mut attr = dummy(sampling);
+    attr.set_exclude_kernel(variant.user_only.into());
+    attr.set_inherit(variant.tasks.into());
+    attr.set_enable_on_exec(variant.on_exec.into());
+    if !variant.old_kernel {
+        attr.read_format = PERF_FORMAT_LOST as u64;
+    }
+    set_side_band(&mut attr, sampling);
     attr
 }
 
@@ -89,6 +121,13 @@ pub(super) fn follower(plan: &Plan, follower: &Event, variant: Variant) -> perf_
 /// Returns the attributes of the event that owns the ring of a CPU for events of tasks. It exists
 /// as long as this process, while tasks end.
 pub(super) fn ring_owner(sampling: &Sampling) -> perf_event_attr {
+    let mut attr = dummy(sampling);
+    attr.set_exclude_kernel(1);
+    attr
+}
+
+/// Returns the attributes of a disabled event that counts nothing.
+fn dummy(sampling: &Sampling) -> perf_event_attr {
     const DUMMY: u64 = 9;
     let mut attr = perf_event_attr {
         type_: Event::SOFTWARE,
@@ -97,7 +136,6 @@ pub(super) fn ring_owner(sampling: &Sampling) -> perf_event_attr {
         ..Default::default()
     };
     attr.set_disabled(1);
-    attr.set_exclude_kernel(1);
     attr.set_exclude_hv(1);
     attr.set_watermark(1);
     attr.set_sample_id_all(1);
@@ -157,8 +195,9 @@ fn sample(attr: &mut perf_event_attr, plan: &Plan, sampling: &Sampling, variant:
         attr.set_exclude_callchain_user((!user).into());
     }
     attr.sample_type = fields as u64;
+    attr.set_sample_id_all(1);
+    attr.set_watermark(1);
     set_clock(attr, sampling);
-    set_side_band(attr, sampling);
 }
 
 fn set_clock(attr: &mut perf_event_attr, sampling: &Sampling) {

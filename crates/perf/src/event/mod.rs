@@ -6,6 +6,7 @@
 mod attr;
 mod error;
 mod open;
+mod pace;
 mod permission;
 mod reader;
 mod scope;

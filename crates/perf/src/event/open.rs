@@ -7,8 +7,9 @@ use rustix::io::Errno;
 
 use super::OpenError;
 use super::attr::{self, Variant};
+use super::pace::Pace;
 use super::permission::{self, Wanted};
-use super::reader::{Group, Parts, Reader};
+use super::reader::{Group, Paced, Parts, Reader};
 use crate::config::{Clock, Event, Interval, Kernel, Plan, Sampling};
 use crate::ring::{MapError, Mapping, RecordReader, syscall};
 
@@ -101,9 +102,14 @@ impl Opening<'_> {
             let format = attr::format(self.plan, self.variant, self.cpu());
             ring = Some(RecordReader::new(mapping, format));
         }
-        if let Some(owner) = &owner {
-            for group in &groups {
-                syscall::set_output(group.leader.as_fd(), owner.as_fd())
+        for group in &groups {
+            let ring = owner.as_ref().unwrap_or(&groups[0].leader);
+            let leader = owner.is_some().then_some(&group.leader);
+            for event in leader
+                .into_iter()
+                .chain(group.paced.iter().flat_map(Paced::events))
+            {
+                syscall::set_output(event.as_fd(), ring.as_fd())
                     .map_err(|error| self.failed(&self.plan.timebase, error))?;
             }
         }
@@ -115,6 +121,7 @@ impl Opening<'_> {
             owner,
             groups,
             on_exec: self.variant.on_exec,
+            pace: self.plan.samples_all_up_to().map(Pace::new),
         }))
     }
 
@@ -162,7 +169,33 @@ impl Opening<'_> {
             self.filter(event, follower.as_fd())?;
             followers.push(follower);
         }
-        Ok(Some(Group { leader, followers }))
+        let paced = match self.paced(task) {
+            Err(Errno::SRCH) if task != -1 => return Ok(None),
+            Err(error) => return Err(self.failed(&self.plan.timebase, error)),
+            Ok(paced) => paced,
+        };
+        if let Some(paced) = &paced {
+            self.filter(&self.plan.timebase, paced.thinned.as_fd())?;
+        }
+        Ok(Some(Group {
+            leader,
+            followers,
+            paced,
+        }))
+    }
+
+    /// Opens the events of a plan that samples all counts only up to a rate.
+    fn paced(&mut self, task: i32) -> Result<Option<Paced>, Errno> {
+        let plan = self.plan;
+        let (Some(_), Some(sampling)) = (plan.samples_all_up_to(), plan.sampling()) else {
+            return Ok(None);
+        };
+        let thinned = attr::thinned(plan, sampling, self.variant);
+        let tracker = attr::tracker(sampling, self.variant);
+        Ok(Some(Paced {
+            thinned: self.event(&thinned, task, None)?,
+            tracker: self.event(&tracker, task, None)?,
+        }))
     }
 
     /// Opens the timebase. If the kernel rejects a field, retries without fields that old kernels

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use super::pace::{Change, Pace};
 use crate::record::Record;
 use crate::ring::{Drained, Mapping, RecordReader, syscall};
 
@@ -20,6 +21,8 @@ pub struct Reader {
     owner: Option<OwnedFd>,
     groups: Vec<Group>,
     on_exec: bool,
+    /// The rate of context switches, while counting.
+    pace: Option<Pace>,
     /// Set if the kernel reports the number of lost samples by [`syscall`].
     counts_lost: bool,
     /// The number of lost records returned by `take_unreported_lost`.
@@ -33,6 +36,42 @@ pub(super) struct Group {
     /// Only kept open.
     #[expect(dead_code, reason = "open as long as they are to be counted")]
     pub(super) followers: Vec<OwnedFd>,
+    pub(super) paced: Option<Paced>,
+}
+
+/// The events beside a timebase that samples all of its counts up to a rate.
+#[derive(Debug)]
+pub(super) struct Paced {
+    /// Samples some counts, in place of the timebase.
+    pub(super) thinned: OwnedFd,
+    /// Writes the records besides samples.
+    pub(super) tracker: OwnedFd,
+}
+
+impl Paced {
+    pub(super) fn events(&self) -> [&OwnedFd; 2] {
+        [&self.thinned, &self.tracker]
+    }
+}
+
+impl Group {
+    /// Samples all context switches, or some. Neither event runs meanwhile, so that no switch has
+    /// two samples.
+    fn sample(&self, change: Change) {
+        let Some(paced) = &self.paced else { return };
+        let (from, to) = match change {
+            Change::ToAll => (&paced.thinned, &self.leader),
+            Change::ToSome => (&self.leader, &paced.thinned),
+        };
+        // An event that cannot be enabled leaves waits without callstacks, which are counted.
+        let _ = syscall::disable(from.as_fd()).and_then(|()| syscall::enable(to.as_fd()));
+    }
+
+    /// Returns the events that write into the ring.
+    fn sampled(&self) -> impl Iterator<Item = &OwnedFd> {
+        let paced = self.paced.iter().flat_map(Paced::events);
+        std::iter::once(&self.leader).chain(paced)
+    }
 }
 
 /// The parts of a [`Reader`].
@@ -43,6 +82,7 @@ pub(super) struct Parts {
     pub(super) owner: Option<OwnedFd>,
     pub(super) groups: Vec<Group>,
     pub(super) on_exec: bool,
+    pub(super) pace: Option<Pace>,
     pub(super) counts_lost: bool,
 }
 
@@ -55,6 +95,7 @@ impl Reader {
             owner: parts.owner,
             groups: parts.groups,
             on_exec: parts.on_exec,
+            pace: parts.pace,
             counts_lost: parts.counts_lost,
             lost_before: 0,
         }
@@ -79,8 +120,13 @@ impl Reader {
         if self.on_exec {
             return Ok(());
         }
-        let mut groups = self.groups.iter();
-        groups.try_for_each(|group| syscall::enable(group.leader.as_fd()))
+        for group in &self.groups {
+            if let Some(paced) = &group.paced {
+                syscall::enable(paced.tracker.as_fd())?;
+            }
+            syscall::enable(group.leader.as_fd())?;
+        }
+        Ok(())
     }
 
     /// Stops counting. The records in the ring can still be read.
@@ -89,8 +135,11 @@ impl Reader {
     ///
     /// The error of the kernel.
     pub fn disable(&mut self) -> Result<(), Errno> {
-        let mut groups = self.groups.iter();
-        groups.try_for_each(|group| syscall::disable(group.leader.as_fd()))
+        self.pace = None;
+        let events = self.groups.iter().flat_map(Group::sampled);
+        events
+            .map(|event| syscall::disable(event.as_fd()))
+            .fold(Ok(()), Result::and)
     }
 
     /// Passes records to `each` until the ring is empty or `limit` samples have been passed. Does
@@ -99,13 +148,35 @@ impl Reader {
     /// A record borrows from the ring itself: nothing is copied, and the room is returned to the
     /// kernel afterwards.
     pub fn read(&mut self, limit: u64, each: &mut impl FnMut(Record<'_>)) -> Drained {
-        match &mut self.ring {
-            Some(ring) => ring.read(limit, each),
-            None => Drained {
+        let Some(ring) = &mut self.ring else {
+            return Drained {
                 samples: 0,
                 empty: true,
-            },
+            };
+        };
+        let Some(pace) = &mut self.pace else {
+            return ring.read(limit, each);
+        };
+        let groups = &self.groups;
+        let mut now = 0;
+        let drained = ring.read(limit, &mut |record| {
+            if let Record::Switch(switch) = &record {
+                now = now.max(switch.time);
+                // The idle thread has no callstacks.
+                if switch.out && switch.tid != 0 {
+                    pace.add(switch.time);
+                    // At once, as the ring fills up meanwhile.
+                    if let Some(change) = pace.too_many() {
+                        groups.iter().for_each(|group| group.sample(change));
+                    }
+                }
+            }
+            each(record);
+        });
+        if let Some(change) = pace.few_enough(now) {
+            groups.iter().for_each(|group| group.sample(change));
         }
+        drained
     }
 
     /// Returns the number of lost records reported so far, by the ring or by
@@ -134,7 +205,8 @@ impl Reader {
     }
 
     fn lost_of(&self, group: &Group) -> u64 {
-        self.word_of(group, 1)
+        let events = group.sampled();
+        events.map(|event| self.word_of(event, 1)).sum()
     }
 
     /// Returns the timebase count of tasks, and the part of it that samples cover: a task that ends
@@ -144,18 +216,18 @@ impl Reader {
         self.owner.as_ref()?;
         let groups = self.groups.iter();
         let counted = groups.fold(0_u64, |sum, group| {
-            sum.saturating_add(self.word_of(group, 0))
+            sum.saturating_add(self.word_of(&group.leader, 0))
         });
         let totals = self.ring.as_ref()?.totals().counts();
         Some((counted, totals.first().copied().unwrap_or(0)))
     }
 
     /// Returns the timebase count, or the word after it: the number of lost samples.
-    fn word_of(&self, group: &Group, which: usize) -> u64 {
+    fn word_of(&self, event: &OwnedFd, which: usize) -> u64 {
         // In a group, the number of its events comes first.
         let at = which + usize::from(self.counters > 1);
         let mut words = vec![0; 1 + 2 * self.counters];
-        match read_words(group.leader.as_fd(), &mut words) {
+        match read_words(event.as_fd(), &mut words) {
             Ok(read) if read > at => words[at],
             _ => 0,
         }

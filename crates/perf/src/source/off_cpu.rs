@@ -4,6 +4,8 @@
 //! some switches if there are many: the absences of a thread that have none count for its next one
 //! that has.
 
+use std::collections::hash_map::Entry;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::output::{Resumed, Unsampled};
@@ -37,7 +39,13 @@ enum Kind {
 struct Away {
     since: u64,
     is_sampled: bool,
+    /// The switch has been reported, too, not only its sample.
+    is_reported: bool,
 }
+
+/// The longest time between the sample of a switch and its report, in nanoseconds. A later report
+/// is of another switch, and the thread's return between them was lost.
+const MAX_REPORT_DELAY: u64 = 1_000_000;
 
 /// The absences of a thread without a callstack, since the last one with a callstack.
 #[derive(Debug, Clone, Copy, Default)]
@@ -66,6 +74,23 @@ pub(super) struct Absences {
     /// Ended threads that have not left the CPU yet.
     exiting: FxHashSet<u32>,
     waits: Waits,
+}
+
+impl Away {
+    /// Returns true if the switch reported at `time` is the one of this absence.
+    fn is_of_report(&self, time: u64) -> bool {
+        !self.is_reported && time.saturating_sub(self.since) < MAX_REPORT_DELAY
+    }
+
+    /// Ends the absence of a thread whose return was lost. Returns it if it has a callstack.
+    fn of_unknown_length(self, tid: u32) -> Option<Resumed> {
+        self.is_sampled.then_some(Resumed {
+            tid,
+            since: self.since,
+            duration: 0,
+            before: 0,
+        })
+    }
 }
 
 impl Absences {
@@ -121,24 +146,32 @@ impl Absences {
                 // The kernel reports the switch itself after the sample, and is believed to do it
                 // before on no kernel.
                 Kind::Sampled if is_known => {
-                    let is_sampled = true;
-                    self.away.insert(
-                        tid,
-                        Away {
-                            since: time,
-                            is_sampled,
-                        },
-                    );
+                    let away = Away {
+                        since: time,
+                        is_sampled: true,
+                        is_reported: false,
+                    };
+                    let before = self.away.insert(tid, away);
+                    ended.extend(before.and_then(|before| before.of_unknown_length(tid)));
                 }
                 Kind::Out { pid } if is_known => {
                     if self.waited.contains_key(&tid) || self.waited.len() < MAX_THREADS {
                         self.waited.entry(tid).or_default().pid = pid;
                     }
-                    let is_sampled = false;
-                    self.away.entry(tid).or_insert(Away {
+                    let new = Away {
                         since: time,
-                        is_sampled,
-                    });
+                        is_sampled: false,
+                        is_reported: true,
+                    };
+                    match self.away.entry(tid) {
+                        Entry::Vacant(entry) => _ = entry.insert(new),
+                        Entry::Occupied(mut entry) if entry.get().is_of_report(time) => {
+                            entry.get_mut().is_reported = true;
+                        }
+                        Entry::Occupied(mut entry) => {
+                            ended.extend(entry.insert(new).of_unknown_length(tid));
+                        }
+                    }
                 }
                 Kind::In => {
                     // Of another thread with this id.
@@ -159,7 +192,9 @@ impl Absences {
 
     /// Ends the absence of a thread. Returns it if it has a callstack.
     fn end(&mut self, tid: u32, time: u64) -> Option<Resumed> {
-        let Away { since, is_sampled } = self.away.remove(&tid)?;
+        let Away {
+            since, is_sampled, ..
+        } = self.away.remove(&tid)?;
         let duration = time.saturating_sub(since);
         self.count(is_sampled, duration);
         let waited = self.waited.get_mut(&tid);
@@ -255,6 +290,26 @@ mod tests {
         assert_eq!(absences.take_ended(100), [second]);
         absences.resumed(8, 130);
         assert_eq!(absences.take_ended(131)[0].duration, 100);
+    }
+
+    #[test]
+    fn absences_whose_end_was_lost_have_no_length() {
+        let mut absences = Absences::default();
+        // Three absences, of which only the last one is seen to end.
+        for time in [10_000_000, 20_000_000, 30_000_000] {
+            absences.sampled(7, time);
+            absences.left(1, 7, time + 1);
+        }
+        absences.resumed(7, 30_000_050);
+        absences.left(1, 7, 40_000_000);
+        absences.left(1, 7, 50_000_000);
+        absences.resumed(7, 50_000_007);
+        let ended = absences.take_ended(u64::MAX);
+        let ended: Vec<_> = ended.iter().map(|one| (one.since, one.duration)).collect();
+        assert_eq!(ended, [(10_000_000, 0), (20_000_000, 0), (30_000_000, 50)]);
+        let (rest, waits) = absences.finish(60_000_000, |_| true);
+        let rest: Vec<_> = rest.iter().map(|one| one.nanoseconds).collect();
+        assert_eq!((rest, waits.all_ns), (vec![7], 57));
     }
 
     #[test]
