@@ -20,7 +20,7 @@ const BUFFER_KB: u32 = 64 << 10;
 const SHARED_MEMORY_KB: u32 = 8 << 10;
 /// The period of reading the kernel's rings in milliseconds.
 const READ_PERIOD_MS: u32 = 50;
-/// The number of waits of a thread per second above which some have no callstack. Threads that wait
+/// The number of waits of a CPU per second above which some have no callstack. Threads that wait
 /// for each other may switch 100,000 times per second: callstacks of all would take twice as long
 /// as the work. The times of all waits are recorded nevertheless.
 const MAX_WAITS_HZ: u64 = 10_000;

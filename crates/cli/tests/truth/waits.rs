@@ -14,7 +14,7 @@ const SLEEPERS: [(usize, usize, u64); 3] = [(1, 40, 5), (6, 20, 5), (24, 10, 2)]
 
 pub(crate) const WAITS: Topic = Topic {
     name: "off-CPU times",
-    numbers: 2 * SLEEPERS.len() + 3,
+    numbers: 3 * SLEEPERS.len() + 4,
 };
 
 /// Runs threads, and prints the time that each waited by its own clock, and the time that it lived.
@@ -56,6 +56,7 @@ fn program_of_sleepers() {
             value.parse().expect("a number")
         };
         let (threads, waits, ms) = (number("THREADS"), number("WAITS"), number("MS"));
+        known("waits", u128::from(threads * waits));
         run(threads as usize, move || {
             let sleep = || measured(|| thread::sleep(Duration::from_millis(ms)));
             (0..waits).map(|_| sleep()).sum()
@@ -67,6 +68,7 @@ fn program_of_sleepers() {
 fn program_of_a_lock() {
     program("waits::program_of_a_lock", || {
         let lock = Arc::new(Mutex::new(()));
+        known("waits", 4 * 20);
         run(4, move || {
             (0..20)
                 .map(|_| {
@@ -114,6 +116,13 @@ fn compare(world: &World, known: &Known, all: &mut crate::compare::Comparison, n
         &name_of("of all"),
         waited * 98 / 100..,
         &[("summary", Some(total))],
+    );
+    // At this rate each wait has a callstack.
+    let sampled = whole(&summary["total"]["samples"]);
+    all.number(
+        &name_of("callstacks"),
+        known.get("waits")..,
+        &[("summary", Some(sampled))],
     );
     if name == "lock" {
         let folded = world
