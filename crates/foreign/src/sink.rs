@@ -116,6 +116,14 @@ pub enum LeftOut {
     Phase(u8),
 }
 
+impl LeftOut {
+    /// Returns true if the trace lacks something because of it, and false for metadata and phases
+    /// that describe nothing in a trace.
+    pub fn is_of_a_trace(self) -> bool {
+        !matches!(self, Self::Metadata | Self::Phase(_))
+    }
+}
+
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

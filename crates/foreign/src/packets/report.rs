@@ -48,7 +48,8 @@ pub struct Report {
     pub samples: u64,
     /// The parts of the file that are missing or incomplete in the trace.
     pub losses: Losses,
-    /// True if the file is damaged or truncated: the trace has only its readable parts.
+    /// True if the trace lacks data of the file: it is damaged or truncated, or has events that
+    /// cannot be read.
     pub is_damaged: bool,
 }
 

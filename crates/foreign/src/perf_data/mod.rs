@@ -105,6 +105,11 @@ pub enum Damage {
         /// The offset.
         offset: u64,
     },
+    /// The compressed records cannot be decompressed, or end within a record.
+    Compressed {
+        /// The number of decompressed bytes of whole records.
+        whole: u64,
+    },
 }
 
 impl fmt::Display for Damage {
@@ -117,6 +122,12 @@ impl fmt::Display for Damage {
                 write!(
                     f,
                     "damaged record at byte {offset}; the rest of the file cannot be read"
+                )
+            }
+            Self::Compressed { whole } => {
+                write!(
+                    f,
+                    "damaged compressed records: only the first {whole} of their bytes can be read"
                 )
             }
         }
@@ -242,21 +253,25 @@ impl<R: Read + Seek> PerfData<R> {
         &mut self,
         mut each: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let cannot = |error: &dyn fmt::Display| {
-            let what = format!("cannot decompress the records: {error}");
-            PerfError::Read(io::Error::other(what))
-        };
+        let damage = &mut self.damage;
         let parts = Compressed::new(&mut self.file, self.data).map_err(PerfError::from)?;
-        let decoder = ruzstd::decoding::StreamingDecoder::new(parts);
-        let mut decoder = decoder.map_err(|error| cannot(&error))?;
+        let Ok(mut decoder) = ruzstd::decoding::StreamingDecoder::new(parts) else {
+            damage.get_or_insert(Damage::Compressed { whole: 0 });
+            return Ok(());
+        };
         let mut records = Vec::new();
         let mut buffer = vec![0; 64 << 10];
+        let mut whole = 0;
         loop {
-            // The stream has no end if perf was killed.
-            let count = match decoder.read(&mut buffer) {
-                Ok(0) | Err(_) => return Ok(()),
-                Ok(count) => count,
-            };
+            let count = decoder.read(&mut buffer).unwrap_or(0);
+            let is_broken = count == 0 || records.len() > usize::from(u16::MAX);
+            if is_broken {
+                // A stream whose parts were all read has ended, except for the last record.
+                if !records.is_empty() || !decoder.get_ref().is_read() {
+                    damage.get_or_insert(Damage::Compressed { whole });
+                }
+                return Ok(());
+            }
             records.extend_from_slice(&buffer[..count]);
             let mut start = 0;
             while let Some(size) = record_size(&records[start..]) {
@@ -266,10 +281,8 @@ impl<R: Read + Seek> PerfData<R> {
                 each(record)?;
                 start += size;
             }
+            whole += start as u64;
             records.drain(..start);
-            if records.len() > usize::from(u16::MAX) {
-                return Err(cannot(&"a record is damaged").into());
-            }
         }
     }
 
@@ -469,6 +482,11 @@ impl<R: Read + Seek> Compressed<R> {
             read: 0,
             last: LAST_BLOCK,
         })
+    }
+
+    /// Returns true if all parts have been read, and the end.
+    fn is_read(&self) -> bool {
+        self.last.is_empty()
     }
 
     /// Moves to the next part. Returns false if there is no whole one.

@@ -509,6 +509,18 @@ fn with_sizes(file: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Returns a file of which the middle of the first compressed record is overwritten.
+fn with_damage(file: &[u8]) -> Vec<u8> {
+    let mut file = file.to_vec();
+    // The start of a zstd frame follows the header of the record.
+    let magic = [0x28, 0xb5, 0x2f, 0xfd];
+    let frame = file.windows(4).position(|bytes| bytes == magic);
+    let header = frame.expect("a compressed record") - 8;
+    let size = usize::from(u16::from_ne_bytes([file[header + 6], file[header + 7]]));
+    file[header + size / 2..header + size].fill(0xff);
+    file
+}
+
 #[test]
 fn compressed_and_piped_recordings_are_read_up_to_any_cut() {
     let load = [
@@ -578,6 +590,10 @@ fn compressed_and_piped_recordings_are_read_up_to_any_cut() {
                 );
                 before = samples;
             }
+        }
+        if variant.contains(&"-z") {
+            let (samples, is_damaged) = samples_in(&with_damage(&file));
+            assert!(is_damaged && samples < whole.0, "{variant:?} {output}");
         }
         if is_piped {
             let sized = with_sizes(&file);

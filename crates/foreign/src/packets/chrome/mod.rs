@@ -162,6 +162,7 @@ impl Chrome<'_, '_> {
                 Err(why) => {
                     self.without_phase += u64::from(why == NoEvent::NoPhase);
                     self.report.losses.add(&format!("events with {why}"));
+                    self.report.is_damaged = true;
                 }
             },
             Part::Unterminated(offset) => {
@@ -468,6 +469,7 @@ impl Sink for Chrome<'_, '_> {
     }
 
     fn left_out(&mut self, record: &Record<'_>, why: LeftOut) {
+        self.report.is_damaged |= why.is_of_a_trace();
         match why {
             LeftOut::Metadata | LeftOut::BadName => {
                 let name = record.name.unwrap_or_default();

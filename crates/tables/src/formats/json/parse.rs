@@ -423,9 +423,10 @@ impl Sink for Rows<'_> {
     }
 
     fn left_out(&mut self, record: &Record<'_>, why: LeftOut) {
+        if !why.is_of_a_trace() {
+            return;
+        }
         let stat = match why {
-            // Readers of traces have no use for these.
-            LeftOut::Metadata | LeftOut::Phase(_) => return,
             LeftOut::NoFlowId => Stat::flow_invalid_id,
             LeftOut::NoFlowDirection => Stat::flow_without_direction,
             _ => Stat::json_parser_failure,
