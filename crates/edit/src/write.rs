@@ -13,7 +13,6 @@ use ferretto_wire::{Fields, encode};
 
 use crate::names::Names;
 use crate::packet::rewrite;
-use crate::state::events::write_time;
 use crate::state::{Seen, State};
 
 /// The result of copying packets from a trace.
@@ -115,7 +114,7 @@ pub(crate) fn standalone(packet: &[u8], seen: &Seen, bundle: Option<&[u8]>) -> V
     encode(|out| {
         let time = seen.time.filter(|_| seen.is_on_own_clock);
         if let Some(time) = time {
-            write_time(time, out);
+            seen.writer.write_time(time, out);
         }
         rewrite(packet, out, |field, out| match field.number {
             trace_packet::TIMESTAMP | trace_packet::TIMESTAMP_CLOCK_ID => time.is_some(),

@@ -289,3 +289,82 @@ fn imported_files_begin_with_their_first_event() {
     assert_eq!(folded(&world, &["t", "--from", "0", "--to", "1s"]), 30);
     assert_eq!(folded(&world, &["t", "--from", "1s"]), 0);
 }
+
+/// Returns a trace of a clock that no snapshot relates to boot time, with a slice of five seconds
+/// and one of a second in it.
+fn without_boot_time() -> Vec<u8> {
+    const MONOTONIC: u64 = 3;
+    encode(|out| {
+        let mut packet = |write: &dyn Fn(&mut Packet<'_>)| {
+            out.nested(trace::PACKET, |packet| {
+                packet.varint(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, 1);
+                write(packet);
+            });
+        };
+        packet(&|packet| {
+            packet.varint(trace_packet::SEQUENCE_FLAGS, 1);
+            packet.nested(trace_packet::CLOCK_SNAPSHOT, |snapshot| {
+                for (clock, at) in [(MONOTONIC, SNAPSHOT), (1, 70 * SNAPSHOT)] {
+                    snapshot.nested(clock_snapshot::CLOCKS, |reading| {
+                        reading.varint(clock_snapshot::clock::CLOCK_ID, clock);
+                        reading.varint(clock_snapshot::clock::TIMESTAMP, at);
+                    });
+                }
+                snapshot.varint(clock_snapshot::PRIMARY_TRACE_CLOCK, MONOTONIC);
+            });
+        });
+        packet(&|packet| {
+            packet.nested(trace_packet::TRACK_DESCRIPTOR, |track| {
+                track.varint(track_descriptor::UUID, 11);
+                track.string(track_descriptor::NAME, "track");
+            });
+        });
+        let slices = [(0, Some("outer")), (2, Some("inner")), (3, None), (5, None)];
+        for (second, name) in slices {
+            packet(&|packet| {
+                packet.varint(trace_packet::TIMESTAMP, FIRST + second * SECOND);
+                packet.nested(trace_packet::TRACK_EVENT, |event| {
+                    event.varint(track_event::TYPE, 2 - u64::from(name.is_some()));
+                    event.varint(track_event::TRACK_UUID, 11);
+                    if let Some(name) = name {
+                        event.string(track_event::NAME, name);
+                    }
+                });
+            });
+        }
+    })
+}
+
+#[test]
+fn a_trace_without_boot_time_is_in_its_own_clock() {
+    let world = World::new();
+    world.write("t", without_boot_time());
+    let events = |name: &str| -> Vec<String> {
+        let lines = world.run("ferretto", &["text", "--resolve", name]);
+        let lines = lines.returned(0).text().to_owned();
+        let lines = lines.lines().map(|line| {
+            let at = line.find(']').expect("a CPU");
+            line[at + 1..].trim().to_owned()
+        });
+        lines.collect()
+    };
+    let expected = [
+        "103.000000007: begin: outer on track",
+        "105.000000007: begin: inner on track",
+        "106.000000007: end: on track",
+        "108.000000007: end: on track",
+    ];
+    assert_eq!(events("t"), expected);
+    let summary = world.summary("t");
+    assert_eq!(summary.duration_ns, Some(5 * SECOND));
+    assert!(summary.health.is_empty());
+    world.run("ferretto", &["json", "t", "-o", "j"]).returned(0);
+    world.run("ferretto", &["view", "t", "-o", "v"]).returned(0);
+    // A part continues the slice that is open at its start.
+    let cut = ["cut", "t", "--from", "1s", "--to", "4s", "-o", "part"];
+    world.run("ferretto", &cut).returned(0);
+    let part = Trace::read(&world.read("part")[..], &Options::default()).unwrap();
+    assert!(part.health().is_empty());
+    let slices = part.tables().slice.len();
+    assert_eq!(slices, 2, "{:?}", events("part"));
+}

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use ferretto_format::budget::{Budget, entry_bytes};
-use ferretto_format::clock::BOOTTIME;
 use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
 use ferretto_proto::fields::{
     counter_descriptor, debug_annotation, trace_packet, track_descriptor, track_event as event,
     track_event::legacy_event as legacy,
 };
-use ferretto_wire::{Encoder, Fields, encode};
+use ferretto_wire::{Fields, encode};
 
 use super::sequence::{Epoch, Incremental, Writer};
 use super::stack::Stack;
@@ -61,7 +60,7 @@ impl Counter {
     fn packet(&self, writer: &Writer, track: u64, time: u64) -> Vec<u8> {
         encode(|out| {
             writer.write(out);
-            write_time(time, out);
+            writer.write_time(time, out);
             out.nested(trace_packet::TRACK_EVENT, |out| {
                 out.varint(event::TYPE, COUNTER);
                 out.varint(event::TRACK_UUID, track);
@@ -343,17 +342,11 @@ impl Events {
     }
 }
 
-/// Writes a timestamp on the boot time clock.
-pub(crate) fn write_time(time: u64, out: &mut Encoder<'_, Vec<u8>>) {
-    out.varint(trace_packet::TIMESTAMP, time);
-    out.varint(trace_packet::TIMESTAMP_CLOCK_ID, BOOTTIME.into());
-}
-
 /// Repeats an event that began at `began` as a packet at time `at`.
 fn repeat(open_event: &OpenEvent, began: u64, at: u64) -> Vec<u8> {
     encode(|out| {
         open_event.writer.write(out);
-        write_time(at, out);
+        open_event.writer.write_time(at, out);
         out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
         let body = Fields::find(trace_packet::TRACK_EVENT, &open_event.packet);
         let body = body.and_then(|body| body.as_bytes()).unwrap_or_default();

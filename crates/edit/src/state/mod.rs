@@ -154,6 +154,7 @@ impl State {
             machine: header.machine,
             uid: header.uid,
             pid: header.pid,
+            clock: self.sequences.clocks().base(),
         };
         let mut seen = Seen {
             writer,

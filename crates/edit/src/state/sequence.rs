@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ferretto_format::budget::Budget;
+use ferretto_format::clock::BOOTTIME;
 use ferretto_format::sequence::{FaultSink, InternedEntry, SequenceState};
 use ferretto_format::sequence_flags::INCREMENTAL_STATE_CLEARED;
 use ferretto_proto::fields::{trace_packet, trace_packet_defaults, track_event_defaults};
@@ -14,15 +15,35 @@ use ferretto_wire::{Encoder, Fields, encode};
 const ENTRY_BYTES: usize = 64;
 
 /// The identity of a writer, which is in each of its packets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Writer {
     pub(crate) sequence: u32,
     pub(crate) machine: u32,
     pub(crate) uid: Option<u32>,
     pub(crate) pid: Option<i32>,
+    /// The clock of converted times: boot time, unless the trace has none.
+    pub(crate) clock: u32,
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self {
+            sequence: 0,
+            machine: 0,
+            uid: None,
+            pid: None,
+            clock: BOOTTIME,
+        }
+    }
 }
 
 impl Writer {
+    /// Writes a converted time.
+    pub(crate) fn write_time(&self, time: u64, out: &mut Encoder<'_, Vec<u8>>) {
+        out.varint(trace_packet::TIMESTAMP, time);
+        out.varint(trace_packet::TIMESTAMP_CLOCK_ID, self.clock.into());
+    }
+
     /// Writes the fields that identify it.
     pub(crate) fn write(&self, out: &mut Encoder<'_, Vec<u8>>) {
         out.varint(

@@ -7,7 +7,6 @@ use ferretto_proto::fields::{process_stats, process_tree, sys_stats, trace_packe
 use ferretto_wire::{Field, Fields, encode};
 
 use super::When;
-use super::events::write_time;
 use super::sequence::Writer;
 use crate::packet::copy;
 
@@ -158,7 +157,7 @@ impl System {
         if !self.processes.is_empty() || !self.threads.is_empty() {
             out(encode(|out| {
                 self.writer.write(out);
-                write_time(when.of(self.tree_time), out);
+                self.writer.write_time(when.of(self.tree_time), out);
                 out.nested(trace_packet::PROCESS_TREE, |out| {
                     let all = self.processes.values();
                     all.for_each(|it| out.bytes(process_tree::PROCESSES, it));
@@ -175,7 +174,7 @@ impl System {
         for (time, processes) in statistics {
             out(encode(|out| {
                 self.writer.write(out);
-                write_time(time, out);
+                self.writer.write_time(time, out);
                 out.nested(trace_packet::PROCESS_STATS, |out| {
                     for parts in processes {
                         out.nested(process_stats::PROCESSES, |out| {
@@ -193,7 +192,7 @@ impl System {
                 let Some(first) = parts.next() else { continue };
                 out(encode(|out| {
                     writer.write(out);
-                    write_time(time, out);
+                    writer.write_time(time, out);
                     out.nested(*number, |out| {
                         out.raw(first.1);
                         parts.for_each(|(_, part)| out.raw(part));

@@ -78,6 +78,9 @@ pub struct Clocks {
     /// for others.
     ahead_of_builtin: [Ahead; BUILTIN],
     ahead_of_others: BTreeMap<u32, Ahead>,
+    /// The clock that times are converted to: boot time, or the trace's own clock if its first
+    /// snapshot has no boot time.
+    base: u32,
     /// The default clock of packets.
     default: Option<u32>,
     is_converting: bool,
@@ -90,6 +93,7 @@ impl Clocks {
         Self {
             ahead_of_builtin: [const { Ahead::new() }; BUILTIN],
             ahead_of_others: BTreeMap::new(),
+            base: BOOTTIME,
             default: None,
             is_converting,
         }
@@ -99,6 +103,12 @@ impl Clocks {
     /// clock.
     pub fn default_clock(&self) -> u32 {
         self.default.unwrap_or(BOOTTIME)
+    }
+
+    /// Returns the clock that times are converted to: boot time, or the trace's own clock if its
+    /// first snapshot has no boot time.
+    pub fn base(&self) -> u32 {
+        self.base
     }
 
     /// Returns how far boot time is ahead of a clock at a time on it.
@@ -147,7 +157,17 @@ impl Clocks {
             }
         }
         let of_all = |reading: &&Reading| !SEQUENCE.contains(&reading.clock);
-        let boot = readings.iter().find(|reading| reading.clock == BOOTTIME);
+        let find = |clock| readings.iter().find(|reading| reading.clock == clock);
+        let is_first = self.ahead_of_builtin[BOOTTIME as usize].readings.is_empty();
+        if let Some(primary) = self.default
+            && is_first
+            && self.base == BOOTTIME
+            && find(BOOTTIME).is_none()
+            && find(primary).is_some()
+        {
+            self.base = primary;
+        }
+        let boot = find(self.base);
         if let Some(boot) = boot {
             let of_sequence = sequence.as_ref().map_or(0, |(of, _)| of.id);
             let kind = kind_of(&readings, of_sequence);
@@ -156,7 +176,7 @@ impl Clocks {
                 self.set_ahead(kind, reading.clock, reading.ns, ahead);
             }
             // A trace without an explicit clock is in boot time.
-            self.default = self.default.or(Some(BOOTTIME));
+            self.default = self.default.or(Some(self.base));
         }
         let other = boot.or_else(|| readings.iter().find(of_all));
         for reading in readings.iter().filter(|reading| !of_all(reading)) {
@@ -177,7 +197,7 @@ impl Clocks {
     /// Fails if no snapshot relates the clock to boot time, or if the result is out of range.
     pub fn to_boot(&self, ns: u64, clock: u32) -> Result<u64, Fault> {
         let ahead = match clock {
-            BOOTTIME => 0,
+            clock if clock == self.base => 0,
             _ if !self.is_converting => 0,
             clock => self.ahead_of(clock, ns).ok_or(Fault::UnknownClock)?,
         };

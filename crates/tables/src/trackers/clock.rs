@@ -296,7 +296,9 @@ impl ClockTracker {
     #[inline]
     pub(crate) fn trace_time(&mut self, clock: ClockId, value: i64) -> Result<i64, ClockError> {
         self.is_frozen = true;
-        if !self.unrelated.is_empty() && self.unrelated.remove(&clock.machine) {
+        // Events on the trace clock itself need no relation of their machine's clocks to it.
+        let needs_relation = !self.unrelated.is_empty() && clock != self.trace_clock;
+        if needs_relation && self.unrelated.remove(&clock.machine) {
             self.bridge(ClockId::of_machine(clock.machine, BOOTTIME));
         }
         self.convert(clock, value, self.trace_clock)
