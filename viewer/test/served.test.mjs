@@ -162,7 +162,7 @@ test('a trace is compared with the previous one', async (t) => {
     await served(['--before', 'old.txt', 'new.txt'], (url) =>
         on(url, async (page) => {
             await press(page, '3');
-            assert.match(await foot(page), /^40 samples/);
+            assert.match(await foot(page), /^40 cycles/);
             await page.getByLabel('Compare with').selectOption({ label: 'the previous trace' });
             await settled(page);
             await page.locator('#content canvas').focus();
@@ -171,8 +171,8 @@ test('a trace is compared with the previous one', async (t) => {
             await press(page, 'ArrowRight');
             both.push(await foot(page));
             both.sort();
-            assert.match(both[0], /^parse: 30 samples, 75 %.*\+25\.0 points \(before: 50 %\)/);
-            assert.match(both[1], /^query: 10 samples, 25 %.*−25\.0 points \(before: 50 %\)/);
+            assert.match(both[0], /^parse: 30 cycles, 75 %.*\+25\.0 points \(before: 50 %\)/);
+            assert.match(both[1], /^query: 10 cycles, 25 %.*−25\.0 points \(before: 50 %\)/);
         }),
     );
 });

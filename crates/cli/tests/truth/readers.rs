@@ -1,7 +1,7 @@
 //! The readers of a trace: the summary, the tables, the viewer, and `ferretto json`.
 
 use ferretto_tables::{Options, Tables, Trace};
-use ferretto_view::View;
+use ferretto_view::{By, ProfileRequest, View};
 use serde_json::Value;
 
 use crate::world::World;
@@ -97,6 +97,34 @@ impl Readers {
             range,
             events,
         }
+    }
+
+    /// Returns the sum of the viewer's off-CPU callstacks in nanoseconds; `None` if it has none.
+    pub(crate) fn waits(&self) -> Option<i64> {
+        let of_profile = |profile| {
+            self.view.profile(&ProfileRequest {
+                profile,
+                from: f64::MIN,
+                to: f64::MAX,
+                nodes: None,
+                by: By::Thread,
+            })
+        };
+        let mut frames = (0..).map_while(of_profile);
+        frames.find_map(|frame| {
+            // The header with its length, then the columns.
+            let (length, rest) = frame.split_first_chunk()?;
+            let (header, data) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            let header: Value = serde_json::from_slice(header).ok()?;
+            if header["unit"] != "ns" {
+                return None;
+            }
+            let column = &header["columns"]["self"];
+            let (start, count) = (column["offset"].as_u64()?, column["length"].as_u64()?);
+            let (values, _) = data.get(start as usize..)?.as_chunks();
+            let values = values.iter().take(count as usize);
+            Some(values.map(|value| f64::from_le_bytes(*value)).sum::<f64>() as i64)
+        })
     }
 
     pub(crate) fn tables(&self) -> &Tables {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::compare::{Topic, exactly};
+use crate::compare::{Topic, about, exactly};
 use crate::programs::{Known, known, program, record};
 use crate::readers::{Readers, whole};
 use crate::world::World;
@@ -14,7 +14,7 @@ const SLEEPERS: [(usize, usize, u64); 3] = [(1, 40, 5), (6, 20, 5), (24, 10, 2)]
 
 pub(crate) const WAITS: Topic = Topic {
     name: "off-CPU times",
-    numbers: 3 * SLEEPERS.len() + 4,
+    numbers: 3 * SLEEPERS.len() + 5,
 };
 
 /// Runs threads, and prints the time that each waited by its own clock, and the time that it lived.
@@ -140,7 +140,27 @@ fn compare(world: &World, known: &Known, all: &mut crate::compare::Comparison, n
         all.number(
             &name_of("of all"),
             exactly(total),
-            &[("folded", Some(folded)), ("threads", Some(sum))],
+            &[
+                ("folded", Some(folded)),
+                ("threads", Some(sum)),
+                ("viewer", readers.waits()),
+            ],
+        );
+        let svg = ["flamegraph", "--off-cpu", "t", "-o", "-"];
+        let svg = world.run("ferretto", &svg).returned(0);
+        let shown = svg.text().lines().find(|line| line.contains("callstacks)"));
+        let shown = shown.and_then(|line| line.split_once('(')?.1.split_once(" in "));
+        let milliseconds = shown.and_then(|(time, _)| match time.split_once(' ')? {
+            (time, "ms") => time.parse::<f64>().ok(),
+            (time, "s") => Some(time.parse::<f64>().ok()? * 1e3),
+            _ => None,
+        });
+        // It is rounded.
+        let milliseconds = milliseconds.expect("a time") as i64;
+        all.number(
+            &name_of("of all in ms"),
+            about(total / 1_000_000, 1),
+            &[("flamegraph", Some(milliseconds))],
         );
     }
 }
