@@ -127,6 +127,17 @@ impl Readers {
         })
     }
 
+    /// Returns the sum of the tables' off-CPU samples in nanoseconds.
+    pub(crate) fn waits_of_tables(&self) -> i64 {
+        let tables = self.tables();
+        let rows = (0..tables.counter.len()).filter(|row| {
+            let track = tables.counter.track_id().get(*row);
+            self.text(tables.track.name().get(track)) == "off-cpu"
+        });
+        let sum: f64 = rows.map(|row| tables.counter.value().get(row)).sum();
+        sum as i64
+    }
+
     pub(crate) fn tables(&self) -> &Tables {
         self.view.trace().tables()
     }

@@ -144,6 +144,7 @@ fn compare(world: &World, known: &Known, all: &mut crate::compare::Comparison, n
                 ("folded", Some(folded)),
                 ("threads", Some(sum)),
                 ("viewer", readers.waits()),
+                ("tables", Some(readers.waits_of_tables())),
             ],
         );
         let svg = ["flamegraph", "--off-cpu", "t", "-o", "-"];
