@@ -79,14 +79,19 @@ fn record(world: &World, seconds: &str, options: &[&str]) -> bool {
     true
 }
 
+/// Returns the times of the program's events in a trace.
+fn ticks(path: &Path) -> Vec<u64> {
+    let events = read_events(File::open(path).unwrap()).unwrap();
+    let ticks = events.events.iter();
+    let ticks = ticks.filter(|event| event.name.as_deref() == Some("tick"));
+    ticks.filter_map(|event| event.time).collect()
+}
+
 /// Returns a second in the middle of the time for which a trace has events of both the program and
 /// the kernel, or `None` if the program is not in the trace. In a ring, sources that write more
 /// have a shorter time.
 fn middle(path: &Path) -> Option<Window> {
-    let events = read_events(File::open(path).unwrap()).unwrap();
-    let ticks = events.events.iter();
-    let ticks = ticks.filter(|event| event.name.as_deref() == Some("tick"));
-    let times: Vec<u64> = ticks.filter_map(|event| event.time).collect();
+    let times = ticks(path);
     let (first, last) = (*times.first()?, *times.last()?);
     let trace = Trace::read(File::open(path).unwrap(), &Options::default()).unwrap();
     let sched = &trace.tables().sched_slice;
@@ -161,6 +166,10 @@ fn segments_are_complete_traces_and_the_middle_second_of_one_has_its_events() {
         assert_eq!(errors(&bytes), [] as [&str; 0]);
         check_upstream(&bytes);
         let told = world.summary_at(path).duration_ns.unwrap();
+        let times = ticks(path);
+        if let (Some(first), Some(last)) = (times.first(), times.last()) {
+            assert!(last - first < 5 * SECOND, "{first} to {last}");
+        }
         // State from before a segment keeps its time, unless that is more than five seconds ago.
         assert!(told < (3 + 5) * SECOND, "{told}");
         let whole = extent(&bytes[..]).unwrap();
