@@ -38,12 +38,21 @@ struct Instance {
 
 impl Instance {
     /// Creates an instance for a test. Prints the reason if this is not possible.
+    ///
+    /// It has events of programs that this thread starts, and of those that they start: a busy
+    /// machine would fill every buffer.
     fn new(of: &str) -> Option<Self> {
         let instance = Self {
             name: format!("test-{of}-{}", std::process::id()),
         };
         match fs::create_dir(instance.folder()) {
-            Ok(()) => Some(instance),
+            Ok(()) => {
+                let thread = fs::read_link("/proc/thread-self").unwrap();
+                let thread = thread.file_name().unwrap().to_str().unwrap();
+                fs::write(instance.folder() + "/set_event_pid", thread).unwrap();
+                fs::write(instance.folder() + "/options/event-fork", "1").unwrap();
+                Some(instance)
+            }
             Err(error) => {
                 println!("skipped: tracefs instances are not available: {error}");
                 None
@@ -134,15 +143,14 @@ fn printed(event: &[u8]) -> Option<(&'static str, String)> {
     Some(("block:block_rq_issue", line))
 }
 
-/// Returns true if an event is of the program itself, after it was executed.
-fn is_own(kind: &str, line: &str, pid: u64) -> bool {
-    match kind {
-        "sched:sched_switch" => {
-            line.contains(&format!("prev_comm=dd prev_pid={pid} "))
-                || line.contains(&format!("next_comm=dd next_pid={pid} "))
-        }
-        _ => true,
-    }
+/// Returns true if the recorded program leaves its CPU, after it was executed.
+fn leaves(text: &str, pid: u64) -> bool {
+    text.contains(&format!("prev_comm=dd prev_pid={pid} "))
+}
+
+/// Returns true if the recorded program gets a CPU, after it was executed.
+fn gets(text: &str, pid: u64) -> bool {
+    text.contains(&format!("next_comm=dd next_pid={pid} "))
 }
 
 /// An event that another program printed.
@@ -183,10 +191,12 @@ fn known_fields(kind: &str, text: &str) -> String {
     }
 }
 
-/// Compares the events of another program with those in the file `t`.
-fn compare(world: &World, pid: u64, mut theirs: Vec<Event>) {
+/// Compares the events of another program with those in the file `t`. Scheduling events are those
+/// at whose text `is_own` returns true.
+fn compare(world: &World, pid: u64, mut theirs: Vec<Event>, is_own: impl Fn(&str) -> bool) {
+    let is_own = |kind: &str, text: &str| kind != "sched:sched_switch" || is_own(text);
     theirs.retain(|event| event.kind == "sched:sched_switch" || event.is_of_program);
-    theirs.retain(|event| is_own(event.kind, &event.text, pid));
+    theirs.retain(|event| is_own(event.kind, &event.text));
 
     let mut ours = Vec::new();
     let mut trace = TraceReader::new(fs::File::open(world.path("t")).unwrap());
@@ -202,7 +212,7 @@ fn compare(world: &World, pid: u64, mut theirs: Vec<Event>) {
                     let of = number(event, ftrace_event::PID);
                     if let Some((kind, line)) = printed(event)
                         && (kind == "sched:sched_switch" || of == pid)
-                        && is_own(kind, &line, pid)
+                        && is_own(kind, &line)
                     {
                         ours.push((time, kind, line));
                     }
@@ -232,7 +242,10 @@ fn compare(world: &World, pid: u64, mut theirs: Vec<Event>) {
         if kind == "sched:sched_switch" {
             // The recording may end before the program has left its CPU for the last time.
             let both = ours.len().min(theirs.len());
-            assert!(both + 3 >= ours.len().max(theirs.len()), "{kind}");
+            assert!(
+                both + 3 >= ours.len().max(theirs.len()),
+                "{kind}: {ours:#?} {theirs:#?}"
+            );
             assert_eq!(ours[..both], theirs[..both], "{kind}");
             continue;
         }
