@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use ferretto_ipc::machine::Machine;
 use ferretto_ipc::socket::{PeerHost, Socket};
 
 /// The number of connections that any machine may have.
@@ -83,6 +84,8 @@ pub enum RemoteRefusal {
     LongName,
     /// The machine claims to be one that is connected from another address.
     OtherMachine,
+    /// The machine claims to be this one.
+    OwnBoot,
     /// The certificate is not for the name that the machine claims.
     OtherName,
 }
@@ -95,6 +98,9 @@ impl fmt::Display for RemoteRefusal {
             Self::CalledHost => "it calls itself \"host\", which is this machine",
             Self::LongName => "its name has more than 4096 bytes",
             Self::OtherMachine => "it says it is a machine that is connected from another address",
+            Self::OwnBoot => {
+                "it has the boot id of this machine; in a container, set FERRETTO_MACHINE_ID"
+            }
             Self::OtherName => {
                 "its certificate is not for the name that it gives itself (PERFETTO_MACHINE_NAME)"
             }
@@ -106,6 +112,8 @@ impl fmt::Display for RemoteRefusal {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RemoteClient {
     pub(crate) host: PeerHost,
+    /// True if the connection is from this machine.
+    is_from_here: bool,
     /// The machine that it claims to be.
     machine: Option<u32>,
 }
@@ -114,6 +122,8 @@ pub(crate) struct RemoteClient {
 #[derive(Debug, Default)]
 pub(crate) struct Remotes {
     allowed: Vec<AllowedHost>,
+    /// The ids that only this machine may claim.
+    own_ids: Vec<u32>,
     connections: HashMap<PeerHost, usize>,
     /// The connected machines with their address and the number of connections.
     machines: HashMap<u32, (PeerHost, usize)>,
@@ -148,8 +158,12 @@ impl Remotes {
             return Err((host, RemoteRefusal::TooMany));
         }
         *count += 1;
+        if self.own_ids.is_empty() {
+            self.own_ids = Machine::ids_of_boot();
+        }
         Ok(Some(RemoteClient {
             host,
+            is_from_here: socket.is_from_here(),
             machine: None,
         }))
     }
@@ -166,6 +180,9 @@ impl Remotes {
         }
         if is_like_host(name) {
             return Err(RemoteRefusal::CalledHost);
+        }
+        if self.own_ids.contains(&machine) && !client.is_from_here {
+            return Err(RemoteRefusal::OwnBoot);
         }
         // The connection has not claimed a machine.
         if machine == 0 || client.machine.is_some() {
@@ -249,9 +266,13 @@ mod tests {
     fn a_machine_can_connect_from_only_one_address() {
         let client = |last| RemoteClient {
             host: PeerHost::of_ip(IpAddr::from([10, 0, 0, last])),
+            is_from_here: false,
             machine: None,
         };
-        let mut remotes = Remotes::default();
+        let mut remotes = Remotes {
+            own_ids: vec![77, 78],
+            ..Remotes::default()
+        };
         let (mut one, mut same, mut other) = (client(1), client(1), client(2));
         assert_eq!(remotes.identify(&mut one, 7, b"a"), Ok(()));
         assert_eq!(remotes.identify(&mut same, 7, b"a"), Ok(()));
@@ -270,5 +291,12 @@ mod tests {
         assert_eq!(remotes.identify(&mut client(4), 9, b"hosts"), Ok(()));
         let refused = remotes.identify(&mut client(5), 10, &[b'a'; 4097]);
         assert_eq!(refused, Err(RemoteRefusal::LongName));
+        let refused = remotes.identify(&mut client(5), 78, b"a");
+        assert_eq!(refused, Err(RemoteRefusal::OwnBoot));
+        let mut local = RemoteClient {
+            is_from_here: true,
+            ..client(6)
+        };
+        assert_eq!(remotes.identify(&mut local, 78, b"a"), Ok(()));
     }
 }

@@ -10,6 +10,7 @@ use ferretto_proto::{MessageField, SystemInfo, Utsname};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use crate::frame::Identity;
+use crate::host::machine_id;
 use crate::names;
 
 /// The variable that replaces the machine id hint, to distinguish machines that share a kernel,
@@ -41,6 +42,15 @@ impl Machine {
             id_hint,
             name: names::machine_name(),
         }
+    }
+
+    /// Returns the ids that other machines would compute for this one, from its boot.
+    pub fn ids_of_boot() -> Vec<u32> {
+        let kernels = fs::read(BOOT_ID).unwrap_or_default();
+        let hash = hash_of_boot(Path::new("/dev"));
+        let hints = [kernels.trim_ascii().to_vec(), hash.unwrap_or_default()];
+        let hints = hints.iter().filter(|hint| !hint.is_empty());
+        hints.map(|hint| machine_id(hint)).collect()
     }
 
     /// Returns the identity of a process of the machine.

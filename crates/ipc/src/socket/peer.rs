@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use rustix::net::getpeername;
+use rustix::net::{getpeername, getsockname};
 
 use super::Socket;
 use super::vsock::vsock_peer;
@@ -17,6 +17,9 @@ pub enum PeerHost {
     /// The context id of a virtual machine, or of its host.
     Vsock(u32),
 }
+
+/// The context id of connections within a machine.
+const VSOCK_LOCAL: u32 = 1;
 
 impl PeerHost {
     /// Returns the peer with an IP address.
@@ -60,5 +63,21 @@ impl Socket {
         }
         let vsock = || vsock_peer(std::os::fd::AsFd::as_fd(&self.fd)).map(PeerHost::Vsock);
         self.peer_ip().map(PeerHost::of_ip).or_else(vsock)
+    }
+
+    /// Returns true if the other end is on this machine, as far as addresses tell: local sockets,
+    /// loopback, or the address at which this end was reached.
+    pub fn is_from_here(&self) -> bool {
+        match self.peer_host() {
+            None => self.is_unix,
+            Some(PeerHost::Vsock(cid)) => cid == VSOCK_LOCAL,
+            Some(PeerHost::Ip(_)) => {
+                let own = getsockname(&self.fd).ok();
+                let own = own.and_then(|own| SocketAddr::try_from(own).ok());
+                let own = own.map(|own| own.ip().to_canonical());
+                let peer = self.peer_ip();
+                peer.is_some_and(|peer| peer.is_loopback()) || (peer.is_some() && peer == own)
+            }
+        }
     }
 }
