@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rusqlite::Result;
 use rusqlite::types::Value;
 
-use super::forest::Forest;
+use super::pyramid::Pyramid;
 use crate::limits::{Charge, Limits};
 use crate::objects::failure;
 use crate::relations::{Stored, StoredRows};
@@ -47,39 +47,35 @@ impl Steps {
         })
     }
 
-    /// Returns the rows of each step that has some. The first ones are those before the range that
-    /// reach into it.
-    fn ranges(self, times: &[i64], reaches: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
-        let split = |time: i128| times.partition_point(|ts| i128::from(*ts) < time);
-        let mut ranges = Vec::new();
-        if self.end <= self.start {
-            return ranges;
-        }
-        let mut from = split(self.start);
-        let mut boundary = self.start + self.step;
-        if from > 0 && reaches(from) {
-            from -= 1;
-        } else if let Some(ts) = times.get(from) {
-            boundary = self.boundary(*ts);
-        }
-        while from < times.len() && boundary <= self.end {
-            let past = split(boundary);
-            if from < past {
-                ranges.push(from..past);
-                from = past;
-            }
-            let Some(ts) = times.get(from) else {
-                break;
-            };
-            // Steps without rows are left out.
-            boundary = self.boundary(*ts);
-        }
-        ranges
+    /// Returns the number of the step that has a time.
+    fn number(self, ts: i64) -> i128 {
+        (i128::from(ts) - self.start).div_euclid(self.step)
     }
 
-    /// Returns the end of the step that has a time.
-    fn boundary(self, ts: i64) -> i128 {
-        self.start + ((i128::from(ts) - self.start).div_euclid(self.step) + 1) * self.step
+    /// Returns the rows of each step that has some, of rows with these times. Until a row begins,
+    /// the one before is shown, so it belongs to the first step unless a row begins with that.
+    fn ranges(self, times: &[i64]) -> impl Iterator<Item = Range<usize>> {
+        let before = |time: i128| times.partition_point(|ts| i128::from(*ts) < time);
+        let (mut next, past) = (before(self.start), before(self.end));
+        let is_shown = next > 0
+            && self.start < self.end
+            && times
+                .get(next)
+                .is_none_or(|ts| i128::from(*ts) != self.start);
+        let mut shown = is_shown.then(|| next - 1);
+        std::iter::from_fn(move || {
+            let from = shown.unwrap_or(next);
+            // Steps without rows are left out.
+            let step = match (shown.take(), times.get(next)) {
+                (Some(_), _) => 0,
+                (None, Some(ts)) if next < past => self.number(*ts),
+                _ => return None,
+            };
+            let end = self.start + (step + 1) * self.step;
+            let rest = times.get(next..past).unwrap_or_default();
+            next += rest.partition_point(|ts| i128::from(*ts) < end);
+            Some(from..next)
+        })
     }
 }
 
@@ -106,7 +102,7 @@ struct Depth {
     times: Vec<i64>,
     ids: Vec<i64>,
     /// The durations, with the index of the slice.
-    longest: Forest<(i64, u32)>,
+    longest: Pyramid<(i64, u32)>,
 }
 
 /// A mipmap of slices: for each depth and step, the longest slice that begins in the step.
@@ -141,16 +137,15 @@ impl SliceMipmap {
             .collect();
         all.sort_unstable();
         let depths = all.chunk_by(|a, b| a.0 == b.0).map(|slices| {
-            let durations: Vec<_> = slices
+            let durations = slices
                 .iter()
                 .enumerate()
-                .map(|(index, (.., dur))| (*dur, index as u32))
-                .collect();
+                .map(|(index, (.., dur))| (*dur, index as u32));
             Depth {
                 depth: slices[0].0,
                 times: slices.iter().map(|(_, ts, ..)| *ts).collect(),
                 ids: slices.iter().map(|(_, _, _, id, _)| *id).collect(),
-                longest: Forest::new(&durations, longer),
+                longest: Pyramid::new(durations.collect(), longer),
             }
         });
         let mipmap = Self {
@@ -169,13 +164,7 @@ impl SliceMipmap {
     fn rows(&self, steps: Steps) -> Result<StoredRows> {
         let mut rows = StoredRows::new(5, &self.limits);
         for depth in &self.depths {
-            let reaches = |next: usize| {
-                depth.times.get(next).is_none_or(|ts| {
-                    let end = i128::from(*ts) + i128::from(depth.longest.get(next).0);
-                    i128::from(*ts) != steps.start && end > steps.start
-                })
-            };
-            for range in steps.ranges(&depth.times, reaches) {
+            for range in steps.ranges(&depth.times) {
                 let count = range.len() as i64;
                 let Some((dur, index)) = depth.longest.best(range.start, range.end, longer) else {
                     continue;
@@ -193,7 +182,7 @@ impl SliceMipmap {
 pub(crate) struct CounterMipmap {
     times: Vec<i64>,
     /// The smallest and the largest value.
-    extremes: Forest<(f64, f64)>,
+    extremes: Pyramid<(f64, f64)>,
     limits: Limits,
     _charge: Charge,
 }
@@ -211,10 +200,10 @@ impl CounterMipmap {
             .map(|row| (integer(&rows.row(row)[0]), real(&rows.row(row)[1])))
             .collect();
         all.sort_by_key(|(ts, _)| *ts);
-        let values: Vec<_> = all.iter().map(|(_, value)| (*value, *value)).collect();
+        let values = all.iter().map(|(_, value)| (*value, *value));
         let mipmap = Self {
             times: all.iter().map(|(ts, _)| *ts).collect(),
-            extremes: Forest::new(&values, wider),
+            extremes: Pyramid::new(values.collect(), wider),
             limits: limits.clone(),
             _charge: charge,
         };
@@ -228,11 +217,7 @@ impl CounterMipmap {
 
     fn rows(&self, steps: Steps) -> Result<StoredRows> {
         let mut rows = StoredRows::new(4, &self.limits);
-        let reaches = |next: usize| {
-            let next = self.times.get(next);
-            next.is_none_or(|ts| i128::from(*ts) != steps.start)
-        };
-        for range in steps.ranges(&self.times, reaches) {
+        for range in steps.ranges(&self.times) {
             let Some((min, max)) = self.extremes.best(range.start, range.end, wider) else {
                 continue;
             };

@@ -1,8 +1,8 @@
 //! Tables from which timelines are drawn: mipmaps, which have one row for each step of a range of
 //! time, and windows, which are the steps.
 
-mod forest;
 mod mipmap;
+mod pyramid;
 mod window;
 
 pub(crate) use self::mipmap::{CounterMipmap, SliceMipmap};

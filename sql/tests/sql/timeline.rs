@@ -17,9 +17,8 @@ fn expected_slices(slices: &[Slice], start: i64, end: i64, step: i64) -> Vec<Str
             .filter(|(_, slice)| slice.2 == depth)
             .collect();
         let mut first = of_depth.iter().filter(|(_, slice)| slice.0 < start).count();
-        let next = of_depth.get(first).map(|(_, slice)| slice);
-        let reaches = next.is_none_or(|(ts, dur, _)| *ts != start && ts + dur > start);
-        if first > 0 && reaches {
+        let next = of_depth.get(first).map(|(_, slice)| slice.0);
+        if first > 0 && next != Some(start) {
             first -= 1;
         }
         let mut at = start;
@@ -46,7 +45,8 @@ fn slice_mipmaps_have_the_longest_slice_of_each_step() {
     let mut session = Session::new();
     let mut random = Random(11);
     for round in 0..40 {
-        let count = 1 + random.below(40);
+        // A few rounds have more slices than one block of a level.
+        let count = 1 + random.below(if round % 8 == 0 { 1500 } else { 40 });
         let mut slices: Vec<Slice> = (0..count)
             .map(|_| {
                 let [ts, dur, depth] = [60, 12, 3].map(|limit| random.below(limit) as i64);
