@@ -1,97 +1,137 @@
-//! Dominator trees, by the algorithm of Lengauer and Tarjan.
+//! Dominator trees: for each node the nearest one that is on all ways to it from the root.
+//!
+//! A node's *semidominator* is the first node, in the order of a depth-first walk, from which a way
+//! leads to it whose other nodes all come after it in that order. The immediate dominator is the
+//! nearest common node above the walk's parent and the semidominator in the tree of dominators
+//! (Georgiadis, "Linear-time algorithms for dominators and related problems", 2005). It is found
+//! by links that skip ever more nodes of the tree, so that even long chains cost a logarithm.
 
 use rusqlite::Result;
-use rusqlite::types::Value;
 
 use super::graph::{Graph, id};
+use super::lists::Lists;
 use crate::limits::Limits;
 use crate::objects::{Object, failure};
 
-const NONE: u32 = u32::MAX;
-
-/// The nodes of the spanning tree so far, with compressed paths.
-struct Forest {
-    ancestor: Vec<u32>,
-    /// The node with the smallest semidominator on the path to the ancestor.
-    label: Vec<u32>,
+/// The smallest semidominators on ways up the walk's tree. Nodes have the numbers of the walk.
+struct Climb {
+    /// A node above, to which the smallest semidominator is known.
+    above: Vec<u32>,
+    /// The smallest semidominator from the node on, without that of the node `above`.
+    smallest: Vec<u32>,
     path: Vec<u32>,
 }
 
-impl Forest {
-    /// Returns the node with the smallest semidominator on the path to the root of its tree.
-    fn smallest(&mut self, node: u32, semidominators: &[u32]) -> u32 {
-        if self.ancestor[node as usize] == NONE {
-            return node;
-        }
+impl Climb {
+    /// Returns the smallest semidominator of the nodes from one up to the last that comes after
+    /// `border`.
+    fn smallest(&mut self, node: u32, border: u32) -> u32 {
         let mut at = node;
-        while self.ancestor[self.ancestor[at as usize] as usize] != NONE {
+        while self.above[at as usize] > border {
             self.path.push(at);
-            at = self.ancestor[at as usize];
+            at = self.above[at as usize];
         }
-        while let Some(node) = self.path.pop() {
-            let above = self.ancestor[node as usize];
-            let (label, other) = (self.label[node as usize], self.label[above as usize]);
-            if semidominators[other as usize] < semidominators[label as usize] {
-                self.label[node as usize] = other;
-            }
-            self.ancestor[node as usize] = self.ancestor[above as usize];
+        // Each node of the path learns what is known of the one above it, from the top on.
+        let (top, mut smallest) = (self.above[at as usize], self.smallest[at as usize]);
+        while let Some(below) = self.path.pop() {
+            smallest = smallest.min(self.smallest[below as usize]);
+            self.smallest[below as usize] = smallest;
+            self.above[below as usize] = top;
         }
-        self.label[node as usize]
+        smallest
     }
 }
 
-/// Returns the reachable nodes in the order of a depth-first search, with their dominators.
-fn dominators(graph: &Graph, root: i64) -> Vec<(u32, Option<u32>)> {
-    let found = graph.depth_first(&[root]);
-    let mut numbers = vec![NONE; graph.len()];
+/// Returns the semidominator of each node, from the parents in the walk and the sources of edges.
+fn semidominators(parents: &[u32], sources: &Lists<u32>) -> Vec<u32> {
+    let own = || (0..parents.len() as u32).collect::<Vec<_>>();
+    let mut semidominators = own();
+    let mut climb = Climb {
+        above: parents.to_vec(),
+        smallest: own(),
+        path: Vec::new(),
+    };
+    for node in (1..parents.len() as u32).rev() {
+        // A way from a later node comes from below an earlier one.
+        let mut smallest = parents[node as usize];
+        for source in sources.of(node) {
+            smallest = smallest.min(match source <= &node {
+                true => *source,
+                false => climb.smallest(*source, node),
+            });
+        }
+        semidominators[node as usize] = smallest;
+        climb.smallest[node as usize] = smallest;
+    }
+    semidominators
+}
+
+/// The tree of dominators so far: for each node the one above it, one further above, and the
+/// number of nodes above.
+struct Tree {
+    above: Vec<u32>,
+    skip: Vec<u32>,
+    depth: Vec<u32>,
+}
+
+impl Tree {
+    /// Adds a node below another one.
+    fn add(&mut self, above: u32) {
+        let skip = self.skip[above as usize];
+        let depth = |node: u32| self.depth[node as usize];
+        // Two skips of equal length become one, so that their lengths are powers of two.
+        let further = self.skip[skip as usize];
+        let is_equal = depth(above) - depth(skip) == depth(skip) - depth(further);
+        let next = depth(above) + 1;
+        self.above.push(above);
+        self.skip.push(if is_equal { further } else { above });
+        self.depth.push(next);
+    }
+
+    /// Returns the first node from one up that does not come after `border`.
+    fn up_to(&self, mut node: u32, border: u32) -> u32 {
+        while node > border {
+            let skip = self.skip[node as usize];
+            node = match skip > border {
+                true => skip,
+                false => self.above[node as usize],
+            };
+        }
+        node
+    }
+}
+
+/// Returns the reachable nodes in the order of a depth-first walk, with their dominators.
+fn dominators(graph: &Graph, root: u32) -> Vec<(u32, Option<u32>)> {
+    let found = graph.walk().entered(root);
+    let mut numbers = vec![0; graph.len()];
     for (number, (node, _)) in found.iter().enumerate() {
         numbers[*node as usize] = number as u32;
     }
-    // From here on, nodes have the numbers of the search.
     let parents: Vec<u32> = found
         .iter()
-        .map(|(_, from)| from.map_or(NONE, |from| numbers[from as usize]))
+        .map(|(_, from)| numbers[from.unwrap_or(root) as usize])
         .collect();
-    let mut sources: Vec<Vec<u32>> = vec![Vec::new(); found.len()];
-    for (number, (node, _)) in found.iter().enumerate() {
-        for target in graph.targets(*node) {
-            sources[numbers[*target as usize] as usize].push(number as u32);
-        }
-    }
-    let count = found.len() as u32;
-    let mut semidominators: Vec<u32> = (0..count).collect();
-    let mut dominator = vec![0; found.len()];
-    let mut waiting: Vec<Vec<u32>> = vec![Vec::new(); found.len()];
-    let mut forest = Forest {
-        ancestor: vec![NONE; found.len()],
-        label: (0..count).collect(),
-        path: Vec::new(),
-    };
-    for node in (1..count).rev() {
-        for source in &sources[node as usize] {
-            let smallest = forest.smallest(*source, &semidominators);
-            let semidominator = semidominators[smallest as usize];
-            semidominators[node as usize] = semidominators[node as usize].min(semidominator);
-        }
-        waiting[semidominators[node as usize] as usize].push(node);
-        let parent = parents[node as usize];
-        forest.ancestor[node as usize] = parent;
-        for other in std::mem::take(&mut waiting[parent as usize]) {
-            let smallest = forest.smallest(other, &semidominators);
-            let is_below = semidominators[smallest as usize] < semidominators[other as usize];
-            dominator[other as usize] = if is_below { smallest } else { parent };
-        }
-    }
-    for node in 1..found.len() {
-        if dominator[node] != semidominators[node] {
-            dominator[node] = dominator[dominator[node] as usize];
-        }
-    }
-    let dominators = found.iter().enumerate().map(|(number, (node, _))| {
-        let above = (number > 0).then(|| found[dominator[number] as usize].0);
-        (*node, above)
+    let edges = found.iter().enumerate().flat_map(|(number, (node, _))| {
+        let targets = graph.targets(*node).iter();
+        targets.map({
+            let numbers = &numbers;
+            move |target| (numbers[*target as usize], number as u32)
+        })
     });
-    dominators.collect()
+    let semidominators = semidominators(&parents, &Lists::new(found.len(), edges));
+    let mut tree = Tree {
+        above: vec![0],
+        skip: vec![0],
+        depth: vec![0],
+    };
+    for node in 1..found.len() {
+        tree.add(tree.up_to(parents[node], semidominators[node]));
+    }
+    let above = tree.above.iter().map(|above| found[*above as usize].0);
+    let rows = found.iter().zip(above).enumerate();
+    rows.map(|(number, ((node, _), above))| (*node, (number > 0).then_some(above)))
+        .collect()
 }
 
 /// Returns the dominator tree of rows `source, target, root`.
@@ -99,75 +139,12 @@ pub(super) fn tree(edges: &Object, limits: &Limits) -> Result<Object> {
     const NAMES: [&str; 2] = ["node_id", "dominator_node_id"];
     let graph = Graph::new(&edges.rows, &[], limits)?;
     let root = id(&edges.rows.row(0)[2], "the root")?;
-    if graph.node(root).is_none() {
-        return Err(failure("the root is not in the graph"));
-    }
+    let root = graph
+        .node(root)
+        .ok_or_else(|| failure("the root is not in the graph"))?;
     let found = dominators(&graph, root);
     if found.len() < 2 {
         return Err(failure("the root has no edge to another node"));
     }
     graph.rows(NAMES, &found, limits)
-}
-
-/// Returns the parts of a tree of rows `id, parent, group`: each node with the nearest node above
-/// it that has its group.
-pub(super) fn partition(tree: &Object, limits: &Limits) -> Result<Object> {
-    use std::collections::HashMap;
-
-    use crate::relations::StoredRows;
-
-    let mut root = None;
-    let mut groups = HashMap::new();
-    let mut edges = StoredRows::new(2, limits);
-    for row in 0..tree.rows.len() {
-        let values = tree.rows.row(row);
-        let node = id(&values[0], "the id of a node")?;
-        groups.insert(node, id(&values[2], "the group of a node")?);
-        if values[1] == Value::Null {
-            if root.replace(node).is_some() {
-                return Err(failure("the tree has several roots, which have no parent"));
-            }
-            continue;
-        }
-        edges.extend([values[1].clone(), Value::Integer(node)])?;
-    }
-    let root = root.ok_or_else(|| failure("the tree has no root, which has no parent"))?;
-    let graph = Graph::new(&edges, &[root], limits)?;
-    let mut rows = StoredRows::new(3, limits);
-    // The nearest node above of each group; `None` leaves a node.
-    let mut nearest: HashMap<i64, i64> = HashMap::new();
-    let mut is_known = vec![false; graph.len()];
-    enum Step {
-        Enter(u32),
-        Leave(i64, Option<i64>),
-    }
-    let mut stack: Vec<Step> = graph.node(root).map(Step::Enter).into_iter().collect();
-    while let Some(step) = stack.pop() {
-        let node = match step {
-            Step::Enter(node) => node,
-            Step::Leave(group, Some(before)) => {
-                nearest.insert(group, before);
-                continue;
-            }
-            Step::Leave(group, None) => {
-                nearest.remove(&group);
-                continue;
-            }
-        };
-        if std::mem::replace(&mut is_known[node as usize], true) {
-            return Err(failure("the tree has a node with two parents"));
-        }
-        let id = graph.id(node);
-        let group = groups.get(&id).copied();
-        let group = group.ok_or_else(|| failure("the parent of a node is missing"))?;
-        let above = nearest.insert(group, id);
-        rows.push(id)?;
-        rows.push(above)?;
-        rows.push(group)?;
-        stack.push(Step::Leave(group, above));
-        stack.extend(graph.targets(node).iter().map(|child| Step::Enter(*child)));
-    }
-    let names = ["node_id", "parent_node_id", "group_key"];
-    let names = names.map(str::to_owned).to_vec();
-    Ok(Object { names, rows })
 }

@@ -1,27 +1,24 @@
-//! A directed graph, and its traversal.
-
-use std::collections::{HashMap, VecDeque};
+//! A directed graph, and searches in it.
 
 use rusqlite::Result;
 use rusqlite::types::Value;
 
+use super::lists::{Lists, Numbering};
+use super::walk::Walk;
 use crate::limits::{Charge, Limits};
 use crate::objects::{Object, failure};
 use crate::relations::StoredRows;
 
-/// A directed graph. Nodes have numbers from 0, and ids.
+/// A directed graph. Nodes have ids, and numbers from 0 on.
 #[derive(Debug)]
 pub(super) struct Graph {
-    ids: Vec<i64>,
-    numbers: HashMap<i64, u32>,
-    /// The index in `targets` of the first edge of each node, and of the end.
-    starts: Vec<usize>,
-    targets: Vec<u32>,
+    nodes: Numbering,
+    targets: Lists<u32>,
     _charge: Charge,
 }
 
 /// The number of bytes of a node or edge.
-const NODE: u64 = 48;
+const NODE: u64 = 32;
 
 /// Reads an id.
 pub(super) fn id(value: &Value, name: &str) -> Result<i64> {
@@ -42,108 +39,81 @@ impl Graph {
     /// a node.
     pub(super) fn new(rows: &StoredRows, further: &[i64], limits: &Limits) -> Result<Self> {
         let mut charge = limits.charge();
-        let (mut ids, mut numbers) = (Vec::new(), HashMap::new());
-        let mut number = |id: i64| {
-            *numbers.entry(id).or_insert_with(|| {
-                ids.push(id);
-                ids.len() as u32 - 1
-            })
-        };
-        let mut edges = Vec::new();
+        charge.grow(NODE * further.len() as u64)?;
+        let mut all = further.to_vec();
+        let mut edges = Vec::with_capacity(rows.len());
         for row in 0..rows.len() {
             charge.grow(2 * NODE)?;
             let (source, target) = (&rows.row(row)[0], &rows.row(row)[1]);
-            let source = number(id(source, "the source of an edge")?);
+            let source = id(source, "the source of an edge")?;
+            all.push(source);
             if *target != Value::Null {
-                edges.push((source, number(id(target, "the target of an edge")?)));
+                let target = id(target, "the target of an edge")?;
+                all.push(target);
+                edges.push((source, target));
             }
         }
-        for id in further {
-            charge.grow(NODE)?;
-            number(*id);
-        }
-        // The edges of each node, in their order.
-        let mut starts = vec![0; ids.len() + 1];
-        for (source, _) in &edges {
-            starts[*source as usize + 1] += 1;
-        }
-        for node in 0..ids.len() {
-            starts[node + 1] += starts[node];
-        }
-        let mut next = starts.clone();
-        let mut targets = vec![0; edges.len()];
-        for (source, target) in edges {
-            targets[next[source as usize]] = target;
-            next[source as usize] += 1;
-        }
+        let nodes = Numbering::new(all);
+        let number = |id| nodes.number(id).unwrap_or_default();
+        let pairs = edges
+            .iter()
+            .map(|(source, target)| (number(*source), number(*target)));
+        let targets = Lists::new(nodes.len(), pairs);
         Ok(Self {
-            ids,
-            numbers,
-            starts,
+            nodes,
             targets,
             _charge: charge,
         })
     }
 
     pub(super) fn len(&self) -> usize {
-        self.ids.len()
+        self.nodes.len()
     }
 
     pub(super) fn id(&self, node: u32) -> i64 {
-        self.ids[node as usize]
+        self.nodes.id(node)
     }
 
     pub(super) fn node(&self, id: i64) -> Option<u32> {
-        self.numbers.get(&id).copied()
+        self.nodes.number(id)
     }
 
     /// Returns the targets of the edges of a node.
     pub(super) fn targets(&self, node: u32) -> &[u32] {
-        let node = node as usize;
-        &self.targets[self.starts[node]..self.starts[node + 1]]
+        self.targets.of(node)
     }
 
-    fn nodes(&self, ids: &[i64]) -> Vec<u32> {
-        ids.iter().filter_map(|id| self.node(*id)).collect()
+    /// Returns a depth-first walk.
+    pub(super) fn walk(&self) -> Walk<'_, u32> {
+        Walk::new(&self.targets)
     }
 
     /// Returns the nodes that are reachable in the order of a depth-first search, which begins with
     /// the last start, and the node that each was reached from.
     pub(super) fn depth_first(&self, starts: &[i64]) -> Vec<(u32, Option<u32>)> {
-        let mut is_known = vec![false; self.len()];
-        let starts = self.nodes(starts);
-        let mut stack: Vec<_> = starts.into_iter().map(|node| (node, None)).collect();
-        let mut found = Vec::new();
-        while let Some((node, from)) = stack.pop() {
-            if std::mem::replace(&mut is_known[node as usize], true) {
-                continue;
-            }
-            found.push((node, from));
-            let targets = self.targets(node).iter().rev();
-            let targets = targets.filter(|target| !is_known[**target as usize]);
-            stack.extend(targets.map(|target| (*target, Some(node))));
-        }
-        found
+        let mut walk = self.walk();
+        let starts = starts.iter().rev().filter_map(|id| self.node(*id));
+        starts.flat_map(|start| walk.entered(start)).collect()
     }
 
     /// Returns the nodes that are reachable in the order of a breadth-first search, and the node
     /// that each was reached from.
     pub(super) fn breadth_first(&self, starts: &[i64]) -> Vec<(u32, Option<u32>)> {
         let mut is_known = vec![false; self.len()];
-        let mut queue = VecDeque::new();
-        let mut reach = |node: u32, from, queue: &mut VecDeque<_>| {
+        let mut found = Vec::new();
+        let mut reach = |node: u32, from, found: &mut Vec<_>| {
             if !std::mem::replace(&mut is_known[node as usize], true) {
-                queue.push_back((node, from));
+                found.push((node, from));
             }
         };
-        for node in self.nodes(starts) {
-            reach(node, None, &mut queue);
+        for start in starts.iter().filter_map(|id| self.node(*id)) {
+            reach(start, None, &mut found);
         }
-        let mut found = Vec::new();
-        while let Some((node, from)) = queue.pop_front() {
-            found.push((node, from));
+        let mut next = 0;
+        while let Some((node, _)) = found.get(next).copied() {
+            next += 1;
             for target in self.targets(node) {
-                reach(*target, Some(node), &mut queue);
+                reach(*target, Some(node), &mut found);
             }
         }
         found

@@ -3,9 +3,12 @@
 mod critical_path;
 mod dominators;
 mod graph;
+mod lists;
 pub(crate) mod macros;
+mod partition;
 mod scan;
 mod tree;
+mod walk;
 
 use std::sync::{Arc, Weak};
 
@@ -35,7 +38,7 @@ pub(crate) fn register(
             "__intrinsic_structural_tree_partition",
             3,
             Kind::Plain,
-            dominators::partition,
+            partition::partition,
         ),
         (
             "__intrinsic_tree_from_table",

@@ -8,6 +8,8 @@ use rusqlite::functions::Context;
 use rusqlite::types::Value;
 
 use super::graph::{Graph, id, ids};
+use super::lists::{Lists, Numbering};
+use super::walk::{Step, Walk};
 use crate::objects::{Object, Objects, failure};
 use crate::relations::StoredRows;
 use crate::sqlite::{Callee, owned};
@@ -184,64 +186,61 @@ pub(super) fn aggregate(
     let starts: Vec<i64> = (0..rows.len())
         .map(|row| id(&rows.row(row)[0], "the column 'id'"))
         .collect::<Result<_>>()?;
-    let heights = heights(&scan.graph, &starts);
-    let count = heights
-        .iter()
-        .max()
-        .map_or(1, |height| *height as usize + 1);
+    let rounds = rounds(&scan.graph, &starts)?;
+    let count = rounds.iter().max().map_or(1, |last| *last as usize + 1);
     let width = scan.names.len();
     let mut waiting: Vec<StoredRows> = (0..count)
         .map(|_| StoredRows::new(width, objects.limits()))
         .collect();
     scan.pass(&rows, |target, values| {
-        waiting[heights[target as usize] as usize].extend(values)
+        waiting[rounds[target as usize] as usize].extend(values)
     })?;
-    for height in (0..count).rev() {
-        let empty = StoredRows::new(width, objects.limits());
-        let rows = std::mem::replace(&mut waiting[height], empty);
+    for round in 0..count {
+        let rows = std::mem::take(&mut waiting[round]);
         if rows.len() == 0 {
             continue;
         }
         objects.limits().check()?;
         let rows = scan.run(rows)?;
         scan.pass(&rows, |target, values| {
-            waiting[heights[target as usize] as usize].extend(values)
+            waiting[rounds[target as usize] as usize].extend(values)
         })?;
     }
     Ok(scan.finish())
 }
 
-/// Returns the length of the longest path from each reachable node.
-fn heights(graph: &Graph, starts: &[i64]) -> Vec<u32> {
-    #[derive(Clone, Copy, PartialEq)]
-    enum State {
-        New,
-        Entered,
-        Done,
+/// Returns the round in which the rows of each node are complete: the length of the longest way
+/// to it from an edge of a start. All edges lead to later rounds.
+fn rounds(graph: &Graph, starts: &[i64]) -> Result<Vec<u32>> {
+    let starts = starts.iter().filter_map(|id| graph.node(*id));
+    let mut walk = graph.walk();
+    let mut reached = Vec::new();
+    for target in starts.flat_map(|start| graph.targets(start)) {
+        reached.extend(walk.entered(*target).into_iter().map(|(node, _)| node));
     }
-    let mut heights = vec![0; graph.len()];
-    let mut states = vec![State::New; graph.len()];
-    let mut stack: Vec<u32> = starts.iter().filter_map(|id| graph.node(*id)).collect();
-    while let Some(node) = stack.last().copied() {
-        match states[node as usize] {
-            State::New => {
-                states[node as usize] = State::Entered;
-                let targets = graph.targets(node).iter();
-                stack.extend(targets.filter(|target| states[**target as usize] == State::New));
-            }
-            State::Entered => {
-                stack.pop();
-                states[node as usize] = State::Done;
-                let targets = graph.targets(node).iter();
-                let above = targets.map(|target| heights[*target as usize] + 1);
-                heights[node as usize] = above.max().unwrap_or(0);
-            }
-            State::Done => {
-                stack.pop();
+    // The number of edges along which no rows have arrived yet.
+    let mut missing = vec![0_u32; graph.len()];
+    for target in reached.iter().flat_map(|node| graph.targets(*node)) {
+        missing[*target as usize] += 1;
+    }
+    let mut rounds = vec![0; graph.len()];
+    let mut complete = reached.clone();
+    complete.retain(|node| missing[*node as usize] == 0);
+    let mut done = 0;
+    while let Some(node) = complete.pop() {
+        done += 1;
+        for target in graph.targets(node).iter().map(|target| *target as usize) {
+            rounds[target] = rounds[target].max(rounds[node as usize] + 1);
+            missing[target] -= 1;
+            if missing[target] == 0 {
+                complete.push(target as u32);
             }
         }
     }
-    heights
+    if done < reached.len() {
+        return Err(failure("the graph of an aggregating scan has a cycle"));
+    }
+    Ok(rounds)
 }
 
 /// Runs a search from the nodes of an object.
@@ -284,45 +283,42 @@ pub(super) fn weight_bounded(objects: &Objects, arguments: &[Value]) -> Result<S
     if roots.len() != sums.len() {
         return Err(failure("each root has a target weight"));
     }
-    // The weights have the order of the edges of a node.
-    let mut edges = StoredRows::new(2, limits);
-    let mut order: Vec<usize> = (0..sources.len()).collect();
-    for place in &order {
-        edges.extend([sources[*place].into(), targets[*place].into()])?;
-    }
-    let graph = Graph::new(&edges, roots, limits)?;
-    order.sort_by_key(|place| graph.node(sources[*place]));
-    let mut firsts = vec![0; graph.len()];
-    for (at, place) in order.iter().enumerate().rev() {
-        if let Some(node) = graph.node(sources[*place]) {
-            firsts[node as usize] = at;
-        }
-    }
-    let mut known_by = vec![usize::MAX; graph.len()];
-    for (root, sum) in roots.iter().zip(sums) {
-        let start = graph.node(*root).unwrap_or_default();
-        let mut total = 0_i64;
-        let mut stack = vec![(start, 0, None)];
-        let search = out.len() + 1;
-        while let Some((node, weight, from)) = stack.pop() {
-            if std::mem::replace(&mut known_by[node as usize], search) == search {
-                continue;
+    let mut charge = limits.charge();
+    charge.grow(64 * (sources.len() + roots.len()) as u64)?;
+    let ids = [sources.as_slice(), targets, roots].concat();
+    let nodes = Numbering::new(ids);
+    let number = |id: &i64| nodes.number(*id).unwrap_or_default();
+    let pairs = sources.iter().zip(targets).zip(weights);
+    let edges = Lists::new(
+        nodes.len(),
+        pairs.map(|((source, target), weight)| (number(source), (number(target), *weight))),
+    );
+    let mut walk = Walk::new(&edges);
+    for (root, bound) in roots.iter().zip(sums) {
+        walk.restart();
+        walk.begin(number(root));
+        let mut sum = 0_i64;
+        let mut found = Some((number(root), None));
+        loop {
+            if let Some((node, from)) = found {
+                let is_over = sum > *bound;
+                if is_floor || !is_over {
+                    out.push(*root)?;
+                    out.push(nodes.id(node))?;
+                    out.push(from)?;
+                }
+                if is_over {
+                    break;
+                }
             }
-            total = total.saturating_add(weight);
-            if !is_floor && total > *sum {
-                break;
-            }
-            out.push(*root)?;
-            out.push(graph.id(node))?;
-            out.push(from)?;
-            if total > *sum {
-                break;
-            }
-            let first = firsts[node as usize];
-            for (place, target) in graph.targets(node).iter().enumerate().rev() {
-                let weight = weights[order[first + place]];
-                stack.push((*target, weight, Some(graph.id(node))));
-            }
+            found = match walk.step() {
+                Some(Step::Enter { node, from, edge }) => {
+                    sum = sum.saturating_add(edge.1);
+                    Some((node, Some(nodes.id(from))))
+                }
+                Some(Step::Leave(_)) => None,
+                None => break,
+            };
         }
     }
     Ok(out)

@@ -190,6 +190,95 @@ fn scans_pass_rows_along_edges() {
 }
 
 #[test]
+fn aggregating_scans_refuse_cycles() {
+    let mut session = Session::new();
+    let error = session.error(&format!(
+        "SELECT __intrinsic_graph_aggregating_scan(
+           (SELECT __intrinsic_graph_agg(g.source_node_id, g.dest_node_id) FROM {} g),
+           (SELECT __intrinsic_row_dataframe_agg('id', 0, 'n', 1)), '(SELECT * FROM $table)', '(n)')",
+        graph(&[(0, 1), (1, 2), (2, 1)])
+    ));
+    assert!(error.contains("has a cycle"), "{error}");
+}
+
+/// Returns the rows of a search that adds weights in the order of its nodes, by recursion.
+fn weighted(
+    edges: &[(i64, i64, i64)],
+    (root, bound, is_floor): (i64, i64, bool),
+) -> Vec<(i64, i64, Option<i64>)> {
+    struct Search<'a> {
+        edges: &'a [(i64, i64, i64)],
+        sum: i64,
+        known: BTreeSet<i64>,
+        rows: Vec<(i64, i64, Option<i64>)>,
+    }
+    fn enter(
+        search: &mut Search<'_>,
+        goal: (i64, i64, bool),
+        (node, weight, from): (i64, i64, Option<i64>),
+    ) -> bool {
+        let (root, bound, is_floor) = goal;
+        if !search.known.insert(node) {
+            return true;
+        }
+        search.sum += weight;
+        if search.sum <= bound || is_floor {
+            search.rows.push((root, node, from));
+        }
+        search.sum <= bound
+            && search
+                .edges
+                .iter()
+                .filter(|edge| edge.0 == node)
+                .all(|edge| enter(search, goal, (edge.1, edge.2, Some(node))))
+    }
+    let (sum, known, rows) = (0, BTreeSet::new(), Vec::new());
+    let mut search = Search {
+        edges,
+        sum,
+        known,
+        rows,
+    };
+    enter(&mut search, (root, bound, is_floor), (root, 0, None));
+    search.rows
+}
+
+#[test]
+fn searches_with_weights_are_those_of_a_recursion() {
+    let mut session = Session::new();
+    let mut random = Random(6);
+    for _ in 0..60 {
+        let count = 1 + random.below(20);
+        let edges: Vec<(i64, i64, i64)> = edges(&mut random, 8, count)
+            .into_iter()
+            .map(|(from, to)| (from, to, random.below(4) as i64))
+            .collect();
+        let goal = (
+            random.below(8) as i64,
+            random.below(10) as i64,
+            random.below(2) == 1,
+        );
+        let (root, bound, is_floor) = goal;
+        session.rows("INCLUDE PERFETTO MODULE graphs.search");
+        let rows = edges.iter().map(|(s, d, w)| format!("{s}, {d}, {w}"));
+        let sql = format!(
+            "SELECT root_node_id, node_id, parent_node_id FROM graph_reachable_weight_bounded_dfs!(
+               {}, (SELECT {root} AS root_node_id, {bound} AS root_target_weight), {})",
+            values("source_node_id, dest_node_id, edge_weight", rows),
+            i64::from(is_floor)
+        );
+        let expected: Vec<String> = weighted(&edges, goal)
+            .into_iter()
+            .map(|(root, node, from)| {
+                let from = from.map_or("\"[NULL]\"".to_owned(), |from| from.to_string());
+                format!("{root},{node},{from}")
+            })
+            .collect();
+        assert_eq!(session.rows(&sql), expected, "{edges:?} {goal:?}");
+    }
+}
+
+#[test]
 fn searches_end_at_a_weight() {
     let mut session = Session::new();
     let sql = |floor: &str| {
@@ -228,6 +317,49 @@ fn searches_end_at_a_weight() {
             "1,1,N", "1,2,1", "1,4,2", "1,3,1", "2,2,N", "2,4,2", "9,9,N"
         ])
     );
+}
+
+#[test]
+fn parts_of_random_trees_have_the_nearest_node_of_their_group() {
+    let mut session = Session::new();
+    let mut random = Random(7);
+    for _ in 0..60 {
+        let count = 1 + random.below(20) as i64;
+        // A node's parent is one before it; ids are not the places of rows.
+        let nodes: Vec<(i64, Option<i64>, i64)> = (0..count)
+            .map(|node| {
+                let parent = (node > 0).then(|| random.below(node as u64) as i64);
+                (
+                    100 - 3 * node,
+                    parent.map(|p| 100 - 3 * p),
+                    random.below(3) as i64,
+                )
+            })
+            .collect();
+        let of = |id: i64| nodes.iter().find(|node| node.0 == id).expect("a node");
+        let expected: BTreeSet<String> = nodes
+            .iter()
+            .map(|(id, parent, group)| {
+                let mut above = *parent;
+                while above.is_some_and(|id| of(id).2 != *group) {
+                    above = above.and_then(|id| of(id).1);
+                }
+                format!("{id},{},{group}", above.unwrap_or(-1))
+            })
+            .collect();
+        let rows = nodes.iter().map(|(id, parent, group)| {
+            let parent = parent.map_or("NULL".to_owned(), |parent| parent.to_string());
+            format!("{id}, {parent}, {group}")
+        });
+        let sql = format!(
+            "SELECT id, ifnull(parent_id, -1), group_key
+             FROM tree_structural_partition_by_group!({})",
+            values("id, parent_id, group_key", rows)
+        );
+        session.rows("INCLUDE PERFETTO MODULE graphs.partition");
+        let rows: BTreeSet<String> = session.rows(&sql).into_iter().collect();
+        assert_eq!(rows, expected);
+    }
 }
 
 const TREE: &str = "(WITH t(id, parent_id, name) AS (VALUES
@@ -299,21 +431,28 @@ fn parts_of_trees_have_the_nearest_node_of_their_group() {
     session.error(&sql("(1, 2, 1), (2, 1, 1)"));
 }
 
+/// Returns the query of the critical paths of roots over a subquery of wakeups.
+fn critical_path(wakeups: &str, roots: &str) -> String {
+    format!(
+        "SELECT c0, c1, c2, c3, c4, c5, c6 FROM __intrinsic_table_ptr(__intrinsic_critical_path_walk(
+           (SELECT __intrinsic_wakeup_graph_agg(id, utid, ts, dur, idle, waker, prev) FROM {wakeups}),
+           (SELECT __intrinsic_array_agg(r) FROM (WITH r(r) AS (VALUES {roots}) SELECT * FROM r))))
+         WHERE __intrinsic_table_ptr_bind(c0, 'root_id') AND __intrinsic_table_ptr_bind(c1, 'depth')
+         AND __intrinsic_table_ptr_bind(c2, 'ts') AND __intrinsic_table_ptr_bind(c3, 'dur')
+         AND __intrinsic_table_ptr_bind(c4, 'blocker_id')
+         AND __intrinsic_table_ptr_bind(c5, 'blocker_utid')
+         AND __intrinsic_table_ptr_bind(c6, 'parent_id') ORDER BY 1, 3"
+    )
+}
+
+const WAKEUP: &str = "id, utid, ts, dur, idle, waker, prev";
+
 #[test]
 fn the_critical_path_follows_wakers() {
     let mut session = Session::new();
     let walk = |wakeups: &str, roots: &str| {
-        format!(
-            "SELECT c0, c1, c2, c3, c4, c5, c6 FROM __intrinsic_table_ptr(__intrinsic_critical_path_walk(
-               (SELECT __intrinsic_wakeup_graph_agg(id, utid, ts, dur, idle, waker, prev)
-                FROM (WITH w(id, utid, ts, dur, idle, waker, prev) AS (VALUES {wakeups}) SELECT * FROM w)),
-               (SELECT __intrinsic_array_agg(r) FROM (WITH r(r) AS (VALUES {roots}) SELECT * FROM r))))
-             WHERE __intrinsic_table_ptr_bind(c0, 'root_id') AND __intrinsic_table_ptr_bind(c1, 'depth')
-             AND __intrinsic_table_ptr_bind(c2, 'ts') AND __intrinsic_table_ptr_bind(c3, 'dur')
-             AND __intrinsic_table_ptr_bind(c4, 'blocker_id')
-             AND __intrinsic_table_ptr_bind(c5, 'blocker_utid')
-             AND __intrinsic_table_ptr_bind(c6, 'parent_id') ORDER BY 3"
-        )
+        let wakeups = format!("(WITH w({WAKEUP}) AS (VALUES {wakeups}) SELECT * FROM w)");
+        critical_path(&wakeups, roots)
     };
     // Thread 1 waits from 10 to 50 for thread 2, which itself waits until 30 for an interrupt.
     let wakeups =
@@ -326,6 +465,98 @@ fn the_critical_path_follows_wakers() {
     let cycle = "(1, 1, 50, 10, NULL, 2, 2), (2, 2, 90, 10, NULL, 1, 1), (3, 3, 50, 1, 5, 3, 3)";
     session.rows(&walk(cycle, "(1), (2), (3), (77)"));
     session.error(&walk("(1, 'a', 0, 0, 0, 0, 0)", "(1)"));
+}
+
+/// A wakeup: the id is its place.
+#[derive(Debug, Clone, Copy)]
+struct Wakeup {
+    utid: i64,
+    ts: i64,
+    dur: i64,
+    idle: Option<i64>,
+    waker: Option<i64>,
+    previous: Option<i64>,
+}
+
+/// Returns the depth, the blocker and the one above it at a time, by recursion.
+fn blocker(all: &[Wakeup], id: i64, at: i64, depth: i64, parent: i64) -> Option<(i64, i64, i64)> {
+    let wakeup = all[id as usize];
+    let idle_start = wakeup.idle.map(|idle| wakeup.ts - idle);
+    if idle_start.is_some_and(|start| at < start) {
+        return blocker(all, wakeup.previous?, at, depth, parent);
+    }
+    if at >= wakeup.ts + wakeup.dur {
+        return None;
+    }
+    match (at < wakeup.ts, wakeup.waker) {
+        (true, Some(waker)) => blocker(all, waker, at, depth + 1, id),
+        (true, None) if wakeup.previous.is_none() => None,
+        _ => Some((depth, id, parent)),
+    }
+}
+
+#[test]
+fn the_critical_path_is_that_of_each_time() {
+    let mut session = Session::new();
+    let mut random = Random(9);
+    for _ in 0..60 {
+        // Three threads, whose wakeups have wakers of other threads, in the order of time.
+        let mut all: Vec<Wakeup> = Vec::new();
+        for ts in (10..100).step_by(7) {
+            let utid = random.below(3) as i64;
+            let of_thread = |other: &&Wakeup| other.utid == utid;
+            let previous = all.iter().rposition(|other| of_thread(&other));
+            let end = previous.map(|previous| all[previous].ts + all[previous].dur);
+            let idle = end.map(|end| (ts - end).max(0));
+            let idle = idle.filter(|_| random.below(5) > 0);
+            let others: Vec<i64> = (0..all.len() as i64)
+                .filter(|id| all[*id as usize].utid != utid)
+                .collect();
+            let waker = match random.below(4) {
+                0 => None,
+                _ => {
+                    (!others.is_empty()).then(|| others[random.below(others.len() as u64) as usize])
+                }
+            };
+            all.push(Wakeup {
+                utid,
+                ts,
+                dur: 1 + random.below(9) as i64,
+                idle,
+                waker,
+                previous: previous.map(|id| id as i64),
+            });
+        }
+        let null = |value: Option<i64>| value.map_or("NULL".to_owned(), |value| value.to_string());
+        let rows = all.iter().enumerate().map(|(id, w)| {
+            let (idle, waker, previous) = (null(w.idle), null(w.waker), null(w.previous));
+            format!(
+                "{id}, {}, {}, {}, {idle}, {waker}, {previous}",
+                w.utid, w.ts, w.dur
+            )
+        });
+        let roots: Vec<String> = (0..all.len()).map(|id| format!("({id})")).collect();
+        let sql = critical_path(&values(WAKEUP, rows), &roots.join(", "));
+        let mut found = BTreeSet::new();
+        for row in session.rows(&sql) {
+            let row: Vec<i64> = row
+                .split(',')
+                .map(|n| n.parse().expect("a number"))
+                .collect();
+            for at in row[2]..row[2] + row[3] {
+                assert!(found.insert((row[0], at, (row[1], row[4], row[6]))));
+            }
+        }
+        let mut expected = BTreeSet::new();
+        for (id, wakeup) in all.iter().enumerate() {
+            let id = id as i64;
+            for at in wakeup.ts - wakeup.idle.unwrap_or(0)..wakeup.ts + wakeup.dur {
+                let blocker = blocker(&all, id, at, 0, id);
+                expected.extend(blocker.map(|blocker| (id, at, blocker)));
+            }
+        }
+        assert_eq!(found, expected, "{all:?}");
+    }
 }
 
 #[test]
