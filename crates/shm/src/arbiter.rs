@@ -337,9 +337,10 @@ impl Arbiter {
                 return None;
             }
             self.outlet.flush_now();
-            (attempt, interval) = match self.outlet.pause(Duration::from_micros(interval)) {
-                true => (0, 0),
-                false => (attempt, ((interval + 1) * 8).min(100_000)),
+            (attempt, interval) = if self.outlet.pause(Duration::from_micros(interval)) {
+                (0, 0)
+            } else {
+                (attempt, ((interval + 1) * 8).min(100_000))
             };
         }
     }

@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use ferretto_wire::redundant_length;
 
 use crate::layout::{ChunkFlags, ChunkHeader, Layout};
-use crate::pages::{Pages, Place, State, TransitionError};
+use crate::pages::{ChunkPosition, Pages, State, TransitionError};
 #[cfg(not(loom))]
 use crate::primitive::{AtomicU16, Ordering};
 
@@ -23,13 +23,13 @@ const PART: usize = 16;
 /// The exclusive right to write one chunk, from acquiring it to releasing it.
 ///
 /// The fill position, count and flags are private copies: shared memory is only written. A detached
-/// value has no chunk and no room.
+/// value has no chunk and no free bytes.
 pub(crate) struct OwnedChunk {
     /// The start of the payload. Dangling, with a `size` of zero, if detached.
     payload: NonNull<u8>,
     size: usize,
     used: usize,
-    /// The end of the room for appending: at most `size`, minus the bytes by which narrow lengths
+    /// The end of the bytes for appending: at most `size`, minus the bytes by which narrow lengths
     /// may grow.
     limit: usize,
     held: Option<Held>,
@@ -38,7 +38,7 @@ pub(crate) struct OwnedChunk {
 struct Held {
     /// Keeps the memory mapped.
     pages: Pages,
-    place: Place,
+    position: ChunkPosition,
     header: ChunkHeader,
 }
 
@@ -62,7 +62,7 @@ impl Held {
         #[cfg(loom)]
         {
             let _ = payload;
-            self.pages.store_packets(&self.place, packets);
+            self.pages.store_packets(&self.position, packets);
         }
     }
 }
@@ -89,12 +89,12 @@ impl OwnedChunk {
         index: u32,
         header: ChunkHeader,
     ) -> Result<Self, TransitionError> {
-        let place = pages.try_acquire(page, index, &header)?;
-        let size = place.payload_size();
-        let payload = pages.region().address(place.payload_offset(), size);
+        let position = pages.try_acquire(page, index, &header)?;
+        let size = position.payload_size();
+        let payload = pages.region().address(position.payload_offset(), size);
         let held = Some(Held {
             pages: pages.clone(),
-            place,
+            position,
             header,
         });
         Ok(Self {
@@ -119,7 +119,7 @@ impl OwnedChunk {
 
     /// Returns the number of payload bytes left.
     #[inline]
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         self.limit - self.used
     }
 
@@ -142,7 +142,7 @@ impl OwnedChunk {
     /// Appends as much of `bytes` as fits, and returns the number of bytes appended.
     #[inline]
     pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
-        let length = bytes.len().min(self.room());
+        let length = bytes.len().min(self.free());
         self.note_write(self.used, length);
         // SAFETY: `used + length <= limit <= size`, and the payload is `size` bytes of mapped
         // memory that only the owner of this value writes. The source is a Rust reference, so it is
@@ -158,7 +158,7 @@ impl OwnedChunk {
     #[inline]
     pub(crate) fn append_whole(&mut self, bytes: &[u8]) -> bool {
         let length = bytes.len();
-        if length > self.room() {
+        if length > self.free() {
             return false;
         }
         self.note_write(self.used, length);
@@ -172,11 +172,11 @@ impl OwnedChunk {
     /// if there is not.
     #[inline]
     pub(crate) fn append_short(&mut self, bytes: &[u8; 16], length: usize) -> bool {
-        if self.room() < PART || length > PART {
+        if self.free() < PART || length > PART {
             return false;
         }
         self.note_write(self.used, PART);
-        // SAFETY: as in `append`, with sixteen bytes of room.
+        // SAFETY: as in `append`, with sixteen free bytes.
         unsafe {
             write_part(
                 u128::from_le_bytes(*bytes),
@@ -193,7 +193,7 @@ impl OwnedChunk {
     #[inline]
     pub(crate) fn append_fragment(&mut self, bytes: &[u8], spare: usize, max: u16) -> bool {
         let length = bytes.len();
-        let fits = self.room() > length.saturating_add(spare.max(4)) && self.count() <= max;
+        let fits = self.free() > length.saturating_add(spare.max(4)) && self.count() <= max;
         if !fits {
             return false;
         }
@@ -203,9 +203,9 @@ impl OwnedChunk {
             (redundant_length(length as u32), WIDE)
         };
         self.note_write(self.used, width + length);
-        // SAFETY: `used + 4 + length` is at most `size`, as there is more room than that; otherwise
-        // as in `append`. Of the four bytes at first those behind the length are overwritten next,
-        // or not used.
+        // SAFETY: `used + 4 + length` is at most `size`, as more bytes than that are free;
+        // otherwise as in `append`. Of the four bytes at first those behind the length are
+        // overwritten next, or not used.
         unsafe {
             let at = self.payload.as_ptr().add(self.used);
             at.cast::<[u8; 4]>().write_unaligned(head);
@@ -217,28 +217,28 @@ impl OwnedChunk {
     }
 
     /// Starts a fragment that is built in place and takes effect when it is finished. `None` if the
-    /// chunk counts more than `max` fragments, or has less room than a fragment of any length
-    /// needs.
+    /// chunk counts more than `max` fragments, or has fewer free bytes than a fragment of any
+    /// length needs.
     #[inline(always)]
     pub(crate) fn short_fragment(&mut self, max: u16) -> Option<ShortFragment<'_>> {
         // The reserve is for its length, for the last sixteen bytes, and for the next fragment.
-        let room = self.room().checked_sub(1 + 2 * PART)?;
+        let free = self.free().checked_sub(1 + 2 * PART)?;
         if self.count() > max {
             return None;
         }
         Some(ShortFragment {
             chunk: self,
             length: 0,
-            room: room.min(COMPACT - 1),
+            free: free.min(COMPACT - 1),
         })
     }
 
     /// Reserves a length of one byte or of [`WIDE`], to be filled in later, and returns its offset.
-    /// In both cases the room shrinks by [`WIDE`] bytes until the length is filled in; `None` if
-    /// there are fewer.
+    /// In both cases the number of free bytes shrinks by [`WIDE`] bytes until the length is filled
+    /// in; `None` if there are fewer.
     #[inline]
     pub(crate) fn begin_length(&mut self, is_wide: bool) -> Option<usize> {
-        if self.room() < WIDE {
+        if self.free() < WIDE {
             return None;
         }
         let at = self.used;
@@ -344,7 +344,7 @@ impl OwnedChunk {
         if cfg!(loom)
             && let Some(held) = &self.held
         {
-            let offset = held.place.payload_offset() + at;
+            let offset = held.position.payload_offset() + at;
             held.pages.region().note_write(offset, length);
         }
     }
@@ -361,7 +361,7 @@ impl OwnedChunk {
 
     /// Returns the layout of the chunk's page; `None` if detached.
     pub(crate) fn layout(&self) -> Option<Layout> {
-        self.held.as_ref().map(|held| held.place.layout)
+        self.held.as_ref().map(|held| held.position.layout)
     }
 
     /// Returns the number of fragments started.
@@ -415,17 +415,17 @@ impl OwnedChunk {
     pub(crate) fn location(&self) -> Option<(u32, u32, usize)> {
         self.held
             .as_ref()
-            .map(|held| (held.place.page, held.place.index, held.place.size))
+            .map(|held| (held.position.page, held.position.index, held.position.size))
     }
 
     /// Marks the chunk as complete. If contention never ends, its state stays unchanged, and the
     /// chunk is lost to both sides.
     pub(crate) fn release(mut self) -> Option<Released> {
         let held = self.held.take()?;
-        held.pages.release_complete(&held.place).ok()?;
+        held.pages.release_complete(&held.position).ok()?;
         Some(Released {
             pages: held.pages,
-            place: held.place,
+            position: held.position,
         })
     }
 }
@@ -435,7 +435,7 @@ pub(crate) struct ShortFragment<'a> {
     chunk: &'a mut OwnedChunk,
     length: usize,
     /// The largest length. The chunk also has room for the length field and for `PART` more bytes.
-    room: usize,
+    free: usize,
 }
 
 impl ShortFragment<'_> {
@@ -443,12 +443,12 @@ impl ShortFragment<'_> {
     /// room.
     #[inline(always)]
     pub(crate) fn push(&mut self, bytes: u128, length: usize) -> bool {
-        if length > PART || self.length + length > self.room {
+        if length > PART || self.length + length > self.free {
             return false;
         }
         let at = self.chunk.used + 1 + self.length;
         self.chunk.note_write(at, PART);
-        // SAFETY: `length` was at most `room`, behind which there is room for sixteen bytes, see
+        // SAFETY: `length` was at most `free`, behind which there is room for sixteen bytes, see
         // there, and the chunk has been borrowed since; otherwise as in `append`.
         unsafe { write_part(bytes, self.chunk.payload.as_ptr().add(at)) };
         self.length += length;
@@ -462,8 +462,8 @@ impl ShortFragment<'_> {
     }
 
     /// Returns the largest number of bytes that can be appended.
-    pub(crate) fn room(&self) -> usize {
-        self.room
+    pub(crate) fn free(&self) -> usize {
+        self.free
     }
 
     /// Changes a byte that was appended.
@@ -482,7 +482,7 @@ impl ShortFragment<'_> {
     pub(crate) fn finish(self) {
         let Self { chunk, length, .. } = self;
         chunk.note_write(chunk.used, 1);
-        // SAFETY: there is room for it, see `room`; otherwise as in `append`.
+        // SAFETY: there is room for it, see `free`; otherwise as in `append`.
         unsafe { chunk.payload.as_ptr().add(chunk.used).write(length as u8) };
         chunk.used += 1 + length;
         chunk.count_fragment();
@@ -545,17 +545,19 @@ unsafe fn copy_short(from: &[u8], to: *mut u8) {
 /// A complete chunk.
 pub(crate) struct Released {
     pages: Pages,
-    place: Place,
+    position: ChunkPosition,
 }
 
 impl Released {
     /// Takes the bytes of the whole chunk, header included, and frees it.
     pub(crate) fn take_bytes(self) -> Vec<u8> {
-        let mut bytes = vec![0; self.place.size];
-        self.pages.region().copy_out(self.place.offset, &mut bytes);
+        let mut bytes = vec![0; self.position.size];
+        self.pages
+            .region()
+            .copy_out(self.position.offset, &mut bytes);
         let _reading = self.pages.region().lock_reading();
         // Only this process changes the word here, so this cannot fail.
-        let _ = self.pages.release_free(&self.place, State::Complete);
+        let _ = self.pages.release_free(&self.position, State::Complete);
         bytes
     }
 }
@@ -564,7 +566,7 @@ impl Drop for OwnedChunk {
     /// Releases a dropped chunk unchanged, so that the service frees it some day.
     fn drop(&mut self) {
         if let Some(held) = self.held.take() {
-            let _ = held.pages.release_complete(&held.place);
+            let _ = held.pages.release_complete(&held.position);
         }
     }
 }
@@ -572,7 +574,7 @@ impl Drop for OwnedChunk {
 impl fmt::Debug for OwnedChunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedChunk")
-            .field("place", &self.held.as_ref().map(|held| held.place))
+            .field("position", &self.held.as_ref().map(|held| held.position))
             .field("used", &self.used)
             .field("size", &self.size)
             .finish()

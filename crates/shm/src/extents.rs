@@ -97,8 +97,8 @@ impl Extents {
     /// Copies the bytes from `offset` into `out`, which is all zeros, where there is memory.
     pub(crate) fn copy_out(&self, region: &Region, offset: usize, out: &mut [u8]) {
         for part in self.overlap(offset..offset + out.len()) {
-            let place = part.start - offset..part.end - offset;
-            region.copy_out(part.start, &mut out[place]);
+            let filled = part.start - offset..part.end - offset;
+            region.copy_out(part.start, &mut out[filled]);
         }
     }
 

@@ -96,7 +96,7 @@ mod tests {
     use super::load_once;
 
     #[test]
-    fn every_byte_is_loaded_whatever_the_place_and_the_size() {
+    fn every_byte_is_loaded_at_any_offset_and_size() {
         let mut memory: Vec<u8> = (0..400).map(|at| at as u8).collect();
         let copy = memory.clone();
         for start in 0..20 {

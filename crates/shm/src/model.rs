@@ -85,9 +85,9 @@ fn two_writers_never_share_a_chunk() {
             thread::spawn(move || {
                 let mut chunk = finder.find(header(id, 0)).expect("there are two");
                 write_fragment(&mut chunk, id as u8);
-                let place = chunk.location();
+                let location = chunk.location();
                 chunk.release().expect("nothing is in the way");
-                place
+                location
             })
         });
         let [a, b] = writers.map(|writer| writer.join().unwrap());

@@ -38,7 +38,7 @@ impl State {
 /// The position of a chunk. It is computed from private tables only, and so is always inside the
 /// region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ChunkPosition {
     pub(crate) page: u32,
     pub(crate) index: u32,
     /// The layout of the page when the position was computed.
@@ -49,7 +49,7 @@ pub(crate) struct Place {
     pub(crate) size: usize,
 }
 
-impl Place {
+impl ChunkPosition {
     pub(crate) fn payload_offset(&self) -> usize {
         self.offset + HEADER_SIZE
     }
@@ -120,10 +120,10 @@ impl Pages {
 
     /// Returns the position of a chunk in a page whose word was loaded as `word`; `None` if there
     /// is no such chunk.
-    pub(crate) fn place(&self, word: u32, page: u32, index: u32) -> Option<Place> {
+    pub(crate) fn position(&self, word: u32, page: u32, index: u32) -> Option<ChunkPosition> {
         let layout = Layout::of_word(word)?;
         let offset = layout.chunk_offset(self.page_size, index)?;
-        Some(Place {
+        Some(ChunkPosition {
             page,
             index,
             layout,
@@ -145,42 +145,42 @@ impl Pages {
         page: u32,
         index: u32,
         header: &ChunkHeader,
-    ) -> Result<Place, TransitionError> {
+    ) -> Result<ChunkPosition, TransitionError> {
         let word = self.load(page, Ordering::Acquire);
-        let place = self
-            .place(word, page, index)
+        let position = self
+            .position(word, page, index)
             .ok_or(TransitionError::WrongState)?;
-        if !self.region.owned().take(page, place.layout, index) {
+        if !self.region.owned().take(page, position.layout, index) {
             return Err(TransitionError::Owned);
         }
-        if let Err(error) = self.transition(&place, State::Free, State::BeingWritten) {
+        if let Err(error) = self.transition(&position, State::Free, State::BeingWritten) {
             self.region.owned().give_back(page, index);
             return Err(error);
         }
         self.region
-            .half_word(place.offset + 4)
+            .half_word(position.offset + 4)
             .store(header.writer_id, Ordering::Relaxed);
         self.region
-            .word(place.offset)
+            .word(position.offset)
             .store(header.chunk_id, Ordering::Relaxed);
         self.region
-            .half_word(place.offset + 6)
+            .half_word(position.offset + 6)
             .store(header.packets_word(), Ordering::Release);
-        Ok(place)
+        Ok(position)
     }
 
     /// Publishes the count and flags of a chunk that this process is writing.
     #[cfg(loom)]
-    pub(crate) fn store_packets(&self, place: &Place, packets: u16) {
+    pub(crate) fn store_packets(&self, position: &ChunkPosition, packets: u16) {
         self.region
-            .half_word(place.offset + 6)
+            .half_word(position.offset + 6)
             .store(packets, Ordering::Release);
     }
 
     /// Passes a chunk that was being written to the service.
-    pub(crate) fn release_complete(&self, place: &Place) -> Result<(), TransitionError> {
-        self.region.owned().give_back(place.page, place.index);
-        self.transition(place, State::BeingWritten, State::Complete)
+    pub(crate) fn release_complete(&self, position: &ChunkPosition) -> Result<(), TransitionError> {
+        self.region.owned().give_back(position.page, position.index);
+        self.transition(position, State::BeingWritten, State::Complete)
     }
 
     /// Acquires a complete chunk for reading.
@@ -188,47 +188,54 @@ impl Pages {
         &self,
         page: u32,
         index: u32,
-    ) -> Result<Place, TransitionError> {
+    ) -> Result<ChunkPosition, TransitionError> {
         if page >= self.count {
             return Err(TransitionError::WrongState);
         }
         let word = self.load(page, Ordering::Acquire);
-        let place = self
-            .place(word, page, index)
+        let position = self
+            .position(word, page, index)
             .ok_or(TransitionError::WrongState)?;
-        self.transition(&place, State::Complete, State::BeingRead)?;
-        Ok(place)
+        self.transition(&position, State::Complete, State::BeingRead)?;
+        Ok(position)
     }
 
     /// Frees a chunk in the state `from`: being read, or complete if there is no shared memory and
     /// the producer frees its own chunks.
-    pub(crate) fn release_free(&self, place: &Place, from: State) -> Result<(), TransitionError> {
-        let word = self.load(place.page, Ordering::Relaxed);
-        if Layout::of_word(word) != Some(place.layout) || State::of_word(word, place.index) != from
+    pub(crate) fn release_free(
+        &self,
+        position: &ChunkPosition,
+        from: State,
+    ) -> Result<(), TransitionError> {
+        let word = self.load(position.page, Ordering::Relaxed);
+        if Layout::of_word(word) != Some(position.layout)
+            || State::of_word(word, position.index) != from
         {
             return Err(TransitionError::WrongState);
         }
         self.region
-            .half_word(place.offset + 4)
+            .half_word(position.offset + 4)
             .store(0, Ordering::Relaxed);
-        self.region.word(place.offset).store(0, Ordering::Relaxed);
         self.region
-            .half_word(place.offset + 6)
+            .word(position.offset)
+            .store(0, Ordering::Relaxed);
+        self.region
+            .half_word(position.offset + 6)
             .store(0, Ordering::Release);
-        self.transition(place, from, State::Free)
+        self.transition(position, from, State::Free)
     }
 
     /// Returns the header of a chunk, each word of which is loaded once, the packet count with
     /// `Acquire`.
-    pub(crate) fn header(&self, place: &Place) -> ChunkHeader {
+    pub(crate) fn header(&self, position: &ChunkPosition) -> ChunkHeader {
         let packets = self
             .region
-            .half_word(place.offset + 6)
+            .half_word(position.offset + 6)
             .load(Ordering::Acquire);
-        let chunk_id = self.region.word(place.offset).load(Ordering::Relaxed);
+        let chunk_id = self.region.word(position.offset).load(Ordering::Relaxed);
         let writer_id = self
             .region
-            .half_word(place.offset + 4)
+            .half_word(position.offset + 4)
             .load(Ordering::Relaxed);
         ChunkHeader::from_words(chunk_id, writer_id, packets)
     }
@@ -252,16 +259,21 @@ impl Pages {
         )
     }
 
-    fn transition(&self, place: &Place, from: State, to: State) -> Result<(), TransitionError> {
-        let word = self.word(place.page);
+    fn transition(
+        &self,
+        position: &ChunkPosition,
+        from: State,
+        to: State,
+    ) -> Result<(), TransitionError> {
+        let word = self.word(position.page);
         for attempt in 0..MAX_ATTEMPTS {
             let current = word.load(Ordering::Acquire);
-            if Layout::of_word(current) != Some(place.layout)
-                || State::of_word(current, place.index) != from
+            if Layout::of_word(current) != Some(position.layout)
+                || State::of_word(current, position.index) != from
             {
                 return Err(TransitionError::WrongState);
             }
-            let mut next = current & !(3 << (2 * place.index)) | to.bits(place.index);
+            let mut next = current & !(3 << (2 * position.index)) | to.bits(position.index);
             if to == State::Free && next & STATES_MASK == 0 {
                 // The reserved bit is cleared as well: a free page must be exactly 0 to be usable
                 // again.

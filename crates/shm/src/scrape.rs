@@ -116,14 +116,14 @@ impl Scrape {
         let word = pages.load(page, Ordering::Acquire);
         for index in 0..Layout::of_word(word).map_or(0, Layout::chunks) {
             let state = State::of_word(word, index);
-            let Some(place) = pages.place(word, page, index) else {
+            let Some(position) = pages.position(word, page, index) else {
                 continue;
             };
-            if state == State::Free || !self.extents.hold(place.offset) {
+            if state == State::Free || !self.extents.hold(position.offset) {
                 continue;
             }
             work += 1;
-            let chunk = ScrapedChunk::new(region, place, state, &self.extents);
+            let chunk = ScrapedChunk::new(region, position, state, &self.extents);
             let header = chunk.header();
             if self.phase == Phase::Last {
                 if chunk.holds_something() {
@@ -153,13 +153,13 @@ impl Scrape {
         let Found { page, index, .. } = found;
         let word = pages.load(page, Ordering::Acquire);
         let state = State::of_word(word, index);
-        let Some(place) = pages.place(word, page, index) else {
+        let Some(position) = pages.position(word, page, index) else {
             return 1;
         };
-        if state == State::Free || !self.extents.hold(place.offset) {
+        if state == State::Free || !self.extents.hold(position.offset) {
             return 1;
         }
-        let chunk = ScrapedChunk::new(region, place, state, &self.extents);
+        let chunk = ScrapedChunk::new(region, position, state, &self.extents);
         let is_same = chunk.header().writer_id == found.writer;
         if !is_same || wanted(&self.last, &chunk) != Some(found.distance) {
             return 1;

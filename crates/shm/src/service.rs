@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::extents::Extents;
 use crate::layout::{ChunkHeader, PageSize};
-use crate::pages::{Pages, Place, State};
+use crate::pages::{ChunkPosition, Pages, State};
 use crate::primitive::{Arc, AtomicU64, Ordering};
 use crate::region::Region;
 use crate::scrape::Scrape;
@@ -64,11 +64,11 @@ impl ServiceRegion {
     /// `None` if there is no such page or chunk, or if the chunk is not complete: a commit of it
     /// has to be ignored.
     pub fn try_read(&self, page: u32, chunk: u32) -> Option<ReadChunk<'_>> {
-        let place = self.pages.try_acquire_for_reading(page, chunk).ok()?;
-        let header = self.pages.header(&place);
+        let position = self.pages.try_acquire_for_reading(page, chunk).ok()?;
+        let header = self.pages.header(&position);
         Some(ReadChunk {
             region: self,
-            place,
+            position,
             header,
         })
     }
@@ -91,31 +91,37 @@ impl ServiceRegion {
         walk.step(self, &mut unlimited, &mut visit);
     }
 
-    fn copy_payload(&self, place: &Place, out: &mut Vec<u8>) {
+    fn copy_payload(&self, position: &ChunkPosition, out: &mut Vec<u8>) {
         let start = out.len();
-        out.resize(start + place.payload_size(), 0);
+        out.resize(start + position.payload_size(), 0);
         self.region()
-            .copy_out(place.payload_offset(), &mut out[start..]);
+            .copy_out(position.payload_offset(), &mut out[start..]);
     }
 
     /// Copies the payload without touching memory that the producer has not touched.
-    fn copy_touched_payload(&self, place: &Place, extents: &Extents, out: &mut Vec<u8>) {
+    fn copy_touched_payload(&self, position: &ChunkPosition, extents: &Extents, out: &mut Vec<u8>) {
         let start = out.len();
-        out.resize(start + place.payload_size(), 0);
-        extents.copy_out(self.region(), place.payload_offset(), &mut out[start..]);
+        out.resize(start + position.payload_size(), 0);
+        extents.copy_out(self.region(), position.payload_offset(), &mut out[start..]);
     }
 
     /// Copies the first `fragments` fragments with their lengths. An honest producer does not
     /// change published fragments. The bytes after them are being written and must not be read.
-    fn copy_fragments(&self, place: &Place, fragments: u16, extents: &Extents, out: &mut Vec<u8>) {
+    fn copy_fragments(
+        &self,
+        position: &ChunkPosition,
+        fragments: u16,
+        extents: &Extents,
+        out: &mut Vec<u8>,
+    ) {
         let mut at = 0;
         for _ in 0..fragments {
-            let Some(end) = self.fragment_end(place, extents, at) else {
+            let Some(end) = self.fragment_end(position, extents, at) else {
                 break;
             };
             let start = out.len();
             out.resize(start + (end - at), 0);
-            let offset = place.payload_offset() + at;
+            let offset = position.payload_offset() + at;
             extents.copy_out(self.region(), offset, &mut out[start..]);
             at = end;
         }
@@ -123,18 +129,23 @@ impl ServiceRegion {
 
     /// Returns the end of the fragment at `at`; `None` if its length is malformed or exceeds the
     /// chunk.
-    fn fragment_end(&self, place: &Place, extents: &Extents, at: usize) -> Option<usize> {
+    fn fragment_end(
+        &self,
+        position: &ChunkPosition,
+        extents: &Extents,
+        at: usize,
+    ) -> Option<usize> {
         let mut length = 0usize;
         for index in 0..4 {
             let byte_at = at + index;
-            if byte_at >= place.payload_size() {
+            if byte_at >= position.payload_size() {
                 return None;
             }
-            let byte = extents.byte(self.region(), place.payload_offset() + byte_at);
+            let byte = extents.byte(self.region(), position.payload_offset() + byte_at);
             length |= usize::from(byte & 0x7f) << (7 * index);
             if byte < 0x80 {
                 let end = (byte_at + 1).checked_add(length)?;
-                return (end <= place.payload_size()).then_some(end);
+                return (end <= position.payload_size()).then_some(end);
             }
         }
         None
@@ -153,7 +164,7 @@ impl fmt::Debug for ServiceRegion {
 /// A complete chunk acquired for reading; freed on drop.
 pub struct ReadChunk<'a> {
     region: &'a ServiceRegion,
-    place: Place,
+    position: ChunkPosition,
     header: ChunkHeader,
 }
 
@@ -165,26 +176,26 @@ impl ReadChunk<'_> {
 
     /// Returns the size of the chunk with its header in bytes.
     pub fn size(&self) -> usize {
-        self.place.size
+        self.position.size
     }
 
     /// Appends the whole payload to `out`, including unused bytes. Call it once; a second copy may
     /// differ.
     pub fn copy_payload(&self, out: &mut Vec<u8>) {
-        self.region.copy_payload(&self.place, out);
+        self.region.copy_payload(&self.position, out);
     }
 
     /// Copies the whole payload into `scratch`, including unused bytes, and returns the copy.
     /// `scratch` grows as needed and can be reused. Call it once; a second copy may differ.
     pub fn payload<'s>(&self, scratch: &'s mut Vec<u8>) -> &'s [u8] {
-        let size = self.place.payload_size();
+        let size = self.position.payload_size();
         if scratch.len() < size {
             scratch.resize(size, 0);
         }
         let out = &mut scratch[..size];
         self.region
             .region()
-            .copy_out(self.place.payload_offset(), out);
+            .copy_out(self.position.payload_offset(), out);
         out
     }
 }
@@ -195,7 +206,7 @@ impl Drop for ReadChunk<'_> {
         if self
             .region
             .pages
-            .release_free(&self.place, State::BeingRead)
+            .release_free(&self.position, State::BeingRead)
             .is_err()
         {
             self.region.violations.fetch_add(1, Ordering::Relaxed);
@@ -206,7 +217,7 @@ impl Drop for ReadChunk<'_> {
 impl fmt::Debug for ReadChunk<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadChunk")
-            .field("place", &self.place)
+            .field("position", &self.position)
             .field("header", &self.header)
             .finish()
     }
@@ -215,7 +226,7 @@ impl fmt::Debug for ReadChunk<'_> {
 /// A chunk found by scraping.
 pub struct ScrapedChunk<'a> {
     region: &'a ServiceRegion,
-    place: Place,
+    position: ChunkPosition,
     header: ChunkHeader,
     complete: bool,
     extents: &'a Extents,
@@ -224,14 +235,14 @@ pub struct ScrapedChunk<'a> {
 impl<'a> ScrapedChunk<'a> {
     pub(crate) fn new(
         region: &'a ServiceRegion,
-        place: Place,
+        position: ChunkPosition,
         state: State,
         extents: &'a Extents,
     ) -> Self {
         Self {
             region,
-            place,
-            header: region.pages.header(&place),
+            position,
+            header: region.pages.header(&position),
             complete: state == State::Complete,
             extents,
         }
@@ -255,18 +266,18 @@ impl<'a> ScrapedChunk<'a> {
 
     /// Returns the size of the chunk with its header in bytes.
     pub fn size(&self) -> usize {
-        self.place.size
+        self.position.size
     }
 
     /// Returns the page and the index of the chunk.
     pub fn location(&self) -> (u32, u32) {
-        (self.place.page, self.place.index)
+        (self.position.page, self.position.index)
     }
 
     /// Appends the whole payload of a complete chunk to `out`, or all but the last counted fragment
     /// of an incomplete one.
     pub fn copy_payload(&self, out: &mut Vec<u8>) {
-        let range = self.place.offset..self.place.offset + self.place.size;
+        let range = self.position.offset..self.position.offset + self.position.size;
         // The producer may have touched the rest of the chunk since the walk began.
         let newer;
         let extents = if self.extents.cover(&range) {
@@ -276,11 +287,12 @@ impl<'a> ScrapedChunk<'a> {
             &newer
         };
         if self.complete {
-            self.region.copy_touched_payload(&self.place, extents, out);
+            self.region
+                .copy_touched_payload(&self.position, extents, out);
         } else {
             let fragments = self.header.count.saturating_sub(1);
             self.region
-                .copy_fragments(&self.place, fragments, extents, out);
+                .copy_fragments(&self.position, fragments, extents, out);
         }
     }
 }
@@ -288,7 +300,7 @@ impl<'a> ScrapedChunk<'a> {
 impl fmt::Debug for ScrapedChunk<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScrapedChunk")
-            .field("place", &self.place)
+            .field("position", &self.position)
             .field("header", &self.header)
             .field("complete", &self.complete)
             .finish()

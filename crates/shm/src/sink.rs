@@ -29,15 +29,15 @@ use crate::layout::{ChunkFlags, ChunkHeader};
 use crate::patch::PatchList;
 use crate::policy::ExhaustedPolicy;
 use crate::primitive::Arc;
-use lengths::{Lengths, Place};
+use lengths::{LengthField, Lengths};
 use shortage::Shortage;
 use state::{Fragment, State, Width};
 
 /// The largest number of fragments that a writer starts in a chunk; one more may be counted ahead.
 const MAX_FRAGMENTS: u16 = 1022;
 
-/// The smallest room for the start of a packet, in bytes.
-const MIN_ROOM: usize = 12;
+/// The number of free bytes that the start of a packet needs.
+const MIN_FREE: usize = 12;
 
 /// The field of TracePacket in the first packet after a loss, and its value: data was lost because
 /// the shared memory was full.
@@ -151,7 +151,7 @@ impl ChunkSink {
     /// Starts a packet whose length field initially has four bytes, or else one.
     #[inline]
     fn start_with(&mut self, is_wide: bool) {
-        if !self.is_ready_for(MIN_ROOM) {
+        if !self.is_ready_for(MIN_FREE) {
             self.start_elsewhere(is_wide);
         } else if let Some(at) = self.chunk.begin_length(is_wide) {
             self.begin_fragment(at, is_wide);
@@ -160,9 +160,9 @@ impl ChunkSink {
 
     /// Returns true if there is a chunk in which the next packet is counted and may start.
     #[inline]
-    fn is_ready_for(&self, room: usize) -> bool {
+    fn is_ready_for(&self, free: usize) -> bool {
         self.state == State::Ready
-            && self.chunk.room() >= room
+            && self.chunk.free() >= free
             && self.chunk.count() <= MAX_FRAGMENTS
     }
 
@@ -179,7 +179,7 @@ impl ChunkSink {
     fn start_elsewhere(&mut self, is_wide: bool) {
         // The last packet may have been leaked instead of dropped.
         self.finish_packet();
-        if self.is_ready_for(MIN_ROOM) {
+        if self.is_ready_for(MIN_FREE) {
             return self.start_with(is_wide);
         }
         let recovered = self.chunk_for_new_packet();
@@ -222,7 +222,7 @@ impl ChunkSink {
     /// filled in.
     #[inline]
     fn leave_packet(&mut self) {
-        if self.chunk.room() == 0 || self.is_crowded() {
+        if self.chunk.free() == 0 || self.is_crowded() {
             self.give_chunk_back();
         } else {
             self.chunk.count_fragment();
@@ -269,7 +269,7 @@ impl ChunkSink {
     /// where the packet was counted ahead and fits, that is only a copy and a store of the count.
     #[inline]
     pub(crate) fn append_packet(&mut self, packet: &[u8]) {
-        if self.is_usual() && self.chunk.append_fragment(packet, MIN_ROOM, MAX_FRAGMENTS) {
+        if self.is_usual() && self.chunk.append_fragment(packet, MIN_FREE, MAX_FRAGMENTS) {
             self.written += packet.len() as u64;
         } else {
             self.append_packet_slowly(packet);
@@ -417,7 +417,7 @@ impl ChunkSink {
                 self.discard(rest.len());
                 return;
             }
-            if self.chunk.room() == 0 {
+            if self.chunk.free() == 0 {
                 self.continue_packet();
             }
             rest = &rest[self.chunk.append(rest)..];
@@ -431,15 +431,15 @@ impl ChunkSink {
 
     /// Opens a nested message if the chunk has no room for its length.
     #[cold]
-    fn open_elsewhere(&mut self, is_wide: bool) -> Place {
+    fn open_elsewhere(&mut self, is_wide: bool) -> LengthField {
         self.continue_packet();
         if let Some(at) = self.chunk.begin_length(is_wide) {
-            return Place::in_chunk(at, is_wide);
+            return LengthField::in_chunk(at, is_wide);
         }
         self.discard(WIDE);
         match &mut self.destination {
-            Destination::Function(local) => Place::Local(local.begin_length()),
-            _ => Place::Nowhere,
+            Destination::Function(local) => LengthField::Local(local.begin_length()),
+            _ => LengthField::Nowhere,
         }
     }
 
@@ -457,33 +457,33 @@ impl ChunkSink {
         let Some(open) = self.lengths.pop() else {
             return;
         };
-        if let Place::Narrow(at) = open.place
+        if let LengthField::Narrow(at) = open.field
             && self.chunk.end_narrow(at, COMPACT)
         {
             return;
         }
-        self.close_long(open.place, open.start);
+        self.close_long(open.field, open.start);
     }
 
-    fn close_long(&mut self, place: Place, start: u64) {
+    fn close_long(&mut self, field: LengthField, start: u64) {
         let length = self.position().wrapping_sub(start);
         let length = u32::try_from(length).unwrap_or(MAX_NESTED_LENGTH);
         let bytes = redundant_length(length);
         let is_wide = length as usize > COMPACT;
-        match place {
-            Place::Narrow(at) => {
+        match field {
+            LengthField::Narrow(at) => {
                 self.chunk.widen(at);
                 self.chunk.overwrite(at, bytes);
             }
-            Place::Wide(at) if is_wide => self.chunk.overwrite(at, bytes),
-            Place::Wide(at) => self.chunk.compact(at),
-            Place::Patch(number) => self.patches.fill(number, bytes),
-            Place::Local(at) => {
+            LengthField::Wide(at) if is_wide => self.chunk.overwrite(at, bytes),
+            LengthField::Wide(at) => self.chunk.compact(at),
+            LengthField::Patch(number) => self.patches.fill(number, bytes),
+            LengthField::Local(at) => {
                 if let Destination::Function(local) = &mut self.destination {
                     local.end_length(at, length);
                 }
             }
-            Place::Nowhere => {}
+            LengthField::Nowhere => {}
         }
         self.lengths.note(is_wide);
     }
@@ -512,12 +512,12 @@ impl Sink for ChunkSink {
     #[inline]
     fn open(&mut self) -> Mark {
         let is_wide = self.lengths.is_next_wide();
-        let place = match self.chunk.begin_length(is_wide) {
-            Some(at) => Place::in_chunk(at, is_wide),
+        let field = match self.chunk.begin_length(is_wide) {
+            Some(at) => LengthField::in_chunk(at, is_wide),
             None => self.open_elsewhere(is_wide),
         };
         let start = self.position();
-        let slot = self.lengths.push(start, place);
+        let slot = self.lengths.push(start, field);
         Mark { start, slot }
     }
 

@@ -169,14 +169,14 @@ pub trait WriteByAddress {
     /// As for [`next_raw_range`](Self::next_raw_range).
     unsafe fn append_raw(&mut self, cursor: *mut u8, bytes: &[u8]) -> RawRange;
 
-    /// Announces that the four bytes at `place` are a length that comes later. Returns the address
+    /// Announces that the four bytes at `field` are a length that comes later. Returns the address
     /// to write it to, the first byte not zero; null if it need not be written.
     ///
     /// # Safety
     ///
     /// As for [`advance_raw`](Self::advance_raw). The returned address is used on this thread,
     /// before the packet ends.
-    unsafe fn announce_raw(&mut self, cursor: *mut u8, place: *mut u8) -> *mut u8;
+    unsafe fn announce_raw(&mut self, cursor: *mut u8, field: *mut u8) -> *mut u8;
 
     /// Ends the packet. Its addresses must not be used any more.
     ///
@@ -208,8 +208,8 @@ impl WriteByAddress for TraceWriter {
     }
 
     #[inline]
-    unsafe fn announce_raw(&mut self, cursor: *mut u8, place: *mut u8) -> *mut u8 {
-        self.sink.announce_raw(cursor, place)
+    unsafe fn announce_raw(&mut self, cursor: *mut u8, field: *mut u8) -> *mut u8 {
+        self.sink.announce_raw(cursor, field)
     }
 
     #[inline]

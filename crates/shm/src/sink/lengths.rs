@@ -21,12 +21,12 @@ pub(super) struct Lengths {
 pub(super) struct Open {
     /// The position of its first byte in the packet.
     pub(super) start: u64,
-    pub(super) place: Place,
+    pub(super) field: LengthField,
 }
 
-/// The place of the length of an open message.
+/// The bytes in which the length of an open message is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum LengthField {
     /// One byte of the current chunk, at this offset of the payload.
     Narrow(usize),
     /// Four bytes of the current chunk.
@@ -39,8 +39,8 @@ pub(super) enum Place {
     Nowhere,
 }
 
-impl Place {
-    /// Returns a place in the current chunk.
+impl LengthField {
+    /// Returns a field in the current chunk, at this offset of the payload.
     #[inline]
     pub(super) fn in_chunk(at: usize, is_wide: bool) -> Self {
         if is_wide {
@@ -60,8 +60,8 @@ impl Lengths {
 
     /// Adds a message, and returns its depth.
     #[inline]
-    pub(super) fn push(&mut self, start: u64, place: Place) -> usize {
-        self.open.push(Open { start, place });
+    pub(super) fn push(&mut self, start: u64, field: LengthField) -> usize {
+        self.open.push(Open { start, field });
         self.open.len() - 1
     }
 
@@ -101,10 +101,10 @@ impl Lengths {
     }
 
     /// Makes the lengths in the chunk wide, innermost first, so that no pending one moves.
-    /// [`leave_behind`](Self::leave_behind) computes their new places.
+    /// [`leave_behind`](Self::leave_behind) computes their new offsets.
     pub(super) fn widen(&self, chunk: &mut OwnedChunk) {
         for open in self.open.iter().rev() {
-            if let Place::Narrow(at) = open.place {
+            if let LengthField::Narrow(at) = open.field {
                 chunk.widen(at);
             }
         }
@@ -122,13 +122,13 @@ impl Lengths {
         // The number of bytes by which the lengths of outer messages have grown.
         let mut grown = 0;
         for open in &mut self.open {
-            let (at, growth) = match open.place {
-                Place::Narrow(at) => (at, WIDE - 1),
-                Place::Wide(at) => (at, 0),
-                Place::Patch(_) | Place::Local(_) | Place::Nowhere => continue,
+            let (at, growth) = match open.field {
+                LengthField::Narrow(at) => (at, WIDE - 1),
+                LengthField::Wide(at) => (at, 0),
+                LengthField::Patch(_) | LengthField::Local(_) | LengthField::Nowhere => continue,
             };
             let number = patches.push(chunk_id, (at + moved + grown) as u16);
-            open.place = Place::Patch(number);
+            open.field = LengthField::Patch(number);
             grown += growth;
             open.start = open.start.wrapping_add(grown as u64);
             any = true;
@@ -139,8 +139,8 @@ impl Lengths {
     /// Gives up the lengths in the chunk, which is lost.
     pub(super) fn abandon(&mut self) {
         for open in &mut self.open {
-            if matches!(open.place, Place::Narrow(_) | Place::Wide(_)) {
-                open.place = Place::Nowhere;
+            if matches!(open.field, LengthField::Narrow(_) | LengthField::Wide(_)) {
+                open.field = LengthField::Nowhere;
             }
         }
     }

@@ -35,8 +35,8 @@ impl Local {
 
     /// Fills in the length of a nested message.
     pub(super) fn end_length(&mut self, at: usize, length: u32) {
-        if let Some(place) = self.packet.get_mut(at..at + WIDE) {
-            place.copy_from_slice(&redundant_length(length));
+        if let Some(bytes) = self.packet.get_mut(at..at + WIDE) {
+            bytes.copy_from_slice(&redundant_length(length));
         }
     }
 

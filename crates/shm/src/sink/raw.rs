@@ -3,7 +3,7 @@
 //! Programs compiled against the C interface write between two pointers, and ask for more memory
 //! when they reach the second. They reserve four bytes for the length of every nested message and
 //! fill them in later, in place. If the chunk has to be released before that, they announce each
-//! such place and get another address to write to.
+//! such length and get another address to write to.
 //!
 //! # Soundness
 //!
@@ -73,21 +73,21 @@ impl Drop for Block {
     }
 }
 
-/// The place of an announced length.
+/// The bytes in which an announced length is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum AnnouncedField {
     /// The current chunk, at this offset of the payload.
-    Here(usize),
+    InChunk(usize),
     /// A chunk already released: this entry of the patch list.
-    Away(u64),
+    Patch(u64),
     /// None: the chunk was abandoned.
-    Nowhere,
+    Discarded,
 }
 
 /// An announced length, which will be written to `value`.
 #[derive(Debug)]
 struct Announced {
-    place: Place,
+    field: AnnouncedField,
     value: Block,
 }
 
@@ -113,8 +113,8 @@ impl Raw {
     pub(super) fn leave_lengths_behind(&mut self, chunk_id: u32, patches: &mut PatchList) -> bool {
         let mut any = false;
         for length in &mut self.announced {
-            if let Place::Here(at) = length.place {
-                length.place = Place::Away(patches.push(chunk_id, at as u16));
+            if let AnnouncedField::InChunk(at) = length.field {
+                length.field = AnnouncedField::Patch(patches.push(chunk_id, at as u16));
                 any = true;
             }
         }
@@ -124,8 +124,8 @@ impl Raw {
     /// Gives up the lengths in the current chunk, whose part of the packet is lost.
     pub(super) fn abandon(&mut self) {
         for length in &mut self.announced {
-            if let Place::Here(_) = length.place {
-                length.place = Place::Nowhere;
+            if let AnnouncedField::InChunk(_) = length.field {
+                length.field = AnnouncedField::Discarded;
             }
         }
     }
@@ -137,10 +137,10 @@ impl Raw {
             None if !complete => true,
             value => {
                 let value = value.unwrap_or_else(|| redundant_length(0));
-                match length.place {
-                    Place::Here(at) => chunk.overwrite(at, value),
-                    Place::Away(number) => patches.fill(number, value),
-                    Place::Nowhere => {}
+                match length.field {
+                    AnnouncedField::InChunk(at) => chunk.overwrite(at, value),
+                    AnnouncedField::Patch(number) => patches.fill(number, value),
+                    AnnouncedField::Discarded => {}
                 }
                 false
             }
@@ -208,14 +208,14 @@ impl ChunkSink {
         self.raw_range(1)
     }
 
-    /// Announces that the four bytes at `place` are a length that comes later, and returns the
+    /// Announces that the four bytes at `field` are a length that comes later, and returns the
     /// address to write it to; null if it need not be written.
-    pub(crate) fn announce_raw(&mut self, cursor: *mut u8, place: *mut u8) -> *mut u8 {
+    pub(crate) fn announce_raw(&mut self, cursor: *mut u8, field: *mut u8) -> *mut u8 {
         let State::Writing(fragment) = self.state else {
             return ptr::null_mut();
         };
         self.adopt(cursor);
-        let at = (place as usize).wrapping_sub(self.chunk.payload() as usize);
+        let at = (field as usize).wrapping_sub(self.chunk.payload() as usize);
         let is_inside = at
             .checked_add(WIDE)
             .is_some_and(|end| at >= fragment.at + WIDE && end <= self.chunk.used());
@@ -225,8 +225,8 @@ impl ChunkSink {
         self.chunk.overwrite(at, [0; WIDE]);
         let value = Block::new(WIDE);
         let address = value.start();
-        let place = Place::Here(at);
-        self.raw().announced.push(Announced { place, value });
+        let field = AnnouncedField::InChunk(at);
+        self.raw().announced.push(Announced { field, value });
         address
     }
 
@@ -264,7 +264,7 @@ impl ChunkSink {
         RawRange {
             begin: payload.wrapping_add(start),
             cursor: payload.wrapping_add(self.chunk.used()),
-            end: payload.wrapping_add(self.chunk.used() + self.chunk.room()),
+            end: payload.wrapping_add(self.chunk.used() + self.chunk.free()),
             before: self.origin.wrapping_add(start as u64),
         }
     }
@@ -291,7 +291,7 @@ impl ChunkSink {
         self.write_raw_lengths(false);
         self.continue_packet();
         if let State::Writing(fragment) = self.state
-            && self.chunk.room() < size
+            && self.chunk.free() < size
         {
             self.abandon_packet(fragment);
         }

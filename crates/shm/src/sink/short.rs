@@ -14,7 +14,7 @@ pub struct ShortPacket<'a> {
 }
 
 impl ChunkSink {
-    /// Starts a short packet, if it was counted ahead, as is common, and there is room.
+    /// Starts a short packet, if it was counted ahead, as is common, and it fits.
     #[inline(always)]
     pub(crate) fn short_packet(&mut self) -> Option<ShortPacket<'_>> {
         if !self.is_usual() {
@@ -60,7 +60,7 @@ impl fmt::Debug for ShortPacket<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ShortPacket")
             .field("length", &self.fragment.len())
-            .field("room", &self.fragment.room())
+            .field("free", &self.fragment.free())
             .finish()
     }
 }

@@ -112,7 +112,7 @@ fn shm_032_a_chunk_is_read_once() {
 }
 
 #[test]
-fn shm_033_places_that_do_not_exist_are_ignored() {
+fn shm_033_chunks_that_do_not_exist_are_ignored() {
     let world = World::new(4, ArbiterOptions::default());
     let mut writer = world.writer();
     drop(writer.new_packet());

@@ -66,7 +66,7 @@ fn shm_007_count_and_flags_share_a_word() {
 }
 
 #[test]
-fn shm_009_sizes_are_settled_as_in_every_service() {
+fn shm_009_sizes_are_chosen_as_in_every_service() {
     const KIB: u64 = 1024;
     // The columns are page and total requested, page and total resolved, all in KiB.
     for (page, total, given_page, given_total) in [

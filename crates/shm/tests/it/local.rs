@@ -12,8 +12,8 @@ fn fields(packet: &[u8]) -> Vec<Field<'_>> {
 #[test]
 fn each_packet_is_delivered_when_it_ends() {
     let delivered = Arc::new(Mutex::new(Vec::new()));
-    let place = Arc::clone(&delivered);
-    let deliver = move |packet: &[u8]| place.lock().unwrap().push(packet.to_vec());
+    let packets = Arc::clone(&delivered);
+    let deliver = move |packet: &[u8]| packets.lock().unwrap().push(packet.to_vec());
     let mut writer = TraceWriter::local(7, Box::new(deliver));
     let long = "x".repeat(10_000);
     {

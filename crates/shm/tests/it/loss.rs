@@ -32,10 +32,10 @@ fn lose_the_last(left: usize) -> World {
     let mut writer = world.writer();
     // One chunk of a page: 4096 bytes without the headers of page and chunk, and a length of four
     // bytes for each packet.
-    let room = 4096 - 8 - 8;
+    let capacity = 4096 - 8 - 8;
     writer.write_packet(&vec![8; 1000]);
     let first = 1000 + 3 + 4;
-    writer.write_packet(&vec![8; room - first - 4 - left]);
+    writer.write_packet(&vec![8; capacity - first - 4 - left]);
     writer.write_packet(&[8; 100]);
     assert!(writer.is_dropping(), "{left}");
     drop(writer);
@@ -44,7 +44,7 @@ fn lose_the_last(left: usize) -> World {
 }
 
 #[test]
-fn the_loss_of_the_last_packet_is_reported_for_any_room_left() {
+fn the_loss_of_the_last_packet_is_reported_for_any_number_of_bytes_left() {
     for left in 0..12 {
         let mut world = lose_the_last(left);
         let marked = reported_losses(&world);

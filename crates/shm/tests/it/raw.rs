@@ -10,7 +10,7 @@ use ferretto_wire::{Fields, encode};
 struct Client<'a> {
     writer: &'a mut TraceWriter,
     range: RawRange,
-    /// The place of the length of every open message, and its current value.
+    /// The address of the length of every open message, and its current value.
     open: Vec<(*mut u8, usize)>,
     announced: usize,
     refused: usize,
@@ -28,20 +28,20 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn room(&self) -> usize {
+    fn free(&self) -> usize {
         self.range.end as usize - self.range.cursor as usize
     }
 
     /// Announces all lengths in the range before it changes.
     fn leave(&mut self) {
-        for (place, _) in self.open.iter_mut().rev() {
-            let inside = (self.range.begin..self.range.end).contains(place);
+        for (field, _) in self.open.iter_mut().rev() {
+            let inside = (self.range.begin..self.range.end).contains(field);
             if !inside {
                 break;
             }
-            // SAFETY: cursor and place are in the range.
-            *place = unsafe { self.writer.announce_raw(self.range.cursor, *place) };
-            if place.is_null() {
+            // SAFETY: cursor and field are in the range.
+            *field = unsafe { self.writer.announce_raw(self.range.cursor, *field) };
+            if field.is_null() {
                 self.refused += 1;
             } else {
                 self.announced += 1;
@@ -51,7 +51,7 @@ impl<'a> Client<'a> {
 
     fn append(&mut self, bytes: &[u8]) {
         self.open.iter_mut().for_each(|open| open.1 += bytes.len());
-        if bytes.len() <= self.room() {
+        if bytes.len() <= self.free() {
             // SAFETY: there is room.
             unsafe { self.range.cursor.copy_from(bytes.as_ptr(), bytes.len()) };
             self.range.cursor = self.range.cursor.wrapping_add(bytes.len());
@@ -70,7 +70,7 @@ impl<'a> Client<'a> {
     fn begin(&mut self, number: u8) {
         self.append(&[number << 3 | 2]);
         self.open.iter_mut().for_each(|open| open.1 += 4);
-        if self.room() < 4 {
+        if self.free() < 4 {
             self.leave();
             // SAFETY: as above.
             self.range = unsafe { self.writer.next_raw_range(self.range.cursor, 4) };
@@ -80,11 +80,11 @@ impl<'a> Client<'a> {
     }
 
     fn end(&mut self) {
-        let (place, length) = self.open.pop().unwrap();
+        let (field, length) = self.open.pop().unwrap();
         let length = ferretto_wire::redundant_length(length as u32);
-        if !place.is_null() {
+        if !field.is_null() {
             // SAFETY: either in the range or what `announce_raw` returned.
-            unsafe { place.copy_from(length.as_ptr(), 4) };
+            unsafe { field.copy_from(length.as_ptr(), 4) };
         }
     }
 

@@ -122,7 +122,7 @@ proptest! {
 
 #[test]
 fn a_whole_packet_is_not_started_where_only_its_length_fits() {
-    // The length of a packet, and the room left in the chunk before it.
+    // The length of a packet, and the number of bytes left in the chunk before it.
     for (length, left) in [(8, 12), (20, 24), (20, 25), (20, 32), (20, 33), (127, 131)] {
         let filler = vec![1; 4080 - 7 - left];
         let lengths = [filler.len(), length, 3];
