@@ -75,14 +75,14 @@ impl Sink for EventBuffer {
 
     #[inline]
     fn write_short(&mut self, bytes: &[u8; 16], length: usize) {
-        let place = self.bytes.get_mut(self.used..);
-        match place.and_then(<[u8]>::first_chunk_mut) {
-            Some(place) => {
-                let place: &mut [u8; 16] = place;
+        let target = self.bytes.get_mut(self.used..);
+        match target.and_then(<[u8]>::first_chunk_mut) {
+            Some(target) => {
+                let target: &mut [u8; 16] = target;
                 // In two halves: the bytes come from two registers, and combining them through
                 // memory would be slow.
                 let value = u128::from_le_bytes(*bytes);
-                let (low, high) = place.split_at_mut(8);
+                let (low, high) = target.split_at_mut(8);
                 low.copy_from_slice(&(value as u64).to_le_bytes());
                 high.copy_from_slice(&((value >> 64) as u64).to_le_bytes());
                 self.used += length.min(16);
@@ -110,7 +110,7 @@ impl Sink for EventBuffer {
     fn close(&mut self, mark: Mark) {
         let length = self.used.saturating_sub(mark.slot + 1);
         match self.bytes.get_mut(mark.slot) {
-            Some(place) if length <= COMPACT => *place = length as u8,
+            Some(target) if length <= COMPACT => *target = length as u8,
             _ => self.close_long(mark.slot, length),
         }
     }

@@ -99,7 +99,7 @@ fn collect() {
 ///
 /// Panics if there are more than eight kinds.
 pub fn on_collect(collect: fn()) {
-    let is_stored = COLLECTORS.iter().any(|place| place.set(collect).is_ok());
+    let is_stored = COLLECTORS.iter().any(|slot| slot.set(collect).is_ok());
     assert!(is_stored, "too many kinds of trace points");
 }
 

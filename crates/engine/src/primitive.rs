@@ -1,4 +1,4 @@
-//! The synchronisation primitives shared by threads and the background thread, in one place so that
+//! The synchronisation primitives shared by threads and the background thread, together so that
 //! a model checker can replace them.
 
 #[cfg(loom)]

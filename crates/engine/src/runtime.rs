@@ -117,10 +117,11 @@ fn start_thread(started: &mut bool) -> io::Result<()> {
 fn connect(backend: &Backend, is_late: bool) -> io::Result<()> {
     let producer = backend.producer()?;
     let queue = queue::open();
-    let progress = match producer.has_address() {
-        true => Progress::Connecting,
+    let progress = if producer.has_address() {
+        Progress::Connecting
+    } else {
         // The program does not wait for the first attempt.
-        false => Progress::Absent,
+        Progress::Absent
     };
     let is_late = is_late && progress == Progress::Connecting;
     queue.connections.add(progress, backend.patience, is_late);

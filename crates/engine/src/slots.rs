@@ -21,7 +21,7 @@ pub struct Target<T> {
 pub struct Opened<T> {
     /// Identifies the instance among those that use a slot one after the other; never 0.
     pub epoch: u64,
-    /// The number of times that the instance had been told to clear its incremental state.
+    /// The number of times that the instance had been asked to clear its incremental state.
     pub clears: u32,
     /// A sequence of the thread's own.
     pub writer: TraceWriter,

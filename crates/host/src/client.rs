@@ -60,12 +60,12 @@ pub(crate) struct Client {
     pub(crate) announced: bool,
     /// Set if there may be bytes to read.
     pub(crate) readable: bool,
-    /// Its place among the clients to read from.
+    /// Its turn among the clients to read from.
     pub(crate) turn: Turn,
     /// Set if the peer has closed its end, which a read reports after the remaining bytes.
     pub(crate) peer_closed: bool,
     /// Set if the reactor waits until the socket is writable.
-    pub(crate) waits_for_room: bool,
+    pub(crate) waits_to_write: bool,
     /// Set if the service waits for the queue to become short.
     pub(crate) wants_drained: bool,
     /// Set if the connection ends once the queue is empty.
@@ -118,7 +118,7 @@ impl Client {
             readable: true,
             turn: Turn::default(),
             peer_closed: false,
-            waits_for_room: false,
+            waits_to_write: false,
             wants_drained: false,
             closing: false,
             stalled_since: None,

@@ -77,7 +77,7 @@ impl Reactor {
                     .and_then(|_| Region::from_untrusted_fd(fd.into_fd()));
                 self.share_memory(now, client, region);
             }
-            Command::OpenFile { file, place } => self.files.create(file, place),
+            Command::OpenFile { file, path } => self.files.create(file, path),
             Command::AdoptFile { file, fd } => self.files.adopt(file, fd),
             Command::CopyFile { from, file, fd } => self.files.copy(from, file, fd),
             Command::WriteFile { file, bytes } => self.files.write(file, bytes),

@@ -2,9 +2,9 @@
 //!
 //! # Guarantees
 //!
-//! * A client that floods, stalls, breaks the protocol or dies harms no other client: the work per
-//!   client and turn is bounded, the memory kept for it is bounded, and the host never waits for
-//!   it.
+//! * A client that floods, stalls, breaks the protocol or dies does not affect other clients: the
+//!   work per client and turn is bounded, the memory kept for it is bounded, and the host never
+//!   waits for it.
 //! * The socket of a running service is never replaced. A stale socket file is replaced, and the
 //!   host's own files are removed at the end.
 //! * An idle host uses no CPU time.

@@ -183,9 +183,10 @@ fn waiting_text(waiting: &Waiting) -> String {
         .sources
         .iter()
         .map(|(producer, source)| format!("{} of {}", shown(source), shown(producer)));
-    let what = match waiting.stop {
-        true => "to stop",
-        false => "to hand over its last data",
+    let what = if waiting.stop {
+        "to stop"
+    } else {
+        "to hand over its last data"
     };
     let names: Vec<String> = names.collect();
     format!("waiting for {} {what}", names.join(", "))

@@ -116,8 +116,8 @@ pub(crate) struct Reactor {
     schedule: Schedule,
     /// The time up to which work was counted, `CLOCK_MONOTONIC`.
     counted: u64,
-    /// The CPU time of this thread that was settled.
-    settled_cpu: u64,
+    /// The CPU time of this thread that was deducted from allowances.
+    deducted_cpu: u64,
     /// The part of it that was spent for no client.
     own_cpu: u64,
     /// The clients with new bytes to send.
@@ -165,7 +165,7 @@ impl Reactor {
             clients: HashMap::new(),
             next_client: 1,
             counted: 0,
-            settled_cpu: 0,
+            deducted_cpu: 0,
             own_cpu: 0,
             dirty: BTreeSet::new(),
             unsent: BTreeSet::new(),
@@ -210,7 +210,7 @@ impl Reactor {
         if let Some(client) = self.clients.get_mut(&id) {
             client.peer_closed |= peer_closed;
             client.readable = true;
-            if client.waits_for_room {
+            if client.waits_to_write {
                 self.dirty.insert(id);
             }
             self.line_up(id);
@@ -285,8 +285,8 @@ impl Reactor {
         if !self.gone.is_empty() {
             self.carry_out(&clocks::read());
         }
-        if self.schedule.unsettled() >= SETTLED {
-            self.settle();
+        if self.schedule.undeducted() >= SETTLED {
+            self.deduct();
         }
         if self
             .give_back
@@ -335,13 +335,13 @@ impl Reactor {
     }
 
     /// Deducts the users' work from their allowances.
-    fn settle(&mut self) {
+    fn deduct(&mut self) {
         let cpu = clocks::thread_cpu();
-        let used = cpu.saturating_sub(std::mem::replace(&mut self.settled_cpu, cpu));
+        let used = cpu.saturating_sub(std::mem::replace(&mut self.deducted_cpu, cpu));
         let mut excesses = Vec::new();
         self.own_cpu += self
             .schedule
-            .settle(self.counted, used, |excess| excesses.push(excess));
+            .deduct(self.counted, used, |excess| excesses.push(excess));
         for excess in excesses {
             self.restrain(excess);
         }

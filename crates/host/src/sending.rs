@@ -68,8 +68,8 @@ impl Reactor {
             }
             self.unsent.insert(id);
         }
-        if client.waits_for_room == empty {
-            client.waits_for_room = !empty;
+        if client.waits_to_write == empty {
+            client.waits_to_write = !empty;
             let interest = if empty {
                 Interest::READABLE
             } else {

@@ -100,7 +100,7 @@ pub enum Command {
         /// The id of the file in later commands.
         file: FileId,
         /// The path of the file.
-        place: FilePlace,
+        path: OutputPath,
     },
     /// Use this descriptor as the file, at its current offset. There is no answer.
     AdoptFile {
@@ -159,7 +159,7 @@ pub enum Command {
 
 /// The path and the owner of a file to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FilePlace {
+pub struct OutputPath {
     /// The folder that must contain the file even after links are resolved; `None` allows any path.
     pub folder: Option<PathBuf>,
     /// The path: relative to `folder` if there is one, and absolute otherwise. Each component is a

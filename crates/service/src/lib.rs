@@ -61,7 +61,7 @@ mod snapshot;
 mod timers;
 
 pub use clocks::Clocks;
-pub use command::{Command, FilePlace, Waiting};
+pub use command::{Command, OutputPath, Waiting};
 pub use event::{ClientId, Event, FileId, Peer};
 pub use options::{DEFAULT_VERSION, ExtensionDescriptor, ServiceOptions};
 pub use priority::Priority;

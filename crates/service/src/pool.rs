@@ -75,8 +75,8 @@ impl BufferPool {
 
     /// Replaces a buffer, and returns the old one.
     pub(crate) fn replace(&mut self, id: BufferId, buffer: TraceBuffer) -> Option<TraceBuffer> {
-        let place = self.buffers.get_mut(&id)?;
-        Some(std::mem::replace(place, buffer))
+        let old = self.buffers.get_mut(&id)?;
+        Some(std::mem::replace(old, buffer))
     }
 
     pub(crate) fn remove(&mut self, id: BufferId) {

@@ -268,7 +268,7 @@ impl Shared {
 
     /// Waits until the connection has taken some of the queued bytes, at most `at_most`. Returns
     /// true if it has.
-    fn wait_for_room(&self, at_most: Duration) -> bool {
+    fn wait_until_writable(&self, at_most: Duration) -> bool {
         // Waits without the lock: other threads may need the connection meanwhile, or end it.
         let full = self.with_connection(|link| {
             let socket = link
@@ -354,7 +354,7 @@ impl Outlet for SharedOutlet {
 
     fn pause(&self, at_most: Duration) -> bool {
         match self.0.upgrade() {
-            Some(shared) => shared.wait_for_room(at_most),
+            Some(shared) => shared.wait_until_writable(at_most),
             None => false,
         }
     }

@@ -69,9 +69,10 @@ impl Driver {
             for link in 0..self.links.len() {
                 self.links[link].producer.process(Instant::now());
                 while let Some(event) = self.links[link].producer.poll_event() {
-                    match self.queue.farewell.is_leaving() {
-                        true => self.handle_at_the_end(link, event),
-                        false => self.handle(link, event),
+                    if self.queue.farewell.is_leaving() {
+                        self.handle_at_the_end(link, event)
+                    } else {
+                        self.handle(link, event)
                     }
                     // Commands that the event caused are carried out before the next event.
                     self.run_commands();
@@ -384,7 +385,7 @@ impl Driver {
             }
             instance.start();
         }
-        // Before the consumer is told, so that it has an effect on children forked after that.
+        // Before the consumer is notified, so that it has an effect on children forked after that.
         self.leave_to_children();
         handle.notify_started(id);
     }

@@ -261,7 +261,7 @@ impl Driver {
                 let brought = seat.and_then(|seat| seat.brought.take());
                 self.share(now, client, brought);
             }
-            Command::OpenFile { file, place } => self.files.create(file, place),
+            Command::OpenFile { file, path } => self.files.create(file, path),
             Command::AdoptFile { file, fd } => self.files.adopt(file, fd),
             Command::CopyFile { from, file, fd } => self.files.copy(from, file, fd),
             Command::WriteFile { file, bytes } => self.files.write(file, bytes),

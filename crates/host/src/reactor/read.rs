@@ -155,9 +155,10 @@ impl Reactor {
                     let (machine, name) = (peer.machine_id, &peer.machine_name[..]);
                     let is_named = client.socket.vouches_for(name) != Some(false);
                     if let Some(remote) = &mut client.remote
-                        && let Err(refusal) = match is_named {
-                            true => self.remotes.identify(remote, machine, name),
-                            false => Err(RemoteRefusal::OtherName),
+                        && let Err(refusal) = if is_named {
+                            self.remotes.identify(remote, machine, name)
+                        } else {
+                            Err(RemoteRefusal::OtherName)
                         }
                     {
                         client.announced = false;

@@ -59,7 +59,7 @@ impl Reactor {
         if !self.watchdog.as_ref().is_some_and(|dog| dog.is_due(now)) {
             return Ok(());
         }
-        self.settle();
+        self.deduct();
         self.give_memory_back();
         let held: usize = self.clients.values().map(|c| c.accounted).sum();
         let explained = Explained {
@@ -68,7 +68,7 @@ impl Reactor {
                 + held as u64
                 + self.clients.len() as u64 * PER_CLIENT,
             shared: self.service.memory_shared(),
-            clients_cpu: self.settled_cpu.saturating_sub(self.own_cpu),
+            clients_cpu: self.deducted_cpu.saturating_sub(self.own_cpu),
         };
         match &mut self.watchdog {
             Some(watchdog) => watchdog.check(now, &explained),

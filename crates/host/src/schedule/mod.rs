@@ -51,7 +51,7 @@ pub(crate) struct Schedule {
     /// The number of users who are throttled.
     held: usize,
     waiting: usize,
-    unsettled: u64,
+    undeducted: u64,
 }
 
 impl Schedule {
@@ -62,7 +62,7 @@ impl Schedule {
             line: Line::default(),
             held: 0,
             waiting: 0,
-            unsettled: 0,
+            undeducted: 0,
         }
     }
 
@@ -142,31 +142,31 @@ impl Schedule {
     pub(crate) fn charge(&mut self, origin: Origin, work: u64) {
         let user = self.users.entry(origin).or_default();
         user.had = user.had.max(self.line.now()).saturating_add(work);
-        user.unsettled += work;
-        self.unsettled += work;
+        user.undeducted += work;
+        self.undeducted += work;
     }
 
-    /// Returns the work charged since the last [`settle`](Self::settle).
-    pub(crate) fn unsettled(&self) -> u64 {
-        self.unsettled
+    /// Returns the work charged since the last [`deduct`](Self::deduct).
+    pub(crate) fn undeducted(&self) -> u64 {
+        self.undeducted
     }
 
     /// Deducts the users' work from their allowances. `cpu` is the CPU time since the last call:
     /// less than the charged time if other programs ran, and more if there was other work. Returns
     /// the part that belongs to no user. `now` is `CLOCK_MONOTONIC`.
-    pub(crate) fn settle(&mut self, now: u64, cpu: u64, mut report: impl FnMut(Excess)) -> u64 {
-        let counted = std::mem::take(&mut self.unsettled);
+    pub(crate) fn deduct(&mut self, now: u64, cpu: u64, mut report: impl FnMut(Excess)) -> u64 {
+        let counted = std::mem::take(&mut self.undeducted);
         // The shared work between pieces of work counts at most as much as these.
         let shared = cpu.min(counted.saturating_mul(2));
         let Some(allowance) = &self.allowance else {
             self.users.retain(|_, user| {
-                user.unsettled = 0;
+                user.undeducted = 0;
                 user.queued || user.had > self.line.now()
             });
             return cpu - shared;
         };
         for (origin, user) in &mut self.users {
-            let part = std::mem::take(&mut user.unsettled);
+            let part = std::mem::take(&mut user.undeducted);
             if part == 0 {
                 continue;
             }
@@ -196,9 +196,9 @@ impl Schedule {
         let Some(allowance) = &self.allowance else {
             return;
         };
-        let settled = self.line.now();
+        let served = self.line.now();
         self.users.retain(|_, user| {
-            if user.queued || user.held_until.is_some() || user.had > settled {
+            if user.queued || user.held_until.is_some() || user.had > served {
                 return true;
             }
             !user.line.is_empty() || !user.account.is_full(allowance, now)

@@ -15,7 +15,7 @@ const ALICE: Origin = Origin::User(1000);
 struct World {
     schedule: Schedule,
     now: u64,
-    /// The user, the place and the time of a piece of work of each connection.
+    /// The user, the turn and the time of a piece of work of each connection.
     clients: Vec<(Origin, Turn, u64)>,
     /// The work done for each connection.
     had: Vec<u64>,
@@ -41,9 +41,9 @@ impl World {
 
     /// Makes a connection readable.
     fn wake(&mut self, client: usize) {
-        let (origin, place, _) = &mut self.clients[client];
+        let (origin, turn, _) = &mut self.clients[client];
         let id = ClientId(client as u64);
-        self.schedule.line_up(*origin, id, place);
+        self.schedule.line_up(*origin, id, turn);
     }
 
     /// Does the next piece of work; the connection has `more` afterwards. Returns the index of the
@@ -52,11 +52,11 @@ impl World {
         self.schedule.release(self.now);
         let (origin, id, _) = self.schedule.next()?;
         let client = id.0 as usize;
-        let (_, place, piece) = &mut self.clients[client];
+        let (_, turn, piece) = &mut self.clients[client];
         self.now += *piece;
         self.had[client] += *piece;
         let whom = (origin, id);
-        self.schedule.served(whom, Some(place), *piece, more);
+        self.schedule.served(whom, Some(turn), *piece, more);
         Some(client)
     }
 
@@ -72,17 +72,17 @@ impl World {
                 idle += next.min(end) - self.now;
                 self.now = next.min(end);
             }
-            self.settle();
+            self.deduct();
         }
         idle
     }
 
-    fn settle(&mut self) {
-        let work = self.schedule.unsettled();
+    fn deduct(&mut self) {
+        let work = self.schedule.undeducted();
         let excesses = &mut self.excesses;
         let own = self
             .schedule
-            .settle(self.now, work, |excess| excesses.push(excess));
+            .deduct(self.now, work, |excess| excesses.push(excess));
         assert_eq!(own, 0);
     }
 
@@ -192,8 +192,8 @@ fn pieces_become_smaller_while_they_take_long() {
     for work in [10 * MS; 6].into_iter().chain([MS / 100; 6]) {
         let (origin, id, size) = world.schedule.next().unwrap();
         sizes.push(size / 1024);
-        let place = &mut world.clients[client].1;
-        world.schedule.served((origin, id), Some(place), work, true);
+        let turn = &mut world.clients[client].1;
+        world.schedule.served((origin, id), Some(turn), work, true);
     }
     assert_eq!(sizes, [32, 16, 8, 4, 2, 1, 1, 2, 4, 8, 16, 32]);
 }
@@ -288,12 +288,12 @@ fn time_of_other_programs_and_unrelated_work_belongs_to_no_user() {
     world.serve(true);
     // Only a tenth of that time was spent in this process.
     let never = |excess| panic!("{excess:?}");
-    assert_eq!(world.schedule.settle(world.now, 10 * SECOND, never), 0);
+    assert_eq!(world.schedule.deduct(world.now, 10 * SECOND, never), 0);
     world.clients[client].2 = SECOND;
     world.serve(true);
     assert_eq!(
-        world.schedule.settle(world.now, 5 * SECOND, never),
+        world.schedule.deduct(world.now, 5 * SECOND, never),
         3 * SECOND
     );
-    assert_eq!(world.schedule.settle(world.now, SECOND, never), SECOND);
+    assert_eq!(world.schedule.deduct(world.now, SECOND, never), SECOND);
 }

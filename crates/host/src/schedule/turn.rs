@@ -1,6 +1,6 @@
 //! The schedule's data of a connection.
 
-/// The place of a connection among those of its user, and the work it has had.
+/// The turn of a connection among those of its user, and the work it has had.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     waits: bool,

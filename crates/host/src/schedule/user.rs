@@ -24,7 +24,7 @@ pub(super) struct User {
     /// The number of bytes to read from a connection at a time; 0 before the first read.
     piece: usize,
     /// The work that was not deducted from the allowance yet.
-    pub(super) unsettled: u64,
+    pub(super) undeducted: u64,
     pub(super) account: Account,
     pub(super) held_until: Option<u64>,
 }

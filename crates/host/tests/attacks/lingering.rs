@@ -1,4 +1,4 @@
-//! Sockets that linger when they are closed, passed in every possible place.
+//! Sockets that linger when they are closed, passed in every possible message.
 
 use std::collections::VecDeque;
 

@@ -367,12 +367,12 @@ fn occurs(connection: [u8; 2], records: &[Record]) -> bool {
 }
 
 /// Compares the next answer with the recorded one.
-fn expect(peer: &mut Peer, record: &Record, place: &str) {
+fn expect(peer: &mut Peer, record: &Record, context: &str) {
     let recorded = Frame::decode(&record.bytes[4..]).unwrap();
     let (bytes, fds) = peer.receive();
     let frame = Frame::decode(&bytes[4..]).unwrap();
-    assert_eq!(fds, record.fds, "descriptors of {place}");
-    assert_eq!(frame.request_id, recorded.request_id, "{place}");
+    assert_eq!(fds, record.fds, "descriptors of {context}");
+    assert_eq!(frame.request_id, recorded.request_id, "{context}");
     peer.note(&frame);
     if bytes == record.bytes {
         return;
@@ -392,23 +392,23 @@ fn expect(peer: &mut Peer, record: &Record, place: &str) {
         Some((kind, method)),
     ) = (frame.message, recorded.message, call)
     else {
-        panic!("{place}: {:?} instead of {:?}", bytes, record.bytes)
+        panic!("{context}: {:?} instead of {:?}", bytes, record.bytes)
     };
-    assert_eq!(success, recorded_success, "{place}");
+    assert_eq!(success, recorded_success, "{context}");
     let is_reading = (*kind, *method) == (PortKind::Consumer, consumer::Method::ReadBuffers.id());
     if is_reading {
-        return expect_trace(peer, has_more, reply, recorded_reply, place);
+        return expect_trace(peer, has_more, reply, recorded_reply, context);
     }
-    assert_eq!(has_more, recorded_has_more, "{place}");
+    assert_eq!(has_more, recorded_has_more, "{context}");
     let (ours, theirs) = (
         essence(*kind, *method, reply),
         essence(*kind, *method, recorded_reply),
     );
-    assert_eq!(ours, theirs, "{place}");
+    assert_eq!(ours, theirs, "{context}");
 }
 
 /// Compares the service's packets in a trace, whose recording is one reply.
-fn expect_trace(peer: &mut Peer, has_more: bool, reply: &[u8], recorded: &[u8], place: &str) {
+fn expect_trace(peer: &mut Peer, has_more: bool, reply: &[u8], recorded: &[u8], context: &str) {
     let read = |reply: &[u8], into: &mut BTreeSet<u32>| {
         let reply = consumer::Reply::decode(consumer::Method::ReadBuffers, reply).unwrap();
         let consumer::Reply::ReadBuffers(reply) = reply else {
@@ -432,7 +432,7 @@ fn expect_trace(peer: &mut Peer, has_more: bool, reply: &[u8], recorded: &[u8], 
         read(reply, &mut ours);
         more = has_more;
     }
-    assert_eq!(ours, theirs, "kinds of packets in {place}");
+    assert_eq!(ours, theirs, "kinds of packets in {context}");
 }
 
 fn replay(name: &str) {

@@ -69,13 +69,13 @@ impl TraceBuffer {
             if offset < last.into() {
                 flags |= flag::CHANGED;
             }
-            let place = payload.get_mut(offset..);
-            let Some(place) = place.and_then(<[u8]>::first_chunk_mut) else {
+            let bytes = payload.get_mut(offset..);
+            let Some(bytes) = bytes.and_then(<[u8]>::first_chunk_mut) else {
                 flags |= flag::CHANGED | header.flags;
                 is_whole = false;
                 break;
             };
-            *place = patch.data;
+            *bytes = patch.data;
         }
         if flags != header.flags {
             self.ring.set_flags(at, flags);

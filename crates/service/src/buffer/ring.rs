@@ -268,9 +268,9 @@ impl Ring {
 
     /// Replaces the first bytes of the payload of the record at `at`.
     pub(super) fn overwrite(&mut self, at: u32, payload: &[u8]) {
-        let room = self.payload_mut(at, payload.len());
-        if room.len() == payload.len() {
-            room.copy_from_slice(payload);
+        let current = self.payload_mut(at, payload.len());
+        if current.len() == payload.len() {
+            current.copy_from_slice(payload);
         }
     }
 }

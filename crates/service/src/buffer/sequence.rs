@@ -34,11 +34,11 @@ pub(super) struct Consumed {
     pub(super) aborted: bool,
 }
 
-/// The place of a chunk id in a sequence.
+/// The index of a chunk id in a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ChunkIndex {
     /// The chunk exists, at this index.
-    Taken(usize),
+    Used(usize),
     /// The chunk can be inserted at this index.
     Free(usize),
     /// The id is more than half the id space away from the chunks in the buffer, so that the order
@@ -108,25 +108,29 @@ impl Sequence {
         (key(self.producer, self.writer), self.born)
     }
 
-    /// Finds the place of `id`. Chunks usually belong at the end, which is checked first.
-    pub(super) fn place(&self, id: u32) -> Place {
+    /// Finds the index of `id`. Chunks usually belong at the end, which is checked first.
+    pub(super) fn index_of(&self, id: u32) -> ChunkIndex {
         let (Some(front), Some(back)) = (self.chunks.front(), self.chunks.back()) else {
-            return Place::Free(0);
+            return ChunkIndex::Free(0);
         };
         let span = back.id.wrapping_sub(front.id);
         let distance = id.wrapping_sub(front.id);
         if distance >= 1 << 31 {
             let before = front.id.wrapping_sub(id);
             let fits = u64::from(before) + u64::from(span) < 1 << 31;
-            return if fits { Place::Free(0) } else { Place::TooFar };
+            return if fits {
+                ChunkIndex::Free(0)
+            } else {
+                ChunkIndex::TooFar
+            };
         }
         if distance > span {
-            return Place::Free(self.chunks.len());
+            return ChunkIndex::Free(self.chunks.len());
         }
         let key = |entry: &Entry| entry.id.wrapping_sub(front.id);
         match self.chunks.search(distance, key) {
-            Ok(index) => Place::Taken(index),
-            Err(index) => Place::Free(index),
+            Ok(index) => ChunkIndex::Used(index),
+            Err(index) => ChunkIndex::Free(index),
         }
     }
 
@@ -138,9 +142,9 @@ impl Sequence {
         if newest.id == id {
             return Some((self.chunks.len() - 1, newest));
         }
-        match self.place(id) {
-            Place::Taken(index) => Some((index, *self.chunks.get(index)?)),
-            Place::Free(_) | Place::TooFar => None,
+        match self.index_of(id) {
+            ChunkIndex::Used(index) => Some((index, *self.chunks.get(index)?)),
+            ChunkIndex::Free(_) | ChunkIndex::TooFar => None,
         }
     }
 }
@@ -251,8 +255,8 @@ impl Sequences {
                 (self.slots.len() - 1) as u32
             }
         };
-        if let Some(place) = self.slots.get_mut(slot as usize) {
-            *place = Some(sequence);
+        if let Some(entry) = self.slots.get_mut(slot as usize) {
+            *entry = Some(sequence);
         }
         slot
     }
@@ -371,7 +375,7 @@ impl Sequences {
             .collect()
     }
 
-    /// Inserts a chunk into a sequence at an index from [`Sequence::place`].
+    /// Inserts a chunk into a sequence at an index from [`Sequence::index_of`].
     pub(super) fn insert(&mut self, slot: u32, index: usize, entry: Entry) {
         let Some(sequence) = self.get_mut(slot) else {
             return;

@@ -4,7 +4,7 @@ use super::Loss;
 use super::fragment::{Measure, measure};
 use super::read::Mode;
 use super::ring::{ChunkHeader, Record, bytes, flag, units_for};
-use super::sequence::{Entry, Place};
+use super::sequence::{ChunkIndex, Entry};
 use super::{Chunk, Policy, Semantics, TraceBuffer};
 
 impl TraceBuffer {
@@ -76,7 +76,7 @@ impl TraceBuffer {
         self.stats.trace_writer_packet_loss += u64::from(is_news);
         if self.admit(slot, &header).is_none() {
             // All losses of skipped chunks were reported then.
-            if !self.settle(slot, &header) {
+            if !self.adopt_copy(slot, &header) {
                 self.stats.chunks_discarded += 1;
             } else if is_news {
                 self.report_abort(&header);
@@ -86,24 +86,24 @@ impl TraceBuffer {
         let Some(sequence) = self.sequences.get(slot) else {
             return;
         };
-        match sequence.place(header.id) {
-            Place::Free(_) => {}
-            Place::TooFar => {
+        match sequence.index_of(header.id) {
+            ChunkIndex::Free(_) => {}
+            ChunkIndex::TooFar => {
                 self.stats.abi_violations += 1;
                 return;
             }
-            Place::Taken(index) => {
+            ChunkIndex::Used(index) => {
                 if !self.recommit(slot, index, header, payload) {
                     return;
                 }
             }
         }
-        if self.sealed || !self.make_room(header.units()) {
+        if self.sealed || !self.reclaim(header.units()) {
             self.sealed = true;
             self.discard(&header);
             return;
         }
-        // Checked again, since making room may have passed this chunk's position.
+        // Checked again, since reclaiming space may have passed this chunk's position.
         let Some(read) = self.admit(slot, &header) else {
             self.fill(header.units());
             self.discard(&header);
@@ -150,9 +150,9 @@ impl TraceBuffer {
         (header.id.wrapping_sub(last.id) < 1 << 31).then_some(0)
     }
 
-    /// Returns true if a chunk was scraped and read before and contains nothing new, so that it is
-    /// not lost.
-    fn settle(&mut self, slot: u32, header: &ChunkHeader) -> bool {
+    /// Takes over the flags of a chunk that was scraped and read before and contains nothing new.
+    /// Returns false if there was no such copy, so that the chunk is lost.
+    fn adopt_copy(&mut self, slot: u32, header: &ChunkHeader) -> bool {
         let sequence = self.sequences.get_mut(slot);
         let Some(last) = sequence.and_then(|sequence| sequence.consumed.as_mut()) else {
             return false;
@@ -229,12 +229,12 @@ impl TraceBuffer {
         false
     }
 
-    /// Writes the chunk at the write position, where there is room.
+    /// Writes the chunk at the write position, where enough bytes are free.
     fn append(&mut self, slot: u32, header: ChunkHeader, payload: &[u8], last: u16) {
         let Some(sequence) = self.sequences.get(slot) else {
             return;
         };
-        let Place::Free(index) = sequence.place(header.id) else {
+        let ChunkIndex::Free(index) = sequence.index_of(header.id) else {
             self.fill(header.units());
             return;
         };
@@ -251,9 +251,9 @@ impl TraceBuffer {
         self.wake(slot);
     }
 
-    /// Makes room for `units` at the write position, or at the start if they do not fit before the
+    /// Reclaims `units` at the write position, or at the start if they do not fit before the
     /// end. Returns false if the policy does not allow it.
-    fn make_room(&mut self, units: u32) -> bool {
+    fn reclaim(&mut self, units: u32) -> bool {
         let discard = self.options.policy == Policy::Discard;
         let to_end = self.ring.capacity().saturating_sub(self.write.at);
         if units > to_end {

@@ -37,7 +37,7 @@ pub(crate) struct InstanceChange {
 #[derive(Debug, Default)]
 struct Waiting {
     changes: usize,
-    /// The place of the newest change in the queue.
+    /// The position of the newest change in the queue.
     newest: u64,
     /// Set if an earlier change was reported.
     reported: bool,

@@ -257,9 +257,10 @@ impl Consumer {
 
     /// Takes the next QueryServiceState request to answer, unless the consumer has to read first.
     pub(crate) fn next_query(&mut self) -> Option<StateQuery> {
-        match self.blocked {
-            true => None,
-            false => self.queries.take(),
+        if self.blocked {
+            None
+        } else {
+            self.queries.take()
         }
     }
 

@@ -3,7 +3,7 @@
 use ferretto_ipc::PassedFd;
 use ferretto_proto::TraceConfig;
 
-use crate::command::FilePlace;
+use crate::command::OutputPath;
 use crate::event::FileId;
 use crate::priority::Priority;
 
@@ -31,5 +31,5 @@ pub(crate) enum WaitsFor {
 pub(crate) enum Destination {
     Memory,
     Descriptor(PassedFd),
-    Path(FilePlace),
+    Path(OutputPath),
 }

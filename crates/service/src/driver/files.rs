@@ -16,8 +16,8 @@ use rustix::fs::{FileType, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::place;
-use crate::{Event, FileId, FilePlace};
+use super::output_file;
+use crate::{Event, FileId, OutputPath};
 
 /// The largest single write, so that a failing disk is noticed early.
 const MAX_WRITE: usize = 1024 * 1024;
@@ -115,9 +115,9 @@ impl Files {
     }
 
     /// Creates a file that must not exist yet.
-    pub fn create(&mut self, file: FileId, place: FilePlace) {
+    pub fn create(&mut self, file: FileId, path: OutputPath) {
         self.pending += 1;
-        self.spawn(file, move |reporter| match place::create(&place) {
+        self.spawn(file, move |reporter| match output_file::create(&path) {
             Ok(fd) => {
                 reporter.report(Event::FileOpened { file });
                 Some(fd)
@@ -318,7 +318,7 @@ impl FileWriter {
         let mut rest = bytes;
         while !rest.is_empty() {
             if start.is_none() {
-                self.wait_for_room()?;
+                self.wait_until_writable()?;
             }
             match rustix::io::write(&self.fd, &rest[..rest.len().min(at_once)]) {
                 Ok(0) => return self.undo(start, Errno::NOSPC),
@@ -380,15 +380,15 @@ impl FileWriter {
 
     /// Waits until a pipe takes more bytes: during its session without limit, afterwards for the
     /// patience.
-    fn wait_for_room(&self) -> io::Result<()> {
-        let room = || PollFd::new(&self.fd, PollFlags::OUT);
-        let mut fds = [room(), PollFd::new(&self.ended, PollFlags::empty())];
+    fn wait_until_writable(&self) -> io::Result<()> {
+        let writable = || PollFd::new(&self.fd, PollFlags::OUT);
+        let mut fds = [writable(), PollFd::new(&self.ended, PollFlags::empty())];
         retry_on_intr(|| poll(&mut fds, None))?;
         if !fds[0].revents().is_empty() {
             return Ok(());
         }
         let patience = Timespec::try_from(self.patience).ok();
-        match retry_on_intr(|| poll(&mut [room()], patience.as_ref()))? {
+        match retry_on_intr(|| poll(&mut [writable()], patience.as_ref()))? {
             0 => Err(io::ErrorKind::TimedOut.into()),
             _ => Ok(()),
         }

@@ -7,7 +7,7 @@
 mod alarm;
 pub mod clocks;
 mod files;
-mod place;
+mod output_file;
 mod system;
 
 pub use alarm::Alarm;

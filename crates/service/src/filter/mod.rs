@@ -90,9 +90,10 @@ impl TraceFilter {
         let strings = StringRules::load(rules, budget)?;
         let bytes = |field: &'_ Option<Vec<u8>>| field.clone().unwrap_or_default();
         let newer = bytes(&config.bytecode_v2);
-        let code = match newer.is_empty() {
-            true => bytes(&config.bytecode),
-            false => newer,
+        let code = if newer.is_empty() {
+            bytes(&config.bytecode)
+        } else {
+            newer
         };
         let overlay = bytes(&config.bytecode_overlay_v54);
         let mut program = Program::load(&code, &overlay).ok_or(FilterError::Bytecode)?;

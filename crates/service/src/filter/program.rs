@@ -263,12 +263,12 @@ impl<'a> Compiler<'a> {
             });
             return;
         }
-        let place = self.begin.direct + field as usize;
+        let index = self.begin.direct + field as usize;
         let direct = &mut self.program.direct;
-        if direct.len() <= place {
-            direct.resize(place + 1, Rule::Drop);
+        if direct.len() <= index {
+            direct.resize(index + 1, Rule::Drop);
         }
-        if let Some(slot) = direct.get_mut(place) {
+        if let Some(slot) = direct.get_mut(index) {
             *slot = rule;
         }
     }

@@ -269,8 +269,8 @@ impl Output<'_> {
             return;
         }
         // A field was removed, so the start of the message is already in the output.
-        let place = message.begin.saturating_sub(message.length_bytes)..message.begin;
-        let bytes = self.output.get_mut(place);
+        let length_bytes = message.begin.saturating_sub(message.length_bytes)..message.begin;
+        let bytes = self.output.get_mut(length_bytes);
         let Some((last, others)) = bytes.and_then(<[u8]>::split_last_mut) else {
             return;
         };
@@ -282,7 +282,8 @@ impl Output<'_> {
     }
 }
 
-/// Encodes a key with 32 bits. As in upstream, numbers beyond 2^29 cannot be told from lower ones.
+/// Encodes a key with 32 bits. As in upstream, numbers beyond 2^29 cannot be distinguished from
+/// lower ones.
 fn key_of(number: u32, kind: u64) -> u32 {
     (number << 3) | kind as u32
 }

@@ -200,7 +200,7 @@ impl StringRule {
         if from > string.len() {
             return None;
         }
-        let place = self.regex.find(string, from, &mut self.groups)?;
+        let found = self.regex.find(string, from, &mut self.groups)?;
         for group in 1..self.groups.len() {
             let Some((begin, end)) = self.groups.get(group) else {
                 continue;
@@ -209,7 +209,7 @@ impl StringRule {
                 overwrite(group);
             }
         }
-        Some(place)
+        Some(found)
     }
 }
 

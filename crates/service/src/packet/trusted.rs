@@ -74,8 +74,8 @@ impl TrustedFields {
     }
 
     fn push(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(self.len) {
-            *place = byte;
+        if let Some(slot) = self.bytes.get_mut(self.len) {
+            *slot = byte;
             self.len += 1;
         }
     }
@@ -190,10 +190,10 @@ impl SequenceIds {
         let key = (identity.machine_id, producer, writer);
         match self.by_writer.entry(key) {
             Entry::Occupied(known) => return (*known.get(), false),
-            Entry::Vacant(place) => {
+            Entry::Vacant(slot) => {
                 // It could wrap only after 2^32 writers.
                 self.count = self.count.wrapping_add(1);
-                place.insert(self.count.wrapping_add(Self::SERVICE));
+                slot.insert(self.count.wrapping_add(Self::SERVICE));
             }
         }
         let vouched_for = identity.machine_id == 0 && identity.pid.is_some();

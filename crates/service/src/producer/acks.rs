@@ -34,7 +34,7 @@ pub(crate) struct Acks {
     debt: u32,
     /// The debt after the last miss, which doubles with each.
     penalty: u32,
-    /// The last flush it was told to make, and the `CLOCK_BOOTTIME` of the command.
+    /// The last flush that it was asked to make, and the `CLOCK_BOOTTIME` of the command.
     flush: Option<(FlushId, u64)>,
 }
 
@@ -53,10 +53,12 @@ impl Acks {
             Awaited::Flush => self.flushes,
             Awaited::Stop => self.stops,
         };
-        match is_proven && !self.has_missed {
-            _ if self.debt > 0 => Patience::None,
-            true => Patience::Full,
-            false => Patience::Short,
+        if self.debt > 0 {
+            Patience::None
+        } else if is_proven && !self.has_missed {
+            Patience::Full
+        } else {
+            Patience::Short
         }
     }
 

@@ -82,8 +82,8 @@ impl Producer {
 #[derive(Debug, PartialEq, Eq)]
 enum MoveOutcome {
     Done,
-    /// There is no chunk at this place. This is not counted, since a scraped page or a chunk
-    /// committed twice looks the same.
+    /// There is no chunk at this index of the page. This is not counted, since a scraped page or a
+    /// chunk committed twice looks the same.
     Nothing,
     /// The chunk is not allowed in this buffer, or malformed.
     Refused,

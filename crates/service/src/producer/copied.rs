@@ -36,7 +36,7 @@ impl Copied {
     }
 
     /// Returns true if a chunk to be committed is already in its buffer, and forgets it: another
-    /// chunk may take its place.
+    /// chunk may be at its location.
     pub(crate) fn take(&mut self, location: Location, header: ChunkHeader, target: u32) -> bool {
         let known = self.0.remove(&location);
         known.is_some_and(|(buffer, known)| u32::from(buffer) == target && known == header)

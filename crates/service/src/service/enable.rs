@@ -78,7 +78,7 @@ impl Service {
             [] => fd.map(Destination::Descriptor).ok_or(EnableError::NoOutput),
             path => {
                 let consumer = self.cx.consumers.get(client).ok_or(EnableError::NoOutput)?;
-                output_path::place(path, consumer.peer(), &self.cx.options).map(Destination::Path)
+                output_path::resolve(path, consumer.peer(), &self.cx.options).map(Destination::Path)
             }
         }
     }
@@ -105,7 +105,7 @@ impl Service {
                 // The first write is at the end of the first period.
                 self.cx.commands.push(Command::AdoptFile { file, fd });
             }
-            Destination::Path(place) => {
+            Destination::Path(path) => {
                 let file = self.cx.ids.next_file();
                 let opening = Opening {
                     request_id,
@@ -114,7 +114,7 @@ impl Service {
                     waits_for: WaitsFor::File(file),
                 };
                 self.wait_for_driver(client, opening);
-                self.cx.commands.push(Command::OpenFile { file, place });
+                self.cx.commands.push(Command::OpenFile { file, path });
                 return Ok(None);
             }
         }

@@ -4,16 +4,16 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use crate::command::FilePlace;
+use crate::command::OutputPath;
 use crate::session::EnableError;
 use crate::{Peer, ServiceOptions};
 
-/// Returns the place at which to create the file `path` for this consumer.
-pub(super) fn place(
+/// Checks that this consumer may create the file `path`, and returns where to create it.
+pub(super) fn resolve(
     path: &[u8],
     peer: &Peer,
     options: &ServiceOptions,
-) -> Result<FilePlace, EnableError> {
+) -> Result<OutputPath, EnableError> {
     let path = Path::new(OsStr::from_bytes(path));
     let refuse = |why: String| Err(EnableError::OutputPath(path.display().to_string(), why));
     let is_name = |part: Component<'_>| matches!(part, Component::Normal(_));
@@ -23,7 +23,7 @@ pub(super) fn place(
     }
     let is_local = peer.machine_id == 0 && peer.can_share_memory;
     if is_local && (peer.uid == 0 || peer.uid == options.uid) {
-        return Ok(FilePlace {
+        return Ok(OutputPath {
             folder: None,
             path: path.to_owned(),
             owner: None,
@@ -36,7 +36,7 @@ pub(super) fn place(
     let Some((folder, path)) = inside else {
         return refuse(refusal(peer, is_local, &options.output_folders));
     };
-    Ok(FilePlace {
+    Ok(OutputPath {
         folder: Some(folder),
         path,
         owner: is_local.then_some(peer.uid),
@@ -44,9 +44,10 @@ pub(super) fn place(
 }
 
 fn refusal(peer: &Peer, is_local: bool, folders: &[PathBuf]) -> String {
-    let user = match is_local {
-        true => format!("user {}", peer.uid),
-        false => "users of other machines".to_owned(),
+    let user = if is_local {
+        format!("user {}", peer.uid)
+    } else {
+        "users of other machines".to_owned()
     };
     let hint = "leave output_path out and hand a file over instead, as perfetto -o does";
     if folders.is_empty() {

@@ -264,16 +264,18 @@ impl Session {
             let Some(buffer) = cx.buffers.get(id) else {
                 continue;
             };
-            let copy = match transferred {
-                true => buffer.new_like(),
-                false => buffer.try_clone(),
+            let copy = if transferred {
+                buffer.new_like()
+            } else {
+                buffer.try_clone()
             };
             made.push((index, id, copy.map_err(|_| CloneError::CopyBuffer)?));
         }
         let copies = made.into_iter().filter_map(|(index, id, copy)| {
-            let buffer = match transferred {
-                true => cx.buffers.replace(id, copy)?,
-                false => copy,
+            let buffer = if transferred {
+                cx.buffers.replace(id, copy)?
+            } else {
+                copy
             };
             Some(BufferCopy {
                 index,
@@ -393,9 +395,10 @@ impl Session {
     pub(super) fn clone_file_failed(&mut self, cx: &mut Context, reason: &str) {
         let reason = reason.to_owned();
         let output = self.output.take();
-        let error = match output.as_ref().is_some_and(Output::is_untouched) {
-            true => CloneError::CopyFile(reason),
-            false => CloneError::WriteFile(reason),
+        let error = if output.as_ref().is_some_and(Output::is_untouched) {
+            CloneError::CopyFile(reason)
+        } else {
+            CloneError::WriteFile(reason)
         };
         if let Some(output) = output {
             let file = output.file();
@@ -445,9 +448,10 @@ impl Session {
             started_realtime: self.started_realtime,
             events: self.events.clone(),
             concurrent: ConcurrentEvents::clone(&self.concurrent),
-            progress: match pending.output.is_some() && self.writes_into_file() {
-                true => self.progress.behind_copied_file(),
-                false => ReadProgress::of_clone(),
+            progress: if pending.output.is_some() && self.writes_into_file() {
+                self.progress.behind_copied_file()
+            } else {
+                ReadProgress::of_clone()
             },
             sequences: self.sequences.clone(),
             filter,

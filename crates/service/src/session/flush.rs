@@ -122,9 +122,10 @@ impl Flushes {
     }
 
     fn set_final_outcome(&mut self, success: bool) {
-        self.counts.final_outcome = Some(match success {
-            true => FinalFlushOutcome::FINAL_FLUSH_SUCCEEDED,
-            false => FinalFlushOutcome::FINAL_FLUSH_FAILED,
+        self.counts.final_outcome = Some(if success {
+            FinalFlushOutcome::FINAL_FLUSH_SUCCEEDED
+        } else {
+            FinalFlushOutcome::FINAL_FLUSH_FAILED
         });
     }
 }
@@ -171,9 +172,10 @@ impl Session {
         for_bugreport: bool,
     ) {
         let flags = by_service(FlushReason::Clone);
-        let flags = match for_bugreport {
-            true => flags.for_bugreport(),
-            false => flags,
+        let flags = if for_bugreport {
+            flags.for_bugreport()
+        } else {
+            flags
         };
         self.flush_instances(cx, 0, flags, asked, Then::Clone { clone, group });
     }

@@ -101,17 +101,19 @@ impl Instance {
 
     /// Returns the state after the start command.
     pub(super) fn state_on_start(&self) -> InstanceState {
-        match self.notifies_start {
-            true => InstanceState::Starting,
-            false => InstanceState::Started,
+        if self.notifies_start {
+            InstanceState::Starting
+        } else {
+            InstanceState::Started
         }
     }
 
     /// Returns the state after the stop command. With `immediate`, no confirmation is awaited.
     pub(super) fn state_on_stop(&self, immediate: bool) -> InstanceState {
-        match immediate || !self.notifies_stop {
-            true => InstanceState::Stopped,
-            false => InstanceState::Stopping,
+        if immediate || !self.notifies_stop {
+            InstanceState::Stopped
+        } else {
+            InstanceState::Stopping
         }
     }
 

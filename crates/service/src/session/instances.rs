@@ -320,9 +320,12 @@ impl Session {
 fn needed_of(descriptor: &DataSourceDescriptor, with_program: bool) -> DataSourceDescriptor {
     let program = descriptor.protovm_program.as_ref();
     DataSourceDescriptor {
-        protovm_program: program.map(|program| match with_program {
-            true => program.clone(),
-            false => Vec::new(),
+        protovm_program: program.map(|program| {
+            if with_program {
+                program.clone()
+            } else {
+                Vec::new()
+            }
         }),
         will_notify_on_start: descriptor.will_notify_on_start,
         will_notify_on_stop: descriptor.will_notify_on_stop,

@@ -193,9 +193,10 @@ impl Header {
 
     pub(super) fn extension_descriptor(self, descriptor: &ExtensionDescriptor) -> Vec<u8> {
         use extension_descriptor::{EXTENSION_SET, EXTENSION_SET_GZIP, FILE_NAME};
-        let set = match descriptor.gzipped {
-            true => EXTENSION_SET_GZIP,
-            false => EXTENSION_SET,
+        let set = if descriptor.gzipped {
+            EXTENSION_SET_GZIP
+        } else {
+            EXTENSION_SET
         };
         encode(|packet| {
             self.write(packet);

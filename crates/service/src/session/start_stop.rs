@@ -199,9 +199,10 @@ impl Session {
         let stop = self.state == SessionState::Stopping;
         let mut sources = Vec::new();
         for (&(producer, _), instance) in self.instances.iter() {
-            let is_awaited = match stop {
-                true => instance.state() != InstanceState::Stopped,
-                false => self.flushes.last_waits_for(producer),
+            let is_awaited = if stop {
+                instance.state() != InstanceState::Stopped
+            } else {
+                self.flushes.last_waits_for(producer)
             };
             if is_awaited && sources.len() < MAX_SLOW_LISTED {
                 let (producer, source) = instance.names();

@@ -61,8 +61,8 @@ impl Writer {
         }
         let mut rest = &packet[..];
         loop {
-            let room = self.capacity - self.chunk.payload.len() - 4;
-            let (part, after) = rest.split_at(room.min(rest.len()));
+            let capacity = self.capacity - self.chunk.payload.len() - 4;
+            let (part, after) = rest.split_at(capacity.min(rest.len()));
             let size = part.len() as u32;
             let prefix = [size as u8 | 0x80, (size >> 7) as u8 | 0x80, 0x80, 0];
             let start = self.chunk.payload.len() + 4;

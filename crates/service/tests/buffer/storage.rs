@@ -1,4 +1,4 @@
-//! The places of chunks, and how room is made for them.
+//! The positions of chunks, and how space is freed for them.
 
 use crate::support::*;
 use ferretto_service::buffer::{

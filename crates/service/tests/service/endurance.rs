@@ -123,9 +123,10 @@ struct Interning {
 
 impl Interning {
     fn write(&mut self) {
-        let flags = match std::mem::replace(&mut self.reported, true) {
-            true => NEEDS_STATE,
-            false => CLEARED | NEEDS_STATE,
+        let flags = if std::mem::replace(&mut self.reported, true) {
+            NEEDS_STATE
+        } else {
+            CLEARED | NEEDS_STATE
         };
         let mut packet = self.writer.new_packet();
         packet.varint(f::SEQUENCE_FLAGS, flags);

@@ -158,15 +158,15 @@ fn files_of_other_users_are_created_only_in_the_output_folders() {
     let consumer = world.consumer_of(1000);
     world.enable(consumer, to_path("/var/traces/a/b"));
     let file = world.files.values().next().unwrap();
-    let place = file.place.as_ref().unwrap();
-    assert_eq!(place.folder.as_deref(), Some("/var/traces".as_ref()));
-    assert_eq!(place.path, std::path::Path::new("a/b"));
-    assert_eq!(place.owner, Some(1000));
+    let output = file.output.as_ref().unwrap();
+    assert_eq!(output.folder.as_deref(), Some("/var/traces".as_ref()));
+    assert_eq!(output.path, std::path::Path::new("a/b"));
+    assert_eq!(output.owner, Some(1000));
     let own = world.consumer_of(7);
     world.enable(own, to_path("/tmp/trace"));
-    let place = |file: &File| file.place.clone().filter(|place| place.owner.is_none());
-    let place = world.files.values().find_map(place).unwrap();
-    assert_eq!((place.folder, place.path), (None, "/tmp/trace".into()));
+    let output = |file: &File| file.output.clone().filter(|output| output.owner.is_none());
+    let output = world.files.values().find_map(output).unwrap();
+    assert_eq!((output.folder, output.path), (None, "/tmp/trace".into()));
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn service_058_the_file_stays_below_its_limit() {
     let size = r.file().bytes.len() as u64;
     assert!(size < LIMIT && size > LIMIT - 600, "{size}");
     assert!(r.texts().iter().all(|text| *text == line), "no torn packet");
-    // The end of the recording has its place in the file, too.
+    // The end of the recording is in the file, too.
     let packets = split_file(&r.file().bytes);
     let [.., event, stats] = packets.as_slice() else {
         panic!("no packets");

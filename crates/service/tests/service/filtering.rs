@@ -244,9 +244,10 @@ fn service_066_compressed_packets_hold_the_same_trace() {
     let older: fn(&mut TraceConfig) =
         |config| config.compression_type = Some(CompressionType::COMPRESSION_TYPE_DEFLATE);
     assert_eq!(fields(older), deflated);
-    let best = match cfg!(feature = "zstd") {
-        true => Some(f::ZSTD_COMPRESSED_PACKETS),
-        false => deflated,
+    let best = if cfg!(feature = "zstd") {
+        Some(f::ZSTD_COMPRESSED_PACKETS)
+    } else {
+        deflated
     };
     let both: fn(&mut TraceConfig) = |config| {
         deflate(config);

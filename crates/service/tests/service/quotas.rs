@@ -63,7 +63,7 @@ fn the_data_sources_of_one_producer_are_limited() {
     );
     let other = producer_of(&mut world, 1);
     assert_eq!(offer(&mut world, other, 3, 0), None);
-    // An unregistered data source makes room.
+    // An unregistered data source frees its share.
     world.unregister(producer, "s");
     assert_eq!(offer(&mut world, producer, 3, 0), None);
 }

@@ -7,7 +7,7 @@ use crate::tally::Tally;
 
 impl Ledger {
     /// Checks a trace that was read to its end, if the time of its end and its losses are known.
-    pub fn settle(&self, trace: usize, tally: &mut Tally) {
+    pub fn check(&self, trace: usize, tally: &mut Tally) {
         let trace = &self.traces[trace];
         let Some(label) = trace.label else { return };
         let (Some(ended), Some(stats)) = (trace.ended, &trace.stats) else {
@@ -35,8 +35,8 @@ impl Ledger {
                 );
             }
         }
-        tally.settled += 1;
-        tally.settled_with_loss += u64::from(lossy);
+        tally.checked += 1;
+        tally.checked_with_loss += u64::from(lossy);
     }
 }
 

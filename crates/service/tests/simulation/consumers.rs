@@ -188,21 +188,18 @@ impl Life {
         let known = self.random.pick(&left).map(|left| left.1);
         let key = known.filter(|_| !self.random.one_in(4));
         let key = key.unwrap_or_else(|| self.random.of(&KEYS));
-        let (request, kind) = match self.random.one_in(2) {
-            true => {
-                let request = DetachRequest {
-                    key: Some(vec![key]),
-                    ..Default::default()
-                };
-                (Request::Detach(request), Kind::Detach(key))
-            }
-            false => {
-                let request = AttachRequest {
-                    key: Some(vec![key]),
-                    ..Default::default()
-                };
-                (Request::Attach(request), Kind::Attach(key))
-            }
+        let (request, kind) = if self.random.one_in(2) {
+            let request = DetachRequest {
+                key: Some(vec![key]),
+                ..Default::default()
+            };
+            (Request::Detach(request), Kind::Detach(key))
+        } else {
+            let request = AttachRequest {
+                key: Some(vec![key]),
+                ..Default::default()
+            };
+            (Request::Attach(request), Kind::Attach(key))
         };
         self.call(consumer, request, kind);
     }
@@ -384,7 +381,7 @@ impl Life {
         for packet in &reading.own {
             self.ledger.note(trace, Look::at(packet));
         }
-        self.ledger.settle(trace, &mut self.tally);
+        self.ledger.check(trace, &mut self.tally);
     }
 }
 
@@ -397,9 +394,10 @@ pub fn unpacked(packets: Vec<Packet>) -> Vec<Packet> {
     let inside = |packet: Packet| {
         let compressed = packet.has(trace_packet::COMPRESSED_PACKETS)
             || packet.has(trace_packet::ZSTD_COMPRESSED_PACKETS);
-        match compressed {
-            true => decompressed(&[packet]).1,
-            false => vec![packet],
+        if compressed {
+            decompressed(&[packet]).1
+        } else {
+            vec![packet]
         }
     };
     packets.into_iter().flat_map(inside).collect()

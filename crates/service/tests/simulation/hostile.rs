@@ -175,10 +175,11 @@ impl Life {
                 0 => self.random.below(4088),
                 _ => 4 * self.random.below(4),
             };
-            let word = match self.random.one_in(2) {
-                true => self.random.next() as u32,
+            let word = if self.random.one_in(2) {
+                self.random.next() as u32
+            } else {
                 // A page of one complete chunk.
-                false => 0x0100_0002,
+                0x0100_0002
             };
             let at = page * 4096 + offset;
             rustix::io::pwrite(fd.as_fd(), &word.to_ne_bytes(), at).expect("a write");

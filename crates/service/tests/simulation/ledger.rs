@@ -84,7 +84,7 @@ impl Ledger {
         }
     }
 
-    /// Checks that an honest writer's packet is the right one in the right place.
+    /// Checks that an honest writer's packet is the right one, in its order.
     pub fn read(&mut self, trace: usize, stamp: Stamp, look: &Look<'_>, tally: &mut Tally) {
         let trace = &mut self.traces[trace];
         let label = *trace.label.get_or_insert(stamp.label);

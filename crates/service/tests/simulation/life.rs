@@ -191,7 +191,7 @@ impl Life {
             let packets = crate::consumers::unpacked(split_file(&bytes));
             let trace = self.ledger.read_file(&packets, &mut self.tally);
             self.ledger.traces[trace].broken = file.failed;
-            self.ledger.settle(trace, &mut self.tally);
+            self.ledger.check(trace, &mut self.tally);
         }
     }
 
@@ -300,7 +300,10 @@ impl Life {
             }
             if self.requests.is_open(consumer, |kind| kind == Kind::Enable) {
                 let held = self.world.sessions();
-                assert!(held > 0, "a session ended and its consumer was not told");
+                assert!(
+                    held > 0,
+                    "a session ended and its consumer was not notified"
+                );
             }
             self.world.disconnect(consumer);
             self.forget(consumer);

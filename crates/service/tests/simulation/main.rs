@@ -57,7 +57,7 @@ fn random_lives_keep_the_invariants() {
         "{tally:?}"
     );
     assert!(
-        tally.settled > lives / 4 && tally.gaps > lives / 16,
+        tally.checked > lives / 4 && tally.gaps > lives / 16,
         "{tally:?}"
     );
 }

@@ -33,7 +33,7 @@ pub struct Person {
     last_flush: u64,
 }
 
-/// A data source that it was told to set up.
+/// A data source that it was asked to set up.
 #[derive(Debug)]
 pub struct Instance {
     pub label: u64,
@@ -195,13 +195,13 @@ impl Life {
         if self.writers.is_empty() {
             return self.create_writer();
         }
-        let place = self.random.below(self.writers.len() as u64) as usize;
+        let chosen = self.random.below(self.writers.len() as u64) as usize;
         let size = self.random.of(&[10, 100, 100, 3000, 9000]);
         let Writer {
             producer,
             index,
             writer,
-        } = &mut self.writers[place];
+        } = &mut self.writers[chosen];
         let (producer, index) = (*producer, *index);
         let record = &mut self.ledger.writers[index];
         for _ in 0..1 + self.random.below(5) {
@@ -224,20 +224,20 @@ impl Life {
             _ => {
                 self.world.commit(producer);
                 if flushes {
-                    self.delivered(place);
+                    self.delivered(chosen);
                 }
             }
         }
         if self.random.one_in(20) {
-            let gone = self.writers.swap_remove(place);
+            let gone = self.writers.swap_remove(chosen);
             drop(gone.writer);
             self.world.commit(producer);
         }
     }
 
     /// Notes that everything this writer wrote was delivered, unless it has aborted a packet.
-    fn delivered(&mut self, place: usize) {
-        let Writer { index, writer, .. } = &self.writers[place];
+    fn delivered(&mut self, chosen: usize) {
+        let Writer { index, writer, .. } = &self.writers[chosen];
         let record = &mut self.ledger.writers[*index];
         record.harmed |= writer.drop_count() > 0;
         record
@@ -246,10 +246,10 @@ impl Life {
     }
 
     pub fn deliver_everything(&mut self) {
-        for place in 0..self.writers.len() {
-            self.writers[place].writer.flush(None);
-            self.world.commit(self.writers[place].producer);
-            self.delivered(place);
+        for chosen in 0..self.writers.len() {
+            self.writers[chosen].writer.flush(None);
+            self.world.commit(self.writers[chosen].producer);
+            self.delivered(chosen);
         }
     }
 

@@ -28,8 +28,8 @@ tally! {
     written,
     packets,
     gaps,
-    settled,
-    settled_with_loss,
+    checked,
+    checked_with_loss,
     hostile,
     disconnected,
 }

@@ -60,10 +60,11 @@ pub(crate) fn give(socket: &Socket, bytes: &[u8], fds: Vec<OwnedFd>) -> bool {
     let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
     let passed = pass(socket, bytes, &borrowed);
     for fd in fds {
-        match passed {
-            true => drop(fd),
+        if passed {
+            drop(fd)
+        } else {
             // Closing it here would block this thread.
-            false => CloseHere.close(fd),
+            CloseHere.close(fd)
         }
     }
     passed

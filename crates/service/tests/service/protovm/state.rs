@@ -87,12 +87,15 @@ impl Table {
         }
         encode(|packet| {
             packet.nested(TEST_FIELD, |event| {
-                event.nested(PATCH, |patch| match deletes {
-                    true => patch.varint(5, id),
-                    false => patch.nested(4, |row| {
-                        row.varint(1, id);
-                        row.varint(2, value);
-                    }),
+                event.nested(PATCH, |patch| {
+                    if deletes {
+                        patch.varint(5, id)
+                    } else {
+                        patch.nested(4, |row| {
+                            row.varint(1, id);
+                            row.varint(2, value);
+                        })
+                    }
                 });
             });
         })

@@ -91,9 +91,10 @@ fn protovm_038_a_buffer_that_takes_the_place_of_another_goes_on_from_its_end() {
         all.write_patches(6..=7);
         let (reader, _) = clone(&mut all.world, by_id(1));
         let trace = all.world.read(reader);
-        let expected = match of_clone.1.is_empty() {
-            false => (Some(5), vec![6, 7]),
-            true => (Some(7), vec![]),
+        let expected = if of_clone.1.is_empty() {
+            (Some(7), vec![])
+        } else {
+            (Some(5), vec![6, 7])
         };
         assert_eq!(
             (instances(&trace)[0].number(), patch_numbers(&trace)),

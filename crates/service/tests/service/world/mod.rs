@@ -486,12 +486,15 @@ impl World {
                 if !refused {
                     self.priorities.push(priority);
                 }
-                client.map(|client| match refused {
-                    false => Event::PrioritySet { client },
-                    true => Event::PriorityRefused {
-                        client,
-                        error: "setpriority(-5) failed".to_owned(),
-                    },
+                client.map(|client| {
+                    if refused {
+                        Event::PriorityRefused {
+                            client,
+                            error: "setpriority(-5) failed".to_owned(),
+                        }
+                    } else {
+                        Event::PrioritySet { client }
+                    }
                 })
             }
             Command::CreateSharedMemory { client, size } => {

@@ -108,9 +108,12 @@ impl World {
             shared_memory_size_hint_bytes: Some(behaviour.size_hint),
             shared_memory_page_size_hint_bytes: Some(behaviour.page_hint),
             producer_provided_shmem: Some(behaviour.brings.is_some()),
-            smb_scraping_mode: behaviour.scraping.map(|scraped| match scraped {
-                true => ProducerSMBScrapingMode::SMB_SCRAPING_ENABLED,
-                false => ProducerSMBScrapingMode::SMB_SCRAPING_DISABLED,
+            smb_scraping_mode: behaviour.scraping.map(|scraped| {
+                if scraped {
+                    ProducerSMBScrapingMode::SMB_SCRAPING_ENABLED
+                } else {
+                    ProducerSMBScrapingMode::SMB_SCRAPING_DISABLED
+                }
             }),
             ..Default::default()
         };

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use ferretto_service::{Command, Event, FileId, FilePlace};
+use ferretto_service::{Command, Event, FileId, OutputPath};
 
 use super::World;
 
 #[derive(Debug, Default)]
 pub struct File {
     pub path: Option<Vec<u8>>,
-    pub place: Option<FilePlace>,
+    pub output: Option<OutputPath>,
     pub bytes: Vec<u8>,
     pub synced: usize,
     pub closed: bool,
@@ -37,7 +37,7 @@ impl World {
     /// Carries out a command about files.
     pub(super) fn store(&mut self, command: Command) -> Option<Event> {
         match command {
-            Command::OpenFile { file, place } => self.open_file(file, place),
+            Command::OpenFile { file, path } => self.open_file(file, path),
             Command::AdoptFile { file, .. } => {
                 self.files.insert(file, File::default());
                 None
@@ -58,8 +58,8 @@ impl World {
         }
     }
 
-    fn open_file(&mut self, file: FileId, place: FilePlace) -> Option<Event> {
-        let path = place.path.as_os_str().as_encoded_bytes().to_vec();
+    fn open_file(&mut self, file: FileId, output: OutputPath) -> Option<Event> {
+        let path = output.path.as_os_str().as_encoded_bytes().to_vec();
         let exists = |other: &File| other.path.as_ref() == Some(&path);
         if self.files.values().any(exists) {
             let error = "File exists".into();
@@ -67,7 +67,7 @@ impl World {
         }
         let opened = File {
             path: Some(path),
-            place: Some(place),
+            output: Some(output),
             ..File::default()
         };
         self.files.insert(file, opened);

@@ -1,4 +1,4 @@
-//! Creates a file at the place that the service chose.
+//! Creates the file at the path that the service chose.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,21 +7,21 @@ use std::path::{Component, Path};
 use rustix::fs::{Mode, OFlags, Uid, fchown, open, openat};
 use rustix::io::Errno;
 
-use crate::FilePlace;
+use crate::OutputPath;
 
 /// Creates the file, readable and writable only by its owner.
-pub(super) fn create(place: &FilePlace) -> io::Result<OwnedFd> {
+pub(super) fn create(output: &OutputPath) -> io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
-    let fd = match &place.folder {
-        None => open(&place.path, flags, mode)?,
+    let fd = match &output.folder {
+        None => open(&output.path, flags, mode)?,
         Some(folder) => {
-            let name = place.path.file_name().ok_or(Errno::INVAL)?;
-            let parents = place.path.parent().unwrap_or(Path::new(""));
+            let name = output.path.file_name().ok_or(Errno::INVAL)?;
+            let parents = output.path.parent().unwrap_or(Path::new(""));
             openat(descend(folder, parents)?, name, flags, mode)?
         }
     };
-    if let Some(user) = place.owner {
+    if let Some(user) = output.owner {
         // Without the privilege, the service remains the owner, and the consumer has to ask for the
         // file.
         let _ = fchown(&fd, Some(Uid::from_raw(user)), None);
@@ -51,8 +51,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-    fn place(folder: Option<&Path>, path: impl AsRef<Path>) -> FilePlace {
-        FilePlace {
+    fn output(folder: Option<&Path>, path: impl AsRef<Path>) -> OutputPath {
+        OutputPath {
             folder: folder.map(Path::to_owned),
             path: path.as_ref().to_owned(),
             owner: None,
@@ -61,13 +61,13 @@ mod tests {
 
     #[test]
     fn a_file_is_private_to_its_owner_and_links_are_refused() {
-        let outer = std::env::temp_dir().join(format!("ferretto-place-{}", std::process::id()));
+        let outer = std::env::temp_dir().join(format!("ferretto-output-{}", std::process::id()));
         let (folder, elsewhere) = (outer.join("folder"), outer.join("elsewhere"));
         std::fs::create_dir_all(folder.join("sub")).unwrap();
         std::fs::create_dir(&elsewhere).unwrap();
 
-        create(&place(None, folder.join("one"))).unwrap();
-        create(&place(Some(&folder), "sub/two")).unwrap();
+        create(&output(None, folder.join("one"))).unwrap();
+        create(&output(Some(&folder), "sub/two")).unwrap();
         for name in ["one", "sub/two"] {
             let status = std::fs::metadata(folder.join(name)).unwrap();
             assert_eq!(status.permissions().mode() & 0o777, 0o600, "{name}");
@@ -81,11 +81,11 @@ mod tests {
             "../elsewhere/file",
             "sub/two/three",
         ] {
-            assert!(create(&place(Some(&folder), name)).is_err(), "{name}");
+            assert!(create(&output(Some(&folder), name)).is_err(), "{name}");
         }
         assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
         // The folder itself was chosen by root.
-        create(&place(Some(&folder.join("link")), "file")).unwrap();
+        create(&output(Some(&folder.join("link")), "file")).unwrap();
         assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 1);
         std::fs::remove_dir_all(&outer).unwrap();
     }
