@@ -99,9 +99,10 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(file).map_err(|error| failed(error.to_string()))?;
     let read: Result<Vec<_>, _> = read.collect();
     let read = read.map_err(|error| failed(error.to_string()))?;
-    match read.is_empty() {
-        true => Err(failed("the file has no certificate".to_owned())),
-        false => Ok(read),
+    if read.is_empty() {
+        Err(failed("the file has no certificate".to_owned()))
+    } else {
+        Ok(read)
     }
 }
 

@@ -38,9 +38,10 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Reads and decodes a text or binary config.
 pub(crate) fn load(path: &Path) -> Result<TraceConfig> {
-    let name = match path.as_os_str() == "-" {
-        true => "standard input".to_owned(),
-        false => path.display().to_string(),
+    let name = if path.as_os_str() == "-" {
+        "standard input".to_owned()
+    } else {
+        path.display().to_string()
     };
     let bytes = read(path).with_context(|| format!("cannot read the config {name}"))?;
     if bytes.is_empty() {

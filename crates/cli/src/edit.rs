@@ -280,9 +280,10 @@ fn around(
 
 /// Returns the path of the trace with an ending after its stem.
 fn derived(path: &Path, ending: &str) -> PathBuf {
-    let path = match is_standard(path) {
-        true => Path::new(DEFAULT_TRACE),
-        false => path,
+    let path = if is_standard(path) {
+        Path::new(DEFAULT_TRACE)
+    } else {
+        path
     };
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(ending);

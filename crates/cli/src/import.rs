@@ -80,9 +80,10 @@ fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<Extent> {
         let failed = imported.is_err();
         done = Some(imported);
         // The error is reported below.
-        match failed {
-            true => bail!("nothing to write"),
-            false => Ok(()),
+        if failed {
+            bail!("nothing to write")
+        } else {
+            Ok(())
         }
     };
     let inputs = [path];
@@ -143,8 +144,9 @@ pub(crate) fn tell_losses(name: &str, report: &Report) -> Extent {
     for (left_out, count) in report.losses.iter() {
         anstream::eprintln!("ferretto: {name}: {count} {}", shown(left_out));
     }
-    match report.is_damaged {
-        true => Extent::Partly,
-        false => Extent::Whole,
+    if report.is_damaged {
+        Extent::Partly
+    } else {
+        Extent::Whole
     }
 }

@@ -116,9 +116,12 @@ fn permitted(target: &RegularFile, inputs: &[&Path], existing: Option<&Metadata>
         Ok(folder) if folder.mode() & 0o2000 != 0 => folder.gid(),
         _ => rustix::process::getegid().as_raw(),
     };
-    let inputs = inputs.iter().filter_map(|input| match is_standard(input) {
-        true => metadata(io::stdin()),
-        false => input.metadata().ok(),
+    let inputs = inputs.iter().filter_map(|input| {
+        if is_standard(input) {
+            metadata(io::stdin())
+        } else {
+            input.metadata().ok()
+        }
     });
     let mode = inputs
         .chain(existing.cloned())
@@ -133,9 +136,10 @@ fn permitted(target: &RegularFile, inputs: &[&Path], existing: Option<&Metadata>
 
 /// Truncates a regular file.
 fn truncate(file: &File) -> io::Result<()> {
-    match file.metadata()?.is_file() {
-        true => file.set_len(0),
-        false => Ok(()),
+    if file.metadata()?.is_file() {
+        file.set_len(0)
+    } else {
+        Ok(())
     }
 }
 
@@ -275,9 +279,10 @@ fn same(output: &Metadata, inputs: &[&Path]) -> Option<String> {
     }
     let is_output = |input: &Metadata| (input.dev(), input.ino()) == (output.dev(), output.ino());
     inputs.iter().find_map(|input| {
-        let (name, metadata) = match is_standard(input) {
-            true => ("standard input".to_owned(), metadata(io::stdin())),
-            false => (input.display().to_string(), input.metadata().ok()),
+        let (name, metadata) = if is_standard(input) {
+            ("standard input".to_owned(), metadata(io::stdin()))
+        } else {
+            (input.display().to_string(), input.metadata().ok())
         };
         metadata.filter(is_output).map(|_| name)
     })

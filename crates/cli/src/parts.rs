@@ -60,9 +60,10 @@ impl Parts {
     /// Returns true for the name of a part, complete or not.
     fn is_part(&self, name: &Path) -> bool {
         let bytes = |text: Option<&OsStr>| text.unwrap_or_default().as_encoded_bytes().to_vec();
-        let name = match bytes(name.extension()) == b"part" {
-            true => Path::new(name.file_stem().unwrap_or_default()),
-            false => name,
+        let name = if bytes(name.extension()) == b"part" {
+            Path::new(name.file_stem().unwrap_or_default())
+        } else {
+            name
         };
         let (stem, of) = (bytes(name.file_stem()), bytes(self.path.file_stem()));
         let number = stem

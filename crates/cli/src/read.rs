@@ -231,9 +231,10 @@ impl Extent {
         if damage.is_limit() {
             eprintln!("ferretto: allow more memory with --max-memory");
         }
-        match damage.is_none() {
-            true => Self::Whole,
-            false => Self::Partly,
+        if damage.is_none() {
+            Self::Whole
+        } else {
+            Self::Partly
         }
     }
 
@@ -255,9 +256,10 @@ impl Extent {
         for reason in health.iter() {
             eprintln!("ferretto: {}: {reason}", shown(name));
         }
-        match health.is_empty() {
-            true => self,
-            false => Self::Partly,
+        if health.is_empty() {
+            self
+        } else {
+            Self::Partly
         }
     }
 

@@ -51,13 +51,17 @@ pub(crate) fn run(args: &StatusArgs) -> Result<()> {
     let mut is_first = true;
     loop {
         let state = consumer.query_service_state(LIMIT);
-        let state = state.with_context(|| match is_first {
-            true => "the service does not report its state".to_owned(),
-            false => format!("the service at {service} is gone"),
+        let state = state.with_context(|| {
+            if is_first {
+                "the service does not report its state".to_owned()
+            } else {
+                format!("the service at {service} is gone")
+            }
         })?;
-        let text = match args.json {
-            true => json(&View::new(&state)),
-            false => text(&View::new(&state)),
+        let text = if args.json {
+            json(&View::new(&state))
+        } else {
+            text(&View::new(&state))
         };
         let mut out = io::stdout().lock();
         let before = match (args.watch && !args.json, is_terminal) {

@@ -12,12 +12,13 @@ pub(crate) struct Row<'a> {
 pub(crate) fn add<'a>(text: &mut String, column: usize, rows: impl IntoIterator<Item = Row<'a>>) {
     for Row { typed, meaning } in rows {
         let typed = format!("  {typed}");
-        let gap = match meaning.starts_with('\n') {
-            true => 0,
-            false => column
+        let gap = if meaning.starts_with('\n') {
+            0
+        } else {
+            column
                 .checked_sub(typed.len())
                 .filter(|gap| *gap > 0)
-                .unwrap_or(2),
+                .unwrap_or(2)
         };
         let indent = format!("\n{:column$}", "");
         let meaning = meaning.replace('\n', &indent);

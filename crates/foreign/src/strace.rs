@@ -59,9 +59,10 @@ impl<'a> Call<'a> {
         }
         let (stamp, tail) = rest.split_once(' ').ok_or(NoCall::Other)?;
         let Some(ts) = time(stamp) else {
-            return Err(match stamp.contains(':') {
-                true => NoCall::NoDate,
-                false => NoCall::Other,
+            return Err(if stamp.contains(':') {
+                NoCall::NoDate
+            } else {
+                NoCall::Other
             });
         };
         rest = tail.trim();

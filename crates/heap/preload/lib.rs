@@ -175,9 +175,10 @@ fn next_free(address: *mut c_void) {
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
     // Checked before the allocation, so that this is a tail call.
-    match client::passes(size) {
-        true => next_malloc(size),
-        false => malloc_sampled(size),
+    if client::passes(size) {
+        next_malloc(size)
+    } else {
+        malloc_sampled(size)
     }
 }
 
@@ -219,9 +220,10 @@ pub extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
     if next.is_null() {
         return ptr::null_mut();
     }
-    let taken = match old.is_null() {
-        true => None,
-        false => client::moving(old),
+    let taken = if old.is_null() {
+        None
+    } else {
+        client::moving(old)
     };
     // SAFETY: the function of that name has that type, and the caller owns the memory.
     let new = unsafe { transmute::<*mut c_void, Move>(next)(old, size) };

@@ -55,9 +55,10 @@ impl Page {
         // SAFETY: always succeeds.
         let is_trusted = stat.uid == 0 || stat.uid == unsafe { sys::geteuid() };
         let is_file = stat.mode & 0o170_000 == 0o100_000 && stat.size >= PAGE as i64;
-        let page = match is_known && is_trusted && is_file {
-            true => map(fd, sys::PROT_READ),
-            false => None,
+        let page = if is_known && is_trusted && is_file {
+            map(fd, sys::PROT_READ)
+        } else {
+            None
         };
         sys::close_fd(fd);
         // SAFETY: the page stays mapped for the life of the process, and its fields are atomic.

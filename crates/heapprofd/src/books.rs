@@ -102,12 +102,13 @@ impl Books {
     }
 
     fn order(is_extended: bool) -> Order {
-        match is_extended {
-            true => Order::Arrival,
-            false => Order::Number {
+        if is_extended {
+            Order::Arrival
+        } else {
+            Order::Number {
                 committed: 0,
                 parked: BTreeMap::new(),
-            },
+            }
         }
     }
 

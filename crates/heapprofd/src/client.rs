@@ -261,9 +261,10 @@ impl Client {
         let has_overrun = error == error_state::HIT_TIMEOUT || self.reader.lost() > 0;
         State {
             pid: self.pid,
-            seen: match is_disconnected {
-                true => self.seen,
-                false => Clock::Boottime.now(),
+            seen: if is_disconnected {
+                self.seen
+            } else {
+                Clock::Boottime.now()
             },
             is_disconnected,
             is_corrupt: self.is_corrupt || self.reader.is_corrupt(),

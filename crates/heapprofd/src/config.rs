@@ -171,9 +171,10 @@ fn client_config(
     for (name, interval) in heaps.into_iter().zip(intervals).chain(excluded) {
         if !client.add_heap(name, interval) {
             let name = String::from_utf8_lossy(name);
-            remarks.push(match name.len() < NAME_BYTES {
-                true => format!("heap {name:?} is not recorded: a config has room for 64 heaps"),
-                false => format!("heap {name:?} is not recorded: the name is too long"),
+            remarks.push(if name.len() < NAME_BYTES {
+                format!("heap {name:?} is not recorded: a config has room for 64 heaps")
+            } else {
+                format!("heap {name:?} is not recorded: the name is too long")
             });
         }
     }

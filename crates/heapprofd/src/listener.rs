@@ -104,8 +104,9 @@ pub(crate) fn grant(stream: &UnixStream, config: &[u8], ring: &OwnedFd) -> io::R
         &mut ancillary,
         SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
     )?;
-    match sent == config.len() {
-        true => Ok(()),
-        false => Err(io::ErrorKind::WriteZero.into()),
+    if sent == config.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
     }
 }

@@ -281,9 +281,10 @@ fn header(out: &mut Encoder<'_, Vec<u8>>, state: &State, heap: &HeapState<'_>) {
         out.nested(process_stats::UNWINDING_TIME_US, |out| {
             for (number, count) in unwinding.buckets.iter().enumerate() {
                 out.nested(histogram::BUCKETS, |out| {
-                    match number + 1 < unwinding.buckets.len() {
-                        true => out.varint(bucket::UPPER_LIMIT, 1 << number),
-                        false => out.bool(bucket::MAX_BUCKET, true),
+                    if number + 1 < unwinding.buckets.len() {
+                        out.varint(bucket::UPPER_LIMIT, 1 << number)
+                    } else {
+                        out.bool(bucket::MAX_BUCKET, true)
                     }
                     out.varint(bucket::COUNT, *count);
                 });

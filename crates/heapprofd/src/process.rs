@@ -265,9 +265,10 @@ impl Process {
             return output.dump(&self.state, &state);
         }
         for heap in self.heaps.values_mut() {
-            let time = match at_max {
-                true => heap.books.peak_time().max(heap.since),
-                false => now,
+            let time = if at_max {
+                heap.books.peak_time().max(heap.since)
+            } else {
+                now
             };
             let state = HeapState {
                 name: &heap.name,

@@ -58,9 +58,10 @@ impl Targets {
             no_startup,
             no_running,
         };
-        match this.all || !this.pids.is_empty() || !config.process_cmdline.is_empty() {
-            true => Ok(this),
-            false => Err(Refusal::NoTarget),
+        if this.all || !this.pids.is_empty() || !config.process_cmdline.is_empty() {
+            Ok(this)
+        } else {
+            Err(Refusal::NoTarget)
         }
     }
 
@@ -82,9 +83,10 @@ impl Targets {
                 glob::matches(pattern, subject)
             })
         };
-        let is_wanted = match candidate.is_new {
-            true => !self.no_startup,
-            false => !self.no_running,
+        let is_wanted = if candidate.is_new {
+            !self.no_startup
+        } else {
+            !self.no_running
         };
         let is_target =
             self.all || self.pids.contains(&candidate.pid.into()) || is_named() || is_matched();

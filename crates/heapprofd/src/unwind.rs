@@ -111,9 +111,10 @@ impl Unwinder {
             user_chain: &self.addresses,
         };
         let by_chain = stack.is_empty() && self.addresses.len() > 1;
-        let mode = match by_chain {
-            true => Mode::KernelChain,
-            false => Mode::Dwarf,
+        let mode = if by_chain {
+            Mode::KernelChain
+        } else {
+            Mode::Dwarf
         };
         let result = self.process.unwind(cache, &copy, mode, &mut self.frames);
         if !by_chain && self.addresses.len() > 1 {
@@ -121,9 +122,10 @@ impl Unwinder {
             self.by_chain.clear();
             let chain = &mut self.by_chain;
             let unwound = self.process.unwind(cache, &copy, Mode::KernelChain, chain);
-            self.agreed = match unwound.is_ok() && are_alike(&self.frames, &self.by_chain) {
-                true => self.agreed.saturating_add(1),
-                false => 0,
+            self.agreed = if unwound.is_ok() && are_alike(&self.frames, &self.by_chain) {
+                self.agreed.saturating_add(1)
+            } else {
+                0
             };
         }
         let skipped = self.frames.iter().take_while(|frame| is_of_client(frame));

@@ -37,9 +37,10 @@ pub fn availability() -> Vec<Unavailable> {
         found.push(Unavailable {
             source: crate::PROCESS_STATS,
             reason: format!("processes of other users are hidden (/proc/1/status: {error})"),
-            how_to_allow: match rustix::process::geteuid().is_root() {
-                true => "mount /proc without hidepid".to_owned(),
-                false => "run as root, or mount /proc without hidepid".to_owned(),
+            how_to_allow: if rustix::process::geteuid().is_root() {
+                "mount /proc without hidepid".to_owned()
+            } else {
+                "run as root, or mount /proc without hidepid".to_owned()
             },
             command: None,
         });

@@ -467,16 +467,18 @@ impl Probes {
         }
         let mut left = Vec::new();
         for (id, mut source) in std::mem::take(&mut self.leaving) {
-            match source.is_flushed() {
-                true => self.daemon.handle().notify_stopped(id),
-                false => left.push((id, source)),
+            if source.is_flushed() {
+                self.daemon.handle().notify_stopped(id)
+            } else {
+                left.push((id, source))
             }
         }
         self.leaving = left;
         let is_over = self.flushes.is_empty() && self.leaving.is_empty();
-        self.flush_timer = match is_over {
-            true => None,
-            false => Some(next_tick(monotonic_ns(), FLUSH_PERIOD_MS)),
+        self.flush_timer = if is_over {
+            None
+        } else {
+            Some(next_tick(monotonic_ns(), FLUSH_PERIOD_MS))
         };
     }
 

@@ -26,9 +26,10 @@ impl Flow {
 
     /// Returns the number of bytes that [`take`](Self::take) accepts.
     pub(crate) fn room(&self) -> usize {
-        match self.has_ended {
-            true => 0,
-            false => CAPACITY.saturating_sub(self.bytes.len() - self.begin),
+        if self.has_ended {
+            0
+        } else {
+            CAPACITY.saturating_sub(self.bytes.len() - self.begin)
         }
     }
 

@@ -236,12 +236,13 @@ fn perf_046_hidden_addresses_are_an_error_with_a_remedy() {
     // Root lacks a capability or has to lower the setting. The message must not ask root to run as
     // root.
     let is_root = rustix::process::geteuid().is_root();
-    let (restricted, open) = match is_root {
-        true => ("CAP_SYSLOG", "CAP_SYSLOG"),
-        false => (
+    let (restricted, open) = if is_root {
+        ("CAP_SYSLOG", "CAP_SYSLOG")
+    } else {
+        (
             "sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
             "sysctl kernel.perf_event_paranoid=1",
-        ),
+        )
     };
     assert!(message("1\n").contains(restricted));
     assert!(message("0\n").contains(open));

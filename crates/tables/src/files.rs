@@ -8,7 +8,7 @@ use ferretto_trace::{Damage, ReadError, Unpacking};
 
 use crate::formats::{self, FileError, Format, HEAD_BYTES, Member};
 use crate::import::{
-    Batch, Context, FilePlace, Importer, Source, begin_file, choose_trace_clock, end_file,
+    Batch, Context, Importer, OutputPath, Source, begin_file, choose_trace_clock, end_file,
     guess_uuid, read_packets,
 };
 use crate::manifest::Manifest;
@@ -267,7 +267,7 @@ impl<'a> FileImport<'a> {
     }
 
     /// Returns the machines and clocks of a file.
-    fn place(&mut self, name: Option<&str>, is_trace: bool) -> Result<FilePlace, ImportError> {
+    fn place(&mut self, name: Option<&str>, is_trace: bool) -> Result<OutputPath, ImportError> {
         let manifest = self.manifest.as_ref();
         let entry = name.and_then(|name| manifest?.entry(name));
         if let Some(entry) = entry
@@ -282,14 +282,14 @@ impl<'a> FileImport<'a> {
             return Err(broken(&rule, name));
         }
         if manifest.is_none() || !is_trace {
-            return Ok(FilePlace::default());
+            return Ok(OutputPath::default());
         }
         let machine = entry.and_then(|entry| entry.base_machine());
         let machine = machine_row(&mut self.importer, machine);
         let Some(entry) = entry else {
-            return Ok(FilePlace {
+            return Ok(OutputPath {
                 machine,
-                ..FilePlace::default()
+                ..OutputPath::default()
             });
         };
         let importer = &mut self.importer;
@@ -297,7 +297,7 @@ impl<'a> FileImport<'a> {
         let machines = machines.map(|(id, name)| (*id, machine_row(importer, Some(name))));
         let machines: Vec<_> = machines.collect();
         let clocks = entry.clocks.as_ref();
-        Ok(FilePlace {
+        Ok(OutputPath {
             machine,
             has_one_machine: entry.machine.is_some() && machines.is_empty(),
             has_own_clock: clocks.is_some_and(|clocks| clocks.clock.is_none()),

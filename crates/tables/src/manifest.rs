@@ -137,9 +137,10 @@ impl Manifest {
         if let Some(time) = &self.trace_time {
             let machine = self.machine_of(&time.of, "trace_time: ")?;
             let is_named = time.of.file.is_some() || time.of.machine.is_some();
-            let machine = match is_named {
-                true => machine_row(importer, machine),
-                false => 0,
+            let machine = if is_named {
+                machine_row(importer, machine)
+            } else {
+                0
             };
             choose_trace_clock(
                 &mut importer.context,
@@ -289,9 +290,10 @@ impl Entry {
     /// Fails if there are several, or none of this name. The error is true if the name is declared.
     fn machine(&self, name: Option<&str>) -> Result<Option<&str>, bool> {
         let Some(name) = name else {
-            return match self.machines.is_empty() {
-                true => Ok(self.machine.as_deref()),
-                false => Err(true),
+            return if self.machines.is_empty() {
+                Ok(self.machine.as_deref())
+            } else {
+                Err(true)
             };
         };
         let mut all = self
@@ -452,9 +454,10 @@ fn numbered(machine: &Value) -> Result<(u32, String), String> {
     let Some(id) = id.as_u64().and_then(|id| u32::try_from(id).ok()) else {
         return Err(rule("machines: id must be in [0, 4294967295]"));
     };
-    match name.is_empty() {
-        true => Err(rule("machines: name must be non-empty")),
-        false => Ok((id, name.to_owned())),
+    if name.is_empty() {
+        Err(rule("machines: name must be non-empty"))
+    } else {
+        Ok((id, name.to_owned()))
     }
 }
 

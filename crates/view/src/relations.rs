@@ -90,9 +90,10 @@ impl View {
             return None;
         }
         self.time_of(&of.content, id)?;
-        let depth = match is_slice {
-            true => self.place_of_slice(id).filter(|place| place.0 == node)?.1,
-            false => 0,
+        let depth = if is_slice {
+            self.place_of_slice(id).filter(|place| place.0 == node)?.1
+        } else {
+            0
         };
         let (lanes, _) = self.lanes(&of.content)?;
         let rows = lanes.rows(of.lane + depth);

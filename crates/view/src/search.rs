@@ -29,13 +29,12 @@ struct Needle(String);
 
 impl Needle {
     fn is_in(&self, text: &str) -> bool {
-        match text.is_ascii() && self.0.is_ascii() {
-            true => {
-                let (text, needle) = (text.as_bytes(), self.0.as_bytes());
-                let mut windows = text.windows(needle.len().max(1));
-                needle.is_empty() || windows.any(|part| part.eq_ignore_ascii_case(needle))
-            }
-            false => text.to_lowercase().contains(&self.0),
+        if text.is_ascii() && self.0.is_ascii() {
+            let (text, needle) = (text.as_bytes(), self.0.as_bytes());
+            let mut windows = text.windows(needle.len().max(1));
+            needle.is_empty() || windows.any(|part| part.eq_ignore_ascii_case(needle))
+        } else {
+            text.to_lowercase().contains(&self.0)
         }
     }
 }

@@ -150,9 +150,10 @@ impl View {
             .iter()
             .map(|node| self.nodes[*node as usize].rows as usize)
             .sum();
-        let threads = match rows < MANY {
-            true => 1,
-            false => thread::available_parallelism().map_or(1, NonZero::get),
+        let threads = if rows < MANY {
+            1
+        } else {
+            thread::available_parallelism().map_or(1, NonZero::get)
         };
         let parts: Vec<&[u32]> = nodes
             .chunks(nodes.len().div_ceil(8 * threads).max(1))

@@ -57,9 +57,12 @@ impl Options {
     }
 
     fn asks_for(&self, name: &str) -> bool {
-        let fits = |filter: &String| match self.is_exact {
-            true => name == filter,
-            false => name.contains(filter),
+        let fits = |filter: &String| {
+            if self.is_exact {
+                name == filter
+            } else {
+                name.contains(filter)
+            }
         };
         self.filters.is_empty() || self.filters.iter().any(fits)
     }

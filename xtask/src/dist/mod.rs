@@ -182,9 +182,10 @@ fn ask(ferretto: &Path, words: &[&str]) -> Result<Help> {
     };
     let output = asked.output().context("running ferretto")?;
     // Upstream's programs fail after printing their help, and so do their replacements.
-    let text = match output.stdout.is_empty() {
-        true => output.stderr,
-        false => output.stdout,
+    let text = if output.stdout.is_empty() {
+        output.stderr
+    } else {
+        output.stdout
     };
     ensure!(!text.is_empty(), "{words:?} has no help");
     Ok(Help {

@@ -46,9 +46,10 @@ pub(crate) fn run(names: &[&str]) -> Result<()> {
     println!(
         "`ferretto` and `cargo … --release` use the dev profile, and `cargo install` copies that build; each \
          document has its own sockets, HOME and TMPDIR{}",
-        match is_root() {
-            true => "; `sudo` does nothing, as this is root",
-            false => "; blocks with `sudo` are skipped, as this is not root",
+        if is_root() {
+            "; `sudo` does nothing, as this is root"
+        } else {
+            "; blocks with `sudo` are skipped, as this is not root"
         }
     );
     let mut totals = [0; 2];

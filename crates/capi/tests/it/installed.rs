@@ -63,9 +63,10 @@ impl Installed {
     /// Compiles a program with the flags from pkg-config.
     fn compile(&self, source: &Path, include: &[String], name: &str, kind: usize) -> PathBuf {
         let (flags, is_static) = KINDS[kind];
-        let question: &[&str] = match is_static {
-            true => &["--cflags", "--libs", "--static"],
-            false => &["--cflags", "--libs"],
+        let question: &[&str] = if is_static {
+            &["--cflags", "--libs", "--static"]
+        } else {
+            &["--cflags", "--libs"]
         };
         let mut answer = self.ask(question, name);
         if is_static {

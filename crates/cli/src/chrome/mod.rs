@@ -89,13 +89,12 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
         let mut writer = Writer::new(out);
         let mut missing = Missing::default();
         writer.begin()?;
-        match is_packets {
-            true => extent = packets(&name, input, args.part, &mut writer, &mut missing)?,
-            false => {
-                part(&name, input, None, &mut writer, &mut missing)?;
-                if !missing.remarks.is_empty() {
-                    extent = Extent::Partly;
-                }
+        if is_packets {
+            extent = packets(&name, input, args.part, &mut writer, &mut missing)?
+        } else {
+            part(&name, input, None, &mut writer, &mut missing)?;
+            if !missing.remarks.is_empty() {
+                extent = Extent::Partly;
             }
         }
         writer.finish()?;

@@ -140,9 +140,10 @@ impl<'a> Writer<'a> {
     /// Writes the name of a process or thread unless it is already written.
     fn name_once(&mut self, kind: &'static str, of: (i64, i64), name: &str) -> Result<()> {
         let hash = Fnv1a::hash(name.as_bytes());
-        match self.named.insert((kind, of.0, of.1), hash) == Some(hash) {
-            true => Ok(()),
-            false => self.name(kind, of, name),
+        if self.named.insert((kind, of.0, of.1), hash) == Some(hash) {
+            Ok(())
+        } else {
+            self.name(kind, of, name)
         }
     }
 
@@ -322,9 +323,10 @@ impl<'a> Writer<'a> {
                 continue;
             };
             let end = Self::flow_end(part, first.slice);
-            match start.ts <= end.ts {
-                true => self.flow(start, end)?,
-                false => self.flow(end, start)?,
+            if start.ts <= end.ts {
+                self.flow(start, end)?
+            } else {
+                self.flow(end, start)?
             }
             match first.step {
                 FlowStep::Begin | FlowStep::End => drop(self.open_flows.remove(first.flow)),
@@ -538,8 +540,9 @@ impl Value {
 
 /// Adds a number. JSON cannot express infinity and NaN.
 fn add_real(key: &str, value: f64, args: &mut Members<'_>) {
-    match value.is_finite() {
-        true => args.name(key).number(&format!("{value}")),
-        false => args.add(key, value.to_string()),
+    if value.is_finite() {
+        args.name(key).number(&format!("{value}"))
+    } else {
+        args.add(key, value.to_string())
     }
 }

@@ -37,9 +37,10 @@ pub(crate) struct DoctorArgs {
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let checks = checks::all();
     let mut out = io::BufWriter::new(anstream::AutoStream::auto(io::stdout().lock()));
-    let printed = match args.json {
-        true => print::json(&mut out, &checks),
-        false => print::text(&mut out, &checks),
+    let printed = if args.json {
+        print::json(&mut out, &checks)
+    } else {
+        print::text(&mut out, &checks)
     };
     printed
         .and_then(|()| out.flush())

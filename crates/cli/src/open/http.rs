@@ -55,9 +55,10 @@ impl Site {
             // Root could read the file anyway.
             peer::user(stream).is_some_and(|peer| peer != user && peer != 0)
         });
-        let request = match is_stranger {
-            true => Request::Other,
-            false => self.sort(&head),
+        let request = if is_stranger {
+            Request::Other
+        } else {
+            self.sort(&head)
         };
         let served = match request {
             Request::Get => self.send_trace(stream)?,

@@ -392,9 +392,10 @@ fn read_config(
     if name == ":test" {
         return Ok(Config::Test);
     }
-    let shown = match name == "-" {
-        true => "stdin".to_owned(),
-        false => name.to_string_lossy().into_owned(),
+    let shown = if name == "-" {
+        "stdin".to_owned()
+    } else {
+        name.to_string_lossy().into_owned()
     };
     match read(name) {
         Ok(bytes) => Ok(Config::File { name: shown, bytes }),

@@ -167,9 +167,10 @@ fn work(args: &[OsString]) -> Result<ExitCode> {
         job.file = Some(io::stdout().as_fd().try_clone_to_owned()?.into());
         // Relative paths are resolved before the folder is left.
         let absolute = std::path::absolute(path)?;
-        job.path = Some(match path == "-" {
-            true => path.into(),
-            false => absolute.clone(),
+        job.path = Some(if path == "-" {
+            path.into()
+        } else {
+            absolute.clone()
         });
         job.snapshots = Some(absolute);
     }

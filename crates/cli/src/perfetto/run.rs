@@ -96,10 +96,13 @@ fn attempt(job: &Job, listeners: &mut Listeners) -> Result<u8> {
             let lenient = job.provider != Provider::System && !is_strict();
             Ok(if lenient { 0 } else { code })
         }
-        Work::SaveAll => match reachable(&service.consumer) {
-            true => bugreport::save_all(&service.consumer),
-            false => Ok(FAILURE),
-        },
+        Work::SaveAll => {
+            if reachable(&service.consumer) {
+                bugreport::save_all(&service.consumer)
+            } else {
+                Ok(FAILURE)
+            }
+        }
         Work::Triggers => {
             let triggers = job.config.activate_triggers.clone();
             trigger_perfetto::activate(&service.producer, triggers).map(|()| 0)

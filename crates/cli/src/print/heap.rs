@@ -88,12 +88,11 @@ fn error(bytes: u64, interval: u64) -> u64 {
 fn growth(live: &[u64]) -> String {
     const ENDS: usize = 4;
     let all: Vec<String> = live.iter().map(|&bytes| human_bytes(bytes)).collect();
-    match all.len() > 2 * ENDS {
-        true => {
-            let (first, last) = (&all[..ENDS], &all[all.len() - ENDS..]);
-            format!("{}, … {}", first.join(", "), last.join(", "))
-        }
-        false => all.join(", "),
+    if all.len() > 2 * ENDS {
+        let (first, last) = (&all[..ENDS], &all[all.len() - ENDS..]);
+        format!("{}, … {}", first.join(", "), last.join(", "))
+    } else {
+        all.join(", ")
     }
 }
 

@@ -299,9 +299,10 @@ pub(crate) fn brief(out: &mut impl Write, name: &str, summary: &Summary) -> io::
     for note in &summary.notes {
         writeln!(out, "note: {}", shown(note))?;
     }
-    match is_complete {
-        true => Ok(()),
-        false => losses(out, summary),
+    if is_complete {
+        Ok(())
+    } else {
+        losses(out, summary)
     }
 }
 
@@ -340,9 +341,10 @@ fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
 
 fn share(part: u64, rest: u64) -> String {
     let whole = part as f64 + rest as f64;
-    match whole > 0.0 {
-        true => format!("{:5.1} %", part as f64 * 100.0 / whole),
-        false => "    - ".to_owned(),
+    if whole > 0.0 {
+        format!("{:5.1} %", part as f64 * 100.0 / whole)
+    } else {
+        "    - ".to_owned()
     }
 }
 

@@ -71,9 +71,10 @@ pub(crate) fn sample_amount(
         return samples;
     }
     let amount = weight(total.weight, event);
-    match is_added_up {
-        true => amount,
-        false => format!("{amount} in {samples}"),
+    if is_added_up {
+        amount
+    } else {
+        format!("{amount} in {samples}")
     }
 }
 
@@ -99,18 +100,19 @@ pub(crate) fn unit_noun(event: &Event) -> &str {
 
 fn amounts(out: &mut impl Write, profile: &ProfileSummary) -> io::Result<()> {
     let samples = profile.total.samples;
-    let mut parts = vec![match profile.is_off_cpu {
-        true => format!(
+    let mut parts = vec![if profile.is_off_cpu {
+        format!(
             "{} by {}",
             duration(profile.total.weight),
             counted(samples, "callstack")
-        ),
-        false => sample_amount(
+        )
+    } else {
+        sample_amount(
             profile.total,
             profile.value,
             &profile.event,
             profile.is_added_up,
-        ),
+        )
     }];
     if profile.idle > 0 {
         parts.push(format!("{} more on idle CPUs", grouped(profile.idle)));

@@ -44,23 +44,22 @@ impl Samples {
     }
 
     fn read_within(file: &Path, selection: &SelectionArgs, limits: Limits) -> Result<Self> {
-        let (zero, input) = match selection.needs_zero() {
+        let (zero, input) = if selection.needs_zero() {
             // The trace is read twice, since its first event may be anywhere.
-            true => {
-                let (name, mut trace, extent) =
-                    read::seekable_any(file, ferretto_foreign::is_imported)?;
-                let bounds = Bounds::read(&mut trace, limits);
-                let bounds = bounds.with_context(|| format!("cannot read {name}"))?;
-                trace.rewind()?;
-                let packets = Box::new(trace);
-                let input = Input {
-                    name,
-                    packets,
-                    extent,
-                };
-                (bounds.map_or(0, |bounds| bounds.start), input)
-            }
-            false => (0, read::open_any(file)?),
+            let (name, mut trace, extent) =
+                read::seekable_any(file, ferretto_foreign::is_imported)?;
+            let bounds = Bounds::read(&mut trace, limits);
+            let bounds = bounds.with_context(|| format!("cannot read {name}"))?;
+            trace.rewind()?;
+            let packets = Box::new(trace);
+            let input = Input {
+                name,
+                packets,
+                extent,
+            };
+            (bounds.map_or(0, |bounds| bounds.start), input)
+        } else {
+            (0, read::open_any(file)?)
         };
         let Input {
             name,

@@ -177,9 +177,10 @@ fn open(part: &Path, target: &RegularFile) -> Result<Option<File>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(not_ours),
     };
-    match file.metadata().is_ok_and(|file| is_ours(&file)) {
-        true => Ok(Some(file)),
-        false => bail!("{}", not_ours()),
+    if file.metadata().is_ok_and(|file| is_ours(&file)) {
+        Ok(Some(file))
+    } else {
+        bail!("{}", not_ours())
     }
 }
 

@@ -68,9 +68,10 @@ fn in_program(text: &str) -> Result<DynamicEvent> {
             shown(text)
         );
     };
-    let path = match path.contains('/') {
-        true => Path::new(path).to_owned(),
-        false => child::find(OsStr::new(path)).unwrap_or_else(|_| path.into()),
+    let path = if path.contains('/') {
+        Path::new(path).to_owned()
+    } else {
+        child::find(OsStr::new(path)).unwrap_or_else(|_| path.into())
     };
     // The kernel needs an absolute path.
     let path = path

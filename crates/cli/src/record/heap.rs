@@ -65,9 +65,10 @@ pub(super) fn add(config: &mut TraceConfig, args: &RecordArgs) {
         all: args.pids.is_empty().then_some(true),
         pid: args.pids.iter().map(|&pid| pid as u64).collect(),
         all_heaps: Some(true),
-        exclude_heaps: match args.heap_mmap {
-            true => Vec::new(),
-            false => vec![MAPPINGS.into()],
+        exclude_heaps: if args.heap_mmap {
+            Vec::new()
+        } else {
+            vec![MAPPINGS.into()]
         },
         block_client: Some(true),
         shmem_size_bytes: (interval >= RARE).then_some(SMALL_RING),

@@ -98,9 +98,10 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
     // Removed after the recording, when its data sources are gone, in reverse order, since the
     // kernel keeps enabled events.
-    let made = match dynamic.is_empty() {
-        true => None,
-        false => Some(DynamicEvents::create(&dynamic)?),
+    let made = if dynamic.is_empty() {
+        None
+    } else {
+        Some(DynamicEvents::create(&dynamic)?)
     };
     let instance = own_instance(&args);
     let name = instance.as_ref().map(OwnInstance::name);
@@ -280,9 +281,10 @@ fn record(
     target: &Target,
     signals: &mut Signals,
 ) -> Result<Ended> {
-    let missing = match args.system {
-        true => Vec::new(),
-        false => report::unavailable(&config),
+    let missing = if args.system {
+        Vec::new()
+    } else {
+        report::unavailable(&config)
     };
     if args.config.is_none() {
         // Otherwise the end would wait for their start.
@@ -308,9 +310,10 @@ fn record(
     // A command on the same terminal would garble the line.
     let visible = !args.quiet && args.command.is_empty();
     let mut progress = Progress::new(visible, plan.duration(), target.sized());
-    let mut backend = match args.system {
-        true => Backend::system()?,
-        false => own_backend(&missing, args.quiet, &progress)?,
+    let mut backend = if args.system {
+        Backend::system()?
+    } else {
+        own_backend(&missing, args.quiet, &progress)?
     };
     progress.tick();
     let profiler = match (&mut backend, perf::sources(&plan.config)) {
@@ -344,9 +347,10 @@ fn record(
     };
     let watched = Watched::new(&args.pids);
     // A file that may be discarded is renamed at the end.
-    let draft = match args.flight.only_if_command_fails() {
-        true => None,
-        false => target.draft(),
+    let draft = if args.flight.only_if_command_fails() {
+        None
+    } else {
+        target.draft()
     };
     let mut control = RecordControl::new(command, watched, progress, snapshots, draft);
     if args.flight.ring.is_some() {
@@ -404,17 +408,16 @@ fn start_profiler(
     output_to_stderr: bool,
     progress: &Progress,
 ) -> Result<Profiling> {
-    let command = match args.profiles() && !args.command.is_empty() {
-        true => {
-            let command = CommandLine {
-                words: args.command.clone(),
-                variables: own.variables(),
-                output_to_stderr,
-            };
-            let held = Running::hold(&command);
-            Some(held.context("cannot start a process for the command")?)
-        }
-        false => None,
+    let command = if args.profiles() && !args.command.is_empty() {
+        let command = CommandLine {
+            words: args.command.clone(),
+            variables: own.variables(),
+            output_to_stderr,
+        };
+        let held = Running::hold(&command);
+        Some(held.context("cannot start a process for the command")?)
+    } else {
+        None
     };
     let scope = perf::scope(args, command.as_ref().map(Running::pid));
     let profiler = own.start_profiler(scope, progress.reporter())?;

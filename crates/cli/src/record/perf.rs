@@ -126,12 +126,13 @@ fn running(hz: u32) -> Timebase {
 /// Returns the event of context switches: the tracepoint or, without permission, the counter. Above
 /// [`MAX_WAITS_HZ`] the kernel samples the switches of a thread.
 fn waiting(has_tracepoint: bool) -> Timebase {
-    let event = match has_tracepoint {
-        true => timebase::Event::Tracepoint(Box::new(Tracepoint {
+    let event = if has_tracepoint {
+        timebase::Event::Tracepoint(Box::new(Tracepoint {
             name: Some("sched:sched_switch".into()),
             ..Default::default()
-        })),
-        false => timebase::Event::Counter(Counter::SW_CONTEXT_SWITCHES),
+        }))
+    } else {
+        timebase::Event::Counter(Counter::SW_CONTEXT_SWITCHES)
     };
     let limit = std::fs::read_to_string(KERNEL_LIMIT).ok();
     let limit = limit.and_then(|limit| limit.trim().parse().ok());

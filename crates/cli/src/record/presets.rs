@@ -294,9 +294,10 @@ impl Presets {
             events,
             syscalls: syscalls.collect::<Result<_>>()?,
             counters: self.counters(sched),
-            memory_period_ms: match self.memory {
-                true => SHORT_PERIOD_MS,
-                false => PERIOD_MS,
+            memory_period_ms: if self.memory {
+                SHORT_PERIOD_MS
+            } else {
+                PERIOD_MS
             },
             throttles_memory: self.memory && !has_rss_stat,
             is_heavy: self.syscalls.is_some() || self.events.iter().any(|name| name.contains('*')),
@@ -354,15 +355,14 @@ fn matching(pattern: &str, known: &[String]) -> Result<Vec<String>> {
         // If tracefs is not readable, this is reported before the recording.
         return Ok(vec![pattern.to_owned()]);
     }
-    let names: Vec<&String> = match pattern.contains('/') {
-        true => known
+    let names: Vec<&String> = if pattern.contains('/') {
+        known
             .iter()
             .filter(|event| is_like(pattern, event))
-            .collect(),
-        false => {
-            let like = |event: &&String| is_like(pattern, name_of(event));
-            known.iter().filter(like).collect()
-        }
+            .collect()
+    } else {
+        let like = |event: &&String| is_like(pattern, name_of(event));
+        known.iter().filter(like).collect()
     };
     let found: Vec<String> = names.into_iter().cloned().collect();
     if found.is_empty() {

@@ -54,9 +54,10 @@ pub(super) fn run(args: &RecordArgs, host: &str) -> Result<ExitCode> {
     signals.settle();
     target.place()?;
     let code = u8::try_from(code.unwrap_or(1)).unwrap_or(1);
-    match report::closing(target, &[], &mut signals, args.quiet)? {
-        true => Ok(ExitCode::from(code)),
-        false => Ok(ExitCode::from(INTERRUPTED)),
+    if report::closing(target, &[], &mut signals, args.quiet)? {
+        Ok(ExitCode::from(code))
+    } else {
+        Ok(ExitCode::from(INTERRUPTED))
     }
 }
 

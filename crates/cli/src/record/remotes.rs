@@ -70,9 +70,10 @@ pub(super) fn run(args: &RecordArgs, hosts: &[String]) -> Result<ExitCode> {
     }
     signals.settle();
     target.place()?;
-    match report::closing(target, &[], &mut signals, args.quiet)? {
-        true => Ok(ExitCode::from(code)),
-        false => Ok(ExitCode::from(INTERRUPTED)),
+    if report::closing(target, &[], &mut signals, args.quiet)? {
+        Ok(ExitCode::from(code))
+    } else {
+        Ok(ExitCode::from(INTERRUPTED))
     }
 }
 
@@ -150,13 +151,11 @@ fn merge(args: &RecordArgs, remotes: Vec<Remote>, out: &mut impl Write) -> Resul
             Err(error) => failed(error.to_string()),
         }
         let exit = u8::try_from(exit.unwrap_or(1)).unwrap_or(1);
-        match index == 0 && !args.command.is_empty() {
-            true => code = code.max(exit),
-            false if exit != 0 => {
-                anstream::eprintln!("ferretto: {host}: ferretto returned {exit} there");
-                code = code.max(1);
-            }
-            false => {}
+        if index == 0 && !args.command.is_empty() {
+            code = code.max(exit);
+        } else if exit != 0 {
+            anstream::eprintln!("ferretto: {host}: ferretto returned {exit} there");
+            code = code.max(1);
         }
     }
     merger.finish().context("cannot write the trace")?;

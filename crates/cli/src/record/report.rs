@@ -122,9 +122,10 @@ pub(super) fn closing(
     let stderr = io::stderr();
     let width = terminal_width(&stderr).unwrap_or(PLAIN_WIDTH);
     let mut out = BufWriter::new(anstream::AutoStream::auto(stderr.lock()));
-    match quiet {
-        true => print::brief(&mut out, &name, &summary)?,
-        false => print::summary(&mut out, &name, &summary, Some(width))?,
+    if quiet {
+        print::brief(&mut out, &name, &summary)?
+    } else {
+        print::summary(&mut out, &name, &summary, Some(width))?
     }
     if let Some(old) = draft.and_then(|draft| draft.old())
         && !quiet

@@ -67,9 +67,10 @@ impl Session {
     /// Creates and starts the session.
     fn enable(&mut self) -> Result<()> {
         self.observe();
-        let file = match self.plan.streams_into_file() {
-            true => self.file()?,
-            false => None,
+        let file = if self.plan.streams_into_file() {
+            self.file()?
+        } else {
+            None
         };
         let config = Box::new(self.plan.config.clone());
         let call = Call::Enable { config, file };

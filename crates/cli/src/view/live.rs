@@ -182,9 +182,10 @@ impl Recording {
         let path = self.path.clone();
         let view = View::open(&path, &Options::default(), |_| {
             self.handle_signals();
-            match self.is_ending {
-                true => Continue::No,
-                false => Continue::Yes,
+            if self.is_ending {
+                Continue::No
+            } else {
+                Continue::Yes
             }
         });
         let view = view.ok()?;

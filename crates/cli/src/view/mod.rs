@@ -123,9 +123,10 @@ fn report(name: &str, trace: &Trace) -> Extent {
     for remark in trace.remarks() {
         eprintln!("ferretto: {}: {}", shown(name), shown(remark));
     }
-    let extent = match trace.remarks().is_empty() {
-        true => Extent::Whole,
-        false => Extent::Partly,
+    let extent = if trace.remarks().is_empty() {
+        Extent::Whole
+    } else {
+        Extent::Partly
     };
     extent.and_health(name, &trace.health())
 }

@@ -99,20 +99,17 @@ fn recording(kinds: &[Kinds], step: u64, seed: u64) -> Vec<u8> {
                 });
             });
             let is_end = !open.is_empty() && (open.len() > 6 || random.one_in(2));
-            let (sector, of, is_end, is_write) = match is_end {
-                true => {
-                    let (sector, of, is_write) = open.swap_remove(random.below(open.len()));
-                    (sector, of, true, is_write)
+            let (sector, of, is_end, is_write) = if is_end {
+                let (sector, of, is_write) = open.swap_remove(random.below(open.len()));
+                (sector, of, true, is_write)
+            } else {
+                let of = &kinds[random.below(kinds.len())];
+                let is_write = random.one_in(2);
+                // One in ten is merged into another, and never ends.
+                if !random.one_in(10) {
+                    open.push((number, of, is_write));
                 }
-                false => {
-                    let of = &kinds[random.below(kinds.len())];
-                    let is_write = random.one_in(2);
-                    // One in ten is merged into another, and never ends.
-                    if !random.one_in(10) {
-                        open.push((number, of, is_write));
-                    }
-                    (number, of, false, is_write)
-                }
+                (number, of, false, is_write)
             };
             packet(3, &mut |packet| {
                 let kind = if is_end { of.end } else { of.begin };

@@ -24,9 +24,10 @@ fn world() -> World {
 /// `has_clocks`, with clocks that are ahead.
 fn machines(has_clocks: bool) -> World {
     let world = world();
-    let ahead = match has_clocks {
-        true => "unshare --time --boottime $ahead --monotonic $ahead",
-        false => "env",
+    let ahead = if has_clocks {
+        "unshare --time --boottime $ahead --monotonic $ahead"
+    } else {
+        "env"
     };
     let script = format!(
         "#!/bin/sh\ncase $3 in\n*alpha) name=alpha; ahead=5000 ;;\n*beta) name=beta; ahead=86400 ;;\n\

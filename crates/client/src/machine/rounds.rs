@@ -79,9 +79,10 @@ impl Rounds {
     pub(super) fn bound(&mut self, has: impl Fn(Method) -> bool) {
         self.pending_since = None;
         self.can_compare = has(Method::SyncClock);
-        self.state = match has(Method::InitRelay) {
-            true => State::Describing,
-            false => self.comparing(),
+        self.state = if has(Method::InitRelay) {
+            State::Describing
+        } else {
+            self.comparing()
         };
     }
 
@@ -118,9 +119,10 @@ impl Rounds {
     }
 
     fn comparing(&self) -> State {
-        match self.can_compare {
-            true => State::Comparing { exchanges: 0 },
-            false => State::Idle,
+        if self.can_compare {
+            State::Comparing { exchanges: 0 }
+        } else {
+            State::Idle
         }
     }
 

@@ -39,9 +39,10 @@ impl Recording {
                 }
             }
             (method, result) => {
-                let purpose = match reply.has_more {
-                    true => self.sent.get(&reply.request_id).copied(),
-                    false => self.sent.remove(&reply.request_id),
+                let purpose = if reply.has_more {
+                    self.sent.get(&reply.request_id).copied()
+                } else {
+                    self.sent.remove(&reply.request_id)
                 };
                 let reply = LinkReply {
                     method,
@@ -231,9 +232,10 @@ impl Recording {
             } = &mut open.progress
         {
             *may_be_over = !is_done && self.is_attached;
-            let limit = match may_be_over {
-                true => presumed_end,
-                false => stop_limit,
+            let limit = if *may_be_over {
+                presumed_end
+            } else {
+                stop_limit
             };
             open.deadline = now.checked_add(*limit);
         }

@@ -66,9 +66,12 @@ impl Backend {
             Self::InProcess => InProcess::shared().connect()?,
             #[cfg(feature = "in-process")]
             Self::Best => {
-                let fall_back = |error| match is_recorded_in_process() {
-                    true => Self::InProcess.connect(),
-                    false => Err(error),
+                let fall_back = |error| {
+                    if is_recorded_in_process() {
+                        Self::InProcess.connect()
+                    } else {
+                        Err(error)
+                    }
                 };
                 Self::System.connect().or_else(fall_back)?
             }

@@ -100,9 +100,10 @@ impl Filter {
 
     /// Returns true if the filter selects a dynamic category.
     pub(crate) fn is_enabled_dynamic(&self, name: &str) -> bool {
-        let tags: &[&str] = match name.starts_with(DISABLED_BY_DEFAULT) {
-            true => &["slow"],
-            false => &[],
+        let tags: &[&str] = if name.starts_with(DISABLED_BY_DEFAULT) {
+            &["slow"]
+        } else {
+            &[]
         };
         self.is_enabled(name, tags)
     }

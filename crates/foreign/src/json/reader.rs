@@ -435,9 +435,10 @@ impl Reader {
             }
             Position::List => {
                 if let Key::Samples(key) = self.key {
-                    each(match is_whole {
-                        true => Part::Samples(key, bytes),
-                        false => Part::TooLarge(key, begin),
+                    each(if is_whole {
+                        Part::Samples(key, bytes)
+                    } else {
+                        Part::TooLarge(key, begin)
                     });
                 }
             }

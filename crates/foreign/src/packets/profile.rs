@@ -309,15 +309,12 @@ impl<'a> Tables<'a> {
             let name = function.map_or(&[][..], |function| self.text(function.name));
             let file = function.map_or(&[][..], |function| self.text(function.file));
             let line = line.and_then(|line| u32::try_from(line).ok());
-            frames.push(match file.is_empty() {
-                true => {
-                    without_file += u64::from(line.is_some());
-                    interner.frame(mapping, place, name)
-                }
-                false => {
-                    let source = (file, line.unwrap_or(0));
-                    interner.frame_in_source(mapping, place, name, source)
-                }
+            frames.push(if file.is_empty() {
+                without_file += u64::from(line.is_some());
+                interner.frame(mapping, place, name)
+            } else {
+                let source = (file, line.unwrap_or(0));
+                interner.frame_in_source(mapping, place, name, source)
             });
         }
         if location.lines.is_empty() {

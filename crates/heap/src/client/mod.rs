@@ -184,9 +184,10 @@ pub fn freeing(address: *mut c_void) {
 #[inline(always)]
 #[must_use]
 pub fn moving(address: *mut c_void) -> Option<Taken> {
-    match set::may_contain(address as u64) {
-        true => record::take(address as u64),
-        false => None,
+    if set::may_contain(address as u64) {
+        record::take(address as u64)
+    } else {
+        None
     }
 }
 

@@ -248,9 +248,10 @@ fn write_sample(
         && length > 1
         && writer.is_chain_enough()
         && !sequence.is_multiple_of(CHECK_INTERVAL);
-    let copied = match spared {
-        true => 0,
-        false => whole.min(writer.stack_bytes()),
+    let copied = if spared {
+        0
+    } else {
+        whole.min(writer.stack_bytes())
     };
     let metadata = AllocMetadata {
         sequence_number: sequence,
@@ -269,16 +270,18 @@ fn write_sample(
         is_cut: u32::from(copied < whole),
     };
     let head = 8 + size_of::<AllocMetadata>();
-    let fixed = match is_extended {
-        true => head + size_of::<ChainHeader>() + length * 8,
-        false => head,
+    let fixed = if is_extended {
+        head + size_of::<ChainHeader>() + length * 8
+    } else {
+        head
     };
     write(used, writer, fixed + copied, |to| {
         // SAFETY: `to` has space for the size above and is aligned to 8.
         unsafe {
-            let kind = match is_extended {
-                true => kind::MALLOC_WITH_CHAIN,
-                false => kind::MALLOC,
+            let kind = if is_extended {
+                kind::MALLOC_WITH_CHAIN
+            } else {
+                kind::MALLOC
             };
             to.cast::<u64>().write(kind);
             to.add(8).cast::<AllocMetadata>().write(metadata);
@@ -504,16 +507,17 @@ fn record_free(taken: &Taken) {
         heap_id: taken.heap,
         padding: 0,
     };
-    let written = match used.session().is_extended {
+    let written = if used.session().is_extended {
         // It may be postponed: the profiler orders frees by their sequence numbers.
-        true => write_free(writer, entry),
-        false => write(&used, writer, 8 + size_of::<FreeEntry>(), |to| {
+        write_free(writer, entry)
+    } else {
+        write(&used, writer, 8 + size_of::<FreeEntry>(), |to| {
             // SAFETY: `to` has space for the record and is aligned to 8.
             unsafe {
                 to.cast::<u64>().write(kind::FREE);
                 to.add(8).cast::<FreeEntry>().write(entry);
             }
-        }),
+        })
     };
     let is_recorded = match written {
         Ok(()) => {

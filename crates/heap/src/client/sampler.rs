@@ -81,9 +81,10 @@ impl Thread {
     /// Returns the number of bytes that an allocation of `malloc` represents; 0 if it is not
     /// sampled. A new `tag` restarts the sampling.
     pub(super) fn sample(&mut self, tag: u32, interval: u64, size: u64) -> u64 {
-        let mut next = match self.tag == tag {
-            true => self.rest.saturating_add_unsigned(self.passing),
-            false => draw(&mut self.random, interval),
+        let mut next = if self.tag == tag {
+            self.rest.saturating_add_unsigned(self.passing)
+        } else {
+            draw(&mut self.random, interval)
         };
         let weight = sample(&mut next, &mut self.random, interval, size);
         self.tag = tag;
@@ -140,9 +141,10 @@ mod tests {
         thread.random = 4711;
         for _ in 0..count {
             // Like `passes`.
-            match size < thread.passing {
-                true => thread.passing -= size,
-                false => total += thread.sample(1, interval, size),
+            if size < thread.passing {
+                thread.passing -= size
+            } else {
+                total += thread.sample(1, interval, size)
             }
             assert!(thread.passing <= interval && thread.rest >= 0);
         }

@@ -213,9 +213,10 @@ fn enable(id: u32, heap: &'static Heap) {
     if !record::heap_name(&used, id, interval, &settings.name) {
         return;
     }
-    let all_frees = match used.session().is_extended {
-        true => 0,
-        false => ALL_FREES,
+    let all_frees = if used.session().is_extended {
+        0
+    } else {
+        ALL_FREES
     };
     heap.interval.store(interval | all_frees, Ordering::SeqCst);
     if id == LIBC {

@@ -72,9 +72,10 @@ pub(super) fn registers() -> Registers {
 
 /// Returns program counter, stack pointer and frame pointer.
 pub(super) fn pointers(registers: &Registers) -> (u64, u64, u64) {
-    match cfg!(target_arch = "aarch64") {
-        true => (registers[32], registers[31], registers[29]),
-        false => (registers[16], registers[7], registers[6]),
+    if cfg!(target_arch = "aarch64") {
+        (registers[32], registers[31], registers[29])
+    } else {
+        (registers[16], registers[7], registers[6])
     }
 }
 
@@ -166,9 +167,10 @@ impl Line {
             (_, _) if NAME.get(self.matched) == Some(&byte) => self.matched += 1,
             _ => self.matched = usize::from(byte == b'['),
         }
-        match self.matched == NAME.len() {
-            true => Seen::Stack,
-            false => Seen::Nothing,
+        if self.matched == NAME.len() {
+            Seen::Stack
+        } else {
+            Seen::Nothing
         }
     }
 }
@@ -177,13 +179,12 @@ impl Line {
 /// signal handlers with their own stack.
 pub(super) fn end(thread: &mut Thread, sp: u64) -> Option<u64> {
     if thread.stack_end == 0 {
-        match sys::tid() == sys::pid() {
-            true => {
-                thread.stack_end = MAIN_END.load(Ordering::Relaxed);
-                let size = MAIN_SIZE.load(Ordering::Relaxed);
-                thread.stack_low = thread.stack_end.saturating_sub(size);
-            }
-            false => (thread.stack_low, thread.stack_end) = bounds().unwrap_or((0, 1)),
+        if sys::tid() == sys::pid() {
+            thread.stack_end = MAIN_END.load(Ordering::Relaxed);
+            let size = MAIN_SIZE.load(Ordering::Relaxed);
+            thread.stack_low = thread.stack_end.saturating_sub(size);
+        } else {
+            (thread.stack_low, thread.stack_end) = bounds().unwrap_or((0, 1))
         }
     }
     (thread.stack_low..thread.stack_end)

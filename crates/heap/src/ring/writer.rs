@@ -47,13 +47,13 @@ impl Writer {
     /// Returns the maximum number of bytes of a stack to copy.
     #[must_use]
     pub fn stack_bytes(&self) -> usize {
-        match self.is_extended() {
-            true => self
-                .metadata()
+        if self.is_extended() {
+            self.metadata()
                 .extension
                 .stack_bytes
-                .load(Ordering::Relaxed) as usize,
-            false => usize::MAX,
+                .load(Ordering::Relaxed) as usize
+        } else {
+            usize::MAX
         }
     }
 

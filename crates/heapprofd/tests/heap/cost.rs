@@ -335,9 +335,12 @@ fn counted(way: &Way, program: &str) -> Instructions {
     // The difference of two runs excludes the start of the program.
     let pairs = |count: &str| way.instructions(&[program, "pairs", count]);
     let pair = pairs("220000").zip(pairs("20000"));
-    let real = |words: &[&str]| match way.name.contains("jemalloc") {
-        true => None,
-        false => way.instructions(words),
+    let real = |words: &[&str]| {
+        if way.name.contains("jemalloc") {
+            None
+        } else {
+            way.instructions(words)
+        }
     };
     [
         pair.map(|(more, few)| (more - few) / 202_000.0),
@@ -347,9 +350,10 @@ fn counted(way: &Way, program: &str) -> Instructions {
 }
 
 fn number(number: f64, digits: usize) -> String {
-    match number.is_finite() {
-        true => format!("{number:.digits$}"),
-        false => String::new(),
+    if number.is_finite() {
+        format!("{number:.digits$}")
+    } else {
+        String::new()
     }
 }
 

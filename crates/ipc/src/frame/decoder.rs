@@ -16,14 +16,13 @@ pub struct FrameTooLarge {
 impl fmt::Display for FrameTooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let size = self.size;
-        match is_tls(size) {
-            true => {
-                f.write_str("it speaks TLS, and this side was given no certificate (FERRETTO_TLS)")
-            }
-            false => write!(
+        if is_tls(size) {
+            f.write_str("it speaks TLS, and this side was given no certificate (FERRETTO_TLS)")
+        } else {
+            write!(
                 f,
                 "a frame of {size} bytes was announced; the limit is {MAX_PAYLOAD_SIZE}"
-            ),
+            )
         }
     }
 }

@@ -51,9 +51,10 @@ impl Socket {
             address: address.clone(),
             source,
         };
-        let security = match address.is_unix() {
-            true => None,
-            false => super::process_security().map_err(failed)?,
+        let security = if address.is_unix() {
+            None
+        } else {
+            super::process_security().map_err(failed)?
         };
         Self::connect_with(address, security.as_deref())
     }

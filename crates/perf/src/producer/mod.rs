@@ -179,9 +179,10 @@ impl Profiler {
         }
         self.next_key += 1;
         let key = SourceKey(self.next_key);
-        match name == METATRACE.as_bytes() {
-            true => self.start_metatrace(id, key, config),
-            false => self.start_perf(id, key, config),
+        if name == METATRACE.as_bytes() {
+            self.start_metatrace(id, key, config)
+        } else {
+            self.start_perf(id, key, config)
         }
     }
 

@@ -131,13 +131,10 @@ fn choose_shard(
 }
 
 fn off_cpu_advice(is_root: bool) -> &'static str {
-    match is_root {
-        true => {
-            "root is without CAP_PERFMON here, as in many containers: allow it there (docker run --cap-add PERFMON)"
-        }
-        false => {
-            "run as root, or ask the administrator for: sudo sysctl kernel.perf_event_paranoid=1"
-        }
+    if is_root {
+        "root is without CAP_PERFMON here, as in many containers: allow it there (docker run --cap-add PERFMON)"
+    } else {
+        "run as root, or ask the administrator for: sudo sysctl kernel.perf_event_paranoid=1"
     }
 }
 

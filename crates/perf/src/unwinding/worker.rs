@@ -175,17 +175,17 @@ impl Worker {
     fn gone(&mut self, source: &Source, mut process: Process, unwindables: Vec<Unwindable>) {
         let mut is_spoilt = false;
         for unwindable in unwindables {
-            let content = match unwindable.has_program() {
-                _ if is_spoilt || source.is_purged() => Content::Skipped(SkipReason::UnwindStage),
-                false => only_kernel(&unwindable),
-                true => {
-                    let unwound = self.unwinder.callstack(source, &mut process, &unwindable);
-                    unwound.unwrap_or_else(|sentence| {
-                        is_spoilt = true;
-                        remark(&mut self.remarks, &self.mailbox, source.key, sentence);
-                        Content::Skipped(SkipReason::UnwindStage)
-                    })
-                }
+            let content = if is_spoilt || source.is_purged() {
+                Content::Skipped(SkipReason::UnwindStage)
+            } else if unwindable.has_program() {
+                let unwound = self.unwinder.callstack(source, &mut process, &unwindable);
+                unwound.unwrap_or_else(|sentence| {
+                    is_spoilt = true;
+                    remark(&mut self.remarks, &self.mailbox, source.key, sentence);
+                    Content::Skipped(SkipReason::UnwindStage)
+                })
+            } else {
+                only_kernel(&unwindable)
             };
             self.finish(source, unwindable, content);
         }

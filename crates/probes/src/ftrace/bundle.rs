@@ -270,9 +270,12 @@ impl Bundler {
             };
             let legacy = plan.legacy_generic && decoder.descriptor.is_some();
             let number = if legacy { GENERIC } else { decoder.number };
-            let good = event.nested(number, |body| match legacy {
-                true => decoder.encode_legacy(record.data, &mut env, body),
-                false => decoder.encode(record.data, &mut env, body),
+            let good = event.nested(number, |body| {
+                if legacy {
+                    decoder.encode_legacy(record.data, &mut env, body)
+                } else {
+                    decoder.encode(record.data, &mut env, body)
+                }
             });
             if decoder.renames_task() {
                 env.metadata.add_renamed(common_pid);

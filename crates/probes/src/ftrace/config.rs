@@ -219,9 +219,10 @@ impl FtraceOptions {
     /// Returns the time between reads in milliseconds, depending on whether a fill level also
     /// triggers reads.
     pub fn period_ms(&self, woken_at_fill_level: bool) -> u32 {
-        self.drain_period_ms.unwrap_or(match woken_at_fill_level {
-            true => WATERMARK_DRAIN_MS,
-            false => DEFAULT_DRAIN_MS,
+        self.drain_period_ms.unwrap_or(if woken_at_fill_level {
+            WATERMARK_DRAIN_MS
+        } else {
+            DEFAULT_DRAIN_MS
         })
     }
 }

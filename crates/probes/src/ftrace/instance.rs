@@ -190,9 +190,10 @@ impl Instance {
                 }
             }
         }
-        let turned_on = match self.sources.iter().any(|source| source.started) {
-            true => Ok(()),
-            false => self.taken.turn_on(),
+        let turned_on = if self.sources.iter().any(|source| source.started) {
+            Ok(())
+        } else {
+            self.taken.turn_on()
         };
         let sample = self.sample();
         let source = &mut self.sources[index];

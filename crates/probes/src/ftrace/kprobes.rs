@@ -59,9 +59,10 @@ fn decoders(
             KprobeKind::Both => &[(KPROBE_GROUP, Mark::Begin), (KRETPROBE_GROUP, Mark::End)],
         };
         for &(group, mark) in wanted {
-            let format = match is_symbol(name) {
-                true => format_of(group, name),
-                false => Err(Unusable::Refused),
+            let format = if is_symbol(name) {
+                format_of(group, name)
+            } else {
+                Err(Unusable::Refused)
             };
             match format {
                 Ok(format) => {

@@ -129,9 +129,10 @@ fn read_value(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
     // The rest, and the end of the line.
     let rest = (length - kept).saturating_add(1);
     let skipped = io::copy(&mut input.by_ref().take(rest), &mut io::sink())?;
-    match skipped == rest {
-        true => Ok(value),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    if skipped == rest {
+        Ok(value)
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
     }
 }
 

@@ -83,9 +83,10 @@ impl ProcessStats {
         if status.tgid != pid {
             return;
         }
-        let start = match self.options.age {
-            true => Times::parse(self.proc.read(pid, "stat"), self.ticks_per_second),
-            false => None,
+        let start = if self.options.age {
+            Times::parse(self.proc.read(pid, "stat"), self.ticks_per_second)
+        } else {
+            None
         };
         let cmdline = self.proc.read(pid, "cmdline");
         Encoder::new(message).nested(tree::PROCESSES, |out| {

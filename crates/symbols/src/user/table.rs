@@ -142,9 +142,12 @@ pub(super) fn correction(image: &Image, module: &Module) -> u64 {
     let load_bias = module
         .offset
         .and_then(|offset| load_bias(&image.elf, offset));
-    load_bias.map_or(0, |it| match has_code(&image.elf) {
-        true => it.wrapping_sub(module.load_bias),
-        false => it.saturating_sub(module.load_bias),
+    load_bias.map_or(0, |it| {
+        if has_code(&image.elf) {
+            it.wrapping_sub(module.load_bias)
+        } else {
+            it.saturating_sub(module.load_bias)
+        }
     })
 }
 

@@ -29,9 +29,10 @@ pub fn reference() -> String {
                 ColumnKind::Text => "text",
                 _ => "integer",
             };
-            let null = match column.is_nullable {
-                true => ", may be NULL",
-                false => "",
+            let null = if column.is_nullable {
+                ", may be NULL"
+            } else {
+                ""
             };
             let name = column.name;
             let doc = joined(column.doc);

@@ -203,9 +203,10 @@ fn track_event(trace: &mut Out<'_>, ts: u64, sequence: u64, numbers: &mut Number
 
 fn write_annotation(annotation: &mut Out<'_>, numbers: &mut Numbers) {
     use debug_annotation as of;
-    match numbers.one_in(8) {
-        true => annotation.string(of::NAME, "inline"),
-        false => annotation.varint(of::NAME_IID, numbers.below(INTERNED + 1)),
+    if numbers.one_in(8) {
+        annotation.string(of::NAME, "inline")
+    } else {
+        annotation.varint(of::NAME_IID, numbers.below(INTERNED + 1))
     }
     match numbers.below(9) {
         0 => annotation.bool(of::BOOL_VALUE, true),

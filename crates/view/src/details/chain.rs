@@ -76,9 +76,10 @@ impl View {
         };
         let woken = thread(tables.thread_state.utid().get(runnable));
         let (waker, woken) = (thread(waker), woken.trim_start().to_owned());
-        match in_interrupt {
-            true => format!("an interrupt during {} woke {woken}", waker.trim_start()),
-            false => format!("{} woke {woken}", waker.trim_start()),
+        if in_interrupt {
+            format!("an interrupt during {} woke {woken}", waker.trim_start())
+        } else {
+            format!("{} woke {woken}", waker.trim_start())
         }
     }
 }

@@ -82,9 +82,10 @@ pub(super) fn pack(all: &[&[u8]], threads: usize) -> Vec<Vec<u8>> {
 /// Compresses a piece up to a byte boundary.
 fn deflate(bytes: &[u8], is_last: bool) -> Vec<u8> {
     let mut compress = Compress::new(LEVEL, false);
-    let flush = match is_last {
-        true => FlushCompress::Finish,
-        false => FlushCompress::Sync,
+    let flush = if is_last {
+        FlushCompress::Finish
+    } else {
+        FlushCompress::Sync
     };
     let mut out = Vec::with_capacity(bytes.len() / 2 + 64);
     loop {

@@ -198,9 +198,10 @@ fn slices(
              }| {
                 let name = rows.text(table.name().get(row));
                 let category = rows.text(table.category().get(row));
-                let args = match part.args {
-                    true => sets.number(table.arg_set_id().get(row)),
-                    false => 0,
+                let args = if part.args {
+                    sets.number(table.arg_set_id().get(row))
+                } else {
+                    0
                 };
                 let is_open = table.dur().get(row) < 0;
                 let args = args.into();
@@ -439,13 +440,15 @@ fn samples(
                 matches!(view.profiles[profile].measure, Measure::OffCpu(_))
             });
             let is_weighted = profile.is_some_and(|profile| view.profiles[profile].is_weighted);
-            let weight = match is_weighted {
-                true => view.weights.get(row as usize).copied().unwrap_or(0.0) as u64,
-                false => 1,
+            let weight = if is_weighted {
+                view.weights.get(row as usize).copied().unwrap_or(0.0) as u64
+            } else {
+                1
             };
-            let callsite = match is_off_cpu {
-                true => callsites.waiting_row(callsite),
-                false => callsites.row(callsite),
+            let callsite = if is_off_cpu {
+                callsites.waiting_row(callsite)
+            } else {
+                callsites.row(callsite)
             };
             let profile = profile.map_or(NONE, |profile| profile as u32);
             let start = rows.time(table.ts().get(row));

@@ -92,11 +92,12 @@ impl Drop for Entry {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         state.all -= 1;
-        match self.is_authenticated {
-            true => state.authenticated -= 1,
-            false => state
+        if self.is_authenticated {
+            state.authenticated -= 1
+        } else {
+            state
                 .unauthenticated
-                .retain(|(number, _)| *number != self.number),
+                .retain(|(number, _)| *number != self.number)
         }
     }
 }

@@ -394,9 +394,10 @@ impl NodeBuilder<'_> {
         if let Some(upid) = table.upid().get(track) {
             let process = self.process(upid);
             let few = count(&self.process_counters, upid) <= FEW_COUNTERS;
-            return match is_counter && !few {
-                true => self.counter_group(process),
-                false => process,
+            return if is_counter && !few {
+                self.counter_group(process)
+            } else {
+                process
             };
         }
         match table.cpu().get(track) {

@@ -95,9 +95,10 @@ impl View {
                     if samples.session_id().get(row).unwrap_or(NONE) != session {
                         return;
                     }
-                    let weight = match profile.is_weighted {
-                        true => self.weights.get(row as usize).copied(),
-                        false => Some(1.0),
+                    let weight = if profile.is_weighted {
+                        self.weights.get(row as usize).copied()
+                    } else {
+                        Some(1.0)
                     };
                     each(samples.callsite_id().get(row), weight.unwrap_or(0.0), node);
                 };

@@ -97,10 +97,11 @@ pub(super) fn counters() -> Check {
                 .join(unit)
                 .exists()
         });
-    let found = match has_cycles {
-        true => "the processor's (cycles, cache misses and so on) and the kernel's",
+    let found = if has_cycles {
+        "the processor's (cycles, cache misses and so on) and the kernel's"
+    } else {
         // Virtual machines rarely have others, and sampling by time is the usual choice.
-        false => "the kernel's only, as in most virtual machines; samples are taken by time",
+        "the kernel's only, as in most virtual machines; samples are taken by time"
     };
     Check::works("perf counters", found)
 }
@@ -168,11 +169,12 @@ pub(super) fn kernel_names() -> Check {
         format!("have no names (kernel.kptr_restrict is {setting})"),
     )
     .so("kernel frames are addresses, and the functions where threads block are unknown");
-    match is_root() {
-        true => check.remedy("sysctl kernel.kptr_restrict=1"),
-        false => check
+    if is_root() {
+        check.remedy("sysctl kernel.kptr_restrict=1")
+    } else {
+        check
             .remedy("sudo ferretto record --perf")
-            .remedy("sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"),
+            .remedy("sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1")
     }
 }
 

@@ -211,9 +211,10 @@ fn amount(samples: &Samples) -> String {
         samples: total(Value::Samples),
         weight: total(Value::Weight),
     };
-    let interval = match event == session.event {
-        true => session.interval,
-        false => Interval::Unknown,
+    let interval = if event == session.event {
+        session.interval
+    } else {
+        Interval::Unknown
     };
     format!(
         "{} of {}",

@@ -212,9 +212,10 @@ impl Drawing<'_> {
     fn draw(&self, at: &Placed, out: &mut String) {
         let of = &self.picture.boxes[at.index];
         let name = &self.picture.names[of.name];
-        let y = match self.style.icicle {
-            true => TOP + at.row as f64 * ROW,
-            false => self.height - MARGIN - (at.row + 1) as f64 * ROW,
+        let y = if self.style.icicle {
+            TOP + at.row as f64 * ROW
+        } else {
+            self.height - MARGIN - (at.row + 1) as f64 * ROW
         };
         let (x, width) = (MARGIN + at.x, at.width);
         let (class, fill) = match at.shows {
@@ -363,12 +364,13 @@ fn fit(name: &str, chars: usize) -> String {
     }
     // Methods such as `run` need the name of their type.
     let skipped = length(name).saturating_sub(chars - 1);
-    match length(short) < length(name) && length(short) * 2 < chars {
-        true => ['…']
+    if length(short) < length(name) && length(short) * 2 < chars {
+        ['…']
             .into_iter()
             .chain(name.chars().skip(skipped))
-            .collect(),
-        false => short.to_owned(),
+            .collect()
+    } else {
+        short.to_owned()
     }
 }
 

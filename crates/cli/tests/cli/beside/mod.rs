@@ -90,9 +90,10 @@ fn letters(state: u64) -> String {
         .map(|(_, name)| *name)
         .collect();
     let plus = if state & 0x100 != 0 { "+" } else { "" };
-    match set.is_empty() {
-        true => format!("R{plus}"),
-        false => format!("{}{plus}", set.join("|")),
+    if set.is_empty() {
+        format!("R{plus}")
+    } else {
+        format!("{}{plus}", set.join("|"))
     }
 }
 

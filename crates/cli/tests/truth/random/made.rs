@@ -427,9 +427,10 @@ impl Maker {
                     out.varint(event::TRACK_UUID, track);
                 }
                 if number != 2 {
-                    match by_iid {
-                        true => out.varint(event::NAME_IID, name as u64 + 1),
-                        false => out.string(event::NAME, NAMES[name]),
+                    if by_iid {
+                        out.varint(event::NAME_IID, name as u64 + 1)
+                    } else {
+                        out.string(event::NAME, NAMES[name])
                     }
                     if let Some(flow) = flow {
                         out.fixed64(event::FLOW_IDS, flow);
@@ -561,19 +562,20 @@ impl Maker {
                 write_packet(&mut self.out, |out| {
                     out.varint(packet::TRUSTED_PACKET_SEQUENCE_ID, 3);
                     out.varint(packet::TIMESTAMP, real);
-                    match which {
-                        true => out.nested(packet::SYS_STATS, |out| {
+                    if which {
+                        out.nested(packet::SYS_STATS, |out| {
                             out.nested(sys_stats::MEMINFO, |value| {
                                 value.varint(1, 2);
                                 value.varint(2, number);
                             });
-                        }),
-                        false => out.nested(packet::PROCESS_STATS, |out| {
+                        })
+                    } else {
+                        out.nested(packet::PROCESS_STATS, |out| {
                             out.nested(process_stats::PROCESSES, |process| {
                                 process.varint(process_stats::process::PID, PID);
                                 process.varint(process_stats::process::VM_RSS_KB, number);
                             });
-                        }),
+                        })
                     }
                 });
                 return;

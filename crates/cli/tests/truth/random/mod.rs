@@ -223,9 +223,10 @@ fn compare_cpus(
         let dur = if dur < 0 { end - ts } else { dur };
         let cpu = tables.cpu.cpu().get(sched.ucpu().get(row)).unwrap_or(0);
         let of = cpus.entry(cpu).or_default();
-        match thread.is_idle().get(sched.utid().get(row)) {
-            true => of.1 += dur.cast_unsigned(),
-            false => of.0 += dur.cast_unsigned(),
+        if thread.is_idle().get(sched.utid().get(row)) {
+            of.1 += dur.cast_unsigned()
+        } else {
+            of.0 += dur.cast_unsigned()
         }
     }
     let of_summary = summary.cpus.iter();

@@ -81,9 +81,10 @@ impl Category {
     /// one branch; the first call also registers the category.
     #[inline(always)]
     pub fn is_enabled(&'static self) -> bool {
-        let mask = match cfg!(feature = "off") {
-            true => 0,
-            false => self.mask.load(Ordering::Relaxed),
+        let mask = if cfg!(feature = "off") {
+            0
+        } else {
+            self.mask.load(Ordering::Relaxed)
         };
         mask != 0 && (mask & UNKNOWN == 0 || registry::introduce(self) != 0)
     }

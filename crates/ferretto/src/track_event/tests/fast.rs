@@ -73,9 +73,10 @@ fn run(thread: &mut TestThread, act: &Act) {
         }
         Act::Counter(name, value, is_incremental) => {
             let counter = CounterTrack::new(NAMES[*name]);
-            let counter = match is_incremental {
-                true => counter.incremental().id(1),
-                false => counter,
+            let counter = if *is_incremental {
+                counter.incremental().id(1)
+            } else {
+                counter
             };
             thread.counter(&counter, *value);
         }
@@ -122,16 +123,18 @@ fn event(
         2 => (Kind::Instant, false, true),
         _ => (Kind::End, true, false),
     };
-    let name = match is_made {
-        true => Name::Dynamic(NAMES[name]),
-        false => Name::Static(NAMES[name]),
+    let name = if is_made {
+        Name::Dynamic(NAMES[name])
+    } else {
+        Name::Static(NAMES[name])
     };
     let category = if is_group { &GROUP } else { &GFX };
     thread.write(&Event {
         kind,
-        categories: match is_end {
-            true => Categories::None,
-            false => Categories::Static(category),
+        categories: if is_end {
+            Categories::None
+        } else {
+            Categories::Static(category)
         },
         name: Some(name).filter(|_| !is_end),
         place: Place::Thread,

@@ -216,9 +216,10 @@ impl Chrome<'_, '_> {
         let names = &mut self.names;
         self.writer.packet(SEQUENCE, |packet| {
             packet.varint(trace_packet::TIMESTAMP, ts);
-            let flags = match is_new {
-                true => INCREMENTAL_STATE_CLEARED | NEEDS_INCREMENTAL_STATE,
-                false => NEEDS_INCREMENTAL_STATE,
+            let flags = if is_new {
+                INCREMENTAL_STATE_CLEARED | NEEDS_INCREMENTAL_STATE
+            } else {
+                NEEDS_INCREMENTAL_STATE
             };
             packet.varint(trace_packet::SEQUENCE_FLAGS, flags);
             names.new_entries().write_to(packet);
@@ -431,9 +432,10 @@ impl Sink for Chrome<'_, '_> {
                 self.sampled.add_event(perf::EventSpec {
                     unit: perf::Unit::of_event(&name),
                     name,
-                    followers: match has_time {
-                        true => vec![("time".to_owned(), perf::Unit::Nanoseconds)],
-                        false => Vec::new(),
+                    followers: if has_time {
+                        vec![("time".to_owned(), perf::Unit::Nanoseconds)]
+                    } else {
+                        Vec::new()
                     },
                     ..perf::EventSpec::default()
                 })

@@ -81,9 +81,10 @@ pub(crate) fn data<R: Read + Seek>(
     let mut import = Import {
         writer,
         kernel: files.kernel(),
-        stacks: match options.reads_files {
-            true => Stacks::new(),
-            false => None,
+        stacks: if options.reads_files {
+            Stacks::new()
+        } else {
+            None
         },
         files,
         memory: Memory::default(),
@@ -195,9 +196,10 @@ impl Import<'_, '_> {
 
     fn map(&mut self, mapping: &Mapping<'_>) {
         let is_kernel = matches!(mapping.mode, CpuMode::Kernel) || mapping.pid.is_none();
-        let path: Rc<[u8]> = match is_kernel {
-            true => KERNEL.into(),
-            false => mapping.path.into(),
+        let path: Rc<[u8]> = if is_kernel {
+            KERNEL.into()
+        } else {
+            mapping.path.into()
         };
         let file = self.files.get(&path, mapping.build_id);
         let pid = if is_kernel { None } else { mapping.pid };

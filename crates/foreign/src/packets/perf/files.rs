@@ -60,9 +60,10 @@ impl Files {
 
     /// Returns the facts about a file. `build_id` is the mapping's own, or empty.
     pub(super) fn get(&mut self, path: &Rc<[u8]>, build_id: &[u8]) -> File {
-        let told: Rc<[u8]> = match build_id.is_empty() {
-            true => self.told.get(&**path).cloned().unwrap_or_default(),
-            false => build_id.into(),
+        let told: Rc<[u8]> = if build_id.is_empty() {
+            self.told.get(&**path).cloned().unwrap_or_default()
+        } else {
+            build_id.into()
         };
         let key = (path.clone(), told.clone());
         if let Some(file) = self.known.get(&key) {

@@ -117,9 +117,10 @@ impl Samples {
             begin(writer, number, &sequence.spec, head.ts)?;
         }
         let frames = stack(&mut sequence.interner);
-        let callstack = match frames.is_empty() {
-            true => None,
-            false => Some(sequence.interner.callstack(&frames)),
+        let callstack = if frames.is_empty() {
+            None
+        } else {
+            Some(sequence.interner.callstack(&frames))
         };
         let interner = &mut sequence.interner;
         writer.packet(number, |packet| {

@@ -46,9 +46,10 @@ impl Member {
     /// Returns a reader of its content.
     pub(crate) fn open(&self) -> Box<dyn Read + Send + '_> {
         let bytes = Cursor::new(&self.bytes[..]);
-        match self.is_deflated {
-            true => Box::new(DeflateDecoder::new(bytes)),
-            false => Box::new(bytes),
+        if self.is_deflated {
+            Box::new(DeflateDecoder::new(bytes))
+        } else {
+            Box::new(bytes)
         }
     }
 }
@@ -73,9 +74,10 @@ impl Members {
 
     /// Checks that a file of this size does not exceed the limit.
     fn check(&self, size: u64) -> io::Result<()> {
-        match self.bytes.saturating_add(size) > self.allowed {
-            true => Err(invalid(format!("more than {} MiB", self.allowed >> 20))),
-            false => Ok(()),
+        if self.bytes.saturating_add(size) > self.allowed {
+            Err(invalid(format!("more than {} MiB", self.allowed >> 20)))
+        } else {
+            Ok(())
         }
     }
 
@@ -97,9 +99,10 @@ impl Members {
         self.check(size)?;
         let mut bytes = Vec::new();
         input.take(size).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 == size {
-            true => Ok(bytes),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        if bytes.len() as u64 == size {
+            Ok(bytes)
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
         }
     }
 }

@@ -75,9 +75,10 @@ fn read_header(input: &mut dyn Read) -> io::Result<Option<[u8; BLOCK]>> {
             }
         })
         .sum();
-    match number(&header[148..156]) == Some(sum) {
-        true => Ok(Some(header)),
-        false => Err(invalid("a damaged block".into())),
+    if number(&header[148..156]) == Some(sum) {
+        Ok(Some(header))
+    } else {
+        Err(invalid("a damaged block".into()))
     }
 }
 

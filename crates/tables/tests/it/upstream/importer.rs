@@ -75,9 +75,10 @@ impl Importer {
     pub(crate) fn rows(&self, trace: &[u8]) -> Rows {
         let mut queries = String::new();
         for table in &self.tables {
-            let order = match table.columns.iter().any(|column| column == "id") {
-                true => "order by id",
-                false => "",
+            let order = if table.columns.iter().any(|column| column == "id") {
+                "order by id"
+            } else {
+                ""
             };
             let (columns, name) = (table.columns.join(","), &table.theirs);
             queries += &format!("select json_array({columns}) from {name} {order};\n");
