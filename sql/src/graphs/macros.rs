@@ -1,22 +1,7 @@
 //! The macros of the modules on graphs and trees, as SQL over the operators.
 
+use crate::relations::pointer_sql;
 use crate::syntax::lexer::quoted;
-
-/// Returns a subquery with the columns of an object: their names, and those in the result.
-fn columns(object: &str, names: &[(&str, String)]) -> String {
-    let shown: Vec<String> = names
-        .iter()
-        .enumerate()
-        .map(|(place, (_, shown))| format!("c{place} AS {shown}"))
-        .collect();
-    let bound: Vec<String> = names
-        .iter()
-        .enumerate()
-        .map(|(place, (name, _))| format!("n{place} = '{}'", name.replace('\'', "''")))
-        .collect();
-    let (shown, bound) = (shown.join(", "), bound.join(" AND "));
-    format!("(SELECT {shown} FROM __intrinsic_table_ptr({object}) WHERE {bound})")
-}
 
 fn same(names: &[&'static str]) -> Vec<(&'static str, String)> {
     names.iter().map(|name| (*name, quoted(name))).collect()
@@ -47,7 +32,7 @@ fn named(leading: &[&str], names: &[String]) -> String {
 /// Returns the SQL of a search: `function` is that of the operator.
 pub(crate) fn search_sql(function: &str, graph: &str, starts: &str) -> String {
     let call = format!("{function}({}, {})", edges(graph), list("node_id", starts));
-    columns(&call, &same(&["node_id", "parent_node_id"]))
+    pointer_sql(&call, &same(&["node_id", "parent_node_id"]))
 }
 
 /// Returns the SQL of `graph_dominator_tree!(graph, root)`.
@@ -55,7 +40,7 @@ pub(crate) fn dominators_sql(graph: &str, root: &str) -> String {
     let call = format!(
         "(SELECT __intrinsic_dominator_tree(source_node_id, dest_node_id, {root}) FROM {graph})"
     );
-    columns(&call, &same(&["node_id", "dominator_node_id"]))
+    pointer_sql(&call, &same(&["node_id", "dominator_node_id"]))
 }
 
 /// Returns the SQL of `tree_structural_partition_by_group!(tree)`.
@@ -68,7 +53,7 @@ pub(crate) fn partition_sql(tree: &str) -> String {
         ("parent_node_id", "parent_id".to_owned()),
         ("group_key", "group_key".to_owned()),
     ];
-    columns(&call, &names)
+    pointer_sql(&call, &names)
 }
 
 /// Returns the SQL of `graph_reachable_weight_bounded_dfs!(graph, roots, floor)`.
@@ -104,7 +89,7 @@ pub(crate) fn scan_sql(
         "{function}({graph}, {rows}, {query}, {})",
         text(&names.join(", "))
     );
-    columns(&call, &with(&["id"], names))
+    pointer_sql(&call, &with(&["id"], names))
 }
 
 /// Returns the SQL of `_tree_from_table!(table, columns)`.
@@ -118,7 +103,7 @@ pub(crate) fn tree_sql(table: &str, names: &[String]) -> String {
 /// Returns the SQL of `_tree_to_table!(tree, columns)`.
 pub(crate) fn tree_rows_sql(tree: &str, names: &[String]) -> String {
     let leading = ["_tree_id", "_tree_parent_id", "id", "parent_id"];
-    columns(
+    pointer_sql(
         &format!("__intrinsic_tree_to_table({tree})"),
         &with(&leading, names),
     )

@@ -1,7 +1,11 @@
 //! Operators on intervals: intersections, as-of joins, span joins. Each sorts its inputs by key and
 //! time, and sweeps over them.
 
+mod as_of;
+mod intersect;
 mod operators;
+mod partition;
+mod points;
 mod span;
 mod sweep;
 

@@ -75,12 +75,8 @@ impl SpanSide<'_> {
                 None => None,
             };
             let (ts, end) = (*ts, ts.saturating_add(*dur));
-            let interval = Interval {
-                key: Vec::new(),
-                ts,
-                end,
-                row,
-            };
+            let row = row as u32;
+            let interval = Interval { ts, end, row };
             partitions.entry(key).or_default().push(interval);
         }
         for intervals in partitions.values_mut() {
@@ -89,15 +85,15 @@ impl SpanSide<'_> {
         Ok(partitions)
     }
 
-    fn push(&self, row: Option<usize>, out: &mut StoredRows) -> Result<()> {
-        let values = row.map(|row| self.rows.row(row));
+    fn push(&self, row: Option<u32>, out: &mut StoredRows) -> Result<()> {
+        let values = row.map(|row| self.rows.row(row as usize));
         let others = self.columns.others.iter();
         out.extend(others.map(|column| values.map_or(Value::Null, |v| v[*column].clone())))
     }
 }
 
 /// A part of the result: its start and end, and a row of each input.
-type Piece = (i64, i64, Option<usize>, Option<usize>);
+type Piece = (i64, i64, Option<u32>, Option<u32>);
 
 /// Adds the parts of an interval that no piece covers.
 fn add_gaps(interval: &Interval, covered: &[(i64, i64)], mut add: impl FnMut(i64, i64)) {

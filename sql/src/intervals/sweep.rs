@@ -6,14 +6,13 @@ use rusqlite::Result;
 use rusqlite::types::Value;
 
 /// An interval of one input.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Interval {
-    pub(super) key: Vec<Value>,
     pub(super) ts: i64,
     /// The end, which is at least `ts`.
     pub(super) end: i64,
     /// The number of its row in the input.
-    pub(super) row: usize,
+    pub(super) row: u32,
 }
 
 /// Compares values in SQLite's order: NULL, numbers, texts, blobs.
@@ -35,26 +34,7 @@ pub(super) fn compare(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-pub(super) fn compare_keys(a: &[Value], b: &[Value]) -> Ordering {
-    let mut pairs = a.iter().zip(b).map(|(a, b)| compare(a, b));
-    pairs.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
-}
-
-/// Sorts intervals by key, time and row.
-pub(super) fn sort(intervals: &mut [Interval]) {
-    intervals.sort_by(|a, b| {
-        compare_keys(&a.key, &b.key)
-            .then(a.ts.cmp(&b.ts))
-            .then(a.row.cmp(&b.row))
-    });
-}
-
-/// Returns the runs of intervals with the same key.
-pub(super) fn runs(intervals: &[Interval]) -> impl Iterator<Item = &[Interval]> {
-    intervals.chunk_by(|a, b| compare_keys(&a.key, &b.key).is_eq())
-}
-
-/// Calls `each` for the intersections of two sorted lists with one key: with the indexes of the two
+/// Calls `each` for the intersections of two sorted lists of one key: with the indexes of the two
 /// intervals, start and end. An interval of length 0 intersects another one if it lies in it, not
 /// at its end, or at the same time. The intervals of one list may overlap.
 pub(super) fn intersect(
@@ -70,22 +50,22 @@ pub(super) fn intersect(
             (Some(a), Some(b)) => a.ts <= b.ts,
             (a, _) => a.is_some(),
         };
-        let meet = |this: &Interval, others: &mut Vec<usize>, all: &[Interval]| {
-            let reaches = |other: &Interval| {
-                other.end > this.ts || (other.end == this.ts && other.ts == this.ts)
-            };
-            others.retain(|index| reaches(&all[*index]));
-            others.clone()
+        let meets = |this: &Interval, other: &Interval| {
+            other.end > this.ts || (other.end == this.ts && other.ts == this.ts)
         };
         if is_left {
-            for other in meet(&left[l], &mut open_right, right) {
-                each(l, other, left[l].ts, left[l].end.min(right[other].end))?;
+            let this = &left[l];
+            open_right.retain(|other: &usize| meets(this, &right[*other]));
+            for other in &open_right {
+                each(l, *other, this.ts, this.end.min(right[*other].end))?;
             }
             open_left.push(l);
             l += 1;
         } else {
-            for other in meet(&right[r], &mut open_left, left) {
-                each(other, r, right[r].ts, right[r].end.min(left[other].end))?;
+            let this = &right[r];
+            open_left.retain(|other: &usize| meets(this, &left[*other]));
+            for other in &open_left {
+                each(*other, r, this.ts, this.end.min(left[*other].end))?;
             }
             open_right.push(r);
             r += 1;

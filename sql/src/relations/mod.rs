@@ -11,6 +11,6 @@ mod table;
 
 pub(crate) use self::absent::register as register_absent;
 pub(crate) use self::pairs::register as register_pairs;
-pub(crate) use self::pointer::{name_column, register as register_pointer};
+pub(crate) use self::pointer::{name_column, pointer_sql, register as register_pointer};
 pub(crate) use self::stored::{Stored, StoredRows};
 pub(crate) use self::table::TraceTable;

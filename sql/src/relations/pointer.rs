@@ -24,6 +24,22 @@ pub(crate) fn name_column(column: &str) -> Option<String> {
     is_known.then(|| format!("n{number}"))
 }
 
+/// Returns a subquery with the columns of an object: their names, and those in the result.
+pub(crate) fn pointer_sql(object: &str, names: &[(&str, String)]) -> String {
+    let shown: Vec<String> = names
+        .iter()
+        .enumerate()
+        .map(|(place, (_, shown))| format!("c{place} AS {shown}"))
+        .collect();
+    let bound: Vec<String> = names
+        .iter()
+        .enumerate()
+        .map(|(place, (name, _))| format!("n{place} = '{}'", name.replace('\'', "''")))
+        .collect();
+    let (shown, bound) = (shown.join(", "), bound.join(" AND "));
+    format!("(SELECT {shown} FROM __intrinsic_table_ptr({object}) WHERE {bound})")
+}
+
 /// Registers the table.
 pub(crate) fn register(
     connection: &Connection,

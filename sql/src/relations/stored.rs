@@ -46,14 +46,6 @@ impl StoredRows {
         values.into_iter().try_for_each(|value| self.push(value))
     }
 
-    /// Completes the last row with NULL.
-    pub(crate) fn complete(&mut self) -> Result<()> {
-        while !self.values.len().is_multiple_of(self.width) {
-            self.push(Value::Null)?;
-        }
-        Ok(())
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.values.len() / self.width
     }

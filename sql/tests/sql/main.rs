@@ -3,6 +3,7 @@
 mod command;
 mod common;
 mod graphs;
+mod intervals;
 mod modules;
 mod safety;
 mod server;
