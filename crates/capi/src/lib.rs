@@ -31,6 +31,8 @@ mod track_event;
 mod variables;
 mod writer;
 
+use std::io::{self, Write as _};
+
 pub use abi::*;
 pub use clock::*;
 pub use data_source::*;
@@ -44,6 +46,7 @@ pub use writer::*;
 
 /// Ends the process because of an incorrect call that cannot be handled.
 fn abort(mistake: &str) -> ! {
-    eprintln!("ferretto: {mistake}");
+    // A panic may not leave the library.
+    let _ = writeln!(io::stderr(), "ferretto: {mistake}");
     std::process::abort();
 }

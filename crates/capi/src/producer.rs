@@ -1,6 +1,7 @@
 //! Initialization of producers.
 
 use std::ffi::{CStr, c_char};
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,7 +35,7 @@ impl PerfettoProducerBackendInitArgs {
         // Reports the error to the user; the program continues without being recorded.
         ferretto::interceptor::provide_console();
         if let Err(error) = engine::start([backend]) {
-            eprintln!("ferretto: cannot start tracing: {error}");
+            let _ = writeln!(io::stderr(), "ferretto: cannot start tracing: {error}");
         }
         engine::wait_for_recordings(None);
     }

@@ -54,7 +54,7 @@ pub(crate) fn load(path: &Path) -> Result<TraceConfig> {
 /// Decodes the parser's output. Prints warnings on standard error.
 pub(crate) fn decode(parsed: &Parsed) -> Result<TraceConfig> {
     for warning in &parsed.warnings {
-        anstream::eprintln!("{warning}");
+        eprintln!("{warning}");
     }
     Ok(TraceConfig::decode_from_slice(&parsed.bytes)?)
 }

@@ -32,7 +32,7 @@ pub(crate) fn report(program: &str, error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    anstream::eprintln!("{program}: {}", message(error));
+    eprintln!("{program}: {}", message(error));
     ExitCode::FAILURE
 }
 

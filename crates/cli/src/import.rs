@@ -131,7 +131,7 @@ fn tell(name: &str, output: &Path, report: &Report) {
     let verb = if count == 1 { "is" } else { "are" };
     if !is_standard(output) {
         let output = output.display().to_string();
-        anstream::eprintln!(
+        eprintln!(
             "ferretto: {name} ({format}): {content} {verb} in {}",
             shown(&output)
         );
@@ -142,7 +142,7 @@ fn tell(name: &str, output: &Path, report: &Report) {
 pub(crate) fn tell_losses(name: &str, report: &Report) -> Extent {
     let name = shown(name);
     for (left_out, count) in report.losses.iter() {
-        anstream::eprintln!("ferretto: {name}: {count} {}", shown(left_out));
+        eprintln!("ferretto: {name}: {count} {}", shown(left_out));
     }
     if report.is_damaged {
         Extent::Partly

@@ -8,6 +8,10 @@
 //! [`errors`].
 #![forbid(unsafe_code)]
 
+// Its macros replace those of the standard library in all modules below.
+#[macro_use]
+mod messages;
+
 mod args;
 mod backend;
 mod browser;
@@ -114,7 +118,7 @@ fn main() -> ExitCode {
             // Help and version are errors in clap, too. A closed reader is not a failure.
             let _ = error.print();
             if let Some(hint) = args::hint(&args, &error) {
-                anstream::eprintln!("\nferretto: {}", ferretto_text::terminal::shown(&hint));
+                eprintln!("\nferretto: {}", ferretto_text::terminal::shown(&hint));
             }
             return ExitCode::from(if error.use_stderr() { errors::USAGE } else { 0 });
         }

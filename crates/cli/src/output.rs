@@ -1,5 +1,6 @@
 //! Output files of commands, which never overwrite an input or write into files of other users.
 
+use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
@@ -241,6 +242,27 @@ pub(crate) fn print_written(paths: impl IntoIterator<Item = impl AsRef<Path>>) -
         }
     }
     Ok(())
+}
+
+/// Prints a result on standard output.
+///
+/// # Errors
+///
+/// Fails if standard output cannot be written.
+pub(crate) fn print(text: impl fmt::Display) -> Result<()> {
+    let mut out = anstream::stdout().lock();
+    write!(out, "{text}")
+        .and_then(|()| out.flush())
+        .context("cannot write to standard output")
+}
+
+/// Prints a line like [`print`].
+///
+/// # Errors
+///
+/// Those of [`print`].
+pub(crate) fn print_line(text: impl fmt::Display) -> Result<()> {
+    print(format_args!("{text}\n"))
 }
 
 /// Checks that a file, opened at `path`, is not one of `inputs`.

@@ -37,6 +37,8 @@ mod with {
     use anyhow::Context;
     use ferretto_tls::Authority;
 
+    use crate::output::print_line;
+
     use super::*;
 
     pub(crate) fn install() -> Result<()> {
@@ -50,7 +52,7 @@ mod with {
         for machine in &args.machines {
             let names: Vec<String> = machine.split(',').map(str::to_owned).collect();
             let folder = authority.issue(&names, until)?;
-            anstream::println!("{}", folder.display());
+            print_line(folder.display())?;
         }
         Ok(ExitCode::SUCCESS)
     }

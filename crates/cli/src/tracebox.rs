@@ -7,6 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
+use crate::output::print;
 use crate::perfetto::{self, Provider};
 
 const USAGE: &str = "\
@@ -31,7 +32,8 @@ const MISSING: [&str; 1] = ["websocket_bridge"];
 
 pub(crate) fn main(mut args: Vec<OsString>) -> ExitCode {
     let Some(first) = args.first() else {
-        print!("{USAGE}");
+        // The exit code is that of a failure, whether or not this can be written.
+        let _ = print(USAGE);
         return ExitCode::FAILURE;
     };
     if let Some(program) = crate::program(first) {

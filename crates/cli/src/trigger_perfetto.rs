@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     let Some(names) = parse(&args) else {
-        anstream::eprint!("{USAGE}");
+        eprint!("{USAGE}");
         return ExitCode::FAILURE;
     };
     let done = names::producer_address()
@@ -57,10 +57,10 @@ fn parse(args: &[OsString]) -> Option<Vec<Vec<u8>>> {
         return None;
     }
     if options.iter().any(|arg| *arg != OsStr::new("--")) {
-        anstream::eprintln!("Ignoring unknown arguments. See --help for usage.");
+        eprintln!("Ignoring unknown arguments. See --help for usage.");
     }
     if names.is_empty() {
-        anstream::eprintln!("At least one trigger must be specified.");
+        eprintln!("At least one trigger must be specified.");
         return None;
     }
     Some(

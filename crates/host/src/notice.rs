@@ -1,7 +1,7 @@
 //! Notices of a host to its operator.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -233,16 +233,16 @@ impl NoticeSink {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
             if state.0.elapsed() > Duration::from_secs(10) {
                 if state.1 > 20 {
-                    eprintln!(
-                        "{program}: {} more such messages were left out",
-                        state.1 - 20
-                    );
+                    let left_out = state.1 - 20;
+                    print(format!(
+                        "{program}: {left_out} more such messages were left out\n"
+                    ));
                 }
                 *state = (Instant::now(), 0);
             }
             state.1 = state.1.saturating_add(1);
             if state.1 <= 20 {
-                eprintln!("{program}: {notice}");
+                print(format!("{program}: {notice}\n"));
             }
         })
     }
@@ -266,4 +266,9 @@ impl fmt::Debug for NoticeSink {
             "NoticeSink(none)"
         })
     }
+}
+
+/// Prints to standard error in one piece. A service goes on if nobody can read its notices.
+fn print(line: String) {
+    let _ = io::stderr().write_all(line.as_bytes());
 }

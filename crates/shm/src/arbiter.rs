@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use crate::chunk::OwnedChunk;
@@ -452,7 +453,9 @@ impl Arbiter {
     /// Aborts the process, as the policy [`StallThenAbort`](ExhaustedPolicy::StallThenAbort)
     /// demands.
     fn abort(&self) -> ! {
-        eprintln!(
+        // A message that cannot be written must not turn into a panic.
+        let _ = writeln!(
+            io::stderr(),
             "Shared memory buffer max stall count exceeded; possible deadlock. {}",
             self.finder.pages().census()
         );

@@ -1,5 +1,5 @@
 //! Helpers of the tests of all crates: reproducible random numbers, tests in processes of their
-//! own, and services, producers and relays to test with. Unpublished.
+//! own, services, producers and relays to test with, and faults of the machine. Unpublished.
 #![allow(
     missing_docs,
     missing_debug_implementations,
@@ -9,6 +9,8 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "faults")]
+pub mod faults;
 mod own_process;
 mod random;
 #[cfg(feature = "relay")]

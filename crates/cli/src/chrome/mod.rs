@@ -99,7 +99,7 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
         }
         writer.finish()?;
         for remark in missing.remarks {
-            anstream::eprintln!("ferretto: {}: {}", shown(&name), shown(&remark));
+            eprintln!("ferretto: {}: {}", shown(&name), shown(&remark));
         }
         extent = extent.and_health(&name, &missing.health);
         Ok(())

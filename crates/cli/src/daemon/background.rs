@@ -11,6 +11,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::output::print_line;
+
 /// The first argument of a background process, followed by the program. Internal.
 pub(crate) const ARGUMENT: &str = "background-process";
 
@@ -41,8 +43,7 @@ pub(crate) fn start(program: &str, args: &[OsString]) -> Result<ExitCode> {
     if message != DETACHED {
         bail!("the background process did not start");
     }
-    println!("{pid}");
-    io::stdout().flush()?;
+    print_line(pid)?;
     Ok(ExitCode::SUCCESS)
 }
 

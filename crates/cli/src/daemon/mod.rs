@@ -11,6 +11,7 @@ use lexopt::{Arg, Parser};
 
 pub(crate) use self::producer::{Offers, Service, environment, serve};
 use crate::errors;
+use crate::output::print_line;
 use crate::usage::{self, Row};
 
 /// A daemon; the value holds its options.
@@ -106,7 +107,7 @@ fn run<D: Daemon>(args: Vec<OsString>, is_in_background: bool) -> Result<ExitCod
             return Ok(ExitCode::SUCCESS);
         }
         Ok(Action::Version) => {
-            println!("{}", ferretto_host::service_options().version);
+            print_line(ferretto_host::service_options().version)?;
             return Ok(ExitCode::SUCCESS);
         }
         Ok(Action::Usage) => return Ok(refuse(&usage::<D>())),
@@ -146,7 +147,7 @@ fn usage<D: Daemon>() -> String {
 }
 
 fn refuse(text: &str) -> ExitCode {
-    anstream::eprint!("{text}");
+    eprint!("{text}");
     ExitCode::FAILURE
 }
 

@@ -20,6 +20,7 @@ use clap::Args;
 use self::http::{Served, Site};
 use crate::browser::{browse, secret};
 use crate::errors::reason;
+use crate::output::print_line;
 use crate::read::DEFAULT_TRACE;
 
 /// The largest number of simultaneous connections. A browser opens a few.
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &OpenArgs) -> Result<ExitCode> {
     let port = listener.local_addr()?.port();
     let path = format!("/{}/{}", secret()?, http::encode(name.as_bytes()));
     let address = address(&args.origin, port, &path);
-    println!("{address}");
+    print_line(&address)?;
     let has_browser = !args.no_browser && browse(&address);
     if !has_browser {
         eprintln!("Open this address in a browser on this machine.");

@@ -22,6 +22,7 @@ use super::run;
 use super::service::Provider;
 use crate::daemon::background;
 use crate::errors::message;
+use crate::output::print_line;
 
 /// The time that `-D` waits for the start of the data sources.
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -73,8 +74,7 @@ pub(super) fn start(job: Job, notify_fd: Option<i32>, wait: bool) -> Result<Exit
         eprintln!("Background process didn't report anything");
         return Ok(ExitCode::from(FAILURE));
     }
-    println!("{}", child.id());
-    io::stdout().flush()?;
+    print_line(child.id())?;
     if !wait {
         return Ok(ExitCode::SUCCESS);
     }
@@ -148,7 +148,7 @@ fn provider(word: &OsStr) -> Result<Provider> {
 /// Runs the background process.
 pub(crate) fn main(args: &[OsString]) -> ExitCode {
     work(args).unwrap_or_else(|error| {
-        anstream::eprintln!("{}", message(&error));
+        eprintln!("{}", message(&error));
         ExitCode::from(FAILURE)
     })
 }

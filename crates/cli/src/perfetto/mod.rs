@@ -30,7 +30,7 @@ use self::job::{Job, Work};
 use self::notify::Listeners;
 use self::outcome::FAILURE;
 use crate::errors::{message, reason};
-use crate::output::{Destination, create, lock};
+use crate::output::{Destination, create, lock, print_line};
 use crate::session::Task;
 
 pub(crate) use self::background::main as background;
@@ -45,15 +45,15 @@ pub(crate) fn main_with(args: Vec<OsString>, provider: Provider, usage: &str) ->
     let action = match args::parse(args, |name| crate::config::read(Path::new(name))) {
         Ok(action) => action,
         Err(refusal) => {
-            anstream::eprintln!("{refusal}");
+            eprintln!("{refusal}");
             if matches!(refusal, Refusal::Usage(_)) {
-                anstream::eprint!("{usage}");
+                eprint!("{usage}");
             }
             return ExitCode::from(FAILURE);
         }
     };
     act(action, provider).unwrap_or_else(|error| {
-        anstream::eprintln!("{}", message(&error));
+        eprintln!("{}", message(&error));
         ExitCode::from(FAILURE)
     })
 }
@@ -61,7 +61,7 @@ pub(crate) fn main_with(args: Vec<OsString>, provider: Provider, usage: &str) ->
 fn act(action: Action, provider: Provider) -> Result<ExitCode> {
     match action {
         Action::Version => {
-            println!("{}", ferretto_host::service_options().version);
+            print_line(ferretto_host::service_options().version)?;
             Ok(ExitCode::SUCCESS)
         }
         Action::ResetGuardrails => {

@@ -75,7 +75,7 @@ impl Control for PerfettoControl<'_> {
 /// Runs a job. Notifies processes that wait for its start or failure.
 pub(super) fn run(job: &Job, listeners: &mut Listeners) -> ExitCode {
     let code = attempt(job, listeners).unwrap_or_else(|error| {
-        anstream::eprintln!("{}", message(&error));
+        eprintln!("{}", message(&error));
         FAILURE
     });
     listeners.notify(code == 0);

@@ -124,7 +124,7 @@ pub(crate) fn main(args: &[OsString]) -> ExitCode {
     }
     let error = command.exec();
     let shown = program.to_string_lossy();
-    anstream::eprintln!(
+    eprintln!(
         "ferretto: cannot run {shown}: {}",
         crate::errors::reason(&error)
     );

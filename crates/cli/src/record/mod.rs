@@ -73,7 +73,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         && let Err(missing) = child::find(program)
     {
         let program = program.to_string_lossy();
-        anstream::eprintln!("ferretto: cannot run {program}: {}", missing.as_str());
+        eprintln!("ferretto: cannot run {program}: {}", missing.as_str());
         return Ok(ExitCode::from(missing.exit_code()));
     }
     perf::check(&args)?;
@@ -138,7 +138,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
             let Some(NotRun { code, .. }) = error.downcast_ref() else {
                 return Err(error);
             };
-            anstream::eprintln!("ferretto: {}", message(&error));
+            eprintln!("ferretto: {}", message(&error));
             return Ok(ExitCode::from(*code));
         }
     };
@@ -149,7 +149,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     }
     if args.flight.only_if_command_fails() && end.code == Some(ExitCode::SUCCESS) {
         if !args.quiet {
-            anstream::eprintln!(
+            eprintln!(
                 "ferretto: the command succeeded, so {} is not written",
                 target.name
             );
@@ -157,7 +157,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if end.aborted {
-        anstream::eprintln!("ferretto: aborted; {} is incomplete", target.name);
+        eprintln!("ferretto: aborted; {} is incomplete", target.name);
         target.keep(&mut signals)?;
         return Ok(end.code.unwrap_or(ExitCode::from(INTERRUPTED)));
     }
@@ -383,7 +383,7 @@ fn record(
     // The code is not that of a success, since nothing was run.
     let code = match code {
         None if !args.command.is_empty() && ended.is_ok() => {
-            anstream::eprintln!("ferretto: the recording ended before the command was started");
+            eprintln!("ferretto: the recording ended before the command was started");
             Some(ExitCode::from(match control.interrupted {
                 Some(_) => INTERRUPTED,
                 None => CANNOT_RUN,
@@ -538,7 +538,7 @@ fn finish_child(child: &mut Running, terminate: bool, signals: &mut Signals) -> 
         }
     }
     if let Some(signal) = child.killed_by() {
-        anstream::eprintln!("ferretto: the command was killed by signal {signal}");
+        eprintln!("ferretto: the command was killed by signal {signal}");
     }
     child.exit_code()
 }

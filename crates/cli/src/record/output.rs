@@ -233,7 +233,7 @@ impl Target {
             return tee.into_error(signals, PATIENCE).unwrap_or(error);
         }
         if let Err(error) = self.keep(signals) {
-            anstream::eprintln!("ferretto: {}", message(&error));
+            eprintln!("ferretto: {}", message(&error));
         }
         error
     }
@@ -303,7 +303,7 @@ fn open_special(file: &SpecialFile, path: &Path, signals: &mut Signals) -> Resul
             return Err(error).with_context(|| format!("cannot write {shown}"));
         }
         if !std::mem::replace(&mut is_reported, true) {
-            anstream::eprintln!("ferretto: waiting for a reader of {shown}");
+            eprintln!("ferretto: waiting for a reader of {shown}");
         }
         signals.wait(Some(Instant::now() + READER_PERIOD));
         if signals.take().iter().any(|signal| signal.ends()) {

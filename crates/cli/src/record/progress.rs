@@ -129,7 +129,7 @@ impl Line {
 
     fn above(&self, text: &str) {
         self.remove();
-        anstream::eprintln!("ferretto: {}", ferretto_text::terminal::shown(text));
+        eprintln!("ferretto: {}", ferretto_text::terminal::shown(text));
     }
 
     fn remove(&self) {

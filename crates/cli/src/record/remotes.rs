@@ -118,7 +118,7 @@ fn merge(args: &RecordArgs, remotes: Vec<Remote>, out: &mut impl Write) -> Resul
     for (index, remote) in remotes.into_iter().enumerate() {
         let host = remote.host.clone();
         let mut failed = |reason: String| {
-            anstream::eprintln!("ferretto: {host}: {reason}");
+            eprintln!("ferretto: {host}: {reason}");
             code = code.max(1);
         };
         let (copied, exit, clock) = remote.finish();
@@ -154,7 +154,7 @@ fn merge(args: &RecordArgs, remotes: Vec<Remote>, out: &mut impl Write) -> Resul
         if index == 0 && !args.command.is_empty() {
             code = code.max(exit);
         } else if exit != 0 {
-            anstream::eprintln!("ferretto: {host}: ferretto returned {exit} there");
+            eprintln!("ferretto: {host}: ferretto returned {exit} there");
             code = code.max(1);
         }
     }

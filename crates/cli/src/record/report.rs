@@ -111,7 +111,7 @@ pub(super) fn closing(
             [one] => format!("the trigger {one} never fired"),
             several => format!("none of the triggers {} fired", several.join(", ")),
         };
-        anstream::eprintln!("ferretto: {which}, so nothing was recorded");
+        eprintln!("ferretto: {which}, so nothing was recorded");
         return Ok(true);
     }
     let is_lossy =

@@ -11,7 +11,7 @@ pub(super) fn packets(modules: &[profile::Module]) -> Vec<u8> {
         return Vec::new();
     }
     let mut options = Options::from_environment().unwrap_or_else(|error| {
-        anstream::eprintln!("ferretto: {error}");
+        eprintln!("ferretto: {error}");
         Options::default()
     });
     options.system = true;

@@ -99,13 +99,11 @@ impl Tee {
             let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
             let is_asked = signals.take().iter().any(|signal| signal.ends());
             if is_late || (is_asked && is_asked_again) {
-                anstream::eprintln!(
-                    "ferretto: the last part is incomplete; its name ends in .part"
-                );
+                eprintln!("ferretto: the last part is incomplete; its name ends in .part");
                 return Ok(None);
             }
             if is_asked {
-                anstream::eprintln!(
+                eprintln!(
                     "ferretto: completing the last part; another Ctrl-C leaves it incomplete"
                 );
                 is_asked_again = true;

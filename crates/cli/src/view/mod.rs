@@ -15,7 +15,7 @@ use ferretto_text::terminal::shown;
 use ferretto_view::{Export, Server, View};
 
 use crate::browser::{browse, peer, secret};
-use crate::output::{is_standard, write_private};
+use crate::output::{is_standard, print_line, write_private};
 use crate::read::{DEFAULT_TRACE, Extent, check, converted, explained, parse_bytes, seekable_any};
 
 /// Show a trace in a browser, without a network
@@ -194,7 +194,7 @@ fn bind(view: View, before: Option<View>, no_browser: bool) -> Result<Server> {
 /// Serves a trace until its page is closed.
 fn serve(server: Server, no_browser: bool) -> Result<()> {
     let address = server.address();
-    println!("{address}");
+    print_line(&address)?;
     if no_browser || !browse(&address) {
         eprintln!("Open this address in a browser on this machine.");
     }

@@ -122,6 +122,9 @@ impl Service {
                 }
             }
             Some(MemoryAnswer::NoMemory(id)) => {
+                for session in self.sessions.iter_mut() {
+                    session.note_without_memory(id);
+                }
                 self.each_acts(|session, cx| session.remove_producer(cx, id));
                 self.cx.producers.forget_memory(id);
             }

@@ -1,4 +1,5 @@
-//! Data sources that left without a flush, and so lost their unread data.
+//! Data sources that left without a flush, and so lost their unread data, or that never got the
+//! memory for their data.
 
 use std::sync::Arc;
 
@@ -42,6 +43,13 @@ impl Gone {
 }
 
 impl Session {
+    /// Notes the data sources of a producer without shared memory: they record nothing.
+    pub(crate) fn note_without_memory(&mut self, producer: ProducerId) {
+        for (_, instance) in self.instances.of_producer(producer) {
+            self.gone.note(instance);
+        }
+    }
+
     /// Notes the data sources of a departed producer that were still recording.
     pub(crate) fn note_gone(&mut self, producer: ProducerId) {
         if !matches!(self.state, SessionState::Started | SessionState::Stopping) {

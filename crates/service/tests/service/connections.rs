@@ -163,6 +163,9 @@ fn a_data_source_without_shared_memory_is_skipped() {
     assert!(world.commands(producer).is_empty());
     world.disable(consumer);
     assert_eq!(world.ended(consumer, session).unwrap(), "");
+    // It recorded nothing, and is named among the data sources that did not answer the last flush.
+    let packets = world.read(consumer);
+    assert!(packets.iter().any(|packet| packet.event() == Some(8)));
     world.free(consumer);
     world.memory_available = true;
     world.enable(consumer, ConfigBuilder::new().source("p"));

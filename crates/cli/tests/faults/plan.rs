@@ -1,0 +1,119 @@
+//! The faults to try with a command.
+
+use std::collections::BTreeMap;
+use std::env;
+
+use ferretto_testing::Random;
+use ferretto_testing::faults::{Effect, Fault, Kind, are_possible};
+
+use crate::judge::Judged;
+
+/// The number of runs with faults of a command in an ordinary test.
+const RUNS: usize = 24;
+
+/// Runs a command without faults, and then with some.
+///
+/// # Panics
+///
+/// If a run went wrong. The message has the command that repeats it.
+pub(crate) fn cover(name: &str, run: impl Fn(Option<Fault>) -> Judged) {
+    if !are_possible() {
+        println!("skipped: programs cannot be traced with ptrace and seccomp here");
+        return;
+    }
+    let whole = run(None);
+    let counts = &whole.outcome.counts;
+    if let Err(wrong) = &whole.wrong {
+        panic!("{name} without faults: {wrong}");
+    }
+    let all = all(counts);
+    let seed = number("FAULT_SEED").unwrap_or(1);
+    let (faults, chosen) = match env::var("FAULT") {
+        Ok(text) => (vec![text.parse().expect("a fault")], String::new()),
+        Err(_) => match env::var("FAULT_RUNS").as_deref() {
+            Ok("all") => (all.clone(), String::new()),
+            runs => {
+                let runs = runs
+                    .ok()
+                    .map_or(RUNS, |runs| runs.parse().expect("a number"));
+                let chosen = format!(" (FAULT_SEED={seed})");
+                (sample(counts, seed, runs), chosen)
+            }
+        },
+    };
+    let (mut wrong, mut struck) = (Vec::new(), 0);
+    for fault in &faults {
+        let judged = run(Some(*fault));
+        struck += u64::from(judged.outcome.failed.is_some());
+        if let Err(reason) = judged.wrong {
+            let call = judged.outcome.failed.unwrap_or_default();
+            println!("{name}: {fault}: {reason} ({call})");
+            wrong.push(format!("{fault}: {}", first_line(&reason)));
+        } else if env::var_os("FAULT").is_some() {
+            let Judged { outcome, .. } = judged;
+            println!("{name}: {fault}: {:?} ({:?})", outcome.end, outcome.failed);
+        }
+    }
+    let kinds: Vec<String> = counts
+        .iter()
+        .map(|(kind, count)| format!("{} {count}", kind.name()))
+        .collect();
+    println!(
+        "{name}: {} calls that can fail ({}), {} faults; {} tried{chosen}, of which {struck} struck and {} went wrong",
+        counts.values().sum::<u64>(),
+        kinds.join(", "),
+        all.len(),
+        faults.len(),
+        wrong.len(),
+    );
+    assert!(
+        wrong.is_empty(),
+        "{name}:\n{}\nto repeat one: FAULT='{}' cargo test -p ferretto-cli --test faults -- --exact \
+         --nocapture {}",
+        wrong.join("\n"),
+        wrong[0].split(':').next().unwrap_or_default(),
+        std::thread::current().name().unwrap_or_default(),
+    );
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// Returns all faults of all calls.
+fn all(counts: &BTreeMap<Kind, u64>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (kind, count) in counts {
+        for number in 1..=*count {
+            faults.extend(kind.effects().iter().map(|effect| Fault {
+                kind: *kind,
+                number,
+                effect: *effect,
+            }));
+        }
+    }
+    faults
+}
+
+/// Chooses faults: each kind and effect equally often, since some calls are much more frequent.
+fn sample(counts: &BTreeMap<Kind, u64>, seed: u64, runs: usize) -> Vec<Fault> {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let kinds: Vec<(Kind, Effect, u64)> = counts
+        .iter()
+        .flat_map(|(kind, count)| kind.effects().iter().map(|effect| (*kind, *effect, *count)))
+        .collect();
+    (0..runs)
+        .map(|_| {
+            let (kind, effect, count) = kinds[random.below(kinds.len())];
+            Fault {
+                kind,
+                number: 1 + random.below(count as usize) as u64,
+                effect,
+            }
+        })
+        .collect()
+}
+
+fn number(variable: &str) -> Option<u64> {
+    Some(env::var(variable).ok()?.parse().expect("a number"))
+}
