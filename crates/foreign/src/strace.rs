@@ -1,6 +1,10 @@
 //! The output of `strace -f -ttt`.
 
+use std::borrow::Cow;
+
 use super::nanoseconds;
+use crate::json::{Json, Number};
+use crate::sink::{Record, Sink, ThreadRef};
 
 /// A line that describes a system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +109,51 @@ impl<'a> Call<'a> {
             ..call
         })
     }
+
+    /// Passes the call on to a sink. Calls have to come in the order of time. `ts` is the time of
+    /// the call on the clock of the sink.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the sink does.
+    pub fn interpret<S: Sink>(&self, ts: i64, sink: &mut S) -> Result<(), S::Error> {
+        let tid = self.tid.map(Number::Number);
+        let text = |text| Json::Text(Cow::Borrowed(text));
+        let mut args = Vec::new();
+        if !self.args.is_empty() {
+            args.push((Cow::Borrowed("args"), text(self.args)));
+        }
+        if let Some(result) = self.result {
+            args.push((Cow::Borrowed("ret"), text(result)));
+        }
+        let record = Record {
+            ts,
+            thread: ThreadRef {
+                pid: None,
+                tid: tid.as_ref(),
+            },
+            name: Some(self.name),
+            category: Some("strace"),
+            args: &args,
+            ..Record::default()
+        };
+        if !self.is_resumed && !self.is_unfinished {
+            return sink.complete(&record, 0, None);
+        }
+        if self.is_resumed {
+            sink.slice_end(&record)?;
+        }
+        if self.is_unfinished {
+            sink.slice_begin(&record)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns true for a line about a signal or an exit.
+pub fn is_remark(line: &str) -> bool {
+    let mut words = line.split_whitespace().take(3);
+    words.any(|word| matches!(word, "---" | "+++"))
 }
 
 /// Parses a time in seconds, with microseconds after the point, or another precision that `strace`

@@ -1,6 +1,6 @@
 //! The output of `strace -f -ttt`.
 
-use ferretto_foreign::strace::{Call, NoCall};
+use ferretto_foreign::strace::{Call, NoCall, is_remark};
 
 use super::{FileError, FileReader, LineBuffer};
 use crate::import::{Batch, Context, Importer, Line, LineKind, file_time};
@@ -52,7 +52,9 @@ impl Calls {
             Ok(call) => call,
             Err(why) => {
                 let stat = match why {
-                    NoCall::Other if is_remark(line) => Stat::strace_parse_failure,
+                    NoCall::Other if is_remark(line) || line.trim().is_empty() => {
+                        Stat::strace_parse_failure
+                    }
                     NoCall::Other => Stat::strace_unreadable_lines,
                     NoCall::NoDate => Stat::strace_unsupported_timestamp_format,
                 };
@@ -82,12 +84,6 @@ impl Calls {
             self.lines.clear();
         }
     }
-}
-
-/// Returns true for a line about a signal or an exit, or an empty one.
-fn is_remark(line: &str) -> bool {
-    let words = line.split_whitespace().take(3);
-    line.trim().is_empty() || words.into_iter().any(|word| matches!(word, "---" | "+++"))
 }
 
 /// Parses a call in the order of time.

@@ -369,6 +369,24 @@ fn calls_of_strace_are_slices_of_their_threads() {
     assert_eq!(stat(&trace, "strace_parse_failure"), 1);
     assert_eq!(stat(&trace, "strace_unsupported_timestamp_format"), 1);
     assert_eq!(stat(&trace, "strace_missing_pid"), 1);
+
+    // The trace that an import makes of the file has the same slices.
+    let mut packets = Vec::new();
+    let file = std::io::Cursor::new(text.as_bytes());
+    let report = ferretto_foreign::import(file, &Default::default(), &mut packets).unwrap();
+    assert_eq!((report.events, report.is_damaged), (4, true));
+    let losses: Vec<String> = report.losses.iter().map(|it| format!("{it:?}")).collect();
+    assert_eq!(
+        losses,
+        [
+            r#"("calls without a date, as without the option -ttt (the first is line 6)", 1)"#,
+            r#"("calls without a thread, as without the option -f (the first is line 7)", 1)"#,
+            r#"("signals and exits", 1)"#
+        ]
+    );
+    let converted = import_bytes(&packets);
+    let slices = |trace| rows(trace, "slice", "ts dur name category");
+    assert_eq!(slices(&converted), slices(&trace));
 }
 
 #[test]

@@ -1,14 +1,9 @@
-//! Converts events in Chrome's JSON to track events.
+//! Writes the records of foreign files as track events and samples.
 
 mod args;
 mod names;
 mod tracks;
 
-use std::io::{Read, Seek};
-
-use crate::Format;
-use crate::json::{Broken, Event, Id, NoEvent, Order, Part, Ranked, Reader, Samples};
-use crate::sink::{AsyncStep, FlowStep, Frame, LeftOut, Owner, Record, Sample, Sink, ThreadState};
 use ferretto_format::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 use ferretto_format::{CpuMode, Fnv1a};
 use ferretto_profiling::MappingOf;
@@ -18,11 +13,13 @@ use ferretto_wire::Encoder;
 
 use self::names::Names;
 use self::tracks::{Thread, Tracks};
+use crate::Format;
+use crate::json::Id;
+use crate::packets::ImportError;
 use crate::packets::perf;
 use crate::packets::report::Report;
-use crate::packets::sorter::Sorter;
 use crate::packets::writer::Writer;
-use crate::packets::{ImportError, Options, pieces};
+use crate::sink::{AsyncStep, FlowStep, Frame, LeftOut, Owner, Record, Sample, Sink, ThreadState};
 
 /// The sequence of the events.
 const SEQUENCE: u32 = 1 << 16;
@@ -36,169 +33,50 @@ const COUNTER: u64 = 4;
 /// The largest number of events of samples.
 const MAX_SAMPLED_EVENTS: usize = 256;
 
-/// Imports a file.
-pub(crate) fn import<R: Read + Seek>(
-    input: R,
-    options: &Options,
-    writer: &mut Writer<'_>,
-) -> Result<Report, ImportError> {
-    let mut chrome = Chrome {
-        writer,
-        report: Report::new(Format::Json),
-        names: Names::default(),
-        tracks: Tracks::default(),
-        has_begun: false,
-        is_stored: false,
-        samples: Samples::default(),
-        sampled: perf::Samples::default(),
-        sampled_events: Vec::new(),
-        without_phase: 0,
-    };
-    let mut sorter = Queue {
-        order: Order::default(),
-        sorter: Sorter::new(options.memory),
-    };
-    let mut reader = Reader::default();
-    let mut broken = None;
-    pieces(input, |bytes| {
-        let mut failed = Ok(());
-        let read = reader.push(bytes, |part| {
-            if failed.is_ok() {
-                failed = chrome.take(&mut sorter, part);
-            }
-        });
-        // The events before the damage are kept.
-        broken = broken.or(read.err());
-        failed
-    })?;
-    let mut failed = Ok(());
-    let end = reader.finish(|part| {
-        if failed.is_ok() {
-            failed = chrome.take(&mut sorter, part);
-        }
-    });
-    failed?;
-    let end = broken.map_or(end, Err);
-    sorter.finish(|ts, bytes| chrome.event(ts, bytes))?;
-    let mut samples = std::mem::take(&mut chrome.samples);
-    let count = samples.finish(&mut chrome, |_, ts| (ts >= 0).then_some(ts))?;
-    chrome.report.samples = count;
-    chrome.report.events += count;
-    let dropped = samples.dropped();
-    if dropped > 0 {
-        let what = "callstack samples and functions, which are too many";
-        chrome.report.losses.add_many(what, dropped);
-        chrome.report.is_damaged = true;
-    }
-    if chrome.report.events == 0 && chrome.without_phase > 0 && end.is_ok() {
-        let what = "an array of objects that are not events of a trace";
-        return Err(ImportError::Broken(what.to_owned()));
-    }
-    match end {
-        Err(broken) if chrome.report.events == 0 => Err(ImportError::Broken(broken.to_string())),
-        // Reported with its offset.
-        Err(Broken::InEvent(_)) => Ok(chrome.report),
-        Err(broken) => {
-            let what = format!("damaged end of the file ({broken})");
-            chrome.report.losses.add(&what);
-            chrome.report.is_damaged = true;
-            Ok(chrome.report)
-        }
-        Ok(()) => Ok(chrome.report),
-    }
-}
-
-struct Chrome<'a, 'w> {
-    writer: &'a mut Writer<'w>,
-    report: Report,
+/// A sink that writes packets.
+pub(super) struct TrackEvents<'a, 'w> {
+    pub(super) writer: &'a mut Writer<'w>,
+    pub(super) report: Report,
     names: Names,
     tracks: Tracks,
     has_begun: bool,
-    /// False if the current event has no equivalent in packets.
+    /// False if the current record has no equivalent in packets.
     is_stored: bool,
-    samples: Samples,
     /// The packets of samples.
     sampled: perf::Samples,
     /// The events of samples, and whether these have a time.
     sampled_events: Vec<(String, bool)>,
-    /// The number of objects that are not events.
-    without_phase: u64,
 }
 
-/// Events that wait until all are known.
-#[derive(Debug)]
-struct Queue {
-    order: Order,
-    sorter: Sorter,
-}
-
-impl Queue {
-    fn push(&mut self, event: &Event<'_>, offset: u64, bytes: &[u8]) -> Result<(), ImportError> {
-        let sorter = &mut self.sorter;
-        let push = |event: Ranked<'_>| sorter.push((event.ts, event.rank), event.bytes);
-        self.order.add(event, offset, bytes, push)
-    }
-
-    fn finish(
-        mut self,
-        each: impl FnMut(i64, &[u8]) -> Result<(), ImportError>,
-    ) -> Result<(), ImportError> {
-        let sorter = &mut self.sorter;
-        self.order
-            .finish(|event| sorter.push((event.ts, event.rank), event.bytes))?;
-        self.sorter.finish(each)
-    }
-}
-
-impl Chrome<'_, '_> {
-    /// Handles a part of the file: an event goes to the sorter.
-    fn take(&mut self, sorter: &mut Queue, part: Part<'_>) -> Result<(), ImportError> {
-        match part {
-            Part::Event(offset, bytes) => match Event::parse(bytes, &mut Vec::new()) {
-                Ok(event) if self.samples.event(&event) => {}
-                Ok(event) if event.ts < 0 => self.report.losses.add("events before time 0"),
-                Ok(event) => return sorter.push(&event, offset, bytes),
-                Err(NoEvent::Empty) => {}
-                Err(why) => {
-                    self.without_phase += u64::from(why == NoEvent::NoPhase);
-                    self.report.losses.add(&format!("events with {why}"));
-                    self.report.is_damaged = true;
-                }
-            },
-            Part::Unterminated(offset) => {
-                let what = format!("events without an end (the first at byte {offset})");
-                self.report.losses.add(&what);
-                self.report.is_damaged = true;
-            }
-            Part::TooLarge(key, offset) => {
-                let what =
-                    format!("parts of {key:?} that are too large (the first at byte {offset})");
-                self.report.losses.add(&what);
-                self.report.is_damaged = true;
-            }
-            Part::StackFrame(id, bytes) => self.samples.stack_frame(id, bytes),
-            Part::Samples(key, bytes) => self.samples.part(key, bytes),
-            Part::SystemLine(line) if line.starts_with('#') => {}
-            Part::SystemLine(_) => self.report.losses.add("kernel events in systrace format"),
-            Part::NoEvent(_) => self.report.losses.add("values that are not events"),
-            Part::Metadata(_) => self.report.losses.add("metadata objects"),
-            Part::DisplayTimeUnit => {}
+impl<'a, 'w> TrackEvents<'a, 'w> {
+    pub(super) fn new(format: Format, writer: &'a mut Writer<'w>) -> Self {
+        Self {
+            writer,
+            report: Report::new(format),
+            names: Names::default(),
+            tracks: Tracks::default(),
+            has_begun: false,
+            is_stored: false,
+            sampled: perf::Samples::default(),
+            sampled_events: Vec::new(),
         }
-        Ok(())
     }
 
-    /// Converts an event. Events come in the order of time.
-    fn event(&mut self, ts: i64, bytes: &[u8]) -> Result<(), ImportError> {
-        let mut spare = Vec::new();
-        let Ok(event) = Event::parse(bytes, &mut spare) else {
-            return Ok(());
-        };
-        self.is_stored = event.phase != b'M';
-        event.interpret(ts, self)?;
+    /// Writes the records that `add` passes on. They count as one event, unless none of them has an
+    /// equivalent in packets, or they are no event.
+    pub(super) fn event(
+        &mut self,
+        is_event: bool,
+        add: impl FnOnce(&mut Self) -> Result<(), ImportError>,
+    ) -> Result<(), ImportError> {
+        self.is_stored = is_event;
+        add(self)?;
         self.report.events += u64::from(self.is_stored);
         Ok(())
     }
+}
 
+impl TrackEvents<'_, '_> {
     fn thread_track(&mut self, ts: u64, thread: Thread) -> Result<u64, ImportError> {
         self.tracks.describe_thread(thread, None, ts, self.writer)
     }
@@ -275,7 +153,7 @@ impl Chrome<'_, '_> {
     }
 }
 
-impl Sink for Chrome<'_, '_> {
+impl Sink for TrackEvents<'_, '_> {
     type Error = ImportError;
 
     fn slice_begin(&mut self, record: &Record<'_>) -> Result<(), ImportError> {
