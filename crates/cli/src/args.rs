@@ -19,6 +19,7 @@ use crate::symbolize::SymbolizeArgs;
 use crate::text::TextArgs;
 use crate::tls::RelayCertArgs;
 use crate::view::ViewArgs;
+use crate::why::WhyArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Summary(SummaryArgs),
     Text(TextArgs),
     Query(QueryArgs),
+    Why(WhyArgs),
     Flamegraph(FlamegraphArgs),
     Folded(FoldedArgs),
     Pprof(PprofArgs),

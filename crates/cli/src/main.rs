@@ -3,9 +3,9 @@
 //!
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for
 //! machines without the links, which `ferretto install-links` makes. Everything else is a
-//! subcommand: `record`, `open`, `summary`, `text`, `query`, `flamegraph`, `folded`, `pprof`,
-//! `symbolize`, `cut`, `split`, `merge`, `doctor`, `status`, `relay-cert`. Exit codes are listed in
-//! [`errors`].
+//! subcommand: `record`, `open`, `summary`, `text`, `query`, `why`, `flamegraph`, `folded`,
+//! `pprof`, `symbolize`, `cut`, `split`, `merge`, `doctor`, `status`, `relay-cert`. Exit codes are
+//! listed in [`errors`].
 #![forbid(unsafe_code)]
 
 // Its macros replace those of the standard library in all modules below.
@@ -57,6 +57,7 @@ mod trigger_perfetto;
 mod unfinished;
 mod usage;
 mod view;
+mod why;
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -130,6 +131,7 @@ fn main() -> ExitCode {
         Command::Summary(args) => summary::run(&args).map(Extent::exit_code),
         Command::Text(args) => text::run(&args).map(Extent::exit_code),
         Command::Query(args) => query::run(&args).map(|never| match never {}),
+        Command::Why(args) => why::run(&args).map(Extent::exit_code),
         Command::Flamegraph(args) => profile::flamegraph(&args).map(Extent::exit_code),
         Command::Folded(args) => profile::folded(&args).map(Extent::exit_code),
         Command::Pprof(args) => profile::pprof(&args).map(Extent::exit_code),

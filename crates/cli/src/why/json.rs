@@ -1,0 +1,110 @@
+//! The explanation as JSON. `docs/schema/why.json` describes it.
+
+use ferretto_why::{Cause, ExplainedWait, Explanation, Share, Shares, Why};
+
+use super::phrases;
+use super::select::Selected;
+use crate::json::{Json, Members};
+
+/// The number of waits that are listed, the longest first.
+const MAX_WAITS: usize = 100;
+/// The number of functions of a cause.
+const MAX_FUNCTIONS: usize = 10;
+
+pub(super) fn explanation(
+    why: &Why<'_>,
+    selected: &Selected,
+    explanation: &Explanation,
+    shares: &Shares,
+) -> String {
+    let mut json = Json::default();
+    json.object(|all| {
+        all.name("thread")
+            .object(|it| thread(it, why, selected.thread));
+        all.add("slice", selected.slice);
+        all.add("ts", selected.interval.start);
+        all.add("dur", shares.ns);
+        all.add("reason", selected.reason.as_deref());
+        all.objects("causes", &shares.causes, |it, share| cause(it, why, share));
+        let waits = &explanation.waits;
+        let mut longest: Vec<usize> = (0..waits.len()).collect();
+        longest.sort_by_key(|at| (waits[*at].wait.start - waits[*at].wait.end, *at));
+        longest.truncate(MAX_WAITS);
+        all.objects("waits", longest, |it, at| wait(it, why, at, &waits[at]));
+        all.name("recorded").object(|it| {
+            let recorded = why.recorded();
+            it.add("switches", recorded.switches);
+            it.add("wakeups", recorded.wakeups);
+            it.add("system_calls", recorded.system_calls);
+            it.add("interrupts", recorded.interrupts);
+            it.add("samples", recorded.samples);
+            it.add("waits", recorded.waits);
+        });
+    });
+    json.into_line()
+}
+
+fn thread(it: &mut Members<'_>, why: &Why<'_>, thread: u32) {
+    let tables = why.trace().tables();
+    let name = tables.thread.name().get(thread);
+    it.add("utid", thread);
+    it.add("tid", tables.thread.tid().get(thread));
+    it.add("name", why.trace().strings().get(name));
+    let process = tables.thread.upid().get(thread);
+    it.add(
+        "pid",
+        process.map(|process| tables.process.pid().get(process)),
+    );
+}
+
+fn cause(it: &mut Members<'_>, why: &Why<'_>, share: &Share) {
+    let strings = why.trace().strings();
+    it.add("cause", phrases::name(share.cause));
+    match share.cause {
+        Cause::Call(name) => it.add("call", phrases::call(strings.text(name))),
+        Cause::Interrupt(name) => it.add("interrupt", strings.text(name)),
+        Cause::Behind(other) => it.name("behind").object(|it| thread(it, why, other)),
+        Cause::Wait(kind, waker) => {
+            it.add("kind", kind.name());
+            if let Some(waker) = waker {
+                it.name("waker").object(|it| thread(it, why, waker));
+            }
+        }
+        _ => {}
+    }
+    it.name("thread").object(|it| thread(it, why, share.thread));
+    it.add("dur", share.ns);
+    it.add("count", share.count);
+    let mut functions = phrases::functions(why, share);
+    functions.truncate(MAX_FUNCTIONS);
+    it.objects("functions", functions, |it, (name, ns)| {
+        it.add("name", name);
+        it.add("dur", ns);
+    });
+    it.objects("causes", &share.inner, |it, share| cause(it, why, share));
+}
+
+fn wait(it: &mut Members<'_>, why: &Why<'_>, id: usize, wait: &ExplainedWait) {
+    let strings = why.trace().strings();
+    it.add("id", id);
+    it.add("parent", wait.wait.parent);
+    it.add("ts", wait.wait.start);
+    it.add("dur", wait.wait.end - wait.wait.start);
+    it.add("kind", wait.kind.name());
+    it.name("thread")
+        .object(|it| thread(it, why, wait.wait.thread));
+    if let Some(waker) = wait.waker() {
+        it.name("waker").object(|it| thread(it, why, waker));
+    }
+    it.add(
+        "call",
+        wait.call.map(|call| phrases::call(strings.text(call))),
+    );
+    it.add("address", wait.address);
+    it.add("interrupt", wait.interrupt.map(|name| strings.text(name)));
+    let stack = wait
+        .callsite
+        .map_or(Vec::new(), |callsite| why.waiting_functions(callsite));
+    it.name("stack")
+        .list(stack, |json, function| json.string(&function.name));
+}

@@ -1,0 +1,106 @@
+//! `ferretto why`: the causes of the time of a thread.
+
+mod json;
+mod phrases;
+mod print;
+mod select;
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use ferretto_tables::{Continue, Options, Trace};
+use ferretto_text::terminal::shown;
+use ferretto_why::{Shares, TABLES, Why};
+
+use self::select::Range;
+use crate::output::is_standard;
+use crate::read::{DEFAULT_TRACE, Extent, check, explained};
+
+/// Explain why a thread took so long
+///
+/// Each nanosecond of the interval gets exactly one cause: running, interrupts, waiting for a CPU
+/// and behind which thread, or waiting for a lock, a disk, a timer or another thread. The time of
+/// a wait that a thread ended is explained by what that thread did meanwhile, and so on. Needs a
+/// trace with scheduling; record --why records all it can use.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferretto why trace.pftrace                        the busiest thread
+  ferretto why --slice request trace.pftrace        the longest slice of this name
+  ferretto why -p 4711 --range 2s..2.5s trace.pftrace")]
+pub(crate) struct WhyArgs {
+    /// The trace, in any supported format, possibly compressed; - is standard input
+    #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
+    file: PathBuf,
+    /// Explain the longest slice with this name, or the slice with this id, as in SQL
+    #[arg(long, value_name = "NAME|ID")]
+    slice: Option<String>,
+    /// Explain the thread with this name or id
+    #[arg(long, value_name = "THREAD", conflicts_with = "slice")]
+    thread: Option<String>,
+    /// Explain the busiest thread of this process
+    #[arg(short, long, value_name = "PID")]
+    pid: Option<i64>,
+    /// Explain this time, such as 500ms..2s after the first event of the trace, or in nanoseconds
+    /// of its clock; either end may be left out
+    #[arg(long, value_name = "FROM..TO", value_parser = Range::parse)]
+    range: Option<Range>,
+    /// Print one JSON object with times in nanoseconds, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &WhyArgs) -> Result<Extent> {
+    let (name, trace) = open(&args.file)?;
+    let extent = report(&name, &trace);
+    let why = Why::new(&trace);
+    let selected = select::select(&why, args)?;
+    let explanation = why.explain(selected.thread, selected.interval.clone());
+    let shares = Shares::new([&explanation]);
+    let cannot_write = "cannot write the explanation";
+    if args.json {
+        let text = json::explanation(&why, &selected, &explanation, &shares);
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes()).context(cannot_write)?;
+        return Ok(extent);
+    }
+    let mut out = io::BufWriter::new(anstream::AutoStream::auto(io::stdout().lock()));
+    print::explanation(&mut out, &why, &selected, &explanation, &shares)
+        .and_then(|()| out.flush())
+        .context(cannot_write)?;
+    Ok(extent)
+}
+
+/// Imports a trace.
+fn open(path: &Path) -> Result<(String, Trace)> {
+    let options = Options {
+        tables: TABLES,
+        ..Options::default()
+    };
+    if is_standard(path) {
+        let trace = Trace::read(io::stdin(), &options).map_err(explained);
+        let name = "standard input".to_owned();
+        return Ok((name, trace.context("cannot read standard input")?));
+    }
+    let name = shown(&path.display().to_string()).into_owned();
+    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+    check(path, &file)?;
+    let trace = Trace::open(path, &options, |_| Continue::Yes).map_err(explained);
+    let trace = trace.with_context(|| format!("cannot read {name}"))?;
+    Ok((name, trace))
+}
+
+/// Reports the data of a trace that could not be read.
+fn report(name: &str, trace: &Trace) -> Extent {
+    for remark in trace.remarks() {
+        anstream::eprintln!("ferretto: {}: {}", shown(name), shown(remark));
+    }
+    let extent = match trace.remarks().is_empty() {
+        true => Extent::Whole,
+        false => Extent::Partly,
+    };
+    extent.and_health(name, &trace.health())
+}

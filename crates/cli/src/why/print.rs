@@ -1,0 +1,300 @@
+//! The explanation as text: one screen.
+
+use std::io::{self, Write};
+
+use ferretto_text::amount::{counted, duration};
+use ferretto_text::terminal::shown;
+use ferretto_why::{Cause, ExplainedWait, Explanation, Share, Shares, Why};
+
+use super::phrases;
+use super::select::Selected;
+
+/// The smallest share that is shown, in thousandths.
+const MIN_SHARE: i64 = 10;
+/// The number of lines of causes.
+const MAX_LINES: usize = 24;
+/// The number of levels of causes.
+const MAX_LEVELS: usize = 4;
+/// The number of waits that are shown.
+const MAX_WAITS: usize = 3;
+
+pub(super) fn explanation(
+    out: &mut impl Write,
+    why: &Why<'_>,
+    selected: &Selected,
+    explanation: &Explanation,
+    shares: &Shares,
+) -> io::Result<()> {
+    headline(out, why, selected, shares)?;
+    writeln!(out)?;
+    let mut lines = MAX_LINES;
+    causes(out, why, &shares.causes, shares.ns, 0, &mut lines)?;
+    longest_waits(out, why, explanation)?;
+    missing(out, why)
+}
+
+fn headline(
+    out: &mut impl Write,
+    why: &Why<'_>,
+    selected: &Selected,
+    shares: &Shares,
+) -> io::Result<()> {
+    let zero = why.trace().tables().trace_bounds.start_ts().get(0);
+    let label = why.thread_label(selected.thread);
+    let at = time((selected.interval.start - zero).max(0));
+    match selected.slice {
+        Some(slice) => {
+            let name = why.trace().tables().slice.name().get(slice);
+            let name = shown(why.trace().strings().text(name));
+            write!(out, "{name} (slice {slice}) of {}", shown(&label))?;
+        }
+        None => write!(out, "{}", shown(&label))?,
+    }
+    write!(out, ", {} from {at} on", time(shares.ns))?;
+    match &selected.reason {
+        Some(reason) => writeln!(out, ": {reason}")?,
+        None => writeln!(out)?,
+    }
+    let Some(first) = shares.causes.first() else {
+        return Ok(());
+    };
+    write!(
+        out,
+        "{} of it: {}",
+        percent(first.ns, shares.ns),
+        phrases::of_cause(why, first.cause)
+    )?;
+    // The causes of a wait, as long as one of them explains the most of it.
+    let mut share = first;
+    while let Some(inner) = share.inner.first()
+        && inner.ns * 2 > share.ns
+    {
+        if share.cause == Cause::Cpu {
+            write!(out, "; mostly {}", phrases::of_cause(why, inner.cause))?;
+            break;
+        }
+        let label = why.thread_label(inner.thread);
+        write!(
+            out,
+            ";\nmeanwhile {} mostly {}",
+            shown(&label),
+            phrases::of_cause(why, inner.cause)
+        )?;
+        share = inner;
+    }
+    if !matches!(share.cause, Cause::Wait(..))
+        && let Some((function, _)) = phrases::functions(why, share).first()
+    {
+        write!(out, " (mostly {})", shown(function))?;
+    }
+    writeln!(out)
+}
+
+fn causes(
+    out: &mut impl Write,
+    why: &Why<'_>,
+    shares: &[Share],
+    total: i64,
+    level: usize,
+    lines: &mut usize,
+) -> io::Result<()> {
+    let is_shown =
+        |share: &&Share| share.ns.saturating_mul(1000) >= total.saturating_mul(MIN_SHARE);
+    let mut rest = (0, 0_i64);
+    for share in shares {
+        if *lines == 0 || !is_shown(&share) {
+            rest = (rest.0 + 1, rest.1 + share.ns);
+            continue;
+        }
+        *lines -= 1;
+        let indent = "  ".repeat(level);
+        let actor = match share.cause {
+            _ if level == 0 => String::new(),
+            Cause::Behind(_) | Cause::Wakeup => String::new(),
+            _ => format!("{} ", shown(&why.thread_label(share.thread))),
+        };
+        write!(
+            out,
+            "{:>7}  {:>10}  {indent}{actor}{}",
+            percent(share.ns, total),
+            time(share.ns),
+            phrases::of_cause(why, share.cause)
+        )?;
+        if matches!(share.cause, Cause::Wait(..)) && share.count > 1 {
+            write!(out, ", {}", counted(share.count, "wait"))?;
+        }
+        let functions = phrases::functions(why, share);
+        if !matches!(share.cause, Cause::Wait(..)) && !functions.is_empty() {
+            let names = functions
+                .iter()
+                .take(2)
+                .map(|(name, ns)| format!("{} {}", shown(name), percent(*ns, share.ns)));
+            write!(out, ": {}", names.collect::<Vec<_>>().join(", "))?;
+        }
+        writeln!(out)?;
+        if level + 1 < MAX_LEVELS {
+            causes(out, why, &share.inner, total, level + 1, lines)?;
+        }
+    }
+    if rest.0 > 0 && level == 0 {
+        let count = counted(rest.0, "other cause");
+        writeln!(
+            out,
+            "{:>7}  {:>10}  {count}",
+            percent(rest.1, total),
+            time(rest.1)
+        )?;
+    }
+    Ok(())
+}
+
+fn longest_waits(out: &mut impl Write, why: &Why<'_>, explanation: &Explanation) -> io::Result<()> {
+    let waits = &explanation.waits;
+    let length = |wait: &ExplainedWait| wait.wait.end - wait.wait.start;
+    let mut own: Vec<usize> = (0..waits.len())
+        .filter(|at| waits[*at].wait.parent.is_none())
+        .collect();
+    own.sort_by_key(|at| (-length(&waits[*at]), *at));
+    if own.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nLongest waits")?;
+    let zero = why.trace().tables().trace_bounds.start_ts().get(0);
+    for at in own.into_iter().take(MAX_WAITS) {
+        let mut at = at;
+        let mut level = 0;
+        loop {
+            let wait = &waits[at];
+            let indent = "  ".repeat(level);
+            write!(out, "  {indent}{:>9}", time(length(wait)))?;
+            if level == 0 {
+                write!(out, " at {}", time((wait.wait.start - zero).max(0)))?;
+            }
+            write!(
+                out,
+                "  {} {}",
+                shown(&why.thread_label(wait.wait.thread)),
+                phrases::of_cause(why, wait.cause())
+            )?;
+            if let Some(call) = wait.call {
+                write!(
+                    out,
+                    ", in {}",
+                    phrases::call(why.trace().strings().text(call))
+                )?;
+            }
+            writeln!(out)?;
+            if let Some(callsite) = wait.callsite {
+                let stack = phrases::stack(&why.waiting_functions(callsite), 6);
+                writeln!(out, "  {indent}           {stack}")?;
+            }
+            let parent = at;
+            let inner = (parent + 1..waits.len())
+                .take_while(|inner| waits[*inner].wait.depth > waits[parent].wait.depth)
+                .filter(|inner| waits[*inner].wait.parent == Some(parent as u32))
+                .max_by_key(|inner| length(&waits[*inner]));
+            match inner {
+                Some(inner) if level < 3 && length(&waits[inner]) * 10 > length(wait) => at = inner,
+                _ => {
+                    meanwhile(out, why, explanation, parent, level + 1)?;
+                    break;
+                }
+            }
+            level += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Writes what the thread that ended a wait did most of the time.
+fn meanwhile(
+    out: &mut impl Write,
+    why: &Why<'_>,
+    explanation: &Explanation,
+    wait: usize,
+    level: usize,
+) -> io::Result<()> {
+    let span = explanation.waits[wait].wait;
+    let of_wait = explanation
+        .pieces
+        .iter()
+        .filter(|piece| piece.wait == Some(wait as u32) && piece.thread != span.thread);
+    let longest = of_wait.max_by_key(|piece| piece.end - piece.start);
+    let Some(piece) = longest else {
+        return Ok(());
+    };
+    let indent = "  ".repeat(level);
+    writeln!(
+        out,
+        "  {indent}{:>9}  {} {}",
+        time(piece.end - piece.start),
+        shown(&why.thread_label(piece.thread)),
+        match piece.cause {
+            Cause::Behind(_) | Cause::Wakeup => {
+                let cause = phrases::of_cause(why, piece.cause);
+                format!("waited for a CPU: {cause}")
+            }
+            cause => phrases::of_cause(why, cause),
+        }
+    )?;
+    if let Some(callsite) = piece.callsite {
+        let stack = phrases::stack(&why.functions(callsite), 6);
+        writeln!(out, "  {indent}           {stack}")?;
+    }
+    Ok(())
+}
+
+/// Names the data that the trace lacks.
+fn missing(out: &mut impl Write, why: &Why<'_>) -> io::Result<()> {
+    let recorded = why.recorded();
+    let lacks = [
+        (recorded.wakeups, "wake-ups", "--sched", "who ended a wait"),
+        (
+            recorded.system_calls,
+            "system calls",
+            "--syscalls",
+            "what a thread waited for",
+        ),
+        (
+            recorded.waits,
+            "callstacks of waits",
+            "--off-cpu",
+            "where a thread waited",
+        ),
+        (
+            recorded.samples,
+            "callstacks of running threads",
+            "--perf",
+            "which function ran",
+        ),
+        (
+            recorded.interrupts,
+            "interrupts",
+            "--irq",
+            "what ended a wait for a device or a time",
+        ),
+    ];
+    let lacks: Vec<_> = lacks.into_iter().filter(|(has, ..)| !has).collect();
+    if lacks.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\nMissing in this trace (ferretto record --why records all)"
+    )?;
+    for (_, data, option, tells) in lacks {
+        writeln!(out, "  {data} ({option}): {tells}")?;
+    }
+    Ok(())
+}
+
+fn time(ns: i64) -> String {
+    duration(u64::try_from(ns).unwrap_or(0))
+}
+
+fn percent(part: i64, whole: i64) -> String {
+    match whole {
+        0 => "-".to_owned(),
+        _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
+    }
+}

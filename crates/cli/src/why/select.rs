@@ -1,0 +1,198 @@
+//! The interval to explain.
+
+use std::ops;
+
+use anyhow::{Result, bail};
+use ferretto_text::terminal::shown;
+use ferretto_why::{StateKind, Why};
+
+use super::WhyArgs;
+use crate::moment::Moment;
+
+/// A range of times on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Range {
+    from: Option<Moment>,
+    to: Option<Moment>,
+}
+
+impl Range {
+    /// Parses `500ms..2s`, `..2s` or `500ms..`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let Some((from, to)) = text.split_once("..") else {
+            return Err("expected two times, such as 500ms..2s".to_owned());
+        };
+        let time = |text: &str| match text.trim() {
+            "" => Ok(None),
+            text => Moment::parse(text).map(Some),
+        };
+        Ok(Self {
+            from: time(from)?,
+            to: time(to)?,
+        })
+    }
+
+    /// Returns the part of an interval in the range, for a trace whose first event is at `zero`.
+    fn of(self, interval: ops::Range<i64>, zero: i64) -> ops::Range<i64> {
+        let time = |moment: Moment| {
+            let zero = u64::try_from(zero).unwrap_or(0);
+            i64::try_from(moment.in_trace(zero)).unwrap_or(i64::MAX)
+        };
+        let start = self.from.map_or(interval.start, time);
+        let end = self.to.map_or(interval.end, time);
+        start.max(interval.start)..end.min(interval.end)
+    }
+}
+
+/// The interval to explain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Selected {
+    /// The thread: `thread.id`.
+    pub(super) thread: u32,
+    /// The interval in nanoseconds.
+    pub(super) interval: ops::Range<i64>,
+    /// The slice: `slice.id`.
+    pub(super) slice: Option<u32>,
+    /// The reason for the choice, if the command line left it open.
+    pub(super) reason: Option<String>,
+}
+
+/// Returns the interval that the command line selects.
+pub(super) fn select(why: &Why<'_>, args: &WhyArgs) -> Result<Selected> {
+    let recorded = why.recorded();
+    if !recorded.switches {
+        bail!("the trace has no scheduling; record it with ferretto record --why");
+    }
+    let zero = why.trace().tables().trace_bounds.start_ts().get(0);
+    let mut selected = match &args.slice {
+        Some(slice) => of_slice(why, slice, args.pid)?,
+        None => of_thread(why, args)?,
+    };
+    if let Some(range) = args.range {
+        selected.interval = range.of(selected.interval, zero);
+    }
+    if selected.interval.is_empty() {
+        let label = why.thread_label(selected.thread);
+        bail!("{} has no events in this range", shown(&label));
+    }
+    Ok(selected)
+}
+
+/// Returns the longest slice of a name, or the slice with an id.
+fn of_slice(why: &Why<'_>, wanted: &str, pid: Option<i64>) -> Result<Selected> {
+    let tables = why.trace().tables();
+    let slices = &tables.slice;
+    let id = wanted.parse::<u32>().ok().filter(|id| *id < slices.len());
+    let name = why.trace().strings().find(wanted);
+    let is_wanted = |row: u32| match id {
+        Some(id) => row == id,
+        None => name == Some(slices.name().get(row)),
+    };
+    let mut count = 0_u64;
+    let mut others = 0_u64;
+    let mut longest: Option<(i64, u32, u32)> = None;
+    for row in (0..slices.len()).filter(|row| is_wanted(*row)) {
+        let track = slices.track_id().get(row);
+        let Some(thread) = tables.track.utid().get(track) else {
+            others += 1;
+            continue;
+        };
+        if pid.is_some_and(|pid| pid_of(why, thread) != Some(pid)) {
+            continue;
+        }
+        count += 1;
+        let dur = match slices.dur().get(row) {
+            dur @ 0.. => dur,
+            _ => tables.trace_bounds.end_ts().get(0) - slices.ts().get(row),
+        };
+        if longest.is_none_or(|(before, ..)| dur > before) {
+            longest = Some((dur, row, thread));
+        }
+    }
+    let shown = shown(wanted);
+    let Some((dur, row, thread)) = longest else {
+        match others {
+            0 => bail!("the trace has no slice {shown}"),
+            _ => bail!(
+                "the slices {shown} belong to no thread; select a thread with --thread and a time with --range"
+            ),
+        }
+    };
+    let start = slices.ts().get(row);
+    Ok(Selected {
+        thread,
+        interval: start..start.saturating_add(dur),
+        slice: Some(row),
+        reason: (count > 1).then(|| format!("the longest of {count} slices of this name")),
+    })
+}
+
+fn of_thread(why: &Why<'_>, args: &WhyArgs) -> Result<Selected> {
+    let tables = why.trace().tables();
+    let strings = why.trace().strings();
+    let tid = args.thread.as_deref().and_then(|text| text.parse().ok());
+    let is_wanted = |thread: u32| match &args.thread {
+        None => true,
+        Some(name) => {
+            strings.text(tables.thread.name().get(thread)) == name
+                || tid == Some(tables.thread.tid().get(thread))
+        }
+    };
+    let of_process = |thread: u32| args.pid.is_none_or(|pid| pid_of(why, thread) == Some(pid));
+    let is_named = args.thread.is_some() || args.pid.is_some();
+    let threads = 0..tables.thread.len().min(why.schedule().threads());
+    let candidates = threads.filter(|thread| {
+        is_wanted(*thread)
+            && of_process(*thread)
+            && !why.schedule().states(*thread).is_empty()
+            && (is_named || !(why.is_kernel_thread(*thread) || is_recorder(why, *thread)))
+    });
+    let candidates: Vec<u32> = candidates.collect();
+    let busiest = candidates
+        .iter()
+        .copied()
+        .max_by_key(|thread| (running(why, *thread), std::cmp::Reverse(*thread)));
+    let Some(thread) = busiest else {
+        bail!("the trace has no scheduling events of such a thread");
+    };
+    let states = why.schedule().states(thread);
+    let alive = |kind: StateKind| !matches!(kind, StateKind::Ended | StateKind::Unborn);
+    let mut alive = states.iter().filter(|state| alive(state.kind));
+    let start = alive.next().map_or(0, |state| state.start);
+    let end = alive.next_back().map_or(start, |state| state.end);
+    let reason = match (&args.thread, args.pid) {
+        _ if candidates.len() == 1 => None,
+        (Some(_), _) => Some(format!("the busiest of {} such threads", candidates.len())),
+        (None, Some(_)) => Some("the busiest thread of the process".to_owned()),
+        (None, None) => Some("the busiest thread of the trace".to_owned()),
+    };
+    Ok(Selected {
+        thread,
+        interval: start..end,
+        slice: None,
+        reason,
+    })
+}
+
+/// Returns the time in which a thread ran.
+fn running(why: &Why<'_>, thread: u32) -> i64 {
+    let states = why.schedule().states(thread).iter();
+    let running = states.filter(|state| state.kind == StateKind::Running);
+    running.map(|state| state.end - state.start).sum()
+}
+
+fn pid_of(why: &Why<'_>, thread: u32) -> Option<i64> {
+    let tables = why.trace().tables();
+    let process = tables.thread.upid().get(thread)?;
+    Some(tables.process.pid().get(process))
+}
+
+/// Returns true if a thread belongs to a program that records.
+fn is_recorder(why: &Why<'_>, thread: u32) -> bool {
+    let tables = why.trace().tables();
+    let process = tables.thread.upid().get(thread);
+    let name = process.map(|process| tables.process.name().get(process));
+    let name = name.map_or("", |name| why.trace().strings().text(name));
+    let program = name.rsplit('/').next().unwrap_or(name);
+    program.starts_with("ferretto") || program.starts_with("traced") || program == "perfetto"
+}

@@ -1,0 +1,436 @@
+//! The causes of an interval.
+
+use std::ops::Range;
+
+use ferretto_tables::schema::TableId;
+use ferretto_tables::{StringId, TableSet, Trace};
+use rustc_hash::FxHashMap;
+
+use crate::evidence::{Evidence, Recorded, call_name, first_argument};
+use crate::kind::{self, WaitKind};
+use crate::partition::{Part, PartKind, Partition, Wait};
+use crate::schedule::{Schedule, State, StateKind, Waker};
+use crate::stacks::{self, Function};
+use crate::threads;
+
+/// The tables that an explanation needs.
+pub const TABLES: TableSet = TableSet::of(&[
+    TableId::slice,
+    TableId::thread_state,
+    TableId::args,
+    TableId::cpu,
+    TableId::profiler_sample,
+    TableId::profiler_task_context,
+    TableId::stack_profile_callsite,
+    TableId::stack_profile_frame,
+    TableId::stack_profile_mapping,
+    TableId::stack_profile_symbol,
+]);
+
+/// The cause of a part of an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cause {
+    /// It ran its own code.
+    User,
+    /// It ran in this system call.
+    Call(StringId),
+    /// It ran in the kernel, handling page faults.
+    PageFault,
+    /// It ran in the kernel, outside of system calls.
+    Kernel,
+    /// It ran; the trace does not tell whether in the kernel.
+    Running,
+    /// An interrupt of this name had its CPU.
+    Interrupt(StringId),
+    /// It waited for a CPU, which another thread had.
+    Behind(u32),
+    /// It waited for a CPU that was idle and about to run it.
+    Wakeup,
+    /// It waited for a CPU. In [`Piece`]s, the trace does not tell which.
+    Cpu,
+    /// It waited for something of this kind, until this thread ended the wait, or an interrupt.
+    Wait(WaitKind, Option<u32>),
+    /// It did not exist yet, or had ended.
+    Absent,
+    /// Events of the scheduler are missing.
+    Lost,
+    /// The chain of waits is too long.
+    TooDeep,
+}
+
+/// A part of an interval with its cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// The beginning, in nanoseconds.
+    pub start: i64,
+    /// The end, exclusive.
+    pub end: i64,
+    /// The thread: the selected one, or the one at the end of the chain of waits.
+    pub thread: u32,
+    /// The innermost wait: an index in [`Explanation::waits`].
+    pub wait: Option<u32>,
+    /// The cause. For a wait that no thread explains, the wait itself.
+    pub cause: Cause,
+    /// The sampled callstack that it counts for: `stack_profile_callsite.id`.
+    pub callsite: Option<u32>,
+}
+
+/// A wait, with what the trace tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExplainedWait {
+    /// The wait.
+    pub wait: Wait,
+    /// The kind.
+    pub kind: WaitKind,
+    /// The system call in which it waited.
+    pub call: Option<StringId>,
+    /// The address of the lock.
+    pub address: Option<u64>,
+    /// The callstack with which it began: `stack_profile_callsite.id`.
+    pub callsite: Option<u32>,
+    /// The interrupt that ended it.
+    pub interrupt: Option<StringId>,
+}
+
+impl ExplainedWait {
+    /// Returns the thread that ended the wait.
+    pub fn waker(&self) -> Option<u32> {
+        match self.wait.state.waker {
+            Waker::Thread(thread) => Some(thread),
+            Waker::Interrupt | Waker::Unknown => None,
+        }
+    }
+
+    /// Returns the cause that the wait is.
+    pub fn cause(&self) -> Cause {
+        Cause::Wait(self.kind, self.waker())
+    }
+}
+
+/// The causes of an interval of a thread.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Explanation {
+    /// The thread: `thread.id`.
+    pub thread: u32,
+    /// The interval in nanoseconds.
+    pub interval: Range<i64>,
+    /// The parts, in the order of time. They cover the interval without gaps and overlaps.
+    pub pieces: Vec<Piece>,
+    /// The waits, each after the one that it explains.
+    pub waits: Vec<ExplainedWait>,
+}
+
+/// A trace, prepared for explanations.
+#[derive(Debug)]
+pub struct Why<'a> {
+    trace: &'a Trace,
+    schedule: Schedule,
+    evidence: Evidence,
+    recorded: Recorded,
+    /// By callstack: the kind of a wait, and whether it is in a page fault.
+    stacks: FxHashMap<u32, StackFacts>,
+    kernel_threads: Vec<bool>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct StackFacts {
+    kind: Option<WaitKind>,
+    is_page_fault: bool,
+    is_kernel: bool,
+}
+
+impl<'a> Why<'a> {
+    /// Prepares a trace that has the tables [`TABLES`].
+    pub fn new(trace: &'a Trace) -> Self {
+        let evidence = Evidence::new(trace);
+        let (schedule, seen) = threads::schedule(trace, &evidence);
+        let recorded = Recorded {
+            switches: seen.switches,
+            wakeups: seen.wakeups,
+            ..evidence.recorded()
+        };
+        let mut why = Self {
+            trace,
+            schedule,
+            evidence,
+            recorded,
+            stacks: FxHashMap::default(),
+            kernel_threads: threads::of_kernel(trace),
+        };
+        why.read_stacks();
+        why
+    }
+
+    fn read_stacks(&mut self) {
+        let samples = &self.trace.tables().profiler_sample;
+        for row in 0..samples.len() {
+            let Some(callsite) = samples.callsite_id().get(row) else {
+                continue;
+            };
+            self.stacks.entry(callsite).or_insert_with(|| {
+                let functions = stacks::waiting_functions(self.trace, callsite);
+                StackFacts {
+                    kind: kind::of_stack(&functions),
+                    is_page_fault: kind::is_page_fault(&functions),
+                    is_kernel: functions.first().is_some_and(|first| first.is_kernel),
+                }
+            });
+        }
+    }
+
+    /// Returns the trace.
+    pub fn trace(&self) -> &'a Trace {
+        self.trace
+    }
+
+    /// Returns the states of threads.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Returns the kinds of data that the trace has.
+    pub fn recorded(&self) -> Recorded {
+        self.recorded
+    }
+
+    /// Returns true if a thread is the kernel's.
+    pub fn is_kernel_thread(&self, thread: u32) -> bool {
+        let is_kernel = self.kernel_threads.get(thread as usize);
+        is_kernel.copied().unwrap_or(false)
+    }
+
+    /// Returns the name of a thread, with its number.
+    pub fn thread_label(&self, thread: u32) -> String {
+        threads::label(self.trace.tables(), self.trace.strings(), thread)
+    }
+
+    /// Returns the functions of a callstack, the innermost first.
+    pub fn functions(&self, callsite: u32) -> Vec<Function> {
+        stacks::functions(self.trace, callsite)
+    }
+
+    /// Returns the functions of the callstack of a wait, without those that switch threads.
+    pub fn waiting_functions(&self, callsite: u32) -> Vec<Function> {
+        stacks::waiting_functions(self.trace, callsite)
+    }
+
+    /// Explains an interval of a thread.
+    pub fn explain(&self, thread: u32, interval: Range<i64>) -> Explanation {
+        let partition = Partition::new(&self.schedule, thread, interval.start, interval.end);
+        let waits = partition.waits.iter().map(|wait| self.wait(wait));
+        let mut explanation = Explanation {
+            thread,
+            waits: waits.collect(),
+            pieces: Vec::with_capacity(partition.parts.len()),
+            interval,
+        };
+        for part in &partition.parts {
+            self.divide(part, &mut explanation);
+        }
+        explanation
+    }
+
+    /// Adds the pieces of a part.
+    fn divide(&self, part: &Part, to: &mut Explanation) {
+        let cause = match part.kind {
+            PartKind::Running => return self.running(part, to),
+            PartKind::Runnable => return self.runnable(part, to),
+            PartKind::Blocked => {
+                let wait = part.wait.and_then(|wait| to.waits.get(wait as usize));
+                wait.map_or(Cause::Lost, ExplainedWait::cause)
+            }
+            PartKind::Unborn | PartKind::Ended => Cause::Absent,
+            PartKind::Lost => Cause::Lost,
+            PartKind::TooDeep => Cause::TooDeep,
+        };
+        to.add(part, (part.start, part.end), cause, None);
+    }
+
+    /// Divides a time on a CPU into interrupts, system calls and the rest.
+    fn running(&self, part: &Part, to: &mut Explanation) {
+        let mut at = part.start;
+        let interrupts = part.cpu.map_or(&[][..], |cpu| {
+            self.evidence.interrupts_from(cpu, part.start)
+        });
+        for interrupt in interrupts {
+            if interrupt.start >= part.end {
+                break;
+            }
+            let (start, end) = (interrupt.start.max(at), interrupt.end.min(part.end));
+            self.own(part, (at, start), to);
+            to.add(part, (start, end), Cause::Interrupt(interrupt.name), None);
+            at = end;
+        }
+        self.own(part, (at, part.end), to);
+    }
+
+    /// Divides a time without interrupts.
+    fn own(&self, part: &Part, (start, end): (i64, i64), to: &mut Explanation) {
+        if start >= end {
+            return;
+        }
+        let mut at = start;
+        for call in self.evidence.calls_from(part.thread, start) {
+            if call.start >= end {
+                break;
+            }
+            let (from, until) = (call.start.max(at), call.end.min(end));
+            if from >= until {
+                continue;
+            }
+            self.sampled(part, (at, from), StringId::NULL, to);
+            self.sampled(part, (from, until), call.name, to);
+            at = until;
+        }
+        self.sampled(part, (at, end), StringId::NULL, to);
+    }
+
+    /// Divides a time in a system call, or in none, by the nearest samples.
+    fn sampled(&self, part: &Part, (start, end): (i64, i64), call: StringId, to: &mut Explanation) {
+        if start >= end {
+            return;
+        }
+        let is_kernel = self.is_kernel_thread(part.thread);
+        self.evidence
+            .for_each_sampled(part.thread, (start, end), call, |from, until, callsite| {
+                let stack = callsite.and_then(|callsite| self.stacks.get(&callsite));
+                let cause = match stack {
+                    _ if !call.is_null() => Cause::Call(call),
+                    _ if is_kernel => Cause::Kernel,
+                    Some(stack) if stack.is_page_fault => Cause::PageFault,
+                    // Without system calls, samples tell where it was.
+                    Some(stack) if stack.is_kernel => Cause::Kernel,
+                    Some(_) => Cause::User,
+                    None if self.recorded.system_calls => Cause::User,
+                    None => Cause::Running,
+                };
+                to.add(part, (from, until), cause, callsite);
+            });
+    }
+
+    /// Divides a time of waiting for a CPU by the threads that had it.
+    fn runnable(&self, part: &Part, to: &mut Explanation) {
+        let Some(cpu) = part.cpu else {
+            return to.add(part, (part.start, part.end), Cause::Cpu, None);
+        };
+        let runs = self.schedule.runs(cpu);
+        let first = runs.partition_point(|run| run.end <= part.start);
+        let mut at = part.start;
+        for run in &runs[first..] {
+            if run.start >= part.end {
+                break;
+            }
+            let (start, end) = (run.start.max(at), run.end.min(part.end));
+            if start >= end {
+                continue;
+            }
+            to.add(part, (at, start), Cause::Wakeup, None);
+            to.add(part, (start, end), Cause::Behind(run.thread), None);
+            at = end;
+        }
+        to.add(part, (at, part.end), Cause::Wakeup, None);
+    }
+
+    fn wait(&self, wait: &Wait) -> ExplainedWait {
+        let state = &wait.state;
+        let strings = self.trace.strings();
+        let callsite = self.evidence.stack_of_wait(wait.thread, state);
+        let call = self.evidence.call_at(wait.thread, state.start);
+        let stack = callsite.and_then(|callsite| self.stacks.get(&callsite));
+        let letter = match state.kind {
+            StateKind::Blocked(letter) => letter,
+            _ => 0,
+        };
+        let interrupt = match state.waker {
+            Waker::Interrupt => self.waking_interrupt(state.end),
+            Waker::Thread(_) | Waker::Unknown => None,
+        };
+        let of_call = call.map(|call| kind::of_call(call_name(strings.text(call.name))));
+        let kind = match (state.kind, stack.and_then(|stack| stack.kind)) {
+            (StateKind::Unborn, _) => WaitKind::Creation,
+            (_, Some(kind)) => kind,
+            _ => match (of_call, letter) {
+                (Some(WaitKind::File | WaitKind::Call), b'D') | (None, b'D')
+                    if self.is_woken_by_program(state) =>
+                {
+                    WaitKind::KernelLock
+                }
+                (Some(WaitKind::File | WaitKind::Call), b'D') => WaitKind::Disk,
+                (Some(kind), _) => kind,
+                (None, b'T' | b't') => WaitKind::Stopped,
+                (None, b'I') => WaitKind::Work,
+                (None, _) if self.is_kernel_thread(wait.thread) => WaitKind::Work,
+                (None, b'D') => WaitKind::Disk,
+                _ => WaitKind::Unknown,
+            },
+        };
+        let of_interrupt = interrupt.and_then(|name| kind::of_interrupt(strings.text(name)));
+        let is_interrupt = state.waker == Waker::Interrupt;
+        let kind = match (kind, of_interrupt) {
+            // The time of a wait with a timeout.
+            (_, Some(WaitKind::Timer)) => WaitKind::Timer,
+            (WaitKind::Lock, None) if is_interrupt => WaitKind::Timer,
+            (WaitKind::Socket, _) if is_interrupt => WaitKind::Network,
+            (
+                WaitKind::File
+                | WaitKind::Poll
+                | WaitKind::Call
+                | WaitKind::Work
+                | WaitKind::Unknown,
+                Some(kind),
+            ) => kind,
+            (kind, _) => kind,
+        };
+        let call = call.filter(|_| kind != WaitKind::Creation);
+        let is_futex = call.is_some_and(|call| strings.text(call.name).starts_with("sys_futex"));
+        let set = call.filter(|_| is_futex).and_then(|call| call.args);
+        ExplainedWait {
+            wait: *wait,
+            kind,
+            call: call.map(|call| call.name),
+            address: set.and_then(|set| first_argument(self.trace, set)),
+            callsite,
+            interrupt,
+        }
+    }
+
+    /// Returns true if a thread of a program ended a wait. Disks do not, but holders of locks do.
+    fn is_woken_by_program(&self, state: &State) -> bool {
+        match state.waker {
+            Waker::Thread(thread) => !self.is_kernel_thread(thread),
+            Waker::Interrupt | Waker::Unknown => false,
+        }
+    }
+
+    /// Returns the interrupt that was in progress at a time, if it was on one CPU only, or the same
+    /// on all.
+    fn waking_interrupt(&self, time: i64) -> Option<StringId> {
+        let mut names = self.evidence.interrupts_at(time).map(|span| span.name);
+        let first = names.next()?;
+        names.all(|name| name == first).then_some(first)
+    }
+}
+
+impl Explanation {
+    fn add(&mut self, part: &Part, (start, end): (i64, i64), cause: Cause, callsite: Option<u32>) {
+        if start >= end {
+            return;
+        }
+        let piece = Piece {
+            start,
+            end,
+            thread: part.thread,
+            wait: part.wait,
+            cause,
+            callsite,
+        };
+        if let Some(last) = self.pieces.last_mut()
+            && (last.thread, last.wait, last.cause) == (piece.thread, piece.wait, piece.cause)
+            && (last.callsite, last.end) == (callsite, start)
+        {
+            last.end = end;
+            return;
+        }
+        self.pieces.push(piece);
+    }
+}

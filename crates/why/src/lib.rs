@@ -1,0 +1,27 @@
+//! Explains the time of a thread in a trace: each nanosecond has exactly one cause.
+//!
+//! - [`Schedule`] has the states of threads, and the threads that ran on each CPU.
+//! - [`Partition`] divides an interval of a thread: the time of a wait that another thread ended
+//!   belongs to that thread, and so on.
+//! - [`Why`] adds what a trace tells of each part, as an [`Explanation`]: system calls, interrupts,
+//!   callstacks, and the kinds of waits.
+//! - [`Shares`] adds up the causes.
+#![forbid(unsafe_code)]
+
+mod evidence;
+mod explain;
+mod grouped;
+mod kind;
+mod partition;
+mod schedule;
+mod shares;
+mod stacks;
+mod threads;
+
+pub use evidence::Recorded;
+pub use explain::{Cause, ExplainedWait, Explanation, Piece, TABLES, Why};
+pub use kind::WaitKind;
+pub use partition::{Part, PartKind, Partition, Wait};
+pub use schedule::{Run, Schedule, State, StateKind, Waker};
+pub use shares::{Share, Shares};
+pub use stacks::Function;

@@ -1,0 +1,162 @@
+//! The threads of a trace and their states.
+
+use ferretto_tables::schema::Tables;
+use ferretto_tables::{StringPool, Trace};
+
+use crate::evidence::{Evidence, call_name};
+use crate::kind;
+use crate::schedule::{Schedule, State, StateKind, Waker};
+
+/// The time between the creation of a thread and its first event, in nanoseconds.
+const CREATION: i64 = 1_000_000;
+
+/// The kinds of scheduling events of a trace.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Seen {
+    pub(crate) switches: bool,
+    pub(crate) wakeups: bool,
+}
+
+/// The beginning of a row of `thread_state`.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    /// Its place in the list of states.
+    place: usize,
+    has_end: bool,
+}
+
+/// Returns the states of all threads.
+pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
+    let (tables, strings) = (trace.tables(), trace.strings());
+    let rows = &tables.thread_state;
+    let mut seen = Seen::default();
+    let mut states: Vec<(u32, State)> = Vec::with_capacity(rows.len() as usize);
+    let mut last: Vec<Option<Open>> = vec![None; tables.thread.len() as usize];
+    let (mut first_time, mut last_time) = (i64::MAX, i64::MIN);
+    // Threads that only run work of interrupts.
+    let is_interrupt: Vec<bool> = (0..tables.thread.len())
+        .map(|row| {
+            let name = strings.text(tables.thread.name().get(row));
+            let of_kernel = name.starts_with("ksoftirqd/") || name.starts_with("irq/");
+            of_kernel || tables.thread.is_idle().get(row)
+        })
+        .collect();
+    for row in 0..rows.len() {
+        let (start, dur) = (rows.ts().get(row), rows.dur().get(row));
+        let thread = rows.utid().get(row);
+        let text = strings.text(rows.state().get(row));
+        let kind = match text.as_bytes() {
+            b"Running" => StateKind::Running,
+            [b'R', ..] => StateKind::Runnable,
+            [b'X' | b'Z', ..] => StateKind::Ended,
+            [letter, ..] => StateKind::Blocked(*letter),
+            [] => StateKind::Lost,
+        };
+        let end = start.saturating_add(dur.max(0));
+        (first_time, last_time) = (first_time.min(start), last_time.max(end));
+        seen.switches |= kind == StateKind::Running;
+        let waker = rows.waker_utid().get(row);
+        seen.wakeups |= waker.is_some();
+        let Some(before) = last.get_mut(thread as usize) else {
+            continue;
+        };
+        let cpu = rows.ucpu().get(row);
+        let waker = waker.map_or(Waker::Unknown, |waker| {
+            let from_interrupt = rows.irq_context().get(row) == Some(true);
+            let is_interrupt = is_interrupt.get(waker as usize).copied().unwrap_or(true)
+                || (from_interrupt && !sends(strings, evidence, waker, start));
+            match is_interrupt {
+                true => Waker::Interrupt,
+                false => Waker::Thread(waker),
+            }
+        });
+        match before {
+            Some(open) => {
+                let before = &mut states[open.place].1;
+                // A row without an end, if another one follows, lacks its next event.
+                if !open.has_end {
+                    before.end = start;
+                    before.kind = StateKind::Lost;
+                }
+                match (before.kind, kind) {
+                    (StateKind::Blocked(_), StateKind::Runnable) => before.waker = waker,
+                    (StateKind::Runnable, StateKind::Running) => before.cpu = cpu,
+                    _ => {}
+                }
+            }
+            // The first event of a thread: it is created, or woken from a wait that began before
+            // the trace.
+            None if kind == StateKind::Runnable && waker != Waker::Unknown => {
+                let created = tables.thread.start_ts().get(thread);
+                let is_new = created.is_some_and(|at| (start - at).abs() <= CREATION);
+                let state = State {
+                    start: i64::MIN,
+                    end: start,
+                    kind: match is_new {
+                        true => StateKind::Unborn,
+                        false => StateKind::Blocked(b'?'),
+                    },
+                    cpu: None,
+                    waker,
+                };
+                states.push((thread, state));
+            }
+            None => {}
+        }
+        *before = Some(Open {
+            place: states.len(),
+            has_end: dur >= 0,
+        });
+        let state = State {
+            start,
+            end,
+            kind,
+            cpu,
+            waker: Waker::Unknown,
+        };
+        states.push((thread, state));
+    }
+    // States without an end last until the end of the trace.
+    let last_time = last_time.max(tables.trace_bounds.end_ts().get(0));
+    for open in last.into_iter().flatten().filter(|open| !open.has_end) {
+        states[open.place].1.end = last_time.max(states[open.place].1.start);
+    }
+    for (_, state) in &mut states {
+        if state.start == i64::MIN {
+            state.start = first_time.min(state.end);
+        }
+    }
+    (Schedule::new(&states), seen)
+}
+
+/// Returns true if a thread was in a system call that delivers to another thread, so that it ended
+/// the wait although it handled a soft interrupt, as with sockets of the same machine.
+fn sends(strings: &StringPool, evidence: &Evidence, thread: u32, time: i64) -> bool {
+    let call = evidence.call_at(thread, time);
+    call.is_some_and(|call| kind::sends(call_name(strings.text(call.name))))
+}
+
+/// Returns for each thread if it is the kernel's.
+pub(crate) fn of_kernel(trace: &Trace) -> Vec<bool> {
+    let tables = trace.tables();
+    let process_is_kernels = |process: u32| {
+        let parent = tables.process.parent_upid().get(process);
+        let parent_pid = parent.map(|parent| tables.process.pid().get(parent));
+        parent_pid == Some(2) || tables.process.pid().get(process) == 2
+    };
+    (0..tables.thread.len())
+        .map(|row| {
+            let process = tables.thread.upid().get(row);
+            process.is_some_and(process_is_kernels)
+        })
+        .collect()
+}
+
+/// Returns the name of a thread, with its number.
+pub(crate) fn label(tables: &Tables, strings: &StringPool, thread: u32) -> String {
+    let tid = tables.thread.tid().get(thread);
+    match strings.text(tables.thread.name().get(thread)) {
+        "" => format!("thread {tid}"),
+        name => format!("{name} ({tid})"),
+    }
+}

@@ -1,0 +1,3 @@
+//! Integration tests, in one program.
+
+mod partition;
