@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use ferretto_tables::{Options, Trace};
+use ferretto_http::Head;
 use ferretto_view::View;
-use ferretto_view::http::Head;
 
 /// A trace with slices within each other, of two threads, an instant, a counter and a flow.
 const TRACE: &[u8] = br#"[

@@ -1,9 +1,9 @@
 //! The requests of the page, and the replies.
 
+use ferretto_http::{Head, Response};
 use serde_json::{Value, json};
 
 use crate::facts::Circumstances;
-use crate::http::{Head, Response};
 use crate::profile::{By, ProfileRequest};
 use crate::relations::Step;
 use crate::search::SearchIn;
@@ -26,6 +26,10 @@ pub(crate) struct Traces<'a> {
 
 fn bad(sentence: &str) -> Response {
     Response::error("400 Bad Request", sentence)
+}
+
+fn json_reply(value: &Value) -> Response {
+    Response::new("application/json", value.to_string())
 }
 
 pub(crate) fn not_found() -> Response {
@@ -84,10 +88,10 @@ impl Traces<'_> {
                 "text/html; charset=utf-8",
                 self.view.page(self.circumstances()),
             ),
-            ("GET", "trace") => Response::frame(self.view.index(self.circumstances())),
+            ("GET", "trace") => Response::bytes(self.view.index(self.circumstances())),
             ("GET", "details") => {
                 let details = of_row(head).and_then(|(node, id)| self.view.details(node, id));
-                details.map_or_else(not_found, |details| Response::json(&details))
+                details.map_or_else(not_found, |details| json_reply(&details))
             }
             ("GET", "next") => {
                 let step = match head.value("to").as_deref() {
@@ -98,7 +102,7 @@ impl Traces<'_> {
                     _ => return bad("'to' is next, previous, parent or child."),
                 };
                 let next = of_row(head).and_then(|(node, id)| self.view.next(node, id, step));
-                Response::json(&json!(next))
+                json_reply(&json!(next))
             }
             ("GET", "search") => {
                 let place = match head.value("in").as_deref() {
@@ -109,7 +113,7 @@ impl Traces<'_> {
                 };
                 let limit = head.number("limit").map_or(LIMIT, |limit| limit as usize);
                 let text = head.value("text").unwrap_or_default();
-                Response::frame(self.view.search(&text, place, limit))
+                Response::bytes(self.view.search(&text, place, limit))
             }
             ("POST", _) => match serde_json::from_slice(body) {
                 Ok(fields) => self.post(name, &Fields(fields)),
@@ -144,13 +148,13 @@ impl Traces<'_> {
                 };
                 let level = fields.count("level").unwrap_or(0).min(63) as u8;
                 let window = Window { from, to, level };
-                Response::frame(self.view.tiles(nodes, window))
+                Response::bytes(self.view.tiles(nodes, window))
             }
-            "flows" => Response::frame(self.view.arrows(from, to, nodes, limit)),
-            "summary" => Response::json(&self.view.summary(from, to, nodes)),
+            "flows" => Response::bytes(self.view.arrows(from, to, nodes, limit)),
+            "summary" => json_reply(&self.view.summary(from, to, nodes)),
             "list" => {
                 let offset = fields.count("offset").unwrap_or(0);
-                Response::json(&self.view.list(from, to, nodes, offset, limit))
+                json_reply(&self.view.list(from, to, nodes, offset, limit))
             }
             "profile" => self.profile(fields, (from, to), nodes),
             _ => not_found(),
@@ -181,7 +185,7 @@ impl Traces<'_> {
             }),
             Some(_) => return bad("'of' is this or before."),
         };
-        answer.map_or_else(not_found, Response::frame)
+        answer.map_or_else(not_found, Response::bytes)
     }
 }
 

@@ -1,32 +1,29 @@
 //! The server of the page and its data, on the loopback address.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use ferretto_http::{
+    After, Events, Handle, Head, Limits, Permission, Reply, Request, Response, Site, Ticket,
+    is_same,
+};
+
 use crate::answers::{Traces, not_found};
-use crate::http::{Connection, Gate, Head, Response};
 use crate::view::View;
 
-/// The maximum time between requests on a connection.
-const IDLE: Duration = Duration::from_secs(120);
-/// The time limit for a connection to send the token.
-const TOKEN_PATIENCE: Duration = Duration::from_secs(10);
-/// The interval of keep-alive messages in event streams.
-const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// The time to wait for a new event stream after the last one closed, since a reloaded page opens
 /// one.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Returns true if a connection may be served.
-pub type Permission = Box<dyn Fn(&TcpStream) -> bool + Send + Sync>;
+/// The event that the trace has grown.
+const MORE: &str = "more";
 
 /// A server of one trace.
 pub struct Server {
     shared: Arc<Shared>,
-    listener: TcpListener,
+    server: ferretto_http::Server,
     grace: Duration,
 }
 
@@ -40,7 +37,10 @@ impl std::fmt::Debug for Server {
 
 /// The handle that replaces a growing trace.
 #[derive(Clone)]
-pub struct Live(Arc<Shared>);
+pub struct Live {
+    shared: Arc<Shared>,
+    handle: Handle,
+}
 
 impl std::fmt::Debug for Live {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -51,10 +51,9 @@ impl std::fmt::Debug for Live {
 struct Shared {
     token: String,
     port: u16,
-    permission: Permission,
+    ticket: Ticket,
     view: RwLock<Arc<View>>,
     before: Option<View>,
-    gate: Arc<Gate>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -70,7 +69,8 @@ struct State {
 }
 
 impl Server {
-    /// Listens on a free port of the loopback address. Answers only requests with the secret token.
+    /// Listens on a free port of the loopback address. Answers only requests with the secret token,
+    /// on connections with permission.
     ///
     /// # Errors
     ///
@@ -82,19 +82,21 @@ impl Server {
         permission: Permission,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        let mut server = ferretto_http::Server::new(Limits::default(), permission)?;
+        server.listen(listener)?;
         let shared = Shared {
             token: token.to_owned(),
-            port: listener.local_addr()?.port(),
-            permission,
+            port,
+            ticket: Ticket::new(format!("/{token}/"))?,
             view: RwLock::new(Arc::new(view)),
             before,
-            gate: Arc::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
         };
         Ok(Self {
             shared: Arc::new(shared),
-            listener,
+            server,
             grace: GRACE,
         })
     }
@@ -113,9 +115,19 @@ impl Server {
         )
     }
 
+    /// Returns an address that leads to the page once, and does not contain the token: others may
+    /// read the arguments of a browser.
+    pub fn address_for_browser(&self) -> String {
+        let Shared { port, ticket, .. } = &*self.shared;
+        format!("http://127.0.0.1:{port}{}", ticket.path())
+    }
+
     /// Returns the handle that replaces the trace.
     pub fn live(&self) -> Live {
-        Live(self.shared.clone())
+        Live {
+            shared: self.shared.clone(),
+            handle: self.server.handle(),
+        }
     }
 
     /// Serves until the page is closed.
@@ -124,30 +136,29 @@ impl Server {
     ///
     /// Fails if no thread can be started.
     pub fn run(self) -> io::Result<()> {
-        let shared = self.shared.clone();
-        let listener = self.listener;
-        // The thread runs until the process ends.
-        thread::Builder::new()
-            .name("view".to_owned())
-            .spawn(move || accept(&listener, &shared))?;
+        let shared = self.shared;
+        let _running = self.server.start("view", Page(shared.clone()))?;
         // Runs while the browser starts.
-        self.shared.view().prepare();
-        let mut state = self.shared.state();
+        shared.view().prepare();
+        let mut state = shared.state();
         loop {
             let closed = state.closed.filter(|_| state.pages == 0);
             let left = closed.map(|closed| self.grace.saturating_sub(closed.elapsed()));
             state = match left {
-                Some(Duration::ZERO) => return Ok(()),
+                Some(Duration::ZERO) => break,
                 Some(left) => {
-                    let waited = self.shared.changed.wait_timeout(state, left);
+                    let waited = shared.changed.wait_timeout(state, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => {
-                    let waited = self.shared.changed.wait(state);
+                    let waited = shared.changed.wait(state);
                     waited.unwrap_or_else(PoisonError::into_inner)
                 }
             };
         }
+        // The end of the server closes pages, too.
+        drop(state);
+        Ok(())
     }
 }
 
@@ -155,46 +166,26 @@ impl Live {
     /// Replaces the trace by a longer one. `live` is true if it will grow further.
     pub fn grow(&self, view: View, live: bool) {
         let view = Arc::new(view);
-        *self.0.view.write().unwrap_or_else(PoisonError::into_inner) = view;
-        let mut state = self.0.state();
-        state.generation += 1;
-        state.live = live;
+        let current = self.shared.view.write();
+        *current.unwrap_or_else(PoisonError::into_inner) = view;
+        self.change(live);
     }
 
     /// Marks the trace as complete.
     pub fn end(&self) {
-        let mut state = self.0.state();
-        state.generation += 1;
-        state.live = false;
+        self.change(false);
     }
 
     /// Marks the trace as growing.
     pub fn begin(&self) {
-        self.0.state().live = true;
+        self.shared.state().live = true;
     }
-}
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else {
-            // For example, there are no descriptors left.
-            thread::sleep(Duration::from_millis(50));
-            continue;
-        };
-        // Other users take no places from this one.
-        if !(shared.permission)(&stream) {
-            continue;
-        }
-        let Some(mut entry) = shared.gate.enter(&stream) else {
-            continue;
-        };
-        let shared = shared.clone();
-        let thread = thread::Builder::new().name("view".to_owned());
-        // If no thread can be started, the connection is closed.
-        let _ = thread.spawn(move || {
-            // Errors mean that the client has closed the connection.
-            let _ = shared.serve(stream, &mut || entry.admit());
-        });
+    fn change(&self, live: bool) {
+        let mut state = self.shared.state();
+        state.generation += 1;
+        state.live = live;
+        self.handle.event(MORE, state.generation);
     }
 }
 
@@ -206,38 +197,6 @@ impl Shared {
     fn view(&self) -> Arc<View> {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
         view.clone()
-    }
-
-    fn serve(&self, stream: TcpStream, admit: &mut dyn FnMut() -> bool) -> io::Result<()> {
-        let mut connection = Connection::new(stream)?;
-        let mut patience = TOKEN_PATIENCE;
-        while let Some(head) = connection.head(patience)? {
-            let Some(name) = self.requested(&head) else {
-                connection.send(&not_found(), false)?;
-                break;
-            };
-            if !admit() {
-                let busy = "Too many connections are open.";
-                connection.send(&Response::error("503 Service Unavailable", busy), false)?;
-                break;
-            }
-            patience = IDLE;
-            let Some(body) = connection.body(head.length)? else {
-                let long = "The request is too long.";
-                connection.send(&Response::error("413 Content Too Large", long), false)?;
-                break;
-            };
-            if name == "alive" && head.method == "GET" {
-                return self.keep_alive(connection, head.number("generation"));
-            }
-            let response = self.answer(name, &head, &body);
-            connection.send(&response, head.keep)?;
-            if !head.keep {
-                break;
-            }
-        }
-        connection.close();
-        Ok(())
     }
 
     /// Returns the requested name if the request is for this server, has the token, and comes from
@@ -258,6 +217,11 @@ impl Shared {
         (is_near && is_same(token, &self.token)).then_some(rest)
     }
 
+    /// Returns true if the request is that of a browser which was started with the ticket.
+    fn has_ticket(&self, head: &Head) -> bool {
+        head.method == "GET" && head.is_for(self.port) && self.ticket.is_at(&head.path)
+    }
+
     fn answer(&self, name: &str, head: &Head, body: &[u8]) -> Response {
         let view = self.view();
         let (live, generation) = {
@@ -272,34 +236,52 @@ impl Shared {
         };
         traces.answer(name, head, body)
     }
+}
 
-    /// Serves an event stream until the page is closed. The page has the given generation of the
-    /// trace.
-    fn keep_alive(&self, mut connection: Connection, has: Option<u32>) -> io::Result<()> {
-        connection.begin_events()?;
-        let mut sent_generation = {
-            let mut state = self.state();
-            state.pages += 1;
-            has.map_or(state.generation, u64::from)
+/// The handlers of requests.
+struct Page(Arc<Shared>);
+
+impl Site for Page {
+    fn admit(&self, head: &Head) -> Result<(), Response> {
+        let is_admitted = self.0.requested(head).is_some() || self.0.has_ticket(head);
+        is_admitted.then_some(()).ok_or_else(not_found)
+    }
+
+    fn answer(&self, request: &Request, reply: &mut Reply<'_>) -> io::Result<After> {
+        let head = &request.head;
+        let Some(name) = self.0.requested(head) else {
+            let is_first = self.0.has_ticket(head);
+            let redeemed = is_first.then(|| self.0.ticket.redeem()).flatten();
+            reply.send(&redeemed.unwrap_or_else(not_found))?;
+            return Ok(After::Request);
         };
-        loop {
-            let generation = self.state().generation;
-            let event = (generation != sent_generation).then_some(("more", generation));
-            sent_generation = generation;
-            if connection.event(event).is_err() || connection.is_closed_within(KEEP_ALIVE) {
-                break;
-            }
+        if name == "alive" && head.method == "GET" {
+            reply.begin_events()?;
+            let open = Open::new(self.0.clone());
+            let known = head.number("generation").map(u64::from);
+            let known = known.unwrap_or_else(|| self.0.state().generation);
+            return Ok(After::Events(Events::new(known, open)));
         }
-        let mut state = self.state();
-        state.pages -= 1;
-        state.closed = Some(Instant::now());
-        self.changed.notify_all();
-        Ok(())
+        reply.send(&self.0.answer(name, head, request.body()))?;
+        Ok(After::Request)
     }
 }
 
-/// Compares in constant time.
-fn is_same(one: &str, other: &str) -> bool {
-    let pairs = one.bytes().zip(other.bytes());
-    one.len() == other.len() && pairs.fold(0, |all, (a, b)| all | (a ^ b)) == 0
+/// An open page, which ends with its event stream.
+struct Open(Arc<Shared>);
+
+impl Open {
+    fn new(shared: Arc<Shared>) -> Self {
+        shared.state().pages += 1;
+        Self(shared)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.pages -= 1;
+        state.closed = Some(Instant::now());
+        self.0.changed.notify_all();
+    }
 }

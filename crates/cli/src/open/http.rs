@@ -1,134 +1,116 @@
 //! Serves one file, once, to one page.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
-use std::net::TcpStream;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::io::{self, Read, Seek};
+use std::sync::{Mutex, PoisonError, mpsc};
 
-use ferretto_view::http::{Connection, Head};
+use ferretto_http::{After, Head, Length, Reply, Request, Response, Site, Ticket};
 
-use crate::browser::peer;
+/// The number of bytes to send at a time.
+const PIECE: usize = 64 << 10;
 
-/// The timeout of idle connections, which browsers open in advance.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The served trace, and the permitted client.
+/// The served trace, and the permitted page.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(super) struct Download {
     /// The file, locked by the connection that reads it; `None` once transferred.
     pub(super) file: Mutex<Option<File>>,
     /// The only valid path, which is unguessable.
     pub(super) path: String,
+    /// Leads a browser to the page.
+    pub(super) ticket: Ticket,
     /// The origin of the permitted page.
     pub(super) origin: String,
     pub(super) port: u16,
-    /// The permitted user, if known.
-    pub(super) user: Option<u32>,
+    /// Told when the trace was sent.
+    pub(super) on_fetched: mpsc::Sender<()>,
 }
 
-/// The outcome of a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Served {
-    /// The whole trace was sent.
+enum Wanted {
     Trace,
-    Nothing,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Request {
-    Get,
     /// The browser sent a preflight request.
     Preflight,
-    Other,
+    /// The browser was started with the ticket.
+    Page,
 }
 
-impl Site {
-    /// Answers one request.
-    pub(super) fn answer(&self, stream: TcpStream) -> io::Result<Served> {
-        let mut connection = Connection::new(stream)?;
-        let Some(head) = connection.head(PATIENCE)? else {
-            return Ok(Served::Nothing);
-        };
-        let stream = connection.stream();
-        let is_stranger = self.user.is_some_and(|user| {
-            // Root could read the file anyway.
-            peer::user(stream).is_some_and(|peer| peer != user && peer != 0)
-        });
-        let request = if is_stranger {
-            Request::Other
-        } else {
-            self.sort(&head)
-        };
-        let served = match request {
-            Request::Get => self.send_trace(stream)?,
-            Request::Preflight => {
-                self.send_head(
-                    stream,
-                    "204 No Content",
-                    "Access-Control-Allow-Methods: GET\r\nAccess-Control-Allow-Private-Network: true\r\n",
-                    0,
-                )?;
-                Served::Nothing
-            }
-            Request::Other => {
-                self.send_head(stream, "404 Not Found", "", 0)?;
-                Served::Nothing
-            }
-        };
-        connection.close();
-        Ok(served)
+fn not_found() -> Response {
+    Response::error("404 Not Found", "There is no such page.")
+}
+
+impl Site for Download {
+    fn admit(&self, head: &Head) -> Result<(), Response> {
+        self.sort(head).map(|_| ()).ok_or_else(not_found)
     }
 
-    fn sort(&self, head: &Head) -> Request {
+    fn answer(&self, request: &Request, reply: &mut Reply<'_>) -> io::Result<After> {
+        reply.close();
+        match self.sort(&request.head) {
+            Some(Wanted::Trace) => self.send_trace(reply)?,
+            Some(Wanted::Preflight) => {
+                let response = self.response("204 No Content");
+                let response = response
+                    .with("Access-Control-Allow-Methods", "GET")
+                    .with("Access-Control-Allow-Private-Network", "true");
+                reply.send(&response)?;
+            }
+            Some(Wanted::Page) => {
+                reply.send(&self.ticket.redeem().unwrap_or_else(not_found))?;
+            }
+            None => reply.send(&not_found())?,
+        }
+        Ok(After::Request)
+    }
+}
+
+impl Download {
+    fn sort(&self, head: &Head) -> Option<Wanted> {
+        if !head.is_for(self.port) || !head.query.is_empty() {
+            return None;
+        }
         // Browsers send the origin in every request to another site.
         let is_page = head.origin.as_ref() == Some(&self.origin);
-        let is_trace = head.path == self.path && head.query.is_empty();
+        let is_trace = is_page && head.path == self.path;
         match head.method.as_str() {
-            _ if !head.is_for(self.port) || !is_page || !is_trace => Request::Other,
-            "GET" => Request::Get,
-            "OPTIONS" => Request::Preflight,
-            _ => Request::Other,
+            "GET" if is_trace => Some(Wanted::Trace),
+            "OPTIONS" if is_trace => Some(Wanted::Preflight),
+            "GET" if self.ticket.is_at(&head.path) => Some(Wanted::Page),
+            _ => None,
         }
     }
 
-    fn send_trace(&self, stream: &TcpStream) -> io::Result<Served> {
+    fn response(&self, status: &'static str) -> Response {
+        let mut response = Response::bytes(Vec::new());
+        response.status = status;
+        response.with("Access-Control-Allow-Origin", &self.origin)
+    }
+
+    fn send_trace(&self, reply: &mut Reply<'_>) -> io::Result<()> {
         // A request during a transfer waits for its outcome, since a failed transfer can be
         // repeated.
         let mut guard = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut file) = guard.as_ref() else {
-            self.send_head(stream, "404 Not Found", "", 0)?;
-            return Ok(Served::Nothing);
+            return reply.send(&not_found());
         };
         file.rewind()?;
         let length = file.metadata()?.len();
-        self.send_head(
-            stream,
-            "200 OK",
-            "Content-Type: application/octet-stream\r\n",
-            length,
-        )?;
-        let sent = io::copy(&mut file.take(length), &mut &*stream)?;
-        if sent != length {
-            return Ok(Served::Nothing);
+        reply.begin(&self.response("200 OK"), Length::Known(length))?;
+        let mut file = file.take(length);
+        let mut piece = vec![0; PIECE];
+        loop {
+            match file.read(&mut piece)? {
+                0 => break,
+                count => reply.part(&piece[..count])?,
+            }
         }
+        if file.limit() > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        reply.end()?;
         *guard = None;
-        Ok(Served::Trace)
-    }
-
-    fn send_head(
-        &self,
-        mut stream: &TcpStream,
-        status: &str,
-        more: &str,
-        length: u64,
-    ) -> io::Result<()> {
-        let origin = &self.origin;
-        let head = format!(
-            "HTTP/1.1 {status}\r\nAccess-Control-Allow-Origin: {origin}\r\nCache-Control: no-cache\r\n\
-             {more}Content-Length: {length}\r\nConnection: close\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes())
+        // The receiver ends the process.
+        let _ = self.on_fetched.send(());
+        Ok(())
     }
 }
 
@@ -152,16 +134,20 @@ pub(super) fn encode(name: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn request(line: &str, host: &str, origin: &str) -> Request {
-        let site = Site {
+    fn download() -> Download {
+        Download {
             file: Mutex::new(None),
             path: "/0123/a%20b.pftrace".to_owned(),
+            ticket: Ticket::new("https://ui.perfetto.dev".to_owned()).unwrap(),
             origin: "https://ui.perfetto.dev".to_owned(),
             port: 9001,
-            user: None,
-        };
+            on_fetched: mpsc::channel().0,
+        }
+    }
+
+    fn request(line: &str, host: &str, origin: &str) -> Option<Wanted> {
         let text = format!("{line}\r\nX: y\r\nHost: {host}\r\n{origin}\r\n\r\n");
-        Head::parse(text.as_bytes()).map_or(Request::Other, |head| site.sort(&head))
+        Head::parse(text.as_bytes()).and_then(|head| download().sort(&head))
     }
 
     #[test]
@@ -172,8 +158,8 @@ mod tests {
             "GET /0123/a%20b.pftrace HTTP/1.1",
             "OPTIONS /0123/a%20b.pftrace HTTP/1.1",
         );
-        assert_eq!(request(get, here, page), Request::Get);
-        assert_eq!(request(options, here, page), Request::Preflight);
+        assert_eq!(request(get, here, page), Some(Wanted::Trace));
+        assert_eq!(request(options, here, page), Some(Wanted::Preflight));
         for line in [
             "POST /0123/a%20b.pftrace HTTP/1.1",
             "GET /0123/a%20b.pftrace?x HTTP/1.1",
@@ -185,13 +171,13 @@ mod tests {
             "GET",
             "",
         ] {
-            assert_eq!(request(line, here, page), Request::Other, "{line}");
+            assert_eq!(request(line, here, page), None, "{line}");
         }
         // Another site's name that leads to this address.
-        assert_eq!(request(get, "evil.example:9001", page), Request::Other);
+        assert_eq!(request(get, "evil.example:9001", page), None);
         for origin in ["Origin: https://evil.example", "Origin: null", "X: y"] {
-            assert_eq!(request(get, here, origin), Request::Other, "{origin}");
-            assert_eq!(request(options, here, origin), Request::Other, "{origin}");
+            assert_eq!(request(get, here, origin), None, "{origin}");
+            assert_eq!(request(options, here, origin), None, "{origin}");
         }
     }
 }

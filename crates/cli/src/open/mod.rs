@@ -5,26 +5,22 @@
 
 mod http;
 
-use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread;
+use std::sync::{Mutex, mpsc};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use ferretto_http::{Limits, Peer, Server, Ticket, Users, random_name};
 
-use self::http::{Served, Site};
-use crate::browser::{browse, secret};
+use self::http::Download;
+use crate::browser::browse;
 use crate::errors::reason;
 use crate::output::print_line;
 use crate::read::DEFAULT_TRACE;
-
-/// The largest number of simultaneous connections. A browser opens a few.
-const MAX_CONNECTIONS: usize = 16;
 
 /// Show a trace in the Perfetto UI
 ///
@@ -56,23 +52,39 @@ pub(crate) fn run(args: &OpenArgs) -> Result<ExitCode> {
     let name = args.file.file_name().context("the file has no name")?;
     let listener = listen(args.port)?;
     let port = listener.local_addr()?.port();
-    let path = format!("/{}/{}", secret()?, http::encode(name.as_bytes()));
+    let random = random_name().context("cannot get random numbers")?;
+    let path = format!("/{random}/{}", http::encode(name.as_bytes()));
     let address = address(&args.origin, port, &path);
     print_line(&address)?;
-    let has_browser = !args.no_browser && browse(&address);
+    // Other users can see the browser's arguments, so they do not contain the address itself.
+    let ticket = Ticket::new(address).context("cannot get random numbers")?;
+    let for_browser = format!("http://127.0.0.1:{port}{}", ticket.path());
+    let has_browser = !args.no_browser && browse(&for_browser);
     if !has_browser {
         eprintln!("Open this address in a browser on this machine.");
     }
     eprintln!("Waiting for the browser to fetch {shown}; Ctrl-C ends it.");
-    let site = Site {
+    let (on_fetched, fetched) = mpsc::channel();
+    let download = Download {
         file: Mutex::new(Some(file)),
         path,
+        ticket,
         origin: origin(&args.origin).to_owned(),
         port,
-        // Other users can see the browser's arguments, but only its user may fetch the trace.
-        user: has_browser.then(|| rustix::process::geteuid().as_raw()),
+        on_fetched,
     };
-    serve(&listener, site)?;
+    let users = Users::own();
+    let permission = Box::new(move |peer| match peer {
+        Peer::User(user) => !has_browser || users.contain(user),
+        Peer::Unknown => true,
+        Peer::Remote => false,
+    });
+    let mut server = Server::new(Limits::default(), permission).context("cannot listen")?;
+    server.listen(listener).context("cannot listen")?;
+    let running = server.start("open", download);
+    let running = running.context("cannot start a thread")?;
+    fetched.recv().context("cannot serve the trace")?;
+    running.finish();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -85,66 +97,6 @@ fn listen(port: u16) -> Result<TcpListener> {
         ),
         Err(error) => bail!("cannot listen on port {port}: {}", reason(&error)),
     }
-}
-
-/// Serves until the trace was fetched once.
-fn serve(listener: &TcpListener, site: Site) -> Result<()> {
-    let site = Arc::new(site);
-    let connections = Arc::new(AtomicUsize::new(0));
-    let (on_fetched, fetched) = mpsc::channel();
-    let listener = listener.try_clone().context("cannot listen")?;
-    // The thread ends with the process.
-    thread::Builder::new()
-        .name("open".to_owned())
-        .spawn(move || {
-            for stream in listener.incoming() {
-                let served = stream.and_then(|stream| {
-                    start(
-                        stream,
-                        site.clone(),
-                        connections.clone(),
-                        on_fetched.clone(),
-                    )
-                });
-                if let Err(error) = served {
-                    eprintln!("ferretto: a request failed: {}", reason(&error));
-                }
-            }
-        })
-        .context("cannot start a thread")?;
-    fetched.recv().context("cannot serve the trace")
-}
-
-/// Handles a connection in a thread of its own, since browsers open idle ones.
-fn start(
-    stream: TcpStream,
-    site: Arc<Site>,
-    connections: Arc<AtomicUsize>,
-    on_fetched: mpsc::Sender<()>,
-) -> io::Result<()> {
-    if connections.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-        connections.fetch_sub(1, Ordering::Relaxed);
-        return Ok(());
-    }
-    let thread = thread::Builder::new().name("open".to_owned());
-    let spawned = thread.spawn({
-        let connections = connections.clone();
-        move || {
-            match site.answer(stream) {
-                Ok(Served::Trace) => {
-                    // The receiver ends the process.
-                    let _ = on_fetched.send(());
-                }
-                Ok(Served::Nothing) => {}
-                Err(error) => eprintln!("ferretto: a request failed: {}", reason(&error)),
-            }
-            connections.fetch_sub(1, Ordering::Relaxed);
-        }
-    });
-    if spawned.is_err() {
-        connections.fetch_sub(1, Ordering::Relaxed);
-    }
-    spawned.map(drop)
 }
 
 /// Returns the address to open in the browser. The UI reads the URL of the trace from a query

@@ -10,11 +10,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use ferretto_http::{Peer, Users, random_name};
 use ferretto_tables::{Continue, Format, Options, Progress, Trace};
 use ferretto_text::terminal::shown;
 use ferretto_view::{Export, Server, View};
 
-use crate::browser::{browse, peer, secret};
+use crate::browser::browse;
 use crate::output::{is_standard, print_line, write_private};
 use crate::read::{DEFAULT_TRACE, Extent, check, converted, explained, parse_bytes, seekable_any};
 
@@ -175,27 +176,23 @@ impl ShownProgress {
 
 /// Creates a server that listens for a page.
 fn bind(view: View, before: Option<View>, no_browser: bool) -> Result<Server> {
-    let user = rustix::process::geteuid().as_raw();
-    // The user who called sudo, and whose browser it is.
-    let caller = std::env::var("SUDO_UID").ok();
-    let caller = caller.filter(|_| user == 0).and_then(|it| it.parse().ok());
-    let permission = Box::new(move |stream: &_| match peer::user(stream) {
-        // Root can read the file anyway.
-        Some(peer) if [0, user].contains(&peer) || Some(peer) == caller => true,
-        // Every user can see the address in a browser's arguments, but root may give one that it
-        // only printed to any user.
-        Some(_) => no_browser && user == 0,
-        None => no_browser,
+    let users = Users::own();
+    let is_root = rustix::process::geteuid().is_root();
+    let permission = Box::new(move |peer| match peer {
+        // Root may give an address that it only printed to any user.
+        Peer::User(user) => users.contain(user) || (no_browser && is_root),
+        Peer::Unknown => no_browser,
+        Peer::Remote => false,
     });
-    Server::bind(view, before, &secret()?, permission)
-        .context("cannot listen on the loopback address")
+    let token = random_name().context("cannot get random numbers")?;
+    Server::bind(view, before, &token, permission).context("cannot listen on the loopback address")
 }
 
 /// Serves a trace until its page is closed.
 fn serve(server: Server, no_browser: bool) -> Result<()> {
     let address = server.address();
     print_line(&address)?;
-    if no_browser || !browse(&address) {
+    if no_browser || !browse(&server.address_for_browser()) {
         eprintln!("Open this address in a browser on this machine.");
     }
     eprintln!("The trace is served until the page is closed; Ctrl-C ends it at once.");

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -71,7 +70,7 @@ fn cli_039_the_trace_is_served_once() {
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     for header in [
         "Access-Control-Allow-Origin: http://localhost:10000",
-        "Cache-Control: no-cache",
+        "Cache-Control: no-store",
     ] {
         assert!(head.lines().any(|line| line == header), "{head}");
     }
@@ -89,8 +88,7 @@ fn only_the_user_of_the_browser_may_fetch_the_trace() {
     let world = World::new();
     world.write(NAME, "trace");
     // Every user can see the address in its arguments.
-    let browser = world.write("xdg-open", "#!/bin/sh\n");
-    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
+    world.write_browser();
     let path = format!("{}:/usr/bin:/bin", world.path("").display());
     let mut command = world.command("ferretto", &["open", "--port", "0", NAME]);
     let command = command.env("PATH", path).env("DISPLAY", ":99");
@@ -113,7 +111,10 @@ fn only_the_user_of_the_browser_may_fetch_the_trace() {
         .uid(65_534)
         .gid(65_534);
     let outcome = stranger.output().unwrap();
-    assert!(outcome.stdout.starts_with(b"HTTP/1.1 404 "), "{outcome:?}");
+    assert_eq!(outcome.stdout, b"");
+    // Nobody can fetch the trace with what the list of processes shows.
+    let shown = world.arguments_of_browser();
+    assert!(!shown.contains(path.split('/').next().unwrap()), "{shown}");
     let own = Command::new("bash")
         .args(["-c", &ask.replace('%', "%%")])
         .output()

@@ -234,8 +234,13 @@ fn a_page_is_for_its_user_alone() {
 
 /// Requests the trace of a page as another user.
 fn ask(port: &str, path: &str, user: u32) -> std::io::Result<Vec<u8>> {
+    fetch(port, &format!("{path}trace"), user)
+}
+
+/// Requests a path as another user.
+fn fetch(port: &str, path: &str, user: u32) -> std::io::Result<Vec<u8>> {
     let script = format!(
-        "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /{path}trace HTTP/1.1\\r\\nHost: \
+        "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /{path} HTTP/1.1\\r\\nHost: \
          127.0.0.1:{port}\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3"
     );
     let asked = Command::new("bash")
@@ -253,11 +258,11 @@ fn an_address_in_the_arguments_of_root_s_browser_is_of_no_use_to_others() {
     }
     let world = World::new();
     world.write("a.json", TRACE.as_bytes());
-    let opener = world.write("xdg-open", "#!/bin/sh\nexit 0\n");
-    std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
+    world.write_browser();
     for (caller, may_ask) in [(None, false), (Some("65534"), true)] {
         let mut command = world.command("ferretto", &["view", "a.json"]);
-        command.env("DISPLAY", ":0").env("PATH", world.path(""));
+        let path = format!("{}:/usr/bin:/bin", world.path("").display());
+        command.env("DISPLAY", ":0").env("PATH", path);
         command.env_remove("SUDO_UID");
         caller.map(|caller| command.env("SUDO_UID", caller));
         let mut running = Running::new(command.spawn().unwrap());
@@ -269,9 +274,66 @@ fn an_address_in_the_arguments_of_root_s_browser_is_of_no_use_to_others() {
         assert!(own.starts_with(b"HTTP/1.1 200 OK"));
         let theirs = ask(&port, &path, 65_534).unwrap();
         assert_eq!(theirs.starts_with(b"HTTP/1.1 200 OK"), may_ask);
+        assert_is_ticket(&world, &port, &path, 0);
         running.signal(rustix::process::Signal::TERM);
         running.finish();
     }
+}
+
+/// Asserts that the browser's arguments do not contain the address of the page, and lead the user
+/// to it once.
+fn assert_is_ticket(world: &World, port: &str, path: &str, user: u32) {
+    let shown = world.arguments_of_browser();
+    let token = path.trim_end_matches('/');
+    assert!(!shown.contains(token), "{shown}");
+    let ticket = shown.trim().split('/').next_back().unwrap();
+    assert_eq!(shown.trim(), format!("http://127.0.0.1:{port}/{ticket}"));
+    // Only the ticket itself leads to the page.
+    let below = fetch(port, &format!("{ticket}/trace"), user).unwrap();
+    assert!(below.starts_with(b"HTTP/1.1 404 "));
+    let first = String::from_utf8(fetch(port, ticket, user).unwrap()).unwrap();
+    assert!(first.starts_with("HTTP/1.1 303 "), "{first}");
+    assert!(
+        first.contains(&format!("\r\nLocation: /{path}\r\n")),
+        "{first}"
+    );
+    let second = fetch(port, ticket, user).unwrap();
+    assert!(second.starts_with(b"HTTP/1.1 404 "));
+}
+
+#[test]
+fn an_address_in_the_arguments_of_a_user_s_browser_is_of_no_use_to_others() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be several users");
+        return;
+    }
+    const USER: u32 = 65_534;
+    let world = World::new();
+    let open = |name: &str, mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(world.path(name), permissions).unwrap();
+    };
+    world.write("a.json", TRACE.as_bytes());
+    world.write_browser();
+    open("", 0o777);
+    open("a.json", 0o644);
+    let mut command = world.command("ferretto", &["view", "a.json"]);
+    let programs = format!("{}:/usr/bin:/bin", world.path("").display());
+    command.env("DISPLAY", ":0").env("PATH", programs);
+    let Ok(child) = command.uid(USER).gid(USER).spawn() else {
+        println!("skipped: others may not run the binary where it is");
+        return;
+    };
+    let mut running = Running::new(child);
+    let (port, path, _out) = address(&mut running);
+    let Ok(theirs) = ask(&port, &path, 65_533) else {
+        println!("skipped: bash is not installed");
+        return;
+    };
+    assert_eq!(theirs, b"");
+    assert_is_ticket(&world, &port, &path, USER);
+    running.signal(rustix::process::Signal::TERM);
+    running.finish();
 }
 
 #[test]

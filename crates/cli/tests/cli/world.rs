@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -121,6 +122,24 @@ impl World {
 
     pub(crate) fn summary_at(&self, path: &Path) -> Summary {
         ferretto_trace::summarize(fs::File::open(path).unwrap()).unwrap()
+    }
+
+    /// Writes a program that stands for the browser. It must be in `PATH`.
+    pub(crate) fn write_browser(&self) {
+        let shown = self.path("arguments").display().to_string();
+        // Renamed, so that others see all of it or nothing.
+        let text = format!("#!/bin/sh\necho \"$@\" > {shown}.new\nmv {shown}.new {shown}\n");
+        let program = self.write("xdg-open", text);
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Returns the arguments of the program that stands for the browser, once it runs.
+    pub(crate) fn arguments_of_browser(&self) -> String {
+        until("the browser", || has_content(&self.path("arguments")));
+        let text = std::fs::read_to_string(self.path("arguments")).unwrap();
+        // The next one is that of another browser.
+        std::fs::remove_file(self.path("arguments")).unwrap();
+        text
     }
 
     /// Returns the command of a program of the binary, called by its name in the folder.

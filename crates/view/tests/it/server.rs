@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{Frame, json, slice};
-use ferretto_view::{Permission, Server};
+use ferretto_http::{Peer, Permission};
+use ferretto_view::Server;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// A time limit that also suffices on a busy machine.
@@ -249,7 +250,7 @@ fn many_connections_do_not_block_the_page() {
 #[test]
 fn connections_of_other_users_take_no_places() {
     let count = AtomicUsize::new(0);
-    let is_first = move |_: &TcpStream| count.fetch_add(1, Ordering::Relaxed) == 0;
+    let is_first = move |_: Peer| count.fetch_add(1, Ordering::Relaxed) == 0;
     let server = Running::with_permission(Box::new(is_first));
     let mut own = server.connect();
     for _ in 0..200 {

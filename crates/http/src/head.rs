@@ -15,8 +15,12 @@ pub struct Head {
     pub origin: Option<String>,
     /// The relation between the origin of the request and this server, if the browser sends it.
     pub site: Option<String>,
+    /// The key and the version of a WebSocket handshake.
+    pub websocket: (Option<String>, Option<String>),
     /// The number of bytes of the body.
     pub length: usize,
+    /// True if the client sends the body only after it is told to go on.
+    pub waits: bool,
     /// True if the connection stays open for more requests.
     pub keep: bool,
 }
@@ -43,9 +47,12 @@ impl Head {
             host: None,
             origin: None,
             site: None,
+            websocket: (None, None),
             length: 0,
+            waits: false,
             keep: version == "HTTP/1.1",
         };
+        let mut has_length = false;
         for line in lines.take_while(|line| !line.is_empty()) {
             let (name, value) = line.split_once(':')?;
             let value = value.trim();
@@ -56,7 +63,15 @@ impl Head {
                 "host" => head.host = Some(value.to_owned()),
                 "origin" => head.origin = Some(value.to_owned()),
                 "sec-fetch-site" => head.site = Some(value.to_owned()),
-                "content-length" => head.length = value.parse().ok()?,
+                "sec-websocket-key" => head.websocket.0 = Some(value.to_owned()),
+                "sec-websocket-version" => head.websocket.1 = Some(value.to_owned()),
+                // Another program could take the other length.
+                "content-length" if has_length => return None,
+                "content-length" => {
+                    head.length = length(value)?;
+                    has_length = true;
+                }
+                "expect" => head.waits = value.eq_ignore_ascii_case("100-continue"),
                 "transfer-encoding" => return None,
                 "connection" if value.eq_ignore_ascii_case("close") => head.keep = false,
                 _ => {}
@@ -70,7 +85,7 @@ impl Head {
     pub fn is_for(&self, port: u16) -> bool {
         let host = self.host.as_deref().and_then(|host| host.rsplit_once(':'));
         host.is_some_and(|(name, shown)| {
-            matches!(name, "127.0.0.1" | "localhost") && shown == port.to_string()
+            matches!(name, "127.0.0.1" | "localhost" | "[::1]") && shown == port.to_string()
         })
     }
 
@@ -87,6 +102,12 @@ impl Head {
     pub fn number(&self, name: &str) -> Option<u32> {
         self.value(name)?.parse().ok()
     }
+}
+
+/// Parses a length, which consists of digits only.
+fn length(text: &str) -> Option<usize> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
 }
 
 /// Decodes the percent signs of a value.
@@ -189,6 +210,8 @@ mod tests {
             "GET /\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
             "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length: +1\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
             "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
             "GET / HTTP/1.1\r\nno colon\r\n\r\n",
         ] {

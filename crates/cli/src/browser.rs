@@ -1,26 +1,11 @@
-//! The user's browser, and the check that a request comes from it.
-
-pub(crate) mod peer;
+//! The user's browser.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result};
-
-/// Returns an unguessable name, since every user of the machine can connect to the port.
-pub(crate) fn secret() -> Result<String> {
-    let mut bytes = [0; 16];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)
-            .context("cannot get random numbers")?;
-    }
-    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
-}
-
-/// Opens a browser if there is a desktop. Returns true if one was started.
+/// Opens a browser if there is a desktop. Returns true if one was started. Every user of the
+/// machine can read its arguments, so the address contains no secret that is of use to others.
 pub(crate) fn browse(address: &str) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
