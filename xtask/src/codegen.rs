@@ -1,7 +1,7 @@
 //! Generates `crates/proto/src/generated` and `docs/config.md` from `proto/`.
 //!
-//! In the former, three things come out: the messages, the field-number constants, and the
-//! descriptor set that text printing and parsing use.
+//! In the former, four things come out: the messages, borrowed views of those that readers use, the
+//! field-number constants, and the descriptor set that text printing and parsing use.
 
 mod code;
 mod fields;
@@ -10,6 +10,7 @@ mod members;
 mod messages;
 mod names;
 mod reference;
+mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -127,6 +128,7 @@ fn generate() -> Result<Output> {
     let mut output = Output::new();
     output.insert("fields.rs".into(), fields::module(&set.file).into_bytes());
     messages::generate(&set.file, &mut output)?;
+    output.insert("views.rs".into(), views::module(&set.file)?.into_bytes());
     let descriptors = without_comments(&compiler.encode_file_descriptor_set())?;
     output.insert("descriptors.bin".into(), descriptors);
     Ok(output)

@@ -1,15 +1,14 @@
 //! Bundles of kernel events: their CPU, their times, and the rows of the compact encoding.
 
-use ferretto_proto::fields::ftrace_event_bundle::{self as bundle, compact_sched as compact};
+use ferretto_proto::fields::ftrace_event_bundle::compact_sched as compact;
+use ferretto_proto::views::ftrace_clock::{
+    FTRACE_CLOCK_GLOBAL, FTRACE_CLOCK_LOCAL, FTRACE_CLOCK_MONO_RAW,
+};
+use ferretto_proto::views::{FtraceEventBundleView, ftrace_event_bundle::CompactSchedView};
 use ferretto_wire::{Field, Fields, Value, Varints};
 
 use crate::clock::MONOTONIC_RAW;
 use crate::sequence::Clocks;
-
-/// Values of `FtraceClock`.
-const GLOBAL: u64 = 2;
-const LOCAL: u64 = 3;
-const MONO_RAW: u64 = 4;
 
 /// The header of a `FtraceEventBundle`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,30 +24,32 @@ pub struct BundleHeader {
 impl BundleHeader {
     /// Reads the header, with the clocks of the trace so far.
     pub fn read(bytes: &[u8], clocks: &Clocks) -> Self {
-        let (mut cpu, mut clock, mut there, mut boot) = (None, 0, 0, 0);
-        let (mut end, mut read) = (None, None);
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            let number = field.as_u64().unwrap_or(0);
-            match field.number {
-                bundle::CPU => cpu = Some(number as u32),
-                bundle::FTRACE_CLOCK => clock = number,
-                bundle::FTRACE_TIMESTAMP => there = number,
-                bundle::BOOT_TIMESTAMP => boot = number,
-                bundle::PREVIOUS_BUNDLE_END_TIMESTAMP => end = Some(number),
-                bundle::LAST_READ_EVENT_TIMESTAMP => read = Some(number),
-                _ => {}
+        Self::of(&FtraceEventBundleView::read(bytes), clocks)
+    }
+
+    /// Returns the header of a bundle, with the clocks of the trace so far.
+    pub fn of(bundle: &FtraceEventBundleView<'_>, clocks: &Clocks) -> Self {
+        let shift = match bundle.ftrace_clock.unwrap_or(0) {
+            FTRACE_CLOCK_GLOBAL | FTRACE_CLOCK_LOCAL => {
+                let boot = bundle.boot_timestamp.unwrap_or(0) as u64;
+                boot.wrapping_sub(bundle.ftrace_timestamp.unwrap_or(0) as u64)
             }
-        }
-        let shift = match clock {
-            GLOBAL | LOCAL => boot.wrapping_sub(there),
-            MONO_RAW => clocks.to_boot(1 << 40, MONOTONIC_RAW).unwrap_or(1 << 40) - (1 << 40),
+            FTRACE_CLOCK_MONO_RAW => {
+                clocks.to_boot(1 << 40, MONOTONIC_RAW).unwrap_or(1 << 40) - (1 << 40)
+            }
             _ => 0,
         };
-        let begin = end.or(read).map(|time| match time {
+        let begin = bundle.previous_bundle_end_timestamp;
+        let begin = begin.or(bundle.last_read_event_timestamp);
+        let begin = begin.map(|time| match time {
             0 => 0,
             time => time.wrapping_add(shift),
         });
-        Self { cpu, begin, shift }
+        Self {
+            cpu: bundle.cpu,
+            begin,
+            shift,
+        }
     }
 
     /// Converts a time in the bundle to boot time.
@@ -115,43 +116,67 @@ pub struct CompactRow<'a> {
 /// shortest column, or before the first index without a name.
 #[derive(Debug)]
 pub struct CompactSched<'a> {
+    bytes: &'a [u8],
+    columns: CompactSchedView<'a>,
     /// The names.
     pub names: Vec<&'a [u8]>,
-    packed: [&'a [u8]; 13],
-    /// The fields that are neither names nor packed columns.
-    pub others: Vec<Field<'a>>,
 }
 
 impl<'a> CompactSched<'a> {
     /// Reads the columns.
     pub fn read(bytes: &'a [u8]) -> Self {
-        let mut columns = Self {
-            names: Vec::new(),
-            packed: [&[]; 13],
-            others: Vec::new(),
-        };
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            match (field.number, field.value) {
-                (compact::INTERN_TABLE, Value::Bytes(name)) => columns.names.push(name),
-                (number @ 1..=12, Value::Bytes(packed)) => columns.packed[number as usize] = packed,
-                _ => columns.others.push(field),
-            }
+        let columns = CompactSchedView::read(bytes);
+        Self {
+            bytes,
+            columns,
+            names: columns.intern_table.iter().collect(),
         }
-        columns
     }
 
-    /// Returns a packed column.
-    pub fn column(&self, number: u32) -> &'a [u8] {
-        let column = self.packed.get(number as usize);
-        column.copied().unwrap_or_default()
+    /// Returns the fields that are neither names nor columns.
+    pub fn others(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
+        let is_known = |number| {
+            let kinds = [CompactKind::Switches, CompactKind::Wakings];
+            let mut columns = kinds.into_iter().flat_map(CompactKind::columns);
+            [compact::INTERN_TABLE, compact::WAKING_COMMON_FLAGS].contains(&number)
+                || columns.any(|column| column == number)
+        };
+        let fields = Fields::new(self.bytes).map_while(Result::ok);
+        fields.filter(move |field| !is_known(field.number))
+    }
+
+    /// Returns true if wake-ups have flags, which older traces do not have.
+    pub fn has_flags(&self) -> bool {
+        !self.columns.waking_common_flags.packed().is_empty()
+    }
+
+    /// Returns the packed columns of a kind, in the order of [`CompactKind::columns`].
+    fn columns(&self, kind: CompactKind) -> [&'a [u8]; 5] {
+        let of = &self.columns;
+        match kind {
+            CompactKind::Switches => [
+                of.switch_timestamp.packed(),
+                of.switch_prev_state.packed(),
+                of.switch_next_pid.packed(),
+                of.switch_next_prio.packed(),
+                of.switch_next_comm_index.packed(),
+            ],
+            CompactKind::Wakings => [
+                of.waking_timestamp.packed(),
+                of.waking_pid.packed(),
+                of.waking_target_cpu.packed(),
+                of.waking_prio.packed(),
+                of.waking_comm_index.packed(),
+            ],
+        }
     }
 
     /// Returns the rows of a kind, in the order of the bundle.
     pub fn rows<'s>(&'s self, kind: CompactKind) -> impl Iterator<Item = CompactRow<'a>> + 's {
-        let mut columns = kind.columns().map(|number| values(self.column(number)));
+        let mut columns = self.columns(kind).map(values);
         let mut flags = match kind {
             CompactKind::Switches => values(&[]),
-            CompactKind::Wakings => values(self.column(compact::WAKING_COMMON_FLAGS)),
+            CompactKind::Wakings => values(self.columns.waking_common_flags.packed()),
         };
         let mut time = 0_u64;
         std::iter::from_fn(move || {

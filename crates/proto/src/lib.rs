@@ -32,12 +32,15 @@
 //! By default there are the messages of the sockets, of the configuration and those that the
 //! service itself writes, to keep the build short. `sources` adds the configs and descriptors of
 //! the Linux data sources, `trace` these and `TracePacket` with their messages, track events and
-//! profiles. `descriptors` adds `DESCRIPTORS`: the complete schema, also of messages without a Rust
-//! type here (Android, Chrome, GPU, rare kernel events), and the field numbers of that. To the Rust
-//! types such fields are unknown ones, and so they are kept.
+//! profiles. `views` adds the module `views`, borrowed views of messages for readers. `descriptors`
+//! adds `DESCRIPTORS`: the complete schema, also of messages without a Rust type here (Android,
+//! Chrome, GPU, rare kernel events), and the field numbers of that. To the Rust types such fields
+//! are unknown ones, and so they are kept.
 #![forbid(unsafe_code)]
 
 mod runtime;
+#[cfg(feature = "views")]
+mod view;
 
 pub use runtime::{DecodeError, Enumeration, Message, MessageField, UnknownField, UnknownFields};
 
@@ -56,6 +59,20 @@ pub fn decode_lazy<M: Message>(field: &Option<Vec<u8>>) -> Result<M, DecodeError
 #[allow(missing_docs)]
 #[path = "generated/fields.rs"]
 pub mod fields;
+
+/// Borrowed views of the messages that readers of traces use: the fields of one message, read in
+/// one pass without allocation. Messages inside it stay encoded.
+///
+/// Views accept any bytes: they have the fields before the first malformed one, and fields of an
+/// unexpected type are left out.
+#[cfg(feature = "views")]
+#[rustfmt::skip]
+#[allow(missing_docs, unused_imports, unused_variables, clippy::single_match)]
+#[path = "generated/views.rs"]
+pub mod views;
+
+#[cfg(feature = "views")]
+pub use view::{Element, Elements, Number, Repeated};
 
 #[rustfmt::skip]
 #[allow(missing_docs, unused_imports, unused_qualifications, unreachable_pub, dead_code)]

@@ -3,10 +3,11 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use ferretto_proto::fields::{
-    process_descriptor, process_tree, thread_descriptor, track_descriptor,
+use ferretto_proto::views::process_tree::{ProcessView, ThreadView};
+use ferretto_proto::views::{
+    ProcessDescriptorView, ProcessTreeView, TaskNewtaskFtraceEventView, ThreadDescriptorView,
+    TrackDescriptorView,
 };
-use ferretto_wire::Fields;
 
 use crate::limits::{Budget, entry_bytes};
 use crate::printable::{MAX_TEXT as MAX_NAME, printable, printable_within};
@@ -101,16 +102,9 @@ impl Threads {
 
     /// Reads a `task_newtask` event: `parent` created the task.
     pub(crate) fn new_task(&mut self, machine: u32, at: u64, parent: i32, event: &[u8]) {
-        let (mut pid, mut comm, mut flags) = (None, None, 0);
-        for field in Fields::new(event).map_while(Result::ok) {
-            match field.number {
-                1 => pid = field.as_u64().map(|pid| pid as i32),
-                2 => comm = field.as_bytes(),
-                3 => flags = field.as_u64().unwrap_or(0),
-                _ => {}
-            }
-        }
-        let Some(pid) = pid else { return };
+        let task = TaskNewtaskFtraceEventView::read(event);
+        let flags = task.clone_flags.unwrap_or(0);
+        let Some(pid) = task.pid else { return };
         let from = self.threads.get(&(machine, parent));
         let from = from.and_then(|thread| thread.tgid);
         let is_process = flags & CLONE_THREAD == 0;
@@ -123,50 +117,42 @@ impl Threads {
                 thread.creator = Some(parent);
             }
         }
-        if let Some(comm) = comm {
+        if let Some(comm) = task.comm {
             self.set_comm(machine, at, pid, comm);
         }
     }
 
     /// Reads a `ProcessTree` packet.
     pub(crate) fn process_tree(&mut self, machine: u32, tree: &[u8]) {
-        for field in Fields::new(tree).map_while(Result::ok) {
-            match (field.number, field.as_bytes()) {
-                (1, Some(process)) => self.process(machine, process),
-                (2, Some(thread)) => self.tree_thread(machine, thread),
-                _ => {}
-            }
+        let tree = ProcessTreeView::read(tree);
+        for process in tree.processes {
+            self.process(machine, &ProcessView::read(process));
+        }
+        for thread in tree.threads {
+            self.tree_thread(machine, &ThreadView::read(thread));
         }
     }
 
-    fn process(&mut self, machine: u32, process: &[u8]) {
-        let (mut pid, mut parent, mut is_comm) = (None, None, false);
+    fn process(&mut self, machine: u32, process: &ProcessView<'_>) {
         let mut name = String::new();
-        for field in Fields::new(process).map_while(Result::ok) {
-            match field.number {
-                1 => pid = field.as_u64().map(|pid| pid as i32),
-                2 => parent = field.as_u64().map(|pid| pid as i32),
-                3 if name.len() < MAX_NAME => {
-                    if let Some(word) = field.as_bytes().filter(|word| !word.is_empty()) {
-                        if !name.is_empty() {
-                            name.push(' ');
-                        }
-                        name.push_str(&printable(word));
-                    }
-                }
-                process_tree::process::CMDLINE_IS_COMM => is_comm = field.as_u64() == Some(1),
-                _ => {}
+        for word in process.cmdline.iter().filter(|word| !word.is_empty()) {
+            if name.len() >= MAX_NAME {
+                break;
             }
+            if !name.is_empty() {
+                name.push(' ');
+            }
+            name.push_str(&printable(word));
         }
-        let Some(pid) = pid else { return };
+        let Some(pid) = process.pid else { return };
         if let Some(thread) = self.thread(machine, pid) {
             thread.tgid = Some(pid);
-            thread.parent = parent.or(thread.parent);
+            thread.parent = process.ppid.or(thread.parent);
         }
         let has_name = !name.is_empty();
         self.name_process(machine, pid, name);
         if has_name && self.processes.contains_key(&(machine, pid)) {
-            if is_comm {
+            if process.cmdline_is_comm == Some(true) {
                 self.comms.insert((machine, pid));
             } else {
                 self.comms.remove(&(machine, pid));
@@ -176,47 +162,33 @@ impl Threads {
 
     /// Reads a `TrackDescriptor`. Its names are used for processes and threads without others.
     pub(crate) fn track_descriptor(&mut self, machine: u32, descriptor: &[u8]) {
-        let text = |message: &[u8], field| {
-            let text = Fields::find(field, message)?.as_bytes()?;
-            (!text.is_empty()).then(|| text.to_vec())
-        };
-        let id = |message: &[u8], field| Some(Fields::find(field, message)?.as_u64()? as i32);
-        let process = Fields::find(track_descriptor::PROCESS, descriptor);
-        if let Some(process) = process.and_then(|process| process.as_bytes())
-            && let Some(pid) = id(process, process_descriptor::PID)
-            && let Some(name) = text(process, process_descriptor::PROCESS_NAME)
+        let has_text = |name: &&[u8]| !name.is_empty();
+        let descriptor = TrackDescriptorView::read(descriptor);
+        let process = ProcessDescriptorView::read(descriptor.process.unwrap_or_default());
+        if let Some(pid) = process.pid
+            && let Some(name) = process.process_name.filter(has_text)
             && self.process_name(machine, pid).is_none()
         {
-            self.name_process(machine, pid, printable(&name));
+            self.name_process(machine, pid, printable(name));
         }
-        let thread = Fields::find(track_descriptor::THREAD, descriptor);
-        if let Some(thread) = thread.and_then(|thread| thread.as_bytes())
-            && let Some(tid) = id(thread, thread_descriptor::TID)
-            && let Some(name) = text(thread, thread_descriptor::THREAD_NAME)
+        let thread = ThreadDescriptorView::read(descriptor.thread.unwrap_or_default());
+        if let Some(tid) = thread.tid.map(|tid| tid as i32)
+            && let Some(name) = thread.thread_name.filter(has_text)
             && self.thread_name(machine, tid).is_none()
             && let Some(known) = self.thread(machine, tid)
         {
-            known.comm = printable_within(&name, MAX_COMM);
-            known.tgid = known.tgid.or(id(thread, thread_descriptor::PID));
+            known.comm = printable_within(name, MAX_COMM);
+            known.tgid = known.tgid.or(thread.pid);
         }
     }
 
-    fn tree_thread(&mut self, machine: u32, thread: &[u8]) {
-        let (mut tid, mut tgid, mut name) = (None, None, None);
-        for field in Fields::new(thread).map_while(Result::ok) {
-            match field.number {
-                1 => tid = field.as_u64().map(|tid| tid as i32),
-                2 => name = field.as_bytes(),
-                3 => tgid = field.as_u64().map(|tgid| tgid as i32),
-                _ => {}
-            }
-        }
-        let Some(tid) = tid else { return };
-        if let Some(thread) = self.thread(machine, tid) {
-            thread.tgid = tgid.or(thread.tgid);
+    fn tree_thread(&mut self, machine: u32, thread: &ThreadView<'_>) {
+        let Some(tid) = thread.tid else { return };
+        if let Some(known) = self.thread(machine, tid) {
+            known.tgid = thread.tgid.or(known.tgid);
             // The last name is kept: the thread may have executed another program.
-            if let Some(name) = name.filter(|name| !name.is_empty()) {
-                thread.comm = printable_within(name, MAX_COMM);
+            if let Some(name) = thread.name.filter(|name| !name.is_empty()) {
+                known.comm = printable_within(name, MAX_COMM);
             }
         }
     }

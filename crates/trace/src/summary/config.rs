@@ -1,7 +1,10 @@
 //! The parts of the recording's config that advice refers to.
 
-use ferretto_proto::fields::{data_source_config, perf_event_config, trace_config};
-use ferretto_wire::Fields;
+use ferretto_proto::views::trace_config::buffer_config::fill_policy;
+use ferretto_proto::views::trace_config::{BufferConfigView, DataSourceView};
+use ferretto_proto::views::{
+    DataSourceConfigView, FtraceConfigView, PerfEventConfigView, TraceConfigView,
+};
 
 use crate::printable::printable;
 
@@ -38,10 +41,8 @@ pub(super) struct Config {
 
 /// `TraceConfig.trace_attributes`.
 pub(super) fn attributes(config: &[u8]) -> &[u8] {
-    let attributes = Fields::find(trace_config::TRACE_ATTRIBUTES, config);
-    attributes
-        .and_then(|field| field.as_bytes())
-        .unwrap_or_default()
+    let config = TraceConfigView::read(config);
+    config.trace_attributes.unwrap_or_default()
 }
 
 /// The parts of a `PerfEventConfig`, with zero for missing fields.
@@ -57,22 +58,14 @@ pub(super) struct PerfConfig {
 
 impl PerfConfig {
     fn read(bytes: &[u8]) -> Self {
-        let mut config = Self::default();
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            let number = field.as_u64().unwrap_or(0);
-            match field.number {
-                perf_event_config::RING_BUFFER_PAGES => config.ring_buffer_pages = number,
-                perf_event_config::REMOTE_DESCRIPTOR_TIMEOUT_MS => {
-                    config.descriptor_timeout_ms = number;
-                }
-                perf_event_config::MAX_ENQUEUED_FOOTPRINT_KB => {
-                    config.max_enqueued_footprint_kb = number;
-                }
-                perf_event_config::MAX_DAEMON_MEMORY_KB => config.max_daemon_memory_kb = number,
-                _ => {}
-            }
+        let config = PerfEventConfigView::read(bytes);
+        Self {
+            is_of_root: false,
+            ring_buffer_pages: config.ring_buffer_pages.unwrap_or(0).into(),
+            descriptor_timeout_ms: config.remote_descriptor_timeout_ms.unwrap_or(0).into(),
+            max_enqueued_footprint_kb: config.max_enqueued_footprint_kb.unwrap_or(0),
+            max_daemon_memory_kb: config.max_daemon_memory_kb.unwrap_or(0).into(),
         }
-        config
     }
 
     /// Returns the advice for rings that are too small.
@@ -99,32 +92,26 @@ impl PerfConfig {
 
 impl Config {
     pub(super) fn read(bytes: &[u8]) -> Self {
-        let mut config = Self::default();
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            match field.number {
-                1 if config.buffers.len() < MAX_BUFFERS => {
-                    config.buffers.extend(field.as_bytes().map(read_buffer));
-                }
-                2 => {
-                    let source = field.as_bytes().unwrap_or_default();
-                    if let Some(ms) = drain_period(source) {
-                        config.drain_period_ms = ms;
-                    }
-                    if let Some(perf) = perf_config(source) {
-                        config.perf = PerfConfig::read(perf);
-                    }
-                }
-                8 => config.write_into_file = field.as_bool().unwrap_or(false),
-                9 => config.file_write_period_ms = field.as_u64().unwrap_or(0),
-                trace_config::MAX_FILE_SIZE_BYTES => {
-                    config.max_file_bytes = field.as_u64().unwrap_or(0);
-                }
-                14 => config.flush_timeout_ms = field.as_u64().unwrap_or(0),
-                trace_config::UNIQUE_SESSION_NAME => {
-                    let name = field.as_bytes().unwrap_or_default();
-                    config.is_flag_ring = name.starts_with(RING_SESSION.as_bytes());
-                }
-                _ => {}
+        let view = TraceConfigView::read(bytes);
+        let session = view.unique_session_name.unwrap_or_default();
+        let buffers = view.buffers.iter().take(MAX_BUFFERS);
+        let mut config = Self {
+            buffers: buffers.map(BufferConfig::read).collect(),
+            write_into_file: view.write_into_file.unwrap_or(false),
+            is_flag_ring: session.starts_with(RING_SESSION.as_bytes()),
+            max_file_bytes: view.max_file_size_bytes.unwrap_or(0),
+            file_write_period_ms: view.file_write_period_ms.unwrap_or(0).into(),
+            flush_timeout_ms: view.flush_timeout_ms.unwrap_or(0).into(),
+            ..Self::default()
+        };
+        for source in view.data_sources.iter().map(DataSourceView::read) {
+            let source = DataSourceConfigView::read(source.config.unwrap_or_default());
+            let ftrace = source.ftrace_config.map(FtraceConfigView::read);
+            if let Some(ms) = ftrace.and_then(|ftrace| ftrace.drain_period_ms) {
+                config.drain_period_ms = ms.into();
+            }
+            if let Some(perf) = source.perf_event_config {
+                config.perf = PerfConfig::read(perf);
             }
         }
         config
@@ -141,31 +128,14 @@ impl Config {
     }
 }
 
-fn read_buffer(bytes: &[u8]) -> BufferConfig {
-    let mut buffer = BufferConfig::default();
-    for field in Fields::new(bytes).map_while(Result::ok) {
-        match field.number {
-            1 => buffer.size_kb = field.as_u64().unwrap_or(0),
-            4 => {
-                buffer.is_ring = field.as_u64() == Some(1);
-                buffer.discard = field.as_u64() == Some(2);
-            }
-            7 => buffer.name = printable(field.as_bytes().unwrap_or_default()),
-            _ => {}
+impl BufferConfig {
+    fn read(bytes: &[u8]) -> Self {
+        let buffer = BufferConfigView::read(bytes);
+        Self {
+            size_kb: buffer.size_kb.unwrap_or(0).into(),
+            discard: buffer.fill_policy == Some(fill_policy::DISCARD),
+            is_ring: buffer.fill_policy == Some(fill_policy::RING_BUFFER),
+            name: printable(buffer.name.unwrap_or_default()),
         }
     }
-    buffer
-}
-
-/// `data_sources.config.ftrace_config.drain_period_ms`.
-fn drain_period(data_source: &[u8]) -> Option<u64> {
-    let config = Fields::find(1, data_source)?.as_bytes()?;
-    let ftrace = Fields::find(100, config)?.as_bytes()?;
-    Fields::find(11, ftrace)?.as_u64()
-}
-
-/// `data_sources.config.perf_event_config`.
-fn perf_config(data_source: &[u8]) -> Option<&[u8]> {
-    let config = Fields::find(1, data_source)?.as_bytes()?;
-    Fields::find(data_source_config::PERF_EVENT_CONFIG, config)?.as_bytes()
 }

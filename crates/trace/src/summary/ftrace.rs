@@ -4,6 +4,13 @@ use std::collections::BTreeMap;
 
 use ferretto_format::ProbeEvent;
 use ferretto_format::kernel_bundle::{BundleHeader, CompactSched};
+use ferretto_proto::fields::ftrace_event;
+use ferretto_proto::views::ftrace_event_bundle::GenericEventDescriptorView;
+use ferretto_proto::views::ftrace_stats::phase;
+use ferretto_proto::views::{
+    FtraceCpuStatsView, FtraceEventBundleView, FtraceStatsView, SchedSwitchFtraceEventView,
+    TaskRenameFtraceEventView,
+};
 use ferretto_text::amount::counted;
 use ferretto_wire::Fields;
 
@@ -16,14 +23,6 @@ use crate::limits::Budget;
 use crate::printable::printable;
 use crate::threads::Threads;
 
-/// `FtraceEvent` fields.
-const EVENT_TIMESTAMP: u32 = 1;
-const EVENT_PID: u32 = 2;
-const EVENT_SCHED_SWITCH: u32 = 4;
-const EVENT_COMMON_FLAGS: u32 = 5;
-const EVENT_SCHED_WAKING: u32 = 20;
-const EVENT_TASK_NEWTASK: u32 = 235;
-const EVENT_TASK_RENAME: u32 = 236;
 /// The first field number of events that the recorder described at run time.
 pub(super) const FIRST_GENERIC: u32 = 65536;
 
@@ -32,9 +31,8 @@ const MAX_KINDS: usize = 1 << 12;
 const MAX_CPUS: usize = 1 << 14;
 const MAX_NAMES: usize = 1 << 10;
 
-/// `FtraceStats.Phase`.
-const PHASE_START: u64 = 1;
-const PHASE_END: u64 = 2;
+/// `DescriptorProto.name`.
+const DESCRIPTOR_NAME: u32 = 1;
 
 /// The maximum difference between the time of the last flush and the time at which the kernel's
 /// counters were read for it. Older counters were not read for that flush.
@@ -119,93 +117,89 @@ impl Ftrace {
         &mut self,
         machine: u32,
         sequence: u32,
-        bytes: &[u8],
+        bundle: &FtraceEventBundleView<'_>,
         around: &mut Around<'_>,
     ) {
-        // The CPU, the clock and the gap are before or after the events, depending on the writer.
-        let (mut cpu, mut gap, mut foreign_clock) = (0, false, false);
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            match field.number {
-                1 => cpu = field.as_u32().unwrap_or(0),
-                3 => gap = field.as_bool().unwrap_or(false),
-                5 => foreign_clock = field.as_u64().unwrap_or(0) != 0,
-                8 => self.parse_errors += 1,
-                11 => self.description((machine, sequence), field.as_bytes().unwrap_or_default()),
-                _ => {}
-            }
+        self.parse_errors += bundle.error.len() as u64;
+        self.foreign_clock |= bundle.ftrace_clock.unwrap_or(0) != 0;
+        // Descriptions follow the events.
+        for descriptor in bundle.generic_event_descriptors {
+            self.description((machine, sequence), descriptor);
         }
-        self.foreign_clock |= foreign_clock;
-        let cpu = (machine, cpu);
-        let mut is_after_gap = gap;
-        if gap {
+        let cpu = (machine, bundle.cpu.unwrap_or(0));
+        let mut is_after_gap = bundle.lost_events.unwrap_or(false);
+        if is_after_gap {
             around.sched.gap(cpu.0, cpu.1);
             bump(&mut self.gaps, cpu, 1, MAX_CPUS);
         }
         let shown_from = around.times.kernel_start(machine);
         let mut shown: Option<(u64, u64)> = None;
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            let Some(body) = field.as_bytes() else {
+        for event in bundle.event {
+            let Some(time) = self.event(cpu, sequence, event, around) else {
                 continue;
             };
-            let span = match field.number {
-                2 => self.event(cpu, sequence, body, around),
-                4 => {
-                    let columns = CompactSched::read(body);
-                    let is_known = around.times.is_known(cpu);
-                    let header = around.header;
-                    let seen = around.sched.compact(around.threads, cpu, &columns, &header);
-                    if !is_known {
-                        around.times.compact(cpu, &columns, &header);
-                    } else if let Some((first, last)) = seen.times {
-                        around.times.kernel(machine, first, last);
-                    }
-                    bump(
-                        &mut self.events,
-                        EVENT_SCHED_SWITCH,
-                        seen.switches,
-                        MAX_KINDS,
-                    );
-                    bump(
-                        &mut self.events,
-                        EVENT_SCHED_WAKING,
-                        seen.wakings,
-                        MAX_KINDS,
-                    );
-                    seen.times
-                }
-                _ => None,
-            };
-            if let Some((first, _)) = span
-                && std::mem::take(&mut is_after_gap)
-                && let Some(activity) = &mut self.activity
-            {
-                activity.gap(cpu.0, first.saturating_sub(1));
+            if std::mem::take(&mut is_after_gap) {
+                self.gap_until(cpu, time);
             }
-            if let (2, Some((time, _))) = (field.number, span)
-                && time >= shown_from
-            {
+            if time >= shown_from {
                 let (low, high) = shown.unwrap_or((time, time));
                 shown = Some((low.min(time), high.max(time)));
             }
+        }
+        if let Some(compact) = bundle.compact_sched
+            && let Some((first, _)) = self.compact(cpu, compact, around)
+            && is_after_gap
+        {
+            self.gap_until(cpu, first);
         }
         if let Some((first, last)) = shown {
             around.times.kernel(machine, first, last);
         }
     }
 
+    /// Ends the activities of a CPU before the first event after a gap.
+    fn gap_until(&mut self, cpu: (u32, u32), time: u64) {
+        if let Some(activity) = &mut self.activity {
+            activity.gap(cpu.0, time.saturating_sub(1));
+        }
+    }
+
+    /// Reads a `CompactSched`, and returns its first and last time.
+    fn compact(
+        &mut self,
+        cpu: (u32, u32),
+        bytes: &[u8],
+        around: &mut Around<'_>,
+    ) -> Option<(u64, u64)> {
+        let columns = CompactSched::read(bytes);
+        let is_known = around.times.is_known(cpu);
+        let header = around.header;
+        let seen = around.sched.compact(around.threads, cpu, &columns, &header);
+        if !is_known {
+            around.times.compact(cpu, &columns, &header);
+        } else if let Some((first, last)) = seen.times {
+            around.times.kernel(cpu.0, first, last);
+        }
+        let events = &mut self.events;
+        bump(events, ftrace_event::SCHED_SWITCH, seen.switches, MAX_KINDS);
+        bump(events, ftrace_event::SCHED_WAKING, seen.wakings, MAX_KINDS);
+        seen.times
+    }
+
+    /// Reads a `FtraceEvent`, and returns its time.
     fn event(
         &mut self,
         cpu: (u32, u32),
         sequence: u32,
         event: &[u8],
         around: &mut Around<'_>,
-    ) -> Option<(u64, u64)> {
+    ) -> Option<u64> {
         let (mut at, mut pid, mut kind, mut body) = (None, 0, None, None);
         for field in Fields::new(event).map_while(Result::ok) {
             match field.number {
-                EVENT_TIMESTAMP => at = field.as_u64(),
-                EVENT_PID => pid = field.as_u64().unwrap_or(0) as i32,
-                EVENT_COMMON_FLAGS => {}
+                ftrace_event::TIMESTAMP => at = field.as_u64(),
+                ftrace_event::PID => pid = field.as_u64().unwrap_or(0) as i32,
+                ftrace_event::COMMON_FLAGS => {}
                 number => {
                     kind = Some(number);
                     body = field.as_bytes();
@@ -220,23 +214,25 @@ impl Ftrace {
         let at = around.header.to_boot(at?);
         let (sched, threads) = (&mut *around.sched, &mut *around.threads);
         match (kind, body) {
-            (Some(EVENT_SCHED_SWITCH), Some(body)) => {
-                let next = Fields::find(6, body).and_then(|f| f.as_u64()).unwrap_or(0) as i32;
+            (Some(ftrace_event::SCHED_SWITCH), Some(body)) => {
+                let switch = SchedSwitchFtraceEventView::read(body);
+                let next = switch.next_pid.unwrap_or(0);
                 sched.switch(threads, cpu, at, next);
                 if !around.times.is_known(cpu) {
                     around.times.switch(cpu, at);
                 }
-                if let Some(comm) = Fields::find(5, body).and_then(|f| f.as_bytes()) {
+                if let Some(comm) = switch.next_comm {
                     threads.set_comm(cpu.0, at, next, comm);
                 }
             }
-            (Some(EVENT_TASK_NEWTASK), Some(body)) => threads.new_task(cpu.0, at, pid, body),
-            (Some(EVENT_TASK_RENAME), Some(body)) => {
-                // A thread can rename another one of its process.
-                let renamed = Fields::find(1, body).and_then(|f| f.as_u64());
-                let renamed = renamed.map_or(pid, |tid| tid as i32);
-                if let Some(comm) = Fields::find(3, body).and_then(|f| f.as_bytes()) {
-                    threads.set_comm(cpu.0, at, renamed, comm);
+            (Some(ftrace_event::TASK_NEWTASK), Some(body)) => {
+                threads.new_task(cpu.0, at, pid, body);
+            }
+            (Some(ftrace_event::TASK_RENAME), Some(body)) => {
+                let rename = TaskRenameFtraceEventView::read(body);
+                if let Some(comm) = rename.newcomm {
+                    // A thread can rename another one of its process.
+                    threads.set_comm(cpu.0, at, rename.pid.unwrap_or(pid), comm);
                 }
             }
             (Some(kind), Some(body)) => {
@@ -254,25 +250,23 @@ impl Ftrace {
             }
             _ => {}
         }
-        Some((at, at))
+        Some(at)
     }
 
     /// Reads a `GenericEventDescriptor`, which precedes the events that it describes.
     fn description(&mut self, (machine, sequence): (u32, u32), bytes: &[u8]) {
-        let number = Fields::find(1, bytes).and_then(|field| field.as_u32());
-        let name = Fields::find(2, bytes)
-            .and_then(|descriptor| Fields::find(1, descriptor.as_bytes()?))
-            .and_then(|name| name.as_bytes());
-        let group = Fields::find(3, bytes).and_then(|group| group.as_bytes());
+        let description = GenericEventDescriptorView::read(bytes);
+        let descriptor = description.event_descriptor.unwrap_or_default();
+        let name = Fields::find(DESCRIPTOR_NAME, descriptor).and_then(|name| name.as_bytes());
+        let number = description.field_id.and_then(|id| u32::try_from(id).ok());
         if let (Some(number), Some(name)) = (number, name)
             && number >= FIRST_GENERIC
             && self.descriptions.len() < MAX_KINDS
         {
             let key = (machine, sequence, number);
-            let descriptor = Fields::find(2, bytes).and_then(|field| field.as_bytes());
-            let probe = ProbeEvent::read(descriptor.unwrap_or_default());
+            let probe = ProbeEvent::read(descriptor);
             let mut event = Described {
-                group: printable(group.unwrap_or_default()),
+                group: printable(description.group_name.unwrap_or_default()),
                 name: printable(name),
                 probe,
                 is_paired: false,
@@ -290,35 +284,30 @@ impl Ftrace {
 
     /// Reads a `FtraceStats`.
     pub(super) fn stats(&mut self, machine: u32, bytes: &[u8]) {
-        let phase = Fields::find(1, bytes).and_then(|f| f.as_u64());
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            match field.number {
-                2 => {
-                    let (Some(cpu), Some(phase)) = (field.as_bytes(), phase) else {
-                        continue;
-                    };
-                    let (number, lost, read_at) = read_cpu(cpu);
-                    if phase == PHASE_END && machine == 0 {
-                        self.end_at = self.end_at.max(read_at);
-                    }
-                    let side = match phase {
-                        PHASE_START => &mut self.start,
-                        PHASE_END => &mut self.end,
-                        _ => continue,
-                    };
-                    if side.len() < MAX_CPUS {
-                        side.insert((machine, number), lost);
-                    }
-                }
-                6 | 7 if self.missing.len() < MAX_NAMES => {
-                    let name = printable(field.as_bytes().unwrap_or_default());
-                    if !self.missing.contains(&name) {
-                        self.missing.push(name);
-                    }
-                }
-                11 => self.buffer_pages = field.as_u64().unwrap_or(0),
-                _ => {}
+        let stats = FtraceStatsView::read(bytes);
+        for cpu in stats.cpu_stats {
+            let (number, lost, read_at) = read_cpu(cpu);
+            let side = match stats.phase.unwrap_or(phase::UNSPECIFIED) {
+                phase::START_OF_TRACE => &mut self.start,
+                phase::END_OF_TRACE => &mut self.end,
+                _ => continue,
+            };
+            if side.len() < MAX_CPUS {
+                side.insert((machine, number), lost);
             }
+            if machine == 0 && stats.phase == Some(phase::END_OF_TRACE) {
+                self.end_at = self.end_at.max(read_at);
+            }
+        }
+        let unknown = stats.unknown_ftrace_events.iter();
+        for name in unknown.chain(stats.failed_ftrace_events) {
+            let name = printable(name);
+            if self.missing.len() < MAX_NAMES && !self.missing.contains(&name) {
+                self.missing.push(name);
+            }
+        }
+        if let Some(pages) = stats.cpu_buffer_size_pages {
+            self.buffer_pages = pages.into();
         }
     }
 
@@ -408,19 +397,13 @@ impl Ftrace {
 
 /// Returns the number, the lost events and the time of a `FtraceCpuStats`.
 fn read_cpu(bytes: &[u8]) -> (u32, u64, Option<u64>) {
-    let (mut cpu, mut lost, mut read_at) = (0, 0u64, None);
-    for field in Fields::new(bytes).map_while(Result::ok) {
-        match field.number {
-            1 => cpu = field.as_u32().unwrap_or(0),
-            // Overwritten, failed to commit, and dropped because a buffer without overwriting was
-            // full.
-            3 | 4 | 8 => lost = lost.saturating_add(field.as_u64().unwrap_or(0)),
-            // Seconds; the conversion saturates.
-            7 => read_at = field.as_f64().map(|seconds| (seconds * 1e9) as u64),
-            _ => {}
-        }
-    }
-    (cpu, lost, read_at)
+    let cpu = FtraceCpuStatsView::read(bytes);
+    // Overwritten, failed to commit, and dropped because a buffer without overwriting was full.
+    let lost = [cpu.overrun, cpu.commit_overrun, cpu.dropped_events];
+    let lost = lost.into_iter().flatten().fold(0, u64::saturating_add);
+    // Seconds; the conversion saturates.
+    let read_at = cpu.now_ts.map(|seconds| (seconds * 1e9) as u64);
+    (cpu.cpu.unwrap_or(0) as u32, lost, read_at)
 }
 
 fn bump<K: Ord>(counts: &mut BTreeMap<K, u64>, key: K, by: u64, limit: usize) {

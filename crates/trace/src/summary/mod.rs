@@ -36,6 +36,7 @@ use ferretto_format::health::Health;
 use ferretto_format::kernel_bundle::BundleHeader;
 use ferretto_format::sequence::{FaultSink, PacketHeader, SequenceReader, SequenceState};
 use ferretto_proto::fields::trace_packet as packet_field;
+use ferretto_proto::views::FtraceEventBundleView;
 use ferretto_wire::{Field, Fields};
 
 pub use self::activity::{ActivityKind, ActivitySummary};
@@ -462,14 +463,15 @@ impl Summarizer {
         let machine = header.machine;
         match kind {
             packet_field::FTRACE_EVENTS => {
+                let bundle = FtraceEventBundleView::read(body);
                 let mut around = Around {
                     sched: &mut self.sched,
                     threads: &mut self.threads,
                     times: &mut self.times,
-                    header: BundleHeader::read(body, self.sequences.clocks()),
+                    header: BundleHeader::of(&bundle, self.sequences.clocks()),
                 };
                 self.ftrace
-                    .bundle(machine, header.sequence, body, &mut around);
+                    .bundle(machine, header.sequence, &bundle, &mut around);
             }
             packet_field::FTRACE_STATS => self.ftrace.stats(machine, body),
             packet_field::PROCESS_TREE => self.threads.process_tree(machine, body),

@@ -1,7 +1,10 @@
 //! Losses in the service's statistics (`TraceStats`).
 
+use ferretto_proto::views::TraceStatsView;
+use ferretto_proto::views::trace_stats::{
+    BufferStatsView, FilterStatsView, WriterStatsView, final_flush_outcome,
+};
 use ferretto_text::amount::{counted, human_bytes};
-use ferretto_wire::Fields;
 
 use super::config::Config;
 use super::loss::{Cause, Loss};
@@ -20,7 +23,8 @@ pub(super) struct Stats {
     patches_discarded: u64,
     invalid_packets: u64,
     flushes_failed: u64,
-    final_flush: u64,
+    /// A value of `FinalFlushOutcome`.
+    final_flush: i32,
     filter_errors: u64,
 }
 
@@ -36,46 +40,39 @@ pub(super) struct BufferStats {
     pub(super) writer_loss: u64,
 }
 
-/// `TraceStats.FinalFlushOutcome.FINAL_FLUSH_FAILED`.
-const FINAL_FLUSH_FAILED: u64 = 2;
-
 impl Stats {
     pub(super) fn read(bytes: &[u8]) -> Self {
-        let mut stats = Self::default();
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            let number = field.as_u64().unwrap_or(0);
-            match field.number {
-                1 if stats.buffers.len() < MAX_ENTRIES => {
-                    stats
-                        .buffers
-                        .extend(field.as_bytes().map(BufferStats::read));
-                }
-                8 => stats.chunks_discarded = number,
-                9 => stats.patches_discarded = number,
-                10 => stats.invalid_packets = number,
-                11 => {
-                    let errors = field.as_bytes().and_then(|filter| Fields::find(4, filter));
-                    stats.filter_errors = errors.and_then(|f| f.as_u64()).unwrap_or(0);
-                }
-                14 => stats.flushes_failed = number,
-                15 => stats.final_flush = number,
-                18 if stats.writers.len() < MAX_ENTRIES => {
-                    stats.writers.extend(field.as_bytes().and_then(read_writer));
-                }
-                _ => {}
-            }
+        let stats = TraceStatsView::read(bytes);
+        let filter = FilterStatsView::read(stats.filter_stats.unwrap_or_default());
+        let buffers = stats.buffer_stats.iter().take(MAX_ENTRIES);
+        let writers = stats.writer_stats.iter().map(WriterStatsView::read);
+        let writers =
+            writers.filter_map(|writer| Some((writer.sequence_id? as u32, writer.buffer)));
+        Self {
+            buffers: buffers.map(BufferStats::read).collect(),
+            writers: writers
+                .take(MAX_ENTRIES)
+                .map(|(sequence, buffer)| (sequence, buffer.unwrap_or(0)))
+                .collect(),
+            chunks_discarded: stats.chunks_discarded.unwrap_or(0),
+            patches_discarded: stats.patches_discarded.unwrap_or(0),
+            invalid_packets: stats.invalid_packets.unwrap_or(0),
+            flushes_failed: stats.flushes_failed.unwrap_or(0),
+            final_flush: stats
+                .final_flush_outcome
+                .unwrap_or(final_flush_outcome::FINAL_FLUSH_UNSPECIFIED),
+            filter_errors: filter.errors.unwrap_or(0),
         }
-        stats
     }
 
     /// Returns true if the outcome of the final flush is known.
     pub(super) fn has_final_flush(&self) -> bool {
-        self.final_flush != 0
+        self.final_flush != final_flush_outcome::FINAL_FLUSH_UNSPECIFIED
     }
 
     /// Returns true if events may be missing, or late, because a data source did not answer.
     pub(super) fn has_flush_loss(&self) -> bool {
-        self.final_flush == FINAL_FLUSH_FAILED || self.flushes_failed > 0
+        self.final_flush == final_flush_outcome::FINAL_FLUSH_FAILED || self.flushes_failed > 0
     }
 
     /// Returns true if the service counted losses that cause gaps in sequences.
@@ -150,7 +147,7 @@ impl Stats {
         } else {
             slow.join(", ")
         };
-        let amount = if self.final_flush == FINAL_FLUSH_FAILED {
+        let amount = if self.final_flush == final_flush_outcome::FINAL_FLUSH_FAILED {
             "the last events may be missing".to_owned()
         } else {
             format!(
@@ -175,22 +172,17 @@ impl Stats {
 
 impl BufferStats {
     fn read(bytes: &[u8]) -> Self {
-        let mut stats = Self::default();
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            let number = field.as_u64().unwrap_or(0);
-            match field.number {
-                12 => stats.size = number,
-                1 => stats.bytes_written = number,
-                13 => stats.bytes_overwritten = number,
-                3 => stats.chunks_overwritten = number,
-                18 => stats.chunks_discarded = number,
-                6 => stats.patches_failed = number,
-                9 => stats.abi_violations = number,
-                19 => stats.writer_loss = number,
-                _ => {}
-            }
+        let stats = BufferStatsView::read(bytes);
+        Self {
+            size: stats.buffer_size.unwrap_or(0),
+            bytes_written: stats.bytes_written.unwrap_or(0),
+            bytes_overwritten: stats.bytes_overwritten.unwrap_or(0),
+            chunks_overwritten: stats.chunks_overwritten.unwrap_or(0),
+            chunks_discarded: stats.chunks_discarded.unwrap_or(0),
+            patches_failed: stats.patches_failed.unwrap_or(0),
+            abi_violations: stats.abi_violations.unwrap_or(0),
+            writer_loss: stats.trace_writer_packet_loss.unwrap_or(0),
         }
-        stats
     }
 
     fn has_loss(&self) -> bool {
@@ -288,10 +280,4 @@ impl BufferStats {
             "raise buffers[{index}].size_kb (now {size_kb}) to {needed}, or set write_into_file: true"
         )
     }
-}
-
-fn read_writer(bytes: &[u8]) -> Option<(u32, u32)> {
-    let sequence = Fields::find(1, bytes)?.as_u32()?;
-    let buffer = Fields::find(4, bytes).and_then(|f| f.as_u32()).unwrap_or(0);
-    Some((sequence, buffer))
 }

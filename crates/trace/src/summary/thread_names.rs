@@ -2,6 +2,7 @@
 
 use ferretto_format::kernel_bundle::BundleHeader;
 use ferretto_proto::fields::trace_packet as field;
+use ferretto_proto::views::FtraceEventBundleView;
 use ferretto_wire::Fields;
 
 use super::ftrace::{Around, Ftrace};
@@ -45,7 +46,8 @@ impl ThreadNames {
                         // Names do not depend on clocks.
                         header: BundleHeader::default(),
                     };
-                    self.ftrace.bundle(machine, 0, body, &mut around);
+                    let bundle = FtraceEventBundleView::read(body);
+                    self.ftrace.bundle(machine, 0, &bundle, &mut around);
                 }
                 _ => {}
             }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ferretto_wire::Fields;
+use ferretto_proto::views::track_event::r#type as kind;
+use ferretto_proto::views::{ProcessDescriptorView, TrackDescriptorView, TrackEventView};
 
 use crate::printable::printable;
 use crate::threads::Threads;
@@ -43,11 +44,11 @@ pub(super) struct TrackEvents {
 impl TrackEvents {
     /// Reads a `TrackEvent`.
     pub(super) fn event(&mut self, bytes: &[u8]) {
-        let count = match Fields::find(9, bytes).and_then(|f| f.as_u64()) {
-            Some(1) => &mut self.counts.begins,
-            Some(2) => &mut self.counts.ends,
-            Some(3) => &mut self.counts.instants,
-            Some(4) => &mut self.counts.counters,
+        let count = match TrackEventView::read(bytes).r#type {
+            Some(kind::TYPE_SLICE_BEGIN) => &mut self.counts.begins,
+            Some(kind::TYPE_SLICE_END) => &mut self.counts.ends,
+            Some(kind::TYPE_INSTANT) => &mut self.counts.instants,
+            Some(kind::TYPE_COUNTER) => &mut self.counts.counters,
             _ => &mut self.counts.others,
         };
         *count += 1;
@@ -55,16 +56,12 @@ impl TrackEvents {
 
     /// Reads a `TrackDescriptor`, and the name of a process in it.
     pub(super) fn descriptor(&mut self, machine: u32, bytes: &[u8], threads: &mut Threads) {
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            match field.number {
-                1 if self.tracks.len() < MAX_TRACKS => self.tracks.extend(field.as_u64()),
-                3 => {
-                    if let Some(process) = field.as_bytes() {
-                        name_process(machine, process, threads);
-                    }
-                }
-                _ => {}
-            }
+        let descriptor = TrackDescriptorView::read(bytes);
+        if self.tracks.len() < MAX_TRACKS {
+            self.tracks.extend(descriptor.uuid);
+        }
+        if let Some(process) = descriptor.process {
+            name_process(machine, process, threads);
         }
     }
 
@@ -78,11 +75,8 @@ impl TrackEvents {
 
 /// Reads a `ProcessDescriptor`. The command line in a process tree takes precedence.
 fn name_process(machine: u32, bytes: &[u8], threads: &mut Threads) {
-    let pid = Fields::find(1, bytes)
-        .and_then(|f| f.as_u64())
-        .map(|pid| pid as i32);
-    let name = Fields::find(6, bytes).and_then(|f| f.as_bytes());
-    if let (Some(pid), Some(name)) = (pid, name)
+    let process = ProcessDescriptorView::read(bytes);
+    if let (Some(pid), Some(name)) = (process.pid, process.process_name)
         && threads.process_name(machine, pid).is_none()
     {
         threads.name_process(machine, pid, printable(name));
