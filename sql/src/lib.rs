@@ -12,6 +12,7 @@ mod functions;
 mod graphs;
 mod intervals;
 mod limits;
+mod modules;
 mod objects;
 pub mod output;
 mod relations;

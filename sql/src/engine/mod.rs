@@ -23,6 +23,7 @@ use crate::functions;
 use crate::graphs;
 use crate::intervals;
 use crate::limits::Limits;
+use crate::modules;
 use crate::objects::{self, Objects};
 use crate::relations::{TraceTable, register_absent, register_pairs, register_pointer};
 use crate::sqlite::{Callee, Relations};
@@ -30,20 +31,6 @@ use crate::stdlib;
 use crate::syntax::lexer::{Token, split, text, tokenize, trim};
 use crate::syntax::macros::{Macro, Macros, expand};
 use crate::syntax::statement::{Statement, parse};
-
-/// Modules whose SQL differs from that of the engine for many traces.
-const OWN_MODULES: &[(&str, &str)] = &[
-    (
-        "linux.cpu.utilization.periods",
-        include_str!("../stdlib/periods.sql"),
-    ),
-    // The macros of these modules are operators, which always exist.
-    ("graphs.dominator_tree", ""),
-    ("graphs.hierarchy", ""),
-    ("graphs.partition", ""),
-    ("graphs.scan", ""),
-    ("std.trees.table_conversion", ""),
-];
 
 /// The module of relations that are created by statements.
 const CREATED: &str = "__perfetto_relation";
@@ -176,7 +163,7 @@ impl Engine {
             modules: HashMap::new(),
             packages: stdlib::modules(),
         };
-        for (name, sql) in OWN_MODULES {
+        for (name, sql) in modules::all() {
             engine.add_module(name, sql, true)?;
         }
         for text in stdlib::PRELUDE {

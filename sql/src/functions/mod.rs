@@ -5,6 +5,7 @@
 mod clock;
 mod math;
 mod percentile;
+mod stack;
 mod text;
 mod trace;
 mod window;
@@ -24,6 +25,7 @@ pub(crate) fn register(connection: &Connection, limits: &Limits) -> Result<()> {
     math::register(connection)?;
     window::register(connection, limits)?;
     percentile::register(connection, limits)?;
+    stack::register(connection, limits)?;
     text::register(connection)
 }
 

@@ -16,6 +16,7 @@ pub(crate) fn register(connection: &Connection, trace: &Arc<Trace>) -> Result<()
     arguments(connection, trace)?;
     metadata(connection, trace)?;
     clocks(connection, trace)?;
+    super::stack::register_trace(connection, trace)?;
     let trace = trace.clone();
     scalar(connection, "slice_is_ancestor", 2, move |context| {
         let ancestor = integer(context, 0, "slice_is_ancestor")?;

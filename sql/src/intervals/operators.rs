@@ -8,6 +8,7 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Result};
 
 use super::as_of::as_of;
+use super::flatten::flatten;
 use super::intersect::{intersections, key_names};
 use super::partition::{Keys, partitions};
 use super::points::{counter_intervals, create};
@@ -31,6 +32,12 @@ pub(crate) fn register(
         self_intersect(of.limits(), &input.rows).map(Arc::new)
     });
     relations.register(connection, "__perfetto_self_intersect", relation)?;
+    let of = objects.clone();
+    let relation = Stored::new(names("c", 4), names("input", 1), move |arguments| {
+        let input = of.get((&arguments[0]).into())?;
+        flatten(&input.rows, of.limits()).map(Arc::new)
+    });
+    relations.register(connection, "__perfetto_flatten", relation)?;
     let of = objects.clone();
     let relation = Stored::new(names("c", 3), names("input", 2), move |arguments| {
         let left = of.get((&arguments[0]).into())?;
@@ -166,6 +173,21 @@ pub(crate) fn self_intersect_sql(input: &str) -> String {
     let rows = collected("id, ts, dur", &[], input);
     let renamed = renamed(2, &names);
     format!("(SELECT c0 AS ts, c1 AS dur{renamed} FROM __perfetto_self_intersect({rows}))")
+}
+
+/// Returns the SQL of `_intervals_flatten!(children with their roots)`.
+pub(crate) fn flatten_sql(input: &str) -> String {
+    let columns = "root_id, root_ts, root_dur, id, parent_id, ts, dur";
+    let rows = collected(columns, &[], input);
+    let names = ["root_id", "id", "ts", "dur"].map(str::to_owned);
+    let names = names.iter().enumerate();
+    let columns: Vec<_> = names
+        .map(|(place, name)| format!("c{place} AS {name}"))
+        .collect();
+    format!(
+        "(SELECT {} FROM __perfetto_flatten({rows}))",
+        columns.join(", ")
+    )
 }
 
 /// Returns the SQL of `asof_join!(left, right, (keys))`. Columns of the right side with the name of

@@ -286,6 +286,7 @@ fn builtin(name: &str, arguments: &[Vec<Token>]) -> Option<String> {
         ("interval_self_intersect", 1) => {
             Some(crate::intervals::self_intersect_sql(&text(&arguments[0])))
         }
+        ("_intervals_flatten", 1) => Some(crate::intervals::flatten_sql(&text(&arguments[0]))),
         ("asof_join", 3) => Some(crate::intervals::asof_sql(
             &text(&arguments[0]),
             &text(&arguments[1]),

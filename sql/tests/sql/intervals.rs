@@ -225,3 +225,54 @@ fn intervals_are_created_from_each_start_to_the_next_end() {
         assert_eq!(session.rows(&sql), expected, "{starts:?} {ends:?}");
     }
 }
+
+#[test]
+fn flattened_intervals_are_the_innermost_at_each_time() {
+    let mut session = Session::new();
+    session.rows("INCLUDE PERFETTO MODULE intervals.overlap");
+    let mut random = Random(24);
+    for _ in 0..60 {
+        // Nested intervals in a root: each lies in one before it, after its siblings.
+        let mut all: Vec<(usize, i64, i64)> = vec![(0, 10, 50)];
+        for _ in 0..random.below(10) {
+            let parent = random.below(all.len() as u64) as usize;
+            let siblings = all.iter().skip(1).filter(|child| child.0 == parent);
+            let from = siblings.map(|child| child.2).max().unwrap_or(all[parent].1);
+            let ts = from + random.below(4) as i64;
+            let end = ts + 1 + random.below(9) as i64;
+            if end <= all[parent].2 {
+                all.push((parent, ts, end));
+            }
+        }
+        let rows: Vec<String> = all
+            .iter()
+            .enumerate()
+            .skip(1)
+            .map(|(id, (parent, ts, end))| format!("(0, {id}, {parent}, {ts}, {})", end - ts))
+            .collect();
+        let children = if rows.is_empty() {
+            "SELECT 0 AS root_id, 0 AS id, 0 AS parent_id, 0 AS ts, 0 AS dur WHERE 0".to_owned()
+        } else {
+            let rows = rows.join(", ");
+            format!("WITH v(root_id, id, parent_id, ts, dur) AS (VALUES {rows}) SELECT * FROM v")
+        };
+        let sql = format!(
+            "SELECT root_id, id, ts, dur FROM _intervals_flatten!(
+               _intervals_merge_root_and_children!((SELECT 0 AS id, 10 AS ts, 40 AS dur), ({children})))"
+        );
+        let mut found = std::collections::BTreeMap::new();
+        for row in session.rows(&sql) {
+            let row: Vec<i64> = row
+                .split(',')
+                .map(|n| n.parse().expect("a number"))
+                .collect();
+            for at in row[2]..row[2] + row[3] {
+                assert_eq!(found.insert(at, row[1]), None, "{all:?}");
+            }
+        }
+        // The last interval that contains a time is the innermost one.
+        let innermost = |at: i64| all.iter().rposition(|(_, ts, end)| *ts <= at && at < *end);
+        let expected = (10..50).filter_map(|at| Some((at, innermost(at)? as i64)));
+        assert_eq!(found, expected.collect(), "{all:?}");
+    }
+}

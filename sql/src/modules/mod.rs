@@ -1,0 +1,60 @@
+//! Modules that only this engine has, or has in another form than the engine for many traces: their
+//! SQL is SQLite's, or uses operators of this engine.
+
+macro_rules! modules {
+    ($($name:literal: $file:literal,)*) => {
+        /// The modules by name.
+        pub(crate) const MODULES: &[(&str, &str)] = &[$(($name, include_str!($file)),)*];
+    };
+}
+
+modules! {
+    "counters.global_tracks": "counters/global_tracks.sql",
+    "counters.intervals": "counters/intervals.sql",
+    "intervals.create_intervals": "intervals/create_intervals.sql",
+    "intervals.mipmap": "intervals/mipmap.sql",
+    "intervals.overlap": "intervals/overlap.sql",
+    "linux.cpu.utilization.general": "linux/cpu/utilization/general.sql",
+    "linux.cpu.utilization.periods": "linux/cpu/utilization/periods.sql",
+    "linux.cpu.utilization.slice": "linux/cpu/utilization/slice.sql",
+    "linux.memory.general": "linux/memory/general.sql",
+    "linux.memory.process": "linux/memory/process.sql",
+    "sched.latency": "sched/latency.sql",
+    "sched.runnable": "sched/runnable.sql",
+    "sched.states": "sched/states.sql",
+    "sched.thread_executing_span": "sched/thread_executing_span.sql",
+    "sched.thread_executing_span_with_slice": "sched/thread_executing_span_with_slice.sql",
+    "sched.thread_level_parallelism": "sched/thread_level_parallelism.sql",
+    "sched.thread_state_flattened": "sched/thread_state_flattened.sql",
+    "sched.time_in_state": "sched/time_in_state.sql",
+    "sched.with_context": "sched/with_context.sql",
+    "slices.flat_slices": "slices/flat_slices.sql",
+    "slices.flow": "slices/flow.sql",
+    "slices.time_in_state": "slices/time_in_state.sql",
+    "slices.with_context": "slices/with_context.sql",
+    "std.traceinfo.trace": "std/traceinfo/trace.sql",
+    "viz.flamegraph": "viz/flamegraph.sql",
+    "viz.slices": "viz/slices.sql",
+    "viz.summary.counters": "viz/summary/counters.sql",
+    "viz.summary.processes": "viz/summary/processes.sql",
+    "viz.summary.slices": "viz/summary/slices.sql",
+    "viz.summary.threads": "viz/summary/threads.sql",
+    "viz.summary.trace": "viz/summary/trace.sql",
+    "viz.threads": "viz/threads.sql",
+    "viz.track_event_callstacks": "viz/track_event_callstacks.sql",
+}
+
+/// Modules whose macros are operators, which always exist.
+const OPERATORS: &[&str] = &[
+    "graphs.dominator_tree",
+    "graphs.hierarchy",
+    "graphs.partition",
+    "graphs.scan",
+    "std.trees.table_conversion",
+];
+
+/// Returns the modules with their SQL.
+pub(crate) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let operators = OPERATORS.iter().map(|name| (*name, ""));
+    MODULES.iter().copied().chain(operators)
+}
