@@ -78,9 +78,9 @@ impl Drop for Held<'_> {
 /// Returns a number that is unique among running threads.
 fn this_thread() -> usize {
     thread_local! {
-        static PLACE: u8 = const { 0 };
+        static OWN: u8 = const { 0 };
     }
-    PLACE.with(|place| std::ptr::from_ref(place) as usize)
+    OWN.with(|own| std::ptr::from_ref(own) as usize)
 }
 
 #[cfg(test)]

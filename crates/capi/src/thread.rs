@@ -26,7 +26,7 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// Creates a tracer, which can be used after [`settle`](Self::settle).
+    /// Creates a tracer, which can be used after [`register`](Self::register).
     pub(crate) fn new(epoch: u64, clears: u32, writer: TraceWriter) -> Self {
         Self {
             next: ptr::null_mut(),
@@ -42,7 +42,7 @@ impl Tracer {
     /// # Safety
     ///
     /// `tracer` is valid, and only used by this thread.
-    pub(crate) unsafe fn settle(tracer: *mut Self) {
+    pub(crate) unsafe fn register(tracer: *mut Self) {
         // SAFETY: by contract.
         unsafe {
             (*tracer).next = TRACERS.replace(tracer);

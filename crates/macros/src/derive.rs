@@ -60,7 +60,7 @@ impl Settings {
     }
 
     /// Reports attributes that are not supported here.
-    fn allow(&self, rename: bool, field: bool, library: bool, place: &str) -> syn::Result<()> {
+    fn allow(&self, rename: bool, field: bool, library: bool, target: &str) -> syn::Result<()> {
         let refused = [
             (rename, self.rename.as_ref().map(LitStr::span), "rename"),
             (field, self.skip, "skip"),
@@ -75,7 +75,7 @@ impl Settings {
             if let Some(span) = span.filter(|_| !is_allowed) {
                 return Err(Error::new(
                     span,
-                    format!("`{word}` is not supported on {place}"),
+                    format!("`{word}` is not supported on {target}"),
                 ));
             }
         }

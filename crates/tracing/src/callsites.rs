@@ -62,7 +62,7 @@ pub(crate) struct Callsites {
 /// removed.
 struct Table {
     /// The addresses, or 0, and their entries.
-    places: Box<[(AtomicUsize, OnceLock<&'static Callsite>)]>,
+    slots: Box<[(AtomicUsize, OnceLock<&'static Callsite>)]>,
 }
 
 /// The data for adding callsites.
@@ -81,17 +81,17 @@ struct Rare {
 impl Table {
     fn new(size: usize) -> Self {
         Self {
-            places: (0..size).map(|_| Default::default()).collect(),
+            slots: (0..size).map(|_| Default::default()).collect(),
         }
     }
 
     #[inline]
     fn get(&self, key: usize) -> Option<&'static Callsite> {
-        let mask = self.places.len() - 1;
+        let mask = self.slots.len() - 1;
         let mut at = start(key);
         loop {
-            let (place, callsite) = &self.places[at & mask];
-            match place.load(Ordering::Acquire) {
+            let (address, callsite) = &self.slots[at & mask];
+            match address.load(Ordering::Acquire) {
                 0 => return None,
                 found if found == key => return callsite.get().copied(),
                 _ => at += 1,
@@ -99,16 +99,16 @@ impl Table {
         }
     }
 
-    /// Adds an entry. The table must have room, and the caller must hold the lock.
+    /// Adds an entry. The table must not be full, and the caller must hold the lock.
     fn insert(&self, key: usize, callsite: &'static Callsite) {
-        let mask = self.places.len() - 1;
+        let mask = self.slots.len() - 1;
         let mut at = start(key);
-        while self.places[at & mask].0.load(Ordering::Relaxed) != 0 {
+        while self.slots[at & mask].0.load(Ordering::Relaxed) != 0 {
             at += 1;
         }
-        let (place, slot) = &self.places[at & mask];
-        let _ = slot.set(callsite);
-        place.store(key, Ordering::Release);
+        let (address, entry) = &self.slots[at & mask];
+        let _ = entry.set(callsite);
+        address.store(key, Ordering::Release);
     }
 }
 

@@ -123,8 +123,8 @@ pub(crate) fn begin_with(
 fn begin_with_some(listeners: Listeners, callsite: &'static Callsite, numbers: &Shared) -> usize {
     let mut values = [NOTHING; FEW];
     let mut count = 0;
-    for (place, (index, tag, bits)) in values.iter_mut().zip(numbers.iter()) {
-        *place = (callsite.field(index), Value::Number(tag, bits));
+    for (value, (index, tag, bits)) in values.iter_mut().zip(numbers.iter()) {
+        *value = (callsite.field(index), Value::Number(tag, bits));
         count += 1;
     }
     if count > 0 {

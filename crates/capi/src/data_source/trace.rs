@@ -137,7 +137,7 @@ impl PerSource {
                 delete_tls: callbacks.delete_tls,
                 delete_incr: callbacks.delete_incr,
             }));
-            Tracer::settle(entry.cast());
+            Tracer::register(entry.cast());
             (*source).entries[slot] = entry;
             if let Some(create) = callbacks
                 .create_tls

@@ -73,7 +73,7 @@ impl Short {
 
     /// Returns the index of its cache entry, one of [`RECENT`].
     #[inline]
-    fn place(&self) -> usize {
+    fn cache_index(&self) -> usize {
         let [first, last] = self.bytes;
         let kind = u64::from(self.field) << 32 | u64::from(self.length);
         let mixed = (first ^ last.rotate_left(29) ^ kind).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -121,21 +121,21 @@ impl Interner {
         let Some(short) = Short::new(field, bytes) else {
             return self.find_or_add(field, bytes);
         };
-        let place = short.place();
-        match self.short.get(place) {
+        let cache_index = short.cache_index();
+        match self.short.get(cache_index) {
             Some((known, number)) if *number != 0 && *known == short => (*number, true),
-            _ => self.intern_short(short, place, bytes),
+            _ => self.intern_short(short, cache_index, bytes),
         }
     }
 
     /// Interns short data that is not in its cache entry.
     #[cold]
-    fn intern_short(&mut self, short: Short, place: usize, bytes: &[u8]) -> (u64, bool) {
+    fn intern_short(&mut self, short: Short, cache_index: usize, bytes: &[u8]) -> (u64, bool) {
         let (number, is_known) = self.find_or_add(short.field, bytes);
         if self.short.is_empty() {
             self.short.resize(RECENT, (short, 0));
         }
-        if let Some(entry) = self.short.get_mut(place) {
+        if let Some(entry) = self.short.get_mut(cache_index) {
             *entry = (short, number);
         }
         (number, is_known)
@@ -166,8 +166,8 @@ impl Interner {
     /// `text` is zero-terminated.
     #[inline]
     pub(super) unsafe fn text(&mut self, field: u32, text: *const c_char) -> u64 {
-        let place = (text as usize ^ text as usize >> 6 ^ field as usize) % RECENT;
-        if let Some(recent) = &self.recent[place]
+        let cache_index = (text as usize ^ text as usize >> 6 ^ field as usize) % RECENT;
+        if let Some(recent) = &self.recent[cache_index]
             && recent.address == text
             && recent.field == field
             // SAFETY: both are zero-terminated.
@@ -176,21 +176,21 @@ impl Interner {
             return recent.number;
         }
         // SAFETY: by contract.
-        unsafe { self.look_up(place, field, text) }
+        unsafe { self.look_up(cache_index, field, text) }
     }
 
     /// # Safety
     ///
     /// As for [`text`](Self::text).
     #[cold]
-    unsafe fn look_up(&mut self, place: usize, field: u32, text: *const c_char) -> u64 {
+    unsafe fn look_up(&mut self, cache_index: usize, field: u32, text: *const c_char) -> u64 {
         // SAFETY: by contract.
         let string = unsafe { CStr::from_ptr(text) };
         let (number, is_known) = self.intern(field, string.to_bytes());
         if !is_known {
             self.new.add_text(field, number, string.to_bytes());
         }
-        self.recent[place] = Some(Recent {
+        self.recent[cache_index] = Some(Recent {
             field,
             address: text,
             text: string.into(),

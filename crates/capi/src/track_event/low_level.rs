@@ -45,7 +45,7 @@ fn next(
                 let Some((entry, buffer)) = events.entry(slot) else {
                     continue;
                 };
-                // The program may write even without room; its packet is lost then.
+                // The program may write even if the buffer is full; its packet is lost then.
                 entry
                     .sequence
                     .prepare(&mut entry.tracer.writer, buffer, time);

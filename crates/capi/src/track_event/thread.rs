@@ -66,7 +66,7 @@ impl TeThread {
             tracer: Tracer::new(opened.epoch, opened.clears, opened.writer),
         }));
         // SAFETY: the entry was just created.
-        unsafe { Tracer::settle(entry.cast()) };
+        unsafe { Tracer::register(entry.cast()) };
         self.entries[slot] = entry;
         Some(entry)
     }

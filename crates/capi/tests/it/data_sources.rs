@@ -50,7 +50,7 @@ fn sdk_037_callbacks_cannot_be_set_after_registration() {
             }),
         ]
     };
-    let source = Source::register("settled", |ds| {
+    let source = Source::register("registered", |ds| {
         // SAFETY: by the contract of the headers.
         unsafe {
             assert!((0..3).all(|policy| PerfettoDsSetBufferExhaustedPolicy(ds, policy)));
@@ -107,9 +107,9 @@ fn sdk_038_an_instance_can_be_locked_only_while_it_exists() {
         unsafe { PerfettoDsSetOnSetupCallback(ds, Some(number_setup)) };
     });
     // SAFETY: by the contract of the headers.
-    let lock = |place| unsafe { PerfettoDsImplGetInstanceLocked(source.ds, place) } as usize;
+    let lock = |instance| unsafe { PerfettoDsImplGetInstanceLocked(source.ds, instance) } as usize;
     // SAFETY: by the contract of the headers.
-    let release = |place| unsafe { PerfettoDsImplReleaseInstanceLocked(source.ds, place) };
+    let release = |instance| unsafe { PerfettoDsImplReleaseInstanceLocked(source.ds, instance) };
     assert_eq!(lock(0), 0);
     let session = Source::record("locked");
     // Repeatedly.
@@ -160,7 +160,7 @@ fn add_event(event: String) {
 
 unsafe extern "C" fn life_setup(
     _: *mut PerfettoDsImpl,
-    place: u32,
+    instance: u32,
     config: *mut c_void,
     size: usize,
     user: *mut c_void,
@@ -170,29 +170,29 @@ unsafe extern "C" fn life_setup(
     let config = unsafe { std::slice::from_raw_parts(config.cast::<u8>(), size) };
     let name = Fields::find(1, config).unwrap().as_str_lossy().unwrap();
     assert!(args.is_null() && user as usize == 77);
-    add_event(format!("setup {place} {name}"));
-    ptr::without_provenance_mut(place as usize + 100)
+    add_event(format!("setup {instance} {name}"));
+    ptr::without_provenance_mut(instance as usize + 100)
 }
 
 unsafe extern "C" fn life_start(
     _: *mut PerfettoDsImpl,
-    place: u32,
+    instance: u32,
     user: *mut c_void,
     context: *mut c_void,
     args: *mut c_void,
 ) {
     assert!(args.is_null() && user as usize == 77);
-    add_event(format!("start {place} {}", context as usize));
+    add_event(format!("start {instance} {}", context as usize));
 }
 
 unsafe extern "C" fn life_stop(
     _: *mut PerfettoDsImpl,
-    place: u32,
+    instance: u32,
     _: *mut c_void,
     context: *mut c_void,
     args: *mut PerfettoDsOnStopArgs,
 ) {
-    add_event(format!("stop {place} {}", context as usize));
+    add_event(format!("stop {instance} {}", context as usize));
     if POSTPONE.load(Ordering::Relaxed) {
         // SAFETY: the library calls this by the contract of the headers.
         let stopper = unsafe { PerfettoDsOnStopArgsPostpone(args) };
@@ -207,7 +207,7 @@ unsafe extern "C" fn life_destroy(_: *mut PerfettoDsImpl, user: *mut c_void, con
 
 unsafe extern "C" fn life_flush(
     _: *mut PerfettoDsImpl,
-    place: u32,
+    instance: u32,
     _: *mut c_void,
     _: *mut c_void,
     args: *mut PerfettoDsOnFlushArgs,
@@ -216,7 +216,7 @@ unsafe extern "C" fn life_flush(
     // through a handle.
     unsafe {
         add_event(format!(
-            "flush {place} {}",
+            "flush {instance} {}",
             PerfettoDsOnFlushArgsGetReason(args)
         ));
         PerfettoDsFlushDone(PerfettoDsOnFlushArgsPostpone(args));

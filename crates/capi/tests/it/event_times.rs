@@ -147,13 +147,13 @@ fn trackevent_007_after_a_loss_a_sequence_restarts() {
         packets.extend(session.read());
     }
     session.stop();
-    let place = packets
+    let first = packets
         .iter()
         .position(|packet| lost(std::slice::from_ref(packet)))
         .unwrap();
-    let flags = Fields::find(13, &packets[place]).and_then(|field| field.as_u64());
+    let flags = Fields::find(13, &packets[first]).and_then(|field| field.as_u64());
     assert_eq!(flags, Some(1));
-    let events = events(&packets[place..]);
+    let events = events(&packets[first..]);
     assert!(
         events
             .events

@@ -15,7 +15,7 @@ struct Message {
 }
 
 impl Message {
-    fn room(&self) -> usize {
+    fn free(&self) -> usize {
         // SAFETY: the writer is valid as long as the packet.
         unsafe { (*self.writer).end as usize - (*self.writer).write_ptr as usize }
     }
@@ -24,13 +24,13 @@ impl Message {
         // SAFETY: by the contract of the headers.
         unsafe {
             let range = (*self.writer).begin..(*self.writer).end;
-            for (place, _) in self
+            for (field, _) in self
                 .open
                 .iter_mut()
                 .rev()
                 .take_while(|(p, _)| range.contains(p))
             {
-                *place = PerfettoStreamWriterAnnotatePatch(self.writer, *place);
+                *field = PerfettoStreamWriterAnnotatePatch(self.writer, *field);
             }
         }
     }
@@ -39,7 +39,7 @@ impl Message {
         self.open.iter_mut().for_each(|open| open.1 += bytes.len());
         // SAFETY: by the contract of the headers.
         unsafe {
-            if bytes.len() <= self.room() {
+            if bytes.len() <= self.free() {
                 (*self.writer)
                     .write_ptr
                     .copy_from(bytes.as_ptr(), bytes.len());
@@ -57,7 +57,7 @@ impl Message {
         self.open.iter_mut().for_each(|open| open.1 += 4);
         // SAFETY: by the contract of the headers.
         unsafe {
-            if self.room() < 4 {
+            if self.free() < 4 {
                 self.announce();
                 PerfettoPbMsgWriterReserveBytesSlowpath(self.writer, 4);
             } else {
@@ -66,11 +66,11 @@ impl Message {
             self.open.push(((*self.writer).write_ptr.sub(4), 0));
         }
         write(self);
-        let (place, length) = self.open.pop().unwrap();
-        if !place.is_null() {
+        let (field, length) = self.open.pop().unwrap();
+        if !field.is_null() {
             let length = redundant_length(length as u32);
             // SAFETY: by the contract of the headers.
-            unsafe { place.copy_from(length.as_ptr(), 4) };
+            unsafe { field.copy_from(length.as_ptr(), 4) };
         }
     }
 }
@@ -282,22 +282,22 @@ fn sdk_035_the_memory_of_a_returned_writer_may_be_uninitialized() {
     let source = Source::register("returned", |_| {});
     let session = Source::record("returned");
     let mut writer = [0usize; 5];
-    let place = writer.as_mut_ptr();
+    let address = writer.as_mut_ptr();
     for left in [
         0,
         usize::MAX,
-        place as usize,
-        (place as usize).rotate_left(17) ^ 0x7ace_5eed_f057_1e55,
+        address as usize,
+        (address as usize).rotate_left(17) ^ 0x7ace_5eed_f057_1e55,
     ] {
         source.trace(|tracer| {
             writer.fill(left);
             // SAFETY: called like by programs of that version.
             unsafe {
-                let begun = PerfettoDsTracerImplPacketBegin(place.cast(), tracer.tracer);
-                assert_eq!(begun, place.cast(), "{left:x}");
+                let begun = PerfettoDsTracerImplPacketBegin(address.cast(), tracer.tracer);
+                assert_eq!(begun, address.cast(), "{left:x}");
                 let body = text("returned");
-                PerfettoStreamWriterAppendBytesSlowpath(place.cast(), body.as_ptr(), body.len());
-                PerfettoDsTracerImplPacketEnd(tracer.tracer, place.cast());
+                PerfettoStreamWriterAppendBytesSlowpath(address.cast(), body.as_ptr(), body.len());
+                PerfettoDsTracerImplPacketEnd(tracer.tracer, address.cast());
             }
         });
     }

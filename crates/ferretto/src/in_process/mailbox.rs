@@ -13,7 +13,7 @@ const MAX_ANSWERS: usize = 64 * 1024;
 
 /// The client is notified when its backlog falls below this number of bytes. It is less than the
 /// backlog at which a producer holds chunks back.
-const ROOM: usize = 256 * 1024;
+const LOW_BACKLOG: usize = 256 * 1024;
 
 /// The mailbox that the service's thread and a link share.
 pub(super) type MailboxRef<P> = Arc<Mailbox<P>>;
@@ -112,7 +112,7 @@ impl<P: Port> Mailbox<P> {
     /// Removes a request from the backlog.
     pub(super) fn discharge(&self, cost: usize) {
         let before = self.backlog.fetch_sub(cost, Ordering::Relaxed);
-        if before >= ROOM && before - cost < ROOM {
+        if before >= LOW_BACKLOG && before - cost < LOW_BACKLOG {
             self.wake.wake();
         }
     }

@@ -89,7 +89,7 @@ fn is_recorded_in_process() -> bool {
     ferretto_engine::backends().contains(&BackendKind::InProcess)
 }
 
-/// Helpers for simple recordings.
+/// Functions for simple recordings.
 #[cfg(feature = "in-process")]
 impl Backend {
     /// Makes this process a producer of the service, if it is not one yet.

@@ -20,7 +20,7 @@ type Reclaim<T> = Box<dyn FnOnce(T) + Send>;
 /// Wait for the answer with [`wait`](Self::wait), `.await` it on any executor, or pass a callback
 /// to [`then`](Self::then). In each case an answer or an error comes within the time limit of the
 /// call. Dropping the value does not cancel the call; its answer is discarded.
-#[must_use = "errors are only told to those who wait"]
+#[must_use = "errors are only reported to those who wait"]
 pub struct Call<T> {
     shared: Arc<Shared<T>>,
 }

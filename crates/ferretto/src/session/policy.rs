@@ -54,8 +54,8 @@ impl std::fmt::Debug for PolicyRequest {
 /// before a session connects, on the session's own thread; other sessions do not wait for the
 /// decision.
 pub fn set_policy(policy: impl Fn(PolicyRequest) + Send + Sync + 'static) {
-    let mut place = POLICY.write().unwrap_or_else(PoisonError::into_inner);
-    *place = Some(Arc::new(policy));
+    let mut current = POLICY.write().unwrap_or_else(PoisonError::into_inner);
+    *current = Some(Arc::new(policy));
 }
 
 /// Asks the policy whether a session may connect. The decision goes to the session's inbox.

@@ -133,15 +133,15 @@ impl Builder {
                     ended.arguments.extend(event.arguments);
                     ended.flows.extend(event.flows);
                     ended.terminating_flows.extend(event.terminating_flows);
-                    self.place(ended);
+                    self.attach(ended);
                 }
             }
-            Kind::Instant => self.place(node(event, NodeKind::Instant)),
-            Kind::Counter => self.place(node(event, NodeKind::Counter)),
+            Kind::Instant => self.attach(node(event, NodeKind::Instant)),
+            Kind::Counter => self.attach(node(event, NodeKind::Counter)),
         }
     }
 
-    fn place(&mut self, node: Node) {
+    fn attach(&mut self, node: Node) {
         match self.open.last_mut() {
             Some(parent) => parent.children.push(node),
             None => self.nodes.push(node),
@@ -150,7 +150,7 @@ impl Builder {
 
     fn finish(mut self) -> Vec<Node> {
         while let Some(unfinished) = self.open.pop() {
-            self.place(unfinished);
+            self.attach(unfinished);
         }
         self.nodes
     }

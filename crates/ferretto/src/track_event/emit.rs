@@ -1,7 +1,7 @@
 //! The functions and types that the macros use.
 
 use super::category::Category;
-use super::event::{Categories, CounterValue, Event, Kind, Place, ShortEvent};
+use super::event::{Categories, CounterValue, Event, EventTrack, Kind, ShortEvent};
 use super::field::Field;
 use super::name::Name;
 use super::recordings::SLOTS;
@@ -134,7 +134,7 @@ fn short(slots: u32, categories: Categories<'_>, kind: Kind, name: &'static str)
                 kind,
                 categories,
                 name: Some(Name::Static(name)),
-                place: Place::Thread,
+                track: EventTrack::Thread,
                 value: None,
                 fields: &[],
             },
@@ -218,7 +218,7 @@ fn emit_here<'a>(
             categories
         },
         name: name.filter(|_| !is_end),
-        place: Place::Thread,
+        track: EventTrack::Thread,
         value: None,
         fields,
     };
@@ -278,7 +278,7 @@ fn emit_value<'a>(
         kind: Kind::Counter,
         categories: categories.unwritten(),
         name: None,
-        place: Place::Counter(counter),
+        track: EventTrack::Counter(counter),
         value: Some(value),
         fields,
     };
@@ -303,7 +303,7 @@ pub fn emit_state<'a>(
         kind: Kind::State,
         categories,
         name: state,
-        place: Place::State(track),
+        track: EventTrack::State(track),
         value: None,
         fields,
     };
@@ -360,7 +360,7 @@ fn emit_slice_here<'a, 't>(
             kind: Kind::Begin,
             categories,
             name: Some(name),
-            place: track.as_ref().map_or(Place::Thread, Place::Track),
+            track: track.as_ref().map_or(EventTrack::Thread, EventTrack::Track),
             value: None,
             fields,
         };
@@ -421,7 +421,10 @@ impl Slice<'_> {
                 kind: Kind::End,
                 categories: Categories::None,
                 name: None,
-                place: self.track.as_ref().map_or(Place::Thread, Place::Track),
+                track: self
+                    .track
+                    .as_ref()
+                    .map_or(EventTrack::Thread, EventTrack::Track),
                 value: None,
                 fields,
             },

@@ -43,7 +43,7 @@ impl Categories<'_> {
 
 /// The track of an event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<'a> {
+pub(crate) enum EventTrack<'a> {
     /// The thread's track, unless a field sets another.
     Thread,
     /// This track, unless a field sets another.
@@ -80,7 +80,7 @@ impl ShortEvent {
             kind,
             categories,
             name,
-            place: Place::Thread,
+            track: EventTrack::Thread,
             value: None,
             fields: &[],
         }
@@ -93,7 +93,7 @@ pub(crate) struct Event<'a> {
     pub(crate) kind: Kind,
     pub(crate) categories: Categories<'a>,
     pub(crate) name: Option<Name<'a>>,
-    pub(crate) place: Place<'a>,
+    pub(crate) track: EventTrack<'a>,
     pub(crate) value: Option<CounterValue>,
     pub(crate) fields: &'a [Field<'a>],
 }

@@ -68,7 +68,7 @@ impl fmt::Debug for Field<'_> {
                 f.debug_tuple("CallstackWeight").field(weight).finish()
             }
             Self::Log(message) => f.debug_tuple("Log").field(message).finish(),
-            Self::Location(place) => f.debug_tuple("Location").field(place).finish(),
+            Self::Location(location) => f.debug_tuple("Location").field(location).finish(),
             Self::Extension(_) => f.write_str("Extension"),
             Self::Raw(fields) => f.debug_tuple("Raw").field(fields).finish(),
         }

@@ -200,14 +200,14 @@ impl Contents {
 #[derive(Debug, Default)]
 struct Table {
     /// Address, length and iid of each text; iid 0 marks an empty slot. The size is a power of two.
-    places: Vec<(usize, usize, u64)>,
+    slots: Vec<(usize, usize, u64)>,
     kept: usize,
     used: u64,
 }
 
 impl Table {
     fn clear(&mut self) {
-        self.places.fill((0, 0, 0));
+        self.slots.fill((0, 0, 0));
         self.kept = 0;
         self.used = 0;
     }
@@ -233,10 +233,10 @@ impl Table {
 
     #[inline]
     fn find(&self, key: (usize, usize)) -> Option<u64> {
-        let mask = self.places.len().checked_sub(1)?;
+        let mask = self.slots.len().checked_sub(1)?;
         let mut at = slot(key) & mask;
         loop {
-            match self.places[at] {
+            match self.slots[at] {
                 (_, _, 0) => return None,
                 (address, length, number) if (address, length) == key => return Some(number),
                 _ => at = (at + 1) & mask,
@@ -252,7 +252,7 @@ impl Table {
 
     #[cold]
     fn add(&mut self, key: (usize, usize)) -> u64 {
-        if self.kept * 2 >= self.places.len() {
+        if self.kept * 2 >= self.slots.len() {
             self.grow();
         }
         self.kept += 1;
@@ -262,20 +262,20 @@ impl Table {
     }
 
     fn grow(&mut self) {
-        let size = (self.places.len() * 2).max(32);
-        let old = std::mem::replace(&mut self.places, vec![(0, 0, 0); size]);
-        for place in old.into_iter().filter(|place| place.2 != 0) {
-            self.insert(place);
+        let size = (self.slots.len() * 2).max(32);
+        let old = std::mem::replace(&mut self.slots, vec![(0, 0, 0); size]);
+        for entry in old.into_iter().filter(|entry| entry.2 != 0) {
+            self.insert(entry);
         }
     }
 
-    fn insert(&mut self, place: (usize, usize, u64)) {
-        let mask = self.places.len() - 1;
-        let mut at = slot((place.0, place.1)) & mask;
-        while self.places[at].2 != 0 {
+    fn insert(&mut self, entry: (usize, usize, u64)) {
+        let mask = self.slots.len() - 1;
+        let mut at = slot((entry.0, entry.1)) & mask;
+        while self.slots[at].2 != 0 {
             at = (at + 1) & mask;
         }
-        self.places[at] = place;
+        self.slots[at] = entry;
     }
 }
 

@@ -2,7 +2,7 @@
 //! between the begin and the end of a span themselves.
 
 use super::category::Category;
-use super::event::{Categories, Event, Kind, Place, ShortEvent};
+use super::event::{Categories, Event, EventTrack, Kind, ShortEvent};
 use super::field::Field;
 use super::name::Name;
 use super::recordings::SLOTS;
@@ -59,7 +59,7 @@ impl Listeners {
             kind: Kind::Begin,
             categories: Categories::Static(category),
             name: Some(Name::Static(name)),
-            place: Place::Thread,
+            track: EventTrack::Thread,
             value: None,
             fields,
         };

@@ -43,12 +43,12 @@ impl State {
 impl Sequences {
     /// Drops the sequences of stopped recordings.
     fn collect(&mut self) {
-        for (slot, place) in self.0.iter_mut().enumerate() {
-            if place
+        for (slot, sequence) in self.0.iter_mut().enumerate() {
+            if sequence
                 .as_ref()
                 .is_some_and(|entry| entry.epoch != SLOTS.epoch(slot))
             {
-                *place = None;
+                *sequence = None;
             }
         }
     }

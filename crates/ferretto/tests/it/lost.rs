@@ -65,7 +65,7 @@ fn sdk_005_and_006_and_015_and_020_what_is_late_does_not_reach_the_next_service(
     completion.complete();
     drop(old);
     wait_for(&notes, &Note::Dropped);
-    // The new instance goes on: its service was not told of a stop.
+    // The new instance goes on: its service was not asked to stop.
     write(&handle, "to the second service");
     assert!(ferretto::flush(LIMIT));
     consumer.disable_tracing(LIMIT).unwrap();
@@ -73,7 +73,7 @@ fn sdk_005_and_006_and_015_and_020_what_is_late_does_not_reach_the_next_service(
     while !seen.contains(&Note::Stop(1)) {
         seen.push(notes.recv_timeout(LIMIT).unwrap());
     }
-    assert!(!seen.contains(&Note::Stop(0)), "that was told once");
+    assert!(!seen.contains(&Note::Stop(0)), "that was notified once");
     stops.recv_timeout(LIMIT).unwrap().complete();
     let packets = stop(&mut consumer);
     assert_eq!(

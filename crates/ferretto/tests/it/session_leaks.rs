@@ -67,7 +67,7 @@ fn dropped_sessions_do_not_leak() {
     sessions(0);
     let deadline = Instant::now() + LIMIT;
     // Threads without work end soon. This also waits for the remains of the first round.
-    let settle = |before: (usize, usize)| loop {
+    let await_holdings = |before: (usize, usize)| loop {
         let now = holdings();
         if now.0 <= before.0 && now.1 <= before.1 {
             return;
@@ -90,5 +90,5 @@ fn dropped_sessions_do_not_leak() {
     for number in 1..20 {
         sessions(number);
     }
-    settle(before);
+    await_holdings(before);
 }

@@ -113,9 +113,9 @@ fn sdk_021_and_022_and_032_what_was_recorded_early_is_part_of_the_recording_that
     let tracing = options.start().unwrap();
     start(&mut consumer, other);
     write(&handle, "to both");
-    let mut places = 0;
-    handle.trace(|_| places += 1);
-    assert_eq!(places, 2);
+    let mut calls = 0;
+    handle.trace(|_| calls += 1);
+    assert_eq!(calls, 2);
     tracing.abort();
     assert_eq!(outcome.recv_timeout(LIMIT), Ok(Outcome::Aborted));
     assert!(ferretto::flush(LIMIT));

@@ -169,11 +169,7 @@ fn a_guard_ends_only_what_was_recorded(recorder: &mut Recorder) {
     let decoded = recorder.stop();
     assert_eq!(decoded.lines(), ["B app goes on"]);
     let decoded = recorder.record(only(&[]), || drop(late));
-    assert_eq!(
-        decoded.lines(),
-        ["E"],
-        "the place in the table was the same"
-    );
+    assert_eq!(decoded.lines(), ["E"], "the slot of the table was the same");
 }
 
 fn events_within_events_are_left_out(recorder: &mut Recorder) {
@@ -217,7 +213,7 @@ fn trackevent_034_a_registered_description_can_be_changed(recorder: &mut Recorde
         instant!(APP, "x", track: same("first"));
         same("second").register();
     });
-    assert_eq!(name(&decoded, &same("first")), "second", "told anew");
+    assert_eq!(name(&decoded, &same("first")), "second", "described anew");
     let decoded = recorder.record(None, || {
         instant!(APP, "x", track: Track::new(5).child_of(&same("first")));
     });

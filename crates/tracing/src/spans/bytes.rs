@@ -1,12 +1,12 @@
 //! A byte vector with inline storage.
 
 /// The inline capacity: enough for the fields of most spans.
-const ROOM: usize = 56;
+const INLINE: usize = 56;
 
 /// A sequence of bytes that only allocates if it exceeds its inline capacity.
 #[derive(Debug)]
 pub(crate) struct Bytes {
-    few: [u8; ROOM],
+    few: [u8; INLINE],
     /// The number of used inline bytes, while no memory is allocated.
     used: usize,
     /// All bytes, once memory is allocated.
@@ -16,7 +16,7 @@ pub(crate) struct Bytes {
 impl Default for Bytes {
     fn default() -> Self {
         Self {
-            few: [0; ROOM],
+            few: [0; INLINE],
             used: 0,
             many: Vec::new(),
         }
@@ -28,8 +28,8 @@ impl Bytes {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let end = self.used + bytes.len();
         match self.few.get_mut(self.used..end) {
-            Some(place) if self.many.is_empty() => {
-                place.copy_from_slice(bytes);
+            Some(target) if self.many.is_empty() => {
+                target.copy_from_slice(bytes);
                 self.used = end;
             }
             _ => self.push_many(bytes),
@@ -39,7 +39,7 @@ impl Bytes {
     #[cold]
     fn push_many(&mut self, bytes: &[u8]) {
         if self.many.is_empty() {
-            self.many.reserve(4 * ROOM);
+            self.many.reserve(4 * INLINE);
             self.many.extend_from_slice(&self.few[..self.used]);
         }
         self.many.extend_from_slice(bytes);
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn bytes_keep_their_order_inline_and_allocated() {
-        for step in [1, 7, ROOM, ROOM + 1, 300] {
+        for step in [1, 7, INLINE, INLINE + 1, 300] {
             let mut bytes = Bytes::default();
             let mut expected = Vec::new();
             for round in 0..9u8 {

@@ -13,7 +13,7 @@ thread_local! {
     static NEAR_STACK: Stack = const {
         Stack {
             depth: Cell::new(0),
-            places: [const { Cell::new(None) }; NEAR],
+            entries: [const { Cell::new(None) }; NEAR],
         }
     };
     static DEEP_STACK: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
@@ -21,9 +21,9 @@ thread_local! {
 
 /// The outermost spans. The type has no destructor, so threads can use it until they end.
 struct Stack {
-    /// The number of used places. The deep stack is only used if all are.
+    /// The number of used entries. The deep stack is only used if all are.
     depth: Cell<usize>,
-    places: [Cell<Option<Entered>>; NEAR],
+    entries: [Cell<Option<Entered>>; NEAR],
 }
 
 /// An entered span of a thread.
@@ -59,13 +59,13 @@ pub(crate) struct Left {
 
 impl Stack {
     fn used(&self) -> &[Cell<Option<Entered>>] {
-        &self.places[..self.depth.get()]
+        &self.entries[..self.depth.get()]
     }
 
     /// Returns the index of the innermost span for which `is_it` is true.
     fn find(&self, is_it: impl Fn(&Entered) -> bool) -> Option<usize> {
-        let mut places = self.used().iter();
-        places.rposition(|place| place.get().is_some_and(|entered| is_it(&entered)))
+        let mut entries = self.used().iter();
+        entries.rposition(|entry| entry.get().is_some_and(|entered| is_it(&entered)))
     }
 
     /// Removes the innermost span for which `is_it` is true, and those inside of it.
@@ -76,26 +76,26 @@ impl Stack {
             return Some(Left { entered, inner });
         }
         let index = self.find(is_it)?;
-        let (place, inner) = self.used()[index..].split_first()?;
+        let (entry, inner) = self.used()[index..].split_first()?;
         let mut inner: Vec<_> = inner.iter().filter_map(Cell::get).collect();
         inner.append(deep);
         self.depth.set(index);
-        let entered = place.get()?;
+        let entered = entry.get()?;
         Some(Left { entered, inner })
     }
 }
 
-/// Adds a span, if the fast stack has room.
+/// Adds a span, if the fast stack is not full.
 #[inline]
 pub(crate) fn push_near(entered: Entered) -> bool {
     NEAR_STACK.with(|stack| {
         let depth = stack.depth.get();
-        let place = stack.places.get(depth);
-        if let Some(place) = place {
-            place.set(Some(entered));
+        let entry = stack.entries.get(depth);
+        if let Some(entry) = entry {
+            entry.set(Some(entered));
             stack.depth.set(depth + 1);
         }
-        place.is_some()
+        entry.is_some()
     })
 }
 
@@ -113,8 +113,8 @@ pub(crate) fn push(entered: Entered) {
 pub(crate) fn pop_plain(layer: usize, span: u64) -> Option<Listeners> {
     NEAR_STACK.with(|stack| {
         let last = stack.depth.get().wrapping_sub(1);
-        let entered = stack.places.get(last)?.get()?;
-        // If all places are used, the last span may be on the deep stack.
+        let entered = stack.entries.get(last)?.get()?;
+        // If all entries are used, the last span may be on the deep stack.
         let is_it = entered.is(layer, span) && !entered.has_more && last + 1 < NEAR;
         is_it.then(|| {
             stack.depth.set(last);
@@ -135,9 +135,9 @@ pub(crate) fn mark(layer: usize, span: u64) {
         if let Some(entered) = deep.iter_mut().rfind(|entered| is_it(entered)) {
             entered.has_more = true;
         } else if let Some(index) = stack.find(is_it) {
-            let place = &stack.places[index];
+            let entry = &stack.entries[index];
             let has_more = true;
-            place.set(place.get().map(|entered| Entered {
+            entry.set(entry.get().map(|entered| Entered {
                 has_more,
                 ..entered
             }));

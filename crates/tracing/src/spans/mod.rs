@@ -1,10 +1,10 @@
 //! Data about spans from their creation to their end: their callsites, their values, and the
 //! entered spans of each thread.
 //!
-//! [`SpanStore`] hides the places of the data:
+//! [`SpanStore`] hides where the data is:
 //!
 //! ```text
-//!  data                     place                                        found by
+//!  data                     kept in                                      found by
 //!  callsite                 the thread that created it (`newest`)        a comparison, or else the registry
 //!  a few numbers            the layer, without a lock (`near`)           its id
 //!  other values             the layer, with a lock (`near`), or, if      its id, or else the registry
@@ -56,7 +56,7 @@ impl SpanStore {
         }
     }
 
-    /// Adds a new span if it has the same callsite as the previous span in the same place of the
+    /// Adds a new span if it has the same callsite as the previous span in the same entry of the
     /// thread, and returns the callsite. Otherwise the caller must call [`add`](Self::add).
     #[inline]
     pub(crate) fn add_again(
@@ -183,7 +183,7 @@ impl SpanStore {
         }
     }
 
-    /// Adds an entered span, if the fast stack has room.
+    /// Adds an entered span, if the fast stack is not full.
     #[inline]
     pub(crate) fn enter_near(&self, entered: Entered) -> bool {
         entered::push_near(entered)

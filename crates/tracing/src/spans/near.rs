@@ -8,20 +8,20 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use super::numbers::{Numbers, Shared};
 use super::stored::Stored;
 
-/// The number of places, each for the values of one span.
-const PLACES: usize = 256;
+/// The number of slots, each for the values of one span.
+const SLOTS: usize = 256;
 
-/// The span id of a place that is being filled.
+/// The span id of a slot that is being filled.
 const FILLING: u64 = u64::MAX;
 
-/// The places for values by span id. If its place is taken, a span has its values in its
+/// The slots for values by span id. If its slot is taken, a span has its values in its
 /// extensions.
 #[derive(Default)]
-pub(crate) struct Near(OnceLock<Box<[Place; PLACES]>>);
+pub(crate) struct Near(OnceLock<Box<[Slot; SLOTS]>>);
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Place {
+struct Slot {
     /// The span whose values are stored here, or 0. A thread with access to a span synchronized
     /// with the thread that created it, so it sees its id and its values here.
     span: AtomicU64,
@@ -32,7 +32,7 @@ struct Place {
     stored: Mutex<Stored>,
 }
 
-impl Place {
+impl Slot {
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Stored> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
@@ -43,14 +43,14 @@ impl Place {
         self.span.load(Ordering::Acquire) == span
     }
 
-    /// Frees the place with its values in `stored`.
+    /// Frees the slot with its values in `stored`.
     #[inline(never)]
     fn release(&self) {
         self.lock().release();
         self.span.store(0, Ordering::Release);
     }
 
-    /// Takes the place, if it is free, for a span whose values `fill` stores.
+    /// Takes the slot, if it is free, for a span whose values `fill` stores.
     #[inline]
     fn fill(&self, span: u64, fill: impl FnOnce(&Self)) -> bool {
         let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
@@ -63,69 +63,69 @@ impl Place {
     }
 }
 
-/// Returns the place for the values of a span. Simultaneous spans of one thread, and spans of
-/// different threads, mostly have different places. Consecutive spans have the same place, which is
+/// Returns the slot for the values of a span. Simultaneous spans of one thread, and spans of
+/// different threads, mostly have different slots. Consecutive spans have the same slot, which is
 /// in the cache: registries reuse indices in the low bits, and the middle bits contain the thread.
 #[inline]
-fn at(places: &[Place; PLACES], span: u64) -> &Place {
+fn at(slots: &[Slot; SLOTS], span: u64) -> &Slot {
     let thread = span >> 38;
-    let place = span.wrapping_add(thread.wrapping_mul(29));
-    &places[place as usize % PLACES]
+    let slot = span.wrapping_add(thread.wrapping_mul(29));
+    &slots[slot as usize % SLOTS]
 }
 
-/// Creates free places, not on the stack, which may be small.
+/// Creates free slots, not on the stack, which may be small.
 #[cold]
-fn places() -> Box<[Place; PLACES]> {
-    let places: Box<[_]> = (0..PLACES).map(|_| Place::default()).collect();
-    places.try_into().expect("there are as many")
+fn slots() -> Box<[Slot; SLOTS]> {
+    let slots: Box<[_]> = (0..SLOTS).map(|_| Slot::default()).collect();
+    slots.try_into().expect("there are as many")
 }
 
 impl Near {
     #[inline]
-    fn place(&self, span: u64) -> Option<&Place> {
-        self.0.get().map(|places| at(places, span))
+    fn slot(&self, span: u64) -> Option<&Slot> {
+        self.0.get().map(|slots| at(slots, span))
     }
 
     #[inline]
-    fn place_for(&self, span: u64) -> &Place {
-        at(self.0.get_or_init(places), span)
+    fn slot_for(&self, span: u64) -> &Slot {
+        at(self.0.get_or_init(slots), span)
     }
 
     #[inline]
-    fn place_of(&self, span: u64) -> Option<&Place> {
-        self.place(span).filter(|place| place.is_of(span))
+    fn slot_of(&self, span: u64) -> Option<&Slot> {
+        self.slot(span).filter(|slot| slot.is_of(span))
     }
 
-    /// Stores the values of a new span, if its place is free.
+    /// Stores the values of a new span, if its slot is free.
     #[inline]
     pub(crate) fn put(&self, span: u64, stored: &mut Stored) -> bool {
-        let fill = |place: &Place| *place.lock() = std::mem::take(stored);
-        self.place_for(span).fill(span, fill)
+        let fill = |slot: &Slot| *slot.lock() = std::mem::take(stored);
+        self.slot_for(span).fill(span, fill)
     }
 
-    /// Stores the values of a new span that only has numbers, if its place is free.
+    /// Stores the values of a new span that only has numbers, if its slot is free.
     #[inline]
     pub(crate) fn put_numbers(&self, span: u64, numbers: &Numbers) -> bool {
-        let fill = |place: &Place| place.numbers.set(numbers);
-        self.place_for(span).fill(span, fill)
+        let fill = |slot: &Slot| slot.numbers.set(numbers);
+        self.slot_for(span).fill(span, fill)
     }
 
     /// Returns the values of a span, if they are here and only numbers.
     #[inline]
     pub(crate) fn numbers(&self, span: u64) -> Option<&Shared> {
-        let numbers = &self.place_of(span)?.numbers;
+        let numbers = &self.slot_of(span)?.numbers;
         (!numbers.is_empty()).then_some(numbers)
     }
 
     /// Calls `act` with the values of a span, if they are here.
     #[inline]
     pub(crate) fn with<R>(&self, span: u64, act: impl FnOnce(&mut Stored) -> R) -> Option<R> {
-        let place = self.place_of(span)?;
-        let mut values = place.lock();
-        for (index, tag, bits) in place.numbers.iter() {
+        let slot = self.slot_of(span)?;
+        let mut values = slot.lock();
+        for (index, tag, bits) in slot.numbers.iter() {
             values.push_number(index, tag, bits);
         }
-        place.numbers.clear();
+        slot.numbers.clear();
         // The span cannot end meanwhile, because the caller holds it.
         Some(act(&mut values))
     }
@@ -133,12 +133,12 @@ impl Near {
     /// Removes a closed span, whose id may be reused.
     #[inline]
     pub(crate) fn remove(&self, span: u64) {
-        if let Some(place) = self.place_of(span) {
-            if place.numbers.is_empty() {
-                return place.release();
+        if let Some(slot) = self.slot_of(span) {
+            if slot.numbers.is_empty() {
+                return slot.release();
             }
-            place.numbers.clear();
-            place.span.store(0, Ordering::Release);
+            slot.numbers.clear();
+            slot.span.store(0, Ordering::Release);
         }
     }
 }
@@ -164,7 +164,7 @@ mod tests {
         let near = Near::default();
         assert!(near.with(1, |_| ()).is_none());
         let mut kept = Vec::new();
-        for span in 1..=4 * PLACES as u64 {
+        for span in 1..=4 * SLOTS as u64 {
             let mut stored = Stored::default();
             stored.flows.push(flow(span));
             if near.put(span, &mut stored) {
@@ -173,8 +173,8 @@ mod tests {
                 assert_eq!(stored.flows, [flow(span)], "the caller keeps the values");
             }
         }
-        assert!(kept.len() > PLACES / 2 && kept.len() <= PLACES);
-        for span in 1..=4 * PLACES as u64 {
+        assert!(kept.len() > SLOTS / 2 && kept.len() <= SLOTS);
+        for span in 1..=4 * SLOTS as u64 {
             let flows = near.with(span, |stored| stored.flows.clone());
             let expected = kept.contains(&span).then(|| vec![flow(span)]);
             assert_eq!(flows, expected);
@@ -183,7 +183,7 @@ mod tests {
             near.remove(span);
             assert!(near.with(span, |_| ()).is_none());
             let mut stored = Stored::default();
-            assert!(near.put(span, &mut stored), "the place is free again");
+            assert!(near.put(span, &mut stored), "the slot is free again");
             assert_eq!(near.with(span, |stored| stored.flows.len()), Some(0));
         }
     }

@@ -7,11 +7,11 @@ use tracing_core::Metadata;
 
 use crate::callsites::Callsite;
 
-/// The number of places. Simultaneous spans mostly have different ids modulo this number.
-const PLACES: usize = 8;
+/// The number of entries. Simultaneous spans mostly have different ids modulo this number.
+const ENTRIES: usize = 8;
 
 thread_local! {
-    static NEWEST: [Newest; PLACES] = const { [const { Newest::new() }; PLACES] };
+    static NEWEST: [Newest; ENTRIES] = const { [const { Newest::new() }; ENTRIES] };
 }
 
 /// A span that the thread created.
@@ -42,10 +42,10 @@ impl Newest {
 
 #[inline]
 fn with<R>(span: u64, act: impl FnOnce(&Newest) -> R) -> R {
-    NEWEST.with(|newest| act(&newest[span as usize % PLACES]))
+    NEWEST.with(|newest| act(&newest[span as usize % ENTRIES]))
 }
 
-/// Sets a new span if it has the same callsite as the previous one in its place, and returns the
+/// Sets a new span if it has the same callsite as the previous one in its entry, and returns the
 /// callsite. Otherwise the caller must call [`set`].
 #[inline]
 pub(crate) fn set_again(

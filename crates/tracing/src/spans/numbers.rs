@@ -26,13 +26,13 @@ pub(crate) struct Numbers {
 impl Numbers {
     #[inline]
     fn push(&mut self, field: &Field, tag: u8, value: u64) {
-        let (Ok(index), Some(place)) =
+        let (Ok(index), Some(target)) =
             (u8::try_from(field.index()), self.values.get_mut(self.count))
         else {
             self.is_more = true;
             return;
         };
-        *place = value;
+        *target = value;
         let code = u64::from(index) * 8 + u64::from(tag) + 1;
         self.fields |= code << (16 * self.count);
         self.count += 1;
@@ -98,7 +98,7 @@ impl Visit for Numbers {
     }
 }
 
-/// A place for numbers that is read without a lock. The writer ensures that there are no readers
+/// Numbers that are read without a lock. The writer ensures that there are no readers
 /// meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
@@ -110,8 +110,8 @@ pub(crate) struct Shared {
 impl Shared {
     #[inline]
     pub(crate) fn set(&self, numbers: &Numbers) {
-        for (place, value) in self.values.iter().zip(&numbers.values[..numbers.count]) {
-            place.store(*value, Ordering::Relaxed);
+        for (target, value) in self.values.iter().zip(&numbers.values[..numbers.count]) {
+            target.store(*value, Ordering::Relaxed);
         }
         self.fields.store(numbers.fields, Ordering::Relaxed);
     }

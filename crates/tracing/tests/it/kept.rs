@@ -101,13 +101,13 @@ fn numbers() {
     far.in_scope(|| {});
 }
 
-/// Creates more simultaneous spans than there are places for their values, and closes them on
+/// Creates more simultaneous spans than there are slots for their values, and closes them on
 /// another thread.
 fn many() {
     let spans: Vec<_> = (0..600).map(|n| info_span!("many", n)).collect();
     spans.iter().for_each(|span| span.in_scope(|| {}));
     elsewhere(move || drop(spans));
-    // Their places and ids are reused.
+    // Their slots and ids are reused.
     info_span!("many", n = 600).in_scope(|| {});
     (0..600).for_each(|_| info_span!("bare").in_scope(|| {}));
 }

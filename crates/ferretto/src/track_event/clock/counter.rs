@@ -17,16 +17,16 @@ pub(super) struct Counter {
     /// The number of lines so far; 0 before the counter is started.
     generation: AtomicU64,
     /// The last two lines, by generation.
-    lines: [Place; 2],
+    lines: [LineStorage; 2],
     /// The process id of the thread that writes a line, or 0.
     writer: AtomicU32,
 }
 
 /// The storage of a line.
 #[derive(Debug)]
-struct Place([AtomicU64; 6]);
+struct LineStorage([AtomicU64; 6]);
 
-impl Place {
+impl LineStorage {
     const fn new() -> Self {
         Self([const { AtomicU64::new(0) }; 6])
     }
@@ -48,8 +48,8 @@ impl Place {
         let values = [
             line.ticks, line.shown, line.real, line.rate, line.slope, line.limit,
         ];
-        for (place, value) in self.0.iter().zip(values) {
-            place.store(value, Ordering::Relaxed);
+        for (word, value) in self.0.iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
         }
     }
 }
@@ -58,7 +58,7 @@ impl Counter {
     pub(super) const fn new() -> Self {
         Self {
             generation: AtomicU64::new(0),
-            lines: [const { Place::new() }; 2],
+            lines: [const { LineStorage::new() }; 2],
             writer: AtomicU32::new(0),
         }
     }

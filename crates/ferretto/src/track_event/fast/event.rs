@@ -9,7 +9,7 @@ use ferretto_wire::varint_bits;
 
 use super::head::{EVENT_LENGTH, short_timestamp};
 use super::header_cache::{HeaderCache, Key, bare};
-use crate::track_event::event::{Categories, CounterValue, Event, Kind, Place, ShortEvent};
+use crate::track_event::event::{Categories, CounterValue, Event, EventTrack, Kind, ShortEvent};
 use crate::track_event::field::Field;
 use crate::track_event::interner::Interner;
 use crate::track_event::name::Name;
@@ -127,17 +127,19 @@ impl Sources<'_> {
 /// plain path.
 #[inline(always)]
 fn track<'a>(event: &Event<'a>) -> Option<Option<&'a Track<'a>>> {
-    let mut track = match event.place {
-        Place::Thread => None,
-        Place::Track(track) => Some(track),
-        Place::Counter(counter) if counter.is_incremental => return None,
-        Place::Counter(counter) => Some(&counter.track),
-        Place::State(state) => Some(&state.track),
+    let mut track = match event.track {
+        EventTrack::Thread => None,
+        EventTrack::Track(track) => Some(track),
+        EventTrack::Counter(counter) if counter.is_incremental => return None,
+        EventTrack::Counter(counter) => Some(&counter.track),
+        EventTrack::State(state) => Some(&state.track),
     };
     for field in event.fields {
         match *field {
             Field::Argument(_, value) if value.number().get().is_some() => {}
-            Field::Track(given) if matches!(event.place, Place::Thread | Place::Track(_)) => {
+            Field::Track(given)
+                if matches!(event.track, EventTrack::Thread | EventTrack::Track(_)) =>
+            {
                 track = Some(given);
             }
             _ => return None,

@@ -8,7 +8,7 @@ use crate::track_event::event::Kind;
 
 /// The number of headers in the cache. Events with the same slot evict each other, which costs some
 /// nanoseconds.
-const PLACES: usize = 64;
+const SLOTS: usize = 64;
 
 /// The key of a header: type, category and name of an event, the latter two by address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +34,12 @@ impl Key {
     }
 
     #[inline]
-    fn place(&self) -> usize {
+    fn slot(&self) -> usize {
         let mixed = (self.name as u64)
             .wrapping_add((self.category as u64).rotate_left(20))
             .wrapping_add(self.shape)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 58) as usize % PLACES
+        (mixed >> 58) as usize % SLOTS
     }
 }
 
@@ -99,11 +99,11 @@ pub(in crate::track_event) const fn bare(kind: Kind) -> (u128, usize) {
 
 /// The headers of recent events.
 #[derive(Debug)]
-pub(in crate::track_event) struct HeaderCache([Header; PLACES]);
+pub(in crate::track_event) struct HeaderCache([Header; SLOTS]);
 
 impl HeaderCache {
     pub(in crate::track_event) const fn new() -> Self {
-        Self([EMPTY; PLACES])
+        Self([EMPTY; SLOTS])
     }
 
     pub(in crate::track_event) fn clear(&mut self) {
@@ -113,7 +113,7 @@ impl HeaderCache {
     /// Returns the header of a key, if it is cached.
     #[inline]
     pub(in crate::track_event) fn get(&self, key: Key) -> Option<&Header> {
-        let header = &self.0[key.place()];
+        let header = &self.0[key.slot()];
         (header.key == key).then_some(header)
     }
 
@@ -121,12 +121,12 @@ impl HeaderCache {
     pub(in crate::track_event) fn put(&mut self, key: Key, encoded: &[u8]) {
         let mut bytes = [0; 16];
         let length = encoded.len();
-        let Some(place) = bytes.get_mut(..length) else {
+        let Some(target) = bytes.get_mut(..length) else {
             return;
         };
-        place.copy_from_slice(encoded);
+        target.copy_from_slice(encoded);
         if let Some((bits, length)) = behind_time(u128::from_le_bytes(bytes), length) {
-            self.0[key.place()] = Header {
+            self.0[key.slot()] = Header {
                 key,
                 length,
                 bits: [bits as u64, (bits >> 64) as u64],

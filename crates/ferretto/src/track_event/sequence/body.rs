@@ -5,7 +5,7 @@ use ferretto_proto::fields::{log_message, track_event};
 
 use super::{MAX_COUNTERS, Sequence, When};
 use crate::track_event::category::Category;
-use crate::track_event::event::{Categories, CounterValue, Event, Kind, Place};
+use crate::track_event::event::{Categories, CounterValue, Event, EventTrack, Kind};
 use crate::track_event::fast;
 use crate::track_event::field::{Correlation, Field, LogBody, LogMessage};
 use crate::track_event::location::Frame;
@@ -179,7 +179,7 @@ impl Sequence {
         mut value: CounterValue,
         track: Option<u64>,
     ) {
-        if let (Place::Counter(counter), Some(uuid)) = (event.place, track)
+        if let (EventTrack::Counter(counter), Some(uuid)) = (event.track, track)
             && counter.is_incremental
         {
             value = self.difference(uuid, value);
@@ -293,14 +293,14 @@ fn write_callstack(out: &mut EventEncoder<'_>, frames: &[Frame<'_>]) {
     use track_event::inline_callstack::{FRAMES, frame};
 
     out.nested(track_event::CALLSTACK, |callstack| {
-        for place in frames {
+        for frame in frames {
             callstack.nested(FRAMES, |out| {
-                out.string(frame::FUNCTION_NAME, place.function);
-                if !place.file.is_empty() {
-                    out.string(frame::SOURCE_FILE, place.file);
+                out.string(frame::FUNCTION_NAME, frame.function);
+                if !frame.file.is_empty() {
+                    out.string(frame::SOURCE_FILE, frame.file);
                 }
-                if place.line != 0 {
-                    out.varint(frame::LINE_NUMBER, place.line.into());
+                if frame.line != 0 {
+                    out.varint(frame::LINE_NUMBER, frame.line.into());
                 }
             });
         }

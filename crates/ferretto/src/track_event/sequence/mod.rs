@@ -16,7 +16,7 @@ use ferretto_format::{Process, SequenceClocks, SequenceWriter, Thread};
 use self::dynamic::Decisions;
 use self::thread_time::ThreadTime;
 use super::clock as event_clock;
-use super::event::{Categories, CounterValue, Event, Place, ShortEvent};
+use super::event::{Categories, CounterValue, Event, EventTrack, ShortEvent};
 use super::fast::{Accelerator, Sources};
 use super::field::Field;
 use super::filter::Filter;
@@ -155,16 +155,18 @@ impl Sequence {
             return;
         }
         let mut when = When { now, given: None };
-        let mut track = match event.place {
-            Place::Thread => None,
-            Place::Track(track) => Some((track, Marker::Slices)),
-            Place::Counter(counter) => Some((&counter.track, Marker::Counter(counter))),
-            Place::State(state) => Some((&state.track, Marker::State)),
+        let mut track = match event.track {
+            EventTrack::Thread => None,
+            EventTrack::Track(track) => Some((track, Marker::Slices)),
+            EventTrack::Counter(counter) => Some((&counter.track, Marker::Counter(counter))),
+            EventTrack::State(state) => Some((&state.track, Marker::State)),
         };
         for field in event.fields {
             match *field {
                 Field::Time(time) => when.given = Some(time),
-                Field::Track(given) if matches!(event.place, Place::Thread | Place::Track(_)) => {
+                Field::Track(given)
+                    if matches!(event.track, EventTrack::Thread | EventTrack::Track(_)) =>
+                {
                     track = Some((given, Marker::Slices));
                 }
                 _ => {}

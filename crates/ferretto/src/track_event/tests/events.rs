@@ -162,7 +162,7 @@ fn trackevent_037_an_event_of_a_group_belongs_to_all_members() {
                 kind: Kind::Begin,
                 categories: Categories::Static(&GROUP),
                 name: Some(Name::Static("b")),
-                place: Place::Thread,
+                track: EventTrack::Thread,
                 value: None,
                 fields: &[],
             });

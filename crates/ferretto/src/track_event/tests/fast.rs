@@ -137,7 +137,7 @@ fn event(
             Categories::Static(category)
         },
         name: Some(name).filter(|_| !is_end),
-        place: Place::Thread,
+        track: EventTrack::Thread,
         value: None,
         fields: &fields,
     });

@@ -19,7 +19,7 @@ use ferretto_shm::{
 use ferretto_wire::{Encoder, Field as FieldOf, Fields, decode_varint, encode};
 
 use super::category::Category;
-use super::event::{Categories, CounterValue, Event, Kind, Place, ShortEvent};
+use super::event::{Categories, CounterValue, Event, EventTrack, Kind, ShortEvent};
 use super::field::Field;
 use super::filter::Filter;
 use super::name::Name;
@@ -148,7 +148,7 @@ impl TestThread {
             kind,
             categories: Categories::Static(&GFX),
             name,
-            place: Place::Thread,
+            track: EventTrack::Thread,
             value: None,
             fields,
         });
@@ -191,7 +191,7 @@ impl TestThread {
             kind: Kind::End,
             categories: Categories::None,
             name: None,
-            place: Place::Thread,
+            track: EventTrack::Thread,
             value: None,
             fields,
         });
@@ -203,7 +203,7 @@ impl TestThread {
             kind: Kind::Counter,
             categories: Categories::None,
             name: None,
-            place: Place::Counter(counter),
+            track: EventTrack::Counter(counter),
             value: Some(value.into()),
             fields: &[],
         });
@@ -215,7 +215,7 @@ impl TestThread {
             kind: Kind::State,
             categories: Categories::Static(&GFX),
             name: state.map(Name::Static),
-            place: Place::State(track),
+            track: EventTrack::State(track),
             value: None,
             fields: &[],
         });
@@ -227,7 +227,7 @@ impl TestThread {
             kind: Kind::Instant,
             categories: Categories::Dynamic(categories),
             name: Some(Name::Static(name)),
-            place: Place::Thread,
+            track: EventTrack::Thread,
             value: None,
             fields: &[],
         });

@@ -83,7 +83,7 @@ fn argued() -> impl Strategy<Value = Argued> {
     ]
 }
 
-fn place() -> impl Strategy<Value = Where> {
+fn track() -> impl Strategy<Value = Where> {
     prop_oneof![
         4 => Just(Where::Thread),
         1 => Just(Where::Process),
@@ -96,10 +96,10 @@ fn place() -> impl Strategy<Value = Where> {
 fn what() -> impl Strategy<Value = What> {
     let arguments = prop::collection::vec((0..NAMES.len() - 1, argued()), 0..5);
     let flows = prop::collection::vec(any::<u64>(), 0..3);
-    let slice = (0u8..4, name(), arguments, place(), flows);
+    let slice = (0u8..4, name(), arguments, track(), flows);
     prop_oneof![
-        6 => slice.prop_map(|(kind, name, arguments, place, flows)| {
-            What::Slice(kind, name, arguments, place, flows)
+        6 => slice.prop_map(|(kind, name, arguments, track, flows)| {
+            What::Slice(kind, name, arguments, track, flows)
         }),
         2 => (0..NAMES.len(), any::<i32>(), any::<bool>())
             .prop_map(|(name, value, incremental)| What::Counter(name, value.into(), incremental)),
@@ -133,8 +133,8 @@ impl Script {
 
     fn run(&mut self, what: &What) {
         match what {
-            What::Slice(kind, name, arguments, place, flows) => {
-                self.slice(*kind, name, arguments, place, flows);
+            What::Slice(kind, name, arguments, track, flows) => {
+                self.slice(*kind, name, arguments, track, flows);
             }
             What::Counter(name, value, is_incremental) => {
                 let mut counter = CounterTrack::new(NAMES[*name]);
@@ -183,7 +183,7 @@ impl Script {
         kind: u8,
         name: &Name,
         arguments: &[(usize, Argued)],
-        place: &Where,
+        track: &Where,
         flows: &[u64],
     ) {
         let (kind, read_as) = match kind {
@@ -196,11 +196,11 @@ impl Script {
             0 => (&GROUP, vec!["input", "net"]),
             _ => (&GFX, vec!["gfx"]),
         };
-        let parent = match place {
+        let parent = match track {
             Where::Nested(parent, _) => Track::new(*parent),
             _ => Track::process(),
         };
-        let track = match place {
+        let track = match track {
             Where::Thread => None,
             Where::Process => Some(Track::process()),
             Where::Numbered(id) => Some(Track::new(*id)),
@@ -229,7 +229,7 @@ impl Script {
                 Categories::Static(category)
             },
             name: Some(name).filter(|_| !is_end),
-            place: Place::Thread,
+            track: EventTrack::Thread,
             value: None,
             fields: &fields,
         });

@@ -7,24 +7,24 @@ const MAX: usize = 1 << 16;
 /// The uuids of tracks, with open addressing. 0 marks an empty slot and is never a member.
 #[derive(Debug, Default)]
 pub(in crate::track_event) struct TrackSet {
-    places: Vec<u64>,
+    slots: Vec<u64>,
     used: usize,
 }
 
 impl TrackSet {
     pub(in crate::track_event) fn clear(&mut self) {
-        self.places.fill(0);
+        self.slots.fill(0);
         self.used = 0;
     }
 
     #[inline]
     pub(in crate::track_event) fn contains(&self, uuid: u64) -> bool {
-        let Some(mask) = self.places.len().checked_sub(1) else {
+        let Some(mask) = self.slots.len().checked_sub(1) else {
             return false;
         };
-        let mut at = place(uuid) & mask;
+        let mut at = hash(uuid) & mask;
         loop {
-            match self.places[at] {
+            match self.slots[at] {
                 0 => return false,
                 known if known == uuid => return true,
                 _ => at = (at + 1) & mask,
@@ -40,9 +40,9 @@ impl TrackSet {
         if self.used >= MAX {
             self.clear();
         }
-        if self.used * 2 >= self.places.len() {
-            let size = (self.places.len() * 2).max(16);
-            let old = std::mem::replace(&mut self.places, vec![0; size]);
+        if self.used * 2 >= self.slots.len() {
+            let size = (self.slots.len() * 2).max(16);
+            let old = std::mem::replace(&mut self.slots, vec![0; size]);
             old.into_iter()
                 .filter(|&uuid| uuid != 0)
                 .for_each(|uuid| self.put(uuid));
@@ -52,18 +52,18 @@ impl TrackSet {
     }
 
     fn put(&mut self, uuid: u64) {
-        let mask = self.places.len() - 1;
-        let mut at = place(uuid) & mask;
-        while self.places[at] != 0 {
+        let mask = self.slots.len() - 1;
+        let mut at = hash(uuid) & mask;
+        while self.slots[at] != 0 {
             at = (at + 1) & mask;
         }
-        self.places[at] = uuid;
+        self.slots[at] = uuid;
     }
 }
 
 /// Returns the start of the search for a uuid, before masking.
 #[inline]
-fn place(uuid: u64) -> usize {
+fn hash(uuid: u64) -> usize {
     (uuid.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(set.used, 1000);
         assert!((1..=1000).all(|uuid| set.contains(uuid)) && !set.contains(1001));
         (0..3 * MAX as u64).for_each(|uuid| set.insert(uuid << 20 | 1));
-        assert!(set.used <= MAX && set.places.len() <= 4 * MAX);
+        assert!(set.used <= MAX && set.slots.len() <= 4 * MAX);
         set.clear();
         assert!(!set.contains(1));
     }

@@ -34,12 +34,12 @@ impl<'a> Arguments<'a> {
     #[inline]
     pub fn argument_with(&mut self, name: &'static str, write: impl FnOnce(&mut Annotation<'_>)) {
         let number = self.interner.argument(name);
-        let place = fast::begin_annotation(self.buffer, number);
+        let mark = fast::begin_annotation(self.buffer, number);
         write(&mut Annotation::new(
             &mut EventEncoder::new(self.buffer),
             self.interner,
         ));
-        EventEncoder::new(self.buffer).end_nested(place);
+        EventEncoder::new(self.buffer).end_nested(mark);
     }
 }
 
