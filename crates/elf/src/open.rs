@@ -27,19 +27,19 @@ pub fn open_regular(path: impl AsRef<Path>) -> io::Result<File> {
 pub fn open_regular_within(root: impl AsFd, path: impl AsRef<Path>) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let place = rustix::fs::openat2(root, path.as_ref(), flags, Mode::empty(), resolve)?;
-    regular(place)
+    let path_fd = rustix::fs::openat2(root, path.as_ref(), flags, Mode::empty(), resolve)?;
+    regular(path_fd)
 }
 
-fn regular(place: OwnedFd) -> io::Result<File> {
-    let stat = rustix::fs::fstat(&place)?;
+fn regular(path_fd: OwnedFd) -> io::Result<File> {
+    let stat = rustix::fs::fstat(&path_fd)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "not a regular file",
         ));
     }
-    let name = format!("/proc/self/fd/{}", place.as_raw_fd());
+    let name = format!("/proc/self/fd/{}", path_fd.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(File::from(rustix::fs::open(name, flags, Mode::empty())?))
 }

@@ -301,9 +301,9 @@ mod tests {
         drop(process);
         while Clock::Boottime.now() == last {}
         assert!(client.has_left());
-        let told = client.state(true, false).seen;
+        let noted = client.state(true, false).seen;
         assert!(
-            told <= last,
+            noted <= last,
             "a reader takes later ones for another process"
         );
     }

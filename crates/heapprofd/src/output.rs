@@ -88,7 +88,7 @@ pub(crate) struct Output {
     frames: Frames,
     index: u64,
     /// The interned data written so far, to repeat it.
-    told: Vec<Vec<u8>>,
+    interned_written: Vec<Vec<u8>>,
     /// Set if readers may have lost the interned data.
     is_cleared: bool,
     /// The time of the last packet. Timestamps of a sequence must not decrease.
@@ -109,7 +109,7 @@ impl Output {
             unreadable: frames.placeholder(UNREADABLE),
             frames,
             index: 0,
-            told: Vec::new(),
+            interned_written: Vec::new(),
             is_cleared: false,
             time: 0,
             at_max,
@@ -129,7 +129,7 @@ impl Output {
             empty.write_to(out);
         });
         self.writer.write_packet(&fixed);
-        for data in &self.told {
+        for data in &self.interned_written {
             write_interned(&mut self.writer, data);
         }
     }
@@ -160,7 +160,7 @@ impl Output {
         }
         let data = encode(|out| self.frames.new_entries().write_to(out));
         write_interned(&mut self.writer, &data);
-        self.told.push(data);
+        self.interned_written.push(data);
     }
 
     /// Flushes the written packets.

@@ -137,12 +137,12 @@ impl Unwinder {
 
 /// Returns true if two callstacks are equal except for the innermost frame.
 fn are_alike(one: &[UserFrame], other: &[UserFrame]) -> bool {
-    let place = |frame: &UserFrame| {
+    let location = |frame: &UserFrame| {
         let start = frame.mapping.as_ref().map(|mapping| mapping.start);
         (start, frame.rel_pc)
     };
     let mut frames = one.iter().zip(other).skip(1);
-    one.len() == other.len() && frames.all(|(one, other)| place(one) == place(other))
+    one.len() == other.len() && frames.all(|(one, other)| location(one) == location(other))
 }
 
 fn is_of_client(frame: &UserFrame) -> bool {

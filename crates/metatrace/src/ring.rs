@@ -55,14 +55,14 @@ impl Record {
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct Slot {
     sequence: AtomicU64,
     words: [AtomicU64; 4],
 }
 
 #[derive(Debug)]
 pub(crate) struct Ring {
-    places: Box<[Place]>,
+    slots: Box<[Slot]>,
     /// The number of the next record to be written.
     head: AtomicU64,
     /// The number of the next record to be read.
@@ -72,20 +72,20 @@ pub(crate) struct Ring {
 
 impl Ring {
     pub(crate) fn new() -> Self {
-        let place = |number| Place {
+        let slot = |number| Slot {
             sequence: AtomicU64::new(number),
-            ..Place::default()
+            ..Slot::default()
         };
         Self {
-            places: (0..CAPACITY as u64).map(place).collect(),
+            slots: (0..CAPACITY as u64).map(slot).collect(),
             head: AtomicU64::new(0),
             tail: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         }
     }
 
-    fn place(&self, number: u64) -> &Place {
-        &self.places[number as usize % CAPACITY]
+    fn slot(&self, number: u64) -> &Slot {
+        &self.slots[number as usize % CAPACITY]
     }
 
     /// Returns the number of dropped records, modulo 2^32.
@@ -97,8 +97,8 @@ impl Ring {
     pub(crate) fn push(&self, time: u64, thread: u32, what: What) -> bool {
         let mut number = self.head.load(Ordering::Relaxed);
         loop {
-            let place = self.place(number);
-            let turn = place.sequence.load(Ordering::Acquire);
+            let slot = self.slot(number);
+            let turn = slot.sequence.load(Ordering::Acquire);
             if turn == number {
                 let next = number + 1;
                 let claim = self.head.compare_exchange_weak(
@@ -124,11 +124,11 @@ impl Ring {
             what,
             dropped: self.dropped(),
         };
-        let place = self.place(number);
-        for (word, value) in place.words.iter().zip(record.to_words()) {
+        let slot = self.slot(number);
+        for (word, value) in slot.words.iter().zip(record.to_words()) {
             word.store(value, Ordering::Relaxed);
         }
-        place.sequence.store(number + 1, Ordering::Release);
+        slot.sequence.store(number + 1, Ordering::Release);
         let waiting = (number + 1).saturating_sub(self.tail.load(Ordering::Relaxed));
         waiting == CAPACITY as u64 / 2
     }
@@ -136,16 +136,16 @@ impl Ring {
     /// Takes the oldest record, if it is complete. Must be called by one thread at a time.
     pub(crate) fn pop(&self) -> Option<Record> {
         let number = self.tail.load(Ordering::Relaxed);
-        let place = self.place(number);
-        if place.sequence.load(Ordering::Acquire) != number + 1 {
+        let slot = self.slot(number);
+        if slot.sequence.load(Ordering::Acquire) != number + 1 {
             return None;
         }
         let mut words = [0; 4];
-        for (value, word) in words.iter_mut().zip(&place.words) {
+        for (value, word) in words.iter_mut().zip(&slot.words) {
             *value = word.load(Ordering::Relaxed);
         }
         let next = number + CAPACITY as u64;
-        place.sequence.store(next, Ordering::Release);
+        slot.sequence.store(next, Ordering::Release);
         self.tail.store(number + 1, Ordering::Relaxed);
         Some(Record::from_words(words))
     }

@@ -12,11 +12,11 @@
 //! ```
 //!
 //! - The producer's thread communicates with the service (`producer`) and runs the data sources
-//!   (`source`). It never waits: a data source has a bounded number of places in the unwinders'
+//!   (`source`). It never waits: a data source has a bounded number of entries in the unwinders'
 //!   queues, and samples beyond that are reported as skipped.
 //! - Each process is assigned to one unwinder (`unwinding`), whose state of the process needs no
 //!   locks. Unwinders wait for the writer if it falls behind.
-//! - Only the writer (`output`) waits for room in shared memory.
+//! - Only the writer (`output`) waits for free chunks of shared memory.
 //! - A sample is a `SampleRecord` in its ring, and from then on an `output::Sample`. While it waits
 //!   for its callstack it is part of an `unwinding::Unwindable`, with copies of registers and
 //!   stack.

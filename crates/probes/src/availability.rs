@@ -11,11 +11,11 @@ use crate::journal::{NoJournal, usable};
 pub struct Unavailable {
     /// The name of the data source.
     pub source: &'static str,
-    /// The obstacle, as a clause.
+    /// The reason, as a clause.
     pub reason: String,
     /// The remedy, as a clause.
     pub how_to_allow: String,
-    /// The command that removes the obstacle for this user, if there is one. `how_to_allow`
+    /// The command that allows it for this user, if there is one. `how_to_allow`
     /// includes it.
     pub command: Option<&'static str>,
 }

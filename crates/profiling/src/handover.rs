@@ -252,7 +252,7 @@ mod tests {
             "{error}"
         );
         assert_eq!(fs::read(&path).unwrap(), b"text");
-        // Nor the target of a link, or a file that took the place of the socket.
+        // Nor the target of a link, or a file that replaced the socket.
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(HandOverSocket::bind(&link).is_err());

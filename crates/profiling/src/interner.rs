@@ -101,7 +101,7 @@ pub struct Interner {
     mappings: FxHashMap<(u32, u64, MappingRange), u64>,
     frames: FxHashMap<FrameKey, u32>,
     /// Frames with a source file and a line.
-    placed: FxHashMap<(FrameKey, u64, u32), u32>,
+    in_source: FxHashMap<(FrameKey, u64, u32), u32>,
     /// Nodes by parent node and frame.
     nodes: FxHashMap<(u32, u32), u32>,
     /// For each node, true if it was written as a callstack.
@@ -132,7 +132,7 @@ impl Interner {
             paths: FxHashMap::default(),
             mappings: FxHashMap::default(),
             frames: FxHashMap::default(),
-            placed: FxHashMap::default(),
+            in_source: FxHashMap::default(),
             nodes: FxHashMap::default(),
             written: vec![true; ROOT as usize + 1],
             next_string: 1,
@@ -149,7 +149,7 @@ impl Interner {
     /// Returns true if the interner should be cleared, which bounds the memory of long recordings.
     pub fn is_full(&self) -> bool {
         self.written.len() > MAX_NODES
-            || self.frames.len() + self.placed.len() > MAX_FRAMES
+            || self.frames.len() + self.in_source.len() > MAX_FRAMES
             || self.mappings.len() > MAX_MAPPINGS
             || self.string_bytes > MAX_STRING_BYTES
     }
@@ -235,11 +235,11 @@ impl Interner {
         let function = self.string(Role::Function, function);
         let file = self.string(Role::Source, file);
         let key = (mapping, rel_pc, function);
-        if let Some(&iid) = self.placed.get(&(key, file, line)) {
+        if let Some(&iid) = self.in_source.get(&(key, file, line)) {
             return iid;
         }
         let iid = self.add_frame(key, Some((file, line)));
-        self.placed.insert((key, file, line), iid);
+        self.in_source.insert((key, file, line), iid);
         iid
     }
 
@@ -248,7 +248,7 @@ impl Interner {
         (mapping, rel_pc, function): FrameKey,
         source: Option<(u64, u32)>,
     ) -> u32 {
-        let iid = (self.frames.len() + self.placed.len()) as u32 + 1;
+        let iid = (self.frames.len() + self.in_source.len()) as u32 + 1;
         self.new.add(interned_data::FRAMES, iid.into(), |out| {
             out.varint(frame::FUNCTION_NAME_ID, function);
             out.varint(frame::MAPPING_ID, mapping);

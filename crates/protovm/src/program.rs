@@ -53,15 +53,15 @@ impl Program {
     /// # Errors
     /// Fails if the program exceeds a limit.
     pub fn parse(bytes: &[u8]) -> Result<Self, ProgramError> {
-        let mut room = Room {
+        let mut budget = DecodeBudget {
             instructions: MAX_INSTRUCTIONS,
             steps: MAX_STEPS,
         };
-        let instructions = room.list(bytes, vm_program::INSTRUCTIONS, MAX_DEPTH)?;
+        let instructions = budget.list(bytes, vm_program::INSTRUCTIONS, MAX_DEPTH)?;
         Ok(Self(Arc::new(Decoded {
             bytes: bytes.into(),
             instructions,
-            count: MAX_INSTRUCTIONS - room.instructions,
+            count: MAX_INSTRUCTIONS - budget.instructions,
         })))
     }
 
@@ -152,12 +152,12 @@ pub(crate) enum Step {
 }
 
 /// The remaining instructions and steps that a program may have.
-struct Room {
+struct DecodeBudget {
     instructions: usize,
     steps: usize,
 }
 
-impl Room {
+impl DecodeBudget {
     fn list(
         &mut self,
         message: &[u8],

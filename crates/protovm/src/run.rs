@@ -17,8 +17,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) account: &'a mut Account,
 }
 
-/// The cursor in the state.
-pub(crate) struct Place<'a> {
+/// The cursor in the state: the selected node.
+pub(crate) struct StateCursor<'a> {
     node: &'a mut Node,
     /// Set for the root: deletion makes it empty. Other nodes are removed from their parent.
     root: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Place<'a> {
     deleted: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> StateCursor<'a> {
     pub(crate) fn root(node: &'a mut Node) -> Self {
         Self {
             node,
@@ -60,7 +60,7 @@ impl Machine<'_> {
         &mut self,
         list: &[Instruction],
         patch: Source<'_>,
-        state: &mut Place<'_>,
+        state: &mut StateCursor<'_>,
     ) -> Run {
         for (index, instruction) in list.iter().enumerate() {
             match self.instruction(instruction, patch, state) {
@@ -80,7 +80,7 @@ impl Machine<'_> {
         &mut self,
         instruction: &Instruction,
         patch: Source<'_>,
-        state: &mut Place<'_>,
+        state: &mut StateCursor<'_>,
     ) -> Run {
         self.account.step(1)?;
         let nested = &instruction.nested;
@@ -103,10 +103,10 @@ impl Machine<'_> {
         side: Side,
         register: u8,
         patch: Source<'_>,
-        state: &mut Place<'_>,
+        state: &mut StateCursor<'_>,
     ) -> Result<(), Reason> {
-        let place = self.registers.get_mut(usize::from(register));
-        let place = place.ok_or(Reason::BadRegister(register))?;
+        let target = self.registers.get_mut(usize::from(register));
+        let target = target.ok_or(Reason::BadRegister(register))?;
         let value = match side {
             Side::Patch => patch.scalar()?,
             Side::State | Side::Other => match state.node()? {
@@ -114,7 +114,7 @@ impl Machine<'_> {
                 _ => return Err(Reason::NoNumber),
             },
         };
-        *place = Some(value.value());
+        *target = Some(value.value());
         Ok(())
     }
 
@@ -126,7 +126,7 @@ impl Machine<'_> {
             .ok_or(Reason::EmptyRegister(id))
     }
 
-    fn delete(&mut self, state: &mut Place<'_>) -> Result<(), Reason> {
+    fn delete(&mut self, state: &mut StateCursor<'_>) -> Result<(), Reason> {
         let (root, moved) = (state.root, state.moved);
         let node = state.node()?;
         if !root && !moved {
@@ -143,7 +143,7 @@ impl Machine<'_> {
         select: &Select,
         nested: &[Instruction],
         patch: Source<'_>,
-        state: &mut Place<'_>,
+        state: &mut StateCursor<'_>,
     ) -> Run {
         if select.side == Side::Patch && select.create {
             return Err(Reason::CreateInPatch.into());
@@ -164,7 +164,7 @@ impl Machine<'_> {
         path: &[Step],
         nested: &[Instruction],
         patch: Source<'_>,
-        state: &mut Place<'_>,
+        state: &mut StateCursor<'_>,
     ) -> Run {
         let Some((step, rest)) = path.split_first() else {
             return self.list(nested, patch, state);
@@ -258,14 +258,14 @@ impl Machine<'_> {
                 };
                 for element in map.at(position).indexed(self.account)?.nodes_mut() {
                     self.account.step(1)?;
-                    let mut element = Place::root(element);
+                    let mut element = StateCursor::root(element);
                     self.onward(select, rest, nested, patch, &mut element)?;
                 }
                 return Ok(());
             }
             Step::Invalid => return Err(Reason::NoField.into()),
         };
-        let mut inner = Place::inner(map.at(position));
+        let mut inner = StateCursor::inner(map.at(position));
         let result = self.onward(select, rest, nested, patch, &mut inner);
         if inner.deleted {
             map.remove(position, self.account);
@@ -281,7 +281,7 @@ impl Machine<'_> {
         rest: &[Step],
         nested: &[Instruction],
         patch: Source<'_>,
-        state: &mut Place<'_>,
+        state: &mut StateCursor<'_>,
     ) -> Run {
         if rest.is_empty() {
             return self.list(nested, patch, state);

@@ -5,7 +5,7 @@ use ferretto_wire::encode;
 use crate::abort::{Abort, Stop};
 use crate::account::Account;
 use crate::program::Program;
-use crate::run::{Machine, Place, REGISTERS};
+use crate::run::{Machine, REGISTERS, StateCursor};
 use crate::source::Source;
 use crate::tree::Node;
 
@@ -72,7 +72,7 @@ impl Vm {
             registers: &mut self.registers,
             account: &mut self.account,
         };
-        let mut state = Place::root(&mut self.root);
+        let mut state = StateCursor::root(&mut self.root);
         let list = self.program.instructions();
         match machine.list(list, Source::Bytes(patch), &mut state) {
             Ok(()) => Outcome::Applied,

@@ -25,7 +25,7 @@ impl Flow {
     }
 
     /// Returns the number of bytes that [`take`](Self::take) accepts.
-    pub(crate) fn room(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         if self.has_ended {
             0
         } else {
@@ -33,7 +33,7 @@ impl Flow {
         }
     }
 
-    /// Adds at most [`room`](Self::room) bytes, or drops them if the receiver is gone.
+    /// Adds at most [`free`](Self::free) bytes, or drops them if the receiver is gone.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         if self.is_refused {
             return;
@@ -101,7 +101,7 @@ mod tests {
         let mut step = 1;
         while received.len() < 3_000_000 {
             step = (step * 7919 + 13) % 50_021;
-            let piece: Vec<u8> = (0..step.min(flow.room()))
+            let piece: Vec<u8> = (0..step.min(flow.free()))
                 .map(|i| (i ^ step) as u8)
                 .collect();
             sent.extend_from_slice(&piece);
@@ -122,7 +122,7 @@ mod tests {
         flow.take(b"last words");
         flow.end();
         assert!(!flow.is_done());
-        assert_eq!(flow.room(), 0);
+        assert_eq!(flow.free(), 0);
         flow.delivered(4);
         assert!(!flow.is_done());
         flow.delivered(6);
@@ -136,7 +136,7 @@ mod tests {
         flow.refuse();
         flow.take(b"late");
         assert_eq!(flow.waiting(), b"");
-        assert_eq!(flow.room(), CAPACITY);
+        assert_eq!(flow.free(), CAPACITY);
         flow.end();
         assert!(flow.is_done());
     }

@@ -114,11 +114,11 @@ impl Pair {
             }
         }
         let local = Interest {
-            read: self.up.room() > 0,
+            read: self.up.free() > 0,
             write: !self.down.waiting().is_empty() || self.local.end.wants_write(),
         };
         let remote = Interest {
-            read: self.down.room() > 0,
+            read: self.down.free() > 0,
             write: !self.up.waiting().is_empty() || self.remote.end.wants_write(),
         };
         let watched = self.local.watch(poller, local);
@@ -214,11 +214,11 @@ fn pump(
             flow.delivered(taken);
             moved += taken;
         }
-        let room = flow.room().min(buffer.len());
-        if room > 0 && (total < PER_TURN || source.end.holds_data()) {
+        let free = flow.free().min(buffer.len());
+        if free > 0 && (total < PER_TURN || source.end.holds_data()) {
             match source
                 .end
-                .read(&mut buffer[..room])
+                .read(&mut buffer[..free])
                 .map_err(Broken::Source)?
             {
                 Read::Bytes(count) => {

@@ -15,17 +15,17 @@
 #[cfg(feature = "demangle")]
 mod demangle;
 pub mod kernel;
+mod offset_name;
 #[cfg(feature = "user")]
 mod packets;
-mod place;
 #[cfg(feature = "user")]
 pub mod user;
 
 #[cfg(feature = "demangle")]
 pub use demangle::demangle;
 pub use kernel::{KernelSymbols, LoadError};
+pub use offset_name::{is_offset_name, offset_name};
 #[cfg(feature = "user")]
 pub use packets::module_symbols;
-pub use place::{is_place, place};
 #[cfg(feature = "user")]
 pub use user::{Frame, Module, Named, Options, Outcome, Symbolizer};

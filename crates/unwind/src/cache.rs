@@ -81,7 +81,7 @@ impl Cache {
         let (all, used) = (Arc::downgrade(&entries), Arc::downgrade(&budget));
         budget.on_shortage(move |bytes| {
             if let (Some(entries), Some(budget)) = (all.upgrade(), used.upgrade()) {
-                lock(&entries).make_room(bytes, &budget);
+                lock(&entries).shrink(bytes, &budget);
             }
         });
         Self {
@@ -205,7 +205,7 @@ impl Entries {
 
     /// Drops unused files, and then the tables of the least recently used ones, until at most this
     /// many bytes are in use.
-    fn make_room(&mut self, bytes: usize, budget: &MemoryBudget) {
+    fn shrink(&mut self, bytes: usize, budget: &MemoryBudget) {
         self.evict(true);
         if budget.used() <= bytes {
             return;

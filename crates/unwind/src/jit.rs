@@ -91,10 +91,10 @@ impl Jit {
     fn add(&mut self, new: Vec<Function>) {
         let mut all = std::mem::take(&mut self.functions);
         all.extend(new);
-        let mut room = MAX_NAMES;
+        let mut free = MAX_NAMES;
         let kept = all.iter().rev().take(MAX_FUNCTIONS).take_while(|function| {
-            let fits = room.checked_sub(function.name.len());
-            room = fits.unwrap_or(0);
+            let fits = free.checked_sub(function.name.len());
+            free = fits.unwrap_or(0);
             fits.is_some()
         });
         let excess = all.len() - kept.count();
@@ -131,8 +131,9 @@ impl Jit {
         if is_new {
             self.map_read = 0;
         }
-        let room = MAX_BYTES.saturating_sub(self.map_read);
-        if let Some(read) = map::read(&file, self.map_read, room.min(size - self.map_read), found) {
+        let limit = MAX_BYTES.saturating_sub(self.map_read);
+        if let Some(read) = map::read(&file, self.map_read, limit.min(size - self.map_read), found)
+        {
             self.map_read += read;
         }
         is_new

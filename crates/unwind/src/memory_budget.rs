@@ -10,7 +10,7 @@ pub(crate) struct MemoryBudget {
     /// A counter of uses, to find the least recently used tables.
     clock: AtomicU64,
     /// Drops tables until at most the given number of bytes is in use, if possible.
-    make_room: OnceLock<Box<dyn Fn(usize) + Send + Sync>>,
+    shrink: OnceLock<Box<dyn Fn(usize) + Send + Sync>>,
 }
 
 impl std::fmt::Debug for MemoryBudget {
@@ -28,14 +28,14 @@ impl MemoryBudget {
             used: AtomicUsize::new(0),
             limit,
             clock: AtomicU64::new(1),
-            make_room: OnceLock::new(),
+            shrink: OnceLock::new(),
         })
     }
 
     /// Sets the function to call when memory is short.
-    pub(crate) fn on_shortage(&self, make_room: impl Fn(usize) + Send + Sync + 'static) {
+    pub(crate) fn on_shortage(&self, shrink: impl Fn(usize) + Send + Sync + 'static) {
         // A second function would be that of the same cache.
-        let _ = self.make_room.set(Box::new(make_room));
+        let _ = self.shrink.set(Box::new(shrink));
     }
 
     pub(crate) fn used(&self) -> usize {
@@ -64,9 +64,9 @@ impl MemoryBudget {
         if self.try_take(amount) {
             return true;
         }
-        if let Some(make_room) = self.make_room.get() {
+        if let Some(shrink) = self.shrink.get() {
             // Frees half, to avoid another shortage soon.
-            make_room((self.limit / 2).min(self.limit - amount));
+            shrink((self.limit / 2).min(self.limit - amount));
         }
         self.try_take(amount)
     }

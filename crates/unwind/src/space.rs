@@ -31,7 +31,7 @@ struct MapEntry {
 #[derive(Clone, Copy)]
 pub(crate) struct Spot {
     /// The index of the map.
-    pub(crate) place: u32,
+    pub(crate) map_index: u32,
     pub(crate) rule: Rule,
 }
 
@@ -47,7 +47,7 @@ const NOWHERE: u64 = u64::MAX;
 const EMPTY: Slot = Slot {
     address: NOWHERE,
     spot: Spot {
-        place: 0,
+        map_index: 0,
         rule: Rule::bare(Kind::Missing),
     },
 };
@@ -55,7 +55,7 @@ const EMPTY: Slot = Slot {
 /// The maps of a process.
 pub(crate) struct Space {
     target: Target,
-    places: Vec<MapEntry>,
+    entries: Vec<MapEntry>,
     /// A hash table of recent addresses. Its size is a power of two.
     slots: Box<[Slot]>,
     misses: usize,
@@ -66,7 +66,7 @@ impl Space {
     pub(crate) fn new(target: Target) -> Self {
         Self {
             target,
-            places: Vec::new(),
+            entries: Vec::new(),
             slots: vec![EMPTY; FIRST_SLOTS].into(),
             misses: 0,
             jit: Jit::default(),
@@ -75,14 +75,14 @@ impl Space {
 
     /// Replaces the list of maps, and keeps the state of unchanged ones.
     pub(crate) fn set(&mut self, maps: Vec<Map>) {
-        let mut old = std::mem::take(&mut self.places).into_iter().peekable();
-        self.places = maps
+        let mut old = std::mem::take(&mut self.entries).into_iter().peekable();
+        self.entries = maps
             .into_iter()
             .map(|map| {
-                while old.next_if(|place| place.map.start < map.start).is_some() {}
-                let known = old.next_if(|place| place.map == map);
+                while old.next_if(|entry| entry.map.start < map.start).is_some() {}
+                let known = old.next_if(|entry| entry.map == map);
                 MapEntry {
-                    mapping: known.and_then(|place| place.mapping),
+                    mapping: known.and_then(|entry| entry.mapping),
                     map,
                 }
             })
@@ -92,12 +92,12 @@ impl Space {
 
     /// Returns true if there are no maps.
     pub(crate) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.entries.is_empty()
     }
 
     /// Adds a map in place of overlapping ones.
     pub(crate) fn add(&mut self, map: Map) {
-        let mut maps: Vec<Map> = self.places.iter().map(|place| place.map.clone()).collect();
+        let mut maps: Vec<Map> = self.entries.iter().map(|entry| entry.map.clone()).collect();
         if maps::put(&mut maps, map) {
             self.set(maps);
         }
@@ -105,23 +105,23 @@ impl Space {
 
     /// Forgets the files behind the maps.
     pub(crate) fn forget(&mut self) {
-        for place in &mut self.places {
-            place.mapping = None;
+        for entry in &mut self.entries {
+            entry.mapping = None;
         }
         self.slots = vec![EMPTY; FIRST_SLOTS].into();
         self.misses = 0;
         self.jit.forget();
     }
 
-    /// Returns the name of a JIT-compiled function, if the map `place` may contain such.
+    /// Returns the name of a JIT-compiled function, if the map at this index may contain such.
     pub(crate) fn jit_name(
         &mut self,
-        place: u32,
+        map_index: u32,
         address: u64,
         maps: &File,
         devices: &Devices,
     ) -> Option<Arc<str>> {
-        let map = &self.places.get(place as usize)?.map;
+        let map = &self.entries.get(map_index as usize)?.map;
         if map.name.starts_with("[v") {
             return None;
         }
@@ -130,17 +130,17 @@ impl Space {
             maps,
             devices,
         };
-        let maps = self.places.iter().map(|place| &place.map);
+        let maps = self.entries.iter().map(|entry| &entry.map);
         self.jit.name(address, &target, maps)
     }
 
     /// Returns the highest address with code or data of the process.
     pub(crate) fn end(&self) -> u64 {
         // The last map may be `[vsyscall]`, far from all others.
-        self.places
+        self.entries
             .iter()
             .rev()
-            .map(|place| place.map.end)
+            .map(|entry| entry.map.end)
             .find(|&end| end >> 63 == 0)
             .unwrap_or(0)
     }
@@ -148,10 +148,10 @@ impl Space {
     /// Returns the index of the map with code at `address`.
     pub(crate) fn find(&self, address: u64) -> Option<u32> {
         let after = self
-            .places
-            .partition_point(|place| place.map.start <= address);
+            .entries
+            .partition_point(|entry| entry.map.start <= address);
         let index = after.checked_sub(1)?;
-        let map = &self.places[index].map;
+        let map = &self.entries[index].map;
         (address < map.end && map.executable).then_some(index as u32)
     }
 
@@ -185,8 +185,8 @@ impl Space {
         cache: &Cache,
         budget: &mut Budget,
     ) -> Option<Spot> {
-        let place = self.find(address)?;
-        let mapping = self.mapping(place, cache);
+        let map_index = self.find(address)?;
+        let mapping = self.mapping(map_index, cache);
         let rule = match &mapping.module {
             Some(module) => {
                 let address = address.wrapping_sub(mapping.slide);
@@ -194,7 +194,7 @@ impl Space {
             }
             None => Rule::bare(Kind::Missing),
         };
-        let spot = Spot { place, rule };
+        let spot = Spot { map_index, rule };
         if !budget.is_exhausted() {
             self.remember(Slot { address, spot });
         }
@@ -218,19 +218,19 @@ impl Space {
 
     /// Returns the mapping of the map with this index, as in frames.
     #[inline]
-    pub(crate) fn mapping(&mut self, place: u32, cache: &Cache) -> &Arc<Mapping> {
-        let index = place as usize;
-        if self.places[index].mapping.is_none() {
+    pub(crate) fn mapping(&mut self, map_index: u32, cache: &Cache) -> &Arc<Mapping> {
+        let index = map_index as usize;
+        if self.entries[index].mapping.is_none() {
             let mapping = self.resolve(index, cache);
-            self.places[index].mapping = Some(Arc::new(mapping));
+            self.entries[index].mapping = Some(Arc::new(mapping));
         }
-        let mapping = self.places[index].mapping.as_ref();
+        let mapping = self.entries[index].mapping.as_ref();
         mapping.expect("the mapping was just resolved")
     }
 
     /// Finds the file of a map, and the ELF file within.
     fn resolve(&self, index: usize, cache: &Cache) -> Mapping {
-        let map = &self.places[index].map;
+        let map = &self.entries[index].map;
         let (module, start_offset) = self
             .file_module(index, cache)
             .or_else(|| self.image_module(index, cache))
@@ -260,7 +260,7 @@ impl Space {
     }
 
     fn file_module(&self, index: usize, cache: &Cache) -> Option<(Arc<Module>, u64)> {
-        let map = &self.places[index].map;
+        let map = &self.entries[index].map;
         let file = Arc::new(self.target.open(map, &cache.devices)?);
         self.starts(index)
             .find_map(|start| Some((cache.file(&file, start)?, start)))
@@ -269,7 +269,7 @@ impl Space {
     /// Returns the possible offsets of the ELF file in the file: the map's own, 0, and those of
     /// earlier read-only maps.
     fn starts(&self, index: usize) -> impl Iterator<Item = u64> {
-        let map = &self.places[index].map;
+        let map = &self.entries[index].map;
         let before = self.before(index);
         [map.offset, 0].into_iter().chain(before)
     }
@@ -277,12 +277,12 @@ impl Space {
     /// Returns the offsets of earlier maps of the same file, the nearest first.
     fn before(&self, index: usize) -> impl Iterator<Item = u64> {
         const MAX_BEFORE: usize = 8;
-        let map = &self.places[index].map;
-        self.places[..index]
+        let map = &self.entries[index].map;
+        self.entries[..index]
             .iter()
             .rev()
             .take(MAX_BEFORE)
-            .map(|place| &place.map)
+            .map(|entry| &entry.map)
             .take_while(|before| before.inode == map.inode && before.name == map.name)
             .filter(|before| before.readable && !before.executable && before.offset < map.offset)
             .map(|before| before.offset)
@@ -290,7 +290,7 @@ impl Space {
 
     /// Returns the module of the vDSO, or of a file that is gone or cannot be opened.
     fn image_module(&self, index: usize, cache: &Cache) -> Option<(Arc<Module>, u64)> {
-        let map = &self.places[index].map;
+        let map = &self.entries[index].map;
         if map.is_device() || !(map.is_vdso() || map.inode != 0) {
             return None;
         }
@@ -301,7 +301,7 @@ impl Space {
             ));
         }
         let memory = self.target.memory.as_ref()?;
-        let same = self.places.iter().map(|place| &place.map).filter(|other| {
+        let same = self.entries.iter().map(|entry| &entry.map).filter(|other| {
             other.inode == map.inode && other.device == map.device && other.name == map.name
         });
         let parts: Vec<Map> = same.cloned().collect();

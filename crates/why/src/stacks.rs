@@ -1,6 +1,6 @@
 //! Callstacks as the names of their functions.
 
-use ferretto_symbols::place;
+use ferretto_symbols::offset_name;
 use ferretto_tables::Trace;
 use ferretto_trace::profile::switches_threads;
 
@@ -66,7 +66,7 @@ fn of_frame(trace: &Trace, frame: u32, functions: &mut Vec<Function>) {
     let name = match strings.text(deobfuscated.or(frames.name().get(frame))) {
         "" => {
             let file = if file.is_empty() { "unknown" } else { file };
-            place(file, frames.rel_pc().get(frame) as u64)
+            offset_name(file, frames.rel_pc().get(frame) as u64)
         }
         name => name.to_owned(),
     };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use ferretto_elf::{Elf, open_regular};
-use ferretto_probes::ftrace::{DynamicEvent, Place};
+use ferretto_probes::ftrace::{DynamicEvent, ProbeLocation};
 use ferretto_symbols::demangle;
 
 use super::child;
@@ -51,7 +51,7 @@ fn in_kernel(text: &str) -> Result<DynamicEvent> {
     let called = called(function, is_return);
     Ok(DynamicEvent::new(
         &called,
-        Place::Kernel(function.to_owned()),
+        ProbeLocation::Kernel(function.to_owned()),
         is_return,
     ))
 }
@@ -91,7 +91,7 @@ fn in_program(text: &str) -> Result<DynamicEvent> {
     };
     Ok(DynamicEvent::new(
         &called,
-        Place::Program(path, offset),
+        ProbeLocation::Program(path, offset),
         is_return,
     ))
 }

@@ -204,7 +204,7 @@ pub(super) fn moving(start: u64, end: u64) -> Option<Moving> {
 #[inline(never)]
 pub(super) fn moved(moving: Moving, new: Option<(u64, u64)>) {
     let registers = stack::registers();
-    record::settle(moving.taken, new.is_some());
+    record::finish_move(moving.taken, new.is_some());
     busily(|thread| {
         let old = moving.mapping;
         let Some((start, end)) = new else {

@@ -193,7 +193,7 @@ pub fn moving(address: *mut c_void) -> Option<Taken> {
 
 /// Completes a move; `is_gone` if the memory was moved or freed.
 pub fn moved(taken: Taken, is_gone: bool) {
-    record::settle(taken, is_gone);
+    record::finish_move(taken, is_gone);
 }
 
 /// `AHeapProfile_reportAllocation`: returns true if the allocation was sampled.

@@ -449,7 +449,7 @@ pub(super) fn take(address: u64) -> Option<Taken> {
 /// Records the free of a taken allocation, or puts it back.
 #[cold]
 #[inline(never)]
-pub(super) fn settle(taken: Taken, is_gone: bool) {
+pub(super) fn finish_move(taken: Taken, is_gone: bool) {
     busily(|_| {
         if is_gone {
             return record_free(&taken);

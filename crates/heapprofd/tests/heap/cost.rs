@@ -396,8 +396,8 @@ fn show(ways: &[Way], best: &[[Best; 4]], instructions: &[Instructions]) {
 
 /// Prints the promised limits, and whether they are kept.
 fn judge(ways: &[Way], best: &[[Best; 4]], instructions: &[Instructions]) {
-    let place = |name: &str| ways.iter().position(|way| way.name == name);
-    let at = |name| place(name).expect("there is one");
+    let index_of = |name: &str| ways.iter().position(|way| way.name == name);
+    let at = |name| index_of(name).expect("there is one");
     let (plain, idle, rare) = (
         at("plain"),
         at("the client, no profiler"),

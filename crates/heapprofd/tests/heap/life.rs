@@ -58,7 +58,7 @@ fn heap_007_intervals_grow_when_the_ring_fills_up() {
         let dumps: Vec<_> = heaps.flat_map(|packet| &packet.process_dumps).collect();
         let last = dumps.last().expect("a dump");
         assert_eq!(last.orig_sampling_interval_bytes, Some(64));
-        let interval = last.sampling_interval_bytes.expect("it is told");
+        let interval = last.sampling_interval_bytes.expect("it is reported");
         assert!(interval > 64 && interval <= 1024, "{interval}");
     });
 }

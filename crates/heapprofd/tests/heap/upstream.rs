@@ -127,7 +127,7 @@ fn our_client_records_into_upstreams_profiler() {
             .create_new(true)
             .open(folder.join("ours.page"))
             .expect("a file");
-        page.set_len(4096).expect("room");
+        page.set_len(4096).expect("enough memory");
         let page = ControlPage::new(&page).expect("a page");
         let listener = UnixListener::bind(&ours).expect("a socket");
         let bridges = UnixListener::bind(&bridge).expect("a socket");

@@ -145,7 +145,7 @@ impl Reader {
     /// Passes records to `each` until the ring is empty or `limit` samples have been passed. Does
     /// nothing if the events are polled.
     ///
-    /// A record borrows from the ring itself: nothing is copied, and the room is returned to the
+    /// A record borrows from the ring itself: nothing is copied, and its bytes are returned to the
     /// kernel afterwards.
     pub fn read(&mut self, limit: u64, each: &mut impl FnMut(Record<'_>)) -> Drained {
         let Some(ring) = &mut self.ring else {

@@ -62,8 +62,8 @@ impl Filter {
         if self.additional.contains(cmdline) {
             return true;
         }
-        let room = self.additional.len() < self.target.additional_cmdline_count as usize;
-        room && self.additional.insert(cmdline.clone())
+        let is_below_limit = self.additional.len() < self.target.additional_cmdline_count as usize;
+        is_below_limit && self.additional.insert(cmdline.clone())
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
         assert!(filter.keeps(6, Some(&line("cc\0b.c\0"))));
         assert!(filter.keeps(7, Some(&line("cc\0a.c\0"))));
         assert!(!filter.keeps(8, Some(&line("cc\0c.c\0"))));
-        // Processes named in the config take no place.
+        // Processes named in the config do not count.
         assert!(filter.keeps(1, Some(&line("other"))));
     }
 

@@ -92,12 +92,12 @@ struct Queue {
     is_closed: bool,
 }
 
-/// A queue to the writer. Only the writer waits for room in shared memory.
+/// A queue to the writer. Only the writer waits for free chunks of shared memory.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     queue: Mutex<Queue>,
     arrived: Condvar,
-    has_room: Condvar,
+    drained: Condvar,
 }
 
 impl Mailbox {
@@ -115,7 +115,7 @@ impl Mailbox {
     pub(crate) fn send_samples(&self, source: SourceKey, samples: Vec<Sample>) {
         let mut queue = self.lock();
         while queue.samples > HIGH_WATER && !queue.is_closed {
-            let woken = self.has_room.wait(queue);
+            let woken = self.drained.wait(queue);
             queue = woken.unwrap_or_else(PoisonError::into_inner);
         }
         queue.samples += samples.len();
@@ -148,7 +148,7 @@ impl Mailbox {
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.arrived.notify_all();
-        self.has_room.notify_all();
+        self.drained.notify_all();
     }
 
     /// Waits for messages and takes them all; `None` at the end.
@@ -169,6 +169,6 @@ impl Mailbox {
         let mut queue = self.lock();
         queue.samples = queue.samples.saturating_sub(samples);
         drop(queue);
-        self.has_room.notify_all();
+        self.drained.notify_all();
     }
 }

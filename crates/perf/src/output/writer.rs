@@ -1,4 +1,4 @@
-//! The thread that writes packets. Only this thread waits for room in shared memory.
+//! The thread that writes packets. Only this thread waits for free chunks of shared memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;

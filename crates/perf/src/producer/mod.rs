@@ -27,7 +27,7 @@ use crate::options::Options;
 use crate::output::{Mailbox, Message, Metatraces, Writer};
 use crate::process::Descriptors;
 use crate::registration::{LINUX_PERF, descriptors};
-use crate::source::{Crew, Lookup, Outcome, PerfSource, Started, start};
+use crate::source::{Context, Lookup, Outcome, PerfSource, Started, start};
 use crate::unwinding::Unwinders;
 
 /// The producer name.
@@ -308,24 +308,24 @@ impl Profiler {
 
     /// Runs `run` with the threads and tables of the sources, unless the threads have never been
     /// started.
-    fn with_crew<R>(
+    fn with_context<R>(
         &mut self,
-        run: impl FnOnce(&mut BTreeMap<InstanceId, PerfSource>, &mut Crew<'_>) -> R,
+        run: impl FnOnce(&mut BTreeMap<InstanceId, PerfSource>, &mut Context<'_>) -> R,
     ) -> Option<R> {
         let threads = self.threads.as_mut()?;
-        let mut crew = Crew {
+        let mut cx = Context {
             mailbox: &self.mailbox,
             unwinders: &mut threads.unwinders,
             lookup: &mut self.lookup,
         };
-        Some(run(&mut self.sources, &mut crew))
+        Some(run(&mut self.sources, &mut cx))
     }
 
     fn run_sources(&mut self, has_filled: &[InstanceId]) {
         let now = Clock::Monotonic.now();
-        let outcomes = self.with_crew(|sources, crew| {
+        let outcomes = self.with_context(|sources, cx| {
             let run = |(&id, source): (&InstanceId, &mut PerfSource)| {
-                (id, source.run(now, has_filled.contains(&id), crew))
+                (id, source.run(now, has_filled.contains(&id), cx))
             };
             sources.iter_mut().map(run).collect::<Vec<_>>()
         });
@@ -349,9 +349,9 @@ impl Profiler {
     }
 
     fn end_by_guardrail(&mut self, id: InstanceId) {
-        let ended = self.with_crew(|sources, crew| {
+        let ended = self.with_context(|sources, cx| {
             let source = sources.remove(&id)?;
-            Some(source.end_by_guardrail(crew))
+            Some(source.end_by_guardrail(cx))
         });
         self.remove(id);
         // The service waits for the stop.
@@ -362,9 +362,9 @@ impl Profiler {
 
     fn purge_all(&mut self) {
         self.flushes.forget();
-        self.with_crew(|sources, crew| {
+        self.with_context(|sources, cx| {
             for (_, source) in std::mem::take(sources) {
-                source.purge(crew);
+                source.purge(cx);
             }
         });
         self.shards = Shards::default();
@@ -380,17 +380,17 @@ impl Profiler {
             request,
             sources: instances.iter().filter_map(key).collect(),
         };
-        let flushed = self.with_crew(|sources, crew| {
+        let flushed = self.with_context(|sources, cx| {
             // Through all sources, so that flushes are answered in order.
-            let ways = sources.len() * (crew.unwinders.ways() - 1) + 1;
+            let ways = sources.len() * (cx.unwinders.ways() - 1) + 1;
             let barrier = Arc::new(Barrier::new(ways, action));
             for (id, source) in sources.iter_mut() {
                 if instances.contains(id) {
-                    source.flush(crew);
+                    source.flush(cx);
                 }
-                source.send_barrier(crew, &barrier);
+                source.send_barrier(cx, &barrier);
             }
-            crew.mailbox.send(Message::Barrier(Arc::clone(&barrier)));
+            cx.mailbox.send(Message::Barrier(Arc::clone(&barrier)));
             barrier
         });
         match flushed {
@@ -418,9 +418,9 @@ impl Profiler {
                 maps: taken.maps,
                 mem: taken.memory,
             };
-            self.with_crew(|sources, crew| {
+            self.with_context(|sources, cx| {
                 for source in sources.values_mut() {
-                    source.adopt(taken.pid, &descriptors, crew);
+                    source.adopt(taken.pid, &descriptors, cx);
                 }
             });
             self.lookup.hand_over(taken.pid, descriptors);
@@ -433,10 +433,10 @@ impl Profiler {
         for source in self.sources.values_mut() {
             source.stop(now);
         }
-        self.with_crew(|sources, crew| {
+        self.with_context(|sources, cx| {
             for (_, mut source) in std::mem::take(sources) {
-                source.flush(crew);
-                source.finish(crew);
+                source.flush(cx);
+                source.finish(cx);
             }
         });
         if let Some(threads) = self.threads.take() {

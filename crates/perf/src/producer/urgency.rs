@@ -59,7 +59,7 @@ mod tests {
             urgency.set(true);
             if let Some(sentence) = urgency.reason() {
                 println!("skipped: {sentence}");
-                assert_eq!(urgency.reason(), None, "it is told once");
+                assert_eq!(urgency.reason(), None, "it is reported once");
                 assert_eq!(nice(), own);
                 return;
             }

@@ -88,7 +88,7 @@ impl<M: Memory> RecordReader<M> {
         drained
     }
 
-    /// Reads some of the next `left` bytes, returns their room to the writer, and returns their
+    /// Reads some of the next `left` bytes, returns them to the writer, and returns their
     /// number.
     fn read_some(
         &mut self,

@@ -52,7 +52,7 @@ pub(super) struct RecordDispatch {
 }
 
 /// The parts of the source that the dispatch uses.
-pub(super) struct Helpers<'a> {
+pub(super) struct DispatchContext<'a> {
     pub(super) unwinders: &'a mut Unwinders,
     pub(super) lookup: &'a mut Lookup,
     pub(super) now: Instant,
@@ -85,9 +85,9 @@ impl RecordDispatch {
         }
     }
 
-    pub(super) fn record(&mut self, cpu: u32, record: Record<'_>, helpers: &mut Helpers<'_>) {
+    pub(super) fn record(&mut self, cpu: u32, record: Record<'_>, cx: &mut DispatchContext<'_>) {
         match record {
-            Record::Sample(sample) => self.sample(&sample, helpers),
+            Record::Sample(sample) => self.sample(&sample, cx),
             Record::Lost { count } => {
                 self.has_lost = true;
                 self.lost.push((cpu, count));
@@ -128,7 +128,7 @@ impl RecordDispatch {
                     inode,
                     path,
                 };
-                self.mapped(pid, time, &mapped, helpers.unwinders);
+                self.mapped(pid, time, &mapped, cx.unwinders);
             }
             Record::Comm {
                 time,
@@ -136,7 +136,7 @@ impl RecordDispatch {
                 exec: true,
                 ..
             } => {
-                self.forget(pid, helpers.unwinders);
+                self.forget(pid, cx.unwinders);
                 self.execs[0].insert(pid, time);
                 self.histories.executed(pid, time);
                 if let Some(names) = &mut self.names {
@@ -203,17 +203,17 @@ impl RecordDispatch {
     }
 
     /// Times out pending processes.
-    pub(super) fn time_out(&mut self, helpers: &mut Helpers<'_>) {
-        for pid in self.processes.time_out(helpers.now) {
-            helpers.unwinders.assign(pid, Job::TimedOut(pid));
+    pub(super) fn time_out(&mut self, cx: &mut DispatchContext<'_>) {
+        for pid in self.processes.time_out(cx.now) {
+            cx.unwinders.assign(pid, Job::TimedOut(pid));
         }
     }
 
-    fn sample(&mut self, sample: &SampleRecord<'_>, helpers: &mut Helpers<'_>) {
+    fn sample(&mut self, sample: &SampleRecord<'_>, cx: &mut DispatchContext<'_>) {
         if !self.callstacks.sampled() {
             return self.finish(sample, Content::Counters);
         }
-        let process = self.decide(sample, helpers);
+        let process = self.decide(sample, cx);
         if let Some(names) = self
             .names
             .as_mut()
@@ -224,14 +224,14 @@ impl RecordDispatch {
         let is_earlier = sample.time < process.since;
         let content = match process.stage {
             Stage::Rejected => Content::Skipped(SkipReason::NotInScope),
-            Stage::Gone => return self.enqueue(sample, true, helpers),
-            _ if is_earlier => return self.enqueue(sample, true, helpers),
+            Stage::Gone => return self.enqueue(sample, true, cx),
+            _ if is_earlier => return self.enqueue(sample, true, cx),
             Stage::TimedOut => Content::Skipped(SkipReason::ReadStage),
             Stage::Accepted | Stage::Resolving { .. } => {
                 let user_only = sample.cpu_mode == CpuMode::User;
                 if self.callstacks.user != UserFrames::None || !user_only {
                     let is_new = process.has_program && self.round < process.round + 2;
-                    return self.enqueue(sample, is_new, helpers);
+                    return self.enqueue(sample, is_new, cx);
                 }
                 Content::Counters
             }
@@ -362,9 +362,9 @@ impl RecordDispatch {
         &mut self,
         sample: &SampleRecord<'_>,
         may_be_earlier: bool,
-        helpers: &mut Helpers<'_>,
+        cx: &mut DispatchContext<'_>,
     ) {
-        let stacks = &helpers.unwinders.stacks;
+        let stacks = &cx.unwinders.stacks;
         if stacks.bytes().saturating_add(sample.stack.len() as u64) >= self.max_enqueued_bytes {
             return self.finish(sample, Content::Skipped(SkipReason::UnwindEnqueue));
         }
@@ -386,21 +386,21 @@ impl RecordDispatch {
             absences.sampled(sample.tid, sample.time);
         }
         if !may_be_earlier {
-            return self.hand_over(Box::new(unwindable), helpers.unwinders);
+            return self.hand_over(Box::new(unwindable), cx.unwinders);
         }
         if let Err(unwindable) = self.pending.put(unwindable) {
-            self.skip(*unwindable, SkipReason::UnwindEnqueue, helpers.unwinders);
+            self.skip(*unwindable, SkipReason::UnwindEnqueue, cx.unwinders);
         }
     }
 
     /// Returns the stage of the sample's process, and decides it on the first sample.
-    fn decide(&mut self, sample: &SampleRecord<'_>, helpers: &mut Helpers<'_>) -> Process {
+    fn decide(&mut self, sample: &SampleRecord<'_>, cx: &mut DispatchContext<'_>) -> Process {
         if let Some(process) = self.processes.get(sample.pid) {
             return *process;
         }
         let since = self.execs.iter().filter_map(|execs| execs.get(&sample.pid));
         let since = since.copied().max().unwrap_or(0);
-        let (stage, identity) = self.first_look(sample, helpers);
+        let (stage, identity) = self.first_look(sample, cx);
         let process = Process {
             stage,
             identity,
@@ -416,7 +416,7 @@ impl RecordDispatch {
     fn first_look(
         &mut self,
         sample: &SampleRecord<'_>,
-        helpers: &mut Helpers<'_>,
+        cx: &mut DispatchContext<'_>,
     ) -> (Stage, Option<Identity>) {
         let pid = sample.pid;
         let folder = match pid {
@@ -447,21 +447,21 @@ impl RecordDispatch {
             return (Stage::Rejected, identity);
         }
         if is_kernel_thread || self.callstacks.user == UserFrames::None {
-            helpers.unwinders.assign(pid, Job::NoUserspace(pid));
+            cx.unwinders.assign(pid, Job::NoUserspace(pid));
             return (Stage::Accepted, identity);
         }
-        let stage = match helpers.lookup.descriptors(pid, folder) {
-            Ok(descriptors) => match helpers.unwinders.adopt(pid, descriptors) {
+        let stage = match cx.lookup.descriptors(pid, folder) {
+            Ok(descriptors) => match cx.unwinders.adopt(pid, descriptors) {
                 Ok(true) => Stage::Accepted,
                 Ok(false) => Stage::Gone,
                 Err(sentence) => {
-                    helpers.lookup.remark(sentence);
+                    cx.lookup.remark(sentence);
                     Stage::Accepted
                 }
             },
             Err(LookupError::Gone) => Stage::Gone,
             Err(LookupError::Denied(_) | LookupError::Failed(_)) => Stage::Resolving {
-                until: helpers.now + self.descriptor_timeout,
+                until: cx.now + self.descriptor_timeout,
             },
         };
         (stage, identity)

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use ferretto_client::{InstanceId, Timer};
 use ferretto_metatrace::Event;
 
-use self::dispatch::{Helpers, RecordDispatch};
+use self::dispatch::{DispatchContext, RecordDispatch};
 pub(crate) use self::lookup::Lookup;
 use self::names::Names;
 pub(crate) use self::start::{Started, start};
@@ -34,7 +34,7 @@ const MEMORY_PERIOD: Duration = Duration::from_secs(1);
 const MAX_ROUNDS: usize = 64;
 
 /// The threads and tables that sources use.
-pub(crate) struct Crew<'a> {
+pub(crate) struct Context<'a> {
     pub(crate) mailbox: &'a Mailbox,
     pub(crate) unwinders: &'a mut Unwinders,
     pub(crate) lookup: &'a mut Lookup,
@@ -98,7 +98,7 @@ impl PerfSource {
     }
 
     /// Does the work that is due, and reads the rings early if one `has_filled`.
-    pub(crate) fn run(&mut self, now: u64, has_filled: bool, crew: &mut Crew<'_>) -> Outcome {
+    pub(crate) fn run(&mut self, now: u64, has_filled: bool, cx: &mut Context<'_>) -> Outcome {
         if self.memory.is_some_and(|timer| timer.is_due(now)) {
             self.memory = Some(Timer::next(now, MEMORY_PERIOD, self.salt()));
             if let Some(outcome) = self.check_memory() {
@@ -107,18 +107,18 @@ impl PerfSource {
         }
         if self.clear.is_due(now) {
             self.clear = Timer::next(now, self.plan.cache_clear_period, self.salt());
-            crew.unwinders.assign_to_all(|| Job::ClearCache);
+            cx.unwinders.assign_to_all(|| Job::ClearCache);
         }
         if self.sweep.is_due(now) {
             self.sweep = Timer::next(now, SWEEP_PERIOD, self.salt());
             self.dispatch.processes.suspect_all();
             if !self.is_stopping {
-                self.follow_cpus(crew);
+                self.follow_cpus(cx);
             }
         }
         let mut is_empty = false;
         if self.tick.is_due(now) || has_filled {
-            is_empty = self.read(crew);
+            is_empty = self.read(cx);
             let pause = period(&self.plan);
             self.tick = if self.is_stopping || !is_empty {
                 Timer::at(now)
@@ -126,16 +126,16 @@ impl PerfSource {
                 Timer::next(now, pause, self.salt())
             };
         }
-        self.time_out(crew);
+        self.time_out(cx);
         if self.is_stopping && is_empty && !self.dispatch.processes.is_resolving() {
-            self.finish(crew);
+            self.finish(cx);
             return Outcome::Stopped;
         }
         if self.is_stopping && is_empty {
             // Until descriptors arrive or time out.
             self.tick = Timer::at(now + 10_000_000);
         }
-        self.hand_over(crew);
+        self.hand_over(cx);
         Outcome::Runs
     }
 
@@ -144,28 +144,28 @@ impl PerfSource {
         self.dispatch.has_lost
     }
 
-    fn time_out(&mut self, crew: &mut Crew<'_>) {
-        self.dispatch.time_out(&mut Helpers {
-            unwinders: crew.unwinders,
-            lookup: crew.lookup,
+    fn time_out(&mut self, cx: &mut Context<'_>) {
+        self.dispatch.time_out(&mut DispatchContext {
+            unwinders: cx.unwinders,
+            lookup: cx.lookup,
             now: Instant::now(),
         });
     }
 
     /// Reads every ring or counter. Returns true if nothing is left.
-    fn read(&mut self, crew: &mut Crew<'_>) -> bool {
+    fn read(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(sampling) = self.plan.sampling() else {
             self.poll();
             return true;
         };
-        let recorder = Arc::clone(&crew.unwinders.recorder);
+        let recorder = Arc::clone(&cx.unwinders.recorder);
         let _tick = recorder.scope(Event::ProfilerReadTick);
         let (limit, clock) = (sampling.samples_per_read, sampling.clock);
         let begin = now(clock);
         let mut is_empty = true;
-        let mut helpers = Helpers {
-            unwinders: crew.unwinders,
-            lookup: crew.lookup,
+        let mut dispatch_cx = DispatchContext {
+            unwinders: cx.unwinders,
+            lookup: cx.lookup,
             now: Instant::now(),
         };
         let dispatch = &mut self.dispatch;
@@ -173,17 +173,17 @@ impl PerfSource {
             let cpu = reader.cpu();
             let _scope = recorder.scope(Event::ProfilerReadCpu);
             let drained = reader.read(limit, &mut |record| {
-                dispatch.record(cpu, record, &mut helpers)
+                dispatch.record(cpu, record, &mut dispatch_cx)
             });
             is_empty &= drained.empty;
         }
         if is_empty {
-            dispatch.end_of_round(helpers.unwinders);
+            dispatch.end_of_round(dispatch_cx.unwinders);
             if let Some(absences) = &mut dispatch.absences {
                 let until = if self.is_stopping { u64::MAX } else { begin };
                 let ended = absences.take_ended(until);
                 if !ended.is_empty() {
-                    crew.mailbox.send(Message::Resumed(self.key, ended));
+                    cx.mailbox.send(Message::Resumed(self.key, ended));
                 }
             }
         }
@@ -191,26 +191,25 @@ impl PerfSource {
     }
 
     /// Starts counting on new CPUs, and reads the remaining records of removed ones.
-    fn follow_cpus(&mut self, crew: &mut Crew<'_>) {
-        let kernel = crew.lookup.kernel();
+    fn follow_cpus(&mut self, cx: &mut Context<'_>) {
+        let kernel = cx.lookup.kernel();
         let changes = self.watch.follow(&self.plan, kernel, &mut self.readers);
         for (cpu, error) in changes.failed {
             if !self.failed_cpus.contains(&cpu) {
                 self.failed_cpus.push(cpu);
-                crew.lookup
-                    .remark(format!("CPU {cpu} is left out: {error}"));
+                cx.lookup.remark(format!("CPU {cpu} is left out: {error}"));
             }
         }
-        let mut helpers = Helpers {
-            unwinders: crew.unwinders,
-            lookup: crew.lookup,
+        let mut dispatch_cx = DispatchContext {
+            unwinders: cx.unwinders,
+            lookup: cx.lookup,
             now: Instant::now(),
         };
         let dispatch = &mut self.dispatch;
         for mut reader in changes.gone {
             let cpu = reader.cpu();
             reader.read(u64::MAX, &mut |record| {
-                dispatch.record(cpu, record, &mut helpers)
+                dispatch.record(cpu, record, &mut dispatch_cx)
             });
             dispatch.lost.push((cpu, reader.take_unreported_lost()));
         }
@@ -236,27 +235,27 @@ impl PerfSource {
     }
 
     /// Passes finished samples and other results to the writer.
-    fn hand_over(&mut self, crew: &mut Crew<'_>) {
+    fn hand_over(&mut self, cx: &mut Context<'_>) {
         let names = self.dispatch.names.as_mut().map(Names::take);
         if let Some(names) = names.filter(|names| !names.is_empty()) {
-            crew.mailbox.send(Message::Names(self.key, names));
+            cx.mailbox.send(Message::Names(self.key, names));
         }
-        crew.unwinders.hand_over(&self.dispatch.source);
+        cx.unwinders.hand_over(&self.dispatch.source);
         if !self.dispatch.done.is_empty() {
             let done = std::mem::take(&mut self.dispatch.done);
-            if let Err(refused) = crew.mailbox.try_send_samples(self.key, done) {
+            if let Err(refused) = cx.mailbox.try_send_samples(self.key, done) {
                 let lost = refused.iter().map(|sample| (sample.cpu, 1));
                 self.dispatch.lost.extend(lost);
             }
         }
-        for text in crew.lookup.take_remarks() {
-            crew.mailbox.send(Message::Remark(self.key, text));
+        for text in cx.lookup.take_remarks() {
+            cx.mailbox.send(Message::Remark(self.key, text));
         }
         let mut lost = std::mem::take(&mut self.dispatch.lost);
         lost.sort_unstable();
         lost.retain(|(_, count)| *count > 0);
         for of_cpu in lost.chunk_by(|one, other| one.0 == other.0) {
-            crew.mailbox.send(Message::Lost {
+            cx.mailbox.send(Message::Lost {
                 source: self.key,
                 cpu: of_cpu[0].0,
                 count: of_cpu.iter().map(|(_, count)| count).sum(),
@@ -265,22 +264,22 @@ impl PerfSource {
     }
 
     /// Reads the rings.
-    pub(crate) fn flush(&mut self, crew: &mut Crew<'_>) {
+    pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
         for _ in 0..MAX_ROUNDS {
-            if self.plan.sampling().is_none() || self.read(crew) {
+            if self.plan.sampling().is_none() || self.read(cx) {
                 break;
             }
         }
-        self.time_out(crew);
-        self.dispatch.unwind_all_pending(crew.unwinders);
-        self.hand_over(crew);
+        self.time_out(cx);
+        self.dispatch.unwind_all_pending(cx.unwinders);
+        self.hand_over(cx);
     }
 
     /// Sends `barrier` after all samples read so far, through every unwinder.
-    pub(crate) fn send_barrier(&mut self, crew: &mut Crew<'_>, barrier: &Arc<Barrier>) {
-        crew.unwinders
+    pub(crate) fn send_barrier(&mut self, cx: &mut Context<'_>, barrier: &Arc<Barrier>) {
+        cx.unwinders
             .assign_to_all(|| Job::Barrier(Arc::clone(barrier)));
-        crew.unwinders.hand_over(&self.dispatch.source);
+        cx.unwinders.hand_over(&self.dispatch.source);
     }
 
     /// Stops counting. [`run`](Self::run) continues until everything is read.
@@ -298,7 +297,7 @@ impl PerfSource {
     }
 
     /// Reports the share of process time without samples, if it is large.
-    fn report_unsampled(&self, crew: &mut Crew<'_>) {
+    fn report_unsampled(&self, cx: &mut Context<'_>) {
         const LEAST: u64 = 50_000_000;
         let pairs = self.readers.iter().filter_map(Reader::sampled_of_tasks);
         let (counted, sampled) = pairs.fold((0, 0), |sum: (u64, u64), pair| {
@@ -309,7 +308,7 @@ impl PerfSource {
             return;
         }
         let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
-        crew.lookup.remark(format!(
+        cx.lookup.remark(format!(
             "{:.2} s of {:.2} s have no samples: the kernel's part if that is left out, and processes that ended before their \
              first sample was due; record at a higher rate to see more of these",
             seconds(missed),
@@ -318,7 +317,7 @@ impl PerfSource {
     }
 
     /// Passes the times without a callstack to the writer, and reports their share.
-    fn finish_absences(&mut self, crew: &mut Crew<'_>) {
+    fn finish_absences(&mut self, cx: &mut Context<'_>) {
         let Some(sampling) = self.plan.sampling() else {
             return;
         };
@@ -326,11 +325,11 @@ impl PerfSource {
         let Some((unsampled, waits)) = self.dispatch.finish_absences(now) else {
             return;
         };
-        crew.mailbox
+        cx.mailbox
             .send(Message::Unsampled(self.key, unsampled, now));
         if waits.sampled < waits.all {
             let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
-            crew.lookup.remark(format!(
+            cx.lookup.remark(format!(
                 "off-CPU times are those of all {} waits ({:.2} s); {} of them ({:.2} s) have a callstack, which stands for \
                  those of its thread since the one before",
                 waits.all,
@@ -342,47 +341,47 @@ impl PerfSource {
     }
 
     /// Finishes after everything has been read: the writer does the rest.
-    pub(crate) fn finish(&mut self, crew: &mut Crew<'_>) {
-        self.report_unsampled(crew);
-        self.finish_absences(crew);
+    pub(crate) fn finish(&mut self, cx: &mut Context<'_>) {
+        self.report_unsampled(cx);
+        self.finish_absences(cx);
         for reader in &mut self.readers {
             let lost = reader.take_unreported_lost();
             self.dispatch.lost.push((reader.cpu(), lost));
         }
         // Before the end is reported.
         self.readers.clear();
-        self.dispatch.unwind_all_pending(crew.unwinders);
-        self.hand_over(crew);
+        self.dispatch.unwind_all_pending(cx.unwinders);
+        self.hand_over(cx);
         let action = Action::Stop {
             source: self.key,
             instance: self.id,
         };
-        let barrier = Arc::new(Barrier::new(crew.unwinders.ways(), action));
-        crew.unwinders
+        let barrier = Arc::new(Barrier::new(cx.unwinders.ways(), action));
+        cx.unwinders
             .assign_to_all(|| Job::Barrier(Arc::clone(&barrier)));
-        crew.unwinders.assign_to_all(|| Job::End);
-        crew.unwinders.hand_over(&self.dispatch.source);
-        crew.mailbox.send(Message::Barrier(barrier));
+        cx.unwinders.assign_to_all(|| Job::End);
+        cx.unwinders.hand_over(&self.dispatch.source);
+        cx.mailbox.send(Message::Barrier(barrier));
     }
 
     /// Ends at once; samples that are not written yet are dropped.
-    pub(crate) fn purge(mut self, crew: &mut Crew<'_>) {
-        self.dispatch.purge(crew.unwinders);
-        crew.unwinders.purge(&self.dispatch.source);
-        crew.mailbox.send(Message::Purge(self.key));
+    pub(crate) fn purge(mut self, cx: &mut Context<'_>) {
+        self.dispatch.purge(cx.unwinders);
+        cx.unwinders.purge(&self.dispatch.source);
+        cx.mailbox.send(Message::Purge(self.key));
     }
 
     /// Ends because of the memory limit, and reports that.
-    pub(crate) fn end_by_guardrail(mut self, crew: &mut Crew<'_>) -> bool {
-        self.dispatch.purge(crew.unwinders);
-        crew.unwinders.purge(&self.dispatch.source);
-        crew.mailbox.send(Message::Guardrail(self.key));
+    pub(crate) fn end_by_guardrail(mut self, cx: &mut Context<'_>) -> bool {
+        self.dispatch.purge(cx.unwinders);
+        cx.unwinders.purge(&self.dispatch.source);
+        cx.mailbox.send(Message::Guardrail(self.key));
         self.is_stopping
     }
 
     /// Stores the received descriptors of a process. Returns true if this source was waiting for
     /// them.
-    pub(crate) fn adopt(&mut self, pid: u32, descriptors: &Descriptors, crew: &mut Crew<'_>) {
+    pub(crate) fn adopt(&mut self, pid: u32, descriptors: &Descriptors, cx: &mut Context<'_>) {
         let stage = self
             .dispatch
             .processes
@@ -394,13 +393,13 @@ impl PerfSource {
         let Ok(descriptors) = descriptors.try_clone() else {
             return;
         };
-        match crew.unwinders.adopt(pid, descriptors) {
+        match cx.unwinders.adopt(pid, descriptors) {
             Ok(true) => {}
             Ok(false) => return,
-            Err(sentence) => crew.lookup.remark(sentence),
+            Err(sentence) => cx.lookup.remark(sentence),
         }
         self.dispatch.processes.set_stage(pid, Stage::Accepted);
-        crew.unwinders.hand_over(&self.dispatch.source);
+        cx.unwinders.hand_over(&self.dispatch.source);
     }
 
     fn check_memory(&self) -> Option<Outcome> {

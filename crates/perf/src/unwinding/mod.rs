@@ -1,6 +1,6 @@
 //! Unwinding of samples to callstacks, on separate threads.
 //!
-//! The reader of the kernel's rings never waits: a data source has a limited number of places in
+//! The reader of the kernel's rings never waits: a data source has a limited number of entries in
 //! the queues, and samples beyond that are reported as skipped. Each process is assigned to one
 //! unwinder, whose state of it needs no locks. Finished samples go to the writer in batches;
 //! unwinders wait if the writer falls behind.
@@ -139,7 +139,7 @@ impl Unwinders {
         source: &Source,
         unwindable: Box<Unwindable>,
     ) -> Result<(), Sample> {
-        if !source.take_place() {
+        if !source.reserve() {
             self.stacks.give_back(unwindable.stack);
             return Err(unwindable.sample);
         }
@@ -149,7 +149,7 @@ impl Unwinders {
     }
 
     /// Enqueues the samples of an ended process for the next [`hand_over`](Self::hand_over).
-    /// Returns the samples for which there is no room.
+    /// Returns the samples that exceed the limit.
     pub(crate) fn enqueue_gone(
         &mut self,
         source: &Source,
@@ -157,11 +157,8 @@ impl Unwinders {
         process: Process,
         mut unwindables: Vec<Unwindable>,
     ) -> Vec<Sample> {
-        let places = unwindables
-            .iter()
-            .take_while(|_| source.take_place())
-            .count();
-        let refused = unwindables.drain(places..).map(|unwindable| {
+        let accepted = unwindables.iter().take_while(|_| source.reserve()).count();
+        let refused = unwindables.drain(accepted..).map(|unwindable| {
             self.stacks.give_back(unwindable.stack);
             unwindable.sample
         });

@@ -35,8 +35,8 @@ impl Source {
         })
     }
 
-    /// Reserves a place in the queue. Returns false if it is full.
-    pub(super) fn take_place(&self) -> bool {
+    /// Reserves one entry of the queue. Returns false if it is full.
+    pub(super) fn reserve(&self) -> bool {
         if self.queued.load(Ordering::Relaxed) >= MAX_QUEUED {
             return false;
         }
@@ -194,11 +194,11 @@ mod tests {
     }
 
     #[test]
-    fn perf_032_a_source_has_1024_places() {
+    fn perf_032_a_source_has_1024_entries() {
         let source = Source::new(SourceKey(1), Callstacks::default());
-        assert!((0..MAX_QUEUED).all(|_| source.take_place()));
-        assert!(!source.take_place());
+        assert!((0..MAX_QUEUED).all(|_| source.reserve()));
+        assert!(!source.reserve());
         source.give_place_back();
-        assert!(source.take_place() && !source.take_place());
+        assert!(source.reserve() && !source.reserve());
     }
 }

@@ -370,7 +370,7 @@ mod tests {
     }
 
     fn unwind_one(worker: &mut Worker, source: &Source, pid: u32) {
-        assert!(source.take_place());
+        assert!(source.reserve());
         worker.handle(source, Job::Sample(Box::new(of_kernel_thread(pid))));
     }
 
@@ -417,13 +417,13 @@ mod tests {
         let mut worker = worker(&Arc::default());
         let pid = std::process::id();
         // The sample waits until the process is known.
-        assert!(source.take_place());
+        assert!(source.reserve());
         worker.handle(&source, Job::Sample(Box::new(of_kernel_thread(pid))));
         assert!(worker.done.is_empty());
         adopt(&mut worker, &source, pid);
         // A real kernel thread has only kernel frames.
         worker.handle(&source, Job::NoUserspace(2));
-        assert!(source.take_place());
+        assert!(source.reserve());
         worker.handle(&source, Job::Sample(Box::new(of_kernel_thread(2))));
         let contents: Vec<&Content> = worker.done.iter().map(|sample| &sample.content).collect();
         let [skipped, Content::Stack(stack)] = contents[..] else {

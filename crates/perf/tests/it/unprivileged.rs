@@ -247,7 +247,7 @@ fn perf_019_rings_shrink_to_what_may_be_locked_and_then_fail() {
                 .notices
                 .iter()
                 .find(|notice| notice.contains("the rings have"));
-            let notice = notice.expect("told of");
+            let notice = notice.expect("a notice");
             assert!(
                 notice.contains("kernel.perf_event_mlock_kb")
                     && notice.contains("of each stack are copied")

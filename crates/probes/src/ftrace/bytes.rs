@@ -1,4 +1,4 @@
-//! Helpers for the bytes of kernel records and messages.
+//! Functions for the bytes of kernel records and messages.
 
 use ferretto_wire::Encoder;
 

@@ -88,7 +88,7 @@ impl Claim {
     }
 
     fn take_in(folder: &Path, fs: &Tracefs) -> Result<Self, Claimed> {
-        let Some(path) = place(folder, fs) else {
+        let Some(path) = claim_path(folder, fs) else {
             return Ok(Self::default());
         };
         for _ in 0..ATTEMPTS {
@@ -204,7 +204,7 @@ fn undo(text: &str, fs: Option<&Tracefs>) {
 }
 
 /// Returns the file for an instance. Creates the directory if necessary.
-fn place(folder: &Path, fs: &Tracefs) -> Option<PathBuf> {
+fn claim_path(folder: &Path, fs: &Tracefs) -> Option<PathBuf> {
     let _ = fs::DirBuilder::new().mode(0o700).create(folder);
     if !is_own(folder) {
         return None;

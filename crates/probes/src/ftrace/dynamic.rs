@@ -18,7 +18,7 @@ const MAX_NAME: usize = 60;
 
 /// The location of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ProbeLocation {
     /// A function of the kernel.
     Kernel(String),
     /// An offset in a file, in bytes.
@@ -29,14 +29,14 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DynamicEvent {
     name: String,
-    place: Place,
+    location: ProbeLocation,
     is_return: bool,
 }
 
 impl DynamicEvent {
     /// Creates an event at a location, or at the return from it. Its name is `called` with all
     /// characters but letters and digits replaced.
-    pub fn new(called: &str, place: Place, is_return: bool) -> Self {
+    pub fn new(called: &str, location: ProbeLocation, is_return: bool) -> Self {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let mut name: String = called.chars().take(MAX_NAME).map(plain).collect();
         if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
@@ -44,16 +44,16 @@ impl DynamicEvent {
         }
         Self {
             name,
-            place,
+            location,
             is_return,
         }
     }
 
     /// Returns the file that lists events of this kind.
     fn list(&self) -> &'static str {
-        match self.place {
-            Place::Kernel(_) => KPROBES,
-            Place::Program(..) => UPROBES,
+        match self.location {
+            ProbeLocation::Kernel(_) => KPROBES,
+            ProbeLocation::Program(..) => UPROBES,
         }
     }
 
@@ -61,9 +61,9 @@ impl DynamicEvent {
     fn line(&self, group: &str) -> String {
         let kind = if self.is_return { 'r' } else { 'p' };
         let name = &self.name;
-        match &self.place {
-            Place::Kernel(function) => format!("{kind}:{group}/{name} {function}"),
-            Place::Program(path, offset) => {
+        match &self.location {
+            ProbeLocation::Kernel(function) => format!("{kind}:{group}/{name} {function}"),
+            ProbeLocation::Program(path, offset) => {
                 format!("{kind}:{group}/{name} {}:{offset:#x}", path.display())
             }
         }
@@ -130,9 +130,9 @@ pub fn dynamic_names(events: &[DynamicEvent]) -> Vec<String> {
 
 /// Returns the events with unique names.
 fn unique(events: &[DynamicEvent]) -> impl Iterator<Item = DynamicEvent> {
-    events.iter().enumerate().map(|(place, event)| {
+    events.iter().enumerate().map(|(index, event)| {
         let mut event = event.clone();
-        let before = events.iter().take(place);
+        let before = events.iter().take(index);
         let same = before.filter(|other| other.name == event.name).count();
         if same > 0 {
             event.name = format!("{}_{}", event.name, same + 1);
@@ -163,7 +163,7 @@ impl DynamicEvents {
         };
         let group = dynamic_group();
         for event in unique(events) {
-            if let Place::Program(path, _) = &event.place
+            if let ProbeLocation::Program(path, _) = &event.location
                 && !is_parsable(path)
             {
                 return Err(DynamicError::BadPath(path.clone()));
@@ -216,7 +216,7 @@ pub(super) fn remove_orphans(fs: &Tracefs) {
     }
 }
 
-/// Returns the event of a line, `group/name`. Lines have the form `p:group/name place`.
+/// Returns the event of a line, `group/name`. Lines have the form `p:group/name location`.
 fn event_of(line: &str) -> Option<&str> {
     let (_, rest) = line.split_once(':')?;
     rest.split_whitespace().next()
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn events_have_unique_names_and_their_owner_in_the_group() {
-        let of = |called| DynamicEvent::new(called, Place::Kernel("f".to_owned()), false);
+        let of = |called| DynamicEvent::new(called, ProbeLocation::Kernel("f".to_owned()), false);
         let names = dynamic_names(&[of("a::b<T>"), of("0x12"), of("a::b<T>")]);
         let group = dynamic_group();
         assert_eq!(
@@ -247,7 +247,8 @@ mod tests {
         );
         assert_eq!(owner(&names[0]), Some(std::process::id()));
         assert_eq!(owner("kprobes/x"), None);
-        let line = DynamicEvent::new("x", Place::Program("/bin/sh".into(), 16), true).line("g");
+        let line =
+            DynamicEvent::new("x", ProbeLocation::Program("/bin/sh".into(), 16), true).line("g");
         assert_eq!(line, "r:g/x /bin/sh:0x10");
         assert_eq!(event_of(&line), Some("g/x"));
     }

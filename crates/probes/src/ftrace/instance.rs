@@ -232,7 +232,7 @@ impl Instance {
             self.taken.turn_off();
             self.readers.clear();
         }
-        // The remaining sources were told at their start if no level can be set.
+        // The remaining sources were notified at their start if no level can be set.
         let _ = self.set_watermark();
         if source.options.exclusive.is_used() {
             self.taken.restore_exclusive();

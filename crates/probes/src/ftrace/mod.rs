@@ -44,7 +44,7 @@ pub use compact::CompactFormat;
 pub use config::{ConfigError, EventPattern, FtraceOptions};
 pub use controller::Controller;
 pub use decoder::{EventDecoder, StringTable};
-pub use dynamic::{DynamicError, DynamicEvent, DynamicEvents, Place, dynamic_names};
+pub use dynamic::{DynamicError, DynamicEvent, DynamicEvents, ProbeLocation, dynamic_names};
 pub use error::SetupError;
 pub use format::{EventFormat, FormatField};
 pub use kernel_state::{KernelError, TraceClock};

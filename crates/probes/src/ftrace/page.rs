@@ -57,7 +57,7 @@ pub struct Page<'a> {
     pub timestamp: u64,
     /// Events were lost between the previous page and this one.
     pub lost_events: bool,
-    /// The number of them, where the kernel found room to say.
+    /// The number of them, if the page has space for it.
     pub lost_count: Option<u64>,
     /// The records.
     pub payload: &'a [u8],

@@ -114,7 +114,7 @@ impl Tracefs {
         Err(refused.unwrap_or(TracefsError::NotMounted))
     }
 
-    /// Like [`Tracefs::find`], but mounts tracefs at its usual place if it is not mounted.
+    /// Like [`Tracefs::find`], but mounts tracefs at its usual path if it is not mounted.
     ///
     /// The mount stays, since it is part of a normal system set-up.
     ///

@@ -38,7 +38,7 @@ pub(super) fn wanted() -> String {
 /// An entry of the journal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The place in the journal.
+    /// The position in the journal.
     pub(super) cursor: Vec<u8>,
     /// The time since boot, without suspend.
     pub(super) monotonic_us: Option<u64>,
@@ -118,7 +118,7 @@ fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     }
 }
 
-/// Reads a value that is told with its length, and as much of it as may be kept.
+/// Reads a value that follows its length, up to the limit.
 fn read_value(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut length = [0; LENGTH];
     input.read_exact(&mut length)?;

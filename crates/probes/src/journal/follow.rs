@@ -46,7 +46,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The thread may wait for room, or for the program.
+        // The thread may wait for the channel, or for the program.
         self.entries = None;
         let _ = self.child.kill();
         let _ = self.child.wait();

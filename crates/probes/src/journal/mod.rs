@@ -3,9 +3,9 @@
 //! `journalctl` reads the journal: it comes with systemd, knows all formats of its files, and
 //! writes one that is meant for other programs.
 
+mod availability;
 mod entry;
 mod follow;
-mod place;
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -19,9 +19,9 @@ use ferretto_proto::{SystemdJournaldConfig, decode_lazy};
 use crate::PacketSink;
 use crate::clock::{boottime_ns, realtime_ns};
 use crate::source::{CreateError, DataSource, Kind};
+pub(crate) use availability::{NoJournal, usable};
 use entry::Entry;
 use follow::{Follower, Look};
-pub(crate) use place::{NoJournal, usable};
 
 /// Name of the data source of the journal.
 pub const SYSTEMD_JOURNALD: &str = "linux.systemd_journald";
@@ -52,7 +52,7 @@ pub struct Journal {
     sink: Box<dyn PacketSink>,
 }
 
-/// A place in the journal.
+/// A position in the journal.
 #[derive(Debug, Clone)]
 enum Since {
     /// Microseconds of the real time.
@@ -62,20 +62,20 @@ enum Since {
 }
 
 impl Journal {
-    /// The journal of this machine.
+    /// Opens the journal of this machine.
     ///
     /// # Errors
     ///
-    /// If the config asks for what no journal can be asked for.
+    /// Fails if the config has conditions that no journal supports.
     pub fn new(config: &SystemdJournaldConfig, sink: Box<dyn PacketSink>) -> Result<Self, String> {
-        Self::with_program(Path::new(place::PROGRAM), config, sink)
+        Self::with_program(Path::new(availability::PROGRAM), config, sink)
     }
 
-    /// A journal that another program reads, which takes the arguments of `journalctl`.
+    /// Opens the journal by another program, which takes the arguments of `journalctl`.
     ///
     /// # Errors
     ///
-    /// If the config asks for what no journal can be asked for.
+    /// Fails if the config has conditions that no journal supports.
     pub fn with_program(
         program: &Path,
         config: &SystemdJournaldConfig,
@@ -129,7 +129,7 @@ impl Journal {
         }
     }
 
-    /// Begins to look for what the journal has and has not told yet.
+    /// Begins to look for entries that the follower has not reported yet.
     fn begin_look(&mut self) {
         if self.follower.is_none() {
             return;

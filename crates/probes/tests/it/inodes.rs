@@ -78,7 +78,7 @@ fn found(packets: &Packets, disk: &Disk) -> (BTreeMap<u64, (PathBuf, Type)>, usi
         for entry in &map.entries {
             let path = PathBuf::from(String::from_utf8(entry.paths[0].clone()).unwrap());
             let again = all.insert(entry.inode_number.unwrap(), (path, entry.r#type.unwrap()));
-            assert!(again.is_none(), "told twice");
+            assert!(again.is_none(), "reported twice");
         }
     }
     (all, packets.len())

@@ -51,7 +51,11 @@ fn protovm_020_merging_nothing_changes_nothing() {
     let merge_field = [src(&[F(1)], &[make(&[F(5)], &[merge()])])];
     let mut vm = vm(&merge_field);
     assert_eq!(vm.apply(&inside(1, &[])), Outcome::Applied);
-    assert_eq!(vm.state(), [], "the field is still only a place");
+    assert_eq!(
+        vm.state(),
+        [],
+        "the field is selected, but still has no value"
+    );
     let state = inside(5, &nums(&[(1, 1)]));
     let mut vm = vm_with(&merge_field, &state);
     assert_eq!(vm.apply(&inside(1, &[])), Outcome::Applied);

@@ -62,7 +62,7 @@ pub struct Outcome {
     /// The named addresses in ascending order.
     pub names: Vec<Named>,
     /// The unnamed addresses whose functions have a known start. They are named by these
-    /// [places](crate::place).
+    /// [offsets](crate::offset_name).
     pub starts: Vec<Named>,
     /// The files that names come from.
     pub used: Vec<PathBuf>,
@@ -223,7 +223,7 @@ fn starts(found: &Found, module: &Module, unnamed: &[(u64, u64)]) -> Vec<Named> 
         .zip(unnamed)
         .filter_map(|(start, &(address, rel_pc))| {
             let start = rel_pc.wrapping_sub(address.wrapping_sub(start?));
-            let function = crate::place(&module.path, start).into();
+            let function = crate::offset_name(&module.path, start).into();
             Some(Named {
                 rel_pc,
                 frames: vec![Frame {

@@ -116,7 +116,7 @@ fn candidates(options: &Options, index: &OnceLock<Index>, module: &Module) -> Ve
         }
         Mode::Find => {
             for root in &options.roots {
-                paths.extend(places(root, module));
+                paths.extend(candidates_below(root, module));
             }
         }
     }
@@ -144,17 +144,17 @@ fn own_path(module: &Module) -> PathBuf {
 }
 
 /// Returns the possible paths of the module's file below `root`.
-fn places(root: &Path, module: &Module) -> Vec<PathBuf> {
+fn candidates_below(root: &Path, module: &Module) -> Vec<PathBuf> {
     let own = own_path(module);
     let own = own.to_string_lossy();
     let name = own.rsplit('/').next().unwrap_or_default();
-    let mut places = Vec::new();
+    let mut candidates = Vec::new();
     for part in [&own, name] {
-        places.extend(below(root, part));
-        places.extend(below(root, &part.replace(APK, "")));
+        candidates.extend(below(root, part));
+        candidates.extend(below(root, &part.replace(APK, "")));
     }
-    places.push(by_build_id(root, &module.build_id));
-    places
+    candidates.push(by_build_id(root, &module.build_id));
+    candidates
 }
 
 /// Joins `path` to `root`, unless it leads out of `root`.
@@ -190,8 +190,8 @@ fn linked(options: &Options, found: &mut Found) {
             folder.join(".debug").join(&link.file),
         ];
         let debug = debug_folder(options);
-        if let Some(place) = folder.to_str().and_then(|folder| below(&debug, folder)) {
-            paths.push(place.join(&link.file));
+        if let Some(candidate) = folder.to_str().and_then(|folder| below(&debug, folder)) {
+            paths.push(candidate.join(&link.file));
         }
         for path in paths {
             if path == program || found.is_complete() {
@@ -216,15 +216,15 @@ fn supplementary(options: &Options, image: &Image) -> Option<Result<Image, (Path
     let name = Path::new(std::str::from_utf8(name).ok()?);
     let folder = image.path.parent().unwrap_or(Path::new("/"));
     // An absolute name replaces the folder.
-    let places = [
+    let candidates = [
         folder.join(name),
         by_build_id(&debug_folder(options), build_id),
     ];
     let mut skipped = None;
-    for place in places {
-        match Image::open_identified(&place, build_id) {
+    for candidate in candidates {
+        match Image::open_identified(&candidate, build_id) {
             Ok(image) => return Some(Ok(image)),
-            Err(reason) => skipped = skipped.or(Some(Err((place, reason)))),
+            Err(reason) => skipped = skipped.or(Some(Err((candidate, reason)))),
         }
     }
     skipped

@@ -29,16 +29,20 @@ pub(super) fn name(images: &[Image], supplementary: Option<&Image>, addresses: &
         used: vec![false; images.len()],
         ..Names::default()
     };
-    let places = places(images, supplementary, addresses, &mut names.remarks);
+    let locations = locations(images, supplementary, addresses, &mut names.remarks);
     let mut texts = Texts::default();
     for (index, &address) in addresses.iter().enumerate() {
-        let places = places.get(index).map_or(&[][..], |places| places);
-        let mut frames = Vec::with_capacity(places.len().max(1));
-        let (last, inlined) = match places.split_last() {
+        let locations = locations.get(index).map_or(&[][..], |locations| locations);
+        let mut frames = Vec::with_capacity(locations.len().max(1));
+        let (last, inlined) = match locations.split_last() {
             Some((last, inlined)) => (Some(last), inlined),
             None => (None, &[][..]),
         };
-        frames.extend(inlined.iter().filter_map(|place| texts.frame(place, None)));
+        frames.extend(
+            inlined
+                .iter()
+                .filter_map(|location| texts.frame(location, None)),
+        );
         let symbol = match last {
             Some(SourceLocation {
                 function: Some(_), ..
@@ -59,7 +63,7 @@ pub(super) fn name(images: &[Image], supplementary: Option<&Image>, addresses: &
 }
 
 /// Returns the source locations of each address; empty if there is no debug information.
-fn places(
+fn locations(
     images: &[Image],
     supplementary: Option<&Image>,
     addresses: &[u64],
@@ -77,9 +81,9 @@ fn places(
     match Dwarf::open(&image.elf, supplementary, &image.path, &budget) {
         Ok((dwarf, problem)) => {
             remark(problem);
-            let (places, problem) = dwarf.locate(addresses, &budget);
+            let (locations, problem) = dwarf.locate(addresses, &budget);
             remark(problem);
-            places
+            locations
         }
         Err(problem) => {
             remark(Some(problem));
@@ -104,8 +108,8 @@ struct Texts {
 }
 
 impl Texts {
-    fn frame(&mut self, place: &SourceLocation, symbol: Option<&str>) -> Option<Frame> {
-        let name = place.function.as_deref().or(symbol)?;
+    fn frame(&mut self, location: &SourceLocation, symbol: Option<&str>) -> Option<Frame> {
+        let name = location.function.as_deref().or(symbol)?;
         let function = match self.functions.get(name) {
             Some(known) => Arc::clone(known),
             None => {
@@ -114,7 +118,7 @@ impl Texts {
                 shown
             }
         };
-        let file = place
+        let file = location
             .file
             .as_deref()
             .map(|file| match self.files.get(file) {
@@ -128,7 +132,7 @@ impl Texts {
         Some(Frame {
             function,
             file,
-            line: place.line,
+            line: location.line,
         })
     }
 }

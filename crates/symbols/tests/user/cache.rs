@@ -46,8 +46,8 @@ fn change_silently(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 }
 
 fn replace(bytes: &mut [u8], from: &[u8], to: &[u8]) {
-    let places = bytes.windows(from.len()).enumerate();
-    let at: Vec<usize> = places
+    let windows = bytes.windows(from.len()).enumerate();
+    let at: Vec<usize> = windows
         .filter(|(_, it)| *it == from)
         .map(|(at, _)| at)
         .collect();

@@ -189,13 +189,13 @@ fn the_users_folders_are_searched_by_path_or_build_id() {
     let (outer, _) = function(&elf(&program), "outer");
     let mut recorded = module(&program, &[outer]);
     recorded.path = "/system/lib/base.apk!/libthing.so".to_owned();
-    for place in [
+    for relative in [
         "system/lib/base.apk!/libthing.so",
         "system/lib/libthing.so",
         "libthing.so",
     ] {
         let root = world.path("root");
-        let path = root.join(place);
+        let path = root.join(relative);
         fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
         fs::copy(&program, &path).expect("copied");
         for mode in [Mode::Find, Mode::Index] {
@@ -206,7 +206,7 @@ fn the_users_folders_are_searched_by_path_or_build_id() {
             };
             let outcome = symbolize(options, &recorded);
             // Without the folder of the archive, the library is found by its name only.
-            if mode == Mode::Index || place != "system/lib/libthing.so" {
+            if mode == Mode::Index || relative != "system/lib/libthing.so" {
                 assert_eq!(outcome.used, std::slice::from_ref(&path), "{mode:?}");
             }
         }
@@ -364,6 +364,6 @@ fn functions_of_stripped_programs_are_named_by_their_start() {
         .iter()
         .map(|named| (named.rel_pc, named.frames[0].function.to_string()))
         .collect();
-    let place = format!("program+{outer:#x}");
-    assert_eq!(starts, [(outer, place.clone()), (end, place)]);
+    let name = format!("program+{outer:#x}");
+    assert_eq!(starts, [(outer, name.clone()), (end, name)]);
 }

@@ -93,17 +93,17 @@ fn names_in_a_supplementary_file_are_found() {
         ["inlined_elsewhere", "named_elsewhere"]
     );
 
-    // Another file in its place is not used.
+    // Another file at its path is not used.
     let other = ["-Wl,--build-id=0x00112233445566778890"];
     world.run("cc", &[&library[..], &shared, &other].concat());
     let outcome = symbolize(system(), &recorded);
     assert_eq!(functions(&outcome), ["code"]);
-    let place = world.path("shared.debug");
-    let found = outcome.skipped.iter().find(|(path, _)| *path == place);
+    let other = world.path("shared.debug");
+    let found = outcome.skipped.iter().find(|(path, _)| *path == other);
     assert!(
         matches!(found, Some((_, Reason::OtherBuildId(_)))),
         "{outcome:?}"
     );
-    fs::remove_file(place).expect("removed");
+    fs::remove_file(other).expect("removed");
     assert_eq!(functions(&symbolize(system(), &recorded)), ["code"]);
 }

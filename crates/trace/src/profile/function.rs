@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ferretto_symbols::{demangle, is_place, place};
+use ferretto_symbols::{demangle, is_offset_name, offset_name};
 
 use super::symbols::{SymbolLine, Symbols};
 use super::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, Tables};
@@ -119,7 +119,7 @@ impl Functions {
         for (number, line) in lines.iter().enumerate() {
             let source = line.source.clone();
             let origin = match mapping {
-                Some(mapping) if is_place(&line.function, &mapping.path) => Origin::Unnamed,
+                Some(mapping) if is_offset_name(&line.function, &mapping.path) => Origin::Unnamed,
                 _ => origin(frame, mapping),
             };
             let function = self.named(&line.function, source, origin, mapping);
@@ -191,7 +191,7 @@ impl Functions {
             Some(mapping) if mapping.path.is_empty() => {
                 ("[anonymous memory]".to_owned(), Origin::Unknown)
             }
-            Some(mapping) => (place(&mapping.path, frame.rel_pc), Origin::Unknown),
+            Some(mapping) => (offset_name(&mapping.path, frame.rel_pc), Origin::Unknown),
             None => ("[unknown]".to_owned(), Origin::Unknown),
         };
         self.add(Function {

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use ferretto_proto::fields::{address_symbols, line, module_symbols};
-use ferretto_symbols::is_place;
+use ferretto_symbols::is_offset_name;
 use ferretto_wire::Fields;
 
 use super::tables::{Mapping, Tables};
@@ -87,7 +87,7 @@ impl Symbols {
 
 /// Returns true if the symbol is only the start address of a function without a name.
 fn is_start(lines: &[SymbolLine], path: &str) -> bool {
-    matches!(lines, [line] if is_place(&line.function, path))
+    matches!(lines, [line] if is_offset_name(&line.function, path))
 }
 
 fn add_address(

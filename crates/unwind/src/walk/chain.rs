@@ -54,15 +54,15 @@ impl Walker<'_> {
     pub(super) fn append_chain(&mut self, rest: &[u64]) -> usize {
         let call = Machine::NATIVE.call_size();
         let mut budget = Budget::default();
-        let room = MAX_FRAMES.saturating_sub(self.walk.addresses.len());
+        let left = MAX_FRAMES.saturating_sub(self.walk.addresses.len());
         let mut count = 0;
-        for address in rest.iter().take(room) {
+        for address in rest.iter().take(left) {
             let inside = address.wrapping_sub(call);
             let spot = self
                 .space
                 .spot(inside, Machine::NATIVE, self.cache, &mut budget);
             let Some(spot) = spot else { break };
-            self.push(spot.place, inside);
+            self.push(spot.map_index, inside);
             count += 1;
             if spot.rule.kind == Kind::End {
                 break;

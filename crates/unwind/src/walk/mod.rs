@@ -195,13 +195,13 @@ impl Walker<'_> {
                 && signal::is_restorer(state, machine);
             let signal = spot.rule.signal || restorer;
             let shown = if signal { pc } else { inside };
-            self.push(spot.place, shown);
+            self.push(spot.map_index, shown);
             self.walk.addresses.push(pc);
             let step = loop {
                 let step = if restorer {
                     signal::step(state)
                 } else {
-                    self.step(state, &spot.rule, inside, spot.place)
+                    self.step(state, &spot.rule, inside, spot.map_index)
                 };
                 if !matches!(step, Step::Failed(UnwindError::MemoryInvalid))
                     || !state.memory.was_cut()
@@ -235,7 +235,13 @@ impl Walker<'_> {
     }
 
     /// Restores the registers of the caller, by the rule or by frame pointers.
-    fn step(&mut self, state: &mut WalkState<'_>, rule: &Rule, inside: u64, place: u32) -> Step {
+    fn step(
+        &mut self,
+        state: &mut WalkState<'_>,
+        rule: &Rule,
+        inside: u64,
+        map_index: u32,
+    ) -> Step {
         let pointers = state.mode == Mode::FramePointer;
         let by_table = !pointers || state.exact || rule.signal || rule.kind == Kind::End;
         if rule.kind == Kind::Missing || !by_table {
@@ -243,7 +249,7 @@ impl Walker<'_> {
             return pointers::step(state, self.space, limit);
         }
         let step = match rule.kind {
-            Kind::Program => self.program(state, inside, place),
+            Kind::Program => self.program(state, inside, map_index),
             _ => table::follow(rule, state),
         };
         match step {
@@ -256,8 +262,8 @@ impl Walker<'_> {
     }
 
     /// Evaluates a row of the table that no rule can represent.
-    fn program(&mut self, state: &mut WalkState<'_>, inside: u64, place: u32) -> Step {
-        let mapping = self.space.mapping(place, self.cache);
+    fn program(&mut self, state: &mut WalkState<'_>, inside: u64, map_index: u32) -> Step {
+        let mapping = self.space.mapping(map_index, self.cache);
         let machine = state.registers.machine();
         let table = mapping.module.as_ref().and_then(|module| {
             let table = module.table(machine)?;
@@ -308,8 +314,8 @@ impl Walker<'_> {
 
     /// Appends a frame at an address in a map.
     #[inline]
-    fn push(&mut self, place: u32, address: u64) {
-        let mapping = self.space.mapping(place, self.cache);
+    fn push(&mut self, map_index: u32, address: u64) {
+        let mapping = self.space.mapping(map_index, self.cache);
         let is_file = mapping.module.is_some();
         let mut frame = Frame {
             rel_pc: mapping.relative(address),
@@ -320,7 +326,7 @@ impl Walker<'_> {
             let devices = &self.cache.devices;
             frame.name = self
                 .maps
-                .and_then(|maps| self.space.jit_name(place, address, maps, devices));
+                .and_then(|maps| self.space.jit_name(map_index, address, maps, devices));
         }
         self.frames.push(frame);
     }
@@ -328,7 +334,7 @@ impl Walker<'_> {
     /// Appends a frame at any address.
     fn push_address(&mut self, address: u64) {
         match self.space.find(address) {
-            Some(place) => self.push(place, address),
+            Some(map_index) => self.push(map_index, address),
             None => self.frames.push(Frame {
                 mapping: None,
                 rel_pc: address,

@@ -206,12 +206,12 @@ volatile int stop, go;
 void on_signal(int number) { go = number; }
 __attribute__((noinline)) void bottom(void) { puts("bottom"); fflush(stdout); while (!go); }
 __attribute__((noinline)) int dive(int n) {
-    char room[2000];
-    memset(room, n, sizeof room);
+    char frame[2000];
+    memset(frame, n, sizeof frame);
     if (n) dive(n - 1); else bottom();
-    return room[n];
+    return frame[n];
 }
-__attribute__((noinline)) void other(void) { char room[200000]; memset(room, 0x41, sizeof room); __asm__ volatile("" :: "r"(room) : "memory"); puts("other"); fflush(stdout); while (!stop) stop = room[3] == 1; }
+__attribute__((noinline)) void other(void) { char frame[200000]; memset(frame, 0x41, sizeof frame); __asm__ volatile("" :: "r"(frame) : "memory"); puts("other"); fflush(stdout); while (!stop) stop = frame[3] == 1; }
 int main() { signal(SIGUSR1, on_signal); dive(99); other(); return 0; }
 "#;
 

@@ -424,7 +424,7 @@ fn perf_034_frameless_code_without_tables_is_unwound() {
         long bare(long number);
         __asm__(".text\n.type bare,@function\nbare: mov %rdi,%rax\nsyscall\nret\n.size bare,.-bare\n");
         volatile int stop;
-        __attribute__((noinline)) void waits(void) { char room[500]; room[3] = stop; bare(34); stop += room[3]; }
+        __attribute__((noinline)) void waits(void) { char frame[500]; frame[3] = stop; bare(34); stop += frame[3]; }
         int main() { puts("ready"); fflush(stdout); waits(); return stop; }
     "#;
     let flags = ["-O2", "-fomit-frame-pointer"];

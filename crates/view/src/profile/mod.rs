@@ -60,7 +60,7 @@ impl View {
                 By::Thread => Some(root),
             };
             let name = root.map(|node| self.title(node));
-            let at = stacks.place(&mut tree, callsite, root.zip(name));
+            let at = stacks.row(&mut tree, callsite, root.zip(name));
             tree.add(at, weight);
         });
         Some(tree.frame(&profile.unit))

@@ -1,6 +1,6 @@
 //! Callstacks: the functions of callsites.
 
-use ferretto_symbols::place;
+use ferretto_symbols::offset_name;
 use ferretto_tables::Trace;
 use ferretto_trace::profile::switches_threads;
 use rustc_hash::FxHashMap;
@@ -19,13 +19,13 @@ pub(crate) struct Function {
     pub(crate) line: String,
 }
 
-/// The callsites placed in a tree.
+/// The callsites with rows in a tree.
 #[derive(Debug)]
 pub(crate) struct Stacks<'a> {
     trace: &'a Trace,
     /// Set if callstacks end before the functions that switch threads.
     is_off_cpu: bool,
-    places: FxHashMap<(u32, u32), u32>,
+    rows: FxHashMap<(u32, u32), u32>,
     /// The functions of each frame, the outermost first.
     frames: FxHashMap<u32, Vec<Key>>,
 }
@@ -35,13 +35,13 @@ impl<'a> Stacks<'a> {
         Self {
             trace,
             is_off_cpu,
-            places: FxHashMap::default(),
+            rows: FxHashMap::default(),
             frames: FxHashMap::default(),
         }
     }
 
     /// Returns the row of a callstack in a tree, below the row of its node.
-    pub(super) fn place(
+    pub(super) fn row(
         &mut self,
         tree: &mut Tree,
         callsite: Option<u32>,
@@ -51,7 +51,7 @@ impl<'a> Stacks<'a> {
             None => ROOT,
             Some((node, name)) => {
                 let key = (u32::MAX, *node);
-                *self.places.entry(key).or_insert_with(|| {
+                *self.rows.entry(key).or_insert_with(|| {
                     let key = tree.key(name, "");
                     tree.child(ROOT, key)
                 })
@@ -61,8 +61,8 @@ impl<'a> Stacks<'a> {
             let key = tree.key("(no callstack)", "");
             return tree.child(above, key);
         };
-        if let Some(place) = self.places.get(&(above, callsite)) {
-            return *place;
+        if let Some(row) = self.rows.get(&(above, callsite)) {
+            return *row;
         }
         let mut keys: Vec<Key> = Vec::new();
         for frame in frames(self.trace, callsite).into_iter().rev() {
@@ -80,11 +80,11 @@ impl<'a> Stacks<'a> {
                 .rposition(|key| !switches_threads(tree.name(*key)));
             keys.truncate(waits.map_or(keys.len(), |waits| waits + 1));
         }
-        let place = keys
+        let row = keys
             .into_iter()
-            .fold(above, |place, key| tree.child(place, key));
-        self.places.insert((above, callsite), place);
-        place
+            .fold(above, |row, key| tree.child(row, key));
+        self.rows.insert((above, callsite), row);
+        row
     }
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn functions(trace: &Trace, frame: u32) -> Vec<Function> {
     let name = match name {
         "" => {
             let file = if file.is_empty() { "unknown" } else { file };
-            place(file, table.rel_pc().get(frame) as u64)
+            offset_name(file, table.rel_pc().get(frame) as u64)
         }
         name => name.to_owned(),
     };

@@ -51,8 +51,8 @@ fn perf_039_and_040_callstacks_are_told_once_and_again_when_it_was_cleared() {
     for read in complete {
         let stack = read.stack.as_ref().expect("a callstack");
         let names: Vec<&str> = stack.iter().map(|frame| &*frame.function).collect();
-        let place = |name| names.iter().position(|one| *one == name);
-        assert!(place("main") < place("outer") && place("middle") < place("innermost"));
+        let index_of = |name| names.iter().position(|one| *one == name);
+        assert!(index_of("main") < index_of("outer") && index_of("middle") < index_of("innermost"));
         let innermost = stack.last().expect("a frame");
         assert!(innermost.mapping.ends_with("/daemon-target"));
         assert!(innermost.build_id.is_empty() || innermost.build_id.len() == 20);

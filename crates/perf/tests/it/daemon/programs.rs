@@ -129,10 +129,10 @@ fn perf_049_c_with_frame_pointers_in_each_mode() {
     let counted = |reads: &[Read]| {
         let mut modes: BTreeMap<u32, BTreeMap<Vec<u64>, usize>> = BTreeMap::new();
         for read in of(reads, &target) {
-            let places = in_program(read);
+            let functions = in_program(read);
             // `_start` is not in the chain of frame pointers: the library that calls `main` has
             // none.
-            if let [.., main, first, second, third, _burn] = places[..] {
+            if let [.., main, first, second, third, _burn] = functions[..] {
                 let chain = vec![main, first, second, third];
                 *modes
                     .entry(read.sequence)
@@ -207,8 +207,8 @@ fn rust_with_threads_traits_and_closures() {
     let target = Target::start(&program, &[]);
     let is_whole = |read: &Read| {
         let names = functions(read);
-        let place = |part: &str| names.iter().position(|name| name.contains(part));
-        let (each, work) = (place("4each"), place("Adds"));
+        let index_of = |part: &str| names.iter().position(|name| name.contains(part));
+        let (each, work) = (index_of("4each"), index_of("Adds"));
         each.is_some() && each < work && begins_in_library(read)
     };
     let reads = sampled(&target, UnwindMode::UNWIND_DWARF, "samples", is_whole);
@@ -328,8 +328,12 @@ fn a_signal_handler_is_above_the_interrupted_function() {
     let target = Target::start(&program.path, &["signal"]);
     let within = |read: &Read| {
         let names = functions(read);
-        let place = |name| names.iter().position(|one| *one == name);
-        let (main, interrupted, handler) = (place("main"), place("interrupted"), place("handler"));
+        let index_of = |name| names.iter().position(|one| *one == name);
+        let (main, interrupted, handler) = (
+            index_of("main"),
+            index_of("interrupted"),
+            index_of("handler"),
+        );
         main.is_some() && main < interrupted && interrupted < handler
     };
     let mode = UnwindMode::UNWIND_DWARF;

@@ -1,5 +1,5 @@
 //! Reading the packets of profilers as trace viewers do: nothing may be referred to that has not
-//! been told.
+//! been reported.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl Tables {
                 function: self.functions[&one.function_name_id.expect("a name")].clone(),
                 mapping: mapping.clone(),
                 build_id: build_id.clone(),
-                rel_pc: one.rel_pc.expect("a place"),
+                rel_pc: one.rel_pc.expect("an offset"),
             };
             self.frames.insert(one.iid.expect("a number"), frame);
         }
@@ -70,7 +70,7 @@ impl Tables {
                 .collect();
             assert!(!frames.is_empty(), "an empty callstack");
             let known = self.callstacks.insert(one.iid.expect("a number"), frames);
-            assert_eq!(known, None, "told twice");
+            assert_eq!(known, None, "reported twice");
         }
     }
 }

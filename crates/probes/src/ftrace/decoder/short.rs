@@ -12,7 +12,7 @@ use crate::ftrace::metadata::Metadata;
 const SHORT: usize = 0x7f;
 /// The size of the buffer for the tag, the length and the message of an event, including the slack
 /// of sixteen-byte writes.
-const ROOM: usize = 160;
+const BUFFER_SIZE: usize = 160;
 /// Width of a task's name.
 const COMM: usize = 16;
 
@@ -187,25 +187,25 @@ impl ShortEvent {
         const PID: Tag = Tag::of_one_byte((ftrace_event::PID << 3) as u8);
 
         let start = out.len();
-        out.extend_from_slice(&[0; ROOM]);
-        let mut room = Room {
+        out.extend_from_slice(&[0; BUFFER_SIZE]);
+        let mut buffer = ShortBuffer {
             bytes: out[start..].first_chunk_mut()?,
             at: 2,
         };
-        room.long_number(TIMESTAMP, time);
+        buffer.long_number(TIMESTAMP, time);
         if let Some(pid) = pid {
             metadata.add_pid(pid);
-            room.long_number(PID, i64::from(pid) as u64);
+            buffer.long_number(PID, i64::from(pid) as u64);
         }
-        room.put_word(self.tag.bits, self.tag.length + 1);
-        let body = room.at;
+        buffer.put_word(self.tag.bits, self.tag.length + 1);
+        let body = buffer.at;
         for field in &self.fields {
-            if room.field(field, record, metadata).is_none() {
+            if buffer.field(field, record, metadata).is_none() {
                 out.truncate(start);
                 return None;
             }
         }
-        let (bytes, end) = (room.bytes, room.at);
+        let (bytes, end) = (buffer.bytes, buffer.at);
         bytes[(body - 1) & 0x7f] = (end - body) as u8;
         bytes[..2].copy_from_slice(&[EVENT, (end - 2) as u8]);
         out.truncate(start + end);
@@ -214,16 +214,16 @@ impl ShortEvent {
 }
 
 /// The buffer that an event is written into.
-struct Room<'a> {
-    bytes: &'a mut [u8; ROOM],
+struct ShortBuffer<'a> {
+    bytes: &'a mut [u8; BUFFER_SIZE],
     at: usize,
 }
 
-impl Room<'_> {
+impl ShortBuffer<'_> {
     /// Writes the lowest `length` bytes.
     #[inline(always)]
     fn put(&mut self, bits: u128, length: usize) {
-        // An event is short, so the mask changes nothing, and there is room for all sixteen
+        // An event is short, so the mask changes nothing, and all sixteen fit
         // bytes.
         let at = self.at & SHORT;
         self.bytes[at..at + 16].copy_from_slice(&bits.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Helpers shared by the tests of this crate.
+//! Functions shared by the tests of this crate.
 #![allow(dead_code)]
 
 pub(crate) mod page;

@@ -131,25 +131,25 @@ impl<'e> Dwarf<'e> {
         addresses: &[u64],
         budget: &Budget,
     ) -> (Vec<Vec<SourceLocation>>, Option<Problem>) {
-        let mut places = vec![Vec::new(); addresses.len()];
+        let mut locations = vec![Vec::new(); addresses.len()];
         let mut claims = vec![0; addresses.len()];
         let mut worst = None;
         for &offset in &self.units {
-            let done = self.locate_in(offset, addresses, &mut places, &mut claims, budget);
+            let done = self.locate_in(offset, addresses, &mut locations, &mut claims, budget);
             match done {
-                Err(Problem::TooMuch) => return (places, Some(Problem::TooMuch)),
+                Err(Problem::TooMuch) => return (locations, Some(Problem::TooMuch)),
                 Err(problem) => worst = worst.or(Some(problem)),
                 Ok(()) => {}
             }
         }
-        (places, worst)
+        (locations, worst)
     }
 
     fn locate_in(
         &self,
         offset: u64,
         addresses: &[u64],
-        places: &mut [Vec<SourceLocation>],
+        locations: &mut [Vec<SourceLocation>],
         claims: &mut [u8],
         budget: &Budget,
     ) -> Result<(), Problem> {
@@ -161,7 +161,7 @@ impl<'e> Dwarf<'e> {
         self.sections
             .each_range(&unit, &unit.extent, budget, |range| {
                 for index in within(addresses, range) {
-                    if places[index].is_empty() && claims[index] < MAX_CLAIMS {
+                    if locations[index].is_empty() && claims[index] < MAX_CLAIMS {
                         wanted.push(index);
                     }
                 }
@@ -178,7 +178,7 @@ impl<'e> Dwarf<'e> {
         let of_unit: Vec<u64> = wanted.iter().map(|&index| addresses[index]).collect();
         let found = self.locate_in_unit(&unit, &of_unit, budget)?;
         for (index, found) in wanted.into_iter().zip(found) {
-            places[index] = found;
+            locations[index] = found;
         }
         Ok(())
     }
@@ -191,13 +191,13 @@ impl<'e> Dwarf<'e> {
     ) -> Result<Vec<Vec<SourceLocation>>, Problem> {
         match &unit.split {
             Some(name) => self.locate_in_split(unit, name, addresses, budget),
-            None => self.places(self, unit, unit, addresses, budget),
+            None => self.source_locations(self, unit, unit, addresses, budget),
         }
     }
 
     /// Returns the functions from the unit `of_entries` of the file `entries`, and the lines from
     /// `unit` of this file.
-    fn places(
+    fn source_locations(
         &self,
         entries: &Dwarf<'_>,
         of_entries: &Unit,
@@ -210,7 +210,7 @@ impl<'e> Dwarf<'e> {
         // Damaged lines do not affect names.
         let lines = lines::find(self, unit, addresses, calls, budget).unwrap_or_default();
         let mut names = names::Names::new(entries, budget);
-        let mut places = Vec::with_capacity(addresses.len());
+        let mut locations = Vec::with_capacity(addresses.len());
         for (index, scopes) in scopes.iter().enumerate() {
             let (mut file, mut line) = lines.row(index);
             let mut of_address = Vec::new();
@@ -229,9 +229,9 @@ impl<'e> Dwarf<'e> {
                     line,
                 });
             }
-            places.push(of_address);
+            locations.push(of_address);
         }
-        Ok(places)
+        Ok(locations)
     }
 
     fn text(&self, unit: &Unit, text: &Text) -> Result<String, Problem> {
@@ -241,8 +241,8 @@ impl<'e> Dwarf<'e> {
             Text::LineStr(offset) => self.sections.line_strings.string(*offset),
             Text::Index(index) => {
                 let size = unit.header.encoding.format.word_size();
-                let place = element(unit.string_base, *index, size)?;
-                let offset = self.sections.string_offsets.number(place, size)?;
+                let element_at = element(unit.string_base, *index, size)?;
+                let offset = self.sections.string_offsets.number(element_at, size)?;
                 self.sections.strings.string(offset)
             }
             Text::Supplementary(offset) => match &self.supplementary {

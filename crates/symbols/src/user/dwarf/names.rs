@@ -105,8 +105,8 @@ impl<'d, 'e> Names<'d, 'e> {
             256..end.min(offset + MAX_ENTRY) - offset,
             self.budget,
             |bytes| {
-                let place = UnitOffset((offset - header.offset) as usize);
-                let mut entries = EntriesRaw::new(bytes, header.encoding, &table, place);
+                let offset_in_unit = UnitOffset((offset - header.offset) as usize);
+                let mut entries = EntriesRaw::new(bytes, header.encoding, &table, offset_in_unit);
                 let Some(abbreviation) = entries.read_abbreviation()? else {
                     return Ok(Next::Nothing);
                 };

@@ -42,8 +42,8 @@ impl Sections<'_> {
             Ranges::Offset(offset) => offset,
             Ranges::Index(index) => {
                 let size = encoding.format.word_size();
-                let place = element(unit.ranges_base, index, size)?;
-                let offset = self.range_lists.number(place, size)?;
+                let element_at = element(unit.ranges_base, index, size)?;
+                let offset = self.range_lists.number(element_at, size)?;
                 element(unit.ranges_base, offset, 1)?
             }
         };

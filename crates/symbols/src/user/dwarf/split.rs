@@ -30,11 +30,11 @@ impl<'e> Dwarf<'e> {
             && let Some(parts) = package.find(id, budget)?
         {
             let (entries, of_entries) = self.open_split(&package.image.elf, parts, unit, budget)?;
-            return self.places(&entries, &of_entries, unit, addresses, budget);
+            return self.source_locations(&entries, &of_entries, unit, addresses, budget);
         }
         let file = self.split_file(unit, name, budget)?;
         let (entries, of_entries) = self.open_split(&file.elf, Parts::default(), unit, budget)?;
-        self.places(&entries, &of_entries, unit, addresses, budget)
+        self.source_locations(&entries, &of_entries, unit, addresses, budget)
     }
 
     /// Opens the file with the rest of `unit`.
@@ -45,14 +45,14 @@ impl<'e> Dwarf<'e> {
         let last = Path::new(&name).file_name().unwrap_or_default();
         let beside = self.path.parent().unwrap_or(Path::new("/"));
         // An absolute name replaces the folder.
-        let places = [
+        let candidates = [
             Path::new(&folder).join(&name),
             beside.join(&name),
             beside.join(last),
         ];
-        for place in places {
+        for candidate in candidates {
             budget.spend(1)?;
-            let Ok(image) = Image::open(&place) else {
+            let Ok(image) = Image::open(&candidate) else {
                 continue;
             };
             let info = Section::open(&image.elf, ".debug_info.dwo")?;

@@ -2,13 +2,13 @@
 
 /// Formats an offset in the file at `path`, for example `libfoo.so+0x1234`.
 #[must_use]
-pub fn place(path: &str, rel_pc: u64) -> String {
+pub fn offset_name(path: &str, rel_pc: u64) -> String {
     format!("{}+{rel_pc:#x}", file_name(path))
 }
 
-/// Returns true if `name` is a [`place`] in the file at `path` rather than a function name.
+/// Returns true if `name` is a [`offset_name`] in the file at `path` rather than a function name.
 #[must_use]
-pub fn is_place(name: &str, path: &str) -> bool {
+pub fn is_offset_name(name: &str, path: &str) -> bool {
     let digits = name
         .strip_prefix(file_name(path))
         .and_then(|rest| rest.strip_prefix("+0x"));
@@ -26,10 +26,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_differ_from_function_names() {
+    fn offset_names_differ_from_function_names() {
         let path = "/usr/lib/libfoo.so";
-        assert_eq!(place(path, 0x1234), "libfoo.so+0x1234");
-        assert!(is_place("libfoo.so+0x1234", path));
+        assert_eq!(offset_name(path, 0x1234), "libfoo.so+0x1234");
+        assert!(is_offset_name("libfoo.so+0x1234", path));
         for name in [
             "main",
             "libfoo.so",
@@ -37,7 +37,7 @@ mod tests {
             "libbar.so+0x1",
             "libfoo.so+0xfoo",
         ] {
-            assert!(!is_place(name, path), "{name}");
+            assert!(!is_offset_name(name, path), "{name}");
         }
     }
 }
