@@ -18,6 +18,7 @@ pub mod perf_text;
 pub mod pprof;
 pub mod sink;
 pub mod strace;
+pub mod systrace;
 mod time;
 
 pub use detect::{Format, HEAD_BYTES, TRACE_LINE, find};

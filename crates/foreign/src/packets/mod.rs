@@ -12,6 +12,7 @@ mod profile;
 mod report;
 mod sorter;
 mod strace;
+mod systrace;
 mod writer;
 
 use std::fmt;
@@ -69,13 +70,9 @@ impl fmt::Display for ImportError {
             Self::Format(Some(Format::Tar | Format::Zip)) => {
                 f.write_str("the file is an archive; unpack it and import its files one by one")
             }
-            Self::Format(Some(Format::Systrace)) => f.write_str(
-                "files of systrace cannot be converted; ferretto view, query and json read them \
-                 directly",
-            ),
             Self::Format(_) => f.write_str(
                 "unknown format; import reads perf.data, the output of perf script and strace, \
-                 Chrome's JSON, collapsed stacks and pprof profiles",
+                 systrace, Chrome's JSON, collapsed stacks and pprof profiles",
             ),
             Self::Broken(what) => f.write_str(what),
         }
@@ -103,6 +100,7 @@ pub fn is_imported(format: Format) -> bool {
             | Format::CollapsedStacks
             | Format::Pprof
             | Format::Strace
+            | Format::Systrace
     )
 }
 
@@ -125,6 +123,7 @@ pub fn import<R: Read + Seek>(
         Some(Format::PerfText) => perf::text(input, options, &mut writer)?,
         Some(Format::CollapsedStacks) => profile::collapsed(input, &mut writer)?,
         Some(Format::Pprof) => profile::pprof(input, &mut writer)?,
+        Some(Format::Systrace) => systrace::import(input, options, &mut writer)?,
         Some(Format::Strace) => strace::import(input, options, &mut writer)?,
         format => return Err(ImportError::Format(format)),
     };

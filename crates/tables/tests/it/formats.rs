@@ -398,8 +398,16 @@ fn query_143_kernel_events_are_equal_in_text_html_and_json() {
     );
     let json = EVENTS.replace('\n', "\\n");
     let json = format!("{{\"traceEvents\":[],\"systemTraceEvents\":\"{json}\"}}");
-    for file in [text, page, json] {
-        let trace = import_bytes(file.as_bytes());
+    let converted = [&text, &page].map(|file| {
+        let mut packets = Vec::new();
+        let file = std::io::Cursor::new(file.as_bytes());
+        let report = ferretto_foreign::import(file, &Default::default(), &mut packets).unwrap();
+        assert_eq!((report.events, report.is_damaged), (6, false));
+        packets
+    });
+    let files = [text, page, json].map(String::into_bytes);
+    for file in files.iter().chain(&converted) {
+        let trace = import_bytes(file);
         assert_eq!(
             rows(&trace, "sched_slice", "ts dur end_state priority ucpu"),
             ["1000001000 4000 R+ 110 0", "1000005000 -1 NULL 120 0"]

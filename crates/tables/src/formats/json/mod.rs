@@ -6,7 +6,7 @@ use std::convert::Infallible;
 
 use ferretto_foreign::json::{Broken, Event, Json, NoEvent, Order, Part, Ranked, Reader, Samples};
 
-use super::{FileError, FileReader, systrace};
+use super::{FileError, FileReader};
 use crate::import::{Batch, Context, Importer, Line, LineKind, file_time};
 use crate::schema::ArgValue;
 use crate::stats::Stat;
@@ -92,7 +92,7 @@ impl Events {
                     failed(&mut importer.context, bytes, &why.to_string());
                 }
             },
-            Part::SystemLine(line) => match systrace::Event::parse(line) {
+            Part::SystemLine(line) => match ferretto_foreign::systrace::Line::parse(line) {
                 Some(event) => {
                     let event = Ranked {
                         rank: i64::MAX,

@@ -1,11 +1,9 @@
 //! Kernel events as text, and HTML pages that contain them.
 
-mod file;
-mod line;
 mod parse;
 
-use self::file::{Content, LineReader};
-pub(super) use self::line::Line as Event;
+use ferretto_foreign::systrace::{Content, Line as Event, LineReader};
+
 pub(super) use self::parse::SystraceEvents;
 use super::{FileError, FileReader};
 use crate::import::{Batch, Importer, Line, LineKind, file_time};

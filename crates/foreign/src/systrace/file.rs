@@ -1,6 +1,6 @@
 //! The lines of a file of kernel events as text, or of an HTML page that contains them.
 
-use ferretto_foreign::{TRACE_LINE, find};
+use crate::{TRACE_LINE, find};
 
 /// The number of bytes in which the line `TRACE:` is searched.
 const HEAD_BYTES: usize = 128;
@@ -25,17 +25,25 @@ enum Section {
 
 /// The content of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Content<'a> {
+pub enum Content<'a> {
     /// A kernel event.
     Event(&'a str),
+    /// A process.
     Process {
+        /// Its id.
         pid: u32,
+        /// The process that started it.
         parent: u32,
+        /// Its name.
         name: &'a str,
     },
+    /// A thread.
     Thread {
+        /// Its process.
         pid: u32,
+        /// Its id.
         tid: u32,
+        /// Its name.
         name: &'a str,
     },
     /// A malformed line about a process or thread.
@@ -44,7 +52,7 @@ pub(super) enum Content<'a> {
 
 /// Finds lines with content.
 #[derive(Debug)]
-pub(super) struct LineReader {
+pub struct LineReader {
     section: Section,
     buffer: Vec<u8>,
     /// Set in pages of old versions, which contain the events as text of a script.
@@ -66,7 +74,7 @@ impl Default for LineReader {
 
 impl LineReader {
     /// Calls `each` with the content of the lines that end in these bytes.
-    pub(super) fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Content<'_>)) {
+    pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(Content<'_>)) {
         if self.section == Section::End {
             return;
         }
@@ -89,7 +97,7 @@ impl LineReader {
     }
 
     /// Handles the end of the file. The last line may have no line end.
-    pub(super) fn finish(&mut self, mut each: impl FnMut(Content<'_>)) {
+    pub fn finish(&mut self, mut each: impl FnMut(Content<'_>)) {
         self.push(b"", &mut each);
         if !self.buffer.is_empty() {
             self.push(b"\n", each);
@@ -97,7 +105,7 @@ impl LineReader {
     }
 
     /// Returns true if the file is an HTML page without data.
-    pub(super) fn is_empty_page(&self) -> bool {
+    pub fn is_empty_page(&self) -> bool {
         matches!(self.section, Section::Page) && !self.has_data
     }
 

@@ -1,24 +1,29 @@
 //! A line of kernel events as text.
 
-use ferretto_foreign::nanoseconds;
+use crate::nanoseconds;
 
 /// An event: `bash-4711 ( 4711) [003] d..3 1234.567890: sched_switch: prev_comm=…`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Line<'a> {
-    pub(crate) comm: &'a str,
-    pub(crate) tid: u32,
-    pub(crate) pid: Option<u32>,
-    pub(crate) cpu: u32,
-    /// In nanoseconds.
-    pub(crate) ts: i64,
-    pub(crate) event: &'a str,
+pub struct Line<'a> {
+    /// The name of the thread.
+    pub comm: &'a str,
+    /// The thread.
+    pub tid: u32,
+    /// Its process, if the line names it.
+    pub pid: Option<u32>,
+    /// The CPU.
+    pub cpu: u32,
+    /// The time in nanoseconds.
+    pub ts: i64,
+    /// The name of the event.
+    pub event: &'a str,
     /// The text after the name of the event.
-    pub(crate) text: &'a str,
+    pub text: &'a str,
 }
 
 impl<'a> Line<'a> {
     /// Parses a line. Names of threads may contain any characters.
-    pub(crate) fn parse(line: &'a str) -> Option<Self> {
+    pub fn parse(line: &'a str) -> Option<Self> {
         let dashes = line.match_indices('-').map(|(at, _)| at);
         dashes.into_iter().find_map(|dash| Self::behind(line, dash))
     }
@@ -71,7 +76,7 @@ impl<'a> Line<'a> {
     }
 
     /// Returns the value of an argument of the form `key=value`. Values end at the first space.
-    pub(crate) fn arg(&self, key: &str) -> Option<&'a str> {
+    fn arg(&self, key: &str) -> Option<&'a str> {
         self.text.split(' ').find_map(|word| {
             let (name, value) = word.split_once('=')?;
             (name == key).then_some(value)
@@ -79,30 +84,173 @@ impl<'a> Line<'a> {
     }
 
     /// Returns the name of a thread between `start` and `end`. It may contain spaces.
-    pub(crate) fn name(&self, start: &str, end: &str) -> Option<&'a str> {
+    fn name(&self, start: &str, end: &str) -> Option<&'a str> {
         let at = self.text.find(start)?;
         let name = &self.text[at + start.len()..];
         Some(&name[..name.find(end)?])
     }
 
     /// Returns the value of a numeric argument.
-    pub(crate) fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
+    fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         self.arg(key)?.parse().ok()
+    }
+}
+
+/// The meaning of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A CPU switches from one thread to another.
+    Switch {
+        /// The thread that leaves the CPU. Letters of several states are separated by bars.
+        prev: Task<'a>,
+        /// The thread that gets the CPU.
+        next: Task<'a>,
+    },
+    /// A thread is woken by that of the line.
+    Waking {
+        /// The name of the woken thread.
+        comm: &'a str,
+        /// The woken thread.
+        tid: u32,
+        /// Its priority, if the line names it.
+        prio: Option<i32>,
+        /// The CPU on which it will run, if the line names it.
+        cpu: Option<u32>,
+    },
+    /// The reason why a thread was blocked.
+    Blocked {
+        /// The thread.
+        tid: u32,
+        /// True if it waited for a disk.
+        io_wait: bool,
+        /// The function of the kernel in which it waited.
+        function: Option<&'a str>,
+    },
+    /// A text that a program wrote.
+    Print(&'a str),
+    /// The frequency of a CPU in kHz.
+    Frequency {
+        /// The CPU.
+        cpu: u32,
+        /// The frequency.
+        state: u32,
+    },
+    /// The limits of a CPU's frequency in kHz.
+    FrequencyLimits {
+        /// The CPU.
+        cpu: u32,
+        /// The least frequency.
+        min: Option<u32>,
+        /// The largest frequency.
+        max: Option<u32>,
+    },
+    /// The idle state of a CPU.
+    Idle {
+        /// The CPU.
+        cpu: u32,
+        /// The state; the largest number if the CPU is not idle.
+        state: u32,
+    },
+    /// An event that no reader needs.
+    Other,
+}
+
+impl<'a> Line<'a> {
+    /// Returns the meaning of the event; `None` if it lacks values.
+    pub fn meaning(&self) -> Option<Event<'a>> {
+        let cpu = || self.number("cpu_id");
+        Some(match self.event {
+            "sched_switch" => {
+                let (prev, next) = self.switched()?;
+                Event::Switch { prev, next }
+            }
+            "sched_waking" => match self.number("pid") {
+                Some(tid) => Event::Waking {
+                    comm: self.name("comm=", " pid=").unwrap_or_default(),
+                    tid,
+                    prio: self.number("prio"),
+                    cpu: self.number("target_cpu"),
+                },
+                None => {
+                    let task = Task::parse(self.text)?;
+                    let prio = Some(task.prio);
+                    Event::Waking {
+                        comm: task.comm,
+                        tid: task.tid,
+                        prio,
+                        cpu: None,
+                    }
+                }
+            },
+            "sched_blocked_reason" => Event::Blocked {
+                tid: self.number("pid")?,
+                io_wait: self.number::<i64>("iowait")? != 0,
+                function: self.arg("caller"),
+            },
+            "tracing_mark_write" | "print" | "0" => {
+                // `trace-cmd report` names the kernel function that wrote the text.
+                let text = self.text.strip_prefix("tracing_mark_write: ");
+                Event::Print(text.unwrap_or(self.text))
+            }
+            "cpu_frequency" => Event::Frequency {
+                cpu: cpu()?,
+                state: self.number("state")?,
+            },
+            "cpu_idle" => Event::Idle {
+                cpu: cpu()?,
+                state: self.number("state")?,
+            },
+            "cpu_frequency_limits" => {
+                let limit = |keys: [&str; 2]| keys.into_iter().find_map(|key| self.number(key));
+                let (min, max) = (limit(["min", "min_freq"]), limit(["max", "max_freq"]));
+                min.or(max)?;
+                Event::FrequencyLimits {
+                    cpu: cpu()?,
+                    min,
+                    max,
+                }
+            }
+            _ => Event::Other,
+        })
+    }
+
+    /// Returns the threads of a switch, the previous one with its state.
+    fn switched(&self) -> Option<(Task<'a>, Task<'a>)> {
+        let Some(tid) = self.number("prev_pid") else {
+            let (from, to) = self.text.split_once(" ==> ")?;
+            return Some((Task::parse(from)?, Task::parse(to)?));
+        };
+        let from = Task {
+            comm: self.name("prev_comm=", " prev_pid=").unwrap_or_default(),
+            tid,
+            prio: self.number("prev_prio").unwrap_or(0),
+            rest: self.arg("prev_state").unwrap_or_default(),
+        };
+        let to = Task {
+            comm: self.name("next_comm=", " next_pid=").unwrap_or_default(),
+            tid: self.number("next_pid")?,
+            prio: self.number("next_prio")?,
+            rest: "",
+        };
+        Some((from, to))
     }
 }
 
 /// A thread as `trace-cmd report` prints it: `bash:4711 [120] S`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Task<'a> {
-    pub(crate) comm: &'a str,
-    pub(crate) tid: u32,
-    pub(crate) prio: i32,
-    /// The text after the priority.
-    pub(crate) rest: &'a str,
+pub struct Task<'a> {
+    /// The name of the thread.
+    pub comm: &'a str,
+    /// The thread.
+    pub tid: u32,
+    /// Its priority.
+    pub prio: i32,
+    /// The text after the priority: in a switch, the state of the thread that leaves the CPU.
+    pub rest: &'a str,
 }
 
 impl<'a> Task<'a> {
-    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+    fn parse(text: &'a str) -> Option<Self> {
         let opens = text.match_indices(" [").map(|(at, _)| at);
         opens.into_iter().find_map(|open| {
             let (comm, tid) = text[..open].rsplit_once(':')?;
