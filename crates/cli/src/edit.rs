@@ -8,14 +8,14 @@ use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{ArgGroup, Args, Command};
 use ferretto_edit::{EditError, Every, Splitter, Taken, Window, extent};
-use ferretto_trace::TraceReader;
 use ferretto_trace::events::{EventReader, Kind};
+use ferretto_trace::{Limits, TraceReader};
 
 use crate::duration::parse_duration;
 use crate::moment::Moment;
 use crate::output::{is_standard, print_written, write_private};
 use crate::parts::Parts;
-use crate::read::{DEFAULT_TRACE, Extent, open, parse_bytes};
+use crate::read::{DEFAULT_TRACE, Extent, LimitArgs, open, parse_bytes};
 
 /// Write the part of a trace between two times into another trace
 ///
@@ -47,6 +47,8 @@ pub(crate) struct CutArgs {
     /// File for the part [default: the name of the trace with -cut, such as trace-cut.pftrace]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 /// Split a trace into several, one after the other
@@ -68,6 +70,8 @@ pub(crate) struct SplitArgs {
     /// The file from which the names of the parts are derived [default: the trace]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 /// Write several traces as one
@@ -82,16 +86,19 @@ pub(crate) struct MergeArgs {
     /// File for the merged trace
     #[arg(short, long, value_name = "FILE", default_value = "merged.pftrace")]
     output: PathBuf,
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 /// Runs `ferretto cut`.
 pub(crate) fn cut(args: &CutArgs) -> Result<Extent> {
     let (name, mut trace) = seekable(&args.file)?;
     let cannot_read = || format!("cannot read {name}");
+    let limits = args.limits.limits();
     let window = match &args.around {
-        Some(slice) => around(&mut trace, slice, args.margin).with_context(cannot_read)?,
+        Some(slice) => around(&mut trace, slice, args.margin, limits).with_context(cannot_read)?,
         None => {
-            let whole = extent(&mut trace)
+            let whole = extent(&mut trace, limits)
                 .map_err(explained)
                 .with_context(cannot_read)?;
             let window = Window {
@@ -114,7 +121,7 @@ pub(crate) fn cut(args: &CutArgs) -> Result<Extent> {
         .unwrap_or_else(|| derived(&args.file, "-cut"));
     let (uuid, mut taken) = (uuid()?, None);
     write_private(&output, &[&args.file], |out| {
-        taken = Some(ferretto_edit::cut(&mut trace, window, uuid, out).map_err(explained)?);
+        taken = Some(ferretto_edit::cut(&mut trace, window, limits, uuid, out).map_err(explained)?);
         Ok(())
     })?;
     print_written([&output])?;
@@ -136,14 +143,15 @@ pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
         None => derived(&args.file, ""),
     };
     let mut parts = Parts::new(&path, &[&args.file], None);
-    let mut splitter = Splitter::new(every, |number, before| parts.next(number, before));
+    let limits = args.limits.limits();
+    let mut splitter = Splitter::new(every, limits, |number, before| parts.next(number, before));
     let cannot_read = || format!("cannot read {name}");
-    TraceReader::new(&mut trace)
+    TraceReader::with_limits(&mut trace, limits)
         .read_all(|packet| splitter.add_names(packet.bytes))
         .with_context(cannot_read)?;
     trace.rewind().with_context(cannot_read)?;
     let mut failed = None;
-    let damage = TraceReader::new(trace)
+    let damage = TraceReader::with_limits(trace, limits)
         .try_read_all(|packet| {
             failed = splitter.add(packet.bytes).err();
             failed.is_none()
@@ -178,11 +186,12 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
             .error(ErrorKind::TooFewValues, few)
             .exit();
     }
+    let limits = args.limits.limits();
     let mut traces = Vec::new();
     let mut names = Vec::new();
     for path in &args.files {
         let (name, mut trace) = seekable(path)?;
-        check_start(&mut trace).with_context(|| format!("cannot read {name}"))?;
+        check_start(&mut trace, limits).with_context(|| format!("cannot read {name}"))?;
         names.push(name);
         traces.push(trace);
     }
@@ -198,7 +207,7 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
         .collect();
     let (uuid, mut all) = (uuid()?, Vec::new());
     write_private(&args.output, &inputs, |out| {
-        all = ferretto_edit::merge(&mut traces, &stems, uuid, out).map_err(explained)?;
+        all = ferretto_edit::merge(&mut traces, &stems, limits, uuid, out).map_err(explained)?;
         Ok(())
     })?;
     print_written([&args.output])?;
@@ -210,9 +219,9 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
 }
 
 /// Refuses a file that does not start with a packet.
-fn check_start(trace: &mut File) -> Result<()> {
+fn check_start(trace: &mut File, limits: Limits) -> Result<()> {
     let mut has_packet = false;
-    TraceReader::new(&mut *trace).try_read_all(|_| {
+    TraceReader::with_limits(&mut *trace, limits).try_read_all(|_| {
         has_packet = true;
         false
     })?;
@@ -242,10 +251,11 @@ fn around(
     trace: &mut (impl Read + Seek),
     name: &str,
     margin: std::time::Duration,
+    limits: Limits,
 ) -> Result<Window> {
     trace.rewind()?;
-    let mut reader = EventReader::new();
-    let mut packets = TraceReader::new(trace);
+    let mut reader = EventReader::with_limits(limits);
+    let mut packets = TraceReader::with_limits(trace, limits);
     let margin = u64::try_from(margin.as_nanos()).unwrap_or(u64::MAX);
     // The slice's start and track, and the number of open slices inside it.
     let mut found: Option<(u64, u64, usize)> = None;

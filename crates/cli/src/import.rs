@@ -1,17 +1,17 @@
 //! `ferretto import`: converts files of other programs to traces.
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _};
+use std::io::{self, Seek as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ferretto_foreign::{Format, ImportError, Options, Report};
+use ferretto_foreign::{ImportError, Options, Report};
 use ferretto_trace::{Limits, Unpacking};
 
 use crate::edit::{seekable, uuid};
 use crate::output::{is_standard, write_private};
-use crate::read::Extent;
+use crate::read::{Extent, UnpackedArgs, content_format};
 use ferretto_text::amount::counted;
 use ferretto_text::terminal::shown;
 
@@ -41,6 +41,8 @@ pub(crate) struct ImportArgs {
     /// Do not read this machine's files, since the recording is of another machine
     #[arg(long)]
     no_system: bool,
+    #[command(flatten)]
+    unpacked: UnpackedArgs,
 }
 
 /// Runs `ferretto import`.
@@ -68,10 +70,12 @@ pub(crate) fn run(args: &ImportArgs) -> Result<Extent> {
 
 fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<Extent> {
     let (name, input) = seekable(path)?;
-    let mut input = unpacked(input).with_context(|| format!("cannot read {name}"))?;
+    let limits = args.unpacked.within(Limits::default());
+    let mut input = unpacked(input, &name, limits)?;
     let options = Options {
         uuid: Some(uuid()?),
         reads_files: !args.no_system,
+        decompressed: limits.decompressed_bytes(),
         ..Options::default()
     };
     let mut done = None;
@@ -98,17 +102,21 @@ fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<Extent> {
     Ok(tell_losses(&name, &report))
 }
 
-/// Returns the file, or an unnamed temporary file with its decompressed content.
-pub(crate) fn unpacked(mut file: File) -> Result<File> {
-    let mut head = [0; 4];
-    let count = file.read(&mut head)?;
-    file.rewind()?;
-    let format = Format::detect(&head[..count]);
-    if !matches!(format, Some(Format::Gzip | Format::Zstd)) {
+/// Returns the file, or an unnamed temporary file with its decompressed content, if that can be
+/// imported.
+fn unpacked(mut file: File, name: &str, limits: Limits) -> Result<File> {
+    let content =
+        content_format(&mut file, limits).with_context(|| format!("cannot read {name}"))?;
+    if content.is_compressed && !content.format.is_some_and(ferretto_foreign::is_imported) {
+        let refused = explained(ImportError::Format(content.format));
+        return Err(refused).with_context(|| format!("cannot import {name}"));
+    }
+    if !content.is_compressed {
         return Ok(file);
     }
     let mut copy = tempfile::tempfile().context("cannot create a temporary file")?;
-    io::copy(&mut Unpacking::new(file, Limits::default()), &mut copy)?;
+    io::copy(&mut Unpacking::new(file, limits), &mut copy)
+        .with_context(|| format!("cannot read {name}"))?;
     copy.rewind()?;
     Ok(copy)
 }

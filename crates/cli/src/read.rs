@@ -18,13 +18,24 @@ use ferretto_text::terminal::shown;
 /// The trace when none is named: the default of `record`.
 pub(crate) const DEFAULT_TRACE: &str = "trace.pftrace";
 
-/// The memory limit of reading.
+/// The limits of reading.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct MemoryArgs {
+pub(crate) struct LimitArgs {
     /// Memory limit for reading, for example 512M or 2G; parts that do not fit are left out and
     /// reported [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = parse_limits)]
     max_memory: Option<Limits>,
+    #[command(flatten)]
+    unpacked: UnpackedArgs,
+}
+
+/// The limit of decompressed data.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct UnpackedArgs {
+    /// Limit of decompressed data, for example 8G; the rest is left out and reported [default: 64M,
+    /// or 128 times the compressed data if that is more]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_unpacked: Option<u64>,
 }
 
 /// The trace argument of a command.
@@ -34,12 +45,19 @@ pub(crate) struct FileArgs {
     #[arg(value_name = "FILE", default_value = DEFAULT_TRACE)]
     pub(crate) file: PathBuf,
     #[command(flatten)]
-    pub(crate) memory: MemoryArgs,
+    pub(crate) limits: LimitArgs,
 }
 
-impl MemoryArgs {
+impl LimitArgs {
     pub(crate) fn limits(self) -> Limits {
-        self.max_memory.unwrap_or_default()
+        self.unpacked.within(self.max_memory.unwrap_or_default())
+    }
+}
+
+impl UnpackedArgs {
+    /// Returns these limits with that of decompressed data.
+    pub(crate) fn within(self, limits: Limits) -> Limits {
+        limits.with_decompressed(self.max_unpacked)
     }
 }
 
@@ -68,7 +86,7 @@ pub(crate) struct Input {
 }
 
 /// Opens a trace, or a file of another program, which is converted; `-` is standard input.
-pub(crate) fn open_any(path: &Path) -> Result<Input> {
+pub(crate) fn open_any(path: &Path, limits: Limits) -> Result<Input> {
     let (name, mut input) = open(path)?;
     let (format, head) = format_of(&mut input, &name)?;
     let input = Cursor::new(head).chain(input);
@@ -79,7 +97,7 @@ pub(crate) fn open_any(path: &Path) -> Result<Input> {
             extent: Extent::Whole,
         });
     }
-    let (packets, extent) = convert(input, &name)?;
+    let (packets, extent) = convert(input, &name, limits)?;
     Ok(Input {
         name,
         packets: Box::new(packets),
@@ -92,6 +110,7 @@ pub(crate) fn open_any(path: &Path) -> Result<Input> {
 pub(crate) fn seekable_any(
     path: &Path,
     is_converted: impl Fn(Format) -> bool,
+    limits: Limits,
 ) -> Result<(String, File, Extent)> {
     let (name, mut file) = crate::edit::seekable(path)?;
     let (format, _) = format_of(&mut file, &name)?;
@@ -99,30 +118,37 @@ pub(crate) fn seekable_any(
     if !format.is_some_and(is_converted) {
         return Ok((name, file, Extent::Whole));
     }
-    let (packets, extent) = convert(file, &name)?;
+    let (packets, extent) = convert(file, &name, limits)?;
     Ok((name, packets, extent))
 }
 
 /// Converts a file of another program if its format is one of these. Returns its name to show, its
 /// packets and its completeness.
-pub(crate) fn converted(path: &Path, formats: &[Format]) -> Result<Option<(String, File, Extent)>> {
+pub(crate) fn converted(
+    path: &Path,
+    formats: &[Format],
+    limits: Limits,
+) -> Result<Option<(String, File, Extent)>> {
     let (name, mut input) = open(path)?;
     let (format, head) = format_of(&mut input, &name)?;
     if !format.is_some_and(|format| formats.contains(&format)) {
         return Ok(None);
     }
-    let (packets, extent) = convert(Cursor::new(head).chain(input), &name)?;
+    let (packets, extent) = convert(Cursor::new(head).chain(input), &name, limits)?;
     Ok(Some((name, packets, extent)))
 }
 
 /// Converts a file of another program to packets, and reports the parts that are left out.
-fn convert(input: impl Read, name: &str) -> Result<(File, Extent)> {
+fn convert(input: impl Read, name: &str, limits: Limits) -> Result<(File, Extent)> {
     let cannot_read = || format!("cannot read {name}");
     let temporary = || tempfile::tempfile().context("cannot create a temporary file");
     let mut copy = temporary()?;
-    io::copy(&mut Unpacking::new(input, Limits::default()), &mut copy).with_context(cannot_read)?;
+    io::copy(&mut Unpacking::new(input, limits), &mut copy).with_context(cannot_read)?;
     let mut packets = BufWriter::new(temporary()?);
-    let options = ferretto_foreign::Options::default();
+    let options = ferretto_foreign::Options {
+        decompressed: limits.decompressed_bytes(),
+        ..ferretto_foreign::Options::default()
+    };
     let report = ferretto_foreign::import(&mut copy, &options, &mut packets);
     let report = report
         .map_err(crate::import::explained)
@@ -133,7 +159,8 @@ fn convert(input: impl Read, name: &str) -> Result<(File, Extent)> {
 }
 
 /// The number of bytes at the start of a file that decide its format, also if it is compressed.
-const COMPRESSED_HEAD: u64 = 64 << 10;
+/// A block of Zstandard may take 128 KiB.
+const COMPRESSED_HEAD: u64 = 256 << 10;
 
 /// Returns the format of a file, or of its content if it is compressed, and the bytes that were
 /// read for it.
@@ -155,6 +182,34 @@ fn format_of(input: &mut impl Read, name: &str) -> Result<(Option<Format>, Vec<u
         length += count;
     }
     Ok((Format::detect(&content[..length]), head))
+}
+
+/// The format of a file's content.
+pub(crate) struct Content {
+    /// `None` if it is unknown.
+    pub(crate) format: Option<Format>,
+    /// True if the file is compressed.
+    pub(crate) is_compressed: bool,
+}
+
+/// Returns the format of a file's content, of which only the beginning is decompressed, and rewinds
+/// the file.
+pub(crate) fn content_format(file: &mut File, limits: Limits) -> io::Result<Content> {
+    let mut head = Vec::new();
+    let mut unpacking = Unpacking::new(&mut *file, limits);
+    let read = (&mut unpacking)
+        .take(ferretto_foreign::HEAD_BYTES as u64)
+        .read_to_end(&mut head);
+    let is_compressed = unpacking.compression().is_some();
+    // A damaged end of a small file is reported when it is read.
+    if !is_compressed {
+        read?;
+    }
+    file.rewind()?;
+    Ok(Content {
+        format: Format::detect(&head),
+        is_compressed,
+    })
 }
 
 /// Refuses input without a byte, such as that of /dev/null.

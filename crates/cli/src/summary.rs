@@ -24,12 +24,13 @@ pub(crate) struct SummaryArgs {
 }
 
 pub(crate) fn run(args: &SummaryArgs) -> Result<Extent> {
+    let limits = args.file.limits.limits();
     let Input {
         name,
         packets,
         extent: imported,
-    } = open_any(&args.file.file)?;
-    let summary = summarize_within(packets, args.file.memory.limits(), |_| Vec::new())
+    } = open_any(&args.file.file, limits)?;
+    let summary = summarize_within(packets, limits, |_| Vec::new())
         .with_context(|| format!("cannot read {name}"))?;
     let extent = || {
         Extent::report(&name, &summary.damage)

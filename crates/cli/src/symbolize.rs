@@ -10,7 +10,7 @@ use ferretto_symbols::{Module, Options, Outcome, Symbolizer, module_symbols};
 use ferretto_trace::profile::ProfileReader;
 use ferretto_trace::{Compression, Damage, Limits, ReadError, TraceReader, Unpacking};
 
-use crate::read::{DEFAULT_TRACE, Extent, MemoryArgs, check};
+use crate::read::{DEFAULT_TRACE, Extent, LimitArgs, check};
 use ferretto_text::terminal::shown;
 
 /// The largest number of unused files to list for each file of a recording.
@@ -51,7 +51,7 @@ pub(crate) struct SymbolizeArgs {
     #[arg(long)]
     no_cache: bool,
     #[command(flatten)]
-    memory: MemoryArgs,
+    limits: LimitArgs,
 }
 
 pub(crate) fn run(args: &SymbolizeArgs) -> Result<Extent> {
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<Extent> {
     let name = args.file.display();
     let mut file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;
     check(&args.file, &file)?;
-    let limits = args.memory.limits();
+    let limits = args.limits.limits();
     let read = Read::of(&file, limits).with_context(|| format!("cannot read {name}"))?;
     let name = name.to_string();
     let extent = Extent::report(&name, &read.damage).and_left_out(&name, read.left_out);

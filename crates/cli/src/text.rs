@@ -36,7 +36,7 @@ pub(crate) fn run(args: &TextArgs) -> Result<Extent> {
     let args = &args.file;
     let (name, input) = open(&args.file)?;
     check_standard_output(&[&args.file])?;
-    let mut reader = TraceReader::with_limits(input, args.memory.limits());
+    let mut reader = TraceReader::with_limits(input, args.limits.limits());
     let mut printer = TextPrinter::new(io::stdout().lock());
     let mut written = Ok(());
     let read = reader.try_read_all(|packet| {
@@ -61,7 +61,7 @@ fn resolve(args: &FileArgs) -> Result<Extent> {
     let (name, input) = open(&args.file)?;
     check_standard_output(&[&args.file])?;
     let cannot_read = || format!("cannot read {name}");
-    let resolver = Resolver::read(input, args.memory.limits()).with_context(cannot_read)?;
+    let resolver = Resolver::read(input, args.limits.limits()).with_context(cannot_read)?;
     let (_, input) = open(&args.file)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = resolver.print(input, &mut out);

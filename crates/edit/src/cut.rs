@@ -19,8 +19,6 @@ use crate::write::{
     EditError, Taken, begin_part, standalone, state_only, window_packet, write_packet,
 };
 
-/// The memory limit of the state, in bytes.
-pub(crate) const MEMORY: usize = 256 << 20;
 /// The time after the part for which clock snapshots are kept, in nanoseconds.
 const SNAPSHOTS_BEHIND: u64 = 20_000_000_000;
 
@@ -38,8 +36,8 @@ pub struct Window {
 /// # Errors
 ///
 /// If the trace cannot be read, or has no events.
-pub fn extent(trace: impl Read) -> Result<Window, EditError> {
-    let bounds = Bounds::read(trace, Limits::default()).map_err(EditError::Read)?;
+pub fn extent(trace: impl Read, limits: Limits) -> Result<Window, EditError> {
+    let bounds = Bounds::read(trace, limits).map_err(EditError::Read)?;
     let bounds = bounds.ok_or(EditError::Nothing(0, 0))?;
     Ok(Window {
         from: bounds.start,
@@ -55,13 +53,15 @@ pub fn extent(trace: impl Read) -> Result<Window, EditError> {
 pub fn cut<R: Read + Seek>(
     mut trace: R,
     window: Window,
+    limits: Limits,
     uuid: [u8; 16],
     mut out: impl Write,
 ) -> Result<Taken, EditError> {
     let unreadable = |source| EditError::Read(ferretto_trace::ReadError::Io { offset: 0, source });
     trace.rewind().map_err(unreadable)?;
-    let mut state = State::new(MEMORY);
-    TraceReader::new(&mut trace)
+    let budget = limits.budget();
+    let mut state = State::new(&budget);
+    TraceReader::with_limits(&mut trace, limits)
         .read_all(|packet| drop(state.add(packet.bytes, window.from)))
         .map_err(EditError::Read)?;
     let (first, latest) = (state.first.unwrap_or(0), state.latest);
@@ -80,13 +80,13 @@ pub fn cut<R: Read + Seek>(
         complete: BTreeSet::new(),
         whole: state,
         names,
-        state: State::of_sequences(MEMORY),
+        state: State::of_sequences(&budget),
         packets: 0,
         is_over: false,
     };
     trace.rewind().map_err(unreadable)?;
     let mut failed = None;
-    let damage = TraceReader::new(&mut trace)
+    let damage = TraceReader::with_limits(&mut trace, limits)
         .try_read_all(|packet| {
             failed = cutter.add(packet.bytes).err();
             failed.is_none()
@@ -98,7 +98,7 @@ pub fn cut<R: Read + Seek>(
     let taken = Taken {
         packets: cutter.packets,
         damage,
-        left_out: cutter.state.left_out() + cutter.whole.left_out(),
+        left_out: budget.refused(),
     };
     out.flush()?;
     Ok(taken)

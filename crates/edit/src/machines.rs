@@ -13,7 +13,7 @@ use ferretto_proto::fields::{
     clock_snapshot, remote_clock_sync, system_info, trace_packet, trace_stats,
     tracing_service_event,
 };
-use ferretto_trace::TraceReader;
+use ferretto_trace::{Limits, TraceReader};
 use ferretto_wire::{Encoder, Fields, encode};
 
 use crate::packet::rewrite;
@@ -46,6 +46,7 @@ pub struct MachineMerger<W> {
     /// Packets for the end of the trace: those of the services about the recordings as a whole.
     /// Readers sort the packets between them, so they must follow the packets of all machines.
     tail: Vec<Vec<u8>>,
+    limits: Limits,
 }
 
 impl<W: Write> MachineMerger<W> {
@@ -59,6 +60,7 @@ impl<W: Write> MachineMerger<W> {
             out,
             last_sequence: SERVICE_SEQUENCE,
             tail: Vec::new(),
+            limits: Limits::default(),
         };
         merger.write(&uuid_packet(uuid))?;
         merger.write(&encode(|packet| {
@@ -74,6 +76,12 @@ impl<W: Write> MachineMerger<W> {
         Ok(merger)
     }
 
+    /// Sets the limits of reading each trace.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
     /// Adds the trace of a machine.
     ///
     /// # Errors
@@ -85,7 +93,7 @@ impl<W: Write> MachineMerger<W> {
         }
         let mut sequences = HashMap::new();
         let (mut packets, mut failed, mut is_described) = (0, None, false);
-        let damage = TraceReader::new(trace)
+        let damage = TraceReader::with_limits(trace, self.limits)
             .try_read_all(|packet| {
                 is_described |= Fields::find(trace_packet::SYSTEM_INFO, packet.bytes).is_some();
                 let written = self.packet(machine, &mut sequences, packet.bytes);

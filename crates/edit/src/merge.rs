@@ -9,7 +9,7 @@ use std::io::{Read, Seek, Write};
 
 use ferretto_format::clock::{BOOTTIME, REALTIME};
 use ferretto_proto::fields::{clock_snapshot, system_info, trace_packet};
-use ferretto_trace::{Damage, ReadError, TraceReader};
+use ferretto_trace::{Damage, Limits, ReadError, TraceReader};
 use ferretto_wire::{Fields, encode};
 
 use crate::machines::{Machine, MachineMerger, write_stats};
@@ -33,9 +33,9 @@ struct Identity {
 }
 
 impl Identity {
-    fn read(trace: impl Read) -> Result<Self, EditError> {
+    fn read(trace: impl Read, limits: Limits) -> Result<Self, EditError> {
         let mut identity = Self::default();
-        TraceReader::new(trace)
+        TraceReader::with_limits(trace, limits)
             .try_read_all(|packet| {
                 identity.add(packet.bytes);
                 identity.boot.is_none() || identity.real.is_none() || identity.system.is_empty()
@@ -83,20 +83,21 @@ impl Identity {
 pub fn merge<R: Read + Seek, W: Write>(
     traces: &mut [R],
     names: &[&str],
+    limits: Limits,
     uuid: [u8; 16],
     out: W,
 ) -> Result<Vec<Taken>, EditError> {
     let mut identities = Vec::new();
     for trace in &mut *traces {
-        identities.push(Identity::read(&mut *trace)?);
+        identities.push(Identity::read(&mut *trace, limits)?);
         rewind(trace)?;
     }
     let is_one_boot = identities
         .split_first()
         .is_none_or(|(first, others)| others.iter().all(|other| first.is_same_boot(other)));
     match is_one_boot {
-        true => merge_one_boot(traces, uuid, out),
-        false => merge_machines(traces, names, &identities, uuid, out),
+        true => merge_one_boot(traces, limits, uuid, out),
+        false => merge_machines(traces, names, &identities, limits, uuid, out),
     }
 }
 
@@ -111,6 +112,7 @@ fn merge_machines<R: Read, W: Write>(
     traces: &mut [R],
     names: &[&str],
     identities: &[Identity],
+    limits: Limits,
     uuid: [u8; 16],
     out: W,
 ) -> Result<Vec<Taken>, EditError> {
@@ -121,7 +123,8 @@ fn merge_machines<R: Read, W: Write>(
     };
     let host = of_first.started().ok_or_else(unknown)?;
     let boot = of_first.boot.unwrap_or(0);
-    let mut merger = MachineMerger::new(out, uuid, &[(BOOTTIME, boot), (REALTIME, host + boot)])?;
+    let mut merger = MachineMerger::new(out, uuid, &[(BOOTTIME, boot), (REALTIME, host + boot)])?
+        .with_limits(limits);
     let mut all = Vec::new();
     for (place, (trace, identity)) in traces.iter_mut().zip(identities).enumerate() {
         let started = identity.started().ok_or_else(unknown)?;
@@ -184,13 +187,14 @@ impl Snapshots {
 /// Merges traces of one boot of a machine, with new sequence ids.
 fn merge_one_boot<R: Read + Seek, W: Write>(
     traces: &mut [R],
+    limits: Limits,
     uuid: [u8; 16],
     mut out: W,
 ) -> Result<Vec<Taken>, EditError> {
     write_packet(&mut out, &uuid_packet(uuid))?;
     let mut snapshots = Snapshots::default();
     for trace in &mut *traces {
-        TraceReader::new(&mut *trace)
+        TraceReader::with_limits(&mut *trace, limits)
             .read_all(|packet| snapshots.add(packet.bytes))
             .map_err(EditError::Read)?;
         rewind(trace)?;
@@ -204,7 +208,7 @@ fn merge_one_boot<R: Read + Seek, W: Write>(
     for trace in traces {
         let mut ids = HashMap::from([(0, 0), (SERVICE_SEQUENCE, SERVICE_SEQUENCE)]);
         let (mut packets, mut failed) = (0, None);
-        let damage: Damage = TraceReader::new(trace)
+        let damage: Damage = TraceReader::with_limits(trace, limits)
             .try_read_all(|packet| {
                 packets += 1;
                 if snapshots.has(packet.bytes) {

@@ -9,9 +9,9 @@ use std::io::{self, Write};
 
 use ferretto_format::sequence::PacketHeader;
 use ferretto_proto::fields::{trace_packet, trace_uuid, tracing_service_event};
+use ferretto_trace::Limits;
 use ferretto_wire::Fields;
 
-use crate::cut::MEMORY;
 use crate::names::{Names, has_names};
 use crate::state::State;
 use crate::write::{begin_part, standalone, window_packet, write_packet};
@@ -78,7 +78,7 @@ pub struct Splitter<W, N> {
 impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
     /// Creates a splitter. `next` is called with the index of each part, from 0, and with the
     /// complete previous part; it returns the writer of the part.
-    pub fn new(every: Every, next: N) -> Self {
+    pub fn new(every: Every, limits: Limits, next: N) -> Self {
         Self {
             every,
             next,
@@ -88,7 +88,7 @@ impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
             packets: 0,
             began: None,
             uuid: [0; 16],
-            state: State::new(MEMORY),
+            state: State::new(&limits.budget()),
             flush: Flush::default(),
             begun: BTreeSet::new(),
             has_clocks: BTreeSet::new(),

@@ -7,6 +7,7 @@
 //! - [`Preamble`]: the bytes before each packet of a trace file.
 //! - [`Fnv1a`]: the hash of track uuids, machine ids and trace filters.
 //! - [`budget`]: the memory limit of a reader's tables.
+//! - [`decompression`]: the limit of decompressed data of a reader.
 //! - [`SequenceWriter`], [`SequenceClocks`] and [`InternedData`]: writing of sequences with
 //!   restarts, timestamps and interned data.
 //! - [`machine_clock`]: the clocks of other machines, compared with those of the host.
@@ -25,6 +26,7 @@
 pub mod budget;
 pub mod clock;
 mod cpu_mode;
+pub mod decompression;
 pub mod disk;
 mod flush;
 mod framing;

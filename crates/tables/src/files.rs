@@ -4,7 +4,8 @@ use std::fmt;
 use std::io::{self, BufWriter, Cursor, Read, Seek};
 
 use ferretto_format::budget::Budget;
-use ferretto_trace::{Damage, ReadError, Unpacking};
+use ferretto_format::decompression::{DecompressionBudget, DecompressionLimit};
+use ferretto_trace::{Damage, ReadError, TraceReader, Unpacking};
 
 use crate::formats::{self, FileError, Format, HEAD_BYTES, Member};
 use crate::import::{
@@ -41,6 +42,8 @@ pub(crate) struct FileImport<'a> {
     manifest: Option<Manifest>,
     /// The number of imported files, including containers.
     read: i64,
+    /// The data that the file may be decompressed to, with all files in it.
+    decompression: DecompressionBudget,
 }
 
 /// The row of `trace_file` for a file.
@@ -84,6 +87,7 @@ impl<'a> FileImport<'a> {
             is_over: false,
             manifest: None,
             read: 0,
+            decompression: options.limits.decompression_budget(),
         }
     }
 
@@ -129,7 +133,16 @@ impl<'a> FileImport<'a> {
         }
         match format {
             Format::Gzip | Format::Zstd => {
-                let unpacked = Box::new(Unpacking::new(source, self.options.limits));
+                let (limits, budget) = (self.options.limits, self.decompression.clone());
+                // The bytes of the outermost file are those that were read.
+                let source: Source<'_> = match depth {
+                    0 => Box::new(Counted {
+                        source,
+                        budget: budget.clone(),
+                    }),
+                    _ => source,
+                };
+                let unpacked = Box::new(Unpacking::inside(source, limits, budget));
                 self.place(name, false)?;
                 return self.read(unpacked, name, Row::In(Some(row)), depth + 1);
             }
@@ -162,7 +175,7 @@ impl<'a> FileImport<'a> {
         }
         let bytes = match formats::reader(format) {
             None if format == Format::PerfData => self.converted(source, name)?,
-            None => self.packets(source, name)?,
+            None => self.packets(source, name, depth > 0)?,
             Some(reader) => self.other(reader, source, name)?,
         };
         let store = &mut self.importer.context.store;
@@ -190,12 +203,21 @@ impl<'a> FileImport<'a> {
     fn archive(
         &mut self,
         format: Format,
-        mut source: Source<'_>,
+        source: Source<'_>,
         name: Option<&str>,
         row: u32,
         depth: usize,
     ) -> Result<(), ImportError> {
-        let members = formats::members(format, &mut source, self.options.memory as u64);
+        let budget = self.decompression.clone();
+        let mut source: Source<'_> = match depth {
+            0 => Box::new(Counted {
+                source,
+                budget: budget.clone(),
+            }),
+            _ => source,
+        };
+        let allowed = self.options.memory as u64;
+        let members = formats::members(format, &mut source, allowed, &budget);
         let members = members.map_err(|error| broken(&error.to_string(), name))?;
         if !self.importer.sort_fully() {
             return Err(broken("an archive follows packets", name));
@@ -214,7 +236,7 @@ impl<'a> FileImport<'a> {
         });
         for (_, member, row) in members {
             self.read(
-                member.open(),
+                member.open(&self.decompression.clone()),
                 Some(&member.name),
                 Row::Known(row),
                 depth + 1,
@@ -306,9 +328,17 @@ impl<'a> FileImport<'a> {
     }
 
     /// Reads packets. Returns the number of bytes.
-    fn packets(&mut self, source: Source<'_>, name: Option<&str>) -> Result<u64, ImportError> {
+    fn packets(
+        &mut self,
+        source: Source<'_>,
+        name: Option<&str>,
+        is_inside: bool,
+    ) -> Result<u64, ImportError> {
         let Self {
-            importer, options, ..
+            importer,
+            options,
+            decompression,
+            ..
         } = self;
         let (mut total, mut is_cancelled, mut is_over) = (0, false, false);
         let mut broken_rule = None;
@@ -320,7 +350,12 @@ impl<'a> FileImport<'a> {
             broken_rule = importer.broken();
             !is_cancelled && !is_over && broken_rule.is_none()
         };
-        let damage = read_packets(source, options.limits, options.threads, each)?;
+        let reader = if is_inside {
+            TraceReader::inside(source, options.limits, decompression.clone())
+        } else {
+            TraceReader::with_limits(source, options.limits)
+        };
+        let damage = read_packets(reader, options.threads, each)?;
         if is_cancelled {
             return Err(ImportError::Cancelled);
         }
@@ -345,6 +380,7 @@ impl<'a> FileImport<'a> {
         let bytes = io::copy(&mut source, &mut copy).map_err(failed)?;
         let options = ferretto_foreign::Options {
             reads_files: self.options.reads_files,
+            decompressed: self.options.limits.decompressed_bytes(),
             ..ferretto_foreign::Options::default()
         };
         let mut packets = BufWriter::new(tempfile::tempfile().map_err(failed)?);
@@ -357,7 +393,7 @@ impl<'a> FileImport<'a> {
             let losses = losses.map(|(what, count)| format!("not imported: {count} {what}"));
             self.remarks.extend(losses);
         }
-        self.packets(Box::new(packets), name)?;
+        self.packets(Box::new(packets), name, false)?;
         Ok(bytes)
     }
 
@@ -374,6 +410,13 @@ impl<'a> FileImport<'a> {
             let count = match source.read(&mut buffer) {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) if let Some(limit) = DecompressionLimit::of(&source) => {
+                    let remark = "the file is read up to byte";
+                    self.remarks
+                        .push(format!("{remark} {total}; the rest is skipped"));
+                    self.remarks.push(limit.to_string());
+                    return Ok(total);
+                }
                 Err(source) => {
                     let offset = total;
                     return Err(ReadError::Io { offset, source }.into());
@@ -418,6 +461,20 @@ fn broken(reason: &str, file: Option<&str>) -> ImportError {
     ImportError::Parse {
         reason: reason.to_owned(),
         file: file.map(str::to_owned),
+    }
+}
+
+/// The bytes of a file, which count as read.
+struct Counted<'a> {
+    source: Source<'a>,
+    budget: DecompressionBudget,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(buffer)?;
+        self.budget.add_read(count as u64);
+        Ok(count)
     }
 }
 

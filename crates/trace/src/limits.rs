@@ -1,23 +1,26 @@
-//! The memory limits of readers.
+//! The limits of readers.
 
 pub(crate) use ferretto_format::budget::{Budget, entry_bytes};
+use ferretto_format::decompression::DecompressionBudget;
 
 /// The largest packet that is ever read; a larger length indicates damage.
 pub const MAX_PACKET_BYTES: u64 = 512 << 20;
 
-/// The memory limit of one reader, for any file.
+/// The limits of one reader, for any file: of its memory, and of the data that the file is
+/// decompressed to.
 ///
-/// One part is for the current packet, one for decompression, and the largest one for tables.
-/// Entries that exceed it are left out and counted.
+/// One part of the memory is for the current packet, one for decompression, and the largest one for
+/// tables. Entries that exceed it are left out and counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     memory: u64,
+    decompressed: Option<u64>,
 }
 
 impl Default for Limits {
-    /// Returns a limit of 256 MiB.
+    /// Returns a memory limit of 256 MiB, and the default [`DecompressionBudget`].
     fn default() -> Self {
-        Self { memory: 256 << 20 }
+        Self::memory(256 << 20)
     }
 }
 
@@ -29,13 +32,38 @@ impl Limits {
     pub fn memory(bytes: u64) -> Self {
         Self {
             memory: bytes.max(Self::MIN_MEMORY),
+            decompressed: None,
         }
+    }
+
+    /// Limits the decompressed data to this many bytes, or to the default.
+    #[must_use]
+    pub fn with_decompressed(self, bytes: Option<u64>) -> Self {
+        Self {
+            decompressed: bytes,
+            ..self
+        }
+    }
+
+    /// Returns the limit of decompressed data, unless it is the default.
+    pub fn decompressed_bytes(self) -> Option<u64> {
+        self.decompressed
+    }
+
+    /// Returns the budget of the decompressed data of one file.
+    pub fn decompression_budget(self) -> DecompressionBudget {
+        DecompressionBudget::new(self.decompressed)
+    }
+
+    /// Returns the memory in bytes.
+    pub fn memory_bytes(self) -> u64 {
+        self.memory
     }
 
     /// Returns the limits of one of two simultaneous readers.
     #[must_use]
     pub fn half(self) -> Self {
-        Self::memory(self.memory / 2)
+        Self::memory(self.memory / 2).with_decompressed(self.decompressed)
     }
 
     /// Returns the largest packet that is read. Two can be in memory at a time, one inside the
@@ -55,7 +83,7 @@ impl Limits {
     }
 
     /// Returns the budget of all tables of a reader.
-    pub(crate) fn budget(self) -> Budget {
+    pub fn budget(self) -> Budget {
         let bytes = usize::try_from(self.memory / 16 * 9).unwrap_or(usize::MAX);
         Budget::new(bytes)
     }

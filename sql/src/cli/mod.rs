@@ -32,6 +32,8 @@ Options:
       --format FORMAT      The format of results: table, csv, json or ndjson. The default is a
                            table on a terminal, and csv otherwise
       --memory-limit SIZE  The memory of queries, such as 2G [default: 4G]
+      --max-unpacked SIZE  Limit of decompressed data, for example 8G; the rest is left out and
+                           reported [default: 64M, or 128 times the compressed data if that is more]
       --timeout MS         The time that a text of statements may take; 0 for any [default: 0]
       --threads N          The number of threads of the import. The default is one for each
                            processor
@@ -127,6 +129,11 @@ fn parse() -> Result<Parsed, String> {
             }
             Long("timeout") => {
                 args.limits.timeout_ms = parser.value().and_then(|v| v.parse()).map_err(failed)?;
+            }
+            Long("max-unpacked") => {
+                let size = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                let bytes = parse_size(&size)?;
+                args.import.limits = args.import.limits.with_decompressed(Some(bytes));
             }
             Long("threads") => {
                 let threads = parser.value().and_then(|v| v.parse()).map_err(failed)?;

@@ -8,7 +8,7 @@ mod writer;
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Cursor, Read as _, Seek as _};
+use std::io::{self, Cursor, Seek as _};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -24,9 +24,8 @@ use ferretto_wire::{Field, Fields};
 
 use self::writer::Writer;
 use crate::edit::seekable;
-use crate::import::unpacked;
 use crate::output;
-use crate::read::{DEFAULT_TRACE, Extent, explained, parse_bytes};
+use crate::read::{DEFAULT_TRACE, Extent, LimitArgs, content_format, explained, parse_bytes};
 
 /// Write a trace in Chrome's JSON format
 ///
@@ -46,6 +45,8 @@ pub(crate) struct JsonArgs {
     /// Size of the parts in which a trace is read; their tables take about ten times as much
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_bytes, hide = true)]
     part: u64,
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 impl JsonArgs {
@@ -72,12 +73,12 @@ struct Missing {
 
 /// Runs `ferretto json`.
 pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
-    let (name, input) = seekable(&args.file)?;
-    let mut input = unpacked(input).with_context(|| format!("cannot read {name}"))?;
-    let mut head = Vec::new();
-    (&mut input).take(HEAD_BYTES).read_to_end(&mut head)?;
-    input.rewind()?;
-    let format = Format::detect(&head);
+    let (name, mut input) = seekable(&args.file)?;
+    let limits = args.limits.limits();
+    let content = content_format(&mut input, limits);
+    let format = content
+        .with_context(|| format!("cannot read {name}"))?
+        .format;
     if format.is_none() {
         let unknown = explained(ImportError::UnknownFormat { file: None });
         return Err(unknown).with_context(|| format!("cannot read {name}"));
@@ -90,9 +91,9 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
         let mut missing = Missing::default();
         writer.begin()?;
         if is_packets {
-            extent = packets(&name, input, args.part, &mut writer, &mut missing)?
+            extent = packets(&name, input, args, &mut writer, &mut missing)?
         } else {
-            part(&name, input, None, &mut writer, &mut missing)?;
+            part(&name, input, None, limits, &mut writer, &mut missing)?;
             if !missing.remarks.is_empty() {
                 extent = Extent::Partly;
             }
@@ -108,35 +109,34 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
     Ok(extent)
 }
 
-/// The number of bytes that decide the format of a file.
-const HEAD_BYTES: u64 = 4096;
-
 /// Writes a trace of packets in parts. Each part is a complete trace that repeats everything begun
 /// before it; repeated slices are joined.
 fn packets(
     name: &str,
     mut input: File,
-    part_size: u64,
+    args: &JsonArgs,
     writer: &mut Writer<'_>,
     missing: &mut Missing,
 ) -> Result<Extent> {
-    let requests = request_events(&mut input).with_context(|| format!("cannot read {name}"))?;
+    let limits = args.limits.limits();
+    let requests =
+        request_events(&mut input, limits).with_context(|| format!("cannot read {name}"))?;
     writer.set_request_events(requests);
     let requests = Some(requests);
     let mut failed = None;
     let splitting = |_, before: Option<Vec<u8>>| {
         if let Some(before) = before
-            && let Err(error) = part(name, Cursor::new(before), requests, writer, missing)
+            && let Err(error) = part(name, Cursor::new(before), requests, limits, writer, missing)
         {
             failed = Some(error);
             return Err(io::ErrorKind::Other.into());
         }
         Ok(Vec::new())
     };
-    let mut splitter = Splitter::new(Every::Bytes(part_size), splitting);
-    let mut health = HealthReader::new(Limits::default());
+    let mut splitter = Splitter::new(Every::Bytes(args.part), limits, splitting);
+    let mut health = HealthReader::new(limits);
     let mut stopped = None;
-    let damage = TraceReader::new(input)
+    let damage = TraceReader::with_limits(input, limits)
         .try_read_all(|packet| {
             health.add(packet.bytes);
             stopped = splitter.add(packet.bytes).err();
@@ -152,7 +152,7 @@ fn packets(
         return Err(error.into());
     }
     if let Some((last, _)) = last? {
-        part(name, Cursor::new(last), requests, writer, missing)?;
+        part(name, Cursor::new(last), requests, limits, writer, missing)?;
     }
     let dropped = writer.dropped_flows();
     if dropped > 0 {
@@ -170,7 +170,7 @@ fn packets(
 
 /// Returns the events that count as requests to disks in a trace, and rewinds it: a part may lack
 /// those that the others have.
-fn request_events(input: &mut File) -> Result<RequestEvents> {
+fn request_events(input: &mut File, limits: Limits) -> Result<RequestEvents> {
     let is_of_driver = |event: Field<'_>| {
         let issue = ftrace_event::BLOCK_RQ_ISSUE;
         event.number == ftrace_event_bundle::EVENT
@@ -179,7 +179,7 @@ fn request_events(input: &mut File) -> Result<RequestEvents> {
                 .is_some_and(|event| Fields::find(issue, event).is_some())
     };
     let mut events = RequestEvents::Accounting;
-    TraceReader::new(&mut *input).try_read_all(|packet| {
+    TraceReader::with_limits(&mut *input, limits).try_read_all(|packet| {
         let bundle = Fields::find(trace_packet::FTRACE_EVENTS, packet.bytes);
         let bundle = bundle.and_then(|bundle| bundle.as_bytes());
         let mut fields = Fields::new(bundle.unwrap_or_default()).map_while(Result::ok);
@@ -198,12 +198,14 @@ fn part(
     name: &str,
     input: impl io::Read + Send,
     requests: Option<RequestEvents>,
+    limits: Limits,
     writer: &mut Writer<'_>,
     missing: &mut Missing,
 ) -> Result<()> {
     let options = Options {
         is_part: requests.is_some(),
         request_events: requests,
+        limits,
         ..Options::for_tables(TABLES)
     };
     let trace = Trace::read(input, &options).map_err(explained);

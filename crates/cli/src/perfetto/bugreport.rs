@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Barrier};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -56,41 +56,81 @@ pub(super) fn save_all(service: &Address) -> Result<u8> {
         return Ok(0);
     }
     // All sessions are cloned before the first clone is read, so that they end at the same time.
-    let all_cloned = Arc::new(Barrier::new(copies.len()));
+    let all_cloned = Barrier::new(copies.len());
     let done = thread::scope(|scope| {
-        let threads: Vec<_> = copies
-            .iter()
-            .map(|copy| {
-                let arrival = Arrival(Some(all_cloned.clone()));
-                scope.spawn(move || save(service, copy, arrival))
-            })
-            .collect();
-        threads
+        let (mut threads, mut others) = (Vec::new(), Vec::new());
+        for copy in &copies {
+            let arrival = Arrival(Some(&all_cloned));
+            let work = move || save(service, copy, arrival);
+            match thread::Builder::new().spawn_scoped(scope, work) {
+                Ok(thread) => threads.push(thread),
+                Err(_) => others.push(copy),
+            }
+        }
+        // Sessions for which no thread can be started are saved one after the other.
+        let others = others
             .into_iter()
-            .map(|thread| thread.join().unwrap_or(FAILURE))
-            .max()
+            .map(|copy| save(service, copy, Arrival(None)));
+        let others = others.max();
+        let done = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or(FAILURE));
+        done.chain(others).max()
     });
     Ok(done.unwrap_or(0))
 }
 
-/// Waits at the barrier exactly once, at the latest when it is dropped.
-struct Arrival(Option<Arc<Barrier>>);
+/// The point that threads wait for one another at, except for those that leave.
+struct Barrier {
+    missing: Mutex<usize>,
+    complete: Condvar,
+}
 
-impl Arrival {
-    fn arrive(&mut self) {
+impl Barrier {
+    fn new(threads: usize) -> Self {
+        Self {
+            missing: Mutex::new(threads),
+            complete: Condvar::new(),
+        }
+    }
+
+    /// Counts a thread that does not wait.
+    fn leave(&self) -> MutexGuard<'_, usize> {
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        *missing = missing.saturating_sub(1);
+        self.complete.notify_all();
+        missing
+    }
+
+    fn wait(&self) {
+        let waited = self
+            .complete
+            .wait_while(self.leave(), |missing| *missing > 0);
+        drop(waited);
+    }
+}
+
+/// One arrival at the barrier. Its thread leaves the barrier when this is dropped, also if the
+/// thread cannot be started.
+struct Arrival<'a>(Option<&'a Barrier>);
+
+impl Arrival<'_> {
+    fn wait(&mut self) {
         if let Some(barrier) = self.0.take() {
             barrier.wait();
         }
     }
 }
 
-impl Drop for Arrival {
+impl Drop for Arrival<'_> {
     fn drop(&mut self) {
-        self.arrive();
+        if let Some(barrier) = self.0.take() {
+            drop(barrier.leave());
+        }
     }
 }
 
-fn save(service: &Address, copy: &Copy, mut arrival: Arrival) -> u8 {
+fn save(service: &Address, copy: &Copy, mut arrival: Arrival<'_>) -> u8 {
     let path = std::env::temp_dir().join(&copy.name);
     let (session, score) = (copy.session, copy.score);
     let shown = path.to_string_lossy();
@@ -99,7 +139,7 @@ fn save(service: &Address, copy: &Copy, mut arrival: Arrival) -> u8 {
     let request = Task::Clone(Box::new(request(session)));
     let done = create(&path).and_then(|opened| {
         let job = Job::new(Work::Session(request), Provider::System).into(&path, opened);
-        clone(&job, service, || arrival.arrive())
+        clone(&job, service, || arrival.wait())
     });
     done.unwrap_or_else(|error| {
         eprintln!("{}", message(&error));
@@ -171,6 +211,21 @@ mod tests {
             is_started: Some(true),
             ..Default::default()
         }
+    }
+
+    #[test]
+    fn threads_that_cannot_be_started_leave_the_barrier() {
+        let barrier = Barrier::new(3);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                let mut arrival = Arrival(Some(&barrier));
+                scope.spawn(move || arrival.wait());
+            }
+            let arrival = Arrival(Some(&barrier));
+            // No thread can have a stack of this size.
+            let builder = thread::Builder::new().stack_size(1 << 62);
+            assert!(builder.spawn_scoped(scope, move || drop(arrival)).is_err());
+        });
     }
 
     #[test]

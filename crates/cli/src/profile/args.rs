@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use ferretto_trace::profile::{By, HeapView, Selection};
 
 use crate::moment::Moment;
-use crate::read::{DEFAULT_TRACE, MemoryArgs};
+use crate::read::{DEFAULT_TRACE, LimitArgs};
 
 /// The selection of samples.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ pub(super) struct SelectionArgs {
           default_missing_value = "leaked", conflicts_with = "off_cpu")]
     pub(super) heap: Option<HeapArg>,
     #[command(flatten)]
-    pub(super) memory: MemoryArgs,
+    pub(super) limits: LimitArgs,
 }
 
 /// A view of the heap.

@@ -40,14 +40,14 @@ struct Samples {
 impl Samples {
     /// Reads a trace; `-` is standard input. Fails if it has no samples.
     fn read(file: &Path, selection: &SelectionArgs) -> Result<Self> {
-        Self::read_within(file, selection, selection.memory.limits())
+        Self::read_within(file, selection, selection.limits.limits())
     }
 
     fn read_within(file: &Path, selection: &SelectionArgs, limits: Limits) -> Result<Self> {
         let (zero, input) = if selection.needs_zero() {
             // The trace is read twice, since its first event may be anywhere.
             let (name, mut trace, extent) =
-                read::seekable_any(file, ferretto_foreign::is_imported)?;
+                read::seekable_any(file, ferretto_foreign::is_imported, limits)?;
             let bounds = Bounds::read(&mut trace, limits);
             let bounds = bounds.with_context(|| format!("cannot read {name}"))?;
             trace.rewind()?;
@@ -59,7 +59,7 @@ impl Samples {
             };
             (bounds.map_or(0, |bounds| bounds.start), input)
         } else {
-            (0, read::open_any(file)?)
+            (0, read::open_any(file, limits)?)
         };
         let Input {
             name,

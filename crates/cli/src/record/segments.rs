@@ -9,7 +9,7 @@ use clap::Args;
 use ferretto_edit::{Every, Splitter};
 use ferretto_proto::TraceConfig;
 use ferretto_proto::trace_config::WriteFlushMode;
-use ferretto_trace::TraceReader;
+use ferretto_trace::{Limits, TraceReader};
 
 use crate::duration::parse_duration;
 use crate::output::is_standard;
@@ -122,10 +122,13 @@ impl Segments {
         let (reader, writer) = io::pipe().context("cannot create a pipe")?;
         let run = move || {
             let mut first = Some(first);
-            let mut splitter = Splitter::new(every, |number, before| match first.take() {
-                Some(first) => Ok(first),
-                None => parts.next(number, before),
-            });
+            let mut splitter =
+                Splitter::new(every, Limits::default(), |number, before| {
+                    match first.take() {
+                        Some(first) => Ok(first),
+                        None => parts.next(number, before),
+                    }
+                });
             let mut failed = None;
             let read = TraceReader::new(reader).try_read_all(|packet| {
                 failed = splitter.add(packet.bytes).err();

@@ -17,7 +17,9 @@ use ferretto_view::{Export, Server, View};
 
 use crate::browser::browse;
 use crate::output::{is_standard, print_line, write_private};
-use crate::read::{DEFAULT_TRACE, Extent, check, converted, explained, parse_bytes, seekable_any};
+use crate::read::{
+    DEFAULT_TRACE, Extent, UnpackedArgs, check, converted, explained, parse_bytes, seekable_any,
+};
 
 /// Show a trace in a browser, without a network
 ///
@@ -52,46 +54,60 @@ pub(crate) struct ViewArgs {
     /// Record FILE and show it as it grows, until COMMAND ends or, without one, the page is closed
     #[arg(long, conflicts_with_all = ["output", "before"])]
     pub(crate) live: bool,
+    #[command(flatten)]
+    unpacked: UnpackedArgs,
     /// The command to record
     #[arg(last = true, value_name = "COMMAND", requires = "live")]
     pub(crate) command: Vec<OsString>,
+}
+
+impl ViewArgs {
+    /// Returns the options of imports.
+    fn options(&self) -> Options {
+        let options = Options::default();
+        Options {
+            limits: self.unpacked.within(options.limits),
+            ..options
+        }
+    }
 }
 
 pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     if args.live {
         return live::run(args);
     }
-    let (view, extent) = open(&args.file)?;
+    let options = args.options();
+    let (view, extent) = open(&args.file, &options)?;
     if let Some(output) = &args.output {
         export(&view, args, output)?;
         return Ok(extent.exit_code());
     }
-    let before = args.before.as_deref().map(open).transpose()?;
+    let before = args.before.as_deref();
+    let before = before.map(|path| open(path, &options)).transpose()?;
     let before = before.map(|(view, _)| view);
     serve(bind(view, before, args.no_browser)?, args.no_browser)?;
     Ok(extent.exit_code())
 }
 
 /// Opens and imports a trace, and reports the data that is missing.
-fn open(path: &Path) -> Result<(View, Extent)> {
-    let options = Options::default();
+fn open(path: &Path, options: &Options) -> Result<(View, Extent)> {
     if is_standard(path) {
         let is_profile = |format| PROFILES.contains(&format);
-        let (name, packets, extent) = seekable_any(path, is_profile)?;
-        let trace = Trace::read(packets, &options).map_err(explained);
+        let (name, packets, extent) = seekable_any(path, is_profile, options.limits)?;
+        let trace = Trace::read(packets, options).map_err(explained);
         let trace = trace.context("cannot read standard input")?;
         let view = View::new(trace, &name, options.threads);
         let extent = report(&name, view.trace()).and(extent);
         return Ok((view, extent));
     }
-    if let Some(opened) = open_profile(path, &options)? {
+    if let Some(opened) = open_profile(path, options)? {
         return Ok(opened);
     }
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot open {}", shown(&name)))?;
     check(path, &file)?;
     let mut shown_progress = ShownProgress::default();
-    let view = View::open(path, &options, |progress| {
+    let view = View::open(path, options, |progress| {
         shown_progress.update(progress);
         Continue::Yes
     });
@@ -108,7 +124,7 @@ const PROFILES: [Format; 3] = [Format::PerfText, Format::CollapsedStacks, Format
 /// Opens a profile of another program as the trace to which it is converted, since the page shows
 /// samples, not the tables of such files. Returns `None` for other files.
 fn open_profile(path: &Path, options: &Options) -> Result<Option<(View, Extent)>> {
-    let Some((name, packets, extent)) = converted(path, &PROFILES)? else {
+    let Some((name, packets, extent)) = converted(path, &PROFILES, options.limits)? else {
         return Ok(None);
     };
     let trace = Trace::read(packets, options).map_err(explained);

@@ -148,7 +148,7 @@ fn packets_that_exceed_the_memory_limit_are_left_out_and_the_others_are_read() {
     world.write("bomb", bomb());
     for command in ["text", "summary"] {
         // The limit is that of the address space, which is larger than the used memory.
-        let script = "ulimit -v 400000; exec \"$0\" \"$1\" bomb";
+        let script = "ulimit -v 400000; exec \"$0\" \"$1\" bomb --max-unpacked 1G";
         let mut limited = std::process::Command::new("sh");
         limited.args(["-c", script, crate::world::FERRETTO, command]);
         let output = crate::world::Running::new(world.at_home(limited).spawn().unwrap()).finish();

@@ -36,6 +36,7 @@ mod target;
 mod tls;
 mod tracebox;
 mod tracefs;
+mod unpacked;
 mod users;
 mod view;
 mod world;

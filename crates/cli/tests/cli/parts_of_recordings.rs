@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use ferretto::{counter, instant, slice};
 use ferretto_edit::{Window, extent};
 use ferretto_tables::{Options, Trace};
+use ferretto_trace::Limits;
 use ferretto_trace::events::read_events;
 
 use crate::content::{check_upstream, content_of, differences, errors};
@@ -134,7 +135,7 @@ fn compare(world: &World, path: &Path, window: Window) {
     }
     assert_eq!(differences(&of_whole, &of_part), "");
     let summary = world.summary("cut");
-    let bounds = extent(&part[..]).unwrap();
+    let bounds = extent(&part[..], Limits::default()).unwrap();
     assert_eq!(summary.duration_ns, Some(bounds.to - 1 - bounds.from));
     assert!(bounds.from >= window.from - 1, "{bounds:?}");
     let unknown = summary.unknown.join(" ");
@@ -172,7 +173,7 @@ fn segments_are_complete_traces_and_the_middle_second_of_one_has_its_events() {
         }
         // State from before a segment keeps its time, unless that is more than five seconds ago.
         assert!(told < (3 + 5) * SECOND, "{told}");
-        let whole = extent(&bytes[..]).unwrap();
+        let whole = extent(&bytes[..], Limits::default()).unwrap();
         let window = middle(path);
         if let Some(window) = window.filter(|it| it.from >= whole.from && it.to <= whole.to) {
             compare(&world, path, window);

@@ -101,32 +101,31 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(memory: usize) -> Self {
-        let budget = Budget::new(memory);
+    pub(crate) fn new(budget: &Budget) -> Self {
         Self {
-            sequences: SequenceReader::new(&budget),
+            sequences: SequenceReader::new(budget),
             frozen: BTreeMap::new(),
             last: BTreeMap::new(),
             about_all: Vec::new(),
             first_snapshot: None,
             snapshots: Vec::new(),
             descriptors: BTreeMap::new(),
-            events: Events::new(&budget),
+            events: Events::new(budget),
             kernels: BTreeMap::new(),
             systems: BTreeMap::new(),
             machines: MachineClocks::default(),
             first: None,
             latest: 0,
             is_only_sequences: false,
-            budget,
+            budget: budget.clone(),
         }
     }
 
     /// Creates a state that only tracks sequences and clocks.
-    pub(crate) fn of_sequences(memory: usize) -> Self {
+    pub(crate) fn of_sequences(budget: &Budget) -> Self {
         Self {
             is_only_sequences: true,
-            ..Self::new(memory)
+            ..Self::new(budget)
         }
     }
 

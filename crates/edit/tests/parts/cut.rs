@@ -3,6 +3,7 @@
 use std::io::{self, Cursor};
 
 use ferretto_edit::{EditError, Window, cut, extent};
+use ferretto_trace::Limits;
 
 use crate::content::{check_upstream, content_of, differences, errors, upstream};
 use crate::recording::{MS, SECOND, START, recording};
@@ -12,7 +13,14 @@ const LONG: u64 = 600;
 
 fn part(trace: &[u8], window: Window) -> Vec<u8> {
     let mut out = Vec::new();
-    cut(Cursor::new(trace), window, [9; 16], &mut out).unwrap();
+    cut(
+        Cursor::new(trace),
+        window,
+        Limits::default(),
+        [9; 16],
+        &mut out,
+    )
+    .unwrap();
     out
 }
 
@@ -32,7 +40,7 @@ fn a_second_cut_from_ten_minutes_has_the_same_content() {
     assert!(of_whole.len() > 300, "{}", of_whole.len());
     assert_eq!(differences(&of_whole, &of_part), "");
     // The state has the timestamp just before the part.
-    let bounds = extent(&part[..]).unwrap();
+    let bounds = extent(&part[..], Limits::default()).unwrap();
     assert_eq!(bounds.from, from - 1);
     let summary = ferretto_trace::summarize(&part[..]).unwrap();
     assert_eq!(summary.duration_ns, Some(bounds.to - 1 - bounds.from));
@@ -72,7 +80,13 @@ fn a_part_of_a_part_equals_a_direct_cut() {
 fn an_empty_window_is_reported_with_the_extent_of_the_trace() {
     let whole = recording(2);
     let window = Window { from: 5, to: 10 };
-    let cut = cut(Cursor::new(&whole), window, [9; 16], io::sink());
+    let cut = cut(
+        Cursor::new(&whole),
+        window,
+        Limits::default(),
+        [9; 16],
+        io::sink(),
+    );
     let text = cut.unwrap_err().to_string();
     assert!(
         text.contains("the trace is 2.0") && text.contains("from 1000"),
@@ -91,7 +105,13 @@ fn a_full_disk_is_reported() {
         from: START + SECOND,
         to: START + 2 * SECOND,
     };
-    let cut = cut(Cursor::new(&whole), window, [9; 16], &full);
+    let cut = cut(
+        Cursor::new(&whole),
+        window,
+        Limits::default(),
+        [9; 16],
+        &full,
+    );
     let Err(EditError::Write(error)) = cut else {
         panic!("expected a write error");
     };

@@ -5,6 +5,7 @@ use std::io::Cursor;
 use ferretto_edit::{Every, Window, cut, merge};
 use ferretto_proto::fields::{trace_packet as packet, track_event};
 use ferretto_tables::{Options, Trace};
+use ferretto_trace::Limits;
 
 use crate::content::{check_upstream, content_of, errors};
 use crate::recording::{MS, SECOND, START, recording, snapshot, write};
@@ -19,7 +20,7 @@ fn merged_parts_have_the_content_of_the_whole() {
         .collect();
     let names = vec!["part"; parts.len()];
     let mut merged = Vec::new();
-    let taken = merge(&mut parts, &names, [3; 16], &mut merged).unwrap();
+    let taken = merge(&mut parts, &names, Limits::default(), [3; 16], &mut merged).unwrap();
     assert!(taken.len() >= 3, "{taken:?}");
     let window = Window {
         from: START + 7 * SECOND,
@@ -48,14 +49,28 @@ fn parts_merged_in_any_order_have_no_errors() {
         .map(|window| {
             let (from, to) = (window[0], window[1]);
             let mut part = Vec::new();
-            cut(Cursor::new(&whole), Window { from, to }, [9; 16], &mut part).unwrap();
+            cut(
+                Cursor::new(&whole),
+                Window { from, to },
+                Limits::default(),
+                [9; 16],
+                &mut part,
+            )
+            .unwrap();
             part
         })
         .collect();
     for order in [[0, 1], [1, 0]] {
         let mut both = order.map(|part: usize| Cursor::new(&parts[part]));
         let mut merged = Vec::new();
-        merge(&mut both, &["a", "b"], [3; 16], &mut merged).unwrap();
+        merge(
+            &mut both,
+            &["a", "b"],
+            Limits::default(),
+            [3; 16],
+            &mut merged,
+        )
+        .unwrap();
         assert_eq!(errors(&merged), [] as [&str; 0]);
         check_upstream(&merged);
     }
@@ -82,7 +97,14 @@ fn traces_of_other_machines_are_related_by_wall_clock_time() {
     });
     let mut merged = Vec::new();
     let mut both = [Cursor::new(ours), Cursor::new(theirs)];
-    merge(&mut both, &["ours", "theirs"], [3; 16], &mut merged).unwrap();
+    merge(
+        &mut both,
+        &["ours", "theirs"],
+        Limits::default(),
+        [3; 16],
+        &mut merged,
+    )
+    .unwrap();
     let trace = Trace::read(&merged[..], &Options::default()).unwrap();
     let slices = &trace.tables().slice;
     let name = |row: &u32| trace.strings().text(slices.name().get(*row)) == "theirs";

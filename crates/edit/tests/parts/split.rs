@@ -2,6 +2,7 @@
 
 use ferretto_edit::{Every, Splitter, Window, extent};
 use ferretto_tables::{Options, Trace};
+use ferretto_trace::Limits;
 use ferretto_trace::TraceReader;
 use ferretto_wire::encode;
 
@@ -11,7 +12,7 @@ use crate::recording::{SECOND, recording};
 /// Splits a trace, and returns the parts.
 pub(crate) fn split(trace: &[u8], every: Every) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
-    let mut splitter = Splitter::new(every, |number, before| {
+    let mut splitter = Splitter::new(every, Limits::default(), |number, before| {
         parts.extend(before);
         assert_eq!(number as usize, parts.len());
         Ok(Vec::new())
@@ -129,7 +130,7 @@ fn parts_contain_all_packets_and_can_be_opened_on_their_own() {
             assert_eq!(errors(part), [] as [&str; 0]);
             check_upstream(part);
             let summary = ferretto_trace::summarize(&part[..]).unwrap();
-            let bounds = extent(&part[..]).unwrap();
+            let bounds = extent(&part[..], Limits::default()).unwrap();
             let duration = summary.duration_ns.unwrap();
             // The initial state may have timestamps some seconds before.
             let length = bounds.to - bounds.from;
@@ -145,7 +146,7 @@ fn parts_contain_all_packets_and_can_be_opened_on_their_own() {
         assert!(of(&new_slices) - count(&whole, &new_slices) <= 2 * at_starts);
         assert_eq!(of(&measured), count(&whole, &measured) + at_starts);
         // The middle of the second part has the same content as the whole.
-        let bounds = extent(&parts[1][..]).unwrap();
+        let bounds = extent(&parts[1][..], Limits::default()).unwrap();
         let from = bounds.from.midpoint(bounds.to);
         let window = Window {
             from,

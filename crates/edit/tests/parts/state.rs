@@ -9,6 +9,7 @@ use ferretto_proto::fields::{
     task_newtask_ftrace_event as newtask, trace_packet as packet, tracing_service_event as service,
 };
 use ferretto_tables::{Options, Trace};
+use ferretto_trace::Limits;
 
 use crate::content::{check_upstream, content_of, differences, errors};
 use crate::recording::{MS, START, packed, write};
@@ -121,7 +122,14 @@ fn statistics(trace: &mut Vec<u8>, time: u64, pid: u64) {
 #[track_caller]
 fn compare(whole: &[u8], expected: &[&str]) {
     let mut part = Vec::new();
-    cut(Cursor::new(whole), WINDOW, [9; 16], &mut part).unwrap();
+    cut(
+        Cursor::new(whole),
+        WINDOW,
+        Limits::default(),
+        [9; 16],
+        &mut part,
+    )
+    .unwrap();
     let (of_whole, of_part) = (content_of(whole, WINDOW), content_of(&part, WINDOW));
     let states = |content_of: &[String]| -> Vec<String> {
         let of_thread = format!("state {THREAD} ");

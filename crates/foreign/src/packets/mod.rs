@@ -34,6 +34,9 @@ pub struct Options {
     /// Reads the files that the recording names, to learn what the recording lacks: their load bias
     /// and their build ids. Set this only on the machine of the recording.
     pub reads_files: bool,
+    /// The limit of decompressed data in bytes, unless it is the default of a
+    /// [`DecompressionBudget`](ferretto_format::decompression::DecompressionBudget).
+    pub decompressed: Option<u64>,
 }
 
 impl Default for Options {
@@ -42,6 +45,7 @@ impl Default for Options {
             memory: 32 << 20,
             uuid: None,
             reads_files: true,
+            decompressed: None,
         }
     }
 }

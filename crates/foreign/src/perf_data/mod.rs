@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
+use ferretto_format::decompression::{DecompressionBudget, DecompressionLimit};
 use ferretto_format::perf_record::{Bytes, Words};
 
 pub use self::header::{Attr, BuildId, Event};
@@ -90,6 +91,7 @@ pub struct PerfData<R> {
     contents: Contents,
     layout: Layout,
     damage: Option<Damage>,
+    decompression: DecompressionBudget,
 }
 
 /// The place where the readable part of a file ends.
@@ -110,6 +112,13 @@ pub enum Damage {
         /// The number of decompressed bytes of whole records.
         whole: u64,
     },
+    /// The compressed records exceed the limit of decompressed data.
+    Limit {
+        /// The number of decompressed bytes of whole records.
+        whole: u64,
+        /// The limit.
+        limit: DecompressionLimit,
+    },
 }
 
 impl fmt::Display for Damage {
@@ -122,6 +131,12 @@ impl fmt::Display for Damage {
                 write!(
                     f,
                     "damaged record at byte {offset}; the rest of the file cannot be read"
+                )
+            }
+            Self::Limit { whole, limit } => {
+                write!(
+                    f,
+                    "only the first {whole} bytes of compressed records are read: {limit}"
                 )
             }
             Self::Compressed { whole } => {
@@ -179,6 +194,7 @@ impl<R: Read + Seek> PerfData<R> {
             contents: Contents::default(),
             layout: Layout::default(),
             damage: None,
+            decompression: DecompressionBudget::new(None),
         };
         if size != PIPE_HEADER {
             data.read_sections(&head)?;
@@ -199,6 +215,11 @@ impl<R: Read + Seek> PerfData<R> {
             }
         }
         Ok(data)
+    }
+
+    /// Sets the limit of decompressed records.
+    pub fn limit_decompression(&mut self, budget: DecompressionBudget) {
+        self.decompression = budget;
     }
 
     /// Returns the recorded events.
@@ -253,8 +274,8 @@ impl<R: Read + Seek> PerfData<R> {
         &mut self,
         mut each: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let damage = &mut self.damage;
-        let parts = Compressed::new(&mut self.file, self.data).map_err(PerfError::from)?;
+        let (damage, budget) = (&mut self.damage, &self.decompression);
+        let parts = Compressed::new(&mut self.file, self.data, budget).map_err(PerfError::from)?;
         let Ok(mut decoder) = ruzstd::decoding::StreamingDecoder::new(parts) else {
             damage.get_or_insert(Damage::Compressed { whole: 0 });
             return Ok(());
@@ -272,12 +293,20 @@ impl<R: Read + Seek> PerfData<R> {
                 }
                 return Ok(());
             }
+            if let Err(limit) = budget.take(count as u64) {
+                damage.get_or_insert(Damage::Limit { whole, limit });
+                return Ok(());
+            }
             records.extend_from_slice(&buffer[..count]);
             let mut start = 0;
             while let Some(size) = record_size(&records[start..]) {
                 let Some(record) = records.get(start..start + size) else {
                     break;
                 };
+                if let Err(limit) = budget.take_packet(size) {
+                    damage.get_or_insert(Damage::Limit { whole, limit });
+                    return Ok(());
+                }
                 each(record)?;
                 start += size;
             }
@@ -456,8 +485,9 @@ fn trailing(kind: u32, record: &[u8]) -> u64 {
 
 /// The concatenated compressed parts of a file. `perf` ends each part with a block, so the stream
 /// can be decompressed up to the last whole part.
-struct Compressed<R> {
+struct Compressed<'a, R> {
     file: BufReader<R>,
+    budget: &'a DecompressionBudget,
     at: u64,
     end: Option<u64>,
     /// The current part, and the number of its bytes that were read.
@@ -471,11 +501,16 @@ struct Compressed<R> {
 /// last bytes until the end.
 const LAST_BLOCK: &[u8] = &[1, 0, 0];
 
-impl<R: Read + Seek> Compressed<R> {
-    fn new(mut file: R, (at, end): (u64, Option<u64>)) -> io::Result<Self> {
+impl<'a, R: Read + Seek> Compressed<'a, R> {
+    fn new(
+        mut file: R,
+        (at, end): (u64, Option<u64>),
+        budget: &'a DecompressionBudget,
+    ) -> io::Result<Self> {
         file.seek(SeekFrom::Start(at))?;
         Ok(Self {
             file: BufReader::with_capacity(BUFFER, file),
+            budget,
             at,
             end,
             part: Vec::new(),
@@ -530,7 +565,7 @@ impl<R: Read + Seek> Compressed<R> {
     }
 }
 
-impl<R: Read + Seek> Read for Compressed<R> {
+impl<R: Read + Seek> Read for Compressed<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.read == self.part.len() && !self.next().map_err(io::Error::other)? {
             return self.last.read(buffer);
@@ -538,6 +573,7 @@ impl<R: Read + Seek> Read for Compressed<R> {
         let mut rest = &self.part[self.read..];
         let count = rest.read(buffer)?;
         self.read += count;
+        self.budget.add_read(count as u64);
         Ok(count)
     }
 }

@@ -16,6 +16,7 @@ use std::io::{self, Read};
 
 use ferretto_foreign::LineBuffer;
 use ferretto_format::clock::{MONOTONIC, REALTIME};
+use ferretto_format::decompression::DecompressionBudget;
 
 pub(crate) use self::archive::Member;
 pub(crate) use self::lines::Lines;
@@ -70,22 +71,22 @@ pub(crate) fn clock(format: Format) -> Option<u32> {
 /// # Errors
 ///
 /// Fails if the archive is damaged or too large.
-/// If the archive is damaged, or too large.
 pub(crate) fn members(
     format: Format,
     input: &mut dyn Read,
     allowed: u64,
+    budget: &DecompressionBudget,
 ) -> io::Result<Vec<(u8, Member)>> {
     let mut members = match format {
-        Format::Zip => archive::zip_members(input, allowed)?,
-        _ => archive::tar_members(input, allowed)?,
+        Format::Zip => archive::zip_members(input, allowed, budget)?,
+        _ => archive::tar_members(input, allowed, budget)?,
     };
     members.retain(|member| !member.is_hidden());
     let mut ranked = Vec::with_capacity(members.len());
     for member in members {
         let mut head = Vec::new();
         member
-            .open()
+            .open(budget)
             .take(HEAD_BYTES as u64)
             .read_to_end(&mut head)?;
         let rank = match Format::detect(&head) {

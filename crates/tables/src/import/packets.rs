@@ -4,7 +4,7 @@ use std::io::Read;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread::Builder;
 
-use ferretto_trace::{Damage, Limits, ReadError, TraceReader};
+use ferretto_trace::{Damage, ReadError, TraceReader};
 
 use super::arena::Batch;
 
@@ -22,16 +22,15 @@ const BATCHES_AHEAD: usize = 2;
 ///
 /// Fails if reading fails, or the file is not a trace.
 pub(crate) fn read_packets(
-    source: Source<'_>,
-    limits: Limits,
+    reader: TraceReader<Source<'_>>,
     threads: usize,
     mut each: impl FnMut(&mut Batch, u64) -> bool,
 ) -> Result<Damage, ReadError> {
     if threads < 2 {
-        return read(source, limits, false, each);
+        return read(reader, false, each);
     }
     // Outside of the thread's function, which is lost if the thread cannot be started.
-    let source = Mutex::new(Some(source));
+    let source = Mutex::new(Some(reader));
     let take = || {
         let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
         source.take()
@@ -43,7 +42,7 @@ pub(crate) fn read_packets(
             let Some(source) = take() else {
                 return Ok(Damage::default());
             };
-            read(source, limits, true, |batch, bytes| {
+            read(source, true, |batch, bytes| {
                 let full = std::mem::take(batch);
                 let is_wanted = sender.send((full, bytes)).is_ok();
                 *batch = taken.try_recv().unwrap_or_default();
@@ -51,10 +50,7 @@ pub(crate) fn read_packets(
             })
         });
         let Ok(reader) = reader else {
-            return take().map_or_else(
-                || Ok(Damage::default()),
-                |source| read(source, limits, true, each),
-            );
+            return take().map_or_else(|| Ok(Damage::default()), |source| read(source, true, each));
         };
         for (mut batch, bytes) in batches {
             if !each(&mut batch, bytes) {
@@ -77,12 +73,10 @@ fn head_bytes(packet_bytes: usize) -> u64 {
 }
 
 fn read(
-    source: Source<'_>,
-    limits: Limits,
+    mut reader: TraceReader<Source<'_>>,
     notes_heads: bool,
     mut each: impl FnMut(&mut Batch, u64) -> bool,
 ) -> Result<Damage, ReadError> {
-    let mut reader = TraceReader::with_limits(source, limits);
     let (mut batch, mut bytes) = (Batch::default(), 0);
     let damage = reader.try_read_all(|packet| {
         bytes = bytes.max(packet.offset);

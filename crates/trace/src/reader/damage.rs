@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ferretto_format::decompression::DecompressionLimit;
+
 use super::error::{ReadError, Truncated};
 
 /// The parts of a file that a reader skipped. Offsets are in bytes of the decompressed file.
@@ -15,12 +17,17 @@ pub struct Damage {
     large: Places,
     /// Compressed packets whose decompression exceeds the memory limit.
     windows: Places,
+    /// Compressed packets of which only a part was decompressed.
+    decompressed: Places,
+    /// The limit of decompression that was reached.
+    limit: Option<DecompressionLimit>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Damaged(u64),
     Truncated(u64),
+    Limit(u64),
 }
 
 /// The number of occurrences, and the offset of the first one.
@@ -55,6 +62,18 @@ impl Damage {
                 is_file: false,
                 ..
             } => self.windows.add(offset),
+            ReadError::DecompressedTooLarge {
+                offset,
+                limit,
+                is_file,
+            } => {
+                self.limit = Some(limit);
+                if is_file {
+                    self.end = Some(End::Limit(offset));
+                } else {
+                    self.decompressed.add(offset);
+                }
+            }
             ReadError::Io { .. } | ReadError::NotATrace(_) | ReadError::WindowTooLarge { .. } => {
                 return Err(error);
             }
@@ -75,11 +94,11 @@ impl Damage {
     /// Returns the end of the part that could be read, if that is not the end of the file.
     pub fn end(&self) -> Option<u64> {
         self.end.map(|end| match end {
-            End::Damaged(offset) | End::Truncated(offset) => offset,
+            End::Damaged(offset) | End::Truncated(offset) | End::Limit(offset) => offset,
         })
     }
 
-    /// Returns true if a reader with higher [`Limits`](crate::Limits) would read more.
+    /// Returns true if a reader with a higher memory limit would read more.
     pub fn is_limit(&self) -> bool {
         self.large.count > 0 || self.windows.count > 0
     }
@@ -87,23 +106,35 @@ impl Damage {
     /// Describes each kind of damage with its offset in a sentence.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
+        const WHOLE: [&str; 2] = ["it is skipped", "they are skipped"];
+        const REST: [&str; 2] = ["its rest is skipped", "their rest is skipped"];
         let kinds = [
-            (self.compressed, "compressed packet", "damaged"),
-            (self.large, "packet", "too large for the memory limit"),
+            (self.compressed, "compressed packet", "damaged", WHOLE),
+            (
+                self.large,
+                "packet",
+                "too large for the memory limit",
+                WHOLE,
+            ),
             (
                 self.windows,
                 "compressed packet",
                 "too large to be decompressed within the memory limit",
+                WHOLE,
+            ),
+            (
+                self.decompressed,
+                "compressed packet",
+                "too large when decompressed",
+                REST,
             ),
         ];
-        for (Places { count, first }, what, why) in kinds {
+        for (Places { count, first }, what, why, [one, many]) in kinds {
             match count {
                 0 => {}
-                1 => sentences.push(format!(
-                    "the {what} at byte {first} is {why}; it is skipped"
-                )),
+                1 => sentences.push(format!("the {what} at byte {first} is {why}; {one}")),
                 _ => sentences.push(format!(
-                    "{count} {what}s are {why}, the first at byte {first}; they are skipped"
+                    "{count} {what}s are {why}, the first at byte {first}; {many}"
                 )),
             }
         }
@@ -114,7 +145,11 @@ impl Damage {
             End::Truncated(offset) => {
                 format!("the file ends inside a packet that begins at byte {offset}")
             }
+            End::Limit(offset) => {
+                format!("the file is read up to byte {offset}; the rest is skipped")
+            }
         }));
+        sentences.extend(self.limit.map(|limit| limit.to_string()));
         sentences
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use ferretto_format::decompression::DecompressionLimit;
+
 /// An incomplete record at the end of the file, for example because the recorder was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truncated {
@@ -62,6 +64,17 @@ pub enum ReadError {
         /// True if the whole file is compressed.
         is_file: bool,
     },
+    /// Decompression exceeds the budget of the file. If this concerns a packet, reading can
+    /// continue after it.
+    #[error("the rest of the compressed data at byte {offset} is skipped: {limit}")]
+    DecompressedTooLarge {
+        /// The offset of the compressed packet; in a compressed file, that of the next packet.
+        offset: u64,
+        /// The limit.
+        limit: DecompressionLimit,
+        /// True if the whole file is compressed.
+        is_file: bool,
+    },
 }
 
 impl ReadError {
@@ -70,7 +83,9 @@ impl ReadError {
     pub fn is_recoverable(&self) -> bool {
         match self {
             Self::DamagedCompression { .. } | Self::PacketTooLarge { .. } => true,
-            Self::WindowTooLarge { is_file, .. } => !is_file,
+            Self::WindowTooLarge { is_file, .. } | Self::DecompressedTooLarge { is_file, .. } => {
+                !is_file
+            }
             Self::Io { .. } | Self::NotATrace(_) | Self::Damaged { .. } => false,
         }
     }
@@ -79,7 +94,9 @@ impl ReadError {
     pub fn is_limit(&self) -> bool {
         matches!(
             self,
-            Self::PacketTooLarge { .. } | Self::WindowTooLarge { .. }
+            Self::PacketTooLarge { .. }
+                | Self::WindowTooLarge { .. }
+                | Self::DecompressedTooLarge { .. }
         )
     }
 }

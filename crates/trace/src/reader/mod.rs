@@ -10,6 +10,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 
 use ferretto_format::PACKET_TAG;
+use ferretto_format::decompression::{DecompressionBudget, DecompressionLimit};
 use ferretto_proto::fields::trace_packet;
 use ferretto_wire::{Field, Fields};
 
@@ -43,7 +44,7 @@ impl<'a> Packet<'a> {
 
 /// Reads the packets of a trace one after another, in the order of the file.
 ///
-/// Any bytes are accepted: memory is bounded by [`Limits`]. Compressed packets are decompressed. An
+/// Any bytes are accepted: memory and decompressed data are bounded by [`Limits`]. An
 /// incomplete record at the end of the file ends the trace and is reported by
 /// [`truncated`](Self::truncated).
 #[derive(Debug)]
@@ -72,7 +73,15 @@ impl<R: Read> TraceReader<R> {
 
     /// Creates a reader with other limits.
     pub fn with_limits(input: R, limits: Limits) -> Self {
-        let input = Unpacking::new(input, limits);
+        Self::of(Unpacking::new(input, limits), limits)
+    }
+
+    /// Creates a reader of a trace in a compressed file or an archive, and shares its budget.
+    pub fn inside(input: R, limits: Limits, budget: DecompressionBudget) -> Self {
+        Self::of(Unpacking::inside(input, limits, budget), limits)
+    }
+
+    fn of(input: Unpacking<R>, limits: Limits) -> Self {
         let packet_bytes = limits.packet_bytes();
         Self {
             outer: Records::new(input, READ_BYTES, packet_bytes),
@@ -160,6 +169,12 @@ impl<R: Read> TraceReader<R> {
                     Ok(Record::Packet(_, range))
                         if packed(inner.records.bytes(range.clone())).is_none() =>
                     {
+                        let budget = self.outer.window.input().budget();
+                        if let Err(limit) = budget.take_packet(range.len()) {
+                            self.inner = None;
+                            self.packets += 1;
+                            return Err(decompressed_too_large(offset, limit, false));
+                        }
                         return Ok(Some((offset, range)));
                     }
                     Ok(Record::Other) => continue,
@@ -178,6 +193,10 @@ impl<R: Read> TraceReader<R> {
                     }
                     Err(error) => {
                         self.inner = None;
+                        if let Some(limit) = DecompressionLimit::of(&error) {
+                            self.packets += 1;
+                            return Err(decompressed_too_large(offset, limit, false));
+                        }
                         return Err(match needed_window(&error) {
                             Some(bytes) => self.window_too_large(offset, bytes, false),
                             None => ReadError::DamagedCompression { offset },
@@ -196,7 +215,9 @@ impl<R: Read> TraceReader<R> {
                 return Ok(Some((offset, range)));
             };
             let stream = packed.bytes.to_vec();
-            let unpacked = Inner::new(packed.kind, stream, self.limits.window_bytes());
+            let budget = self.outer.window.input().budget().clone();
+            let window = self.limits.window_bytes();
+            let unpacked = Inner::new(packed.kind, stream, window, budget);
             let records = Records::new(unpacked, UNPACK_BYTES, self.limits.packet_bytes());
             self.inner = Some(InnerRecords { records, offset });
         }
@@ -211,7 +232,16 @@ impl<R: Read> TraceReader<R> {
         }
         loop {
             match self.outer.read() {
-                Ok(Record::Packet(offset, range)) => return Ok(Some((offset, range))),
+                Ok(Record::Packet(offset, range)) => {
+                    let input = self.outer.window.input();
+                    if input.is_decompressed()
+                        && let Err(limit) = input.budget().take_packet(range.len())
+                    {
+                        self.finished = true;
+                        return Err(decompressed_too_large(offset, limit, true));
+                    }
+                    return Ok(Some((offset, range)));
+                }
                 Ok(Record::Other) => {}
                 Ok(Record::End) => {
                     self.finished = true;
@@ -255,6 +285,9 @@ impl<R: Read> TraceReader<R> {
         if let Some(bytes) = needed_window(&source) {
             return Err(self.window_too_large(offset, bytes, true));
         }
+        if let Some(limit) = DecompressionLimit::of(&source) {
+            return Err(decompressed_too_large(offset, limit, true));
+        }
         if !is_packed || source.raw_os_error().is_some() {
             let offset = self.outer.offset;
             return Err(ReadError::Io { offset, source });
@@ -292,6 +325,14 @@ impl<R: Read> TraceReader<R> {
         let known = self.head.iter_mut().zip(window.bytes());
         known.for_each(|(to, from)| *to = *from);
         Ok(())
+    }
+}
+
+fn decompressed_too_large(offset: u64, limit: DecompressionLimit, is_file: bool) -> ReadError {
+    ReadError::DecompressedTooLarge {
+        offset,
+        limit,
+        is_file,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, BufReader, Cursor, Read};
 
+use ferretto_format::decompression::DecompressionBudget;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use structured_zstd::decoding::errors::FrameDecoderError;
 use structured_zstd::decoding::{FrameDecoder, StreamingDecoder};
@@ -47,11 +48,14 @@ impl Compression {
 
 /// A reader of a file that may be compressed by gzip or zstd, and is decompressed on the fly.
 ///
-/// Memory is bounded for any file.
+/// Memory is bounded for any file, and the decompressed data by the budget of the file.
 #[derive(Debug)]
 pub struct Unpacking<R: Read> {
     form: Form<R>,
     window: u64,
+    budget: DecompressionBudget,
+    /// True if the input is in a compressed file or an archive, whose bytes are counted already.
+    is_inside: bool,
 }
 
 enum Form<R: Read> {
@@ -82,6 +86,8 @@ struct Source<R> {
     position: usize,
     rest: R,
     bytes: u64,
+    /// The budget that counts the bytes, unless they are counted already.
+    budget: Option<DecompressionBudget>,
 }
 
 impl<R: Read> Read for Source<R> {
@@ -96,6 +102,9 @@ impl<R: Read> Read for Source<R> {
             }
         };
         self.bytes += count as u64;
+        if let Some(budget) = &self.budget {
+            budget.add_read(count as u64);
+        }
         Ok(count)
     }
 }
@@ -106,7 +115,29 @@ impl<R: Read> Unpacking<R> {
         Self {
             form: Form::Start(Some(input)),
             window: limits.window_bytes(),
+            budget: limits.decompression_budget(),
+            is_inside: false,
         }
+    }
+
+    /// Creates a reader of a file that is in a compressed file or an archive, and shares its
+    /// budget.
+    pub fn inside(input: R, limits: Limits, budget: DecompressionBudget) -> Self {
+        Self {
+            budget,
+            is_inside: true,
+            ..Self::new(input, limits)
+        }
+    }
+
+    /// Returns the budget of the file.
+    pub fn budget(&self) -> &DecompressionBudget {
+        &self.budget
+    }
+
+    /// Returns true if the bytes that are read are decompressed ones.
+    pub(super) fn is_decompressed(&self) -> bool {
+        self.is_inside || self.compression().is_some()
     }
 
     /// Returns the compression of the file, after the first read.
@@ -146,6 +177,7 @@ impl<R: Read> Unpacking<R> {
             position: 0,
             rest,
             bytes: 0,
+            budget: (!self.is_inside).then(|| self.budget.clone()),
         };
         let buffered = |source| BufReader::with_capacity(READ_BYTES, source);
         self.form = match Compression::detect(&head[..length]) {
@@ -160,18 +192,20 @@ impl<R: Read> Unpacking<R> {
 impl<R: Read> Read for Unpacking<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            return match &mut self.form {
+            let count = match &mut self.form {
                 Form::Start(input) => match input.take() {
                     Some(input) => {
                         self.start(input)?;
                         continue;
                     }
-                    None => Ok(0),
+                    None => return Ok(0),
                 },
-                Form::Plain(source) => source.read(buffer),
-                Form::Gzip(decoder) => decoder.read(buffer),
-                Form::Zstd(decoder) => read_zstd(decoder, buffer),
+                Form::Plain(source) => return source.read(buffer),
+                Form::Gzip(decoder) => decoder.read(buffer)?,
+                Form::Zstd(decoder) => read_zstd(decoder, buffer)?,
             };
+            self.budget.take(count as u64)?;
+            return Ok(count);
         }
     }
 }
@@ -205,34 +239,41 @@ pub(super) enum Kind {
 
 /// The decompressed bytes of a packet.
 pub(super) enum Inner {
-    Deflate(ZlibDecoder<Cursor<Vec<u8>>>),
-    Zstd(Box<Zstd<Cursor<Vec<u8>>>>),
+    Deflate(ZlibDecoder<Cursor<Vec<u8>>>, DecompressionBudget),
+    Zstd(Box<Zstd<Cursor<Vec<u8>>>>, DecompressionBudget),
 }
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Deflate(_) => "Deflate",
-            Self::Zstd(_) => "Zstd",
+            Self::Deflate(..) => "Deflate",
+            Self::Zstd(..) => "Zstd",
         })
     }
 }
 
 impl Inner {
-    pub(super) fn new(kind: Kind, stream: Vec<u8>, window: u64) -> Self {
+    pub(super) fn new(
+        kind: Kind,
+        stream: Vec<u8>,
+        window: u64,
+        budget: DecompressionBudget,
+    ) -> Self {
         let stream = Cursor::new(stream);
         match kind {
-            Kind::Deflate => Self::Deflate(ZlibDecoder::new(stream)),
-            Kind::Zstd => Self::Zstd(Box::new(zstd(stream, window))),
+            Kind::Deflate => Self::Deflate(ZlibDecoder::new(stream), budget),
+            Kind::Zstd => Self::Zstd(Box::new(zstd(stream, window)), budget),
         }
     }
 }
 
 impl Read for Inner {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Deflate(decoder) => decoder.read(buffer),
-            Self::Zstd(decoder) => read_zstd(decoder, buffer),
-        }
+        let (count, budget) = match self {
+            Self::Deflate(decoder, budget) => (decoder.read(buffer)?, budget),
+            Self::Zstd(decoder, budget) => (read_zstd(decoder, buffer)?, budget),
+        };
+        budget.take(count as u64)?;
+        Ok(count)
     }
 }

@@ -28,8 +28,8 @@ const MAX_BYTES: usize = 1_000_000;
 
 pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
     let limits = match args.before {
-        Some(_) => args.selection.memory.limits().half(),
-        None => args.selection.memory.limits(),
+        Some(_) => args.selection.limits.limits().half(),
+        None => args.selection.limits.limits(),
     };
     let mut samples = Samples::read_within(&args.file, &args.selection, limits)?;
     let baseline = match &args.before {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use crate::Format;
 use crate::perf_data::{Event, Layout, Mapping, PerfData, Record, Sample};
 use ferretto_format::CpuMode;
+use ferretto_format::decompression::DecompressionBudget;
 use ferretto_profiling::{Interner, MappingOf, MappingRange};
 use ferretto_symbols::kernel::KernelSymbols;
 
@@ -32,6 +33,7 @@ pub(crate) fn data<R: Read + Seek>(
     let layout = file.layout().clone();
     let mut sorter = Sorter::new(options.memory);
     let mut report = Report::new(Format::PerfData);
+    file.limit_decompression(DecompressionBudget::new(options.decompressed));
     file.records(|bytes| match layout.parse(bytes) {
         Record::Other { kind } => {
             if let Some(what) = unsupported(kind) {

@@ -6,6 +6,7 @@ mod zip;
 use std::fmt;
 use std::io::{self, Cursor, Read};
 
+use ferretto_format::decompression::DecompressionBudget;
 use flate2::read::DeflateDecoder;
 
 pub(super) use self::tar::members as tar_members;
@@ -44,13 +45,30 @@ impl Member {
     }
 
     /// Returns a reader of its content.
-    pub(crate) fn open(&self) -> Box<dyn Read + Send + '_> {
+    pub(crate) fn open(&self, budget: &DecompressionBudget) -> Box<dyn Read + Send + '_> {
         let bytes = Cursor::new(&self.bytes[..]);
         if self.is_deflated {
-            Box::new(DeflateDecoder::new(bytes))
+            Box::new(Deflated {
+                decoder: DeflateDecoder::new(bytes),
+                budget: budget.clone(),
+            })
         } else {
             Box::new(bytes)
         }
+    }
+}
+
+/// The content of a compressed member.
+struct Deflated<R> {
+    decoder: DeflateDecoder<R>,
+    budget: DecompressionBudget,
+}
+
+impl<R: Read> Read for Deflated<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.decoder.read(buffer)?;
+        self.budget.take(count as u64)?;
+        Ok(count)
     }
 }
 
@@ -61,14 +79,16 @@ struct Members {
     bytes: u64,
     /// The maximum total size.
     allowed: u64,
+    budget: DecompressionBudget,
 }
 
 impl Members {
-    fn new(allowed: u64) -> Self {
+    fn new(allowed: u64, budget: &DecompressionBudget) -> Self {
         Self {
             members: Vec::new(),
             bytes: 0,
             allowed: allowed.min(MAX_BYTES),
+            budget: budget.clone(),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::io::{self, Read};
 
+use ferretto_format::decompression::DecompressionBudget;
+
 use super::{Member, Members, invalid};
 
 const BLOCK: usize = 512;
@@ -9,8 +11,12 @@ const BLOCK: usize = 512;
 const MAX_NAME: u64 = 1 << 16;
 
 /// Reads the regular files of an archive.
-pub(in super::super) fn members(input: &mut dyn Read, allowed: u64) -> io::Result<Vec<Member>> {
-    let mut members = Members::new(allowed);
+pub(in super::super) fn members(
+    input: &mut dyn Read,
+    allowed: u64,
+    budget: &DecompressionBudget,
+) -> io::Result<Vec<Member>> {
+    let mut members = Members::new(allowed, budget);
     let mut long_name = None;
     let mut long_size = None;
     while let Some(header) = read_header(input)? {

@@ -3,6 +3,7 @@
 
 use std::io::{self, Read};
 
+use ferretto_format::decompression::DecompressionBudget;
 use flate2::{Decompress, FlushDecompress, Status};
 
 use super::{Member, Members, invalid};
@@ -18,12 +19,16 @@ const IS_STREAMED: u16 = 1 << 3;
 const LARGE: u16 = 1;
 
 /// Reads the files of an archive.
-pub(in super::super) fn members(input: &mut dyn Read, allowed: u64) -> io::Result<Vec<Member>> {
+pub(in super::super) fn members(
+    input: &mut dyn Read,
+    allowed: u64,
+    budget: &DecompressionBudget,
+) -> io::Result<Vec<Member>> {
     let mut input = Peekable {
         input,
         ahead: Vec::new(),
     };
-    let mut members = Members::new(allowed);
+    let mut members = Members::new(allowed, budget);
     while let Some(header) = input.header()? {
         let name = header.name.clone();
         let is_folder = name.ends_with('/');
@@ -120,6 +125,7 @@ impl Peekable<'_> {
                     .decompress(&chunk[at..], &mut unpacked, FlushDecompress::None)
                     .map_err(|_| invalid("a damaged file".into()))?;
                 let used = (decoder.total_in() - before) as usize;
+                members.budget.take(decoder.total_out() - out)?;
                 at += used;
                 if status == Status::StreamEnd {
                     self.ahead.splice(0..0, chunk.split_off(at));

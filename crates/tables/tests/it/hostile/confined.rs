@@ -41,7 +41,7 @@ pub(crate) fn confined(name: &str, test: impl FnOnce()) {
 pub(crate) fn read(bytes: &[u8]) -> Result<Trace, ImportError> {
     let options = Options {
         threads: 1,
-        limits: Limits::memory(0),
+        limits: Limits::memory(0).with_decompressed(Some(1 << 30)),
         memory: 64 << 20,
         ..Options::default()
     };
