@@ -1,5 +1,6 @@
 //! A session: a connection to SQLite, definitions, and the execution of statements.
 
+mod catalog;
 mod define;
 mod function;
 mod include;
@@ -25,7 +26,9 @@ use crate::intervals;
 use crate::limits::Limits;
 use crate::modules;
 use crate::objects::{self, Objects};
-use crate::relations::{TraceTable, register_absent, register_pairs, register_pointer};
+use crate::relations::{
+    TraceTable, register_absent, register_layout, register_pairs, register_pointer,
+};
 use crate::sqlite::{Callee, Relations};
 use crate::stdlib;
 use crate::syntax::lexer::{Token, split, text, tokenize, trim};
@@ -141,6 +144,7 @@ impl Engine {
         }
         register_pairs(&connection, &relations, trace)?;
         register_absent(&connection, &relations)?;
+        register_layout(&connection, &relations, trace, &limits)?;
         register_pointer(&connection, &relations, &objects)?;
         relations.register_module(&connection, CREATED)?;
         functions::register(&connection, &limits)?;
@@ -151,6 +155,7 @@ impl Engine {
         safety::restrict(&mut connection, options, &limits)?;
         let callee = Callee::of(&connection)?;
         graphs::register_functions(&connection, &objects, &Arc::downgrade(&callee))?;
+        catalog::register_table_info(&connection, &relations, &Arc::downgrade(&callee), &limits)?;
         let mut engine = Self {
             callee,
             connection,
@@ -169,6 +174,8 @@ impl Engine {
         for text in stdlib::PRELUDE {
             engine.define_all(text)?;
         }
+        let (connection, relations) = (&engine.connection, &engine.relations);
+        catalog::register_objects(connection, relations, &engine.packages, &engine.limits)?;
         Ok(engine)
     }
 

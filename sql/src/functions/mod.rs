@@ -1,8 +1,11 @@
 //! SQL functions besides SQLite's own.
 
+mod arg_json;
 // The same formats as in the engine for many traces.
 #[path = "../../../query/src/functions/clock.rs"]
 mod clock;
+mod ftrace;
+mod layout;
 mod math;
 mod percentile;
 mod stack;
@@ -24,6 +27,7 @@ pub(crate) fn register(connection: &Connection, limits: &Limits) -> Result<()> {
     rusqlite::vtab::series::load_module(connection)?;
     math::register(connection)?;
     window::register(connection, limits)?;
+    layout::register(connection)?;
     percentile::register(connection, limits)?;
     stack::register(connection, limits)?;
     text::register(connection)

@@ -9,7 +9,7 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Result};
 
 use super::clock::{convert, date_time, timecode};
-use super::{integer, optional, scalar};
+use super::{arg_json, ftrace, integer, optional, scalar};
 
 /// Registers the functions of a trace.
 pub(crate) fn register(connection: &Connection, trace: &Arc<Trace>) -> Result<()> {
@@ -46,6 +46,22 @@ fn argument(trace: &Trace, context: &Context<'_>) -> Option<ArgValue> {
 }
 
 fn arguments(connection: &Connection, trace: &Arc<Trace>) -> Result<()> {
+    let of = trace.clone();
+    scalar(
+        connection,
+        "__intrinsic_arg_set_to_json",
+        1,
+        move |context| {
+            let set = integer(context, 0, "__intrinsic_arg_set_to_json")?;
+            let set = set.and_then(|set| u32::try_from(set).ok());
+            Ok(optional(set.and_then(|set| arg_json::object(&of, set))))
+        },
+    )?;
+    let of = trace.clone();
+    scalar(connection, "to_ftrace", 1, move |context| {
+        let id = integer(context, 0, "to_ftrace")?;
+        Ok(optional(id.and_then(|id| ftrace::line(&of, id))))
+    })?;
     let of = trace.clone();
     scalar(connection, "extract_arg", 2, move |context| {
         let text = |id| Value::Text(of.strings().text(id).to_owned());

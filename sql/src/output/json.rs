@@ -22,7 +22,7 @@ pub struct Json<W> {
 }
 
 /// Appends a text in quotes.
-fn push_text(out: &mut String, text: &str) {
+pub(super) fn push_text(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         match c {

@@ -63,6 +63,13 @@ pub fn output<'a, W: Write + 'a>(
     }
 }
 
+/// Returns a text as JSON.
+pub(crate) fn json_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    json::push_text(&mut out, text);
+    out
+}
+
 /// Returns true if a result must not be written, which queries for their time ask for.
 fn is_suppressed(names: &[String]) -> bool {
     matches!(names, [name] if name == "suppress_query_output")

@@ -2,6 +2,7 @@
 
 // The same relations as in the engine for many traces.
 mod absent;
+mod layout;
 #[path = "../../../query/src/trace/links.rs"]
 mod links;
 mod pairs;
@@ -10,6 +11,7 @@ mod stored;
 mod table;
 
 pub(crate) use self::absent::register as register_absent;
+pub(crate) use self::layout::register as register_layout;
 pub(crate) use self::pairs::register as register_pairs;
 pub(crate) use self::pointer::{name_column, pointer_sql, register as register_pointer};
 pub(crate) use self::stored::{Stored, StoredRows};

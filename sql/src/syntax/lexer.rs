@@ -190,18 +190,39 @@ pub(crate) fn tokenize(sql: &str) -> Result<Vec<Token>, SqlError> {
     Ok(tokens)
 }
 
-/// Splits tokens at semicolons. Empty statements are left out.
+/// Splits tokens at semicolons. Empty statements are left out. The statements of a trigger belong
+/// to it: it ends with `; END;`, as for SQLite.
 pub(crate) fn split(tokens: Vec<Token>) -> Vec<Vec<Token>> {
     let mut statements = vec![Vec::new()];
     for token in tokens {
-        if token.is(";") {
+        let Some(last) = statements.last_mut() else {
+            break;
+        };
+        if token.is(";") && !(begins_trigger(last) && !ends_trigger(last)) {
             statements.push(Vec::new());
-        } else if let Some(last) = statements.last_mut() {
+        } else {
             last.push(token);
         }
     }
     statements.retain(|tokens| !tokens.iter().all(Token::is_space));
     statements
+}
+
+/// Returns true for the start of `CREATE TRIGGER`.
+fn begins_trigger(tokens: &[Token]) -> bool {
+    let mut words = tokens.iter().filter(|token| !token.is_space()).peekable();
+    for word in ["EXPLAIN", "QUERY", "PLAN"] {
+        words.next_if(|token| token.is_word(word));
+    }
+    let is_created = words.next_if(|token| token.is_word("CREATE")).is_some();
+    words.next_if(|token| token.is_word("TEMP") || token.is_word("TEMPORARY"));
+    is_created && words.next().is_some_and(|token| token.is_word("TRIGGER"))
+}
+
+fn ends_trigger(tokens: &[Token]) -> bool {
+    let mut solid = tokens.iter().rev().filter(|token| !token.is_space());
+    solid.next().is_some_and(|token| token.is_word("END"))
+        && solid.next().is_some_and(|token| token.is(";"))
 }
 
 /// Returns the tokens without white space at both ends.
@@ -290,5 +311,10 @@ mod tests {
         let statements = split(tokenize("a; ';' ;; -- x\n b").expect("tokens"));
         let texts: Vec<_> = statements.iter().map(|s| text(trim(s))).collect();
         assert_eq!(texts, ["a", "';'", "b"]);
+        let trigger = "CREATE TEMP TRIGGER t AFTER INSERT ON a BEGIN \
+            UPDATE b SET x = CASE WHEN 1 THEN 2 END; DELETE FROM c; END";
+        let statements = split(tokenize(&format!("{trigger}; SELECT 1")).expect("tokens"));
+        let texts: Vec<_> = statements.iter().map(|s| text(trim(s))).collect();
+        assert_eq!(texts, [trigger, "SELECT 1"]);
     }
 }

@@ -162,3 +162,59 @@ fn errors_have_a_place() {
             .contains("Did you mean 'sched.states'?")
     );
 }
+
+#[test]
+fn triggers_are_one_statement() {
+    let mut session = Session::new();
+    session.rows(
+        "CREATE TABLE a(x); CREATE TABLE log(x);
+         CREATE TRIGGER t AFTER INSERT ON a BEGIN
+           INSERT INTO log VALUES (new.x); INSERT INTO log VALUES (CASE WHEN 1 THEN 2 END);
+         END;
+         INSERT INTO a VALUES (7)",
+    );
+    assert_eq!(session.rows("SELECT x FROM log"), ["7", "2"]);
+}
+
+#[test]
+fn tables_and_the_library_are_described() {
+    let mut session = Session::new();
+    session.rows("CREATE PERFETTO TABLE t AS SELECT 2 AS a, 'x' AS b UNION ALL SELECT 1, NULL");
+    assert_eq!(
+        session.rows("SELECT name, col_type, nullable, sorted FROM perfetto_table_info('t')"),
+        [
+            "\"a\",\"uint32\",0,3",
+            "\"b\",\"string\",1,3",
+            "\"_auto_id\",\"id\",0,0"
+        ]
+    );
+    session.error("SELECT * FROM perfetto_table_info('none')");
+    let sql = "SELECT count(*) > 100, sum(NOT json_valid(args)) + sum(NOT json_valid(cols)) \
+        FROM __intrinsic_stdlib_objects";
+    assert_eq!(session.rows(sql), ["1,0"]);
+    let sql = "SELECT c.value ->> 'type' FROM __intrinsic_stdlib_objects o, json_each(o.cols) c \
+        WHERE o.name = 'thread_slice' AND c.value ->> 'name' = 'utid'";
+    assert_eq!(session.rows(sql), ["\"JOINID(thread.id)\""]);
+}
+
+#[test]
+fn layouts_use_free_lines() {
+    let mut session = Session::new();
+    let sql = "SELECT internal_layout(ts, dur) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) \
+        FROM (VALUES (1, 4), (2, 0), (3, -1), (5, 2), (9, 1))";
+    assert_eq!(
+        session.rows(&sql.replace("ts", "column1").replace("dur", "column2")),
+        ["0", "1", "1", "0", "0"]
+    );
+    let sql = "SELECT id, layout_depth FROM experimental_slice_layout(\
+        (SELECT group_concat(DISTINCT track_id) FROM slice))";
+    assert_eq!(session.rows(sql).len(), 4);
+    assert!(
+        session
+            .rows("SELECT * FROM experimental_slice_layout('x')")
+            .is_empty()
+    );
+    let sql = "SELECT __intrinsic_arg_set_to_json(arg_set_id) ->> '$.debug.number' FROM slice \
+        WHERE name = 'outer'";
+    assert_eq!(session.rows(sql), ["7"]);
+}
