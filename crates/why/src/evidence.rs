@@ -127,9 +127,12 @@ impl Evidence {
         at(self.calls.of(thread), time)
     }
 
-    /// Returns the system calls of a thread that begin or end after a time.
-    pub(crate) fn calls_from(&self, thread: u32, time: i64) -> &[Span] {
-        after(self.calls.of(thread), time)
+    /// Returns the system calls of a thread that end after a time, and the end of the one before.
+    pub(crate) fn calls_from(&self, thread: u32, time: i64) -> (&[Span], i64) {
+        let all = self.calls.of(thread);
+        let calls = after(all, time);
+        let before = (all.len() - calls.len()).checked_sub(1);
+        (calls, before.map_or(i64::MIN, |before| all[before].end))
     }
 
     /// Returns the interrupts on a CPU that end after a time.

@@ -13,6 +13,10 @@ use crate::schedule::{Schedule, State, StateKind, Waker};
 use crate::stacks::{self, Function};
 use crate::threads;
 
+/// The longest time between two system calls that is taken for leaving the one and entering the
+/// other, in nanoseconds.
+const MAX_ENTRY: i64 = 500;
+
 /// The tables that an explanation needs.
 pub const TABLES: TableSet = TableSet::of(&[
     TableId::slice,
@@ -32,8 +36,12 @@ pub const TABLES: TableSet = TableSet::of(&[
 pub enum Cause {
     /// It ran its own code.
     User,
+    /// It ran in system calls: those within this cause, in [`Share`](crate::Share)s.
+    Calls,
     /// It ran in this system call.
     Call(StringId),
+    /// It entered or left a system call.
+    Entry,
     /// It ran in the kernel, handling page faults.
     PageFault,
     /// It ran in the kernel, outside of system calls.
@@ -136,6 +144,7 @@ pub struct Why<'a> {
 struct StackFacts {
     kind: Option<WaitKind>,
     is_page_fault: bool,
+    is_call: bool,
     is_kernel: bool,
 }
 
@@ -172,6 +181,7 @@ impl<'a> Why<'a> {
                 StackFacts {
                     kind: kind::of_stack(&functions),
                     is_page_fault: kind::is_page_fault(&functions),
+                    is_call: kind::is_call(&functions),
                     is_kernel: functions.first().is_some_and(|first| first.is_kernel),
                 }
             });
@@ -270,7 +280,15 @@ impl<'a> Why<'a> {
             return;
         }
         let mut at = start;
-        for call in self.evidence.calls_from(part.thread, start) {
+        let (calls, mut before) = self.evidence.calls_from(part.thread, start);
+        for call in calls {
+            let is_entry = call.start.saturating_sub(before) <= MAX_ENTRY;
+            before = call.end;
+            if is_entry {
+                let until = call.start.min(end);
+                to.add(part, (at, until), Cause::Entry, None);
+                at = at.max(until);
+            }
             if call.start >= end {
                 break;
             }
@@ -298,6 +316,7 @@ impl<'a> Why<'a> {
                     _ if !call.is_null() => Cause::Call(call),
                     _ if is_kernel => Cause::Kernel,
                     Some(stack) if stack.is_page_fault => Cause::PageFault,
+                    Some(stack) if stack.is_call => Cause::Entry,
                     // Without system calls, samples tell where it was.
                     Some(stack) if stack.is_kernel => Cause::Kernel,
                     Some(_) => Cause::User,
@@ -367,6 +386,8 @@ impl<'a> Why<'a> {
         let of_interrupt = interrupt.and_then(|name| kind::of_interrupt(strings.text(name)));
         let is_interrupt = state.waker == Waker::Interrupt;
         let kind = match (kind, of_interrupt) {
+            // Shells wait for the signal that a child sends at its end.
+            (WaitKind::Signal, _) if self.is_woken_by_exit(state) => WaitKind::Child,
             // The time of a wait with a timeout.
             (_, Some(WaitKind::Timer)) => WaitKind::Timer,
             (WaitKind::Lock, None) if is_interrupt => WaitKind::Timer,
@@ -400,6 +421,18 @@ impl<'a> Why<'a> {
             Waker::Thread(thread) => !self.is_kernel_thread(thread),
             Waker::Interrupt | Waker::Unknown => false,
         }
+    }
+
+    /// Returns true if the end of a thread ended a wait.
+    fn is_woken_by_exit(&self, state: &State) -> bool {
+        let Waker::Thread(thread) = state.waker else {
+            return false;
+        };
+        let call = self.evidence.call_at(thread, state.end);
+        call.is_some_and(|call| {
+            let name = call_name(self.trace.strings().text(call.name));
+            name.starts_with("exit")
+        })
     }
 
     /// Returns the interrupt that was in progress at a time, if it was on one CPU only, or the same

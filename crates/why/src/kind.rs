@@ -102,7 +102,7 @@ impl WaitKind {
     }
 }
 
-/// Functions of the kernel that wait, as the beginnings of their names.
+/// Functions of the kernel that wait. Those that end with `_` are the beginnings of names.
 const FUNCTIONS: &[(&str, WaitKind)] = &[
     ("futex_", WaitKind::Lock),
     ("__futex_", WaitKind::Lock),
@@ -111,7 +111,8 @@ const FUNCTIONS: &[(&str, WaitKind)] = &[
     ("hrtimer_nanosleep", WaitKind::Timer),
     ("timerfd_read", WaitKind::Timer),
     ("do_wait", WaitKind::Child),
-    ("kernel_wait", WaitKind::Child),
+    ("kernel_wait4", WaitKind::Child),
+    ("kernel_waitid", WaitKind::Child),
     ("wait_for_vfork_done", WaitKind::Child),
     ("kernel_clone", WaitKind::Child),
     ("anon_pipe_", WaitKind::Pipe),
@@ -119,7 +120,7 @@ const FUNCTIONS: &[(&str, WaitKind)] = &[
     ("fifo_", WaitKind::Pipe),
     ("unix_", WaitKind::Socket),
     ("sk_wait_data", WaitKind::Socket),
-    ("sk_stream_wait", WaitKind::Socket),
+    ("sk_stream_wait_", WaitKind::Socket),
     ("tcp_", WaitKind::Socket),
     ("udp_", WaitKind::Socket),
     ("udpv6_", WaitKind::Socket),
@@ -137,7 +138,8 @@ const FUNCTIONS: &[(&str, WaitKind)] = &[
     ("core_sys_select", WaitKind::Poll),
     ("poll_schedule_timeout", WaitKind::Poll),
     ("io_cqring_wait", WaitKind::Poll),
-    ("eventfd_read", WaitKind::Poll),
+    ("eventfd_", WaitKind::Poll),
+    ("do_wait_intr_irq", WaitKind::Poll),
     ("signalfd_", WaitKind::Signal),
     ("do_sigtimedwait", WaitKind::Signal),
     ("sigsuspend", WaitKind::Signal),
@@ -152,22 +154,26 @@ const FUNCTIONS: &[(&str, WaitKind)] = &[
     ("do_msgsnd", WaitKind::Message),
     ("wq_sleep", WaitKind::Message),
     ("do_mq_", WaitKind::Message),
-    ("locks_lock", WaitKind::FileLock),
-    ("flock_lock", WaitKind::FileLock),
-    ("posix_lock", WaitKind::FileLock),
+    ("locks_lock_", WaitKind::FileLock),
+    ("flock_lock_", WaitKind::FileLock),
+    ("posix_lock_", WaitKind::FileLock),
     ("fcntl_setlk", WaitKind::FileLock),
     ("rwsem_down_", WaitKind::KernelLock),
     ("down_read", WaitKind::KernelLock),
     ("down_write", WaitKind::KernelLock),
     ("__mutex_lock", WaitKind::KernelLock),
+    ("__mutex_lock_", WaitKind::KernelLock),
+    ("mutex_lock_", WaitKind::KernelLock),
+    ("down_read_", WaitKind::KernelLock),
+    ("down_write_", WaitKind::KernelLock),
     ("mutex_lock", WaitKind::KernelLock),
     ("percpu_", WaitKind::KernelLock),
     ("__percpu_", WaitKind::KernelLock),
     ("bit_wait_io", WaitKind::Disk),
     ("bit_wait", WaitKind::Disk),
-    ("folio_wait", WaitKind::Disk),
+    ("folio_wait_", WaitKind::Disk),
     ("__folio_lock", WaitKind::Disk),
-    ("wait_on_page", WaitKind::Disk),
+    ("wait_on_page_", WaitKind::Disk),
     ("filemap_", WaitKind::Disk),
     ("__filemap_", WaitKind::Disk),
     ("blk_", WaitKind::Disk),
@@ -175,7 +181,6 @@ const FUNCTIONS: &[(&str, WaitKind)] = &[
     ("rq_qos_wait", WaitKind::Disk),
     ("wbt_wait", WaitKind::Disk),
     ("submit_bio_wait", WaitKind::Disk),
-    ("jbd2_log_wait", WaitKind::Disk),
     ("jbd2_", WaitKind::Disk),
     ("wait_transaction_locked", WaitKind::Disk),
     ("wb_wait_for_completion", WaitKind::Disk),
@@ -209,6 +214,22 @@ const FAULTS: &[&str] = &[
     "do_mem_abort",
 ];
 
+/// Functions of the kernel that begin and end system calls.
+const ENTRIES: &[&str] = &[
+    "do_syscall_64",
+    "do_fast_syscall_32",
+    "el0_svc",
+    "invoke_syscall",
+];
+
+/// Returns true if a callstack is in the kernel's part of a system call.
+pub(crate) fn is_call(functions: &[Function]) -> bool {
+    functions
+        .iter()
+        .take_while(|function| function.is_kernel)
+        .any(|function| ENTRIES.contains(&function.name.as_str()))
+}
+
 /// Returns true if a callstack is in the handler of a page fault.
 pub(crate) fn is_page_fault(functions: &[Function]) -> bool {
     functions
@@ -230,7 +251,13 @@ pub(crate) fn of_stack(functions: &[Function]) -> Option<WaitKind> {
 
 /// Returns the kind of a wait in a function of the kernel.
 pub(crate) fn of_function(name: &str) -> Option<WaitKind> {
-    let found = FUNCTIONS.iter().find(|(start, _)| name.starts_with(start));
+    // Compilers add suffixes to the names of parts that they split off, such as `.isra.0`.
+    let name = name.split('.').next().unwrap_or_default();
+    let is_it = |known: &str| match known.ends_with('_') {
+        true => name.starts_with(known),
+        false => name == known,
+    };
+    let found = FUNCTIONS.iter().find(|(known, _)| is_it(known));
     found.map(|(_, kind)| *kind)
 }
 

@@ -22,7 +22,8 @@ pub struct Share {
     /// longest first. For a wait, those with which it began.
     pub callstacks: Vec<(u32, i64)>,
     /// The causes within this one, the longest first: for a wait that another thread ended, what
-    /// that thread did meanwhile; for a wait for a CPU, the threads that had it. If there are any,
+    /// that thread did meanwhile; for a wait for a CPU, the threads that had it; for system calls,
+    /// each of them. If there are any,
     /// they add up to its time.
     pub inner: Vec<Self>,
 }
@@ -96,6 +97,15 @@ impl Tree {
     }
 }
 
+/// Returns the cause that a cause is within.
+fn group(cause: Cause) -> Option<Cause> {
+    match cause {
+        Cause::Behind(_) | Cause::Wakeup => Some(Cause::Cpu),
+        Cause::Call(_) | Cause::Entry => Some(Cause::Calls),
+        _ => None,
+    }
+}
+
 impl Shares {
     /// Adds up the causes of intervals.
     pub fn new<'a>(explanations: impl IntoIterator<Item = &'a Explanation>) -> Self {
@@ -133,12 +143,11 @@ impl Shares {
                 });
                 if !is_wait {
                     let mut node = above.map(|wait| nodes[wait]);
-                    // The threads that had the CPU are the causes within one.
-                    if matches!(piece.cause, Cause::Behind(_) | Cause::Wakeup) {
-                        let cpu = tree.child(node, Cause::Cpu, piece.thread);
-                        tree.nodes[cpu].ns += time;
-                        tree.nodes[cpu].count += 1;
-                        node = Some(cpu);
+                    if let Some(group) = group(piece.cause) {
+                        let group = tree.child(node, group, piece.thread);
+                        tree.nodes[group].ns += time;
+                        tree.nodes[group].count += 1;
+                        node = Some(group);
                     }
                     let node = tree.child(node, piece.cause, piece.thread);
                     let node = &mut tree.nodes[node];

@@ -23,6 +23,9 @@ const MAX_HZ: u32 = 10_000;
 /// nor never sampled.
 const DEFAULT_HZ: &str = "99";
 
+/// The sampling rate of `--why`, for the functions of intervals of some milliseconds.
+const WHY_HZ: u32 = 499;
+
 /// Record this machine, or a command, into a trace file.
 ///
 /// Without a config it records presets, by default scheduling and system counters, and always
@@ -40,6 +43,7 @@ Examples:
   ferretto record --ring 256MB        the newest 256 MB, written by Ctrl-C or kill -USR1
   ferretto record --segment 1min --keep 60    a file a minute, of the last hour
   ferretto record --perf -- make      with the callstacks of make and what it starts
+  ferretto record --why -- ./app      all that ferretto why can use to explain times
   ferretto record --perf=999 -p 4711  with the callstacks of process 4711
   ferretto record --view -- make      and shows it in a browser
   ferretto record --heap -- ./app     with the heap: what ./app allocates and does not free
@@ -169,6 +173,16 @@ fn rate(text: &str) -> Result<u32, String> {
 impl RecordArgs {
     /// Returns true if callstacks are recorded.
     pub(crate) fn profiles(&self) -> bool {
-        self.perf.is_some() || self.off_cpu
+        self.sampling_rate().is_some() || self.samples_waits()
+    }
+
+    /// Returns the rate of callstacks of running threads per second.
+    pub(crate) fn sampling_rate(&self) -> Option<u32> {
+        self.perf.or(self.presets.want_why().then_some(WHY_HZ))
+    }
+
+    /// Returns true if callstacks of waits are recorded.
+    pub(crate) fn samples_waits(&self) -> bool {
+        self.off_cpu || self.presets.want_why()
     }
 }

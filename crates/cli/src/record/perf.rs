@@ -1,4 +1,4 @@
-//! The data sources of `ferretto record --perf` and `--off-cpu`.
+//! The data sources of `ferretto record --perf`, `--off-cpu` and `--why`.
 
 use std::path::Path;
 
@@ -34,14 +34,14 @@ pub(super) fn check(args: &RecordArgs) -> Result<()> {
     if !args.profiles() {
         if !args.pids.is_empty() && args.heap.is_none() && !args.presets.want_system_calls() {
             bail!(
-                "-p selects processes for --perf, --off-cpu, --heap or --syscalls; add one of them"
+                "-p selects processes for --perf, --off-cpu, --why, --heap or --syscalls; add one of them"
             );
         }
         return gone(args);
     }
     if args.config.is_some() {
         bail!(
-            "--perf and --off-cpu need the default config; add the data source {LINUX_PERF} to your own config \
+            "--perf, --off-cpu and --why need the default config; add the data source {LINUX_PERF} to your own config \
              (see record --perf --print-config)"
         );
     }
@@ -82,8 +82,8 @@ pub(super) fn add(config: &mut TraceConfig, args: &RecordArgs) {
         ..Default::default()
     });
     let events = [
-        args.perf.map(running),
-        args.off_cpu
+        args.sampling_rate().map(running),
+        args.samples_waits()
             .then(|| waiting(Path::new(SCHED_SWITCH).exists())),
     ];
     for event in events.into_iter().flatten() {

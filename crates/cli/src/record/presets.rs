@@ -100,6 +100,15 @@ const IRQ: &[&str] = &[
     "workqueue/workqueue_execute_start",
     "workqueue/workqueue_execute_end",
 ];
+/// The interrupts that end waits, and that take time from the threads of a CPU.
+const WHY: &[&str] = &[
+    "irq/irq_handler_entry",
+    "irq/irq_handler_exit",
+    "irq/softirq_entry",
+    "irq/softirq_exit",
+    "irq_vectors/local_timer_entry",
+    "irq_vectors/local_timer_exit",
+];
 const FREQ: &[&str] = &[
     "power/cpu_frequency",
     "power/cpu_frequency_limits",
@@ -122,6 +131,10 @@ pub(crate) struct Presets {
     /// Scheduling of all CPUs: running threads and wake-ups; CPU, memory and disk counters
     #[arg(long)]
     sched: bool,
+    /// All that ferretto why can use: scheduling, system calls and interrupts of all CPUs, and
+    /// callstacks of the COMMAND or the processes of -p: --perf=499 --off-cpu
+    #[arg(long)]
+    why: bool,
     /// System calls, all or some of them, such as --syscalls=read,futex
     #[arg(
         long,
@@ -182,6 +195,7 @@ impl Presets {
     pub(super) fn words(&self) -> Vec<String> {
         let flags = [
             (self.sched, "--sched"),
+            (self.why, "--why"),
             (self.io, "--io"),
             (self.net, "--net"),
             (self.memory, "--memory"),
@@ -205,7 +219,8 @@ impl Presets {
     /// Returns true if something is requested that only kernel events can tell. The counters of
     /// disks, memory and frequencies are readable by everybody.
     pub(super) fn need_kernel_events(&self) -> bool {
-        let presets = [self.sched, self.net, self.irq, self.syscalls.is_some()];
+        let system_calls = self.want_system_calls();
+        let presets = [self.sched, self.net, self.irq, system_calls];
         presets.contains(&true) || self.names_events()
     }
 
@@ -225,7 +240,12 @@ impl Presets {
 
     /// Returns true if system calls are requested.
     pub(super) fn want_system_calls(&self) -> bool {
-        self.syscalls.is_some()
+        self.syscalls.is_some() || self.why
+    }
+
+    /// Returns true if all that `ferretto why` can use is requested.
+    pub(super) fn want_why(&self) -> bool {
+        self.why
     }
 
     fn is_default(&self) -> bool {
@@ -237,7 +257,7 @@ impl Presets {
             self.irq,
             self.freq,
         ];
-        !flags.contains(&true) && self.syscalls.is_none() && !self.names_events()
+        !flags.contains(&true) && !self.want_system_calls() && !self.names_events()
     }
 
     /// Returns the kernel events to create for the recording.
@@ -257,10 +277,11 @@ impl Presets {
     /// Fails if this machine lacks a named event, or all events of a preset.
     pub(super) fn content(&self, dynamic: &[DynamicEvent]) -> Result<Content> {
         let known = kernel_events();
-        let sched = self.sched || self.is_default();
+        let sched = self.sched || self.why || self.is_default();
         let presets = [
             (sched, "--sched", SCHED),
-            (self.syscalls.is_some(), "--syscalls", SYSCALLS),
+            (self.want_system_calls(), "--syscalls", SYSCALLS),
+            (self.why, "--why", WHY),
             (self.io, "--io", IO),
             (self.net, "--net", NET),
             (self.memory, "--memory", MEMORY),
@@ -300,7 +321,7 @@ impl Presets {
                 PERIOD_MS
             },
             throttles_memory: self.memory && !has_rss_stat,
-            is_heavy: self.syscalls.is_some() || self.events.iter().any(|name| name.contains('*')),
+            is_heavy: self.want_system_calls() || self.events.iter().any(|name| name.contains('*')),
         })
     }
 

@@ -9,7 +9,9 @@ pub(super) fn of_cause(why: &Why<'_>, cause: Cause) -> String {
     let thread = |thread| shown(&why.thread_label(thread)).into_owned();
     match cause {
         Cause::User => "ran its own code".to_owned(),
-        Cause::Call(name) => format!("ran in the system call {}", call(strings.text(name))),
+        Cause::Calls => "ran in system calls".to_owned(),
+        Cause::Call(name) => call(strings.text(name)),
+        Cause::Entry => "entering and leaving system calls".to_owned(),
         Cause::PageFault => "ran in the kernel, handling page faults".to_owned(),
         Cause::Kernel => "ran in the kernel".to_owned(),
         Cause::Running => "ran".to_owned(),
@@ -40,7 +42,9 @@ pub(super) fn call(name: &str) -> String {
 pub(super) fn name(cause: Cause) -> &'static str {
     match cause {
         Cause::User => "user",
+        Cause::Calls => "system-calls",
         Cause::Call(_) => "system-call",
+        Cause::Entry => "system-call-entry",
         Cause::PageFault => "page-fault",
         Cause::Kernel => "kernel",
         Cause::Running => "running",

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ferretto_text::amount::{counted, duration};
+use ferretto_text::amount::{counted, duration, grouped};
 use ferretto_text::terminal::shown;
 use ferretto_why::{Cause, ExplainedWait, Explanation, Share, Shares, Why};
 
@@ -15,6 +15,8 @@ const MIN_SHARE: i64 = 10;
 const MAX_LINES: usize = 24;
 /// The number of levels of causes.
 const MAX_LEVELS: usize = 4;
+/// The number of threads that are shown that had a CPU.
+const MAX_OTHERS: usize = 3;
 /// The number of waits that are shown.
 const MAX_WAITS: usize = 3;
 
@@ -69,7 +71,7 @@ fn headline(
     while let Some(inner) = share.inner.first()
         && inner.ns * 2 > share.ns
     {
-        if share.cause == Cause::Cpu {
+        if matches!(share.cause, Cause::Cpu | Cause::Calls) {
             write!(out, "; mostly {}", phrases::of_cause(why, inner.cause))?;
             break;
         }
@@ -101,8 +103,11 @@ fn causes(
     let is_shown =
         |share: &&Share| share.ns.saturating_mul(1000) >= total.saturating_mul(MIN_SHARE);
     let mut rest = (0, 0_i64);
+    let mut others = 0;
     for share in shares {
-        if *lines == 0 || !is_shown(&share) {
+        let is_other = matches!(share.cause, Cause::Behind(_));
+        others += usize::from(is_other);
+        if *lines == 0 || !is_shown(&share) || (is_other && others > MAX_OTHERS) {
             rest = (rest.0 + 1, rest.1 + share.ns);
             continue;
         }
@@ -110,7 +115,7 @@ fn causes(
         let indent = "  ".repeat(level);
         let actor = match share.cause {
             _ if level == 0 => String::new(),
-            Cause::Behind(_) | Cause::Wakeup => String::new(),
+            Cause::Behind(_) | Cause::Wakeup | Cause::Call(_) | Cause::Entry => String::new(),
             _ => format!("{} ", shown(&why.thread_label(share.thread))),
         };
         write!(
@@ -120,8 +125,12 @@ fn causes(
             time(share.ns),
             phrases::of_cause(why, share.cause)
         )?;
-        if matches!(share.cause, Cause::Wait(..)) && share.count > 1 {
-            write!(out, ", {}", counted(share.count, "wait"))?;
+        match share.cause {
+            Cause::Wait(..) if share.count > 1 => {
+                write!(out, ", {}", counted(share.count, "wait"))?;
+            }
+            Cause::Call(_) if share.count > 1 => write!(out, ", {} times", grouped(share.count))?,
+            _ => {}
         }
         let functions = phrases::functions(why, share);
         if !matches!(share.cause, Cause::Wait(..)) && !functions.is_empty() {
@@ -136,13 +145,20 @@ fn causes(
             causes(out, why, &share.inner, total, level + 1, lines)?;
         }
     }
-    if rest.0 > 0 && level == 0 {
-        let count = counted(rest.0, "other cause");
+    let is_of_cpu = others > MAX_OTHERS;
+    if rest.0 > 0 && (level == 0 || is_of_cpu) {
+        let what = if is_of_cpu {
+            "other thread"
+        } else {
+            "other cause"
+        };
+        let indent = "  ".repeat(level);
         writeln!(
             out,
-            "{:>7}  {:>10}  {count}",
+            "{:>7}  {:>10}  {indent}{}",
             percent(rest.1, total),
-            time(rest.1)
+            time(rest.1),
+            counted(rest.0, what)
         )?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::ops;
 
 use anyhow::{Result, bail};
 use ferretto_text::terminal::shown;
-use ferretto_why::{StateKind, Why};
+use ferretto_why::{State, StateKind, Waker, Why};
 
 use super::WhyArgs;
 use crate::moment::Moment;
@@ -148,22 +148,37 @@ fn of_thread(why: &Why<'_>, args: &WhyArgs) -> Result<Selected> {
             && (is_named || !(why.is_kernel_thread(*thread) || is_recorder(why, *thread)))
     });
     let candidates: Vec<u32> = candidates.collect();
-    let busiest = candidates
-        .iter()
-        .copied()
-        .max_by_key(|thread| (running(why, *thread), std::cmp::Reverse(*thread)));
+    let busiest = |threads: &[u32]| {
+        let threads = threads.iter().copied();
+        threads.max_by_key(|thread| (running(why, *thread), std::cmp::Reverse(*thread)))
+    };
+    let of_command: Vec<u32> = match is_named {
+        true => Vec::new(),
+        false => candidates
+            .iter()
+            .copied()
+            .filter(|thread| is_command(why, *thread))
+            .collect(),
+    };
+    let busiest = busiest(&of_command).or_else(|| busiest(&candidates));
     let Some(thread) = busiest else {
         bail!("the trace has no scheduling events of such a thread");
     };
     let states = why.schedule().states(thread);
     let alive = |kind: StateKind| !matches!(kind, StateKind::Ended | StateKind::Unborn);
     let mut alive = states.iter().filter(|state| alive(state.kind));
-    let start = alive.next().map_or(0, |state| state.start);
+    // A command of record begins when the recording lets it.
+    let held = |state: &State| match state.waker {
+        Waker::Thread(waker) if is_recorder(why, waker) => state.end,
+        _ => state.start,
+    };
+    let start = alive.next().map_or(0, held);
     let end = alive.next_back().map_or(start, |state| state.end);
     let reason = match (&args.thread, args.pid) {
         _ if candidates.len() == 1 => None,
         (Some(_), _) => Some(format!("the busiest of {} such threads", candidates.len())),
         (None, Some(_)) => Some("the busiest thread of the process".to_owned()),
+        (None, None) if !of_command.is_empty() => Some("the recorded command".to_owned()),
         (None, None) => Some("the busiest thread of the trace".to_owned()),
     };
     Ok(Selected {
@@ -187,12 +202,25 @@ fn pid_of(why: &Why<'_>, thread: u32) -> Option<i64> {
     Some(tables.process.pid().get(process))
 }
 
-/// Returns true if a thread belongs to a program that records.
-fn is_recorder(why: &Why<'_>, thread: u32) -> bool {
+/// Returns true if a thread is the first one of a recorded command.
+fn is_command(why: &Why<'_>, thread: u32) -> bool {
     let tables = why.trace().tables();
     let process = tables.thread.upid().get(thread);
-    let name = process.map(|process| tables.process.name().get(process));
-    let name = name.map_or("", |name| why.trace().strings().text(name));
+    let parent = process.and_then(|process| tables.process.parent_upid().get(process));
+    tables.thread.is_main_thread().get(thread) == Some(true)
+        && parent.is_some_and(|parent| records(why, parent))
+}
+
+/// Returns true if a thread belongs to a program that records.
+fn is_recorder(why: &Why<'_>, thread: u32) -> bool {
+    let process = why.trace().tables().thread.upid().get(thread);
+    process.is_some_and(|process| records(why, process))
+}
+
+/// Returns true if a process is a program that records.
+fn records(why: &Why<'_>, process: u32) -> bool {
+    let name = why.trace().tables().process.name().get(process);
+    let name = why.trace().strings().text(name);
     let program = name.rsplit('/').next().unwrap_or(name);
     program.starts_with("ferretto") || program.starts_with("traced") || program == "perfetto"
 }

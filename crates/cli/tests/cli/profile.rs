@@ -272,7 +272,7 @@ fn missing_processes_and_invalid_rates_are_reported() {
     world
         .run("ferretto", &["record", "-p", "1"])
         .returned(1)
-        .complained("-p selects processes for --perf, --off-cpu, --heap or --syscalls");
+        .complained("-p selects processes for --perf, --off-cpu, --why, --heap or --syscalls");
     for rate in ["--perf=0", "--perf=10001", "--perf=often"] {
         let output = world.run("ferretto", &["record", rate, "--", "true"]);
         output.returned(2).complained("'--perf[=<HZ>]'");
