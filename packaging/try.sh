@@ -49,11 +49,12 @@ grep -q '^tracing:' "$root/etc/group" || { echo 'the package created no group tr
 in_root ferretto doctor >/dev/null || [[ $? == 3 ]]
 in_root ferretto record -q -d 500ms -o /tmp/trace
 in_root ferretto summary /tmp/trace | head -n 1
+in_root ferretto query /tmp/trace 'select 6 * 7 as answer' | grep -qx 42
 
-for file in bin/{ferretto,traced,traced_probes,traced_perf,heapprofd,perfetto} lib/ferretto/libferretto_heap.so \
+for file in bin/{ferretto,ferretto-query,traced,traced_probes,traced_perf,heapprofd,perfetto} lib/ferretto/libferretto_heap.so \
     lib/systemd/system/{traced.service,traced-{producer,consumer}.socket,traced_probes.service,traced_perf.service} \
     lib/systemd/system/heapprofd.{service,socket} lib/sysusers.d/ferretto.conf lib/tmpfiles.d/ferretto.conf \
-    share/man/man1/{ferretto,ferretto-record,traced,heapprofd}.1 share/bash-completion/completions/ferretto \
+    share/man/man1/{ferretto,ferretto-query,ferretto-record,traced,heapprofd}.1 share/bash-completion/completions/ferretto \
     share/zsh/vendor-completions/_ferretto share/fish/vendor_completions.d/ferretto.fish; do
     [[ -e $root/usr/$file ]] || { echo "the package has no /usr/$file"; exit 1; }
 done

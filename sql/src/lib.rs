@@ -5,23 +5,22 @@
 //! - [`SqlError`] has the place of an error in the text.
 #![deny(unsafe_code)]
 
-// Public to the transports that another package shares.
-pub(crate) mod engine;
-pub(crate) mod error;
+pub mod clock;
+mod engine;
+mod error;
 mod functions;
 mod graphs;
 mod intervals;
 mod limits;
+pub mod links;
 mod modules;
 mod objects;
 pub mod output;
 mod relations;
+pub mod reports;
 pub mod rpc;
 mod sqlite;
-// The same modules as in the engine for many traces.
-#[allow(unreachable_pub)]
-#[path = "../../query/src/stdlib/mod.rs"]
-mod stdlib;
+pub mod stdlib;
 mod syntax;
 mod timeline;
 

@@ -1,4 +1,4 @@
-//! `ferretto-sql`: SQL over one trace.
+//! `ferretto-query`: SQL over one trace.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ mod cli;
 
 use std::process::ExitCode;
 
-use ferretto_sql::STACK;
+use ferretto_query::STACK;
 
 fn main() -> ExitCode {
     // Functions may call each other to a depth that the stack of the main thread does not have.
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         // The panic has printed its message.
         Ok(Err(_)) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("ferretto-sql: cannot start a thread: {error}");
+            eprintln!("ferretto-query: cannot start a thread: {error}");
             ExitCode::FAILURE
         }
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 /// The folders with code. Generated code is left out.
 const FOLDERS: [&str; 8] = [
-    "bench", "crates", "fuzz", "interop", "query", "sql", "tls", "xtask",
+    "bench", "crates", "fuzz", "interop", "fleet", "sql", "tls", "xtask",
 ];
 /// The largest width of a comment.
 const WIDTH: usize = 100;

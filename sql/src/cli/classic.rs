@@ -2,14 +2,15 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use ferretto_sql::rpc::{API_VERSION, Processor, ServerOptions, UPSTREAM_VERSION, serve_stream};
-use ferretto_sql::{Engine, Options};
+use ferretto_query::rpc::{API_VERSION, Processor, ServerOptions, UPSTREAM_VERSION, serve_stream};
+use ferretto_query::{Engine, Options};
 use lexopt::prelude::*;
 
-use super::{listen, open, print_csv, print_health, read_standard_input, shell};
+use super::{Failure, listen, open, print_csv, print_health, read_standard_input, shell};
 
 const HELP: &str = "\
 Query a trace with SQL, with the flags of upstream's program of this name
@@ -176,10 +177,16 @@ fn package(argument: &str) -> Result<Vec<(String, String)>, String> {
 }
 
 /// Runs the program.
-pub(super) fn run() -> Result<(), String> {
-    let Some(args) = parse()? else {
-        return Ok(());
+pub(super) fn run() -> Result<ExitCode, Failure> {
+    let Some(args) = parse().map_err(Failure::Usage)? else {
+        return Ok(ExitCode::SUCCESS);
     };
+    query(args)
+        .map(|()| ExitCode::SUCCESS)
+        .map_err(Failure::Run)
+}
+
+fn query(args: Classic) -> Result<(), String> {
     if args.httpd || args.stdiod {
         return serve(args);
     }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use ferretto_sql::Engine;
-use ferretto_sql::output::Format;
+use ferretto_query::Engine;
+use ferretto_query::output::Format;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;

@@ -1,9 +1,6 @@
 //! SQL functions besides SQLite's own.
 
 mod arg_json;
-// The same formats as in the engine for many traces.
-#[path = "../../../query/src/functions/clock.rs"]
-mod clock;
 mod ftrace;
 mod layout;
 mod math;

@@ -8,8 +8,8 @@ use rusqlite::functions::Context;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Result};
 
-use super::clock::{convert, date_time, timecode};
 use super::{arg_json, ftrace, integer, optional, scalar};
+use crate::clock::{convert, date_time, timecode};
 
 /// Registers the functions of a trace.
 pub(crate) fn register(connection: &Connection, trace: &Arc<Trace>) -> Result<()> {

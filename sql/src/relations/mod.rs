@@ -1,10 +1,7 @@
 //! The relations of a session: tables of the trace, and tables that are computed.
 
-// The same relations as in the engine for many traces.
 mod absent;
 mod layout;
-#[path = "../../../query/src/trace/links.rs"]
-mod links;
 mod pairs;
 mod pointer;
 mod stored;

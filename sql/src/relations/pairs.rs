@@ -6,7 +6,7 @@ use ferretto_tables::Trace;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Result};
 
-use super::links::{Index, RELATIONS, Relation as Kind};
+use crate::links::{Index, RELATIONS, Relation as Kind};
 use crate::sqlite::{Column, Condition, Op, Plan, Relation, Relations, Rows};
 
 /// Registers all relations of a trace.

@@ -1,16 +1,11 @@
 //! The protocol of upstream's trace processor: HTTP endpoints, and the same messages over
 //! WebSocket, Unix sockets and standard input and output.
 
-// The same transports as in the engine for many traces.
-#[path = "../../../query/src/rpc/http.rs"]
 mod http;
 mod result;
-#[path = "../../../query/src/rpc/socket.rs"]
 mod socket;
 mod state;
-#[path = "../../../query/src/rpc/stream.rs"]
 mod stream;
-#[path = "../../../query/src/rpc/websocket.rs"]
 mod websocket;
 
 pub use http::{Server, ServerOptions};

@@ -24,7 +24,7 @@ pub(super) const FERRETTO: Package = Package {
     name: "ferretto",
     about: "record what a machine and its programs do, as Perfetto traces",
     more: " The tracing service, the data sources of the system, profilers and the command line,\n \
-           in one program that needs no library.\n",
+           in one program that needs no library, and a program for SQL over a trace.\n",
     scripts: &[
         (
             "postinst",

@@ -24,6 +24,9 @@ const PROGRAMS: [&str; 8] = [
     "trigger_perfetto",
 ];
 
+/// The program for SQL, which `ferretto query` runs.
+const QUERY: &str = "ferretto-query";
+
 /// Compiler flags: static linking, and no debug information.
 const FLAGS: &str = "-C target-feature=+crt-static -C debuginfo=0 -C strip=symbols";
 
@@ -71,41 +74,40 @@ pub(crate) fn run(profile: &str, into: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds the statically linked program, and returns its path.
+/// Builds the statically linked programs, and returns their folder.
 fn build(root: &Path, profile: &str) -> Result<PathBuf> {
     let target = target();
     let folder = root.join("target/static");
-    // With `--target`, the flags do not apply to build scripts and procedural macros.
-    let cargo = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--locked",
-            "--package=ferretto-cli",
-            "--target",
-            &target,
-        ])
-        .args(["--profile", profile, "--target-dir"])
-        .arg(&folder)
-        .env("RUSTFLAGS", FLAGS)
-        .current_dir(root)
-        .status();
-    ensure!(
-        cargo.context("running cargo build")?.success(),
-        "building ferretto failed"
-    );
+    for manifest in ["crates/cli/Cargo.toml", "sql/Cargo.toml"] {
+        // With `--target`, the flags do not apply to build scripts and procedural macros.
+        let cargo = Command::new(env!("CARGO"))
+            .args(["build", "--locked", "--manifest-path", manifest])
+            .args(["--target", &target, "--profile", profile, "--target-dir"])
+            .arg(&folder)
+            .env("RUSTFLAGS", FLAGS)
+            .current_dir(root)
+            .status();
+        ensure!(
+            cargo.context("running cargo build")?.success(),
+            "building {manifest} failed"
+        );
+    }
     let profile = if profile == "dev" { "debug" } else { profile };
-    Ok(folder.join(target).join(profile).join("ferretto"))
+    Ok(folder.join(target).join(profile))
 }
 
 /// Creates the file tree of an installed ferretto.
-fn stage(root: &Path, program: &Path, staged: &Path) -> Result<()> {
+fn stage(root: &Path, built: &Path, staged: &Path) -> Result<()> {
     let folder = |name: &str| -> Result<PathBuf> {
         let folder = staged.join(name);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         Ok(folder)
     };
     let binaries = folder("usr/bin")?;
-    fs::copy(program, binaries.join("ferretto")).context("copying the program")?;
+    for name in ["ferretto", QUERY] {
+        fs::copy(built.join(name), binaries.join(name))
+            .with_context(|| format!("copying {name}"))?;
+    }
     for name in PROGRAMS {
         symlink("ferretto", binaries.join(name))?;
     }
@@ -144,6 +146,10 @@ fn stage(root: &Path, program: &Path, staged: &Path) -> Result<()> {
     for name in PROGRAMS {
         all.push(ask(&ferretto, &[name])?);
     }
+    all.push(help_of(
+        Command::new(binaries.join(QUERY)).arg("--help"),
+        &[QUERY],
+    )?);
     for help in all.iter().chain(&commands).chain([&program]) {
         let page = pages.join(format!("{}.1", help.words.join("-")));
         fs::write(page, help.page(env!("CARGO_PKG_VERSION")))?;
@@ -180,7 +186,14 @@ fn ask(ferretto: &Path, words: &[&str]) -> Result<Help> {
         ["ferretto"] => asked.arg("--help"),
         words => asked.args(words).arg("--help"),
     };
-    let output = asked.output().context("running ferretto")?;
+    help_of(&mut asked, words)
+}
+
+/// Returns the output of a command as the help of `words`.
+fn help_of(asked: &mut Command, words: &[&str]) -> Result<Help> {
+    let output = asked
+        .output()
+        .with_context(|| format!("running {}", words[0]))?;
     // Upstream's programs fail after printing their help, and so do their replacements.
     let text = if output.stdout.is_empty() {
         output.stderr

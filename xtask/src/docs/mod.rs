@@ -20,7 +20,7 @@ use self::scratch::{Scratch, is_root};
 /// Documents without instructions: lists for contributors.
 const LISTS: [&str; 1] = ["conformance.md"];
 
-/// Languages of blocks that are not run. The tests of `query/` run SQL.
+/// Languages of blocks that are not run. The tests of `ferretto-query` run SQL.
 const SHOWN: [&str; 2] = ["text", "sql"];
 
 /// The manifest of Rust snippets. All are compiled; complete programs are also run and recorded.

@@ -1,0 +1,120 @@
+//! The subcommands `scheduler` and `executor`.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use ferretto_fleet::cluster::{ExecutorOptions, PORT, execute, schedule};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Distribute parts of queries to executors, for 'ferretto-fleet --cluster'.
+///
+/// Every client that reaches the port can run queries, and so read all files that the executors
+/// can read. Only this machine can connect unless --bind is given. There is no encryption.
+#[derive(Debug, Parser)]
+#[command(name = "ferretto-fleet scheduler", max_term_width = 100)]
+struct Scheduler {
+    /// The address to listen on.
+    #[arg(long, value_name = "ADDRESS", default_value_t = LOOPBACK)]
+    bind: IpAddr,
+
+    /// The port to listen on; 0 for any free port.
+    #[arg(long, value_name = "PORT", default_value_t = PORT)]
+    port: u16,
+}
+
+/// Run the parts of queries that a scheduler distributes.
+///
+/// Traces are read from the paths of the query: folders that are shared under the same path, or
+/// object stores.
+#[derive(Debug, Parser)]
+#[command(name = "ferretto-fleet executor", max_term_width = 100)]
+struct Executor {
+    /// The address of the scheduler.
+    #[arg(long, value_name = "URL", default_value = "df://127.0.0.1:50050")]
+    scheduler: String,
+
+    /// The address to listen on. The ports are free ones.
+    #[arg(long, value_name = "ADDRESS", default_value_t = LOOPBACK)]
+    bind: IpAddr,
+
+    /// The name or address of this machine for the others, if it is not --bind.
+    #[arg(long, value_name = "HOST")]
+    external: Option<String>,
+
+    /// The number of concurrent tasks. The default is one for each processor.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: usize,
+
+    /// The memory limit of queries, and that of imported traces, such as 2G.
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = super::parse_size)]
+    memory_limit: u64,
+
+    /// The folder for intermediate results. The default is a temporary folder.
+    #[arg(long, value_name = "DIR")]
+    work_dir: Option<PathBuf>,
+}
+
+/// Runs a scheduler or an executor if the first argument is that subcommand.
+pub(super) fn main() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os();
+    let program = arguments.next()?;
+    let role = arguments.next()?;
+    let arguments = std::iter::once(program).chain(arguments);
+    let result = match role.to_str()? {
+        "scheduler" => {
+            let args = Scheduler::parse_from(arguments);
+            super::runtime().and_then(|runtime| {
+                let work = schedule((args.bind, args.port).into(), |address| {
+                    eprintln!("scheduler listens on df://{address}");
+                });
+                runtime.block_on(until_ended(work))
+            })
+        }
+        "executor" => {
+            let args = Executor::parse_from(arguments);
+            super::runtime().and_then(|runtime| runtime.block_on(run_executor(args)))
+        }
+        _ => return None,
+    };
+    Some(super::report(result))
+}
+
+async fn run_executor(args: Executor) -> Result<(), String> {
+    let temporary = match &args.work_dir {
+        Some(_) => None,
+        None => Some(
+            tempfile::tempdir().map_err(|e| format!("cannot create a folder for results: {e}"))?,
+        ),
+    };
+    let folder = match (&args.work_dir, &temporary) {
+        (Some(folder), _) => folder.clone(),
+        (None, Some(temporary)) => temporary.path().to_owned(),
+        (None, None) => std::env::temp_dir(),
+    };
+    let options = ExecutorOptions {
+        scheduler: args.scheduler,
+        bind: args.bind,
+        external: args.external,
+        threads: args.threads,
+        memory: args.memory_limit,
+        folder,
+    };
+    eprintln!("executor runs for {}", options.scheduler);
+    until_ended(execute(options)).await
+}
+
+/// Runs the work until it ends or a signal arrives.
+pub(super) async fn until_ended(
+    work: impl Future<Output = Result<(), ferretto_fleet::error::SqlError>>,
+) -> Result<(), String> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
+    tokio::select! {
+        done = work => done.map_err(|e| e.to_string()),
+        _ = tokio::signal::ctrl_c() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
+}

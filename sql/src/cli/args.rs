@@ -1,0 +1,265 @@
+//! The arguments of the program.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use ferretto_query::Options;
+use ferretto_query::output::Format;
+use ferretto_query::reports::Report;
+use lexopt::prelude::*;
+
+const HELP: &str = "\
+Query a trace with SQL
+
+The tables are those of Perfetto's trace processor: slice, thread, process, sched, counter and
+others. Without SQL, a shell starts.
+
+Usage: ferretto-query [OPTIONS] TRACE... [SQL]
+       ferretto-query scheduler|executor [OPTIONS]
+
+Arguments:
+  TRACE  The trace. Several traces, patterns such as 'traces/**/*.pftrace', folders and addresses of
+         object stores are queried together by the program ferretto-fleet: tables then have the
+         columns trace_id and path
+  SQL    Statements, separated by semicolons
+
+Options:
+  -f, --file FILE          Read the SQL from a file; '-' for standard input
+      --format FORMAT      The format of results: table, csv, json or ndjson. The default is a
+                           table on a terminal, and csv otherwise
+      --memory-limit SIZE  The memory of queries, such as 2G [default: 4G]
+      --max-unpacked SIZE  Limit of decompressed data, for example 8G; the rest is left out and
+                           reported [default: 64M, or 128 times the compressed data if that is more]
+      --timeout MS         The time that a text of statements may take; 0 for any [default: 0]
+      --threads N          The number of threads of the import. The default is one for each
+                           processor
+      --report REPORT      Print a report, and the SQL that computes it: latency, cpu, threads,
+                           slices, counters, io or memory
+      --serve              Serve queries over HTTP, for the Python package 'perfetto' and the
+                           Perfetto UI
+      --port PORT          The port to listen on [default: 9001]
+      --socket PATH        Listen on a Unix socket at this path instead. Only this user may connect
+      --schema-docs        Print the tables with their columns as Markdown
+      --timing             Print the durations of import and queries
+  -h, --help               Print help
+  -V, --version            Print the version
+
+Options for which ferretto-fleet must be installed:
+      --format FORMAT      arrow or parquet
+      --per-trace          Query each trace alone, and print the results together, with trace_id and
+                           path
+      --export FORMAT DIR  Write tables of the traces below a new folder, as
+                           'table=slice/trace_id=…/data.parquet'. The format is parquet
+      --tables NAMES       The tables and views to export, separated by commas
+      --cluster URL        Run queries on the executors of this scheduler, such as
+                           df://localhost:50050";
+
+/// The arguments of the program.
+pub(super) struct Args {
+    pub(super) traces: Vec<PathBuf>,
+    pub(super) sql: Option<String>,
+    pub(super) file: Option<PathBuf>,
+    pub(super) format: Option<Format>,
+    pub(super) report: Option<Report>,
+    pub(super) limits: Options,
+    pub(super) import: ferretto_tables::Options,
+    pub(super) serve: bool,
+    pub(super) port: Option<u16>,
+    pub(super) socket: Option<PathBuf>,
+    pub(super) timing: bool,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            traces: Vec::new(),
+            sql: None,
+            file: None,
+            format: None,
+            report: None,
+            limits: Options {
+                memory_limit: 4 << 30,
+                timeout_ms: 0,
+            },
+            import: ferretto_tables::Options::default(),
+            serve: false,
+            port: None,
+            socket: None,
+            timing: false,
+        }
+    }
+}
+
+/// The task of the program.
+pub(super) enum Task {
+    /// Query or serve one trace.
+    Run(Box<Args>),
+    /// Run the program for many traces with the same arguments. The text says why.
+    Fleet(&'static str),
+    /// The program has printed what was asked for.
+    Done,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" => 1,
+        "K" | "KB" | "KIB" => 1 << 10,
+        "M" | "MB" | "MIB" => 1 << 20,
+        "G" | "GB" | "GIB" => 1 << 30,
+        unit => return Err(format!("'{unit}' is not a unit: use K, M or G")),
+    };
+    let number: u64 = digits
+        .parse()
+        .map_err(|_| format!("'{digits}' is not a number"))?;
+    number
+        .checked_mul(factor)
+        .ok_or_else(|| format!("{text} is too large"))
+}
+
+/// Returns true if an argument is SQL and not the name of a trace.
+fn is_sql(word: &OsString) -> bool {
+    let text = word.to_string_lossy();
+    text.contains([' ', '\n', ';', '(']) && !Path::new(word).exists()
+}
+
+/// Returns true if a name stands for several traces.
+fn has_many(name: &Path) -> bool {
+    let text = name.to_string_lossy();
+    let is_pattern = text.contains(['*', '?', '[']) && !name.exists();
+    let is_address = text
+        .split_once("://")
+        .is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
+    is_pattern || is_address || name.is_dir()
+}
+
+/// Reads the arguments of the process.
+pub(super) fn parse() -> Result<Task, String> {
+    let mut args = Args::default();
+    let mut words: Vec<OsString> = Vec::new();
+    let mut is_fleet = None;
+    let mut parser = lexopt::Parser::from_env();
+    let failed = |error: lexopt::Error| format!("{error}; --help lists the options");
+    while let Some(argument) = parser.next().map_err(failed)? {
+        match argument {
+            Short('h') | Long("help") => {
+                println!("{HELP}");
+                return Ok(Task::Done);
+            }
+            Short('V') | Long("version") => {
+                println!("ferretto-query {}", env!("CARGO_PKG_VERSION"));
+                return Ok(Task::Done);
+            }
+            Long("schema-docs") => {
+                print!("{}", ferretto_tables::schema::reference());
+                return Ok(Task::Done);
+            }
+            Short('f') | Long("file") => args.file = Some(parser.value().map_err(failed)?.into()),
+            Long("format") => {
+                let name = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.format = Format::named(&name);
+                if matches!(name.as_str(), "arrow" | "parquet") {
+                    is_fleet = Some("the formats arrow and parquet");
+                } else if args.format.is_none() {
+                    return Err(format!(
+                        "'{name}' is not a format: use table, csv, json, ndjson, arrow or parquet"
+                    ));
+                }
+            }
+            Long("report") => {
+                let name = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                let report = Report::named(&name).ok_or_else(|| {
+                    let names: Vec<_> = Report::ALL.iter().map(|report| report.name()).collect();
+                    format!("'{name}' is not a report: use one of {}", names.join(", "))
+                })?;
+                args.report = Some(report);
+            }
+            Long("memory-limit") => {
+                let size = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.limits.memory_limit = parse_size(&size)?;
+            }
+            Long("timeout") => {
+                args.limits.timeout_ms = parser.value().and_then(|v| v.parse()).map_err(failed)?;
+            }
+            Long("max-unpacked") => {
+                let size = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                let bytes = parse_size(&size)?;
+                args.import.limits = args.import.limits.with_decompressed(Some(bytes));
+            }
+            Long("threads") => {
+                let threads = parser.value().and_then(|v| v.parse()).map_err(failed)?;
+                if threads > 0 {
+                    args.import.threads = threads;
+                }
+            }
+            Long("serve") => args.serve = true,
+            Long("port") => {
+                args.port = Some(parser.value().and_then(|v| v.parse()).map_err(failed)?);
+            }
+            Long("socket") => args.socket = Some(parser.value().map_err(failed)?.into()),
+            Long("timing") => args.timing = true,
+            Long("per-trace") => is_fleet = Some("--per-trace"),
+            Long("export") => {
+                let format = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                parser.value().map_err(failed)?;
+                if format != "parquet" {
+                    return Err(format!("'{format}' is not an export format: use parquet"));
+                }
+                is_fleet = Some("--export");
+            }
+            Long("tables") => {
+                parser.value().map_err(failed)?;
+                is_fleet = is_fleet.or(Some("--tables"));
+            }
+            Long("cluster") => {
+                parser.value().map_err(failed)?;
+                is_fleet = Some("--cluster");
+            }
+            Value(word) if words.is_empty() && (word == "scheduler" || word == "executor") => {
+                return Ok(Task::Fleet("a cluster"));
+            }
+            Value(word) => words.push(word),
+            other => return Err(failed(other.unexpected())),
+        }
+    }
+    let takes_sql = args.file.is_none() && args.report.is_none() && !args.serve;
+    if let Some(sql) = words.pop_if(|last| is_sql(last)) {
+        let sql = sql.into_string();
+        args.sql = Some(sql.map_err(|_| "the SQL is not UTF-8".to_owned())?);
+    }
+    if args.serve && (args.sql.is_some() || args.file.is_some() || args.format.is_some()) {
+        return Err("--serve takes no SQL and no format".into());
+    }
+    if args.sql.is_some() && !takes_sql {
+        return Err("SQL is given as an argument and by an option".into());
+    }
+    if args.report.is_some() && (args.file.is_some() || args.serve) {
+        return Err("--report takes no SQL, and is not served".into());
+    }
+    if let Some(word) = words.iter().find(|word| is_sql(word)) {
+        let word = word.to_string_lossy();
+        return Err(format!(
+            "'{word}' is neither a file nor the last argument: quote the SQL as one argument"
+        ));
+    }
+    if !args.serve && (args.port.is_some() || args.socket.is_some()) {
+        return Err("--port and --socket belong to --serve".into());
+    }
+    if args.port.is_some() && args.socket.is_some() {
+        return Err("--port and --socket exclude each other".into());
+    }
+    args.traces = words.into_iter().map(PathBuf::from).collect();
+    if args.traces.len() > 1 || args.traces.iter().any(|name| has_many(name)) {
+        is_fleet = is_fleet.or(Some("many traces"));
+    }
+    match is_fleet {
+        Some(_) if args.serve => Err("--serve takes one trace".into()),
+        Some(_) if args.traces.is_empty() => Err(NO_TRACE.into()),
+        Some(reason) => Ok(Task::Fleet(reason)),
+        None if args.traces.is_empty() && !args.serve => Err(NO_TRACE.into()),
+        None => Ok(Task::Run(Box::new(args))),
+    }
+}
+
+const NO_TRACE: &str =
+    "the trace file is missing: name one, as in 'ferretto-query trace.pftrace \"select …\"'";
