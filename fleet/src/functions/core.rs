@@ -356,15 +356,6 @@ fn step(hash: &mut u64, bytes: &[u8]) {
     }
 }
 
-/// Returns the result of the SQL function `hash` for these texts.
-pub(crate) fn fnv<'a>(texts: impl IntoIterator<Item = &'a str>) -> i64 {
-    let mut hash = FNV_BASIS;
-    for text in texts {
-        step(&mut hash, text.as_bytes());
-    }
-    hash.cast_signed()
-}
-
 /// Computes the 64-bit FNV-1a hash of integers as 8 bytes and texts as their bytes.
 fn hash(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
     let mut hashes = vec![FNV_BASIS; rows];
