@@ -1,5 +1,6 @@
 //! Helpers of the tests of all crates: reproducible random numbers, tests in processes of their
-//! own, services, producers and relays to test with, and faults of the machine. Unpublished.
+//! own, services, producers and relays to test with, attacks on servers, and faults of the machine.
+//! Unpublished.
 #![allow(
     missing_docs,
     missing_debug_implementations,
@@ -7,6 +8,7 @@
     reason = "helpers of tests"
 )]
 
+pub mod attack;
 #[cfg(feature = "client")]
 pub mod client;
 #[cfg(feature = "faults")]
