@@ -52,13 +52,18 @@ impl Engine {
         // Columns without a type have no affinity: values are kept and compared as they are.
         let columns: Vec<String> = names.iter().map(|name| quoted(name)).collect();
         let head = format!("INSERT INTO {new} ");
-        self.connection
-            .execute_batch(&format!("CREATE TABLE {new}({})", columns.join(", ")))?;
+        // A row before the first one lets the numbers of rows, `_auto_id`, begin at 0.
+        self.connection.execute_batch(&format!(
+            "CREATE TABLE {new}({}); INSERT INTO {new}(rowid) VALUES (-1)",
+            columns.join(", ")
+        ))?;
         let mut filled = self
             .connection
             .execute_batch(&format!("{head}{}", body.sql))
             .map_err(|error| body.shifted(error, head.len()));
         if filled.is_ok() {
+            self.connection
+                .execute_batch(&format!("DELETE FROM {new} WHERE rowid = -1"))?;
             let drop = match definition.replace {
                 true => format!("DROP TABLE IF EXISTS {name};"),
                 false => String::new(),

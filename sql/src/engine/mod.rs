@@ -149,6 +149,7 @@ impl Engine {
         relations.register_module(&connection, CREATED)?;
         functions::register(&connection, &limits)?;
         functions::register_trace(&connection, trace)?;
+        modules::register_absent(&connection, trace)?;
         objects::register(&connection, &objects)?;
         intervals::register(&connection, &relations, &objects)?;
         graphs::register(&connection, &relations, &objects)?;
@@ -169,7 +170,7 @@ impl Engine {
             packages: stdlib::modules(),
         };
         for (name, sql) in modules::all() {
-            engine.add_module(name, sql, true)?;
+            engine.add_module(&name, &sql, true)?;
         }
         for text in stdlib::PRELUDE {
             engine.define_all(text)?;

@@ -138,6 +138,31 @@ fn unhex(context: &Context<'_>) -> Result<Value> {
     }
 }
 
+/// Replaces numbers of at least `min` digits in a text by `<num>`: decimal ones; hexadecimal ones
+/// at the start of a word, if they have a decimal digit; and hexadecimal ones after `0x`.
+fn strip_hex(text: &str, min: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut rest, mut is_start) = (text, true);
+    while let Some(c) = rest.chars().next() {
+        let has_prefix = is_start && (rest.starts_with("0x") || rest.starts_with("0X"));
+        let digits = &rest[if has_prefix { 2 } else { 0 }..];
+        let is_digit = |c: char| c.is_ascii_digit() || (is_start && c.is_ascii_hexdigit());
+        let len = digits.find(|c| !is_digit(c)).unwrap_or(digits.len());
+        let is_number = has_prefix || digits[..len].contains(|c: char| c.is_ascii_digit());
+        if is_number && len >= min.max(1) {
+            out.push_str(&rest[..rest.len() - digits.len()]);
+            out.push_str("<num>");
+            rest = &digits[len..];
+            is_start = false;
+        } else {
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+            is_start = !c.is_ascii_alphanumeric();
+        }
+    }
+    out
+}
+
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 pub(crate) fn base64(bytes: &[u8]) -> String {
@@ -185,6 +210,16 @@ pub(super) fn register(connection: &Connection) -> Result<()> {
     scalar(connection, "regexp_replace_simple", 3, regexp_replace)?;
     scalar(connection, "str_split", 3, str_split)?;
     scalar(connection, "unhex", 1, unhex)?;
+    scalar(connection, "__intrinsic_strip_hex", 2, |context| {
+        let Some(subject) = text(context.get_raw(0)) else {
+            return Ok(Value::Null);
+        };
+        let min = integer(context, 1, "__intrinsic_strip_hex")?;
+        match min.and_then(|min| usize::try_from(min).ok()) {
+            Some(min) => Ok(strip_hex(&subject, min).into()),
+            None => failure("__intrinsic_strip_hex: argument 2 must not be negative"),
+        }
+    })?;
     scalar(connection, "reverse", 1, |context| {
         let reversed = text(context.get_raw(0)).map(|text| text.chars().rev().collect::<String>());
         Ok(optional(reversed))
@@ -207,4 +242,27 @@ pub(super) fn register(connection: &Connection) -> Result<()> {
             text(context.get_raw(0)).and_then(|text| unbase64(&text)),
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::strip_hex;
+
+    #[test]
+    fn numbers_are_replaced() {
+        for (text, min, expected) in [
+            ("0xabcd", 3, "0x<num>"),
+            ("12a34", 3, "<num>"),
+            ("abc", 1, "abc"),
+            ("1=22@333-444", 3, "1=22@<num>-<num>"),
+            (
+                "(0x75dfea9cc0) part20 100x100",
+                2,
+                "(0x<num>) part<num> <num>x<num>",
+            ),
+            ("\u{e4}1", 1, "\u{e4}<num>"),
+        ] {
+            assert_eq!(strip_hex(text, min), expected);
+        }
+    }
 }

@@ -1,6 +1,10 @@
 //! Modules that only this engine has, or has in another form than the engine for many traces: their
 //! SQL is SQLite's, or uses operators of this engine.
 
+mod absent;
+
+pub(crate) use self::absent::register as register_absent;
+
 macro_rules! modules {
     ($($name:literal: $file:literal,)*) => {
         /// The modules by name.
@@ -9,6 +13,14 @@ macro_rules! modules {
 }
 
 modules! {
+    "android.battery.charging_states": "android/battery/charging_states.sql",
+    "android.battery.doze": "android/battery/doze.sql",
+    "android.memory.heap_profile.callstacks": "android/memory/heap_profile/callstacks.sql",
+    "android.memory.heap_profile.summary_tree": "android/memory/heap_profile/summary_tree.sql",
+    "android.process_metadata": "android/process_metadata.sql",
+    "android.screen_state": "android/screen_state.sql",
+    "android.user_list": "android/user_list.sql",
+    "android.version": "android/version.sql",
     "counters.global_tracks": "counters/global_tracks.sql",
     "counters.intervals": "counters/intervals.sql",
     "intervals.create_intervals": "intervals/create_intervals.sql",
@@ -54,7 +66,9 @@ const OPERATORS: &[&str] = &[
 ];
 
 /// Returns the modules with their SQL.
-pub(crate) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(crate) fn all() -> impl Iterator<Item = (String, String)> {
     let operators = OPERATORS.iter().map(|name| (*name, ""));
-    MODULES.iter().copied().chain(operators)
+    let own = MODULES.iter().copied().chain(operators);
+    let own = own.map(|(name, sql)| (name.to_owned(), sql.to_owned()));
+    absent::all().into_iter().chain(own)
 }

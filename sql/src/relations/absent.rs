@@ -142,13 +142,58 @@ const TABLES: &[(&str, &str)] = &[
     (
         "__intrinsic_v8_isolate",
         "id upid internal_isolate_id embedded_blob_code_start_address \
-         embedded_blob_code_size code_range_base_address code_range_size shared_code_range \
-         embedded_blob_code_copy_start_address v8_isolate_id internal_script_id script_type \
-         name source v8_isolate_id internal_script_id url wire_bytes_base64 source name \
-         v8_js_script_id is_toplevel kind line col jit_code_id v8_js_function_id tier \
-         bytecode_base64 jit_code_id v8_isolate_id function_name code_type jit_code_id \
-         v8_isolate_id v8_wasm_script_id function_name tier code_offset_in_module \
-         jit_code_id v8_isolate_id pattern",
+         embedded_blob_code_size code_range_base_address code_range_size \
+         shared_code_range embedded_blob_code_copy_start_address",
+    ),
+    (
+        "__intrinsic_v8_js_script",
+        "id v8_isolate_id internal_script_id script_type name source",
+    ),
+    (
+        "__intrinsic_v8_wasm_script",
+        "id v8_isolate_id internal_script_id url wire_bytes_base64 source",
+    ),
+    (
+        "__intrinsic_v8_js_function",
+        "id name v8_js_script_id is_toplevel kind line col",
+    ),
+    (
+        "__intrinsic_v8_js_code",
+        "id jit_code_id v8_js_function_id tier bytecode_base64",
+    ),
+    (
+        "__intrinsic_v8_internal_code",
+        "id jit_code_id v8_isolate_id function_name code_type",
+    ),
+    (
+        "__intrinsic_v8_wasm_code",
+        "id jit_code_id v8_isolate_id v8_wasm_script_id function_name tier \
+         code_offset_in_module",
+    ),
+    (
+        "__intrinsic_v8_regexp_code",
+        "id jit_code_id v8_isolate_id pattern",
+    ),
+    (
+        "__intrinsic_wattson_curves_cpu_1d",
+        "device policy freq_khz static active idle0 idle1",
+    ),
+    (
+        "__intrinsic_wattson_curves_cpu_2d",
+        "device policy freq_khz dep_policy dep_freq static active idle0 idle1 \
+         interconnect",
+    ),
+    (
+        "__intrinsic_wattson_curves_gpu",
+        "device freq_khz active idle1 idle2",
+    ),
+    (
+        "__intrinsic_wattson_curves_l3",
+        "device freq_khz dep_policy dep_freq l3_hit l3_miss",
+    ),
+    (
+        "__intrinsic_wattson_curves_tpu",
+        "device cluster requests freq active",
     ),
     ("__intrinsic_winscope_rect", "id x y w h"),
     (

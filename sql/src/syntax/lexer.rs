@@ -198,7 +198,7 @@ pub(crate) fn split(tokens: Vec<Token>) -> Vec<Vec<Token>> {
         let Some(last) = statements.last_mut() else {
             break;
         };
-        if token.is(";") && !(begins_trigger(last) && !ends_trigger(last)) {
+        if token.is(";") && (!begins_trigger(last) || ends_trigger(last)) {
             statements.push(Vec::new());
         } else {
             last.push(token);

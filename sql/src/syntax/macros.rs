@@ -32,7 +32,19 @@ pub(crate) fn expand(tokens: &[Token], macros: &Macros) -> Result<Vec<Token>, Sq
         macros,
         budget: MAX_BYTES,
     };
-    expansion.expand(tokens, 0).map(bind_names)
+    expansion.expand(tokens, 0).map(bind_names).map(row_numbers)
+}
+
+/// Replaces `_auto_id`, the number of a row of a table, by SQLite's name for it.
+fn row_numbers(mut tokens: Vec<Token>) -> Vec<Token> {
+    let mut is_alias = false;
+    for token in tokens.iter_mut().filter(|token| !token.is_space()) {
+        if token.is_word("_auto_id") && !is_alias {
+            token.text = "rowid".to_owned();
+        }
+        is_alias = token.is_word("AS");
+    }
+    tokens
 }
 
 /// Rewrites `__intrinsic_table_ptr_bind(t.c0, 'name')` to a condition on the hidden column with the

@@ -131,8 +131,8 @@ CREATE PERFETTO MACRO _viz_flamegraph_merge_hashes(
 )
 RETURNS TableOrSubquery AS
 (
-  SELECT min(c.rowid) - 1 AS id,
-    (SELECT min(p.rowid) - 1 FROM $hashed p WHERE p.hash = c.parentHash) AS parentId, depth, name,
+  SELECT min(c._auto_id) AS id,
+    (SELECT min(p._auto_id) FROM $hashed p WHERE p.hash = c.parentHash) AS parentId, depth, name,
     metasql_unparenthesize_exprlist!($grouping),
     metasql_unparenthesize_exprlist!($grouped_agged_exprs), sum(value) AS value,
     sum(cumulativeValue) AS cumulativeValue

@@ -1,5 +1,5 @@
 CREATE PERFETTO MACRO _gap_member(x Expr) RETURNS Expr AS $x;
-CREATE PERFETTO MACRO _gap_null(x Expr) RETURNS Expr AS NULL AS $x;
+CREATE PERFETTO MACRO _gap_null(x Expr) RETURNS Expr AS NULL;
 
 -- The intervals of each group, with rows for the gaps between them, from the start to the end of
 -- the trace. The other columns of gaps are NULL.
