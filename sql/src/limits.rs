@@ -30,6 +30,8 @@ struct State {
     /// The time at which the current text must have been run.
     end: Mutex<Option<Instant>>,
     is_cancelled: AtomicBool,
+    /// True once the client of the current text is gone.
+    is_gone: Mutex<Option<Arc<AtomicBool>>>,
     depth: AtomicUsize,
 }
 
@@ -60,6 +62,22 @@ impl Limits {
         self.0.is_cancelled.store(true, Ordering::Relaxed);
     }
 
+    /// Ends texts once the variable is true. It replaces the last one.
+    pub(crate) fn end_with(&self, over: Option<Arc<AtomicBool>>) {
+        *self
+            .0
+            .is_gone
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = over;
+    }
+
+    fn is_gone(&self) -> bool {
+        let over = self.0.is_gone.lock();
+        let over = over.unwrap_or_else(PoisonError::into_inner);
+        over.as_ref()
+            .is_some_and(|over| over.load(Ordering::Relaxed))
+    }
+
     fn is_late(&self) -> bool {
         let end = *self.0.end.lock().unwrap_or_else(PoisonError::into_inner);
         end.is_some_and(|end| Instant::now() >= end)
@@ -67,7 +85,7 @@ impl Limits {
 
     /// Returns true if the current text must end.
     pub(crate) fn is_over(&self) -> bool {
-        self.0.is_cancelled.load(Ordering::Relaxed) || self.is_late()
+        self.0.is_cancelled.load(Ordering::Relaxed) || self.is_gone() || self.is_late()
     }
 
     /// Fails if the current text must end.

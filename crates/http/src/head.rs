@@ -1,5 +1,7 @@
 //! A request without its body.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 /// A request without its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
@@ -87,6 +89,21 @@ impl Head {
         host.is_some_and(|(name, shown)| {
             matches!(name, "127.0.0.1" | "localhost" | "[::1]") && shown == port.to_string()
         })
+    }
+
+    /// Returns true if the host is an address or `localhost`, with any port, and not a name that
+    /// a page may have made resolve to this machine.
+    pub fn is_for_this_machine(&self) -> bool {
+        let host = self.host.as_deref().unwrap_or_default();
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+            _ => host,
+        };
+        let inner = name.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+        match inner {
+            Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
+            None => name.eq_ignore_ascii_case("localhost") || name.parse::<Ipv4Addr>().is_ok(),
+        }
     }
 
     /// Returns the value of a parameter of the query.
@@ -191,6 +208,26 @@ mod tests {
             let head = Head::parse(request.as_bytes()).expect("a request");
             prop_assert_eq!(head.value("text"), Some(text));
             prop_assert!(head.is_for(port) && !head.is_for(port ^ 1));
+        }
+    }
+
+    #[test]
+    fn hosts_are_addresses_or_localhost() {
+        for (host, is_for) in [
+            ("127.0.0.1:9001", true),
+            ("192.0.2.7", true),
+            ("LOCALHOST:1", true),
+            ("[::1]:9001", true),
+            ("[::1]", true),
+            ("evil.example:9001", false),
+            ("127.0.0.1.evil.example:9001", false),
+            ("localhost.evil.example", false),
+            ("[evil.example]:1", false),
+            ("", false),
+        ] {
+            let text = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            let head = Head::parse(text.as_bytes()).expect("a request");
+            assert_eq!(head.is_for_this_machine(), is_for, "{host}");
         }
     }
 

@@ -24,6 +24,9 @@ use crate::workers::Finished;
 /// ones wait for a second.
 const BACKLOG: i32 = 4096;
 
+/// The largest body that is accepted however much memory other bodies use.
+const SMALL_BODY: usize = 64 << 10;
+
 /// Limits of a server.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -36,7 +39,7 @@ pub struct Limits {
     pub head: usize,
     /// The largest number of bytes of a body.
     pub body: usize,
-    /// The memory of all bodies.
+    /// The memory of all bodies but those of a few kilobytes.
     pub bodies: Budget,
     /// The time for a request to begin on a new connection, and in which bytes must arrive until
     /// it is complete.
@@ -79,7 +82,12 @@ pub struct Request {
 impl Request {
     /// Returns a request whose body has not arrived.
     pub(crate) fn new(head: Head, bodies: &Budget) -> Self {
-        let body = Buffer::new(bodies);
+        let body = if head.length <= SMALL_BODY {
+            // The number of connections is their limit, so large ones do not displace them.
+            Buffer::new(&Budget::new(SMALL_BODY as u64))
+        } else {
+            Buffer::new(bodies)
+        };
         Self { head, body }
     }
 

@@ -3,7 +3,6 @@
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::time::Instant;
 
 use ferretto_query::rpc::{API_VERSION, Processor, ServerOptions, UPSTREAM_VERSION, serve_stream};
@@ -245,8 +244,7 @@ fn serve(args: Classic) -> Result<(), String> {
     }
     if args.stdiod {
         let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
-        return serve_stream(&mut input, &mut output, &Mutex::new(processor))
-            .map_err(|error| error.to_string());
+        return serve_stream(&mut input, &mut output, processor).map_err(|error| error.to_string());
     }
     listen(&args.server, processor)
 }

@@ -207,9 +207,8 @@ fn listen_on_socket(path: &Path, processor: Processor) -> Result<(), String> {
     let started = |error| format!("cannot listen on {}: {error}", path.display());
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(started)?;
     let server = SocketServer::bind(path).map_err(started)?;
-    server
-        .run(processor)
-        .map_err(|error| format!("cannot start threads: {error}"))?;
+    let running = server.run(processor);
+    let _running = running.map_err(|error| format!("cannot start threads: {error}"))?;
     eprintln!("listening on {}", path.display());
     signals.forever().next();
     Ok(())

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ferretto_tables::{TableId, Trace};
 use rusqlite::types::ValueRef;
@@ -206,6 +206,11 @@ impl Engine {
             sqlite: self.connection.get_interrupt_handle(),
             limits: self.limits.clone(),
         }
+    }
+
+    /// Ends texts once the variable is true. It replaces the last one.
+    pub(crate) fn end_with(&mut self, over: Option<Arc<AtomicBool>>) {
+        self.limits.end_with(over);
     }
 
     /// Runs all statements of a text, and passes their results to `rows`.

@@ -1,27 +1,31 @@
-//! The HTTP server. Each connection has a thread; queries run one at a time.
+//! The HTTP server. Requests run one at a time.
 
-use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
+use ferretto_http::{
+    After, Budget, Head, Length, Limits, Peer, Permission, Reply, Request, Response, Sender,
+    Session, Site, Users,
+};
 use ferretto_wire::encode;
 
+use super::result::ResultWriter;
 use super::state::Processor;
 use super::stream::Stream;
-use super::websocket;
+use super::turns::{PATIENCE, Turns};
 use crate::engine::STACK;
 use crate::error::SqlError;
 
 /// The largest size of a body.
 const MAX_BODY: u64 = 64 << 20;
-/// The largest length of a line of a request.
-const MAX_LINE: u64 = 8 << 10;
-/// The largest number of headers of a request.
-const MAX_HEADERS: usize = 32;
+/// The largest memory of all bodies.
+const MAX_BODIES: u64 = 512 << 20;
 /// The time after which the connection of an idle client is closed.
 const IDLE: Duration = Duration::from_secs(600);
+/// The number of threads that answer. All but one of them wait for the processor.
+const THREADS: usize = 16;
 
 /// The web origins that may send queries.
 const ORIGINS: &[&str] = &[
@@ -29,6 +33,9 @@ const ORIGINS: &[&str] = &[
     "http://localhost:10000",
     "http://127.0.0.1:10000",
 ];
+
+const HELP: &str = "Ferretto's trace processor. Programs query it with SQL: TraceProcessor(addr=...) \
+                    of the Python package 'perfetto', or the Perfetto UI.\n";
 
 /// Options of a server.
 #[derive(Debug, Clone)]
@@ -41,16 +48,22 @@ pub struct ServerOptions {
     pub origins: Vec<String>,
 }
 
-/// A listening server.
+/// A listening server. Programs of other users of the machine may not connect to a loopback
+/// address; on any other address, everyone may.
 #[derive(Debug)]
 pub struct Server {
     listeners: Vec<TcpListener>,
-    origins: Arc<Vec<String>>,
-    processor: Arc<Mutex<Processor>>,
+    origins: Vec<String>,
+    processor: Processor,
+    patience: Duration,
 }
 
 impl Server {
     /// Creates a server that listens.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the address is none, or is in use.
     pub fn bind(options: &ServerOptions, processor: Processor) -> io::Result<Self> {
         let addresses: Vec<String> = if options.address == "localhost" {
             vec!["127.0.0.1".to_owned(), "::1".to_owned()]
@@ -85,352 +98,231 @@ impl Server {
         origins.extend(options.origins.iter().cloned());
         Ok(Self {
             listeners,
-            origins: Arc::new(origins),
-            processor: Arc::new(Mutex::new(processor)),
+            origins,
+            processor,
+            patience: PATIENCE,
         })
+    }
+
+    /// Sets the time for which a request waits until those before it are done.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Returns the addresses that the server listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners
-            .iter()
-            .filter_map(|l| l.local_addr().ok())
-            .collect()
+        let listeners = self.listeners.iter();
+        listeners.filter_map(|l| l.local_addr().ok()).collect()
     }
 
     /// Serves clients until the process ends.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no thread can be started.
     pub fn run(self) -> io::Result<()> {
-        let mut threads = Vec::new();
+        let is_local = self.addresses().iter().all(|it| it.ip().is_loopback());
+        let users = Users::own();
+        let permission: Permission = Box::new(move |peer| match peer {
+            Peer::User(user) => !is_local || users.contain(user),
+            Peer::Unknown => true,
+            Peer::Remote => !is_local,
+        });
+        let limits = limits(&self.processor);
+        let mut site = ProcessorSite::new(self.processor, &limits, self.patience);
+        site.origins = self.origins;
+        site.is_local = is_local;
+        let mut server = ferretto_http::Server::new(limits, permission)?;
         for listener in self.listeners {
-            let (origins, processor) = (self.origins.clone(), self.processor.clone());
-            threads.push(std::thread::spawn(move || {
-                for client in listener.incoming().flatten() {
-                    let (origins, processor) = (origins.clone(), processor.clone());
-                    let thread = std::thread::Builder::new().stack_size(STACK);
-                    // Without a thread, and after a disconnect, there is no reply.
-                    let _ = thread.spawn(move || serve(client, &origins, &processor));
-                }
-            }));
+            server.listen(listener)?;
         }
-        for thread in threads {
-            let _ = thread.join();
-        }
+        server.start("rpc", site)?.wait();
         Ok(())
     }
 }
 
-/// A request without its body.
-struct Head {
-    method: String,
-    path: String,
-    headers: BTreeMap<String, String>,
-}
-
-impl Head {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(String::as_str)
-    }
-}
-
-fn line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
-    let mut text = String::new();
-    if reader.by_ref().take(MAX_LINE).read_line(&mut text)? == 0 {
-        return Ok(None);
-    }
-    if !text.ends_with('\n') {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "a line is too long",
-        ));
-    }
-    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
-}
-
-/// Reads the head of a request. Returns `None` at the end of the connection.
-fn head(reader: &mut impl BufRead) -> io::Result<Option<Head>> {
-    let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
-    let Some(first) = line(reader)? else {
-        return Ok(None);
+/// Returns the limits of a server. Bodies may use a quarter of the memory of queries.
+pub(super) fn limits(processor: &Processor) -> Limits {
+    let bodies = match processor.memory_limit() {
+        0 => MAX_BODIES,
+        limit => (limit / 4).min(MAX_BODIES),
     };
-    let mut words = first.split(' ');
-    let (Some(method), Some(path), Some(version)) = (words.next(), words.next(), words.next())
-    else {
-        return Err(invalid("malformed request line"));
-    };
-    if !version.starts_with("HTTP/1.") {
-        return Err(invalid("unsupported HTTP version"));
-    }
-    let mut headers = BTreeMap::new();
-    loop {
-        let Some(text) = line(reader)? else {
-            return Err(invalid("truncated head"));
-        };
-        if text.is_empty() {
-            break;
-        }
-        let Some((name, value)) = text.split_once(':') else {
-            return Err(invalid("malformed header"));
-        };
-        if headers.len() >= MAX_HEADERS {
-            return Err(invalid("too many headers"));
-        }
-        headers.insert(name.trim().to_ascii_lowercase(), value.trim().to_owned());
-    }
-    Ok(Some(Head {
-        method: method.to_owned(),
-        path: path.to_owned(),
-        headers,
-    }))
-}
-
-/// The replies to a client.
-struct Reply<'a> {
-    out: &'a mut dyn Write,
-    /// The headers of every reply.
-    common: String,
-}
-
-impl Reply<'_> {
-    fn plain(&mut self, status: &str, kind: &str, body: &[u8]) -> io::Result<()> {
-        let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{}\r\n",
-            body.len(),
-            self.common
-        );
-        self.out.write_all(head.as_bytes())?;
-        self.out.write_all(body)?;
-        self.out.flush()
-    }
-
-    fn message(&mut self, body: &[u8]) -> io::Result<()> {
-        self.plain("200 OK", "application/x-protobuf", body)
-    }
-
-    /// Starts a reply in chunks.
-    fn chunked(&mut self) -> io::Result<()> {
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\n\
-             Transfer-Encoding: chunked\r\n{}\r\n",
-            self.common
-        );
-        self.out.write_all(head.as_bytes())
-    }
-
-    fn chunk(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        write!(self.out, "{:x}\r\n", bytes.len())?;
-        self.out.write_all(bytes)?;
-        self.out.write_all(b"\r\n")?;
-        self.out.flush()
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        self.out.write_all(b"0\r\n\r\n")?;
-        self.out.flush()
+    Limits {
+        body: usize::try_from(MAX_BODY.min(bodies)).unwrap_or(usize::MAX),
+        bodies: Budget::new(bodies),
+        idle: IDLE,
+        threads: THREADS,
+        stack: STACK,
+        ..Limits::default()
     }
 }
 
-fn serve(client: TcpStream, origins: &[String], processor: &Mutex<Processor>) -> io::Result<()> {
-    client.set_read_timeout(Some(IDLE))?;
-    client.set_nodelay(true)?;
-    let mut reader = BufReader::new(client.try_clone()?);
-    let mut out = client;
-    loop {
-        let head = match head(&mut reader) {
-            Ok(Some(head)) => head,
-            Ok(None) => return Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                let mut reply = Reply {
-                    out: &mut out,
-                    common: "Connection: close\r\n".into(),
-                };
-                return reply.plain("400 Bad Request", "text/plain", b"malformed request\n");
+/// The handlers of requests.
+#[derive(Debug)]
+pub(super) struct ProcessorSite {
+    turns: Arc<Turns>,
+    bodies: Budget,
+    origins: Vec<String>,
+    /// True if only this machine can connect.
+    is_local: bool,
+}
+
+impl ProcessorSite {
+    pub(super) fn new(processor: Processor, limits: &Limits, patience: Duration) -> Self {
+        Self {
+            turns: Arc::new(Turns::new(processor, patience)),
+            bodies: limits.bodies.clone(),
+            origins: Vec::new(),
+            is_local: true,
+        }
+    }
+}
+
+/// Returns the methods with which a path may be requested. Pages can make a browser request any
+/// address with GET, so that changes nothing.
+fn methods(path: &str) -> &'static [&'static str] {
+    match path {
+        "/" | "/websocket" => &["GET"],
+        "/status" => &["GET", "POST"],
+        _ => &["POST"],
+    }
+}
+
+impl Site for ProcessorSite {
+    fn admit(&self, head: &Head) -> Result<(), Response> {
+        let forbidden = |reason| Err(Response::error("403 Forbidden", reason));
+        if self.is_local && !head.is_for_this_machine() {
+            return forbidden("The host of a request is localhost or an address.\n");
+        }
+        let is_far = !matches!(head.site.as_deref(), None | Some("same-origin" | "none"));
+        match &head.origin {
+            Some(origin) if !self.origins.contains(origin) => {
+                return forbidden("This origin may not send queries.\n");
             }
-            Err(error) => return Err(error),
-        };
-        let keep = head
-            .header("connection")
-            .is_some_and(|c| c.eq_ignore_ascii_case("keep-alive"));
-        let mut common = String::from("Cache-Control: no-cache\r\n");
-        common += if keep {
-            "Connection: keep-alive\r\n"
-        } else {
-            "Connection: close\r\n"
-        };
-        if let Some(origin) = head.header("origin") {
-            if !origins.iter().any(|known| known == origin) {
-                let mut reply = Reply {
-                    out: &mut out,
-                    common,
-                };
-                return reply.plain(
-                    "403 Forbidden",
-                    "text/plain",
-                    b"this origin may not send queries\n",
-                );
+            None if is_far => return forbidden("Pages may not request this.\n"),
+            // Browsers let any page connect.
+            None if head.path == "/websocket" => {
+                return forbidden("Only pages of known origins may connect.\n");
             }
-            common += &format!("Access-Control-Allow-Origin: {origin}\r\nVary: Origin\r\n");
+            _ => {}
         }
-        if head.path == "/websocket" {
-            let mut reply = Reply {
-                out: &mut out,
-                common,
-            };
-            return match handshake(&head, &mut reply)? {
-                true => serve_websocket(&mut reader, &mut out, processor),
-                false => Ok(()),
-            };
+        let methods = methods(&head.path);
+        if !methods.contains(&head.method.as_str()) && head.method != "OPTIONS" {
+            let reason = "This method is not for this path.\n";
+            let response = Response::error("405 Method Not Allowed", reason);
+            return Err(response.with("Allow", &methods.join(", ")));
         }
-        let length = match head.header("content-length").map(str::parse::<u64>) {
-            None => 0,
-            Some(Ok(length)) => length,
-            Some(Err(_)) => {
-                let mut reply = Reply {
-                    out: &mut out,
-                    common,
-                };
-                return reply.plain("400 Bad Request", "text/plain", b"malformed length\n");
-            }
-        };
-        let mut reply = Reply {
-            out: &mut out,
-            common,
-        };
-        if length > MAX_BODY {
-            return reply.plain(
-                "413 Payload Too Large",
-                "text/plain",
-                b"the body is too large\n",
-            );
+        Ok(())
+    }
+
+    fn answer(&self, request: &Request, reply: &mut Reply<'_>) -> io::Result<After> {
+        if request.head.path == "/websocket" && request.head.method == "GET" {
+            let is_accepted = reply.accept_websocket(&request.head)?;
+            return Ok(match self.session() {
+                Some(session) if is_accepted => After::WebSocket(session),
+                _ => After::Request,
+            });
         }
-        let mut body = Vec::new();
-        reader.by_ref().take(length).read_to_end(&mut body)?;
-        if body.len() as u64 != length {
-            return Ok(());
-        }
-        if head.method == "OPTIONS" {
-            reply.common += "Access-Control-Allow-Methods: POST, GET, OPTIONS\r\n\
-                             Access-Control-Allow-Headers: *\r\n\
-                             Access-Control-Max-Age: 86400\r\n\
-                             Access-Control-Allow-Private-Network: true\r\n";
-            reply.plain("204 No Content", "text/plain", b"")?;
-        } else {
-            // After a panic, the processor is still usable: requests replace its parts as a whole.
-            let mut processor = processor.lock().unwrap_or_else(PoisonError::into_inner);
-            respond(&head.path, &body, &mut processor, &mut reply)?;
-        }
-        if !keep {
-            return Ok(());
-        }
+        self.respond(request, reply)?;
+        Ok(After::Request)
+    }
+
+    fn session(&self) -> Option<Box<dyn Session>> {
+        Some(Box::new(StreamSession {
+            stream: Stream::new(&self.bodies),
+            turns: self.turns.clone(),
+        }))
     }
 }
 
-/// Replies to a WebSocket handshake, and returns true if it was accepted. Browsers let any page
-/// connect, so only known origins are accepted, and clients without an origin are refused.
-fn handshake(head: &Head, reply: &mut Reply<'_>) -> io::Result<bool> {
-    let refused = if head.header("origin").is_none() {
-        Some(("403 Forbidden", "only pages of known origins may connect\n"))
-    } else if head.header("sec-websocket-version") != Some("13") {
-        Some((
-            "505 HTTP Version Not Supported",
-            "only WebSocket version 13 is supported\n",
-        ))
-    } else {
-        None
-    };
-    if let Some((status, text)) = refused {
-        reply.plain(status, "text/plain", text.as_bytes())?;
-        return Ok(false);
-    }
-    let key = head.header("sec-websocket-key").unwrap_or_default();
-    if key.len() != websocket::KEY {
-        reply.plain("400 Bad Request", "text/plain", b"malformed key\n")?;
-        return Ok(false);
-    }
-    let answer = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Accept: {}\r\n\r\n",
-        websocket::accept(key)
-    );
-    reply.out.write_all(answer.as_bytes())?;
-    reply.out.flush()?;
-    Ok(true)
+/// The stream of `/rpc` on a connection of its own.
+struct StreamSession {
+    stream: Stream,
+    turns: Arc<Turns>,
 }
 
-/// Serves the stream of `/rpc` over WebSocket until the client closes it.
-fn serve_websocket(
-    reader: &mut BufReader<TcpStream>,
-    out: &mut TcpStream,
-    processor: &Mutex<Processor>,
-) -> io::Result<()> {
-    reader.get_ref().set_read_timeout(None)?;
-    let mut stream = Stream::default();
-    websocket::read(reader, out, |bytes, out| {
-        let mut processor = processor.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.feed(bytes, &mut processor, &mut |message| {
-            websocket::binary(out, &message)
-        })
+impl Session for StreamSession {
+    fn take(&mut self, bytes: &[u8], sender: &mut Sender<'_>) -> io::Result<bool> {
+        let client = Some(sender.client());
+        let turns = &self.turns;
+        self.stream
+            .feed(bytes, &|| turns.take(client), &mut |message| {
+                sender.send(&message)
+            })
+    }
+}
+
+/// Returns a message with the text of an error in this field.
+fn failed(field: u32, result: Result<(), SqlError>) -> Vec<u8> {
+    encode(|message| {
+        if let Err(error) = result {
+            message.string(field, &error.message);
+        }
     })
 }
 
-const HELP: &str = "Ferretto's trace processor. Programs query it with SQL: TraceProcessor(addr=...) \
-                    of the Python package 'perfetto', or the Perfetto UI.\n";
-
-fn respond(
-    path: &str,
-    body: &[u8],
-    processor: &mut Processor,
-    reply: &mut Reply<'_>,
-) -> io::Result<()> {
-    let failed = |field: u32, result: Result<(), SqlError>| {
-        encode(|message| {
-            if let Err(error) = result {
-                message.string(field, &error.message);
+impl ProcessorSite {
+    fn respond(&self, request: &Request, reply: &mut Reply<'_>) -> io::Result<()> {
+        let (head, body) = (&request.head, request.body());
+        let with_origin = |response: Response| match &head.origin {
+            Some(origin) => response
+                .with("Access-Control-Allow-Origin", origin)
+                .with("Vary", "Origin"),
+            None => response,
+        };
+        let message = |body: Vec<u8>| with_origin(Response::new("application/x-protobuf", body));
+        let client = reply.client();
+        let turn = || self.turns.take(Some(client));
+        if head.method == "OPTIONS" {
+            let response = with_origin(Response::error("204 No Content", ""));
+            let response = response
+                .with("Access-Control-Allow-Methods", "POST, GET, OPTIONS")
+                .with("Access-Control-Allow-Headers", "*")
+                .with("Access-Control-Max-Age", "86400")
+                .with("Access-Control-Allow-Private-Network", "true");
+            return reply.send(&response);
+        }
+        let unsupported = |feature: &str| Err(SqlError::new(format!("{feature} is not supported")));
+        let changed = |result: Result<Result<(), SqlError>, SqlError>| match result {
+            Ok(Ok(())) => message(Vec::new()),
+            Ok(Err(error)) => {
+                let status = "500 Internal Server Error";
+                with_origin(Response::error(status, &error.message))
             }
-        })
-    };
-    let unsupported = |feature: &str| Err(SqlError::new(format!("{feature} is not supported")));
-    match path {
-        "/" => reply.plain("200 OK", "text/plain", HELP.as_bytes()),
-        "/status" => reply.message(&processor.status()),
-        "/parse" => {
-            let result = processor.append(body);
-            reply.message(&failed(2, result))
-        }
-        "/notify_eof" => match processor.finalize() {
-            Ok(()) => reply.message(b""),
-            Err(error) => reply.plain(
-                "500 Internal Server Error",
-                "text/plain",
-                error.message.as_bytes(),
-            ),
-        },
-        "/restore_initial_tables" => match processor.restore() {
-            Ok(()) => reply.message(b""),
-            Err(error) => reply.plain(
-                "500 Internal Server Error",
-                "text/plain",
-                error.message.as_bytes(),
-            ),
-        },
-        "/query" => {
-            reply.chunked()?;
-            let sent = processor.query(body, &mut |message| reply.chunk(&message));
-            if sent.is_err() {
-                return Err(io::Error::from(io::ErrorKind::BrokenPipe));
+            Err(busy) => {
+                let status = "503 Service Unavailable";
+                with_origin(Response::error(status, &busy.message))
             }
-            reply.end()
-        }
-        "/rpc" => {
-            reply.chunked()?;
-            let mut stream = Stream::default();
-            stream.feed(body, processor, &mut |message| reply.chunk(&message))?;
-            reply.end()
-        }
-        "/compute_metric" => reply.message(&failed(2, unsupported("computing metrics"))),
-        "/trace_summary" => reply.message(&failed(3, unsupported("the trace summary"))),
-        _ => reply.plain("404 Not Found", "text/plain", b"unknown path\n"),
+        };
+        let response = match head.path.as_str() {
+            "/" => with_origin(Response::new("text/plain", HELP)),
+            "/status" => message(self.turns.status()),
+            "/parse" => {
+                let result = turn().and_then(|mut turn| turn.append(body));
+                message(failed(2, result))
+            }
+            "/notify_eof" => changed(turn().map(|mut turn| turn.finalize())),
+            "/restore_initial_tables" => changed(turn().map(|mut turn| turn.restore())),
+            "/query" => {
+                reply.begin(&message(Vec::new()), Length::Chunked)?;
+                let send = &mut |message: Vec<u8>| reply.chunk(&message);
+                match turn() {
+                    Ok(mut turn) => turn.query(body, send)?,
+                    Err(busy) => ResultWriter::new(send).end(Some(&busy.message))?,
+                }
+                return reply.end_chunks();
+            }
+            "/rpc" => {
+                reply.begin(&message(Vec::new()), Length::Chunked)?;
+                let mut stream = Stream::new(&self.bodies);
+                stream.feed(body, &turn, &mut |message| reply.chunk(&message))?;
+                return reply.end_chunks();
+            }
+            "/compute_metric" => message(failed(2, unsupported("computing metrics"))),
+            "/trace_summary" => message(failed(3, unsupported("the trace summary"))),
+            _ => with_origin(Response::error("404 Not Found", "unknown path\n")),
+        };
+        reply.send(&response)
     }
 }

@@ -6,12 +6,12 @@ mod result;
 mod socket;
 mod state;
 mod stream;
-mod websocket;
+mod turns;
 
 pub use http::{Server, ServerOptions};
 pub use socket::SocketServer;
 pub use state::Processor;
-pub use stream::{Stream, serve_stream};
+pub use stream::serve_stream;
 
 /// The version of the protocol.
 pub const API_VERSION: u64 = 14;

@@ -5,11 +5,10 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
+use super::http::{ProcessorSite, limits};
 use super::state::Processor;
-use super::stream::serve_stream;
-use crate::engine::STACK;
+use super::turns::PATIENCE;
 
 /// A server on a Unix socket. Dropping it removes the socket.
 #[derive(Debug)]
@@ -20,6 +19,10 @@ pub struct SocketServer {
 
 impl SocketServer {
     /// Creates a server that listens. Replaces a socket without a server.
+    ///
+    /// # Errors
+    ///
+    /// Fails if another server listens there, or if the socket cannot be created.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let taken = |why| io::Error::new(io::ErrorKind::AddrInUse, why);
         if let Ok(metadata) = path.symlink_metadata() {
@@ -43,20 +46,18 @@ impl SocketServer {
         Ok(Self { listener, path })
     }
 
-    /// Serves each client in its own thread, until the process ends.
-    pub fn run(&self, processor: Processor) -> io::Result<()> {
-        let listener = self.listener.try_clone()?;
-        let processor = Arc::new(Mutex::new(processor));
-        let accept = move || {
-            for client in listener.incoming().flatten() {
-                let processor = processor.clone();
-                let thread = std::thread::Builder::new().stack_size(STACK);
-                // Without a thread, and after a disconnect, there is no reply.
-                let _ = thread.spawn(move || serve_stream(&mut &client, &mut &client, &processor));
-            }
-        };
-        std::thread::Builder::new().spawn(accept)?;
-        Ok(())
+    /// Serves clients until the result is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no thread can be started.
+    pub fn run(&self, processor: Processor) -> io::Result<ferretto_http::Running> {
+        let limits = limits(&processor);
+        let site = ProcessorSite::new(processor, &limits, PATIENCE);
+        // No TCP connections arrive.
+        let mut server = ferretto_http::Server::new(limits, Box::new(|_| false))?;
+        server.listen_for_sessions(self.listener.try_clone()?)?;
+        server.start("rpc", site)
     }
 }
 

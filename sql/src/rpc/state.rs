@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ferretto_tables::{Continue, Trace};
 use ferretto_wire::{Fields, encode};
@@ -69,6 +70,16 @@ impl Processor {
         self.load(trace, name)
     }
 
+    /// Returns the memory limit in bytes; 0 for none.
+    pub(super) fn memory_limit(&self) -> u64 {
+        self.options.memory_limit
+    }
+
+    /// Ends queries once the variable is true. It replaces the last one.
+    pub(super) fn end_with(&mut self, over: Option<Arc<AtomicBool>>) {
+        self.engine.end_with(over);
+    }
+
     /// Returns the trace.
     pub fn trace(&self) -> &Arc<Trace> {
         &self.trace
@@ -87,6 +98,13 @@ impl Processor {
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
         if self.complete {
             self.reset()?;
+        }
+        let size = (self.pending.len() + bytes.len()) as u64;
+        if self.options.memory_limit > 0 && size > self.options.memory_limit {
+            self.pending = Vec::new();
+            return Err(SqlError::new(
+                "The trace is larger than the memory limit (--memory-limit).",
+            ));
         }
         self.pending.extend_from_slice(bytes);
         Ok(())

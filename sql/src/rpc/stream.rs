@@ -1,18 +1,21 @@
 //! The stream of requests and replies of `/rpc`.
 
 use std::io::{self, Read, Write};
-use std::sync::{Mutex, PoisonError};
 
+use ferretto_http::{Budget, Buffer};
 use ferretto_wire::{Fields, encode};
 
+use super::result::ResultWriter;
 use super::state::Processor;
+use super::turns::{PATIENCE, Turn, Turns};
+use crate::error::SqlError;
 
 /// The server's side of a stream.
-#[derive(Debug, Default)]
-pub struct Stream {
+#[derive(Debug)]
+pub(super) struct Stream {
     received: i64,
     sent: i64,
-    buffer: Vec<u8>,
+    buffer: Buffer,
 }
 
 /// The number of bytes to read at a time.
@@ -20,12 +23,18 @@ const PIECE: usize = 1 << 16;
 
 /// Serves requests until the end of the input, as upstream's program does on standard input and
 /// output. Unix sockets carry the same stream.
+///
+/// # Errors
+///
+/// Fails if the input cannot be read or the output cannot be written.
 pub fn serve_stream(
     input: &mut impl Read,
     output: &mut impl Write,
-    processor: &Mutex<Processor>,
+    processor: Processor,
 ) -> io::Result<()> {
-    let mut stream = Stream::default();
+    let turns = Turns::new(processor, PATIENCE);
+    // A single client: a message is the limit.
+    let mut stream = Stream::new(&Budget::new(u64::MAX));
     let mut piece = vec![0; PIECE];
     loop {
         let count = input.read(&mut piece)?;
@@ -33,12 +42,7 @@ pub fn serve_stream(
             output.write_all(&message)?;
             output.flush()
         };
-        if count == 0 {
-            return Ok(());
-        }
-        // After a panic, the processor is still usable: requests replace its parts as a whole.
-        let mut processor = processor.lock().unwrap_or_else(PoisonError::into_inner);
-        if !stream.feed(&piece[..count], &mut processor, &mut send)? {
+        if count == 0 || !stream.feed(&piece[..count], &|| turns.take(None), &mut send)? {
             return Ok(());
         }
     }
@@ -63,52 +67,55 @@ fn unsupported(method: u64) -> Option<(u32, u32, &'static str)> {
 /// The largest size of a message.
 const MAX_MESSAGE: usize = 128 << 20;
 
+/// The send function of a stream.
+type Send<'a> = &'a mut dyn FnMut(Vec<u8>) -> io::Result<()>;
+
+/// Waits for the processor.
+type Take<'a, 'b> = &'a dyn Fn() -> Result<Turn<'b>, SqlError>;
+
 impl Stream {
+    /// Returns a stream whose incomplete messages count in a budget.
+    pub(super) fn new(bodies: &Budget) -> Self {
+        Self {
+            received: 0,
+            sent: 0,
+            buffer: Buffer::new(bodies),
+        }
+    }
+
     /// Adds received bytes, and sends the replies to all complete requests. Returns false if the
     /// stream has to be closed.
-    pub fn feed(
+    pub(super) fn feed(
         &mut self,
         bytes: &[u8],
-        processor: &mut Processor,
-        send: &mut dyn FnMut(Vec<u8>) -> io::Result<()>,
+        take: Take<'_, '_>,
+        send: Send<'_>,
     ) -> io::Result<bool> {
-        self.buffer.extend_from_slice(bytes);
+        let expected = message_end(self.buffer.bytes()).ok().flatten();
+        if let Err(error) = self.buffer.extend(bytes, expected.unwrap_or(usize::MAX)) {
+            self.fatal(&error.to_string(), send)?;
+            return Ok(false);
+        }
         loop {
-            let Some(&tag) = self.buffer.first() else {
-                return Ok(true);
-            };
-            if tag != 0x0a {
-                self.fatal("RPC framing error", send)?;
-                return Ok(false);
-            }
-            let Some((length, size)) = ferretto_wire::decode_varint(&self.buffer[1..]) else {
-                if self.buffer.len() > 11 {
-                    self.fatal("RPC framing error", send)?;
-                    return Ok(false);
-                }
-                return Ok(true);
-            };
-            let Some(length) = usize::try_from(length).ok().filter(|n| *n <= MAX_MESSAGE) else {
+            let Ok(end) = message_end(self.buffer.bytes()) else {
                 self.fatal("RPC framing error", send)?;
                 return Ok(false);
             };
-            let end = 1 + size + length;
-            if self.buffer.len() < end {
+            let buffered = self.buffer.bytes();
+            let Some(message) = end.and_then(|end| buffered.get(..end)) else {
                 return Ok(true);
-            }
-            let message: Vec<u8> = self.buffer[1 + size..end].to_vec();
-            self.buffer.drain(..end);
-            if !self.request(&message, processor, send)? {
+            };
+            // The content of the field, which is all of the message.
+            let message = Fields::find(1, message).and_then(|field| field.as_bytes());
+            let message = message.unwrap_or_default().to_vec();
+            self.buffer.drain(end.unwrap_or_default());
+            if !self.request(&message, take, send)? {
                 return Ok(false);
             }
         }
     }
 
-    fn fatal(
-        &mut self,
-        text: &str,
-        send: &mut dyn FnMut(Vec<u8>) -> io::Result<()>,
-    ) -> io::Result<()> {
+    fn fatal(&mut self, text: &str, send: Send<'_>) -> io::Result<()> {
         send(encode(|stream| stream.nested(1, |m| m.string(5, text))))
     }
 
@@ -117,7 +124,7 @@ impl Stream {
         &mut self,
         method: u64,
         field: Option<(u32, &[u8])>,
-        send: &mut dyn FnMut(Vec<u8>) -> io::Result<()>,
+        send: Send<'_>,
     ) -> io::Result<()> {
         let number = self.sent;
         self.sent += 1;
@@ -132,12 +139,7 @@ impl Stream {
         }))
     }
 
-    fn request(
-        &mut self,
-        message: &[u8],
-        processor: &mut Processor,
-        send: &mut dyn FnMut(Vec<u8>) -> io::Result<()>,
-    ) -> io::Result<bool> {
+    fn request(&mut self, message: &[u8], take: Take<'_, '_>, send: Send<'_>) -> io::Result<bool> {
         let number = Fields::find(1, message)
             .and_then(|f| f.as_i64())
             .unwrap_or(0);
@@ -154,51 +156,59 @@ impl Stream {
             .and_then(|f| f.as_u64())
             .unwrap_or(0);
         let arguments = |field| Fields::find(field, message).and_then(|f| f.as_bytes());
-        let error = |field: u32, result: Result<(), crate::error::SqlError>| {
+        let error = |field: u32, result: Result<(), SqlError>| {
             encode(|m| {
                 if let Err(error) = result {
                     m.string(field, &error.message);
                 }
             })
         };
-        let missing = || Err(crate::error::SqlError::new("the arguments are missing"));
+        let missing = || Err(SqlError::new("the arguments are missing"));
         match method {
             1 => {
                 let result = match arguments(101) {
-                    Some(bytes) => processor.append(bytes),
+                    Some(bytes) => take().and_then(|mut turn| turn.append(bytes)),
                     None => missing(),
                 };
                 self.reply(method, Some((201, &error(2, result))), send)?;
             }
             2 => {
-                let result = processor.finalize();
+                let result = take().and_then(|mut turn| turn.finalize());
                 self.reply(method, Some((212, &error(1, result))), send)?;
             }
             3 => {
                 let arguments = arguments(103).unwrap_or_default();
-                let sent = processor.query(arguments, &mut |part| {
-                    self.reply(method, Some((203, &part)), send)
-                });
-                if sent.is_err() {
-                    return Err(io::ErrorKind::BrokenPipe.into());
+                let mut part = |part: Vec<u8>| self.reply(method, Some((203, &part)), send);
+                match take() {
+                    Ok(mut turn) => turn.query(arguments, &mut part)?,
+                    Err(busy) => ResultWriter::new(&mut part).end(Some(&busy.message))?,
                 }
             }
-            7 => {
-                // The reply has no error; only a mistake in the prelude could cause one.
-                let _ = processor.restore();
+            7 | 11 => {
+                let result = take().map(|mut turn| {
+                    // The reply has no error; only a mistake in the prelude could cause one.
+                    let _ = if method == 7 {
+                        turn.restore()
+                    } else {
+                        turn.reset()
+                    };
+                });
+                if let Err(busy) = result {
+                    self.fatal(&busy.message, send)?;
+                    return Ok(false);
+                }
                 self.reply(method, None, send)?;
             }
             10 => {
-                let status = processor.status();
+                let status = match take() {
+                    Ok(turn) => turn.status(),
+                    Err(_) => Vec::new(),
+                };
                 self.reply(method, Some((210, &status)), send)?;
-            }
-            11 => {
-                let _ = processor.reset();
-                self.reply(method, None, send)?;
             }
             13 => {
                 let result = match arguments(108) {
-                    Some(bytes) => processor.register_package(bytes),
+                    Some(bytes) => take().and_then(|mut turn| turn.register_package(bytes)),
                     None => missing(),
                 };
                 self.reply(method, Some((211, &error(1, result))), send)?;
@@ -225,4 +235,22 @@ impl Stream {
         }
         Ok(true)
     }
+}
+
+/// Returns the end of the first message in the bytes; `None` if they are too few to know it.
+///
+/// # Errors
+///
+/// Fails if the bytes are not the beginning of a message, or the message is too long.
+fn message_end(bytes: &[u8]) -> Result<Option<usize>, ()> {
+    /// The key of the field that contains a message.
+    const KEY: u8 = 0x0a;
+    let Some((&KEY, rest)) = bytes.split_first() else {
+        return if bytes.is_empty() { Ok(None) } else { Err(()) };
+    };
+    let Some((length, size)) = ferretto_wire::decode_varint(rest) else {
+        return if rest.len() > 10 { Err(()) } else { Ok(None) };
+    };
+    let length = usize::try_from(length).ok().filter(|n| *n <= MAX_MESSAGE);
+    length.map(|length| Some(1 + size + length)).ok_or(())
 }

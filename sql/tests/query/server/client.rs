@@ -29,7 +29,9 @@ pub(super) fn request(
     body: &[u8],
 ) -> Reply {
     let mut client = TcpStream::connect(address).expect("connection");
-    let head = format!("{line}\r\nHost: x\r\n{headers}Content-Length:{length}\r\n\r\n");
+    let head = format!(
+        "{line}\r\nHost: {address}\r\n{headers}Connection: close\r\nContent-Length:{length}\r\n\r\n"
+    );
     client.write_all(head.as_bytes()).expect("head");
     // The server may refuse the request before it has read all of it.
     let _ = client.write_all(body);

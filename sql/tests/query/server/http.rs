@@ -1,6 +1,12 @@
 //! Requests over HTTP.
 
-use super::{number, post, query, request, server, text};
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use ferretto_wire::encode as message;
+
+use super::{number, post, query, request, server, server_with_patience, text};
 use crate::common::{TRACE, encode};
 
 #[test]
@@ -116,6 +122,45 @@ fn query_129_values_of_all_types_are_returned_in_order() {
     );
     assert_eq!(many.cells.len(), 202_500);
     assert!(many.batches >= 4 && many.last, "{} batches", many.batches);
+}
+
+#[test]
+fn requests_are_refused_in_their_reply_while_another_one_does_not_end() {
+    const ENDLESS: &str = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)
+                           SELECT max(x) FROM n";
+    let address = server_with_patience(Duration::from_millis(50));
+    let body = message(|m| m.string(1, ENDLESS));
+    let mut endless = TcpStream::connect(address).expect("a connection");
+    let head = format!(
+        "POST /query HTTP/1.1\r\nHost: {address}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    endless.write_all(head.as_bytes()).expect("written");
+    endless.write_all(&body).expect("written");
+    let refused = loop {
+        let table = query(address, "SELECT 1 AS a");
+        // The endless one may not have begun.
+        if let Some(error) = table.error {
+            break error;
+        }
+        assert_eq!(table.cells, ["1"]);
+    };
+    assert!(
+        refused.contains("Another request has been running"),
+        "{refused}"
+    );
+    assert_eq!(post(address, "/notify_eof", "", b"").status, 503);
+    let parsed = post(address, "/parse", "", b"x").body;
+    assert!(
+        text(&parsed, 2)
+            .expect("an error")
+            .contains("Another request")
+    );
+    // The status needs no turn.
+    assert_eq!(number(&post(address, "/status", "", b"").body, 3), Some(14));
+    // It ends with its client.
+    drop(endless);
+    while query(address, "SELECT 1 AS a").error.is_some() {}
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod stream;
 mod websocket;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use ferretto_query::Options;
 use ferretto_query::rpc::{Processor, Server, ServerOptions};
@@ -15,6 +16,11 @@ use self::client::{decode, number, post, query, request, text};
 
 /// Starts a server in this process.
 fn server() -> SocketAddr {
+    server_with_patience(Duration::from_secs(60))
+}
+
+/// Starts a server in which requests wait at most so long for those before them.
+fn server_with_patience(patience: Duration) -> SocketAddr {
     let import = ferretto_tables::Options::default();
     let processor = Processor::new(Options::default(), import, Vec::new()).expect("processor");
     let options = ServerOptions {
@@ -23,6 +29,7 @@ fn server() -> SocketAddr {
         origins: Vec::new(),
     };
     let server = Server::bind(&options, processor).expect("a port");
+    let server = server.with_patience(patience);
     let address = server.addresses()[0];
     std::thread::spawn(move || server.run());
     address

@@ -15,7 +15,7 @@ impl Socket {
     /// Sends a handshake, and returns the head of the reply.
     fn open(address: SocketAddr, headers: &str) -> (Self, String) {
         let mut client = TcpStream::connect(address).expect("connection");
-        let head = format!("GET /websocket HTTP/1.1\r\nHost: x\r\n{headers}\r\n");
+        let head = format!("GET /websocket HTTP/1.1\r\nHost: {address}\r\n{headers}\r\n");
         client.write_all(head.as_bytes()).expect("head");
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
