@@ -84,6 +84,8 @@ impl ListenerState {
 #[derive(Debug)]
 struct Gone {
     id: ClientId,
+    /// True if the client did not end the connection itself.
+    is_cut_off: bool,
     account: Arc<Account>,
     remains: Remains,
 }
@@ -386,6 +388,14 @@ impl Reactor {
         self.carry_out(now);
     }
 
+    /// Ends a connection that its client wants to keep, now.
+    pub(crate) fn cut_off(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.closing = true;
+        }
+        self.lose(id);
+    }
+
     /// Ends a connection now. [`carry_out`](Self::carry_out), which every turn ends with, reports
     /// that to the service.
     pub(crate) fn lose(&mut self, id: ClientId) {
@@ -406,6 +416,7 @@ impl Reactor {
         if client.announced {
             self.gone.push(Gone {
                 id,
+                is_cut_off: client.closing,
                 account,
                 remains,
             });
@@ -430,6 +441,9 @@ impl Reactor {
             return false;
         };
         let client = gone.id;
+        if gone.is_cut_off {
+            self.service.handle(now, Event::CutOff { client });
+        }
         self.service.handle(now, Event::Disconnected { client });
         // Its memory is also freed on another thread, unless the service still needs it.
         gone.account.dispose(gone.remains);

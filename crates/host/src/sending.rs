@@ -1,5 +1,6 @@
 //! Sends replies, and handles full sockets and clients that do not read.
 
+use std::io;
 use std::os::fd::OwnedFd;
 
 use ferretto_ipc::socket::QueueError;
@@ -29,7 +30,7 @@ impl Reactor {
             Err(error @ (QueueError::Overflow { .. } | QueueError::FrameTooLarge { .. })) => {
                 let client = client.name();
                 self.notices.report(&Notice::QueueFull { client, error });
-                self.lose(id);
+                self.cut_off(id);
             }
         }
     }
@@ -48,8 +49,10 @@ impl Reactor {
             return;
         };
         let before = client.socket.queued();
-        let Ok(empty) = client.socket.flush() else {
-            return self.lose(id);
+        let empty = match client.socket.flush() {
+            Ok(empty) => empty,
+            Err(error) if is_closed(&error) => return self.lose(id),
+            Err(_) => return self.cut_off(id),
         };
         if empty && client.closing {
             return self.lose(id);
@@ -81,7 +84,7 @@ impl Reactor {
                 .reregister(&mut SourceFd(&fd), token, interest)
                 .is_err()
             {
-                return self.lose(id);
+                return self.cut_off(id);
             }
         }
         let may_read = client.may_read(&self.limits);
@@ -136,7 +139,7 @@ impl Reactor {
                 let (client, seconds) = (client.name(), patience / 1_000_000_000);
                 self.notices.report(&Notice::Stalled { client, seconds });
             }
-            self.lose(id);
+            self.cut_off(id);
         }
     }
 
@@ -155,4 +158,12 @@ impl Reactor {
             self.dirty.insert(id);
         }
     }
+}
+
+/// Returns true if an error means that the peer has closed the connection.
+pub(crate) fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }

@@ -89,6 +89,13 @@ pub enum Event {
         /// Method and arguments.
         request: relay::Request,
     },
+    /// The driver will end the connection, which the client did not ask for: an error of the system,
+    /// or of the client. Packets that the client has not committed may be lost. `Disconnected`
+    /// follows.
+    CutOff {
+        /// The connection.
+        client: ClientId,
+    },
     /// The connection is gone. No further event may refer to this client, and the driver drops
     /// commands for it.
     Disconnected {

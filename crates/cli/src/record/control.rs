@@ -35,6 +35,8 @@ pub(super) type ProfilerStarted = Box<dyn FnOnce() -> Result<Vec<String>>>;
 pub(super) struct RecordControl {
     command: CommandLine,
     pub(super) child: Option<Running>,
+    /// True if the end of the command was noticed, which ends the recording once.
+    child_has_ended: bool,
     /// The processes whose end ends the recording.
     watched: Watched,
     /// The file, until it is renamed.
@@ -65,6 +67,7 @@ impl RecordControl {
         Self {
             command,
             child: None,
+            child_has_ended: false,
             watched,
             draft,
             has_started: false,
@@ -105,6 +108,12 @@ impl RecordControl {
 
     fn child_runs(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| !child.has_ended())
+    }
+
+    /// Returns true if the command has ended, in the first call after its end only.
+    fn child_just_ended(&mut self) -> bool {
+        let has_ended = self.child.is_some() && !self.child_runs();
+        has_ended && !std::mem::replace(&mut self.child_has_ended, true)
     }
 
     /// Handles Ctrl-C. It reaches the command, too, which decides how to end; its last events are
@@ -181,7 +190,7 @@ impl Control for RecordControl {
     fn signal(&mut self, signal: Signal) -> Reaction {
         match signal {
             Signal::Interrupt | Signal::Terminate => self.interrupt(signal),
-            Signal::Child if self.child.is_some() && !self.child_runs() => Reaction::Stop,
+            Signal::Child if self.child_just_ended() => Reaction::Stop,
             Signal::Child => Reaction::GoOn,
             Signal::Snapshot => {
                 self.snapshot_of_ring("SIGUSR1");
@@ -205,6 +214,10 @@ impl Control for RecordControl {
             }
         }
         self.place();
+        // Without memory, the kernel does not deliver the message of the signal.
+        if self.child_just_ended() {
+            return Reaction::Stop;
+        }
         if self.has_started
             && let Some(watch) = &mut self.watch
         {

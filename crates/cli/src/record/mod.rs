@@ -60,6 +60,8 @@ const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 const START_PATIENCE: Duration = Duration::from_secs(5);
 /// The time between terminating and killing a command.
 const TERMINATION_GRACE: Duration = Duration::from_secs(2);
+/// The period of checks for the end of a command that outlives its recording.
+const CHILD_PERIOD: Duration = Duration::from_millis(100);
 /// The exit code of a program ended by Ctrl-C, as in shells.
 const INTERRUPTED: u8 = 130;
 
@@ -526,7 +528,9 @@ fn finish_child(child: &mut Running, terminate: bool, signals: &mut Signals) -> 
         std::time::Instant::now() + TERMINATION_GRACE
     });
     while !child.has_ended() {
-        signals.wait(patience);
+        // The signal of its end may get lost.
+        let look_again = std::time::Instant::now() + CHILD_PERIOD;
+        signals.wait(Some(patience.map_or(look_again, |at| at.min(look_again))));
         for signal in signals.take() {
             if signal.ends() {
                 child.signal(Kill::TERM);

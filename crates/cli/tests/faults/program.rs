@@ -43,9 +43,14 @@ pub(crate) fn add_to(command: &mut Command) {
     command.arg("--").args(words());
 }
 
-/// Fails if the trace does not open, or lacks events and does not say so. With `is_whole`, it must
-/// have all events.
-pub(crate) fn judge_trace(world: &World, name: &str, is_whole: bool) -> Result<(), String> {
+/// Fails if the trace does not open, or, of a recording that was complete, lacks events and does
+/// not say so. With `is_whole`, it must have all events.
+pub(crate) fn judge_trace(
+    world: &World,
+    name: &str,
+    is_complete: bool,
+    is_whole: bool,
+) -> Result<(), String> {
     let text = judge::opens(world, name)?;
     let bytes = world.read(name).unwrap_or_default();
     let numbered = numbered::read(&*bytes);
@@ -53,7 +58,9 @@ pub(crate) fn judge_trace(world: &World, name: &str, is_whole: bool) -> Result<(
     if is_whole && seen < EVENTS {
         return Err(format!("{seen} of {EVENTS} events\n{text}"));
     }
-    if seen < EVENTS && (text.contains("no data lost") || text.contains("nothing else is missing"))
+    if seen < EVENTS
+        && is_complete
+        && (text.contains("no data lost") || text.contains("nothing else is missing"))
     {
         return Err(format!(
             "{seen} of {EVENTS} events, and no data is lost\n{text}"

@@ -33,7 +33,9 @@ fn run(config: &str, fault: Option<Fault>) -> Judged {
             return Err("it wrote nothing".to_owned());
         }
         if is_new {
-            program::judge_trace(&world, "t", fault.is_none())?;
+            // Otherwise it has said that the recording ended early.
+            let is_complete = outcome.end == End::Exited(0);
+            program::judge_trace(&world, "t", is_complete, fault.is_none())?;
         }
         Ok(())
     };

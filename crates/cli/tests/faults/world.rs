@@ -89,7 +89,16 @@ impl World {
 
     /// Returns what the command printed on standard error.
     pub(crate) fn stderr(&self, program: &str) -> String {
-        let bytes = fs::read(self.output(&format!("{program}.stderr"))).unwrap_or_default();
+        self.printed(&format!("{program}.stderr"))
+    }
+
+    /// Returns what the command printed on standard output.
+    pub(crate) fn stdout(&self, program: &str) -> String {
+        self.printed(&format!("{program}.stdout"))
+    }
+
+    fn printed(&self, name: &str) -> String {
+        let bytes = fs::read(self.output(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 

@@ -43,7 +43,7 @@ impl Reactor {
             };
             let (id, client) = (newest.id, newest.name());
             self.notices.report(&Notice::Evicted { client, origin });
-            self.lose(id);
+            self.cut_off(id);
         }
         true
     }
@@ -77,7 +77,7 @@ impl Reactor {
                 origin,
                 limit,
             });
-            self.lose(id);
+            self.cut_off(id);
         }
     }
 }

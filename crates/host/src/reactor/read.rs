@@ -3,7 +3,7 @@
 
 use ferretto_ipc::PassedFd;
 use ferretto_ipc::host::{Action, Incoming, Request};
-use ferretto_ipc::socket::Received;
+use ferretto_ipc::socket::{ReceiveError, Received};
 use ferretto_service::driver::clocks;
 use ferretto_service::{ClientId, Event};
 
@@ -11,6 +11,7 @@ use super::{Now, Reactor};
 use crate::client::Role;
 use crate::notice::Notice;
 use crate::remote::RemoteRefusal;
+use crate::sending::is_closed;
 
 /// The number of bytes read from a consumer before its replies are checked: a short request can
 /// have a long reply.
@@ -73,10 +74,14 @@ impl Reactor {
                     return false;
                 }
                 Err(error) => {
+                    let is_closed = matches!(&error, ReceiveError::Io(error) if is_closed(error));
                     let client = client.name();
                     self.notices
                         .report(&Notice::ReceiveFailed { client, error });
-                    self.lose(id);
+                    match is_closed {
+                        true => self.lose(id),
+                        false => self.cut_off(id),
+                    }
                     return false;
                 }
             }
@@ -90,7 +95,7 @@ impl Reactor {
             self.notices
                 .report(&Notice::TooManyDescriptors { client, origin });
         }
-        self.lose(id);
+        self.cut_off(id);
     }
 
     /// Handles `len` bytes in the buffer, received from a client.
@@ -112,7 +117,7 @@ impl Reactor {
         if let Err(error) = received {
             let client = client.name();
             self.notices.report(&Notice::BadFrame { client, error });
-            return self.lose(id);
+            return self.cut_off(id);
         }
         self.account(id);
     }
@@ -147,7 +152,7 @@ impl Reactor {
             {
                 let client = client.name();
                 self.notices.report(&Notice::Unidentified { client });
-                self.lose(id);
+                self.cut_off(id);
             }
             Some(Action::Invoke(incoming)) => {
                 if !std::mem::replace(&mut client.announced, true) {
@@ -165,7 +170,7 @@ impl Reactor {
                         let host = remote.host;
                         self.notices
                             .report(&Notice::RemoteRefused { host, refusal });
-                        return self.lose(id);
+                        return self.cut_off(id);
                     }
                     let event = client.announcement();
                     self.deliver(now, event);

@@ -35,7 +35,7 @@ impl Reactor {
                         origin,
                         seconds,
                     });
-                    self.lose(id);
+                    self.cut_off(id);
                     self.carry_out(&clocks::read());
                     self.count(Some(origin));
                 }

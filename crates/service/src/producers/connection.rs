@@ -212,6 +212,14 @@ impl Producers {
         }
     }
 
+    /// Returns the producer of a connection; `None` before it is initialized.
+    pub(crate) fn id_of(&self, client: ClientId) -> Option<ProducerId> {
+        match self.connections.get(&client)?.phase {
+            Phase::Ready(id) => Some(id),
+            Phase::Fresh | Phase::Mapping(_) => None,
+        }
+    }
+
     /// Drops the messages that wait for the producer's memory.
     pub(crate) fn forget_memory(&mut self, id: ProducerId) {
         if let Some(producer) = self.existing(id) {

@@ -77,6 +77,7 @@ impl Service {
                 request_id,
                 request,
             } => self.relay_request(client, request_id, request),
+            Event::CutOff { client } => self.producer_cut_off(client),
             Event::Disconnected { client } => {
                 let cx = &mut self.cx;
                 let is_recording = self.sessions.iter().next().is_some();

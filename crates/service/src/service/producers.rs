@@ -123,11 +123,21 @@ impl Service {
             }
             Some(MemoryAnswer::NoMemory(id)) => {
                 for session in self.sessions.iter_mut() {
-                    session.note_without_memory(id);
+                    session.note_cut_off(id);
                 }
                 self.each_acts(|session, cx| session.remove_producer(cx, id));
                 self.cx.producers.forget_memory(id);
             }
+        }
+    }
+
+    /// Notes in all sessions that a producer may lose packets with its connection.
+    pub(super) fn producer_cut_off(&mut self, client: ClientId) {
+        let Some(id) = self.cx.producers.id_of(client) else {
+            return;
+        };
+        for session in self.sessions.iter_mut() {
+            session.note_cut_off(id);
         }
     }
 

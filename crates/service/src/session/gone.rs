@@ -1,5 +1,5 @@
-//! Data sources that left without a flush, and so lost their unread data, or that never got the
-//! memory for their data.
+//! Data sources that left without a flush, and so lost their unread data, or that cannot
+//! deliver data.
 
 use std::sync::Arc;
 
@@ -43,8 +43,9 @@ impl Gone {
 }
 
 impl Session {
-    /// Notes the data sources of a producer without shared memory: they record nothing.
-    pub(crate) fn note_without_memory(&mut self, producer: ProducerId) {
+    /// Notes the data sources of a producer that gets no shared memory, or whose connection the
+    /// service ends: they record nothing from then on.
+    pub(crate) fn note_cut_off(&mut self, producer: ProducerId) {
         for (_, instance) in self.instances.of_producer(producer) {
             self.gone.note(instance);
         }
