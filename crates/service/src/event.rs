@@ -89,9 +89,9 @@ pub enum Event {
         /// Method and arguments.
         request: relay::Request,
     },
-    /// The driver will end the connection, which the client did not ask for: an error of the system,
-    /// or of the client. Packets that the client has not committed may be lost. `Disconnected`
-    /// follows.
+    /// The driver will end the connection, which the client did not ask for: an error of the
+    /// system, or of the client. Packets that the client has not committed may be lost.
+    /// `Disconnected` follows.
     CutOff {
         /// The connection.
         client: ClientId,

@@ -256,13 +256,15 @@ fn traced_perf() {
             name: "linux.perf"
             perf_event_config {
                 timebase { frequency: 500 counter: SW_CPU_CLOCK }
-                callstack_sampling { }
+                callstack_sampling { scope { target_cmdline: "sh" } }
                 ring_buffer_read_period_ms: 100
             }
         } }
-        duration_ms: 400
+        duration_ms: 10000
     "#;
+    let busy = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
+    let command = ["sh", "-c", busy].map(str::to_owned);
     cover("traced_perf", |fault| {
-        sources("traced_perf", CONFIG, &[], fault)
+        sources("traced_perf", CONFIG, &command, fault)
     });
 }

@@ -6,6 +6,7 @@ use ferretto_ipc::port::consumer::Request;
 use ferretto_proto::AttachRequest;
 use ferretto_service::{ClientId, Inventory, ServiceOptions};
 use ferretto_shm::TraceWriter;
+use ferretto_wire::Fields;
 
 use crate::consumers::{Reader, Reading};
 use crate::ledger::Ledger;
@@ -29,6 +30,8 @@ pub struct Writer {
 
 pub struct Life {
     pub world: World,
+    /// An option of the service.
+    scraping_piece: u64,
     pub random: Random,
     /// Set if there are hostile producers.
     pub hostile: bool,
@@ -46,16 +49,32 @@ pub struct Life {
     pub tally: Tally,
 }
 
+fn options(scraping_piece: u64) -> ServiceOptions {
+    ServiceOptions {
+        uid: SERVICE_UID,
+        seed: 1,
+        scraping_piece,
+        ..ServiceOptions::default()
+    }
+}
+
+/// Returns the length of the whole packets at the start of a file.
+fn whole_packets(file: &[u8]) -> usize {
+    let mut fields = Fields::new(file);
+    let mut whole = 0;
+    while let Some(Ok(_)) = fields.next() {
+        whole = fields.offset();
+    }
+    whole
+}
+
 impl Life {
     pub fn new(seed: u64) -> Self {
         let mut random = Random(seed);
+        let scraping_piece = random.of(&[2, 8, 40, 2048]);
         Self {
-            world: World::with(ServiceOptions {
-                uid: SERVICE_UID,
-                seed: 1,
-                scraping_piece: random.of(&[2, 8, 40, 2048]),
-                ..ServiceOptions::default()
-            }),
+            world: World::with(options(scraping_piece)),
+            scraping_piece,
             hostile: random.one_in(2),
             faulty: random.one_in(2),
             random,
@@ -114,6 +133,7 @@ impl Life {
             50 => self.pay_debts(),
             51 => self.nonsense(),
             52 if self.random.one_in(4) => self.suspend(),
+            54 if self.faulty && self.random.one_in(3) => self.crash(),
             _ => self.wait(),
         }
     }
@@ -192,6 +212,43 @@ impl Life {
             let trace = self.ledger.read_file(&packets, &mut self.tally);
             self.ledger.traces[trace].broken = file.failed;
             self.ledger.check(trace, &mut self.tally);
+        }
+    }
+
+    /// Kills the service in the middle of a write, and starts it again. All clients are gone, and
+    /// files end anywhere in the last write.
+    fn crash(&mut self) {
+        self.collect();
+        let files = std::mem::take(&mut self.world.files);
+        for file in files.values().filter(|file| !file.closed) {
+            let lost = self.random.below(1 + file.last_write as u64) as usize;
+            let bytes = &file.bytes[..file.bytes.len() - lost];
+            let whole = whole_packets(bytes);
+            if whole == 0 {
+                continue;
+            }
+            self.tally.crashed_files += 1;
+            let packets = crate::consumers::unpacked(split_file(&bytes[..whole]));
+            let trace = self.ledger.read_file(&packets, &mut self.tally);
+            self.ledger.traces[trace].broken = true;
+        }
+        let clients: Vec<_> = self
+            .readers
+            .keys()
+            .chain(self.people.keys())
+            .copied()
+            .collect();
+        for client in clients {
+            self.forget(client);
+        }
+        self.left.clear();
+        self.requests = Requests::default();
+        self.world.restart(options(self.scraping_piece));
+        self.tally.crashes += 1;
+        for _ in 0..2 {
+            self.connect_consumer();
+            self.connect_producer();
+            self.enable();
         }
     }
 

@@ -22,6 +22,8 @@ tally! {
     sessions,
     files,
     failed_files,
+    crashes,
+    crashed_files,
     clones,
     attached,
     reads,

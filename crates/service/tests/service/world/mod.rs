@@ -131,6 +131,17 @@ impl World {
         }
     }
 
+    /// Replaces the service by a new one, as after a kill: its clients, its files and the answers
+    /// to its commands are gone.
+    pub fn restart(&mut self, options: ServiceOptions) {
+        let fresh = Self::with(options);
+        let killed = std::mem::replace(self, fresh);
+        self.now = killed.now;
+        self.disk = killed.disk;
+        self.log = killed.log;
+        (self.last_client, self.last_request) = (killed.last_client, killed.last_request);
+    }
+
     pub fn new_client(&mut self) -> ClientId {
         self.last_client += 1;
         ClientId(self.last_client)

@@ -15,6 +15,8 @@ pub struct File {
     pub closed: bool,
     /// Set once a write failed, and the failure was reported.
     pub failed: bool,
+    /// The length of the last part that was written.
+    pub last_write: usize,
     /// The part of a write that is not in the file yet.
     rest: Vec<u8>,
 }
@@ -114,14 +116,14 @@ impl World {
         if fault == WriteFault::Short || !target.rest.is_empty() {
             if target.rest.is_empty() {
                 target.rest = bytes.split_off(bytes.len() / 2);
-                target.bytes.append(&mut bytes);
+                target.append(&mut bytes);
             } else {
                 target.rest.append(&mut bytes);
             }
             self.late.push_back(written);
             return None;
         }
-        target.bytes.append(&mut bytes);
+        target.append(&mut bytes);
         Some(written)
     }
 
@@ -143,7 +145,14 @@ impl File {
 
     fn complete(&mut self) {
         let mut rest = std::mem::take(&mut self.rest);
-        self.bytes.append(&mut rest);
+        if !rest.is_empty() {
+            self.append(&mut rest);
+        }
+    }
+
+    fn append(&mut self, bytes: &mut Vec<u8>) {
+        self.last_write = bytes.len();
+        self.bytes.append(bytes);
     }
 }
 
