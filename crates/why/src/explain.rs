@@ -428,11 +428,11 @@ impl<'a> Why<'a> {
         let Waker::Thread(thread) = state.waker else {
             return false;
         };
-        let call = self.evidence.call_at(thread, state.end);
-        call.is_some_and(|call| {
-            let name = call_name(self.trace.strings().text(call.name));
-            name.starts_with("exit")
-        })
+        let states = self.schedule.states(thread);
+        let next = states.partition_point(|of_waker| of_waker.end <= state.end) + 1;
+        states
+            .get(next)
+            .is_some_and(|next| next.kind == StateKind::Ended)
     }
 
     /// Returns the interrupt that was in progress at a time, if it was on one CPU only, or the same

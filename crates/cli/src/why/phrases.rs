@@ -1,7 +1,7 @@
 //! Causes in words.
 
 use ferretto_text::terminal::shown;
-use ferretto_why::{Cause, Function, Share, Why};
+use ferretto_why::{Cause, Function, Share, WaitKind, Why};
 
 /// Returns a cause in words, as in "61 % it waited for a lock, until worker (12) ended the wait".
 pub(super) fn of_cause(why: &Why<'_>, cause: Cause) -> String {
@@ -19,6 +19,9 @@ pub(super) fn of_cause(why: &Why<'_>, cause: Cause) -> String {
         Cause::Behind(other) => format!("{} had it", thread(other)),
         Cause::Wakeup => "it was idle and woke up".to_owned(),
         Cause::Cpu => "waited for a CPU".to_owned(),
+        Cause::Wait(WaitKind::Creation, Some(creator)) => {
+            format!("did not exist, until created by {}", thread(creator))
+        }
         Cause::Wait(kind, None) => format!("waited for {}", kind.phrase()),
         Cause::Wait(kind, Some(other)) => {
             format!(
