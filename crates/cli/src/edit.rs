@@ -166,14 +166,14 @@ pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
     }
     let last = splitter.finish().context("cannot write a part")?;
     if let Some((last, _)) = last {
-        parts.place(last).context("cannot write a part")?;
+        parts.finish(last).context("cannot write a part")?;
     }
     let taken = Taken {
         packets,
         damage,
         left_out,
     };
-    print_written(parts.placed())?;
+    print_written(parts.complete())?;
     Ok(report(&name, &taken))
 }
 

@@ -44,8 +44,8 @@ impl Json {
         mut each: impl FnMut(&mut Self, T),
     ) {
         self.0.push('[');
-        for (place, item) in items.into_iter().enumerate() {
-            if place > 0 {
+        for (index, item) in items.into_iter().enumerate() {
+            if index > 0 {
                 self.0.push(',');
             }
             each(self, item);

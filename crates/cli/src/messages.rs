@@ -18,7 +18,7 @@ macro_rules! eprintln {
 /// Prints a message without the end of the line. Colours are left out where they are not shown.
 pub(crate) fn tell(message: fmt::Arguments<'_>) {
     let message = message.to_string();
-    // There is no other place to report that the message cannot be written.
+    // There is no other way to report that the message cannot be written.
     let _ = anstream::stderr().lock().write_all(message.as_bytes());
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Parts {
     inputs: Vec<PathBuf>,
     /// The number of newest parts to keep.
     keep: Option<usize>,
-    placed: VecDeque<PathBuf>,
+    complete: VecDeque<PathBuf>,
     /// The newest complete part, which stays locked.
     newest: Option<File>,
 }
@@ -27,8 +27,8 @@ pub(crate) struct Parts {
 pub(crate) struct Part {
     out: BufWriter<File>,
     beside: PathBuf,
-    place: PathBuf,
-    is_placed: bool,
+    path: PathBuf,
+    is_complete: bool,
 }
 
 impl Parts {
@@ -38,7 +38,7 @@ impl Parts {
             path: path.to_path_buf(),
             inputs: inputs.iter().map(|input| input.to_path_buf()).collect(),
             keep,
-            placed: VecDeque::new(),
+            complete: VecDeque::new(),
             newest: None,
         }
     }
@@ -79,11 +79,11 @@ impl Parts {
     ///
     /// Fails if a part cannot be written.
     pub(crate) fn next(&mut self, number: u32, before: Option<Part>) -> io::Result<Part> {
-        before.map_or(Ok(()), |before| self.place(before))?;
-        let place = self.numbered(number);
-        check_replaced(&place, &self.inputs)
+        before.map_or(Ok(()), |before| self.finish(before))?;
+        let path = self.numbered(number);
+        check_replaced(&path, &self.inputs)
             .map_err(|error| io::Error::other(format!("{error:#}")))?;
-        let mut beside = OsString::from(&place);
+        let mut beside = OsString::from(&path);
         beside.push(".part");
         let beside = PathBuf::from(beside);
         let mut options = OpenOptions::new();
@@ -100,8 +100,8 @@ impl Parts {
         Ok(Part {
             out: BufWriter::new(file),
             beside,
-            place,
-            is_placed: false,
+            path,
+            is_complete: false,
         })
     }
 
@@ -110,16 +110,16 @@ impl Parts {
     /// # Errors
     ///
     /// Fails if renaming or removing fails.
-    pub(crate) fn place(&mut self, mut part: Part) -> io::Result<()> {
+    pub(crate) fn finish(&mut self, mut part: Part) -> io::Result<()> {
         part.out
             .flush()
-            .map_err(|error| named(&part.place, &error))?;
-        fs::rename(&part.beside, &part.place).map_err(|error| named(&part.place, &error))?;
-        part.is_placed = true;
+            .map_err(|error| named(&part.path, &error))?;
+        fs::rename(&part.beside, &part.path).map_err(|error| named(&part.path, &error))?;
+        part.is_complete = true;
         self.newest = part.out.get_ref().try_clone().ok();
-        self.placed.push_back(part.place.clone());
-        if self.keep.is_some_and(|keep| self.placed.len() > keep)
-            && let Some(oldest) = self.placed.pop_front()
+        self.complete.push_back(part.path.clone());
+        if self.keep.is_some_and(|keep| self.complete.len() > keep)
+            && let Some(oldest) = self.complete.pop_front()
         {
             fs::remove_file(&oldest).map_err(|error| named(&oldest, &error))?;
         }
@@ -127,8 +127,8 @@ impl Parts {
     }
 
     /// Returns the existing files.
-    pub(crate) fn placed(&self) -> impl Iterator<Item = &Path> {
-        self.placed.iter().map(PathBuf::as_path)
+    pub(crate) fn complete(&self) -> impl Iterator<Item = &Path> {
+        self.complete.iter().map(PathBuf::as_path)
     }
 
     fn numbered(&self, number: u32) -> PathBuf {
@@ -150,18 +150,18 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
 impl Write for Part {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes);
-        written.map_err(|error| named(&self.place, &error))
+        written.map_err(|error| named(&self.path, &error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.out.flush();
-        flushed.map_err(|error| named(&self.place, &error))
+        flushed.map_err(|error| named(&self.path, &error))
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if !self.is_placed {
+        if !self.is_complete {
             // If it cannot be removed, the next recording overwrites it.
             let _ = fs::remove_file(&self.beside);
         }

@@ -19,7 +19,7 @@ impl Daemon for TracedRelay {
     const NAME: &'static str = "traced_relay";
     const ABOUT: &'static str = "\
 Brings the producers of this machine to the tracing service of another, in whose
-recordings they take part. It takes the place of a service here.";
+recordings they take part. It replaces a service here.";
     const COLUMN: usize = 38;
     const OPTIONS: &'static [DaemonOption<Self>] = &[DaemonOption(
         "set-socket-permissions GROUP:MODE",

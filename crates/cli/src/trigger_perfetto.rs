@@ -20,7 +20,7 @@ use crate::errors;
 const USAGE: &str = "\
 Usage: trigger_perfetto NAME...
 Activates the triggers of these names in all sessions that declare them. Ends without an
-error once the service was told, whether or not a session had one.
+error once the service was notified, whether or not a session had one.
 
 Environment:
   PERFETTO_PRODUCER_SOCK_NAME   where the tracing service listens

@@ -44,8 +44,8 @@ impl LineBuffer {
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        let room = MAX_LINE.saturating_sub(self.bytes.len());
+        let left = MAX_LINE.saturating_sub(self.bytes.len());
         self.bytes
-            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+            .extend_from_slice(&bytes[..bytes.len().min(left)]);
     }
 }

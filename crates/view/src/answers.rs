@@ -105,7 +105,7 @@ impl Traces<'_> {
                 json_reply(&json!(next))
             }
             ("GET", "search") => {
-                let place = match head.value("in").as_deref() {
+                let search_in = match head.value("in").as_deref() {
                     None | Some("names") => SearchIn::Names,
                     Some("args") => SearchIn::Args,
                     Some("all") => SearchIn::All,
@@ -113,7 +113,7 @@ impl Traces<'_> {
                 };
                 let limit = head.number("limit").map_or(LIMIT, |limit| limit as usize);
                 let text = head.value("text").unwrap_or_default();
-                Response::bytes(self.view.search(&text, place, limit))
+                Response::bytes(self.view.search(&text, search_in, limit))
             }
             ("POST", _) => match serde_json::from_slice(body) {
                 Ok(fields) => self.post(name, &Fields(fields)),

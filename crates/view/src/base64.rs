@@ -13,11 +13,11 @@ impl Base64<'_> {
         for part in self.0.chunks(3 << 10) {
             text.clear();
             for three in part.chunks(3) {
-                let byte = |place: usize| u32::from(three.get(place).copied().unwrap_or(0));
+                let byte = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
                 let word = byte(0) << 16 | byte(1) << 8 | byte(2);
-                for place in 0..4 {
-                    let digit = DIGITS[(word >> (18 - 6 * place)) as usize & 63];
-                    text.push(if place > three.len() { b'=' } else { digit });
+                for index in 0..4 {
+                    let digit = DIGITS[(word >> (18 - 6 * index)) as usize & 63];
+                    text.push(if index > three.len() { b'=' } else { digit });
                 }
             }
             out.write_all(&text)?;

@@ -26,7 +26,7 @@ pub(crate) struct Point {
 struct Level {
     shift: u8,
     firsts: Vec<u32>,
-    /// The places of the least and the greatest value of each run.
+    /// The indices of the least and the greatest value of each run.
     extremes: Vec<(u32, u32)>,
 }
 
@@ -75,26 +75,26 @@ impl Counters {
         mut each: impl FnMut(Point),
     ) {
         let rows = self.rows(counter);
-        let time = |place: u32| table.ts().get(rows[place as usize]);
-        let value = |place: u32| table.value().get(rows[place as usize]);
+        let time = |index: u32| table.ts().get(rows[index as usize]);
+        let value = |index: u32| table.value().get(rows[index as usize]);
         let pyramid = self
             .pyramids
             .binary_search_by_key(&counter, |(counter, _)| *counter)
             .ok()
-            .map_or(&[][..], |place| &self.pyramids[place].1);
+            .map_or(&[][..], |index| &self.pyramids[index].1);
         let Some(stored) = pyramid.iter().rev().find(|stored| stored.shift <= level) else {
             let first = rows.partition_point(|row| table.ts().get(*row) < window.start);
-            for place in first.saturating_sub(1) as u32..rows.len() as u32 {
-                if time(place) >= window.end {
+            for index in first.saturating_sub(1) as u32..rows.len() as u32 {
+                if time(index) >= window.end {
                     break;
                 }
-                let value = value(place);
+                let value = value(index);
                 each(Point {
-                    time: time(place),
+                    time: time(index),
                     min: value,
                     max: value,
                     last: value,
-                    row: rows[place as usize],
+                    row: rows[index as usize],
                 });
             }
             return;
@@ -142,10 +142,10 @@ fn build(rows: &[u32], table: &CounterTable, origin: i64) -> Vec<Level> {
     let mut runs: Vec<Run> = rows
         .iter()
         .enumerate()
-        .map(|(place, row)| {
-            let extreme = (place as u32, table.value().get(*row));
+        .map(|(index, row)| {
+            let extreme = (index as u32, table.value().get(*row));
             Run {
-                first: place as u32,
+                first: index as u32,
                 time: table.ts().get(*row),
                 min: extreme,
                 max: extreme,

@@ -71,7 +71,7 @@ impl View {
         let (mut min, mut max) = (Vec::new(), Vec::new());
         let (mut first, mut last) = (Vec::new(), Vec::new());
         for node in nodes {
-            name.push(texts.place(node.name.text(strings)));
+            name.push(texts.number(node.name.text(strings)));
             unit.push(texts.of(strings, node.unit));
             let extent = self.extent(&node.content, node.lane, node.depth);
             let (begin, end) = extent.map_or((f64::NAN, f64::NAN), |(begin, end)| {
@@ -205,12 +205,12 @@ impl View {
                 continue;
             }
             let text = strings.text(stats.description().get(row));
-            let place = stats
+            let index = stats
                 .idx()
                 .get(row)
                 .map_or(String::new(), |idx| format!("[{idx}]"));
             let value = stats.value().get(row);
-            remarks.push(json!(format!("{name}{place}: {value}. {text}").trim_end()));
+            remarks.push(json!(format!("{name}{index}: {value}. {text}").trim_end()));
         }
         (losses, remarks)
     }

@@ -199,7 +199,7 @@ fn varint(data: &mut Vec<u8>, mut value: u64) {
 #[derive(Debug)]
 pub(crate) struct Texts<'a> {
     list: Vec<Value>,
-    places: FxHashMap<&'a str, u32>,
+    numbers: FxHashMap<&'a str, u32>,
     by_id: FxHashMap<u32, u32>,
 }
 
@@ -207,39 +207,39 @@ impl Default for Texts<'_> {
     fn default() -> Self {
         Self {
             list: vec!["".into()],
-            places: FxHashMap::from_iter([("", 0)]),
+            numbers: FxHashMap::from_iter([("", 0)]),
             by_id: FxHashMap::default(),
         }
     }
 }
 
 impl<'a> Texts<'a> {
-    /// Returns the place of a text.
-    pub(crate) fn place(&mut self, text: &'a str) -> u32 {
-        *self.places.entry(text).or_insert_with(|| {
+    /// Returns the number of a text.
+    pub(crate) fn number(&mut self, text: &'a str) -> u32 {
+        *self.numbers.entry(text).or_insert_with(|| {
             self.list.push(text.into());
             self.list.len() as u32 - 1
         })
     }
 
-    /// Returns the place of a text of a string pool.
+    /// Returns the number of a text of a string pool.
     pub(crate) fn of(
         &mut self,
         pool: &'a ferretto_tables::StringPool,
         id: ferretto_tables::StringId,
     ) -> u32 {
-        if let Some(place) = self.by_id.get(&id.raw()) {
-            return *place;
+        if let Some(number) = self.by_id.get(&id.raw()) {
+            return *number;
         }
-        let place = self.place(pool.text(id));
-        self.by_id.insert(id.raw(), place);
-        place
+        let number = self.number(pool.text(id));
+        self.by_id.insert(id.raw(), number);
+        number
     }
 
-    /// Adds a generated text, and returns its place.
+    /// Adds a generated text, and returns its number.
     pub(crate) fn add(&mut self, text: String) -> u32 {
-        if let Some(place) = self.places.get(text.as_str()) {
-            return *place;
+        if let Some(number) = self.numbers.get(text.as_str()) {
+            return *number;
         }
         self.list.push(text.into());
         self.list.len() as u32 - 1

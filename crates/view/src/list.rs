@@ -35,25 +35,25 @@ impl View {
             })
             .collect();
         let total: usize = lanes.iter().map(|(_, rows)| rows.len()).sum();
-        let time = |place: usize, at: usize| {
-            let (node, rows) = lanes[place];
+        let time = |list: usize, at: usize| {
+            let (node, rows) = lanes[list];
             let (_, times) = self.lanes(&self.nodes[node as usize].content)?;
-            Some((times.start(*rows.get(at)?), place, at))
+            Some((times.start(*rows.get(at)?), list, at))
         };
         let mut next: BinaryHeap<_> = (0..lanes.len())
-            .filter_map(|place| time(place, 0).map(Reverse))
+            .filter_map(|list| time(list, 0).map(Reverse))
             .collect();
         let mut rows = Vec::new();
         let mut skipped = 0;
         while rows.len() < limit.min(MAX_ROWS) {
-            let Some(Reverse((_, place, at))) = next.pop() else {
+            let Some(Reverse((_, list, at))) = next.pop() else {
                 break;
             };
-            next.extend(time(place, at + 1).map(Reverse));
+            next.extend(time(list, at + 1).map(Reverse));
             if skipped < offset {
                 skipped += 1;
             } else {
-                let (node, all) = lanes[place];
+                let (node, all) = lanes[list];
                 rows.push(self.listed(node, all[at]));
             }
         }

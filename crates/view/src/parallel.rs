@@ -17,11 +17,11 @@ pub(crate) fn map<T: Sync, R: Send>(
     let take = || {
         let mut done = Vec::new();
         loop {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(place) else {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else {
                 return done;
             };
-            done.push((place, work(item)));
+            done.push((index, work(item)));
         }
     };
     let mut all: Vec<(usize, R)> = thread::scope(|scope| {
@@ -38,6 +38,6 @@ pub(crate) fn map<T: Sync, R: Send>(
         }
         all
     });
-    all.sort_unstable_by_key(|(place, _)| *place);
+    all.sort_unstable_by_key(|(index, _)| *index);
     all.into_iter().map(|(_, result)| result).collect()
 }

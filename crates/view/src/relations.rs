@@ -57,7 +57,7 @@ impl View {
 
     /// Returns the direct children of a slice.
     pub(crate) fn children(&self, slice: u32) -> Vec<u32> {
-        let Some((node, depth)) = self.place_of_slice(slice) else {
+        let Some((node, depth)) = self.position_of_slice(slice) else {
             return Vec::new();
         };
         let of = &self.nodes[node as usize];
@@ -91,20 +91,22 @@ impl View {
         }
         self.time_of(&of.content, id)?;
         let depth = if is_slice {
-            self.place_of_slice(id).filter(|place| place.0 == node)?.1
+            self.position_of_slice(id)
+                .filter(|position| position.0 == node)?
+                .1
         } else {
             0
         };
         let (lanes, _) = self.lanes(&of.content)?;
         let rows = lanes.rows(of.lane + depth);
-        let place = match of.content {
+        let position = match of.content {
             // These tables are not sorted by time.
             Content::Lines | Content::Heap(_) => rows.iter().position(|row| *row == id)?,
             _ => rows.binary_search(&id).ok()?,
         };
         let other = match step {
-            Step::Next => place.checked_add(1)?,
-            _ => place.checked_sub(1)?,
+            Step::Next => position.checked_add(1)?,
+            _ => position.checked_sub(1)?,
         };
         self.reference(node, depth, *rows.get(other)?)
     }
@@ -133,19 +135,19 @@ impl View {
             {
                 continue;
             }
-            let places = ends.map(|end| self.place_of_slice(end).unwrap_or((NONE, 0)));
-            let is_wanted = places.iter().any(|(node, _)| match &wanted {
+            let positions = ends.map(|end| self.position_of_slice(end).unwrap_or((NONE, 0)));
+            let is_wanted = positions.iter().any(|(node, _)| match &wanted {
                 None => *node != NONE,
                 Some(wanted) => wanted.get(*node as usize) == Some(&true),
             });
-            if !is_wanted || places.iter().any(|place| place.0 == NONE) {
+            if !is_wanted || positions.iter().any(|position| position.0 == NONE) {
                 continue;
             }
             total += 1;
             if from_time.len() >= limit {
                 continue;
             }
-            let [(from_node, from_depth), (to_node, to_depth)] = places;
+            let [(from_node, from_depth), (to_node, to_depth)] = positions;
             let row = [from_node, ends[0], from_depth, to_node, ends[1], to_depth];
             for (column, value) in columns.iter_mut().zip(row) {
                 column.push(value);

@@ -46,7 +46,7 @@ struct Matches {
     args: Vec<Option<bool>>,
     key: Option<Needle>,
     value: Needle,
-    place: SearchIn,
+    search_in: SearchIn,
 }
 
 impl Matches {
@@ -55,7 +55,7 @@ impl Matches {
     }
 
     fn args(&mut self, view: &View, set: Option<u32>) -> bool {
-        let Some(set) = set.filter(|_| self.place != SearchIn::Names) else {
+        let Some(set) = set.filter(|_| self.search_in != SearchIn::Names) else {
             return false;
         };
         if let Some(Some(known)) = self.args.get(set as usize) {
@@ -87,7 +87,7 @@ struct Found {
 
 impl View {
     /// Returns the rows that contain a text, as a frame. `key=value` searches arguments.
-    pub fn search(&self, text: &str, place: SearchIn, limit: usize) -> Vec<u8> {
+    pub fn search(&self, text: &str, search_in: SearchIn, limit: usize) -> Vec<u8> {
         let limit = limit.min(MAX_FOUND);
         let lower = text.to_lowercase();
         let (tables, strings) = (self.trace.tables(), self.trace.strings());
@@ -96,11 +96,11 @@ impl View {
             .split_once(['=', ':'])
             .filter(|(key, _)| !key.is_empty());
         let mut matches = Matches {
-            names: names(strings, &needle, place),
+            names: names(strings, &needle, search_in),
             args: vec![None; tables.args.len() as usize],
             key: pair.map(|(key, _)| Needle(key.trim().to_owned())),
             value: Needle(pair.map_or(lower.clone(), |(_, value)| value.trim().to_owned())),
-            place,
+            search_in,
         };
         let (mut found, mut total) = (Vec::new(), 0_u64);
         if !lower.is_empty() {
@@ -117,7 +117,7 @@ impl View {
         let mut texts = Texts::default();
         let mut frame = Frame::new("found");
         frame.field("total", total);
-        frame.field("nodes", self.nodes_named(&needle, place));
+        frame.field("nodes", self.nodes_named(&needle, search_in));
         let (mut start, mut dur, mut name) = (Vec::new(), Vec::new(), Vec::new());
         for one in &found {
             let content = &self.nodes[one.node as usize].content;
@@ -150,7 +150,7 @@ impl View {
             if !matches.name(slices.name().get(row)) && !args(matches, slices.arg_set_id(), row) {
                 continue;
             }
-            if let Some((node, depth)) = self.place_of_slice(row) {
+            if let Some((node, depth)) = self.position_of_slice(row) {
                 let ts = slices.ts().get(row);
                 each(
                     &mut kept,
@@ -163,8 +163,8 @@ impl View {
                 );
             }
         }
-        for (place, of) in self.nodes.iter().enumerate() {
-            let node = place as u32;
+        for (index, of) in self.nodes.iter().enumerate() {
+            let node = index as u32;
             if !matches!(
                 of.content,
                 Content::Values(_) | Content::Ftrace(_) | Content::Lines
@@ -208,8 +208,8 @@ impl View {
         }
     }
 
-    fn nodes_named(&self, needle: &Needle, place: SearchIn) -> Vec<u32> {
-        if place == SearchIn::Args || needle.0.is_empty() {
+    fn nodes_named(&self, needle: &Needle, search_in: SearchIn) -> Vec<u32> {
+        if search_in == SearchIn::Args || needle.0.is_empty() {
             return Vec::new();
         }
         let named = (0..self.nodes.len() as u32)
@@ -219,8 +219,8 @@ impl View {
 }
 
 /// Returns for each text if it contains the searched one.
-fn names(strings: &StringPool, needle: &Needle, place: SearchIn) -> Vec<bool> {
-    if place == SearchIn::Args {
+fn names(strings: &StringPool, needle: &Needle, search_in: SearchIn) -> Vec<bool> {
+    if search_in == SearchIn::Args {
         return Vec::new();
     }
     strings.iter().map(|text| needle.is_in(text)).collect()

@@ -61,7 +61,7 @@ impl Sum {
 #[derive(Debug, Default)]
 struct Named {
     /// The index of the sum of each name, by number; `NONE` for unused names.
-    places: Vec<u32>,
+    positions: Vec<u32>,
     sums: Vec<(StringId, Sum)>,
 }
 
@@ -69,21 +69,21 @@ impl Named {
     #[inline]
     fn of(&mut self, name: StringId) -> &mut Sum {
         let raw = name.raw() as usize;
-        let place = match self.places.get(raw) {
-            Some(place) if *place != NONE => *place,
+        let position = match self.positions.get(raw) {
+            Some(position) if *position != NONE => *position,
             _ => self.add(name),
         };
-        &mut self.sums[place as usize].1
+        &mut self.sums[position as usize].1
     }
 
     fn add(&mut self, name: StringId) -> u32 {
         let raw = name.raw() as usize;
-        if self.places.len() <= raw {
-            self.places.resize(raw + 1, NONE);
+        if self.positions.len() <= raw {
+            self.positions.resize(raw + 1, NONE);
         }
-        self.places[raw] = self.sums.len() as u32;
+        self.positions[raw] = self.sums.len() as u32;
         self.sums.push((name, Sum::default()));
-        self.places[raw]
+        self.positions[raw]
     }
 
     fn merge(&mut self, other: Self) {
@@ -95,8 +95,8 @@ impl Named {
     /// Adds the sums of names that have none yet.
     fn merge_new(&mut self, other: Self) {
         for (name, sum) in other.sums {
-            let place = self.places.get(name.raw() as usize);
-            if place.is_none_or(|place| *place == NONE) {
+            let position = self.positions.get(name.raw() as usize);
+            if position.is_none_or(|position| *position == NONE) {
                 self.of(name).merge(sum);
             }
         }
@@ -128,9 +128,9 @@ impl Sums {
         for (utid, time) in other.running {
             *self.running.entry(utid).or_default() += time;
         }
-        let room = MAX_ENTRIES - self.counters.len();
-        self.left_out += other.left_out + other.counters.len().saturating_sub(room);
-        self.counters.extend(other.counters.into_iter().take(room));
+        let free = MAX_ENTRIES - self.counters.len();
+        self.left_out += other.left_out + other.counters.len().saturating_sub(free);
+        self.counters.extend(other.counters.into_iter().take(free));
     }
 }
 

@@ -161,7 +161,7 @@ impl View {
     /// Returns the name of a row, and the node to which it refers.
     pub(crate) fn label(&self, content: &Content, row: u32) -> Label {
         let tables = self.trace.tables();
-        let of = |nodes: &[u32], place: u32| nodes.get(place as usize).copied().unwrap_or(NONE);
+        let of = |nodes: &[u32], row: u32| nodes.get(row as usize).copied().unwrap_or(NONE);
         let (name, other) = match content {
             Content::None | Content::Counter(_) | Content::Samples(_) => (StringId::NULL, NONE),
             Content::Slices(_) => (tables.slice.name().get(row), NONE),

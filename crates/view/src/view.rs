@@ -135,12 +135,12 @@ impl View {
                     numbers.tracks[*track as usize] = numbers.values;
                     bump(&mut numbers.values)
                 }
-                Content::Cpu(ucpu) => place(&mut numbers.cpus, *ucpu),
-                Content::Activity(upid) => place(&mut numbers.activity, *upid),
-                Content::States(utid) => place(&mut numbers.states, *utid),
-                Content::Samples(utid) => place(&mut numbers.samples, *utid),
-                Content::Ftrace(ucpu) => place(&mut numbers.ftrace, *ucpu),
-                Content::Heap(upid) => place(&mut numbers.heap, *upid),
+                Content::Cpu(ucpu) => own_lane(&mut numbers.cpus, *ucpu),
+                Content::Activity(upid) => own_lane(&mut numbers.activity, *upid),
+                Content::States(utid) => own_lane(&mut numbers.states, *utid),
+                Content::Samples(utid) => own_lane(&mut numbers.samples, *utid),
+                Content::Ftrace(ucpu) => own_lane(&mut numbers.ftrace, *ucpu),
+                Content::Heap(upid) => own_lane(&mut numbers.heap, *upid),
                 Content::Lines => 0,
             };
             node.lane = lane;
@@ -151,9 +151,9 @@ impl View {
     /// Sorts the rows of tables into the lanes.
     fn sort(&mut self, numbers: &Numbers) {
         let tables = self.trace.tables();
-        let known = |lanes: &[u32], place: u32| {
+        let known = |lanes: &[u32], row: u32| {
             lanes
-                .get(place as usize)
+                .get(row as usize)
                 .copied()
                 .filter(|lane| *lane != NONE)
         };
@@ -326,11 +326,11 @@ fn bump(number: &mut u32) -> u32 {
 }
 
 /// Marks a lane as used, and returns it. The table has one lane for each row of another.
-fn place(lanes: &mut [u32], place: u32) -> u32 {
-    if let Some(lane) = lanes.get_mut(place as usize) {
-        *lane = place;
+fn own_lane(lanes: &mut [u32], row: u32) -> u32 {
+    if let Some(lane) = lanes.get_mut(row as usize) {
+        *lane = row;
     }
-    place
+    row
 }
 
 /// The numbering of lanes.
@@ -402,8 +402,8 @@ fn count(trace: &Trace, end: i64) -> MachineRows {
         heap: zeros(tables.process.len()),
         logs: tables.logs.len(),
     };
-    fn add(counts: &mut [u32], place: u32) {
-        if let Some(count) = counts.get_mut(place as usize) {
+    fn add(counts: &mut [u32], row: u32) {
+        if let Some(count) = counts.get_mut(row as usize) {
             *count += 1;
         }
     }

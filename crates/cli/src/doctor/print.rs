@@ -33,8 +33,8 @@ pub(super) fn text(out: &mut impl Write, checks: &[Check]) -> io::Result<()> {
         if !check.effect.is_empty() {
             writeln!(out, "{indent}{}", shown(&check.effect))?;
         }
-        for (place, remedy) in check.remedies.iter().enumerate() {
-            let lead = if place == 0 { "to change it:" } else { "or:" };
+        for (index, remedy) in check.remedies.iter().enumerate() {
+            let lead = if index == 0 { "to change it:" } else { "or:" };
             writeln!(out, "{indent}{DIM}{lead}{DIM:#} {}", shown(remedy))?;
         }
     }

@@ -25,8 +25,8 @@ pub(super) fn command(
         return Ok(());
     };
     heading(out, "command")?;
-    let room = width.map_or(usize::MAX, |width| width.saturating_sub(3).max(10));
-    writeln!(out, "  {}", cut(&shown(&command.command), room))?;
+    let free = width.map_or(usize::MAX, |width| width.saturating_sub(3).max(10));
+    writeln!(out, "  {}", cut(&shown(&command.command), free))?;
     amounts(out, command, summary.duration_ns)?;
     if let Some(used) = &command.resources {
         resources(out, used)?;
@@ -140,7 +140,7 @@ fn slices(out: &mut impl Write, command: &CommandSummary, width: Option<usize>) 
             duration(slices.total_ns),
             duration(slices.max_ns)
         );
-        let room = width.map_or(NAME_WIDTH, |width| width.saturating_sub(head.len()).max(10));
+        let free = width.map_or(NAME_WIDTH, |width| width.saturating_sub(head.len()).max(10));
         let name = match slices.name.as_str() {
             "" => "(no name)".into(),
             name => shown(name),
@@ -149,7 +149,7 @@ fn slices(out: &mut impl Write, command: &CommandSummary, width: Option<usize>) 
             0 => String::new(),
             open => format!(" {DIM}({} without an end){DIM:#}", grouped(open)),
         };
-        writeln!(out, "{head}{}{unfinished}", cut(&name, room))?;
+        writeln!(out, "{head}{}{unfinished}", cut(&name, free))?;
     }
     let rest = command.slices.len().saturating_sub(TOP_SLICES) + command.more_slices;
     match rest {

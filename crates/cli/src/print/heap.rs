@@ -115,6 +115,6 @@ fn line(
         human_bytes(own.weight),
         grouped(own.samples)
     );
-    let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(20));
-    writeln!(out, "{head}{}", cut(&shown(&site.function.name), room))
+    let free = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(20));
+    writeln!(out, "{head}{}", cut(&shown(&site.function.name), free))
 }

@@ -66,10 +66,10 @@ pub(super) fn memory(
             process.pid
         );
         let name = process_name(&process.name, process.machine);
-        let room = width.map_or(usize::MAX, |width| {
+        let free = width.map_or(usize::MAX, |width| {
             width.saturating_sub(head.len() + 1).max(10)
         });
-        writeln!(out, "{head} {}", cut(&name, room))?;
+        writeln!(out, "{head} {}", cut(&name, free))?;
     }
     match grown.len().saturating_sub(TOP) {
         0 => Ok(()),

@@ -92,17 +92,17 @@ fn events(out: &mut impl Write, summary: &Summary, width: Option<usize>) -> io::
             "  {:name_width$}  {count:>13}  {bytes:>10}  ",
             shown(&source.name)
         );
-        let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()));
+        let free = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()));
         let kinds = if source.name == TRACK_EVENTS {
             track_event_kinds(summary)
         } else {
             (1..=TOP_KINDS)
                 .rev()
                 .map(|top| kinds(source, top))
-                .find(|text| text.len() <= room)
+                .find(|text| text.len() <= free)
                 .unwrap_or_default()
         };
-        writeln!(out, "{head}{DIM}{}{DIM:#}", cut(&kinds, room))?;
+        writeln!(out, "{head}{DIM}{}{DIM:#}", cut(&kinds, free))?;
     }
     Ok(())
 }
@@ -190,8 +190,8 @@ fn processes(out: &mut impl Write, summary: &Summary, width: Option<usize>) -> i
             process.pid
         );
         let name = process_name(&process.name, process.machine);
-        let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(10));
-        writeln!(out, "{head} {}", cut(&name, room.saturating_sub(1)))?;
+        let free = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(10));
+        writeln!(out, "{head} {}", cut(&name, free.saturating_sub(1)))?;
     }
     let rest = summary.processes.len().saturating_sub(TOP_PROCESSES);
     if rest > 0 {

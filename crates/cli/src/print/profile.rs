@@ -160,8 +160,8 @@ fn functions(
         let (own, total) = (share(function.own, profile), share(function.total, profile));
         let module = cut(&shown(&function.module), MODULE_WIDTH);
         let head = format!("  {own:>7}  {total:>7}  {module:module_width$}  ");
-        let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(20));
-        writeln!(out, "{head}{}", cut(&shown(&function.name), room))?;
+        let free = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(20));
+        writeln!(out, "{head}{}", cut(&shown(&function.name), free))?;
     }
     Ok(())
 }
@@ -187,8 +187,8 @@ fn shares(out: &mut impl Write, profile: &ProfileSummary, width: Option<usize>) 
                 share(process.count, profile),
                 process.id
             );
-            let room = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(10));
-            writeln!(out, "{head}{}", cut(&name(process), room))?;
+            let free = width.map_or(usize::MAX, |width| width.saturating_sub(head.len()).max(10));
+            writeln!(out, "{head}{}", cut(&name(process), free))?;
         }
         let more = list.len().saturating_sub(TOP_SHARES);
         if more > 0 {

@@ -134,12 +134,12 @@ impl RecordControl {
     }
 
     /// Renames the file once it has data, since the recording may fail before its start.
-    fn place(&mut self) {
+    fn rename_draft(&mut self) {
         if !self.has_started {
             return;
         }
         if let Some(draft) = &self.draft
-            && let Err(error) = draft.place()
+            && let Err(error) = draft.rename()
         {
             self.progress.reporter()(&message(&error));
         }
@@ -213,7 +213,7 @@ impl Control for RecordControl {
                 );
             }
         }
-        self.place();
+        self.rename_draft();
         // Without memory, the kernel does not deliver the message of the signal.
         if self.child_just_ended() {
             return Reaction::Stop;

@@ -37,7 +37,7 @@ struct Inner {
 enum State {
     Beside,
     /// Renamed; with the new path of the earlier file.
-    Placed(Option<PathBuf>),
+    Renamed(Option<PathBuf>),
     /// Renaming failed; the file keeps its temporary name.
     Stuck,
 }
@@ -93,7 +93,7 @@ impl Draft {
     /// Returns the new path of the earlier file.
     pub(super) fn old(&self) -> Option<PathBuf> {
         match &*self.0.state() {
-            State::Placed(old) => old.clone(),
+            State::Renamed(old) => old.clone(),
             State::Beside | State::Stuck => None,
         }
     }
@@ -103,7 +103,7 @@ impl Draft {
     /// # Errors
     ///
     /// Fails if renaming fails. The error names the temporary file, which is kept.
-    pub(super) fn place(&self) -> Result<()> {
+    pub(super) fn rename(&self) -> Result<()> {
         let inner = &*self.0;
         let mut state = inner.state();
         if *state != State::Beside || inner.file.metadata().is_ok_and(|file| file.len() == 0) {
@@ -119,7 +119,7 @@ impl Draft {
             moved.map(|()| old)
         });
         match moved {
-            Ok(old) => *state = State::Placed(old),
+            Ok(old) => *state = State::Renamed(old),
             Err(error) => {
                 *state = State::Stuck;
                 let part = inner.part.display();

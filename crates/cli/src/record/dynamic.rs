@@ -12,10 +12,10 @@ use super::child;
 use super::sources::nearest;
 use ferretto_text::terminal::shown;
 
-/// The suffix of a place that selects the return.
+/// The suffix of a location that selects the return.
 const RETURN: &str = "%return";
 
-/// Returns the events of `--uprobe PATH:PLACE` and `--kprobe FUNCTION`.
+/// Returns the events of `--uprobe PATH:LOCATION` and `--kprobe FUNCTION`.
 ///
 /// # Errors
 ///
@@ -26,21 +26,21 @@ pub(super) fn events(uprobes: &[String], kprobes: &[String]) -> Result<Vec<Dynam
     in_programs.chain(in_kernel).collect()
 }
 
-/// Splits the suffix from a place. The flag is true if it selects the return.
-fn place(text: &str) -> (&str, bool) {
+/// Splits the suffix from a location. The flag is true if it selects the return.
+fn without_return(text: &str) -> (&str, bool) {
     match text.strip_suffix(RETURN) {
-        Some(place) => (place, true),
+        Some(location) => (location, true),
         None => (text, false),
     }
 }
 
 /// Returns the name of an event, with a suffix for returns.
-fn called(place: &str, is_return: bool) -> String {
-    format!("{place}{}", if is_return { "__return" } else { "" })
+fn called(location: &str, is_return: bool) -> String {
+    format!("{location}{}", if is_return { "__return" } else { "" })
 }
 
 fn in_kernel(text: &str) -> Result<DynamicEvent> {
-    let (function, is_return) = place(text);
+    let (function, is_return) = without_return(text);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '+' | ':');
     if function.is_empty() || !function.chars().all(is_plain) {
         bail!(
@@ -57,7 +57,7 @@ fn in_kernel(text: &str) -> Result<DynamicEvent> {
 }
 
 fn in_program(text: &str) -> Result<DynamicEvent> {
-    let (rest, is_return) = place(text);
+    let (rest, is_return) = without_return(text);
     let Some((path, at)) = rest
         .split_once(':')
         .filter(|(path, at)| !path.is_empty() && !at.is_empty())
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_in_programs_are_found_or_explained() {
+    fn locations_in_programs_are_found_or_explained() {
         let own = std::env::current_exe().unwrap();
         let own = own.display();
         assert!(in_program(&format!("{own}:main")).is_ok());

@@ -147,7 +147,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     drop(instance);
     drop(made);
     if !target.are_parts() {
-        signals.settle();
+        signals.set_cleaned();
     }
     if args.flight.only_if_command_fails() && end.code == Some(ExitCode::SUCCESS) {
         if !args.quiet {
@@ -163,7 +163,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         target.keep(&mut signals)?;
         return Ok(end.code.unwrap_or(ExitCode::from(INTERRUPTED)));
     }
-    target.place()?;
+    target.rename()?;
     if !report::closing(target, &triggers, &mut signals, args.quiet)? {
         return Ok(ExitCode::from(INTERRUPTED));
     }
@@ -205,7 +205,7 @@ fn delay(config: &TraceConfig, signals: &mut Signals) -> Result<bool> {
 
 /// Returns the tracefs instance of a recording without a config. Instances have buffers of their
 /// own, so recordings do not take each other's events. Without permission, the top level of tracefs
-/// is used, and also for the messages of programs, which have no other place.
+/// is used, and also for the messages of programs, which no other instance receives.
 fn own_instance(args: &RecordArgs) -> Option<OwnInstance> {
     if args.config.is_some() || args.system || args.presets.want_markers() {
         return None;
@@ -449,7 +449,7 @@ fn snapshots(out: PathBuf, service: Address, note: impl Fn(&str) + Send + 'stati
         let trigger = String::from_utf8_lossy(&trigger).into_owned();
         let made = Target::file(&out).and_then(|target| {
             let end = clone_session(&service, request, &target.writer()?, || ())?;
-            target.place()?;
+            target.rename()?;
             match end {
                 End::Complete => Ok(()),
                 end => bail!("{}", reason(end)),

@@ -204,19 +204,19 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// See [`Draft::place`].
-    pub(super) fn place(&self) -> Result<()> {
-        self.draft().map_or(Ok(()), |draft| draft.place())
+    /// See [`Draft::rename`].
+    pub(super) fn rename(&self) -> Result<()> {
+        self.draft().map_or(Ok(()), |draft| draft.rename())
     }
 
     /// Completes the file or the parts of a recording that failed or was aborted.
     ///
     /// # Errors
     ///
-    /// See [`Draft::place`]. Fails if a part cannot be written.
+    /// See [`Draft::rename`]. Fails if a part cannot be written.
     pub(super) fn keep(self, signals: &mut Signals) -> Result<()> {
         match self.kind {
-            Kind::File(draft) => draft.place(),
+            Kind::File(draft) => draft.rename(),
             Kind::Parts(file, tee) => {
                 drop(file);
                 tee.complete_parts(signals, Some(PATIENCE)).map(|_| ())

@@ -211,8 +211,16 @@ impl Presets {
             });
         }
         words.extend(self.events.iter().map(|name| format!("--event={name}")));
-        words.extend(self.uprobes.iter().map(|place| format!("--uprobe={place}")));
-        words.extend(self.kprobes.iter().map(|place| format!("--kprobe={place}")));
+        words.extend(
+            self.uprobes
+                .iter()
+                .map(|location| format!("--uprobe={location}")),
+        );
+        words.extend(
+            self.kprobes
+                .iter()
+                .map(|location| format!("--kprobe={location}")),
+        );
         words
     }
 

@@ -51,8 +51,8 @@ pub(super) fn run(args: &RecordArgs, host: &str) -> Result<ExitCode> {
     if let Some(reason) = failure(args, host, code).filter(|_| is_empty) {
         bail!("{reason}");
     }
-    signals.settle();
-    target.place()?;
+    signals.set_cleaned();
+    target.rename()?;
     let code = u8::try_from(code.unwrap_or(1)).unwrap_or(1);
     if report::closing(target, &[], &mut signals, args.quiet)? {
         Ok(ExitCode::from(code))

@@ -68,8 +68,8 @@ pub(super) fn run(args: &RecordArgs, hosts: &[String]) -> Result<ExitCode> {
     if !any {
         bail!("no machine was recorded");
     }
-    signals.settle();
-    target.place()?;
+    signals.set_cleaned();
+    target.rename()?;
     if report::closing(target, &[], &mut signals, args.quiet)? {
         Ok(ExitCode::from(code))
     } else {

@@ -143,7 +143,7 @@ fn counts_until_now(pid: u32) -> CommandResources {
     let file = |name| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let (stat, status, schedstat) = (file("stat"), file("status"), file("schedstat"));
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let field = |place| fields.split_whitespace().nth(place)?.parse().ok();
+    let field = |field| fields.split_whitespace().nth(field)?.parse().ok();
     CommandResources {
         // The file has no separate times of programs and the kernel.
         user_ns: schedstat

@@ -139,7 +139,7 @@ impl Segments {
             }
             let last = splitter.finish()?;
             read.map_err(io::Error::other)?;
-            last.map_or(Ok(()), |(last, _)| parts.place(last))
+            last.map_or(Ok(()), |(last, _)| parts.finish(last))
         };
         let thread = std::thread::Builder::new()
             .name("ferretto-parts".to_owned())

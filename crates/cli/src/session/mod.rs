@@ -1,7 +1,7 @@
 //! One tracing session, from the connection to the complete file.
 //!
-//! [`Session`] drives a [`Recording`] and waits for its connection, signals and timers in one
-//! place, so that Ctrl-C works at any time. `record` and `perfetto` differ by their [`Control`].
+//! [`Session`] drives a [`Recording`] and waits for its connection, signals and timers together,
+//! so that Ctrl-C works at any time. `record` and `perfetto` differ by their [`Control`].
 
 mod begin;
 mod output;

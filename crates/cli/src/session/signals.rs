@@ -35,7 +35,7 @@ impl Signal {
 /// The time after a second signal to end at which the process exits.
 const EXIT_DELAY: Duration = Duration::from_secs(10);
 /// The byte that marks the end of cleanup. Signals write other bytes.
-const SETTLED: u8 = b'.';
+const CLEANED: u8 = b'.';
 /// The exit code of a program that Ctrl-C ended, as in shells.
 const INTERRUPTED: i32 = 130;
 
@@ -52,7 +52,7 @@ pub(crate) struct Signals {
     /// The registrations by which SIGUSR1 ends the process.
     ended_by_usr1: Vec<SigId>,
     /// The stream to the thread that ends the process. `None` if there is nothing left to clean up.
-    settling: Option<UnixStream>,
+    cleaning: Option<UnixStream>,
 }
 
 impl Signals {
@@ -87,9 +87,9 @@ impl Signals {
             stream.set_nonblocking(true)?;
             streams.push((signal, stream));
         }
-        let (ending, settling) = of(&[&[SIGINT], &to_end[..]].concat())?;
+        let (ending, cleaning) = of(&[&[SIGINT], &to_end[..]].concat())?;
         // A full stream holds a second signal, after which the process ends anyway.
-        settling.set_nonblocking(true)?;
+        cleaning.set_nonblocking(true)?;
         // The thread ends with the process.
         std::thread::Builder::new()
             .name("signals".to_owned())
@@ -97,7 +97,7 @@ impl Signals {
         Ok(Self {
             streams,
             ended_by_usr1,
-            settling: Some(settling),
+            cleaning: Some(cleaning),
         })
     }
 
@@ -115,9 +115,9 @@ impl Signals {
 
     /// Makes the next signal to end exit the process at once, since there is nothing left to clean
     /// up.
-    pub(crate) fn settle(&mut self) {
-        if let Some(mut settling) = self.settling.take() {
-            let _ = settling.write_all(&[SETTLED]);
+    pub(crate) fn set_cleaned(&mut self) {
+        if let Some(mut cleaning) = self.cleaning.take() {
+            let _ = cleaning.write_all(&[CLEANED]);
         }
     }
 
@@ -126,7 +126,7 @@ impl Signals {
         Self {
             streams: Vec::new(),
             ended_by_usr1: Vec::new(),
-            settling: None,
+            cleaning: None,
         }
     }
 
@@ -173,11 +173,11 @@ impl Signals {
     }
 }
 
-/// Exits some time after the second signal to end, or after the first one once the signals are
-/// settled. Signals that arrive together count once.
+/// Exits some time after the second signal to end, or after the first one once there is nothing
+/// left to clean up. Signals that arrive together count once.
 ///
-/// [`Signals::settle`] writes into the same stream as the signals, so that only later signals exit
-/// at once.
+/// [`Signals::set_cleaned`] writes into the same stream as the signals, so that only later signals
+/// exit at once.
 fn exit_after_signals(mut signals: UnixStream) {
     let mut is_first = true;
     loop {
@@ -185,7 +185,7 @@ fn exit_after_signals(mut signals: UnixStream) {
         let Ok(count @ 1..) = signals.read(&mut bytes) else {
             return;
         };
-        if let Some(index) = bytes[..count].iter().position(|byte| *byte == SETTLED) {
+        if let Some(index) = bytes[..count].iter().position(|byte| *byte == CLEANED) {
             let is_later = index + 1 < count || signals.read(&mut bytes).is_ok_and(|it| it > 0);
             if is_later {
                 std::process::exit(INTERRUPTED);

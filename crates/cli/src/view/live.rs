@@ -61,7 +61,7 @@ pub(super) fn run(args: &ViewArgs) -> Result<ExitCode> {
         })
         .context("cannot start a thread")?;
     let status = recording.follow(&live, &closed)?;
-    recording.signals.settle();
+    recording.signals.set_cleaned();
     recording.handle_signals();
     if !recording.is_ending {
         join(server)?;

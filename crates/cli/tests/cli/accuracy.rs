@@ -29,10 +29,10 @@ static unsigned long now(void) {
   }
 PART(half, 0, 20000) PART(quarter, 1, 10000) PART(eighth, 2, 5000) PART(sixteenth, 3, 2500) PART(rest, 4, 2500)
 KEPT void deep(int depth, void (*function)(void)) {
-  volatile char room[40];
-  room[0] = depth;
+  volatile char bytes[40];
+  bytes[0] = depth;
   if (depth) deep(depth - 1, function); else function();
-  sink += room[0];
+  sink += bytes[0];
 }
 int main(void) {
   for (int round = 0; round < 20; round++) {

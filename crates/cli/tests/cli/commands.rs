@@ -24,12 +24,12 @@ fn a_recording_of_a_command_describes_it_at_start_and_end() {
     ];
     let output = world.run("ferretto", &args).returned(0);
     let pid = output.text().trim().to_owned();
-    let place =
+    let position =
         |text: &str, what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
     let is_first = |text: &str| {
-        let command = place(text, "\ncommand\n  sh -c echo");
-        assert!(command < place(text, "\nevents\n"), "{text}");
-        place(text, &format!("pid {pid}"));
+        let command = position(text, "\ncommand\n  sh -c echo");
+        assert!(command < position(text, "\nevents\n"), "{text}");
+        position(text, &format!("pid {pid}"));
     };
     is_first(&output.stderr);
     is_first(world.run("ferretto", &["summary", "t"]).returned(0).text());
@@ -41,8 +41,8 @@ fn a_recording_of_a_command_describes_it_at_start_and_end() {
         json.starts_with("{\"file\":\"t\",") && json.ends_with("}\n"),
         "{json}"
     );
-    place(json, "\"complete\":true");
-    place(json, &format!("\"pid\":{pid},"));
+    position(json, "\"complete\":true");
+    position(json, &format!("\"pid\":{pid},"));
     // The summary can also be read from a pipe.
     let args = [
         "record", "-q", "-c", "config", "-o", "-", "--", "sleep", "0.1",

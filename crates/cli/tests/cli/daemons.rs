@@ -22,7 +22,7 @@ pub(crate) fn traced_probes(world: &World) -> Running {
 fn perf_021_the_profiler_registers_and_drops_privileges() {
     let world = World::new();
     let _service = traced(&world);
-    // Ends when it has been told a 1.
+    // Ends when it has received a 1.
     let running = world.start_daemon("traced_perf", &[], "TRACED_PERF_NOTIFY_FD");
     let output = world.run("perfetto", &["--query"]).returned(0);
     assert!(output.text().contains("linux.perf"), "{}", output.text());
@@ -244,7 +244,7 @@ fn relay_002_a_relay_listens_without_a_host() {
     let mut world = World::new();
     world.set("PERFETTO_RELAY_SOCK_NAME", "127.0.0.1:1");
     for signal in [Signal::TERM, Signal::INT] {
-        // Ends when it has been told a 1.
+        // Ends when it has received a 1.
         let relay = world.start_daemon("traced_relay", &[], "TRACED_RELAY_NOTIFY_FD");
         assert_eq!(world.names(), ["producer.sock"]);
         relay.signal(signal);

@@ -27,19 +27,19 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// Returns a trace with a sample and a truncated packet after it, and the packet's offset.
 fn cut_sample() -> (Vec<u8>, usize) {
     let whole = sample("/no/such/program", &[1; 20], 0x1234);
-    let place = whole.len();
-    ([&whole[..], &[0x0a, 0x7f, 1, 2]].concat(), place)
+    let length = whole.len();
+    ([&whole[..], &[0x0a, 0x7f, 1, 2]].concat(), length)
 }
 
 #[test]
 fn readers_of_callstacks_use_the_readable_part_and_report_its_end() {
     let world = World::new();
-    let (cut, place) = cut_sample();
+    let (cut, length) = cut_sample();
     let mut damaged = cut.clone();
-    damaged[place] = 0x0b;
+    damaged[length] = 0x0b;
     for (name, file) in [("cut", &cut), ("damaged", &damaged)] {
         world.write(name, file);
-        let at = format!("byte {place}");
+        let at = format!("byte {length}");
         let read = |args: &[&str]| {
             let output = world.run("ferretto", &[args, &[name]].concat()).returned(3);
             output.complained(name).complained(&at)
@@ -58,10 +58,10 @@ fn readers_of_callstacks_use_the_readable_part_and_report_its_end() {
         let summary = read(&["summary"]);
         assert!(!summary.text().contains("no data lost"));
         assert!(world.path("out.svg").exists() && world.path("out.pb.gz").exists());
-        assert_eq!(world.read("named"), cut[..place]);
+        assert_eq!(world.read("named"), cut[..length]);
     }
     // For a complete trace, there is no message.
-    world.write("whole", &cut[..place]);
+    world.write("whole", &cut[..length]);
     let output = world.run("ferretto", &["folded", "whole"]).returned(0);
     assert_eq!(output.stderr, "");
 }
@@ -88,8 +88,8 @@ fn only_complete_traces_are_reported_to_have_no_callstacks() {
 #[test]
 fn all_commands_read_compressed_files() {
     let world = World::new();
-    let (cut, place) = cut_sample();
-    let plain = &cut[..place];
+    let (cut, length) = cut_sample();
+    let plain = &cut[..length];
     world.write("plain", plain);
     world.write("t.gz", gzip(plain));
     for command in ["text", "folded"] {

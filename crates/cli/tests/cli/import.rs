@@ -383,8 +383,8 @@ fn events_of_perf_are_counted_apart() {
         };
         let strings = parts(6);
         let units = parts(1).into_iter().map(|kind| {
-            let place = Fields::find(2, kind).unwrap().as_u64().unwrap();
-            String::from_utf8_lossy(strings[place as usize]).into_owned()
+            let index = Fields::find(2, kind).unwrap().as_u64().unwrap();
+            String::from_utf8_lossy(strings[index as usize]).into_owned()
         });
         assert_eq!(units.collect::<Vec<_>>(), ["count", unit]);
     }

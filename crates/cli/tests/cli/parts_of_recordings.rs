@@ -166,13 +166,13 @@ fn segments_are_complete_traces_and_the_middle_second_of_one_has_its_events() {
         let bytes = fs::read(path).unwrap();
         assert_eq!(errors(&bytes), [] as [&str; 0]);
         check_upstream(&bytes);
-        let told = world.summary_at(path).duration_ns.unwrap();
+        let duration = world.summary_at(path).duration_ns.unwrap();
         let times = ticks(path);
         if let (Some(first), Some(last)) = (times.first(), times.last()) {
             assert!(last - first < 5 * SECOND, "{first} to {last}");
         }
         // State from before a segment keeps its time, unless that is more than five seconds ago.
-        assert!(told < (3 + 5) * SECOND, "{told}");
+        assert!(duration < (3 + 5) * SECOND, "{duration}");
         let whole = extent(&bytes[..], Limits::default()).unwrap();
         let window = middle(path);
         if let Some(window) = window.filter(|it| it.from >= whole.from && it.to <= whole.to) {

@@ -144,8 +144,8 @@ fn probes_in_programs_are_recorded_and_removed_even_after_a_killed_recording() {
         println!("skipped: bash is not installed");
         return;
     };
-    let place = format!("{shell}:main");
-    let start = ["record", "-o", "t", "-d", "0", "--uprobe", &place];
+    let location = format!("{shell}:main");
+    let start = ["record", "-o", "t", "-d", "0", "--uprobe", &location];
     let mut killed = world.start("ferretto", &start);
     let pid = killed.pid();
     until("the event is created", || {
@@ -158,9 +158,9 @@ fn probes_in_programs_are_recorded_and_removed_even_after_a_killed_recording() {
         "",
         "the killed recording cannot remove it"
     );
-    let back = format!("{place}%return");
+    let back = format!("{location}%return");
     let record = [
-        "record", "-o", "t", "--uprobe", &place, "--uprobe", &back, "--", shell, "-c", ":",
+        "record", "-o", "t", "--uprobe", &location, "--uprobe", &back, "--", shell, "-c", ":",
     ];
     world.run("ferretto", &record).returned(0);
     assert_eq!(events_of(pid).unwrap(), "");

@@ -68,8 +68,8 @@ fn program_of_pages() {
         }
         let stat = fs::read_to_string("/proc/self/stat").expect("proc");
         let (_, fields) = stat.rsplit_once(')').expect("a name");
-        let field = |place: usize| -> u64 {
-            let field = fields.split_whitespace().nth(place).expect("a field");
+        let field = |index: usize| -> u64 {
+            let field = fields.split_whitespace().nth(index).expect("a field");
             field.parse().expect("a number")
         };
         known("minor faults", field(7));

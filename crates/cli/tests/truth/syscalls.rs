@@ -119,12 +119,12 @@ fn calls_of_a_command_come_first() {
     all.number("chdir of all: errors", FAILING.., &errors);
     all.finish();
     let text = world.run("ferretto", &["summary", "t"]).returned(0);
-    let place = |text: &str, what: &str| {
+    let position = |text: &str, what: &str| {
         text.find(what)
             .unwrap_or_else(|| panic!("no {what}: {text}"))
     };
-    let first = place(text.text(), "system calls of the command by time");
-    assert!(first < place(text.text(), "system calls of the machine by time"));
+    let first = position(text.text(), "system calls of the command by time");
+    assert!(first < position(text.text(), "system calls of the machine by time"));
 }
 
 #[test]

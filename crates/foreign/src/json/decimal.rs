@@ -28,7 +28,7 @@ pub(super) fn nanoseconds(text: &str) -> Option<i64> {
         whole.parse::<i64>().unwrap_or(i64::MAX)
     };
     let digit =
-        |place: usize| i64::from(fraction.as_bytes().get(place).map_or(0, |byte| byte - b'0'));
+        |digit: usize| i64::from(fraction.as_bytes().get(digit).map_or(0, |byte| byte - b'0'));
     let mut ns = digit(0) * 100 + digit(1) * 10 + digit(2);
     if digit(3) >= 5 {
         ns += 1;

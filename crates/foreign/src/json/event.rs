@@ -8,7 +8,7 @@ use ferretto_format::Fnv1a;
 use super::decimal;
 use super::value::Json;
 
-/// The id of a process or thread, or a name in its place.
+/// The id of a process or thread, or a name instead of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Number<'a> {
     /// A number as the kernel has it.

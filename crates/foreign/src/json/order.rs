@@ -187,7 +187,7 @@ fn instant_rank(before: &[Held], ts: i64) -> Rank {
     }
 }
 
-/// Passes on the events whose place among those of the same time is known. Returns their size.
+/// Passes on the events whose order among those of the same time is known. Returns their size.
 fn release<E>(
     held: &mut Vec<Held>,
     each: &mut impl FnMut(Ranked<'_>) -> Result<(), E>,

@@ -219,14 +219,14 @@ impl fmt::Display for Json<'_> {
             Self::Real(value) => write!(f, "{value}"),
             Self::Text(text) => f.write_str(&quote(text)),
             Self::Array(items) => {
-                for (place, item) in items.iter().enumerate() {
-                    write!(f, "{}{item}", if place == 0 { "[" } else { "," })?;
+                for (index, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if index == 0 { "[" } else { "," })?;
                 }
                 f.write_str(if items.is_empty() { "[]" } else { "]" })
             }
             Self::Object(entries) => {
-                for (place, (key, value)) in entries.iter().enumerate() {
-                    let separator = if place == 0 { "{" } else { "," };
+                for (index, (key, value)) in entries.iter().enumerate() {
+                    let separator = if index == 0 { "{" } else { "," };
                     write!(f, "{separator}{}:{value}", quote(key))?;
                 }
                 f.write_str(if entries.is_empty() { "{}" } else { "}" })

@@ -267,15 +267,15 @@ impl<'a> Tables<'a> {
     }
 
     /// Returns a string; an empty one if there is none.
-    fn text(&self, place: Option<u64>) -> &'a [u8] {
-        place
-            .and_then(|place| self.strings.get(usize::try_from(place).ok()?))
+    fn text(&self, index: Option<u64>) -> &'a [u8] {
+        index
+            .and_then(|index| self.strings.get(usize::try_from(index).ok()?))
             .copied()
             .unwrap_or_default()
     }
 
-    fn name(&self, place: Option<u64>) -> String {
-        String::from_utf8_lossy(self.text(place)).into_owned()
+    fn name(&self, index: Option<u64>) -> String {
+        String::from_utf8_lossy(self.text(index)).into_owned()
     }
 
     /// Adds the frames of a location, the innermost first. Inlined functions are frames of their
@@ -302,7 +302,7 @@ impl<'a> Tables<'a> {
             None => MappingOf::default(),
         });
         let start = of.map_or(0, |of| of.start.wrapping_sub(of.offset));
-        let place = location.address.wrapping_sub(start);
+        let rel_pc = location.address.wrapping_sub(start);
         let mut without_file = 0;
         for (function, line) in &location.lines {
             let function = self.functions.get(function);
@@ -311,14 +311,14 @@ impl<'a> Tables<'a> {
             let line = line.and_then(|line| u32::try_from(line).ok());
             frames.push(if file.is_empty() {
                 without_file += u64::from(line.is_some());
-                interner.frame(mapping, place, name)
+                interner.frame(mapping, rel_pc, name)
             } else {
                 let source = (file, line.unwrap_or(0));
-                interner.frame_in_source(mapping, place, name, source)
+                interner.frame_in_source(mapping, rel_pc, name, source)
             });
         }
         if location.lines.is_empty() {
-            frames.push(interner.frame(mapping, place, b""));
+            frames.push(interner.frame(mapping, rel_pc, b""));
         }
         without_file
     }

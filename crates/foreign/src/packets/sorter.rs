@@ -137,8 +137,8 @@ struct RunBytes<'a> {
 impl Read for RunBytes<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
-        let room = buffer.len().min(left);
-        let count = self.file.read_at(&mut buffer[..room], self.at)?;
+        let length = buffer.len().min(left);
+        let count = self.file.read_at(&mut buffer[..length], self.at)?;
         self.at += count as u64;
         Ok(count)
     }

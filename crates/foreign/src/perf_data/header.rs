@@ -169,10 +169,10 @@ impl Event {
             "emulation-faults",
             "dummy",
         ];
-        let place = usize::try_from(attr.config).unwrap_or(usize::MAX);
+        let index = usize::try_from(attr.config).unwrap_or(usize::MAX);
         let known = match attr.kind {
-            0 => HARDWARE.get(place),
-            1 => SOFTWARE.get(place),
+            0 => HARDWARE.get(index),
+            1 => SOFTWARE.get(index),
             _ => None,
         };
         let name = match known {
@@ -215,11 +215,11 @@ pub(super) fn describe(bytes: &[u8], events: &mut Vec<Event>) {
     let (Some(count), Some(size)) = (fields.u32(), fields.u32()) else {
         return;
     };
-    for place in 0..(count as usize).min(MAX_EVENTS) {
+    for index in 0..(count as usize).min(MAX_EVENTS) {
         let Some(described) = describe_one(&mut fields, size as usize) else {
             return;
         };
-        match events.get_mut(place) {
+        match events.get_mut(index) {
             Some(event) => {
                 event.name = described.name;
                 if event.ids.is_empty() {

@@ -94,7 +94,7 @@ pub struct PerfData<R> {
     decompression: DecompressionBudget,
 }
 
-/// The place where the readable part of a file ends.
+/// The position where the readable part of a file ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
     /// The file ends before its sections or within a record.
@@ -209,9 +209,9 @@ impl<R: Read + Seek> PerfData<R> {
         if layout.events.is_empty() {
             return Err(PerfError::NoEvents);
         }
-        for (place, event) in layout.events.iter().enumerate() {
+        for (index, event) in layout.events.iter().enumerate() {
             for id in &event.ids {
-                layout.by_id.insert(*id, place);
+                layout.by_id.insert(*id, index);
             }
         }
         Ok(data)
@@ -242,7 +242,7 @@ impl<R: Read + Seek> PerfData<R> {
         &self.contents.cmdline
     }
 
-    /// Returns the place where the readable part of the file ends; `None` if it is whole.
+    /// Returns the position where the readable part of the file ends; `None` if it is whole.
     pub fn damage(&self) -> Option<Damage> {
         self.damage
     }
@@ -334,13 +334,13 @@ impl<R: Read + Seek> PerfData<R> {
             return Ok(());
         };
         for feature in sections.features() {
-            let place = header::Section {
+            let entry = header::Section {
                 offset: at,
                 size: header::SECTION_BYTES as u64,
             };
-            let place = self.section(place)?;
+            let entry = self.section(entry)?;
             at += header::SECTION_BYTES as u64;
-            let Some(section) = header::Section::parse(&mut Bytes::new(&place)) else {
+            let Some(section) = header::Section::parse(&mut Bytes::new(&entry)) else {
                 continue;
             };
             if header::is_supported(feature) {
@@ -396,7 +396,7 @@ impl Contents {
 }
 
 /// Calls `each` with the type and the bytes of each record. Skips the data that follows some
-/// records. Returns the place of damage that ends the records.
+/// records. Returns the position of damage that ends the records.
 fn raw_records<E: From<PerfError>>(
     file: &mut (impl Read + Seek),
     (mut at, end): (u64, Option<u64>),

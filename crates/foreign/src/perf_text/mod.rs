@@ -68,7 +68,7 @@ impl<'a> Sample<'a> {
     }
 
     /// Parses the first line of a sample that has neither a time nor a thread with an event, but
-    /// other columns, or none. Only its place in the file shows that it is one.
+    /// other columns, or none. Only its position in the file shows that it is one.
     pub fn parse_bare(line: &'a str) -> Self {
         Self::parse(line).unwrap_or_else(|| {
             let (before, address) = split_address(line).unwrap_or((line, ""));

@@ -251,7 +251,7 @@ fn a_pprof_profile_keeps_functions_and_all_values() {
     assert_eq!(names.collect::<Vec<_>>(), ["main", "leaf"]);
     assert_eq!(report.losses.iter().count(), 0, "{:?}", report.losses);
     let symbols = &trace.tables().stack_profile_symbol;
-    let places: Vec<_> = (0..symbols.len())
+    let lines: Vec<_> = (0..symbols.len())
         .map(|row| {
             let name = strings.text(symbols.name().get(row));
             let file = strings.text(symbols.source_file().get(row));
@@ -262,7 +262,7 @@ fn a_pprof_profile_keeps_functions_and_all_values() {
         ("main", "/src/x.c", Some(20)),
         ("leaf", "/src/x.c", Some(10)),
     );
-    assert_eq!(places, [main, leaf]);
+    assert_eq!(lines, [main, leaf]);
 }
 
 #[test]

@@ -51,8 +51,8 @@ fn comm(pid: u32, tid: u32, time: u64, name: &str) -> Vec<u8> {
 }
 
 fn mapping(pid: u32, time: u64, (start, length): (u64, u64), path: &str) -> Vec<u8> {
-    let place = words(&[pair(pid, pid), start, length, 0x1000, 0, 0, 0, 0]);
-    record(10, 2, &[place, text(path), end(pid, pid, time)].concat())
+    let range = words(&[pair(pid, pid), start, length, 0x1000, 0, 0, 0, 0]);
+    record(10, 2, &[range, text(path), end(pid, pid, time)].concat())
 }
 
 fn sample(id: u64, (pid, tid): (u32, u32), time: u64, chain: &[u64]) -> Vec<u8> {
@@ -185,18 +185,18 @@ fn samples_are_resolved_by_the_mappings_of_their_time() {
     let with_stack = (0..samples.len()).filter(|row| samples.callsite_id().get(*row).is_some());
     assert_eq!(with_stack.count(), 3);
     let frames = &tables.stack_profile_frame;
-    let mut places: Vec<_> = (0..frames.len())
+    let mut offsets: Vec<_> = (0..frames.len())
         .map(|row| {
             let mapping = frames.mapping().get(row);
             let name = tables.stack_profile_mapping.name().get(mapping);
             (strings.text(name), frames.rel_pc().get(row))
         })
         .collect();
-    places.sort_unstable();
+    offsets.sort_unstable();
     // Each process has rows of its own.
-    places.dedup();
+    offsets.dedup();
     assert_eq!(
-        places,
+        offsets,
         [
             ("", 0x40_0030),
             ("/usr/bin/nowhere-server", 0x1010),
@@ -297,11 +297,11 @@ fn copied_stacks_are_unwound_by_the_files_of_this_machine() {
         ]
         .concat()
     };
-    let places = |file: &[u8], options: &Options| {
+    let offsets_in = |file: &[u8], options: &Options| {
         let (trace, report) = imported(file, options);
         let trace = tables(&trace);
         let frames = &trace.tables().stack_profile_frame;
-        let mut places: Vec<_> = (0..frames.len())
+        let mut offsets: Vec<_> = (0..frames.len())
             .filter(|row| {
                 let mapping = frames.mapping().get(*row);
                 let name = trace.tables().stack_profile_mapping.name().get(mapping);
@@ -309,8 +309,8 @@ fn copied_stacks_are_unwound_by_the_files_of_this_machine() {
             })
             .map(|row| frames.rel_pc().get(row))
             .collect();
-        places.sort_unstable();
-        (places, report)
+        offsets.sort_unstable();
+        (offsets, report)
     };
     let inode = std::fs::metadata(&program).unwrap().ino();
     let bias = ferretto_elf::Elf::open(std::fs::File::open(&program).unwrap(), 0)
@@ -318,10 +318,10 @@ fn copied_stacks_are_unwound_by_the_files_of_this_machine() {
         .load_bias();
     let mut expected = addresses.map(|pc| (pc - start + offset + bias) as i64);
     expected.sort_unstable();
-    let (found, _) = places(&sample_of(inode), &Options::default());
+    let (found, _) = offsets_in(&sample_of(inode), &Options::default());
     assert_eq!(found, expected);
-    // The tables of another file at the same place are not used.
-    let (found, report) = places(&sample_of(inode + 1), &Options::default());
+    // The tables of another file at the same path are not used.
+    let (found, report) = offsets_in(&sample_of(inode + 1), &Options::default());
     assert!(found.len() < 3, "{found:?}");
     let left: Vec<_> = report.losses.iter().map(|(what, _)| what).collect();
     assert!(left[0].contains("a file is not there any more"), "{left:?}");
@@ -329,7 +329,7 @@ fn copied_stacks_are_unwound_by_the_files_of_this_machine() {
         reads_files: false,
         ..Options::default()
     };
-    let (found, report) = places(&sample_of(inode), &elsewhere);
+    let (found, report) = offsets_in(&sample_of(inode), &elsewhere);
     assert_eq!(found.len(), 1);
     let left: Vec<_> = report.losses.iter().map(|(what, _)| what).collect();
     assert!(left[0].contains("without --no-system"), "{left:?}");
@@ -354,8 +354,13 @@ fn damaged_files_are_read_up_to_the_damage() {
     damaged[at + 6..at + 8].copy_from_slice(&[1, 0]);
     let (_, report) = imported(&damaged, &Options::default());
     assert!(report.is_damaged && report.samples > 0);
-    let place = format!("damaged record at byte {at};");
-    assert!(report.losses.iter().any(|(what, _)| what.contains(&place)));
+    let sentence = format!("damaged record at byte {at};");
+    assert!(
+        report
+            .losses
+            .iter()
+            .any(|(what, _)| what.contains(&sentence))
+    );
 }
 
 #[test]

@@ -46,9 +46,9 @@ fn upstreams_trace_processor_reads_imported_traces_without_errors() {
         println!("skipped: FERRETTO_UPSTREAM does not name the folder of upstream's programs");
         return;
     };
-    let place = tempfile::tempdir().unwrap();
+    let temp = tempfile::tempdir().unwrap();
     for (name, expected) in ANSWERS {
-        let path = place.path().join("t");
+        let path = temp.path().join("t");
         std::fs::write(&path, trace(name)).unwrap();
         for ((what, query), expected) in QUERIES.iter().zip(expected) {
             let output = Command::new(folder.join("trace_processor_shell"))

@@ -29,8 +29,8 @@ impl View {
         }
         let rows = self.lanes.states.rows(table.utid().get(state));
         let ts = table.ts();
-        let place = rows.partition_point(|row| ts.get(*row) < ts.get(state));
-        let before = *rows.get(place.checked_sub(1)?)?;
+        let position = rows.partition_point(|row| ts.get(*row) < ts.get(state));
+        let before = *rows.get(position.checked_sub(1)?)?;
         let is_runnable = strings.text(table.state().get(before)).starts_with('R');
         (is_runnable && before != state).then_some(before)
     }

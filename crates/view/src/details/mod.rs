@@ -80,7 +80,7 @@ impl View {
     }
 
     /// Returns the node and the depth of a slice.
-    pub(crate) fn place_of_slice(&self, row: u32) -> Option<(u32, u32)> {
+    pub(crate) fn position_of_slice(&self, row: u32) -> Option<(u32, u32)> {
         let slices = &self.trace.tables().slice;
         let track = slices.track_id().get(row);
         let (node, line) = *self.track_nodes.get(track as usize)?;
@@ -102,7 +102,7 @@ impl View {
         if row >= self.trace.tables().slice.len() {
             return None;
         }
-        let (node, depth) = self.place_of_slice(row)?;
+        let (node, depth) = self.position_of_slice(row)?;
         self.reference(node, depth, row)
     }
 
@@ -324,10 +324,10 @@ impl Details<'_> {
                 self.process(tables.thread.upid().get(utid));
             }
         }
-        if let Some(place) = table.execution_context_id().get(id) {
-            let places = &tables.profiler_execution_context;
-            self.cpu(places.ucpu().get(place));
-            self.text_fact("Mode", places.cpu_mode().get(place));
+        if let Some(context) = table.execution_context_id().get(id) {
+            let contexts = &tables.profiler_execution_context;
+            self.cpu(contexts.ucpu().get(context));
+            self.text_fact("Mode", contexts.cpu_mode().get(context));
         }
         self.text_fact("Callstack ends early", table.unwind_error().get(id));
         if let Some(weight) = self.view.weights.get(id as usize).filter(|w| **w > 0.0) {
@@ -390,18 +390,21 @@ impl Details<'_> {
         let tables = self.view.trace.tables();
         let row = tables.counter.row(id)?;
         let rows = self.view.counters.rows(lane);
-        let place = rows.partition_point(|other| *other < id);
+        let position = rows.partition_point(|other| *other < id);
         self.put("kind", "counter");
         self.put("start", self.view.relative(row.ts));
         let next = rows
-            .get(place + 1)
+            .get(position + 1)
             .map(|next| tables.counter.ts().get(*next));
         self.put("dur", next.unwrap_or(self.view.end).saturating_sub(row.ts));
         let name = self.text(tables.track.name().get(track));
         self.put("name", name);
         let unit = self.text(tables.track.counter_unit().get(track));
         self.fact("Value", format!("{} {unit}", row.value).trim_end(), NONE);
-        if let Some(before) = place.checked_sub(1).and_then(|place| rows.get(place)) {
+        if let Some(before) = position
+            .checked_sub(1)
+            .and_then(|position| rows.get(position))
+        {
             let change = row.value - tables.counter.value().get(*before);
             self.fact("Change", format!("{change} {unit}").trim_end(), NONE);
         }

@@ -15,11 +15,11 @@ type Piece<'a> = (usize, bool, &'a [u8]);
 
 fn pieces<'a>(all: &[&'a [u8]]) -> Vec<Piece<'a>> {
     let mut pieces = Vec::new();
-    for (place, bytes) in all.iter().enumerate() {
+    for (input, bytes) in all.iter().enumerate() {
         let count = bytes.len().div_ceil(PIECE).max(1);
         for number in 0..count {
             let end = ((number + 1) * PIECE).min(bytes.len());
-            pieces.push((place, number + 1 == count, &bytes[number * PIECE..end]));
+            pieces.push((input, number + 1 == count, &bytes[number * PIECE..end]));
         }
     }
     pieces
@@ -43,9 +43,9 @@ pub(super) fn estimate(all: &[&[u8]], threads: usize) -> Vec<u64> {
         deflate(bytes, *is_last).len() as u64
     });
     let mut sums = vec![(0_u64, 0_u64); all.len()];
-    for ((place, _, bytes), packed) in sampled.iter().zip(packed) {
-        sums[*place].0 += bytes.len() as u64;
-        sums[*place].1 += packed;
+    for ((input, _, bytes), packed) in sampled.iter().zip(packed) {
+        sums[*input].0 += bytes.len() as u64;
+        sums[*input].1 += packed;
     }
     let sums = sums.into_iter().zip(all);
     let lengths =
@@ -62,8 +62,8 @@ pub(super) fn pack(all: &[&[u8]], threads: usize) -> Vec<Vec<u8>> {
         (deflate(bytes, *is_last), crc)
     });
     let mut streams: Vec<(Vec<u8>, Crc)> = Vec::new();
-    for ((place, ..), (bytes, crc)) in pieces.iter().zip(packed) {
-        if streams.len() == *place {
+    for ((input, ..), (bytes, crc)) in pieces.iter().zip(packed) {
+        if streams.len() == *input {
             streams.push((HEADER.to_vec(), Crc::new()));
         }
         if let Some((stream, sum)) = streams.last_mut() {

@@ -219,9 +219,9 @@ impl View {
         });
         let mut times: Vec<i64> = times.collect();
         times.sort_unstable();
-        let place = (times.len() as f64 * share) as usize;
+        let index = (times.len() as f64 * share) as usize;
         times
-            .get(place)
+            .get(index)
             .copied()
             .filter(|_| share > 0.0)
             .unwrap_or(self.origin)

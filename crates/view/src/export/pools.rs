@@ -23,15 +23,15 @@ impl Sets {
         let Some(set) = set else {
             return 0;
         };
-        let place = set as usize;
-        if self.numbers.len() <= place {
-            self.numbers.resize(place + 1, 0);
+        let index = set as usize;
+        if self.numbers.len() <= index {
+            self.numbers.resize(index + 1, 0);
         }
-        if self.numbers[place] == 0 {
+        if self.numbers[index] == 0 {
             self.sets.push(set);
-            self.numbers[place] = self.sets.len() as u32;
+            self.numbers[index] = self.sets.len() as u32;
         }
-        self.numbers[place]
+        self.numbers[index]
     }
 
     pub(super) fn frame(&self, trace: &Trace) -> Vec<u8> {
@@ -40,11 +40,11 @@ impl Sets {
         let (mut set, mut key) = (Vec::new(), Vec::new());
         let (mut kind, mut value) = (Vec::new(), Vec::new());
         let mut numbers: FxHashMap<String, u32> = FxHashMap::default();
-        for (place, id) in self.sets.iter().enumerate() {
+        for (index, id) in self.sets.iter().enumerate() {
             for arg in trace.tables().args.set(*id) {
-                set.push(place as u64 + 1);
+                set.push(index as u64 + 1);
                 key.push(u64::from(texts.of(strings, arg.key)));
-                kind.push(u64::from(texts.place(arg.value.type_name())));
+                kind.push(u64::from(texts.number(arg.value.type_name())));
                 let text = arg_text(arg.value, strings);
                 let number = *numbers
                     .entry(text)
@@ -142,8 +142,8 @@ impl<'a> Callsites<'a> {
         frame.texts(self.texts);
         let parents = self.parent.iter().map(|parent| u64::from(*parent));
         frame.whole("parent", "u32", Code::Delta, parents);
-        for (place, name) in ["name", "file", "line"].into_iter().enumerate() {
-            let column = self.functions.iter().map(|texts| u64::from(texts[place]));
+        for (index, name) in ["name", "file", "line"].into_iter().enumerate() {
+            let column = self.functions.iter().map(|texts| u64::from(texts[index]));
             frame.whole(name, "u32", Code::Varint, column);
         }
         frame.finish()

@@ -15,8 +15,8 @@ struct Rows<'a> {
     view: &'a View,
     kind: &'static str,
     texts: Texts<'a>,
-    /// The place of each text of the trace, by number; `NONE` for unused ones.
-    places: Vec<u32>,
+    /// The number in the frame of each text of the trace; `NONE` for unused ones.
+    text_numbers: Vec<u32>,
     /// Nodes, and the number of rows of each.
     blocks: Vec<(u32, u32)>,
     columns: Vec<(&'static str, &'static str, Coded)>,
@@ -33,7 +33,7 @@ impl<'a> Rows<'a> {
             view,
             kind,
             texts: Texts::default(),
-            places: Vec::new(),
+            text_numbers: Vec::new(),
             blocks: Vec::new(),
             columns: columns
                 .map(|(name, kind, code)| (*name, *kind, Coded::new(*code)))
@@ -44,20 +44,20 @@ impl<'a> Rows<'a> {
     #[inline]
     fn text(&mut self, id: StringId) -> u64 {
         let raw = id.raw() as usize;
-        match self.places.get(raw) {
-            Some(place) if *place != NONE => u64::from(*place),
+        match self.text_numbers.get(raw) {
+            Some(number) if *number != NONE => u64::from(*number),
             _ => self.new_text(id),
         }
     }
 
     fn new_text(&mut self, id: StringId) -> u64 {
         let raw = id.raw() as usize;
-        if self.places.len() <= raw {
-            self.places.resize(raw + 1, NONE);
+        if self.text_numbers.len() <= raw {
+            self.text_numbers.resize(raw + 1, NONE);
         }
-        let place = self.texts.of(self.view.trace.strings(), id);
-        self.places[raw] = place;
-        place.into()
+        let number = self.texts.of(self.view.trace.strings(), id);
+        self.text_numbers[raw] = number;
+        number.into()
     }
 
     fn time(&self, ts: i64) -> u64 {
@@ -138,7 +138,7 @@ pub(super) fn frames(view: &View, part: Part) -> Vec<(&'static str, Vec<u8>)> {
 fn nodes(view: &View, is_wanted: impl Fn(&Content) -> bool) -> impl Iterator<Item = (u32, &Node)> {
     let all = view.nodes.iter().enumerate();
     let wanted = all.filter(move |(_, node)| is_wanted(&node.content));
-    wanted.map(|(place, node)| (place as u32, node))
+    wanted.map(|(index, node)| (index as u32, node))
 }
 
 /// A row of a node.
@@ -187,8 +187,8 @@ fn slices(
     let mut rows = Rows::new(view, "slices", &columns);
     let table = &view.trace.tables().slice;
     let mut count = 0;
-    for (place, node) in nodes(view, |content| matches!(content, Content::Slices(_))) {
-        rows.blocks.push((place, 0));
+    for (node_index, node) in nodes(view, |content| matches!(content, Content::Slices(_))) {
+        rows.blocks.push((node_index, 0));
         events(view, node, part).for_each(
             |Event {
                  row,
@@ -232,8 +232,8 @@ fn sched(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
     ];
     let mut rows = Rows::new(view, "sched", &columns);
     let table = &view.trace.tables().sched_slice;
-    for (place, node) in nodes(view, |content| matches!(content, Content::Cpu(_))) {
-        rows.blocks.push((place, 0));
+    for (node_index, node) in nodes(view, |content| matches!(content, Content::Cpu(_))) {
+        rows.blocks.push((node_index, 0));
         events(view, node, part).for_each(
             |Event {
                  row, start, dur, ..
@@ -263,16 +263,16 @@ fn states(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
     let mut rows = Rows::new(view, "states", &columns);
     let table = &view.trace.tables().thread_state;
     let is_states = |content: &Content| matches!(content, Content::States(_));
-    let mut places = vec![NONE; table.len() as usize];
+    let mut written_rows = vec![NONE; table.len() as usize];
     let mut count = 0;
     for (_, node) in nodes(view, is_states) {
         events(view, node, part).for_each(|Event { row, .. }| {
-            places[row as usize] = count;
+            written_rows[row as usize] = count;
             count += 1;
         });
     }
-    for (place, node) in nodes(view, is_states) {
-        rows.blocks.push((place, 0));
+    for (node_index, node) in nodes(view, is_states) {
+        rows.blocks.push((node_index, 0));
         events(view, node, part).for_each(
             |Event {
                  row, start, dur, ..
@@ -286,7 +286,7 @@ fn states(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
                 let waker = waker.map_or(NONE, |utid| view.thread_node(utid));
                 let waker_state = table.waker_id().get(row);
                 let waker_state = waker_state
-                    .and_then(|row| places.get(row as usize))
+                    .and_then(|row| written_rows.get(row as usize))
                     .copied();
                 let blocked = rows.text(table.blocked_function().get(row));
                 let flags = u64::from(table.dur().get(row) < 0)
@@ -319,8 +319,8 @@ fn values(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec
     ];
     let mut rows = Rows::new(view, "values", &columns);
     let table = &view.trace.tables().state;
-    for (place, node) in nodes(view, |content| matches!(content, Content::Values(_))) {
-        rows.blocks.push((place, 0));
+    for (node_index, node) in nodes(view, |content| matches!(content, Content::Values(_))) {
+        rows.blocks.push((node_index, 0));
         events(view, node, part).for_each(
             |Event {
                  row, start, dur, ..
@@ -343,7 +343,7 @@ fn counters(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
     let table = &view.trace.tables().counter;
     let (mut blocks, mut rows) = (Vec::new(), Vec::new());
     let (mut time, mut value) = (Vec::new(), Vec::new());
-    for (place, node) in nodes(view, |content| matches!(content, Content::Counter(_))) {
+    for (node_index, node) in nodes(view, |content| matches!(content, Content::Counter(_))) {
         let before = time.len();
         for row in view.counters.rows(node.lane) {
             let ts = table.ts().get(*row);
@@ -353,7 +353,7 @@ fn counters(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
             }
         }
         if time.len() > before {
-            blocks.push(u64::from(place));
+            blocks.push(u64::from(node_index));
             rows.push((time.len() - before) as u64);
         }
     }
@@ -386,8 +386,8 @@ fn logs(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec<u
     let mut rows = Rows::new(view, "logs", &columns);
     let tables = view.trace.tables();
     let is_log = |content: &Content| matches!(content, Content::Ftrace(_) | Content::Lines);
-    for (place, node) in nodes(view, is_log) {
-        rows.blocks.push((place, 0));
+    for (node_index, node) in nodes(view, is_log) {
+        rows.blocks.push((node_index, 0));
         events(view, node, part).for_each(|Event { row, .. }| {
             let label = view.label(&node.content, row);
             let name = rows.text(label.name);
@@ -396,7 +396,7 @@ fn logs(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec<u
                     let logs = &tables.logs;
                     let source = view.trace.strings().text(logs.log_source().get(row));
                     let level = level(source, logs.prio().get(row));
-                    let level = rows.texts.place(level);
+                    let level = rows.texts.number(level);
                     let text = rows.text(logs.msg().get(row));
                     (logs.ts().get(row), text, level, logs.arg_set_id().get(row))
                 }
@@ -426,8 +426,8 @@ fn samples(
     ];
     let mut rows = Rows::new(view, "samples", &columns);
     let table = &view.trace.tables().profiler_sample;
-    for (place, node) in nodes(view, |content| matches!(content, Content::Samples(_))) {
-        rows.blocks.push((place, 0));
+    for (node_index, node) in nodes(view, |content| matches!(content, Content::Samples(_))) {
+        rows.blocks.push((node_index, 0));
         events(view, node, part).for_each(|Event { row, .. }| {
             let session = table.session_id().get(row).unwrap_or(NONE);
             let is_of = |profile: &Profile| match profile.measure {
@@ -469,7 +469,7 @@ fn heap(view: &View, part: Part, callsites: &mut Callsites<'_>) -> Option<(&'sta
         }
         let node = view.process_nodes.get(table.upid().get(row) as usize);
         let site = callsites.row(Some(table.callsite_id().get(row)));
-        for (place, profile) in view.profiles.iter().enumerate() {
+        for (index, profile) in view.profiles.iter().enumerate() {
             let Measure::Heap { heap, of } = profile.measure else {
                 continue;
             };
@@ -477,7 +477,7 @@ fn heap(view: &View, part: Part, callsites: &mut Callsites<'_>) -> Option<(&'sta
             if heap == table.heap_name().get(row) && weight != 0.0 {
                 start.push(ts.saturating_sub(view.origin).max(0) as u64);
                 process.push(u64::from(node.copied().unwrap_or(NONE)));
-                profiles.push(place as u64);
+                profiles.push(index as u64);
                 sites.push(u64::from(site));
                 weights.push(weight);
             }
@@ -497,11 +497,11 @@ fn heap(view: &View, part: Part, callsites: &mut Callsites<'_>) -> Option<(&'sta
 
 fn flows(view: &View, slice_rows: &[u32]) -> Option<(&'static str, Vec<u8>)> {
     let table = &view.trace.tables().flow;
-    let place = |slice: u32| slice_rows.get(slice as usize).copied().unwrap_or(NONE);
+    let row_of = |slice: u32| slice_rows.get(slice as usize).copied().unwrap_or(NONE);
     let (mut from, mut to) = (Vec::new(), Vec::new());
     for row in 0..table.len() {
-        let begin = place(table.slice_out().get(row));
-        let end = place(table.slice_in().get(row));
+        let begin = row_of(table.slice_out().get(row));
+        let end = row_of(table.slice_in().get(row));
         if begin != NONE && end != NONE {
             from.push(u64::from(begin));
             to.push(u64::from(end));

@@ -83,13 +83,13 @@ impl Lanes {
             sum += *start;
             *start = sum;
         }
-        let mut places = starts.clone();
+        let mut ends = starts.clone();
         let mut sorted = vec![0; sum as usize];
         for row in 0..rows {
             if let Some(lane) = lane(row).filter(|lane| (*lane as usize) < lanes) {
-                let place = &mut places[lane as usize];
-                sorted[*place as usize] = row;
-                *place += 1;
+                let end = &mut ends[lane as usize];
+                sorted[*end as usize] = row;
+                *end += 1;
             }
         }
         Self {
@@ -166,7 +166,7 @@ impl Lanes {
             .pyramids
             .binary_search_by_key(&lane, |(lane, _)| *lane)
             .ok()
-            .map_or(&[][..], |place| &self.pyramids[place].1);
+            .map_or(&[][..], |end| &self.pyramids[end].1);
         let coarsest = pyramid.iter().rev().find(|stored| stored.shift <= level);
         if let Some(stored) = coarsest {
             return stored.show(rows, window, times, each);

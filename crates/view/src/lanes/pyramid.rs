@@ -82,11 +82,11 @@ pub(super) fn build(rows: &[u32], times: Times<'_>, origin: i64) -> Vec<Level> {
     let mut runs: Vec<Run> = rows
         .iter()
         .enumerate()
-        .map(|(place, row)| {
+        .map(|(index, row)| {
             let (start, end) = (times.start(*row), times.end(*row));
             Run {
-                first: place as u32,
-                longest: place as u32,
+                first: index as u32,
+                longest: index as u32,
                 count: 1,
                 start,
                 end,

@@ -105,12 +105,12 @@ pub(crate) fn build(tables: &Tables, strings: &StringPool, rows: &MachineRows) -
             draft.class = Class::OwnProcess;
         }
     }
-    let (nodes, places) = flatten(builder.drafts, strings);
-    let placed = |drafts: &[u32]| -> Vec<u32> {
-        let place = |draft: &u32| places.get(*draft as usize).copied().unwrap_or(NONE);
-        drafts.iter().map(place).collect()
+    let (nodes, indices) = flatten(builder.drafts, strings);
+    let nodes_of = |drafts: &[u32]| -> Vec<u32> {
+        let node_of = |draft: &u32| indices.get(*draft as usize).copied().unwrap_or(NONE);
+        drafts.iter().map(node_of).collect()
     };
-    let mut tracks: Vec<(u32, u16)> = placed(&builder.tracks)
+    let mut tracks: Vec<(u32, u16)> = nodes_of(&builder.tracks)
         .into_iter()
         .map(|n| (n, 0))
         .collect();
@@ -125,9 +125,9 @@ pub(crate) fn build(tables: &Tables, strings: &StringPool, rows: &MachineRows) -
     }
     BuiltNodes {
         tracks,
-        threads: placed(&builder.threads),
-        cpus: placed(&builder.cpus),
-        processes: placed(&builder.processes),
+        threads: nodes_of(&builder.threads),
+        cpus: nodes_of(&builder.cpus),
+        processes: nodes_of(&builder.processes),
         nodes,
     }
 }
@@ -147,8 +147,8 @@ fn process_counters(tables: &Tables, strings: &StringPool, rows: &MachineRows) -
     counters
 }
 
-fn count(rows: &[u32], place: u32) -> u32 {
-    rows.get(place as usize).copied().unwrap_or(0)
+fn count(rows: &[u32], row: u32) -> u32 {
+    rows.get(row as usize).copied().unwrap_or(0)
 }
 
 impl NodeBuilder<'_> {
@@ -274,8 +274,8 @@ impl NodeBuilder<'_> {
         if ran > 0 {
             self.fill(draft, Content::Activity(upid), ran, 1);
         }
-        if let Some(place) = self.processes.get_mut(upid as usize) {
-            *place = draft;
+        if let Some(known) = self.processes.get_mut(upid as usize) {
+            *known = draft;
         }
         draft
     }
@@ -297,8 +297,8 @@ impl NodeBuilder<'_> {
         let name = Name::Pool(table.name().get(utid));
         let draft = self.add(parent, Class::Thread, rank, Kind::Thread, name);
         self.drafts[draft as usize].node.number = Some(table.tid().get(utid));
-        if let Some(place) = self.threads.get_mut(utid as usize) {
-            *place = draft;
+        if let Some(known) = self.threads.get_mut(utid as usize) {
+            *known = draft;
         }
         if parent != NONE {
             let above = &mut self.drafts[parent as usize];
@@ -364,8 +364,8 @@ impl NodeBuilder<'_> {
             // Parents first. They may follow their children in the table.
             let mut next = Some(track);
             while let Some(track) = next {
-                let place = track as usize;
-                if used.get(place) != Some(&true) || self.tracks[place] != NONE {
+                let index = track as usize;
+                if used.get(index) != Some(&true) || self.tracks[index] != NONE {
                     break;
                 }
                 if stack.contains(&track) || stack.len() > 256 {

@@ -48,23 +48,23 @@ pub(super) fn flatten(drafts: Vec<Draft>, strings: &StringPool) -> (Vec<Node>, V
                     .iter()
                     .take_while(|draft| drafts[**draft as usize].parent == parent)
                     .count();
-            let place = if parent == NONE {
+            let group = if parent == NONE {
                 drafts.len()
             } else {
                 parent as usize
             };
-            below[place] = (at, end);
+            below[group] = (at, end);
             at = end;
         }
         below
     };
     let mut nodes: Vec<Node> = Vec::with_capacity(drafts.len());
-    let mut places = vec![NONE; drafts.len()];
-    // Ranges of siblings that are not yet placed, and their parent.
+    let mut indices = vec![NONE; drafts.len()];
+    // Ranges of siblings that are not yet added, and their parent.
     let mut stack = vec![(below[drafts.len()], NONE)];
     while let Some(((at, end), parent)) = stack.last_mut() {
-        let (parent, place) = (*parent, *at);
-        if place == *end {
+        let (parent, position) = (*parent, *at);
+        if position == *end {
             let behind = nodes.len() as u32;
             if let Some(node) = nodes.get_mut(parent as usize) {
                 node.behind = behind;
@@ -73,12 +73,12 @@ pub(super) fn flatten(drafts: Vec<Draft>, strings: &StringPool) -> (Vec<Node>, V
             continue;
         }
         *at += 1;
-        let draft = order[place];
+        let draft = order[position];
         let mut node = drafts[draft as usize].node.clone();
         node.parent = parent;
-        places[draft as usize] = nodes.len() as u32;
+        indices[draft as usize] = nodes.len() as u32;
         nodes.push(node);
-        stack.push((below[draft as usize], places[draft as usize]));
+        stack.push((below[draft as usize], indices[draft as usize]));
     }
-    (nodes, places)
+    (nodes, indices)
 }

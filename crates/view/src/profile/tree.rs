@@ -34,13 +34,13 @@ pub(super) struct Tree {
 
 impl Tree {
     fn text(&mut self, text: &str) -> u32 {
-        if let Some(place) = self.by_text.get(text) {
-            return *place;
+        if let Some(number) = self.by_text.get(text) {
+            return *number;
         }
-        let place = self.texts.len() as u32;
+        let number = self.texts.len() as u32;
         self.texts.push(text.to_owned());
-        self.by_text.insert(text.to_owned(), place);
-        place
+        self.by_text.insert(text.to_owned(), number);
+        number
     }
 
     pub(super) fn key(&mut self, name: &str, file: &str) -> Key {
@@ -76,35 +76,35 @@ impl Tree {
     pub(super) fn frame(&self, unit: &str) -> Vec<u8> {
         let mut own: Vec<f64> = self.rows.iter().map(|row| row.own).collect();
         let mut total = own.clone();
-        for place in (0..self.rows.len()).rev() {
-            let parent = self.rows[place].parent as usize;
+        for row in (0..self.rows.len()).rev() {
+            let parent = self.rows[row].parent as usize;
             if parent < total.len() {
-                total[parent] += total[place];
+                total[parent] += total[row];
             }
         }
         let kept = self.kept(&total);
-        for place in (0..self.rows.len()).rev().filter(|place| !kept[*place]) {
-            let parent = self.rows[place].parent as usize;
+        for row in (0..self.rows.len()).rev().filter(|row| !kept[*row]) {
+            let parent = self.rows[row].parent as usize;
             if parent < own.len() {
-                own[parent] += own[place];
+                own[parent] += own[row];
             }
         }
-        let mut places = vec![-1_i32; self.rows.len()];
+        let mut written = vec![-1_i32; self.rows.len()];
         let mut texts = Texts::default();
         let (mut parent, mut name, mut file) = (Vec::new(), Vec::new(), Vec::new());
         let (mut totals, mut selves) = (Vec::new(), Vec::new());
-        for (place, row) in self
+        for (index, row) in self
             .rows
             .iter()
             .enumerate()
-            .filter(|(place, _)| kept[*place])
+            .filter(|(index, _)| kept[*index])
         {
-            places[place] = parent.len() as i32;
-            parent.push(places.get(row.parent as usize).copied().unwrap_or(-1));
-            name.push(texts.place(&self.texts[row.key.name as usize]));
-            file.push(texts.place(&self.texts[row.key.file as usize]));
-            totals.push(total[place]);
-            selves.push(own[place]);
+            written[index] = parent.len() as i32;
+            parent.push(written.get(row.parent as usize).copied().unwrap_or(-1));
+            name.push(texts.number(&self.texts[row.key.name as usize]));
+            file.push(texts.number(&self.texts[row.key.file as usize]));
+            totals.push(total[index]);
+            selves.push(own[index]);
         }
         let mut frame = Frame::new("tree");
         frame.field("unit", unit);
@@ -127,10 +127,10 @@ impl Tree {
         order.sort_by(|a, b| total[*b].abs().total_cmp(&total[*a].abs()).then(a.cmp(b)));
         let mut kept = vec![false; total.len()];
         let mut count = 0;
-        for place in order {
-            let parent = self.rows[place].parent as usize;
+        for row in order {
+            let parent = self.rows[row].parent as usize;
             if count < MAX_ROWS && kept.get(parent).copied().unwrap_or(true) {
-                kept[place] = true;
+                kept[row] = true;
                 count += 1;
             }
         }

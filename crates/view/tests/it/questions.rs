@@ -75,8 +75,8 @@ fn details_of_a_slice_include_its_neighbours() {
 #[test]
 fn a_search_finds_names_and_arguments() {
     let view = nested();
-    let found = |text: &str, place| {
-        let frame = Frame::read(&view.search(text, place, 100));
+    let found = |text: &str, search_in| {
+        let frame = Frame::read(&view.search(text, search_in, 100));
         let names: Vec<String> = frame
             .texts("name")
             .iter()

@@ -248,7 +248,7 @@ fn many_connections_do_not_block_the_page() {
 }
 
 #[test]
-fn connections_of_other_users_take_no_places() {
+fn connections_of_other_users_do_not_count() {
     let count = AtomicUsize::new(0);
     let is_first = move |_: Peer| count.fetch_add(1, Ordering::Relaxed) == 0;
     let server = Running::with_permission(Box::new(is_first));

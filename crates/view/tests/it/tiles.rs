@@ -38,7 +38,7 @@ fn every_slice_is_shown_once_at_every_level() {
     let (starts, durs) = (all.column("start"), all.column("dur"));
     assert_eq!(starts.len(), 6000);
     let ids = all.column("id").iter().enumerate();
-    let places: HashMap<usize, usize> = ids.map(|(at, id)| (*id as usize, at)).collect();
+    let index_by_id: HashMap<usize, usize> = ids.map(|(at, id)| (*id as usize, at)).collect();
     for level in 0..40 {
         let seen = tiles(&view, node, 0.0, length + 1.0, level);
         let count: f64 = seen.column("count").iter().sum();
@@ -53,7 +53,7 @@ fn every_slice_is_shown_once_at_every_level() {
             assert_eq!(end, starts[last] + durs[last]);
             let longest = durs[at..=last].iter().copied().fold(0.0, f64::max);
             let shown = seen.column("id")[row] as usize;
-            assert_eq!(durs[places[&shown]], longest, "the longest is named");
+            assert_eq!(durs[index_by_id[&shown]], longest, "the longest is named");
             assert!(
                 merged == 1 || longest < step,
                 "only what is shorter than a step is merged"

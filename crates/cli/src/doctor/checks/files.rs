@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit};
 use super::super::check::Check;
 
 /// The free space below which a recording of a minute may not fit.
-const LITTLE_ROOM: u64 = 256 << 20;
+const LITTLE_SPACE: u64 = 256 << 20;
 /// The number of descriptors below which busy machines cannot be profiled.
 const FEW_DESCRIPTORS: u64 = 1024;
 
@@ -29,7 +29,7 @@ pub(super) fn disk() -> Check {
     };
     let free = system.f_bavail.saturating_mul(system.f_frsize);
     let found = format!("{shown} has {} left", human_bytes(free));
-    if free < LITTLE_ROOM {
+    if free < LITTLE_SPACE {
         return Check::limited(name, found)
             .so("a recording of a few minutes does not fit")
             .remedy("ferretto record -o FILE on another disk");

@@ -71,8 +71,8 @@ fn events_found() -> String {
 /// Checks kprobes and uprobes.
 pub(super) fn probes() -> Check {
     let has = |file: &str| {
-        let mut places = TRACEFS.iter().map(|path| Path::new(path).join(file));
-        places.any(|path| access(path, Access::WRITE_OK).is_ok())
+        let mut files = TRACEFS.iter().map(|path| Path::new(path).join(file));
+        files.any(|path| access(path, Access::WRITE_OK).is_ok())
     };
     let name = "kprobes, uprobes";
     match (has("kprobe_events"), has("uprobe_events")) {

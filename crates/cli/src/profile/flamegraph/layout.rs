@@ -12,9 +12,9 @@ pub(super) const MAX_ROWS: usize = 80;
 /// The share of the width that boxes have to fill for a row to be drawn.
 pub(super) const MIN_FILL: f64 = 0.05;
 
-/// A placed box.
+/// A box with its position.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Placed {
+pub(super) struct PositionedBox {
     /// The index in [`Picture::boxes`]; of a merged box, that of its parent.
     pub(super) index: usize,
     /// The row, counted from that of all samples.
@@ -25,7 +25,7 @@ pub(super) struct Placed {
     pub(super) shows: Shows,
 }
 
-/// The content of a placed box.
+/// The content of a box with its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shows {
     /// A box of the picture.
@@ -36,27 +36,27 @@ pub(super) enum Shows {
     Deeper,
 }
 
-/// Places the visible boxes of a graph of this width.
-pub(super) fn layout(picture: &Picture, width: f64) -> Vec<Placed> {
-    let placed = place(picture, width);
+/// Computes the positions of the visible boxes of a graph of this width.
+pub(super) fn layout(picture: &Picture, width: f64) -> Vec<PositionedBox> {
+    let boxes = all_boxes(picture, width);
     let mut fill: Vec<f64> = Vec::new();
-    for at in &placed {
+    for at in &boxes {
         fill.resize(fill.len().max(at.row + 1), 0.0);
         fill[at.row] += at.width;
     }
     let wide = fill.iter().rposition(|fill| *fill >= width * MIN_FILL);
     let rows = wide.map_or(0, |row| row + 1).clamp(MIN_ROWS, MAX_ROWS);
-    let mut placed = placed;
-    placed.retain(|at| at.row <= rows);
-    for at in placed.iter_mut().filter(|at| at.row == rows) {
+    let mut boxes = boxes;
+    boxes.retain(|at| at.row <= rows);
+    for at in boxes.iter_mut().filter(|at| at.row == rows) {
         at.shows = Shows::Deeper;
     }
-    placed
+    boxes
 }
 
-fn place(picture: &Picture, width: f64) -> Vec<Placed> {
+fn all_boxes(picture: &Picture, width: f64) -> Vec<PositionedBox> {
     let scale = width / picture.all().amount.total.max(1) as f64;
-    let mut placed: Vec<Placed> = Vec::new();
+    let mut boxes: Vec<PositionedBox> = Vec::new();
     // For each open box: the number of children left, the position of the next, and true if it is
     // visible.
     let mut below: Vec<(usize, f64, bool)> = Vec::new();
@@ -78,13 +78,13 @@ fn place(picture: &Picture, width: f64) -> Vec<Placed> {
         let is_narrow = row > 0 && (wide < MIN_WIDTH || is_merged);
         if is_seen && is_narrow {
             narrow(
-                &mut placed,
+                &mut boxes,
                 (index, row),
                 (x, wide),
                 (of.merged.max(1), total),
             );
         } else if is_seen {
-            placed.push(Placed {
+            boxes.push(PositionedBox {
                 index,
                 row,
                 x,
@@ -94,18 +94,18 @@ fn place(picture: &Picture, width: f64) -> Vec<Placed> {
         }
         below.push((of.children, x, is_seen && !is_narrow));
     }
-    placed.retain(|at| at.width >= 0.5);
-    placed
+    boxes.retain(|at| at.width >= 0.5);
+    boxes
 }
 
 /// Merges narrow boxes into their neighbours.
 fn narrow(
-    placed: &mut Vec<Placed>,
+    boxes: &mut Vec<PositionedBox>,
     (index, row): (usize, usize),
     (x, wide): (f64, f64),
     (more, added): (usize, u64),
 ) {
-    if let Some(last) = placed.last_mut()
+    if let Some(last) = boxes.last_mut()
         && last.row == row
         && let Shows::Narrow { boxes, total } = &mut last.shows
         && (last.x + last.width - x).abs() < 1e-6
@@ -119,7 +119,7 @@ fn narrow(
         boxes: more,
         total: added,
     };
-    placed.push(Placed {
+    boxes.push(PositionedBox {
         index,
         row,
         x,

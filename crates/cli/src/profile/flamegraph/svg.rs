@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::layout::{MAX_ROWS, MIN_FILL, MIN_ROWS, MIN_WIDTH, Placed, Shows, layout};
+use super::layout::{MAX_ROWS, MIN_FILL, MIN_ROWS, MIN_WIDTH, PositionedBox, Shows, layout};
 use super::picture::{Amount, Box, Name, Picture, Sort, share};
 use ferretto_text::amount::{counted, duration, grouped, human_bytes};
 
@@ -75,8 +75,8 @@ pub(super) struct Style {
 
 /// Draws the picture.
 pub(super) fn svg(picture: &Picture, texts: &Texts, style: &Style) -> String {
-    let placed = layout(picture, WIDTH - 2.0 * MARGIN);
-    let rows = placed.iter().map(|at| at.row + 1).max().unwrap_or(1);
+    let boxes = layout(picture, WIDTH - 2.0 * MARGIN);
+    let rows = boxes.iter().map(|at| at.row + 1).max().unwrap_or(1);
     let height = TOP + rows as f64 * ROW + MARGIN;
     let mut out = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
@@ -92,7 +92,7 @@ pub(super) fn svg(picture: &Picture, texts: &Texts, style: &Style) -> String {
         height,
         greatest: picture.greatest_growth(),
     };
-    for at in &placed {
+    for at in &boxes {
         drawing.draw(at, &mut out);
     }
     out.push_str(
@@ -209,7 +209,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    fn draw(&self, at: &Placed, out: &mut String) {
+    fn draw(&self, at: &PositionedBox, out: &mut String) {
         let of = &self.picture.boxes[at.index];
         let name = &self.picture.names[of.name];
         let y = if self.style.icicle {

@@ -502,10 +502,10 @@ impl Maker {
                     out.bytes(compact::WAKING_COMM_INDEX, &packed(&[0]));
                 });
                 Encoder::new(&mut events).bytes(bundle::COMPACT_SCHED, &columns);
-                match is_odd {
-                    true if count > 1 => self.cpus[cpu] = pids[count - 2],
-                    true => {}
-                    false => self.cpus[cpu] = pids[count - 1],
+                if !is_odd {
+                    self.cpus[cpu] = pids[count - 1];
+                } else if count > 1 {
+                    self.cpus[cpu] = pids[count - 2];
                 }
             }
             4 => {
@@ -525,8 +525,8 @@ impl Maker {
                 });
             }
             5 => {
-                if let Some(place) = self.requests.iter().position(|_| random.one_in(2)) {
-                    let sector = self.requests.remove(place);
+                if let Some(index) = self.requests.iter().position(|_| random.one_in(2)) {
+                    let sector = self.requests.remove(index);
                     full(ftrace_event::BLOCK_RQ_COMPLETE, &|out| {
                         out.varint(issue::DEV, 65_024);
                         out.varint(issue::SECTOR, sector);
@@ -546,8 +546,8 @@ impl Maker {
             6 if tid == 7000 => {
                 let known = self.calls.iter().position(|known| *known == tid);
                 let kind = match known {
-                    Some(place) => {
-                        self.calls.remove(place);
+                    Some(index) => {
+                        self.calls.remove(index);
                         ftrace_event::SYS_EXIT
                     }
                     None => {

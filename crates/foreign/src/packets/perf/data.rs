@@ -208,7 +208,7 @@ impl Import<'_, '_> {
         if let Some(pid) = pid {
             self.forget(pid);
         }
-        // Without a build id, another file at the place of the recorded one has another inode.
+        // Without a build id, another file at the path of the recorded one has another inode.
         let is_recorded =
             |here: &Here| here.is_same || mapping.inode.is_none_or(|inode| inode == here.inode);
         self.memory.map(
@@ -330,6 +330,6 @@ fn user_frame(interner: &mut Interner, mapped: Option<&Mapped>, address: u64) ->
         build_id: &mapped.build_id,
         range,
     });
-    let place = (address - range.start).wrapping_add(range.exact_offset);
-    interner.frame(mapping, place.wrapping_add(range.load_bias), b"")
+    let offset = (address - range.start).wrapping_add(range.exact_offset);
+    interner.frame(mapping, offset.wrapping_add(range.load_bias), b"")
 }

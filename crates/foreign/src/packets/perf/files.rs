@@ -40,19 +40,19 @@ type Key = (Rc<[u8]>, Rc<[u8]>);
 /// The files of a recording.
 #[derive(Debug)]
 pub(super) struct Files {
-    told: FxHashMap<Vec<u8>, Rc<[u8]>>,
+    recorded: FxHashMap<Vec<u8>, Rc<[u8]>>,
     known: FxHashMap<Key, File>,
     looks: bool,
 }
 
 impl Files {
     /// Creates a cache from the build ids in the recording; `looks` allows it to open the files.
-    pub(super) fn new(told: &[BuildId], looks: bool) -> Self {
-        let told = told
+    pub(super) fn new(recorded: &[BuildId], looks: bool) -> Self {
+        let recorded = recorded
             .iter()
             .map(|file| (file.path.clone(), file.id.as_slice().into()));
         Self {
-            told: told.collect(),
+            recorded: recorded.collect(),
             known: FxHashMap::default(),
             looks,
         }
@@ -60,25 +60,25 @@ impl Files {
 
     /// Returns the facts about a file. `build_id` is the mapping's own, or empty.
     pub(super) fn get(&mut self, path: &Rc<[u8]>, build_id: &[u8]) -> File {
-        let told: Rc<[u8]> = if build_id.is_empty() {
-            self.told.get(&**path).cloned().unwrap_or_default()
+        let recorded: Rc<[u8]> = if build_id.is_empty() {
+            self.recorded.get(&**path).cloned().unwrap_or_default()
         } else {
             build_id.into()
         };
-        let key = (path.clone(), told.clone());
+        let key = (path.clone(), recorded.clone());
         if let Some(file) = self.known.get(&key) {
             return file.clone();
         }
-        let file = self.look(path, told);
+        let file = self.look(path, recorded);
         if self.known.len() < MAX_FILES {
             self.known.insert(key, file.clone());
         }
         file
     }
 
-    fn look(&self, path: &[u8], told: Rc<[u8]>) -> File {
+    fn look(&self, path: &[u8], recorded: Rc<[u8]>) -> File {
         let unread = File {
-            build_id: told.clone(),
+            build_id: recorded.clone(),
             ..File::default()
         };
         if !self.looks || !path.starts_with(b"/") {
@@ -93,14 +93,14 @@ impl Files {
         let here = file.metadata().map(|file| Here {
             device: (major(file.dev()), minor(file.dev())),
             inode: file.ino(),
-            is_same: !told.is_empty(),
+            is_same: !recorded.is_empty(),
         });
         let Ok(elf) = Elf::open(file, 0) else {
             return unread;
         };
         let its = elf.build_id().unwrap_or_default();
         // The file was replaced since the recording.
-        if !told.is_empty() && *told != *its {
+        if !recorded.is_empty() && *recorded != *its {
             return unread;
         }
         File {
@@ -112,9 +112,9 @@ impl Files {
 
     /// Returns the kernel's symbols if the running kernel is the recorded one.
     pub(super) fn kernel(&self) -> Option<KernelSymbols> {
-        let told = self.told.get(KERNEL)?;
+        let recorded = self.recorded.get(KERNEL)?;
         let notes = std::fs::read("/sys/kernel/notes").ok()?;
-        if !self.looks || build_id_in_notes(&notes)? != &**told {
+        if !self.looks || build_id_in_notes(&notes)? != &**recorded {
             return None;
         }
         KernelSymbols::load().ok()

@@ -177,7 +177,7 @@ impl Frame {
         let texts = self.header["strings"].as_array().expect("texts");
         let column = self.column(name).iter();
         column
-            .map(|place| texts[*place as usize].as_str().unwrap())
+            .map(|number| texts[*number as usize].as_str().unwrap())
             .collect()
     }
 
