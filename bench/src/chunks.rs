@@ -27,14 +27,14 @@ pub fn chunk_templates(count: usize) -> Vec<ChunkTemplate> {
                 payload: Vec::new(),
                 fragments: 0,
             };
-            let room = CHUNK_SIZE - 16;
+            let capacity = CHUNK_SIZE - 16;
             let packets = 5 + random() % 11;
             let mut used = 0;
             for _ in 0..packets {
-                if used >= room - 50 {
+                if used >= capacity - 50 {
                     break;
                 }
-                let size = (50 + random() % 451).min(room - used);
+                let size = (50 + random() % 451).min(capacity - used);
                 if size < 10 {
                     break;
                 }

@@ -25,7 +25,7 @@ pub fn elf_file(data: &[u8]) {
     }
     let symbols = elf.symbols();
     for (address, size, name) in symbols.iter().take(100) {
-        // Others may begin at the same place or lie inside, but something is there.
+        // Others may begin at the same address or lie inside, but something is there.
         if size > 0 {
             assert!(symbols.lookup(address).is_some(), "{name}");
         }

@@ -1,4 +1,4 @@
-//! Trace files: samples, track events, and what is told of both.
+//! Trace files: samples, track events, and reports about both.
 
 use ferretto_trace::events::read_events;
 use ferretto_trace::profile::{

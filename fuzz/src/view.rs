@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-use ferretto_tables::{Options, Trace};
 use ferretto_http::Head;
+use ferretto_tables::{Options, Trace};
 use ferretto_view::View;
 
 /// A trace with slices within each other, of two threads, an instant, a counter and a flow.

@@ -1,6 +1,5 @@
 //! Runs every target over its corpus, and over mutations of it that are the same each time.
 
-
 use std::fs;
 use std::path::Path;
 

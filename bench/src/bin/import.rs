@@ -44,7 +44,7 @@ fn import(threads: &str, path: &Path, asks_all: bool) -> Result<(), Box<dyn Erro
     let trace = Trace::open(path, &options, |_| Continue::Yes)?;
     if asks_all {
         for table in trace.tables().all() {
-            for column in (0..table.spec().columns.len()).filter_map(|place| table.column(place)) {
+            for column in (0..table.spec().columns.len()).filter_map(|index| table.column(index)) {
                 read(&column);
             }
         }
@@ -159,9 +159,9 @@ fn measure(name: &str, path: &Path, rounds: u64) -> Result<(), Box<dyn Error>> {
         for way in &mut ways {
             let output = Command::new(&us).arg(RUN).args(&way.command).output()?;
             let text = String::from_utf8(output.stdout)?;
-            let told = text.split_whitespace().map(str::parse);
-            let told: Vec<f64> = told.collect::<Result<_, _>>()?;
-            let Ok(cost) = Cost::try_from(told) else {
+            let printed = text.split_whitespace().map(str::parse);
+            let printed: Vec<f64> = printed.collect::<Result<_, _>>()?;
+            let Ok(cost) = Cost::try_from(printed) else {
                 return Err(String::from_utf8_lossy(&output.stderr).into());
             };
             way.costs.push(cost);

@@ -91,10 +91,10 @@ fn print(name: &str, results: &[Vec<Measured>]) {
             })
             .collect();
         let mut row = format!("| {name} | {what} |");
-        for (place, all) in sorted.iter().enumerate() {
+        for (index, all) in sorted.iter().enumerate() {
             let middle = |all: &[f64]| all[all.len() / 2];
             row += &format!(" {:.3} ({:.3}) {unit} |", all[0], middle(all));
-            if place > 0 {
+            if index > 0 {
                 let ours = &sorted[0];
                 let (least, middle) = (ours[0] / all[0], middle(ours) / middle(all));
                 row += &format!(" {least:.2} ({middle:.2}) |");

@@ -9,7 +9,7 @@ use ferretto_trace::{Damage, ReadError, TraceReader, Unpacking};
 
 use crate::formats::{self, FileError, Format, HEAD_BYTES, Member};
 use crate::import::{
-    Batch, Context, Importer, OutputPath, Source, begin_file, choose_trace_clock, end_file,
+    Batch, Context, FileMachines, Importer, Source, begin_file, choose_trace_clock, end_file,
     guess_uuid, read_packets,
 };
 use crate::manifest::Manifest;
@@ -143,19 +143,19 @@ impl<'a> FileImport<'a> {
                     _ => source,
                 };
                 let unpacked = Box::new(Unpacking::inside(source, limits, budget));
-                self.place(name, false)?;
+                self.file_machines(name, false)?;
                 return self.read(unpacked, name, Row::In(Some(row)), depth + 1);
             }
             Format::Tar | Format::Zip => {
-                self.place(name, false)?;
+                self.file_machines(name, false)?;
                 return self.archive(format, source, name, row, depth);
             }
             Format::Manifest => return self.manifest(source, name, row),
             _ => {}
         }
-        let place = self.place(name, true)?;
-        let (machine, has_own_clock) = (place.machine, place.has_own_clock);
-        self.importer.start_file(row, place);
+        let machines = self.file_machines(name, true)?;
+        let (machine, has_own_clock) = (machines.machine, machines.has_own_clock);
+        self.importer.start_file(row, machines);
         begin_file(&mut self.importer.context, format.as_str());
         let own = ClockId {
             file: row,
@@ -289,7 +289,11 @@ impl<'a> FileImport<'a> {
     }
 
     /// Returns the machines and clocks of a file.
-    fn place(&mut self, name: Option<&str>, is_trace: bool) -> Result<OutputPath, ImportError> {
+    fn file_machines(
+        &mut self,
+        name: Option<&str>,
+        is_trace: bool,
+    ) -> Result<FileMachines, ImportError> {
         let manifest = self.manifest.as_ref();
         let entry = name.and_then(|name| manifest?.entry(name));
         if let Some(entry) = entry
@@ -304,14 +308,14 @@ impl<'a> FileImport<'a> {
             return Err(broken(&rule, name));
         }
         if manifest.is_none() || !is_trace {
-            return Ok(OutputPath::default());
+            return Ok(FileMachines::default());
         }
         let machine = entry.and_then(|entry| entry.base_machine());
         let machine = machine_row(&mut self.importer, machine);
         let Some(entry) = entry else {
-            return Ok(OutputPath {
+            return Ok(FileMachines {
                 machine,
-                ..OutputPath::default()
+                ..FileMachines::default()
             });
         };
         let importer = &mut self.importer;
@@ -319,7 +323,7 @@ impl<'a> FileImport<'a> {
         let machines = machines.map(|(id, name)| (*id, machine_row(importer, Some(name))));
         let machines: Vec<_> = machines.collect();
         let clocks = entry.clocks.as_ref();
-        Ok(OutputPath {
+        Ok(FileMachines {
             machine,
             has_one_machine: entry.machine.is_some() && machines.is_empty(),
             has_own_clock: clocks.is_some_and(|clocks| clocks.clock.is_none()),

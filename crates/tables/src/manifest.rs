@@ -22,12 +22,12 @@ pub(crate) struct Manifest {
 pub(crate) struct TraceTime {
     pub(crate) clock: u32,
     /// The machine of the clock.
-    pub(crate) of: Place,
+    pub(crate) of: MachineOfFile,
 }
 
 /// A file, and one of its machines.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct MachineOfFile {
     pub(crate) file: Option<String>,
     pub(crate) machine: Option<String>,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Clocks {
     /// The id of the clock; `None` for the clock of the file.
     pub(crate) clock: Option<u32>,
     /// The machine of the other clock.
-    pub(crate) sync_to: Place,
+    pub(crate) sync_to: MachineOfFile,
     /// The id of the other clock; `None` for the clock of the other file.
     pub(crate) other: Option<u32>,
     /// The offset by which the other clock is ahead, in nanoseconds.
@@ -189,13 +189,17 @@ impl Manifest {
         self.files.iter().find(|entry| entry.path == path)
     }
 
-    /// Returns the name of the machine of a place; `None` for the machine without a name.
+    /// Returns the name of the machine of a file; `None` for the machine without a name.
     ///
     /// # Errors
     ///
-    /// Fails if the machine is ambiguous. `key` is the name of the place in the manifest.
-    pub(crate) fn machine_of(&self, place: &Place, key: &str) -> Result<Option<&str>, String> {
-        let Place { file, machine } = place;
+    /// Fails if the machine is ambiguous. `key` is the prefix of the keys in the manifest.
+    pub(crate) fn machine_of(
+        &self,
+        of_file: &MachineOfFile,
+        key: &str,
+    ) -> Result<Option<&str>, String> {
+        let MachineOfFile { file, machine } = of_file;
         let Some(file) = file else {
             return match machine {
                 None => Ok(None),
@@ -384,7 +388,7 @@ impl Clocks {
         Ok(Self {
             machine,
             clock,
-            sync_to: Place {
+            sync_to: MachineOfFile {
                 file: Some(file.to_owned()),
                 machine: text(sync_to, "machine", "clocks: sync_to.machine")?,
             },
@@ -407,7 +411,7 @@ fn trace_time(time: &Value) -> Result<TraceTime, String> {
     };
     Ok(TraceTime {
         clock: clock_number(clock)?,
-        of: Place {
+        of: MachineOfFile {
             file: text(time, "file", "trace_time: file")?,
             machine: text(time, "machine", "trace_time: machine")?,
         },

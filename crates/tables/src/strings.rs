@@ -86,7 +86,7 @@ impl StringPool {
                     let id = self.add(text, slot);
                     if probes > MAX_PROBES && self.keyed.is_none() {
                         self.keyed = Some(RandomState::new());
-                        self.place_all(self.slots.len());
+                        self.rebuild_slots(self.slots.len());
                     }
                     return id;
                 }
@@ -167,22 +167,22 @@ impl StringPool {
 
     #[inline]
     fn text_at(&self, id: u32) -> &str {
-        self.text.get(self.place_of(id)).unwrap_or("")
+        self.text.get(self.range_of(id)).unwrap_or("")
     }
 
     #[inline]
     fn bytes_at(&self, id: u32) -> &[u8] {
-        self.text.as_bytes().get(self.place_of(id)).unwrap_or(&[])
+        self.text.as_bytes().get(self.range_of(id)).unwrap_or(&[])
     }
 
     #[inline]
-    fn place_of(&self, id: u32) -> Range<usize> {
-        let place = id as usize;
-        let start = match place {
+    fn range_of(&self, id: u32) -> Range<usize> {
+        let index = id as usize;
+        let start = match index {
             0 => 0,
-            place => self.ends.get(place - 1).copied().unwrap_or(0),
+            index => self.ends.get(index - 1).copied().unwrap_or(0),
         };
-        let end = self.ends.get(place).copied().unwrap_or(0);
+        let end = self.ends.get(index).copied().unwrap_or(0);
         start as usize..end as usize
     }
 
@@ -213,13 +213,13 @@ impl StringPool {
         self.ends.push(self.text.len() as u64);
         self.slots[slot] = id;
         if self.ends.len() * 2 > self.slots.len() {
-            self.place_all(self.slots.len() * 4);
+            self.rebuild_slots(self.slots.len() * 4);
         }
         StringId(id)
     }
 
     /// Rebuilds the hash table with this number of slots.
-    fn place_all(&mut self, length: usize) {
+    fn rebuild_slots(&mut self, length: usize) {
         self.slots = vec![0; length];
         for id in 1..self.ends.len() as u32 {
             let mut slot = self.slot(self.hash(self.bytes_at(id)));
@@ -246,9 +246,9 @@ mod tests {
     fn texts_chosen_for_equal_slots_do_not_slow_down_the_pool() {
         let mut pool = StringPool::default();
         // All of them have the same slot among 2^12.
-        let place = |text: &str| FxBuildHasher.hash_one(text.as_bytes()) >> 20 & 0xfff;
+        let slot_of = |text: &str| FxBuildHasher.hash_one(text.as_bytes()) >> 20 & 0xfff;
         let texts = (0..).map(|n| format!("{n}"));
-        let texts: Vec<_> = texts.filter(|text| place(text) == 7).take(700).collect();
+        let texts: Vec<_> = texts.filter(|text| slot_of(text) == 7).take(700).collect();
         let ids: Vec<_> = texts.iter().map(|text| pool.intern(text)).collect();
         assert!(pool.keyed.is_some());
         assert!(

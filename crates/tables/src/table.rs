@@ -73,7 +73,7 @@ pub trait Table: fmt::Debug {
     fn rows(&self) -> usize;
 
     /// Returns a column by its index in [`TableSpec::columns`]; `None` if there is no such column.
-    fn column(&self, place: usize) -> Option<ColumnView<'_>>;
+    fn column(&self, index: usize) -> Option<ColumnView<'_>>;
 
     /// Returns the memory in bytes.
     fn memory(&self) -> usize;
@@ -221,9 +221,9 @@ macro_rules! table {
                 self.len as usize
             }
 
-            fn column(&self, place: usize) -> Option<$crate::column::ColumnView<'_>> {
+            fn column(&self, index: usize) -> Option<$crate::column::ColumnView<'_>> {
                 use $crate::column::TableColumn;
-                if place == 0 {
+                if index == 0 {
                     return Some($crate::column::ColumnView {
                         values: $crate::column::Values::Id(self.len as usize),
                         validity: None,
@@ -232,7 +232,7 @@ macro_rules! table {
                 let mut at = 0;
                 $(
                     at += 1;
-                    if at == place {
+                    if at == index {
                         return Some(self.$column.view());
                     }
                 )+

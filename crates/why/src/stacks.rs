@@ -10,7 +10,7 @@ const MAX_FRAMES: usize = 1024;
 /// A function of a callstack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// The name, or the place in the file if it has none.
+    /// The name, or the offset in the file if it has none.
     pub name: String,
     /// Set if it is the kernel's.
     pub is_kernel: bool,

@@ -20,8 +20,8 @@ pub(crate) struct Seen {
 /// The beginning of a row of `thread_state`.
 #[derive(Debug, Clone, Copy)]
 struct Open {
-    /// Its place in the list of states.
-    place: usize,
+    /// Its index in the list of states.
+    index: usize,
     has_end: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
         });
         match before {
             Some(open) => {
-                let before = &mut states[open.place].1;
+                let before = &mut states[open.index].1;
                 // A row without an end, if another one follows, lacks its next event.
                 if !open.has_end {
                     before.end = start;
@@ -104,7 +104,7 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
             None => {}
         }
         *before = Some(Open {
-            place: states.len(),
+            index: states.len(),
             has_end: dur >= 0,
         });
         let state = State {
@@ -119,7 +119,7 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
     // States without an end last until the end of the trace.
     let last_time = last_time.max(tables.trace_bounds.end_ts().get(0));
     for open in last.into_iter().flatten().filter(|open| !open.has_end) {
-        states[open.place].1.end = last_time.max(states[open.place].1.start);
+        states[open.index].1.end = last_time.max(states[open.index].1.start);
     }
     for (_, state) in &mut states {
         if state.start == i64::MIN {

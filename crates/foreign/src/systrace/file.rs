@@ -111,8 +111,8 @@ impl LineReader {
 
     fn start(&mut self) {
         let head = &self.buffer[..self.buffer.len().min(HEAD_BYTES)];
-        if let Some(place) = find(head, TRACE_LINE) {
-            self.buffer.drain(..place + TRACE_LINE.len());
+        if let Some(index) = find(head, TRACE_LINE) {
+            self.buffer.drain(..index + TRACE_LINE.len());
         }
         // `trace-cmd report` starts with the number of CPUs, which is not an event.
         // Events of idle CPUs may begin with `<idle>`.
@@ -169,9 +169,9 @@ impl LineReader {
 
     fn process<'a>(&mut self, line: &'a str, each: &mut impl FnMut(Content<'a>)) {
         let words: Vec<_> = line.split(' ').filter(|word| !word.is_empty()).collect();
-        let number = |place: usize| words.get(place).and_then(|word| word.parse().ok());
-        let behind = |place: usize| {
-            let word = words.get(place)?;
+        let number = |index: usize| words.get(index).and_then(|word| word.parse().ok());
+        let behind = |index: usize| {
+            let word = words.get(index)?;
             line.get(word.as_ptr().addr() - line.as_ptr().addr()..)
         };
         match (self.section, &words[..]) {

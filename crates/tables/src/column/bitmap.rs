@@ -18,29 +18,29 @@ impl Bitmap {
 
     #[inline]
     pub(crate) fn push(&mut self, bit: bool) {
-        let place = self.len % 64;
-        if place == 0 {
+        let shift = self.len % 64;
+        if shift == 0 {
             self.words.push(0);
         }
         self.len += 1;
         if let Some(word) = self.words.last_mut() {
             // A bitmap created with all bits set has ones beyond the last row.
-            *word = *word & !(1 << place) | u64::from(bit) << place;
+            *word = *word & !(1 << shift) | u64::from(bit) << shift;
         }
     }
 
     /// Appends `count` rows, 64 at most: the lowest bits of `bits`. The higher bits must be 0.
     #[inline]
     pub(crate) fn push_bits(&mut self, bits: u64, count: usize) {
-        let place = self.len % 64;
-        if place == 0 {
+        let shift = self.len % 64;
+        if shift == 0 {
             self.words.push(bits);
         } else {
             if let Some(word) = self.words.last_mut() {
-                *word = *word & !(u64::MAX << place) | bits << place;
+                *word = *word & !(u64::MAX << shift) | bits << shift;
             }
-            if place + count > 64 {
-                self.words.push(bits >> (64 - place));
+            if shift + count > 64 {
+                self.words.push(bits >> (64 - shift));
             }
         }
         self.len += count;

@@ -116,8 +116,8 @@ impl<T: Cell> TableColumn for NullableColumn<T> {
         self.len += values.len();
         while !self.validity.is_empty() && values.len() > 0 {
             let (count, mut bits) = (values.len().min(64), 0);
-            for (place, value) in values.by_ref().take(count).enumerate() {
-                bits |= u64::from(value.is_some()) << place;
+            for (bit_index, value) in values.by_ref().take(count).enumerate() {
+                bits |= u64::from(value.is_some()) << bit_index;
             }
             self.validity.push_bits(bits, count);
         }

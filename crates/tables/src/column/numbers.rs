@@ -9,10 +9,10 @@ use super::ColumnKind;
 pub(crate) trait Source: fmt::Debug {
     /// Returns the number of rows.
     fn len(&self) -> usize;
-    /// Returns the value of a row. `place` selects the column of a source with several.
-    fn get(&self, place: usize, row: usize) -> i64;
+    /// Returns the value of a row. `index` selects the column of a source with several.
+    fn get(&self, index: usize, row: usize) -> i64;
     /// Appends the values of a range of rows to `out`.
-    fn read(&self, place: usize, rows: Range<usize>, out: &mut Vec<i64>);
+    fn read(&self, index: usize, rows: Range<usize>, out: &mut Vec<i64>);
 }
 
 /// The values of a column without a slice, each as an integer.
@@ -22,15 +22,15 @@ pub(crate) trait Source: fmt::Debug {
 #[derive(Debug, Clone, Copy)]
 pub struct Numbers<'a> {
     source: &'a dyn Source,
-    place: usize,
+    index: usize,
     kind: ColumnKind,
 }
 
 impl<'a> Numbers<'a> {
-    pub(crate) fn new(source: &'a dyn Source, place: usize, kind: ColumnKind) -> Self {
+    pub(crate) fn new(source: &'a dyn Source, index: usize, kind: ColumnKind) -> Self {
         Self {
             source,
-            place,
+            index,
             kind,
         }
     }
@@ -52,12 +52,12 @@ impl<'a> Numbers<'a> {
 
     /// Returns the integer of a row, or 0 if there is no such row.
     pub fn get(&self, row: usize) -> i64 {
-        self.source.get(self.place, row)
+        self.source.get(self.index, row)
     }
 
     /// Appends the integers of a range of rows to `out`, as far as the rows exist.
     pub fn read(&self, rows: Range<usize>, out: &mut Vec<i64>) {
-        self.source.read(self.place, rows, out);
+        self.source.read(self.index, rows, out);
     }
 }
 

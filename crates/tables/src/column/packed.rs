@@ -104,23 +104,23 @@ impl Block {
     }
 
     #[inline]
-    fn get(&self, place: usize) -> i64 {
+    fn get(&self, index: usize) -> i64 {
         by_width!(
             &self.above,
-            numbers => self.least.wrapping_add(numbers[place] as i64),
+            numbers => self.least.wrapping_add(numbers[index] as i64),
             self.least
         )
     }
 
-    fn read(&self, places: Range<usize>, out: &mut Vec<i64>) {
+    fn read(&self, range: Range<usize>, out: &mut Vec<i64>) {
         let least = self.least;
         by_width!(
             &self.above,
             numbers => {
-                let numbers = numbers[places].iter();
+                let numbers = numbers[range].iter();
                 out.extend(numbers.map(|above| least.wrapping_add(*above as i64)));
             },
-            out.resize(out.len() + places.len(), least)
+            out.resize(out.len() + range.len(), least)
         );
     }
 
@@ -168,16 +168,16 @@ impl Packed {
 
     /// Changes a number, if there is such a row.
     pub(crate) fn set(&mut self, row: usize, number: i64) {
-        let place = row % BLOCK;
+        let index = row % BLOCK;
         let Some(block) = self.blocks.get_mut(row / BLOCK) else {
             if row < self.len {
-                self.rest[place] = number;
+                self.rest[index] = number;
             }
             return;
         };
         let left = self.late.as_mut().map(|late| &mut late.left[row / BLOCK]);
         if let Some(numbers) = block.wide_mut() {
-            numbers[place] = number as u64;
+            numbers[index] = number as u64;
             if let Some(left) = left
                 && *left > 0
             {
@@ -193,7 +193,7 @@ impl Packed {
         // The block keeps the full width until the end, since more of it may change.
         let mut numbers = Vec::with_capacity(BLOCK);
         block.read(0..BLOCK, &mut numbers);
-        numbers[place] = number;
+        numbers[index] = number;
         self.bytes -= block.bytes();
         *block = Block::wide(&numbers);
         self.bytes += block.bytes();
@@ -275,11 +275,11 @@ impl Packed {
     pub(crate) fn read(&self, rows: Range<usize>, out: &mut Vec<i64>) {
         let (mut row, end) = (rows.start, rows.end.min(self.len));
         while row < end {
-            let place = row % BLOCK;
-            let count = (BLOCK - place).min(end - row);
+            let index = row % BLOCK;
+            let count = (BLOCK - index).min(end - row);
             match self.blocks.get(row / BLOCK) {
-                Some(block) => block.read(place..place + count, out),
-                None => out.extend_from_slice(&self.rest[place..place + count]),
+                Some(block) => block.read(index..index + count, out),
+                None => out.extend_from_slice(&self.rest[index..index + count]),
             }
             row += count;
         }

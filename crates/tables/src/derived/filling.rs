@@ -15,7 +15,7 @@ pub(super) struct Filling<T: Fill> {
 }
 
 /// A row of the table, or one that is not appended yet.
-pub(super) enum Place<'a, T: Fill> {
+pub(super) enum RowToChange<'a, T: Fill> {
     Pending(&'a mut T::Row),
     Appended(&'a mut T),
 }
@@ -48,11 +48,11 @@ impl<T: Fill> Filling<T> {
 
     /// Returns a row to change.
     #[inline]
-    pub(super) fn place(&mut self, row: u32) -> Place<'_, T> {
+    pub(super) fn row_mut(&mut self, row: u32) -> RowToChange<'_, T> {
         let waiting = row.checked_sub(self.appended);
-        match waiting.and_then(|place| self.rows.get_mut(place as usize)) {
-            Some(row) => Place::Pending(row),
-            None => Place::Appended(&mut self.table),
+        match waiting.and_then(|index| self.rows.get_mut(index as usize)) {
+            Some(row) => RowToChange::Pending(row),
+            None => RowToChange::Appended(&mut self.table),
         }
     }
 

@@ -110,10 +110,10 @@ pub(super) mod of_wake {
 }
 
 /// Returns the set of these columns.
-pub(super) const fn columns(places: &[usize]) -> u32 {
+pub(super) const fn columns(indices: &[usize]) -> u32 {
     let (mut set, mut at) = (0, 0);
-    while at < places.len() {
-        set |= 1 << places[at];
+    while at < indices.len() {
+        set |= 1 << indices[at];
         at += 1;
     }
     set
@@ -521,9 +521,9 @@ impl<const SWITCH: u32, const WAKE: u32> Entries<'_, SWITCH, WAKE> {
     fn switch(&mut self, head: u8) -> Switch {
         let is_raw = head & flag::RAW != 0;
         let columns = &mut self.switches[usize::from(is_raw)];
-        let mut number = |place: usize| match SWITCH >> place & 1 {
+        let mut number = |column: usize| match SWITCH >> column & 1 {
             0 => 0,
-            _ => columns[place].number(),
+            _ => columns[column].number(),
         };
         Switch {
             ts: self.times.number(),
@@ -547,9 +547,9 @@ impl<const SWITCH: u32, const WAKE: u32> Entries<'_, SWITCH, WAKE> {
     fn wake(&mut self, head: u8) -> Wake {
         let is_raw = head & flag::RAW != 0;
         let columns = &mut self.wakes[usize::from(is_raw)];
-        let mut number = |place: usize| match WAKE >> place & 1 {
+        let mut number = |column: usize| match WAKE >> column & 1 {
             0 => 0,
-            _ => columns[place].number(),
+            _ => columns[column].number(),
         };
         Wake {
             ts: self.times.number(),

@@ -38,7 +38,8 @@ pub trait Derive: Table + Default {
     /// Returns the maximum number of rows that are derived from the log.
     fn max_rows(log: &SchedLog) -> usize;
 
-    /// Returns the rows that are derived from the log, with `rows` inserted at the recorded places.
+    /// Returns the rows that are derived from the log, with `rows` inserted at the recorded
+    /// positions.
     fn derive(log: &SchedLog, rows: &Self) -> Self;
 }
 
@@ -76,8 +77,8 @@ impl<T: Derive> Table for Derived<T> {
         (**self).rows()
     }
 
-    fn column(&self, place: usize) -> Option<ColumnView<'_>> {
-        (**self).column(place)
+    fn column(&self, index: usize) -> Option<ColumnView<'_>> {
+        (**self).column(index)
     }
 
     fn memory(&self) -> usize {

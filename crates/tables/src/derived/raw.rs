@@ -201,11 +201,11 @@ impl<'a> RawArgs<'a> {
 
     /// Returns an argument and its set, by the index among all arguments.
     #[inline]
-    pub(crate) fn arg(&self, place: u32) -> (u32, Arg) {
+    pub(crate) fn arg(&self, index: u32) -> (u32, Arg) {
         let [switches, wakes] = self.parts();
-        let part = if place < wakes.start { switches } else { wakes };
-        let (place, args) = (place - part.start, part.args());
-        let (event, number) = (place / args, place % args);
+        let part = if index < wakes.start { switches } else { wakes };
+        let (index, args) = (index - part.start, part.args());
+        let (event, number) = (index / args, index % args);
         let arg = part.arg(event as usize, number as usize);
         (part.set + event * args, arg)
     }
@@ -213,12 +213,12 @@ impl<'a> RawArgs<'a> {
     /// Returns the indexes of the arguments of a set. Empty if there is no such set.
     pub(crate) fn set(&self, id: u32) -> Range<u32> {
         for part in self.parts() {
-            let place = id.checked_sub(part.set);
-            if let Some(place) = place.filter(|place| *place < part.rows()) {
-                let is_set = place.is_multiple_of(part.args());
-                let place = part.start + place;
+            let index = id.checked_sub(part.set);
+            if let Some(index) = index.filter(|index| *index < part.rows()) {
+                let is_set = index.is_multiple_of(part.args());
+                let index = part.start + index;
                 return if is_set {
-                    place..place + part.args()
+                    index..index + part.args()
                 } else {
                     0..0
                 };
@@ -262,9 +262,9 @@ impl RawPart<'_> {
 
     /// Returns the values of an argument, one for each of these events.
     pub(crate) fn values(&self, number: usize, events: Range<usize>) -> Vec<i64> {
-        let (place, meaning) = self.args[number];
+        let (index, meaning) = self.args[number];
         let mut values = Vec::with_capacity(events.len());
-        self.columns[place].read(events, &mut values);
+        self.columns[index].read(events, &mut values);
         if meaning == Meaning::Thread {
             for value in &mut values {
                 *value = self.log.thread(*value as u32).tid.into();
@@ -276,8 +276,8 @@ impl RawPart<'_> {
     /// Returns an argument of an event.
     #[inline]
     pub(crate) fn arg(&self, event: usize, number: usize) -> Arg {
-        let (place, meaning) = self.args[number];
-        let value = self.columns[place].get(event);
+        let (index, meaning) = self.args[number];
+        let value = self.columns[index].get(event);
         let value = match meaning {
             Meaning::Text => ArgValue::Text(StringId(value as u32)),
             Meaning::Number => ArgValue::Int(value),

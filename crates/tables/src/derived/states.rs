@@ -1,6 +1,6 @@
 //! Derives CPU slices and states of threads.
 
-use super::filling::{Filling, Place};
+use super::filling::{Filling, RowToChange};
 use super::log::{Entry, SchedLog, Spurious, Switch, Wake, columns, of_switch, of_wake};
 use super::{Created, Derive};
 use crate::column::{Column, NullableColumn};
@@ -38,14 +38,14 @@ impl Derive for SchedSliceTable {
         for entry in log.entries::<SWITCH, 0>() {
             match entry {
                 Entry::Switch(switch) => {
-                    let place = switch.ucpu as usize;
-                    if cpus.len() <= place {
-                        cpus.resize(place + 1, NONE);
+                    let cpu = switch.ucpu as usize;
+                    if cpus.len() <= cpu {
+                        cpus.resize(cpu + 1, NONE);
                     }
                     if switch.ends {
-                        end(&mut table, cpus[place], switch.ts, switch.state.1);
+                        end(&mut table, cpus[cpu], switch.ts, switch.state.1);
                     }
-                    cpus[place] = table.push(SchedSliceRow {
+                    cpus[cpu] = table.push(SchedSliceRow {
                         ts: switch.ts,
                         dur: OPEN,
                         utid: switch.next,
@@ -82,12 +82,12 @@ fn end(table: &mut Filling<SchedSliceTable>, row: u32, ts: i64, state: StringId)
     if row == NONE {
         return;
     }
-    match table.place(row) {
-        Place::Pending(row) => {
+    match table.row_mut(row) {
+        RowToChange::Pending(row) => {
             row.dur = ts.wrapping_sub(row.ts);
             row.end_state = state;
         }
-        Place::Appended(table) => {
+        RowToChange::Appended(table) => {
             table.dur.set(row, ts.wrapping_sub(table.ts.get(row)));
             table.end_state.set(row, state);
         }
@@ -205,7 +205,8 @@ impl<'a> States<'a> {
         }
     }
 
-    /// Reads the log. Calls `copy` at the places of rows that are not derived, with their number.
+    /// Reads the log. Calls `copy` at the positions of rows that are not derived, with their
+    /// number.
     fn run(&mut self, mut copy: impl FnMut(&mut Self, u32)) {
         const SWITCH: u32 = columns(&[
             of_switch::UCPU,
@@ -284,12 +285,12 @@ impl<'a> States<'a> {
     fn blocked(&mut self, utid: u32, io_wait: Option<bool>, function: Option<StringId>) {
         let row = self.last(utid).blocked;
         if let (Some(table), true) = (&mut self.table, row != NONE) {
-            match table.place(row) {
-                Place::Pending(row) => {
+            match table.row_mut(row) {
+                RowToChange::Pending(row) => {
                     row.io_wait = io_wait.or(row.io_wait);
                     row.blocked_function = function.unwrap_or(row.blocked_function);
                 }
-                Place::Appended(table) => {
+                RowToChange::Appended(table) => {
                     if io_wait.is_some() {
                         table.io_wait.set(row, io_wait);
                     }
@@ -343,9 +344,9 @@ impl<'a> States<'a> {
             // The first state of a thread has no predecessor.
             if last.row != NONE {
                 let dur = ts.wrapping_sub(last.ts);
-                match table.place(last.row) {
-                    Place::Pending(row) => row.dur = dur,
-                    Place::Appended(table) => table.dur.set(last.row, dur),
+                match table.row_mut(last.row) {
+                    RowToChange::Pending(row) => row.dur = dur,
+                    RowToChange::Appended(table) => table.dur.set(last.row, dur),
                 }
             }
         }

@@ -69,8 +69,8 @@ struct Tables {
 
 impl Tables {
     fn text(&self, number: Option<u64>) -> StringId {
-        let place = number.and_then(|number| usize::try_from(number).ok());
-        let text = place.and_then(|place| self.strings.get(place));
+        let index = number.and_then(|number| usize::try_from(number).ok());
+        let text = index.and_then(|index| self.strings.get(index));
         text.copied().unwrap_or(StringId::NULL)
     }
 
@@ -135,14 +135,14 @@ impl Tables {
         self.frames.insert(id, frame);
         let symbols = &mut cx.store.tables.stack_profile_symbol;
         let symbol_set_id = symbols.len();
-        for (place, line) in lines.iter().enumerate() {
+        for (index, line) in lines.iter().enumerate() {
             symbols.push(StackProfileSymbolRow {
                 symbol_set_id,
                 name: line.function,
                 source_file: line.file,
                 line_number: line.line,
                 // The last line is the function into which the others were inlined.
-                inlined: Some(place + 1 < lines.len()),
+                inlined: Some(index + 1 < lines.len()),
             });
         }
         if !lines.is_empty() {

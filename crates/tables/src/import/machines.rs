@@ -5,7 +5,7 @@ use crate::trackers::clock::ClockId;
 
 /// The machines and clocks of a file from the manifest.
 #[derive(Debug, Default)]
-pub(crate) struct OutputPath {
+pub(crate) struct FileMachines {
     /// The machine of data without a machine id: a row of `machine`.
     pub(crate) machine: u32,
     /// The rows of machines by their ids in the file, if there are several.
@@ -19,7 +19,7 @@ pub(crate) struct OutputPath {
 /// The machines of the current file.
 #[derive(Debug, Default)]
 pub(super) struct Machines {
-    pub(super) place: OutputPath,
+    pub(super) place: FileMachines,
     /// The machine that replaced the recording machine, for which there is no data.
     adopted: Option<u32>,
     has_host: bool,

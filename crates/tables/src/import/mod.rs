@@ -40,7 +40,7 @@ pub(crate) use self::arena::Batch;
 pub(crate) use self::context::Context;
 pub(crate) use self::event::{Line, LineKind};
 pub(crate) use self::ftrace::Print;
-pub(crate) use self::machines::OutputPath;
+pub(crate) use self::machines::FileMachines;
 pub(crate) use self::packets::{Source, read_packets};
 pub(crate) use self::snapshots::choose_trace_clock;
 pub(crate) use self::tokenizer::{Input, Out};
@@ -143,7 +143,7 @@ impl Importer {
     }
 
     /// Starts another file: a row of `trace_file`.
-    pub(crate) fn start_file(&mut self, row: u32, place: OutputPath) {
+    pub(crate) fn start_file(&mut self, row: u32, place: FileMachines) {
         self.context.store.trace_file = row;
         self.context.store.set_machine(place.machine);
         self.machines.place = place;

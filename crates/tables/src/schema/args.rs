@@ -50,7 +50,7 @@ pub struct ArgsTable {
 const RECENT_KEYS: usize = 32;
 
 /// The indexes of columns in [`ArgsTable::SPEC`].
-mod place {
+mod column_index {
     pub(super) const SET: usize = 1;
     pub(super) const FLAT_KEY: usize = 2;
     pub(super) const KEY: usize = 3;
@@ -158,7 +158,7 @@ impl ArgsTable {
         let rows = self.own_set(id);
         let raw = self.raw().filter(|_| rows.is_empty());
         let of_raw = raw.as_ref().map_or(0..0, |raw| raw.set(id));
-        let raw = of_raw.filter_map(move |place| Some(raw?.arg(place).1));
+        let raw = of_raw.filter_map(move |index| Some(raw?.arg(index).1));
         rows.map(|row| self.arg(row)).chain(raw)
     }
 
@@ -166,8 +166,8 @@ impl ArgsTable {
     fn own_set(&self, id: u32) -> Range<usize> {
         let first = id as usize;
         if self.begins.is_empty() {
-            let place = self.starts.binary_search(&id);
-            return place.map_or(0..0, |place| first..self.end(place));
+            let index = self.starts.binary_search(&id);
+            return index.map_or(0..0, |index| first..self.end(index));
         }
         if !self.begins.get(first) {
             return 0..0;
@@ -227,8 +227,8 @@ impl ArgsTable {
         let mut hashes = [0; SETS_TOGETHER];
         for ends in ends.chunks(SETS_TOGETHER) {
             let mut from = start;
-            for (end, place) in ends.iter().zip(&mut hashes) {
-                *place = hash(args[from..*end].iter().map(parts));
+            for (end, target) in ends.iter().zip(&mut hashes) {
+                *target = hash(args[from..*end].iter().map(parts));
                 from = *end;
             }
             // The cache misses of all slots overlap.
@@ -242,15 +242,15 @@ impl ArgsTable {
 
     #[inline]
     fn intern_hashed(&mut self, hash: u64, args: &[Arg]) -> u32 {
-        let is_same = |place: usize| {
-            let rows = self.starts[place] as usize..self.end(place);
+        let is_same = |index: usize| {
+            let rows = self.starts[index] as usize..self.end(index);
             rows.len() == args.len()
                 && rows
                     .zip(args)
                     .all(|(row, arg)| self.parts(row) == parts(arg))
         };
         let slot = match self.slots.find(hash, is_same) {
-            Ok(place) => return self.starts[place],
+            Ok(index) => return self.starts[index],
             Err(slot) => slot,
         };
         let start = self.row_keys.len() as u32;
@@ -297,17 +297,17 @@ impl ArgsTable {
     }
 
     /// Returns the end of a set.
-    fn end(&self, place: usize) -> usize {
-        let next = self.starts.get(place + 1).map(|start| *start as usize);
+    fn end(&self, index: usize) -> usize {
+        let next = self.starts.get(index + 1).map(|start| *start as usize);
         next.unwrap_or(self.row_keys.len())
     }
 
     /// Grows the hash table for more sets.
     fn grow(&mut self, more: usize) {
         let mut slots = Slots::for_more_than(self.starts.len() + more);
-        for place in 0..self.starts.len() {
-            let rows = self.starts[place] as usize..self.end(place);
-            slots.add(hash(rows.map(|row| self.parts(row))), place);
+        for index in 0..self.starts.len() {
+            let rows = self.starts[index] as usize..self.end(index);
+            slots.add(hash(rows.map(|row| self.parts(row))), index);
         }
         self.slots = slots;
     }
@@ -316,25 +316,25 @@ impl ArgsTable {
     fn row(&self, row: usize) -> Option<(u32, Arg)> {
         match (row as u32).checked_sub(self.row_keys.len() as u32) {
             None => {
-                let place = self.starts.partition_point(|start| *start as usize <= row);
-                Some((self.starts[place.checked_sub(1)?], self.arg(row)))
+                let index = self.starts.partition_point(|start| *start as usize <= row);
+                Some((self.starts[index.checked_sub(1)?], self.arg(row)))
             }
-            Some(place) if row < self.rows() => Some(self.raw()?.arg(place)),
+            Some(index) if row < self.rows() => Some(self.raw()?.arg(index)),
             Some(_) => None,
         }
     }
 
     /// Returns the integer of a column for an argument.
-    fn number(&self, place: usize, (set, arg): (u32, Arg)) -> i64 {
+    fn number(&self, index: usize, (set, arg): (u32, Arg)) -> i64 {
         let kind = || usize::from(arg.value.encode().0);
-        match (place, arg.value) {
-            (place::SET, _) => set.into(),
-            (place::FLAT_KEY, _) => arg.flat_key.raw().into(),
-            (place::KEY, _) => arg.key.raw().into(),
-            (place::INT, value) => value.as_int().unwrap_or(0),
-            (place::TEXT, ArgValue::Text(text) | ArgValue::Json(text)) => text.raw().into(),
-            (place::REAL, ArgValue::Real(value)) => value.to_bits() as i64,
-            (place::KIND, _) => self.type_names[kind()].raw().into(),
+        match (index, arg.value) {
+            (column_index::SET, _) => set.into(),
+            (column_index::FLAT_KEY, _) => arg.flat_key.raw().into(),
+            (column_index::KEY, _) => arg.key.raw().into(),
+            (column_index::INT, value) => value.as_int().unwrap_or(0),
+            (column_index::TEXT, ArgValue::Text(text) | ArgValue::Json(text)) => text.raw().into(),
+            (column_index::REAL, ArgValue::Real(value)) => value.to_bits() as i64,
+            (column_index::KIND, _) => self.type_names[kind()].raw().into(),
             _ => 0,
         }
     }
@@ -363,7 +363,7 @@ impl ArgsTable {
 
     /// Appends the integers of a column for arguments of scheduler events, which are counted from
     /// 0.
-    fn read_raw(&self, place: usize, part: RawPart<'_>, rows: Range<u32>, out: &mut Vec<i64>) {
+    fn read_raw(&self, index: usize, part: RawPart<'_>, rows: Range<u32>, out: &mut Vec<i64>) {
         let args = part.args();
         let (mut from, to) = (
             rows.start.max(part.start),
@@ -379,45 +379,47 @@ impl ArgsTable {
         if before > 0 {
             // The range may begin within an event.
             let mut event = Vec::with_capacity(args as usize);
-            self.read_events(place, part, from / args..from / args + 1, &mut event);
+            self.read_events(index, part, from / args..from / args + 1, &mut event);
             out.extend_from_slice(&event[before as usize..]);
             from += args - before;
         }
         if from < to {
-            self.read_events(place, part, from / args..to.div_ceil(args), out);
+            self.read_events(index, part, from / args..to.div_ceil(args), out);
         }
         // It may end within an event, too.
         out.truncate(end);
     }
 
     /// Appends the integers of a column for all arguments of some scheduler events.
-    fn read_events(&self, place: usize, part: RawPart<'_>, events: Range<u32>, out: &mut Vec<i64>) {
+    fn read_events(&self, index: usize, part: RawPart<'_>, events: Range<u32>, out: &mut Vec<i64>) {
         let args = part.args();
         let begin = out.len();
-        match place {
-            place::SET => {
+        match index {
+            column_index::SET => {
                 out.resize(begin + events.len() * args as usize, 0);
-                let places = out[begin..].chunks_exact_mut(args as usize);
-                for (places, event) in places.zip(events) {
-                    places.fill((part.set + event * args).into());
+                let targets = out[begin..].chunks_exact_mut(args as usize);
+                for (targets, event) in targets.zip(events) {
+                    targets.fill((part.set + event * args).into());
                 }
             }
-            place::INT | place::TEXT => {
+            column_index::INT | column_index::TEXT => {
                 let events = events.start as usize..events.end as usize;
                 let args = args as usize;
                 out.resize(begin + events.len() * args, 0);
                 for number in 0..args {
-                    if part.is_text(number) == (place == place::TEXT) {
+                    if part.is_text(number) == (index == column_index::TEXT) {
                         let values = part.values(number, events.clone());
-                        let places = out[begin + number..].iter_mut().step_by(args);
-                        places.zip(values).for_each(|(place, value)| *place = value);
+                        let targets = out[begin + number..].iter_mut().step_by(args);
+                        targets
+                            .zip(values)
+                            .for_each(|(target, value)| *target = value);
                     }
                 }
             }
             _ => {
                 // The same for each event.
                 let numbers = (0..args as usize).map(|number| part.arg(0, number));
-                let numbers = numbers.map(|arg| self.number(place, (part.set, arg)));
+                let numbers = numbers.map(|arg| self.number(index, (part.set, arg)));
                 let numbers: Vec<i64> = numbers.collect();
                 let mut left = events.len() * numbers.len();
                 let many = numbers.repeat(EVENTS_TOGETHER.min(events.len()));
@@ -486,17 +488,17 @@ impl Table for ArgsTable {
         self.len() as usize
     }
 
-    fn column(&self, place: usize) -> Option<ColumnView<'_>> {
-        if place == 0 {
+    fn column(&self, index: usize) -> Option<ColumnView<'_>> {
+        if index == 0 {
             return Some(ColumnView {
                 values: Values::Id(self.rows()),
                 validity: None,
             });
         }
-        let spec = Self::SPEC.columns.get(place)?;
-        let validity = match place {
-            place::INT => Some(&self.valid()[0]),
-            place::REAL => Some(&self.valid()[1]),
+        let spec = Self::SPEC.columns.get(index)?;
+        let validity = match index {
+            column_index::INT => Some(&self.valid()[0]),
+            column_index::REAL => Some(&self.valid()[1]),
             _ => None,
         };
         if validity.is_some_and(|valid| valid.words().iter().all(|word| *word == 0)) {
@@ -506,7 +508,7 @@ impl Table for ArgsTable {
             });
         }
         Some(ColumnView {
-            values: Values::Numbers(Numbers::new(self, place, spec.kind)),
+            values: Values::Numbers(Numbers::new(self, index, spec.kind)),
             validity,
         })
     }
@@ -537,11 +539,11 @@ impl Source for ArgsTable {
         self.rows()
     }
 
-    fn get(&self, place: usize, row: usize) -> i64 {
-        self.row(row).map_or(0, |found| self.number(place, found))
+    fn get(&self, index: usize, row: usize) -> i64 {
+        self.row(row).map_or(0, |found| self.number(index, found))
     }
 
-    fn read(&self, place: usize, rows: Range<usize>, out: &mut Vec<i64>) {
+    fn read(&self, index: usize, rows: Range<usize>, out: &mut Vec<i64>) {
         let rows = rows.start..rows.end.min(self.rows());
         let own = rows.start..rows.end.min(self.row_keys.len());
         let mut next = self
@@ -556,13 +558,13 @@ impl Source for ArgsTable {
                 next += 1;
             }
             let set = next.checked_sub(1).map_or(0, |last| self.starts[last]);
-            out.push(self.number(place, (set, self.arg(row))));
+            out.push(self.number(index, (set, self.arg(row))));
         }
         if let Some(raw) = self.raw() {
-            let place_of = |row: usize| row.saturating_sub(self.row_keys.len()) as u32;
-            let rows = place_of(rows.start)..place_of(rows.end);
+            let raw_index = |row: usize| row.saturating_sub(self.row_keys.len()) as u32;
+            let rows = raw_index(rows.start)..raw_index(rows.end);
             for part in raw.parts() {
-                self.read_raw(place, part, rows.clone(), out);
+                self.read_raw(index, part, rows.clone(), out);
             }
         }
     }

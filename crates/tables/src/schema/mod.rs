@@ -303,8 +303,8 @@ mod tests {
             assert_eq!(TableId::by_name(name), Some(*id));
             let table = tables.table(*id);
             assert_eq!(table.spec().name, *name);
-            for place in 0..table.spec().columns.len() {
-                assert!(table.column(place).expect("column").is_empty());
+            for index in 0..table.spec().columns.len() {
+                assert!(table.column(index).expect("column").is_empty());
             }
             assert!(table.column(table.spec().columns.len()).is_none());
         }

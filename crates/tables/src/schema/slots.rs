@@ -49,9 +49,9 @@ impl Slots {
                 return Err(slot);
             }
             if (found ^ tag) & !mask == 0 {
-                let place = (found & mask) as usize - 1;
-                if is_same(place) {
-                    return Ok(place);
+                let index = (found & mask) as usize - 1;
+                if is_same(index) {
+                    return Ok(index);
                 }
             }
             slot = (slot + 1) & mask as usize;
@@ -60,15 +60,15 @@ impl Slots {
 
     /// Fills a slot that [`find`](Self::find) returned.
     #[inline]
-    pub(super) fn set(&mut self, slot: usize, hash: u64, place: usize) {
-        self.slots[slot] = (place as u32 + 1) | tag(hash, self.mask());
+    pub(super) fn set(&mut self, slot: usize, hash: u64, index: usize) {
+        self.slots[slot] = (index as u32 + 1) | tag(hash, self.mask());
     }
 
     /// Adds a new entry.
     #[inline]
-    pub(super) fn add(&mut self, hash: u64, place: usize) {
+    pub(super) fn add(&mut self, hash: u64, index: usize) {
         if let Err(slot) = self.find(hash, |_| false) {
-            self.set(slot, hash, place);
+            self.set(slot, hash, index);
         }
     }
 
@@ -119,26 +119,26 @@ mod tests {
     fn entries_are_found_again() {
         let (mut slots, mut hashes) = (Slots::default(), Vec::new());
         let mut random = Random(3);
-        for place in 0..5000_usize {
+        for index in 0..5000_usize {
             // Many entries have the same first slot, and some the same hash.
             let hash = random.next() & 0xffff_0000_0000_00ff;
-            if slots.is_full_for(place) {
-                slots = Slots::for_more_than(place);
-                for (place, hash) in hashes.iter().enumerate() {
-                    slots.add(*hash, place);
+            if slots.is_full_for(index) {
+                slots = Slots::for_more_than(index);
+                for (index, hash) in hashes.iter().enumerate() {
+                    slots.add(*hash, index);
                 }
             }
-            let found = slots.find(hash, |place| hashes[place] == hash);
+            let found = slots.find(hash, |index| hashes[index] == hash);
             assert_eq!(
                 found.ok(),
                 hashes.iter().position(|known| *known == hash),
-                "{place}"
+                "{index}"
             );
-            slots.add(hash, place);
+            slots.add(hash, index);
             hashes.push(hash);
         }
-        for (place, hash) in hashes.iter().enumerate() {
-            assert_eq!(slots.find(*hash, |other| other == place), Ok(place));
+        for (index, hash) in hashes.iter().enumerate() {
+            assert_eq!(slots.find(*hash, |other| other == index), Ok(index));
         }
     }
 }

@@ -464,8 +464,8 @@ fn query_145_damaged_files_of_every_format_are_errors_or_traces() {
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
-                let place = (state >> 33) as usize % file.len();
-                file[place] = (state >> 24) as u8;
+                let at = (state >> 33) as usize % file.len();
+                file[at] = (state >> 24) as u8;
             }
             let _ = Trace::read(&file[..], &options);
         }

@@ -361,8 +361,8 @@ fn reading_columns_in_ranges_equals_reading_row_by_row() {
     let trace = import(&on_cpu(0, &format!("{SWITCHES} {print} {waking}")));
     let mut packed = 0;
     for table in trace.tables().all() {
-        for (place, spec) in table.spec().columns.iter().enumerate() {
-            let column = table.column(place).expect("a column");
+        for (index, spec) in table.spec().columns.iter().enumerate() {
+            let column = table.column(index).expect("a column");
             let Values::Numbers(numbers) = column.values else {
                 continue;
             };

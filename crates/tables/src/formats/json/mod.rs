@@ -64,7 +64,7 @@ impl FileReader for JsonFile {
                 let what = "an array of objects that are not events of a trace";
                 Err(FileError(what.to_owned()))
             }
-            // The place was logged. Everything else is read.
+            // The position was logged. Everything else is read.
             Err(Broken::InEvent(_)) if events.events > 0 => Ok(()),
             result => result.map_err(broken),
         }

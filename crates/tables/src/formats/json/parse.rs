@@ -46,7 +46,7 @@ struct Rows<'c> {
     cx: &'c mut Context,
     state: &'c mut JsonEvents,
     /// The remaining bytes for keys of arguments.
-    room: usize,
+    free: usize,
 }
 
 /// A record and the rows to which it refers.
@@ -81,7 +81,7 @@ impl JsonEvents {
         let mut rows = Rows {
             cx,
             state: self,
-            room: key_room(bytes.len()),
+            free: key_room(bytes.len()),
         };
         let Ok(()) = event.interpret(ts, &mut rows);
     }
@@ -92,7 +92,7 @@ pub(super) fn samples(cx: &mut Context, samples: &mut Samples) {
     let mut rows = Rows {
         cx,
         state: &mut JsonEvents::default(),
-        room: 0,
+        free: 0,
     };
     let Ok(_) = samples.finish(&mut rows, |rows, ts| file_time(rows.cx, ts));
     let stats = &mut rows.cx.store.stats;
@@ -125,7 +125,7 @@ impl Rows<'_> {
         let mut keys = Keys {
             key: record.args_name.to_owned(),
             flat: record.args_name.to_owned(),
-            room: self.room,
+            free: self.free,
         };
         for (key, value) in record.args {
             keys.add_member(self.cx, key, value, &mut args);
@@ -492,7 +492,7 @@ struct Keys {
     key: String,
     flat: String,
     /// The remaining bytes for keys.
-    room: usize,
+    free: usize,
 }
 
 impl Keys {
@@ -506,8 +506,8 @@ impl Keys {
             Json::Text(text) => ArgValue::Text(cx.store.strings.intern(text)),
             Json::Array(items) => {
                 let end = self.key.len();
-                for (place, item) in items.iter().enumerate() {
-                    self.key.push_str(&format!("[{place}]"));
+                for (index, item) in items.iter().enumerate() {
+                    self.key.push_str(&format!("[{index}]"));
                     self.add(cx, item, args);
                     self.key.truncate(end);
                 }
@@ -520,8 +520,8 @@ impl Keys {
                 return;
             }
         };
-        if let Some(room) = self.room.checked_sub(self.key.len()) {
-            self.room = room;
+        if let Some(free) = self.free.checked_sub(self.key.len()) {
+            self.free = free;
             let flat = cx.store.strings.intern(&self.flat);
             let key = cx.store.strings.intern(&self.key);
             args.add(flat, key, value);

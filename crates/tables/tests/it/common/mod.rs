@@ -40,14 +40,14 @@ pub(crate) fn assert_same(one: &Trace, other: &Trace) {
     for (one_table, other_table) in one.tables().all().zip(other.tables().all()) {
         let name = one_table.spec().name;
         assert_eq!(one_table.rows(), other_table.rows(), "rows of {name}");
-        for place in 0..one_table.spec().columns.len() {
+        for index in 0..one_table.spec().columns.len() {
             let column = |table: &dyn Table| {
-                let column = table.column(place).expect("a column");
+                let column = table.column(index).expect("a column");
                 let values: Vec<_> = (0..table.rows()).map(|row| column.get(row)).collect();
                 // Compares text, since NaN differs from itself.
                 format!("{values:?}")
             };
-            let name = one_table.spec().columns[place].name;
+            let name = one_table.spec().columns[index].name;
             assert_eq!(column(one_table), column(other_table), "values of {name}");
         }
     }

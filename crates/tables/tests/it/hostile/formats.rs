@@ -49,11 +49,11 @@ fn query_145_large_json_values_take_bounded_memory() {
 fn query_145_deeply_nested_json_slices_are_cut() {
     let test = || {
         let mut text = "[".to_owned();
-        for place in 0..100_000 {
+        for index in 0..100_000 {
             let _ = write!(
                 text,
-                r#"{{"ph":"X","ts":{place},"dur":{},"pid":1,"tid":1,"name":"a"}},"#,
-                1_000_000 - place
+                r#"{{"ph":"X","ts":{index},"dur":{},"pid":1,"tid":1,"name":"a"}},"#,
+                1_000_000 - index
             );
         }
         let trace = tables(text.as_bytes());

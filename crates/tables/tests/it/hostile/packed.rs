@@ -64,10 +64,10 @@ fn zstd_of_packets() -> Vec<u8> {
         frame.extend_from_slice(&header.to_le_bytes()[..3]);
     };
     let count = UNPACKED / BLOCK;
-    for place in 0..count {
+    for index in 0..count {
         block(&mut frame, head.len(), 0, false);
         frame.extend_from_slice(&head);
-        block(&mut frame, BLOCK, 1, place + 1 == count);
+        block(&mut frame, BLOCK, 1, index + 1 == count);
         frame.push(0);
     }
     frame

@@ -87,7 +87,7 @@ impl Importer {
         for (table, answer) in self.tables.iter().zip(self.query(&queries, trace)) {
             rows.add(table.ours, table.columns.clone(), answer);
         }
-        rows.settle();
+        rows.resolve_sets();
         rows
     }
 

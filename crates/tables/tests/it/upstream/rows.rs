@@ -38,11 +38,11 @@ impl Rows {
             let values = (0..table.rows()).map(|row| row_of(table, row, trace.strings()));
             rows.add(spec.name, columns.collect(), values.collect());
         }
-        rows.settle();
+        rows.resolve_sets();
         rows
     }
 
-    /// Adds a table. After the last one, [`Self::settle`] makes them comparable.
+    /// Adds a table. After the last one, [`Self::resolve_sets`] makes them comparable.
     pub(crate) fn add(&mut self, name: &str, columns: Vec<String>, rows: Vec<Row>) {
         if !rows.is_empty() {
             self.0.insert(name.to_owned(), TableRows { columns, rows });
@@ -51,14 +51,14 @@ impl Rows {
 
     /// Replaces ids of argument sets by their content, and removes rows and columns that are not
     /// compared.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn resolve_sets(&mut self) {
         let sets = self.0.remove("args").map(sets_of).unwrap_or_default();
         for (name, table) in &mut self.0 {
-            for (place, column) in table.columns.iter().enumerate() {
+            for (index, column) in table.columns.iter().enumerate() {
                 if column.ends_with("arg_set_id") {
                     for row in &mut table.rows {
-                        if let Some(id) = row[place].as_i64() {
-                            row[place] = sets.get(&id).cloned().unwrap_or_default();
+                        if let Some(id) = row[index].as_i64() {
+                            row[index] = sets.get(&id).cloned().unwrap_or_default();
                         }
                     }
                 }
@@ -66,7 +66,7 @@ impl Rows {
             match name.as_str() {
                 "stats" => table.settle_stats(),
                 "cpu" => {
-                    let cpu = table.place("cpu");
+                    let cpu = table.index("cpu");
                     table.rows.retain(|row| !row[cpu].is_null());
                 }
                 _ => {}
@@ -121,16 +121,16 @@ impl Rows {
 const ONLY_OURS: [&str; 1] = ["linux_interrupt_mapping"];
 
 impl TableRows {
-    fn place(&self, column: &str) -> usize {
-        let place = self.columns.iter().position(|name| name == column);
-        place.unwrap_or_else(|| panic!("no column {column}"))
+    fn index(&self, column: &str) -> usize {
+        let index = self.columns.iter().position(|name| name == column);
+        index.unwrap_or_else(|| panic!("no column {column}"))
     }
 
     /// Keeps values that are not zero, sorted by name and without descriptions.
     fn settle_stats(&mut self) {
         let kept = ["name", "idx", "severity", "source", "value", "machine_id"];
-        let places = kept.map(|name| self.place(name));
-        let pick = |row: &Row| places.map(|place| row[place].clone()).to_vec();
+        let indices = kept.map(|name| self.index(name));
+        let pick = |row: &Row| indices.map(|index| row[index].clone()).to_vec();
         self.rows = self.rows.iter().map(pick).collect();
         self.columns = kept.map(str::to_owned).to_vec();
         self.rows
@@ -191,8 +191,8 @@ impl fmt::Display for Rows {
 }
 
 fn row_of(table: &dyn Table, row: usize, strings: &StringPool) -> Row {
-    let places = 0..table.spec().columns.len();
-    let values = places.map(|place| table.column(place).expect("a column").get(row));
+    let indices = 0..table.spec().columns.len();
+    let values = indices.map(|index| table.column(index).expect("a column").get(row));
     let show = |cell| match cell {
         Cell::Null => Value::Null,
         Cell::Int(number) => json!(number),
@@ -204,19 +204,19 @@ fn row_of(table: &dyn Table, row: usize, strings: &StringPool) -> Row {
 
 /// Returns each argument set as an array of keys and values.
 fn sets_of(args: TableRows) -> HashMap<i64, Value> {
-    let set = args.place("arg_set_id");
-    let told = [
+    let set = args.index("arg_set_id");
+    let names = [
         "key",
         "value_type",
         "int_value",
         "string_value",
         "real_value",
     ];
-    let told = told.map(|column| args.place(column));
+    let names = names.map(|column| args.index(column));
     let mut sets: HashMap<i64, Vec<Value>> = HashMap::new();
     for row in &args.rows {
         let id = row[set].as_i64().expect("the number of a set");
-        let argument = told.iter().map(|place| row[*place].clone());
+        let argument = names.iter().map(|index| row[*index].clone());
         let argument = argument.filter(|value| !value.is_null());
         sets.entry(id).or_default().push(argument.collect());
     }
