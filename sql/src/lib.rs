@@ -8,6 +8,7 @@
 pub mod clock;
 mod engine;
 mod error;
+mod flamegraph;
 mod functions;
 mod graphs;
 mod intervals;

@@ -20,6 +20,7 @@ use rusqlite::{Connection, InterruptHandle};
 use self::function::Function;
 use self::include::Module;
 use crate::error::{SqlError, nearest};
+use crate::flamegraph;
 use crate::functions;
 use crate::graphs;
 use crate::intervals;
@@ -27,7 +28,8 @@ use crate::limits::Limits;
 use crate::modules;
 use crate::objects::{self, Objects};
 use crate::relations::{
-    TraceTable, register_absent, register_layout, register_pairs, register_pointer,
+    TraceTable, register_absent, register_callstacks, register_flat, register_layout,
+    register_pairs, register_pointer,
 };
 use crate::sqlite::{Callee, Relations};
 use crate::stdlib;
@@ -145,6 +147,8 @@ impl Engine {
         register_pairs(&connection, &relations, trace)?;
         register_absent(&connection, &relations)?;
         register_layout(&connection, &relations, trace, &limits)?;
+        register_flat(&connection, &relations, trace, &limits)?;
+        register_callstacks(&connection, &relations, trace, &limits)?;
         register_pointer(&connection, &relations, &objects)?;
         relations.register_module(&connection, CREATED)?;
         functions::register(&connection, &limits)?;
@@ -153,6 +157,7 @@ impl Engine {
         objects::register(&connection, &objects)?;
         intervals::register(&connection, &relations, &objects)?;
         graphs::register(&connection, &relations, &objects)?;
+        flamegraph::register(&connection)?;
         safety::restrict(&mut connection, options, &limits)?;
         let callee = Callee::of(&connection)?;
         graphs::register_functions(&connection, &objects, &Arc::downgrade(&callee))?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::define::read;
 use crate::error::SqlError;
+use crate::flamegraph::Flamegraph;
 use crate::sqlite::Relation;
 use crate::syntax::lexer::{text, trim};
 use crate::syntax::statement::{Operator, OperatorKind};
@@ -33,6 +34,12 @@ impl Engine {
             (OperatorKind::CounterMipmap, [input]) => {
                 let sql = format!("SELECT ts, value FROM {input}");
                 CounterMipmap::relation(&read(&self.callee, &sql, &self.limits)?, &self.limits)?
+            }
+            (OperatorKind::Flamegraph, [input]) => {
+                let sql = format!("SELECT * FROM {input}");
+                let names = self.column_names(&sql)?;
+                let rows = read(&self.callee, &sql, &self.limits)?;
+                Arc::new(Flamegraph::new(names, rows, &self.limits)?)
             }
             (OperatorKind::Window, [_, _, _]) => {
                 let number = |place: usize| {

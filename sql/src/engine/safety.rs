@@ -36,6 +36,8 @@ pub(super) fn restrict(
 ) -> Result<(), SqlError> {
     // Sorters and temporary tables stay in memory, which is limited, instead of files.
     connection.execute_batch("PRAGMA temp_store = memory; PRAGMA trusted_schema = off")?;
+    // Tables that views read are replaced, which renames another table to their name.
+    connection.execute_batch("PRAGMA legacy_alter_table = on")?;
     if options.memory_limit > 0 {
         let limit = i64::try_from(options.memory_limit).unwrap_or(i64::MAX);
         connection.query_row(&format!("PRAGMA hard_heap_limit = {limit}"), [], |_| Ok(()))?;

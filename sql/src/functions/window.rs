@@ -6,6 +6,7 @@ use rusqlite::functions::{Aggregate, Context, FunctionFlags, WindowAggregate};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Result};
 
+use super::integer;
 use crate::limits::{Charge, Limits};
 use crate::sqlite::owned;
 
@@ -66,7 +67,30 @@ impl WindowAggregate<Window, Value> for LastNonNull {
     }
 }
 
+/// `value_at_max_ts(ts, x)`: the value in the row with the largest `ts`.
+struct ValueAtMaxTs;
+
+impl Aggregate<Option<(i64, Value)>, Value> for ValueAtMaxTs {
+    fn init(&self, _: &mut Context<'_>) -> Result<Option<(i64, Value)>> {
+        Ok(None)
+    }
+
+    fn step(&self, context: &mut Context<'_>, last: &mut Option<(i64, Value)>) -> Result<()> {
+        if let Some(ts) = integer(context, 0, "value_at_max_ts")?
+            && last.as_ref().is_none_or(|(known, _)| *known < ts)
+        {
+            *last = Some((ts, owned(context.get_raw(1))));
+        }
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, last: Option<Option<(i64, Value)>>) -> Result<Value> {
+        Ok(last.flatten().map_or(Value::Null, |(_, value)| value))
+    }
+}
+
 pub(super) fn register(connection: &Connection, limits: &Limits) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS;
+    connection.create_aggregate_function("value_at_max_ts", 2, flags, ValueAtMaxTs)?;
     connection.create_window_function("last_non_null", 1, flags, LastNonNull(limits.clone()))
 }

@@ -1,6 +1,8 @@
 //! The relations of a session: tables of the trace, and tables that are computed.
 
 mod absent;
+mod callstacks;
+mod flat;
 mod layout;
 mod pairs;
 mod pointer;
@@ -8,6 +10,8 @@ mod stored;
 mod table;
 
 pub(crate) use self::absent::register as register_absent;
+pub(crate) use self::callstacks::register as register_callstacks;
+pub(crate) use self::flat::register as register_flat;
 pub(crate) use self::layout::register as register_layout;
 pub(crate) use self::pairs::register as register_pairs;
 pub(crate) use self::pointer::{name_column, pointer_sql, register as register_pointer};

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::lexer::{Kind, Token, closing, split_commas, text, tokenize, trim};
 use super::statement::Argument;
 use crate::error::{SqlError, nearest};
+use crate::flamegraph::select_roots;
 use crate::graphs::macros::{
     ancestors_sql, dominators_sql, partition_sql, scan_sql, search_sql, tree_rows_sql, tree_sql,
     weight_bounded_sql,
@@ -32,7 +33,11 @@ pub(crate) fn expand(tokens: &[Token], macros: &Macros) -> Result<Vec<Token>, Sq
         macros,
         budget: MAX_BYTES,
     };
-    expansion.expand(tokens, 0).map(bind_names).map(row_numbers)
+    expansion
+        .expand(tokens, 0)
+        .map(bind_names)
+        .map(select_roots)
+        .map(row_numbers)
 }
 
 /// Replaces `_auto_id`, the number of a row of a table, by SQLite's name for it.

@@ -96,6 +96,7 @@ pub(crate) struct Operator {
 pub(crate) enum OperatorKind {
     SliceMipmap,
     CounterMipmap,
+    Flamegraph,
     Window,
 }
 
@@ -349,6 +350,7 @@ fn virtual_table(mut cursor: Cursor<'_>) -> Result<Option<Statement>, SqlError> 
     let operator = match module.as_str() {
         "__INTRINSIC_SLICE_MIPMAP" => Some(OperatorKind::SliceMipmap),
         "__INTRINSIC_COUNTER_MIPMAP" => Some(OperatorKind::CounterMipmap),
+        "__INTRINSIC_FLAMEGRAPH" => Some(OperatorKind::Flamegraph),
         "__INTRINSIC_WINDOW" => Some(OperatorKind::Window),
         _ => None,
     };

@@ -54,6 +54,21 @@ impl Session {
         Self(Engine::new(&import(TRACE), options).expect("engine"))
     }
 
+    /// Adds a module.
+    pub(crate) fn add_module(&mut self, name: &str, sql: &str) {
+        self.0.add_module(name, sql, false).expect("a module");
+    }
+
+    /// Returns the names of all tables and views.
+    pub(crate) fn table_names(&mut self) -> Vec<String> {
+        let names = self.rows(
+            "SELECT name FROM sqlite_schema
+             WHERE type IN ('table', 'view') AND sql NOT LIKE '%USING __perfetto%'",
+        );
+        let names = names.iter().map(|name| name.trim_matches('"').to_owned());
+        names.collect()
+    }
+
     /// Runs SQL and returns all results as CSV.
     pub(crate) fn csv(&mut self, sql: &str) -> Result<String, SqlError> {
         let mut rows = Csv::new(Vec::new());
@@ -81,6 +96,12 @@ impl Session {
             Err(error) => error.render(sql),
         }
     }
+}
+
+/// Returns a session over a trace in text format.
+pub(crate) fn over(text: &str) -> Session {
+    let trace = import(text);
+    Session(Engine::new(&trace, &Options::default()).expect("engine"))
 }
 
 /// A random number generator.

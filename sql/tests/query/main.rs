@@ -1,14 +1,23 @@
 //! The tests of the engine.
 
+mod android;
 mod command;
 mod common;
+mod computed;
+mod dialect;
+mod flamegraph;
 mod graphs;
+mod hostile;
 mod intervals;
 mod modules;
+mod profiles;
 mod python;
+mod recursion;
 mod safety;
 mod server;
 mod shell;
 mod statements;
+mod stored;
 mod tables;
 mod timeline;
+mod trace;
