@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -13,6 +13,9 @@ use rustix::net::{SendFlags, send};
 use crate::head::Head;
 use crate::response::Response;
 use crate::websocket;
+
+/// The number of bytes that a client must take within the time limit.
+const PIECE: usize = 64 << 10;
 
 /// A client, as its handler sees it.
 #[derive(Debug, Clone)]
@@ -23,7 +26,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Returns the client of a socket, which takes at least some bytes in this time.
+    /// Returns the client of a socket, which must take each piece of a reply in this time.
     pub(crate) fn new(socket: OwnedFd, patience: Duration) -> Self {
         Self {
             socket: Arc::new(socket),
@@ -51,30 +54,36 @@ impl Client {
         self.gone.store(true, Ordering::Relaxed);
     }
 
-    /// Sends bytes while the client takes some in time.
-    fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match send(&self.socket, bytes, FLAGS) {
-                Ok(sent) => bytes = &bytes[sent..],
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.wait()?,
-                Err(error) => {
-                    self.set_gone();
-                    return Err(error.into());
-                }
+    /// Sends bytes while the client takes each piece of them in time.
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.chunks(PIECE) {
+            if let Err(error) = self.write_piece(piece) {
+                self.set_gone();
+                return Err(error);
             }
         }
         Ok(())
     }
 
-    fn wait(&self) -> io::Result<()> {
-        let mut fds = [PollFd::new(&*self.socket, PollFlags::OUT)];
-        let time = Timespec::try_from(self.patience).ok();
-        match poll(&mut fds, time.as_ref()) {
-            Ok(0) => {
-                self.set_gone();
-                Err(io::ErrorKind::TimedOut.into())
+    fn write_piece(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let begin = Instant::now();
+        while !bytes.is_empty() {
+            match send(&self.socket, bytes, FLAGS) {
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(Errno::INTR) => {}
+                // A client that takes single bytes is not in time, either.
+                Err(Errno::AGAIN) => self.wait(self.patience.saturating_sub(begin.elapsed()))?,
+                Err(error) => return Err(error.into()),
             }
+        }
+        Ok(())
+    }
+
+    fn wait(&self, time: Duration) -> io::Result<()> {
+        let mut fds = [PollFd::new(&*self.socket, PollFlags::OUT)];
+        let time = Timespec::try_from(time).ok();
+        match poll(&mut fds, time.as_ref()) {
+            Ok(0) => Err(io::ErrorKind::TimedOut.into()),
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -46,7 +46,7 @@ pub struct Limits {
     pub arrival: Duration,
     /// The time between requests.
     pub idle: Duration,
-    /// The time in which a client must take some bytes of a reply.
+    /// The time in which a client must take 64 KiB of a reply.
     pub write: Duration,
     /// The largest number of threads that answer requests.
     pub threads: usize,

@@ -77,6 +77,13 @@ impl Site for Echo {
                 let _ = self.gone.send("client");
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
+            "/large" => {
+                let sent = reply.send(&Response::bytes(vec![0; 64 << 20]));
+                if sent.is_err() && reply.client().is_gone() {
+                    let _ = self.gone.send("slow");
+                }
+                sent?;
+            }
             "/panic" => panic!("as the test expects"),
             "/chunks" => {
                 reply.begin(&Response::new("text/plain", ""), Length::Chunked)?;

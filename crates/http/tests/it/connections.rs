@@ -76,6 +76,17 @@ fn a_handler_learns_that_its_client_is_gone() {
 }
 
 #[test]
+fn a_client_that_does_not_read_its_reply_is_gone() {
+    let server = Echoing::new(Limits {
+        write: Duration::from_millis(20),
+        ..Limits::default()
+    });
+    let _unread = begin(&server, "/large");
+    assert_eq!(server.gone.recv_timeout(PATIENCE), Ok("slow"));
+    assert!(server.get("/").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
 fn new_connections_replace_silent_ones_and_never_busy_ones() {
     let limits = Limits {
         strangers: 8,
