@@ -44,7 +44,7 @@ pub(super) fn explanation(
     json.into_line()
 }
 
-fn thread(it: &mut Members<'_>, why: &Why<'_>, thread: u32) {
+pub(super) fn thread(it: &mut Members<'_>, why: &Why<'_>, thread: u32) {
     let tables = why.trace().tables();
     let name = tables.thread.name().get(thread);
     it.add("utid", thread);
@@ -57,7 +57,7 @@ fn thread(it: &mut Members<'_>, why: &Why<'_>, thread: u32) {
     );
 }
 
-fn cause(it: &mut Members<'_>, why: &Why<'_>, share: &Share) {
+pub(super) fn cause(it: &mut Members<'_>, why: &Why<'_>, share: &Share) {
     let strings = why.trace().strings();
     it.add("cause", phrases::name(share.cause));
     match share.cause {

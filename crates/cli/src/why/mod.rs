@@ -1,5 +1,6 @@
 //! `ferretto why`: the causes of the time of a thread.
 
+mod compare;
 mod json;
 mod phrases;
 mod print;
@@ -9,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use ferretto_tables::{Continue, Options, Trace};
 use ferretto_text::terminal::shown;
@@ -30,6 +31,8 @@ use crate::read::{DEFAULT_TRACE, Extent, check, explained};
 Examples:
   ferretto why trace.pftrace                        the busiest thread
   ferretto why --slice request trace.pftrace        the longest slice of this name
+  ferretto why --slice request --worst 10 trace.pftrace
+                                                    the ten longest, and what makes them long
   ferretto why -p 4711 --range 2s..2.5s trace.pftrace")]
 pub(crate) struct WhyArgs {
     /// The trace, in any supported format, possibly compressed; - is standard input
@@ -38,6 +41,10 @@ pub(crate) struct WhyArgs {
     /// Explain the longest slice with this name, or the slice with this id, as in SQL
     #[arg(long, value_name = "NAME|ID")]
     slice: Option<String>,
+    /// Explain this many of the longest slices of the name, and compare the longest 1 % with those
+    /// around the median
+    #[arg(long, value_name = "N", requires = "slice", num_args = 0..=1, default_missing_value = "10")]
+    worst: Option<usize>,
     /// Explain the thread with this name or id
     #[arg(long, value_name = "THREAD", conflicts_with = "slice")]
     thread: Option<String>,
@@ -57,6 +64,20 @@ pub(crate) fn run(args: &WhyArgs) -> Result<Extent> {
     let (name, trace) = open(&args.file)?;
     let extent = report(&name, &trace);
     let why = Why::new(&trace);
+    if !why.recorded().switches {
+        bail!("{name} has no scheduling; record it with ferretto record --why");
+    }
+    if let (Some(slice), Some(worst)) = (&args.slice, args.worst) {
+        let comparison = compare::Comparison::new(&why, slice, worst, args)?;
+        let text = match args.json {
+            true => comparison.json(&why),
+            false => comparison.text(&why),
+        };
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())
+            .context("cannot write the comparison")?;
+        return Ok(extent);
+    }
     let selected = select::select(&why, args)?;
     let explanation = why.explain(selected.thread, selected.interval.clone());
     let shares = Shares::new([&explanation]);

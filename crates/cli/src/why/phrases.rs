@@ -3,6 +3,25 @@
 use ferretto_text::terminal::shown;
 use ferretto_why::{Cause, Function, Share, WaitKind, Why};
 
+/// Returns a cause in words that are the same for all threads of a name.
+pub(super) fn of_kind(why: &Why<'_>, cause: Cause) -> String {
+    let name = |thread| {
+        let tables = why.trace().tables();
+        let name = why.trace().strings().text(tables.thread.name().get(thread));
+        shown(name).into_owned()
+    };
+    match cause {
+        Cause::Wait(kind, Some(waker)) => {
+            format!(
+                "waited for {}, until woken by {}",
+                kind.phrase(),
+                name(waker)
+            )
+        }
+        cause => of_cause(why, cause),
+    }
+}
+
 /// Returns a cause in words, as in "61 % it waited for a lock, until worker (12) ended the wait".
 pub(super) fn of_cause(why: &Why<'_>, cause: Cause) -> String {
     let strings = why.trace().strings();

@@ -304,11 +304,11 @@ fn missing(out: &mut impl Write, why: &Why<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn time(ns: i64) -> String {
+pub(super) fn time(ns: i64) -> String {
     duration(u64::try_from(ns).unwrap_or(0))
 }
 
-fn percent(part: i64, whole: i64) -> String {
+pub(super) fn percent(part: i64, whole: i64) -> String {
     match whole {
         0 => "-".to_owned(),
         _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),

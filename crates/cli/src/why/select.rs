@@ -59,13 +59,9 @@ pub(super) struct Selected {
 
 /// Returns the interval that the command line selects.
 pub(super) fn select(why: &Why<'_>, args: &WhyArgs) -> Result<Selected> {
-    let recorded = why.recorded();
-    if !recorded.switches {
-        bail!("the trace has no scheduling; record it with ferretto record --why");
-    }
     let zero = why.trace().tables().trace_bounds.start_ts().get(0);
     let mut selected = match &args.slice {
-        Some(slice) => of_slice(why, slice, args.pid)?,
+        Some(slice) => of_slice(why, slice, args)?,
         None => of_thread(why, args)?,
     };
     if let Some(range) = args.range {
@@ -78,8 +74,33 @@ pub(super) fn select(why: &Why<'_>, args: &WhyArgs) -> Result<Selected> {
     Ok(selected)
 }
 
-/// Returns the longest slice of a name, or the slice with an id.
-fn of_slice(why: &Why<'_>, wanted: &str, pid: Option<i64>) -> Result<Selected> {
+/// A slice of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Instance {
+    /// The slice: `slice.id`.
+    pub(super) slice: u32,
+    /// The thread: `thread.id`.
+    pub(super) thread: u32,
+    pub(super) start: i64,
+    pub(super) end: i64,
+}
+
+impl Instance {
+    pub(super) fn dur(&self) -> i64 {
+        self.end - self.start
+    }
+
+    pub(super) fn interval(&self) -> ops::Range<i64> {
+        self.start..self.end
+    }
+}
+
+/// Returns the slices of threads with a name, or the slice with an id, the longest first.
+///
+/// # Errors
+///
+/// Fails if there are none.
+pub(super) fn instances(why: &Why<'_>, wanted: &str, args: &WhyArgs) -> Result<Vec<Instance>> {
     let tables = why.trace().tables();
     let slices = &tables.slice;
     let id = wanted.parse::<u32>().ok().filter(|id| *id < slices.len());
@@ -88,42 +109,52 @@ fn of_slice(why: &Why<'_>, wanted: &str, pid: Option<i64>) -> Result<Selected> {
         Some(id) => row == id,
         None => name == Some(slices.name().get(row)),
     };
-    let mut count = 0_u64;
-    let mut others = 0_u64;
-    let mut longest: Option<(i64, u32, u32)> = None;
+    let mut without_thread = false;
+    let mut found = Vec::new();
     for row in (0..slices.len()).filter(|row| is_wanted(*row)) {
         let track = slices.track_id().get(row);
         let Some(thread) = tables.track.utid().get(track) else {
-            others += 1;
+            without_thread = true;
             continue;
         };
-        if pid.is_some_and(|pid| pid_of(why, thread) != Some(pid)) {
+        if args.pid.is_some_and(|pid| pid_of(why, thread) != Some(pid)) {
             continue;
         }
-        count += 1;
-        let dur = match slices.dur().get(row) {
-            dur @ 0.. => dur,
-            _ => tables.trace_bounds.end_ts().get(0) - slices.ts().get(row),
+        let start = slices.ts().get(row);
+        let end = match slices.dur().get(row) {
+            dur @ 0.. => start.saturating_add(dur),
+            _ => tables.trace_bounds.end_ts().get(0).max(start),
         };
-        if longest.is_none_or(|(before, ..)| dur > before) {
-            longest = Some((dur, row, thread));
-        }
+        found.push(Instance {
+            slice: row,
+            thread,
+            start,
+            end,
+        });
     }
     let shown = shown(wanted);
-    let Some((dur, row, thread)) = longest else {
-        match others {
-            0 => bail!("the trace has no slice {shown}"),
-            _ => bail!(
-                "the slices {shown} belong to no thread; select a thread with --thread and a time with --range"
-            ),
-        }
-    };
-    let start = slices.ts().get(row);
+    match (found.is_empty(), without_thread) {
+        (false, _) => {}
+        (true, true) => bail!(
+            "the slices {shown} belong to no thread; select a thread with --thread and a time with --range"
+        ),
+        (true, false) => bail!("the trace has no slice {shown}"),
+    }
+    found.sort_by_key(|instance| (-instance.dur(), instance.slice));
+    Ok(found)
+}
+
+/// Returns the longest slice of a name, or the slice with an id.
+fn of_slice(why: &Why<'_>, wanted: &str, args: &WhyArgs) -> Result<Selected> {
+    let found = instances(why, wanted, args)?;
+    let count = found.len();
+    let longest = found[0];
     Ok(Selected {
-        thread,
-        interval: start..start.saturating_add(dur),
-        slice: Some(row),
-        reason: (count > 1).then(|| format!("the longest of {count} slices of this name")),
+        thread: longest.thread,
+        interval: longest.interval(),
+        slice: Some(longest.slice),
+        reason: (count > 1)
+            .then(|| format!("the longest of {count} slices of this name; --worst compares them")),
     })
 }
 
