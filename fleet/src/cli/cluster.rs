@@ -1,6 +1,8 @@
 //! The subcommands `scheduler` and `executor`.
 
+use std::fs::Permissions;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,7 +14,7 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Distribute parts of queries to executors, for 'ferretto-fleet --cluster'.
 ///
 /// Every client that reaches the port can run queries, and so read all files that the executors
-/// can read. Only this machine can connect unless --bind is given. There is no encryption.
+/// can read: all users of this machine, and others if --bind is given. There is no encryption.
 #[derive(Debug, Parser)]
 #[command(name = "ferretto-fleet scheduler", max_term_width = 100)]
 struct Scheduler {
@@ -52,7 +54,8 @@ struct Executor {
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = super::parse_size)]
     memory_limit: u64,
 
-    /// The folder for intermediate results. The default is a temporary folder.
+    /// The folder in which a private one is made for intermediate results. The default is the
+    /// folder for temporary files.
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
 }
@@ -83,24 +86,23 @@ pub(super) fn main() -> Option<ExitCode> {
 }
 
 async fn run_executor(args: Executor) -> Result<(), String> {
-    let temporary = match &args.work_dir {
-        Some(_) => None,
-        None => Some(
-            tempfile::tempdir().map_err(|e| format!("cannot create a folder for results: {e}"))?,
-        ),
+    // A folder that only this user can enter: others may not read intermediate results.
+    let mut private = tempfile::Builder::new();
+    private
+        .prefix("ferretto-executor-")
+        .permissions(Permissions::from_mode(0o700));
+    let folder = match &args.work_dir {
+        Some(folder) => private.tempdir_in(folder),
+        None => private.tempdir(),
     };
-    let folder = match (&args.work_dir, &temporary) {
-        (Some(folder), _) => folder.clone(),
-        (None, Some(temporary)) => temporary.path().to_owned(),
-        (None, None) => std::env::temp_dir(),
-    };
+    let folder = folder.map_err(|e| format!("cannot create a folder for results: {e}"))?;
     let options = ExecutorOptions {
         scheduler: args.scheduler,
         bind: args.bind,
         external: args.external,
         threads: args.threads,
         memory: args.memory_limit,
-        folder,
+        folder: folder.path().to_owned(),
     };
     eprintln!("executor runs for {}", options.scheduler);
     until_ended(execute(options)).await

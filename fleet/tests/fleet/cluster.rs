@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -133,6 +134,14 @@ fn a_cluster_returns_the_rows_that_one_process_returns() {
     let address = format!("file://{}", cluster.path("in/*.pftrace").display());
     let count = ok(&cluster.run(&address, "select count(*) as n from slice"));
     assert_eq!(count, ["24"]);
+    // Only this user can read intermediate results, although the folder is open to all.
+    for number in 0..2 {
+        let folder = cluster.path(&format!("work-{number}"));
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        let modes = entries.map(|entry| entry.expect("an entry").metadata().expect("one").mode());
+        let modes: Vec<_> = modes.map(|mode| mode & 0o777).collect();
+        assert_eq!(modes, [0o700]);
+    }
     // A trace that cannot be read is reported by a cluster, too.
     std::fs::write(cluster.path("in/bad.pftrace"), b"nothing that is a trace").expect("file");
     let output = cluster.run(&traces, "select count(*) as n from slice");

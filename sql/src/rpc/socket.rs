@@ -37,6 +37,7 @@ impl SocketServer {
         // In a private folder, no other user can connect before the permissions are set.
         let private = tempfile::Builder::new()
             .prefix(".")
+            .permissions(Permissions::from_mode(0o700))
             .tempdir_in(parent.unwrap_or(Path::new(".")))?;
         let temporary = private.path().join("s");
         let listener = UnixListener::bind(&temporary)?;
