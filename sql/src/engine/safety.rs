@@ -59,11 +59,25 @@ fn authorize(action: AuthAction<'_>) -> Authorization {
         {
             Authorization::Deny
         }
+        AuthAction::CreateVtable { module_name, .. } if is_storage(module_name) => {
+            Authorization::Deny
+        }
         AuthAction::Function { function_name, .. }
-            if function_name.eq_ignore_ascii_case("load_extension") =>
+            if ["load_extension", "fts3_tokenizer"]
+                .iter()
+                .any(|name| function_name.eq_ignore_ascii_case(name)) =>
         {
             Authorization::Deny
         }
         _ => Authorization::Allow,
     }
+}
+
+/// Returns true for the modules of SQLite that keep indexes of their own, with functions that write
+/// into them.
+fn is_storage(module: &str) -> bool {
+    let module = module.to_ascii_lowercase();
+    ["fts", "rtree", "geopoly", "dbstat", "sqlite_dbpage"]
+        .iter()
+        .any(|name| module.starts_with(name))
 }

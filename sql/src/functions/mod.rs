@@ -27,7 +27,7 @@ pub(crate) fn register(connection: &Connection, limits: &Limits) -> Result<()> {
     layout::register(connection)?;
     percentile::register(connection, limits)?;
     stack::register(connection, limits)?;
-    text::register(connection)
+    text::register(connection, limits)
 }
 
 /// Registers a function that returns the same value for the same arguments. `count` is the number

@@ -8,6 +8,7 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Result};
 
 use super::{failure, integer, optional, scalar, text};
+use crate::limits::Limits;
 
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
@@ -90,17 +91,23 @@ fn regexp_extract(context: &Context<'_>) -> Result<Value> {
     Ok(optional(found.map(|found| found.as_str().to_owned())))
 }
 
-fn regexp_replace(context: &Context<'_>) -> Result<Value> {
+fn regexp_replace(context: &Context<'_>, limits: &Limits) -> Result<Value> {
     if has_null(context) {
         return Ok(Value::Null);
     }
     let subject = text(context.get_raw(0)).unwrap_or_default();
     let to = text(context.get_raw(2)).unwrap_or_default();
     let regex = regex(context, 1, false)?;
-    Ok(regex
-        .replace_all(&subject, regex::NoExpand(&to))
-        .into_owned()
-        .into())
+    let (mut out, mut rest, mut charge) = (String::new(), 0, limits.charge());
+    for found in regex.find_iter(&subject) {
+        charge.grow((found.start() - rest + to.len()) as u64)?;
+        out.push_str(&subject[rest..found.start()]);
+        out.push_str(&to);
+        rest = found.end();
+    }
+    charge.grow((subject.len() - rest) as u64)?;
+    out.push_str(&subject[rest..]);
+    Ok(out.into())
 }
 
 /// Returns the part of a text between two occurrences of a separator.
@@ -202,12 +209,15 @@ fn unbase64(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-pub(super) fn register(connection: &Connection) -> Result<()> {
+pub(super) fn register(connection: &Connection, limits: &Limits) -> Result<()> {
     scalar(connection, "hash", -1, hash)?;
     scalar(connection, "regexp", 2, regexp)?;
     scalar(connection, "regexp", 3, regexp)?;
     scalar(connection, "regexp_extract", 2, regexp_extract)?;
-    scalar(connection, "regexp_replace_simple", 3, regexp_replace)?;
+    let of = limits.clone();
+    scalar(connection, "regexp_replace_simple", 3, move |context| {
+        regexp_replace(context, &of)
+    })?;
     scalar(connection, "str_split", 3, str_split)?;
     scalar(connection, "unhex", 1, unhex)?;
     scalar(connection, "__intrinsic_strip_hex", 2, |context| {

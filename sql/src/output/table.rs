@@ -11,6 +11,8 @@ use crate::engine::Rows;
 
 /// The number of rows that determine the widths of columns.
 const SAMPLE: usize = 10_000;
+/// The number of bytes at which fewer rows suffice.
+const SAMPLE_BYTES: usize = 4 << 20;
 
 /// Writes results as aligned columns.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub struct Table<W> {
     /// The widths of columns, once the sample is complete.
     widths: Option<Vec<usize>>,
     sample: Vec<Vec<String>>,
+    /// The number of bytes of the sample.
+    bytes: usize,
     error: Option<io::Error>,
 }
 
@@ -85,6 +89,7 @@ impl<W: Write> Table<W> {
             is_numeric: Vec::new(),
             widths: None,
             sample: Vec::new(),
+            bytes: 0,
             error: None,
         }
     }
@@ -107,6 +112,7 @@ impl<W: Write> Table<W> {
     /// Writes the head, once the widths are known, and the rows so far.
     fn flush_sample(&mut self) -> io::Result<()> {
         let rows = std::mem::take(&mut self.sample);
+        self.bytes = 0;
         let mut text = String::new();
         let widths = self.widths.take().unwrap_or_else(|| {
             let mut widths: Vec<usize> = self.names.iter().map(|name| name.width()).collect();
@@ -184,9 +190,10 @@ impl<W: Write> Rows for Table<W> {
                 *flag &= !matches!(value, ValueRef::Text(_) | ValueRef::Blob(_));
             }
         }
-        self.sample
-            .push(values.iter().map(|value| text(*value)).collect());
-        if self.sample.len() < SAMPLE {
+        let line: Vec<String> = values.iter().map(|value| text(*value)).collect();
+        self.bytes += line.iter().map(String::len).sum::<usize>();
+        self.sample.push(line);
+        if self.sample.len() < SAMPLE && self.bytes < SAMPLE_BYTES {
             return ControlFlow::Continue(());
         }
         let result = self.flush_sample();

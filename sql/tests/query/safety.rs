@@ -23,6 +23,11 @@ fn statements_reach_no_files() {
         "PRAGMA writable_schema = 1".to_owned(),
         "PRAGMA hard_heap_limit = 0".to_owned(),
         "SELECT load_extension('x')".to_owned(),
+        "SELECT fts3_tokenizer('x')".to_owned(),
+        "SELECT writefile('x', 'x')".to_owned(),
+        "SELECT readfile('x')".to_owned(),
+        "SELECT edit('x')".to_owned(),
+        "CREATE VIRTUAL TABLE f USING fts5(a)".to_owned(),
     ] {
         let error = session.error(&sql).to_ascii_lowercase();
         assert!(
@@ -120,10 +125,29 @@ fn error_with_limit(limit: &str, sql: &str) -> String {
 
 #[test]
 fn rows_that_operators_hold_are_limited() {
+    // Printed as a table, whose first rows decide the widths of columns.
+    let rows = "SELECT printf('%.1000000c', 'x') FROM generate_series(1, 200)";
+    let output = std::process::Command::new("bash")
+        .args(["-c", "ulimit -v 700000; exec \"$0\" \"$@\" | wc -l"])
+        .arg(env!("CARGO_BIN_EXE_ferretto-sql"))
+        .args([
+            "--memory-limit",
+            "32M",
+            "--threads",
+            "1",
+            "--format",
+            "table",
+        ])
+        .args(["/dev/null", rows])
+        .output()
+        .expect("the program runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "202");
     let numbers =
         "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 100000) SELECT";
     let long = "printf('%.1000c', 'x') || n";
     for sql in [
+        "SELECT length(regexp_replace_simple(printf('%.1000000c', 'x'), 'x', printf('%.1000c', 'y')))"
+            .to_owned(),
         format!("{numbers} __perfetto_rows({long}) FROM c"),
         format!("{numbers} __intrinsic_row_dataframe_agg('id', n, 'x', {long}) FROM c"),
         format!("{numbers} last_non_null({long}) FROM c"),
