@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use ferretto_format::budget::entry_bytes;
+
 use super::tracks::Shown;
 use super::writer::Value;
 
@@ -19,6 +21,16 @@ pub(super) struct Slice {
     pub(super) args: Vec<(String, Value)>,
     /// True for a request to a disk.
     pub(super) is_request: bool,
+}
+
+impl Slice {
+    /// Returns its memory in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let args = self.args.iter();
+        let args =
+            args.map(|(key, value)| size_of::<(String, Value)>() + key.len() + value.text_bytes());
+        size_of::<Self>() + self.name.len() + self.category.len() + args.sum::<usize>()
+    }
 }
 
 /// The open slices of earlier parts by track, the outermost first.
@@ -134,6 +146,18 @@ impl Carry {
             Some((known, since)) if known == tid && since <= ts => since,
             _ => ts,
         }
+    }
+
+    /// Returns its memory in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let slices = self.open.values().flatten();
+        let slices: usize = slices.map(Slice::memory).sum();
+        let names: usize = self.counters.keys().map(|(_, name)| name.len()).sum();
+        slices
+            + names
+            + self.open.len() * entry_bytes::<(Shown, Vec<Slice>)>()
+            + self.counters.len() * entry_bytes::<((Shown, String), (u64, bool))>()
+            + self.running.len() * entry_bytes::<(i64, (i64, i64))>()
     }
 
     /// Ends a part.

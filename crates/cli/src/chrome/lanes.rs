@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use ferretto_format::budget::entry_bytes;
+
 use super::carry::Slice;
 use super::tracks::Shown;
 
@@ -99,6 +101,20 @@ impl Lanes {
         self.occupy((group, lane), i64::MAX);
         let next = self.next.entry(group).or_default();
         next.push(Waiting { lane, slice });
+    }
+
+    /// Returns its memory in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let lanes: usize = self.until.values().map(Vec::len).sum();
+        let open: usize = self
+            .open
+            .values()
+            .flatten()
+            .map(|waiting| size_of::<u32>() + waiting.slice.memory())
+            .sum();
+        open + lanes * size_of::<i64>()
+            + self.until.len() * entry_bytes::<(Group, Vec<i64>)>()
+            + self.open.len() * entry_bytes::<(Group, Vec<Waiting>)>()
     }
 
     /// Ends a part. Slices that it did not continue stay open.

@@ -32,7 +32,7 @@ use crate::read::{DEFAULT_TRACE, Extent, LimitArgs, content_format, explained, p
 /// Writes slices with their arguments, instants, counters, flows, the threads that ran on each CPU,
 /// and the names of processes and threads. Times are microseconds of the trace's clock. Reads the
 /// same formats as ferretto view. Traces are read in parts, so memory use does not depend on their
-/// size; files of other programs are kept in memory.
+/// size; files of other programs must fit in memory.
 #[derive(Debug, Args)]
 pub(crate) struct JsonArgs {
     /// The trace; - is standard input
@@ -43,7 +43,7 @@ pub(crate) struct JsonArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Size of the parts in which a trace is read; their tables take about ten times as much
-    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = parse_bytes, hide = true)]
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = parse_bytes, hide = true)]
     part: u64,
     #[command(flatten)]
     limits: LimitArgs,
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
     let output = args.output();
     let mut extent = Extent::Whole;
     output::write(&output, &[&args.file], |out| {
-        let mut writer = Writer::new(out);
+        let mut writer = Writer::new(out, limits.memory_bytes() / 4);
         let mut missing = Missing::default();
         writer.begin()?;
         if is_packets {
@@ -123,18 +123,22 @@ fn packets(
         request_events(&mut input, limits).with_context(|| format!("cannot read {name}"))?;
     writer.set_request_events(requests);
     let requests = Some(requests);
-    let mut failed = None;
+    let (mut failed, mut is_full) = (None, false);
     let splitting = |_, before: Option<Vec<u8>>| {
-        if let Some(before) = before
-            && let Err(error) = part(name, Cursor::new(before), requests, limits, writer, missing)
-        {
-            failed = Some(error);
+        if let Some(before) = before {
+            failed = part(name, Cursor::new(before), requests, limits, writer, missing).err();
+            is_full = writer.is_full();
+        }
+        if failed.is_some() || is_full {
             return Err(io::ErrorKind::Other.into());
         }
         Ok(Vec::new())
     };
-    let mut splitter = Splitter::new(Every::Bytes(args.part), limits, splitting);
-    let mut health = HealthReader::new(limits);
+    // The tables of a part take a third, and the state between parts a quarter.
+    let of_state = Limits::memory(limits.memory_bytes() / 4);
+    let of_state = of_state.with_decompressed(limits.decompressed_bytes());
+    let mut splitter = Splitter::new(Every::Bytes(args.part), of_state, splitting);
+    let mut health = HealthReader::new(of_state);
     let mut stopped = None;
     let damage = TraceReader::with_limits(input, limits)
         .try_read_all(|packet| {
@@ -144,14 +148,23 @@ fn packets(
         })
         .with_context(|| format!("cannot read {name}"))?;
     let left_out = splitter.left_out();
-    let last = splitter.finish();
+    let last = if stopped.is_some() {
+        drop(splitter);
+        None
+    } else {
+        splitter.finish()?
+    };
     if let Some(error) = failed {
         return Err(error);
     }
-    if let Some(error) = stopped {
+    if is_full {
+        let what = "the open slices, tracks and counters take too much memory; the rest of the file \
+                    is left out, and --max-memory allows more";
+        missing.remarks.insert(what.to_owned());
+    } else if let Some(error) = stopped {
         return Err(error.into());
     }
-    if let Some((last, _)) = last? {
+    if let Some((last, _)) = last {
         part(name, Cursor::new(last), requests, limits, writer, missing)?;
     }
     let dropped = writer.dropped_flows();
@@ -165,7 +178,8 @@ fn packets(
     let mut health = health.finish();
     health.add_missing(&missing.health);
     missing.health = health;
-    Ok(Extent::report(name, &damage).and_left_out(name, left_out))
+    let extent = Extent::report(name, &damage).and_left_out(name, left_out);
+    Ok(if is_full { Extent::Partly } else { extent })
 }
 
 /// Returns the events that count as requests to disks in a trace, and rewinds it: a part may lack
@@ -204,6 +218,7 @@ fn part(
 ) -> Result<()> {
     let options = Options {
         is_part: requests.is_some(),
+        memory: usize::try_from(limits.memory_bytes() / 3).unwrap_or(usize::MAX),
         request_events: requests,
         limits,
         ..Options::for_tables(TABLES)

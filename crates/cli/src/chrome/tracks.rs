@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use ferretto_format::Fnv1a;
+use ferretto_format::budget::entry_bytes;
 use ferretto_tables::Trace;
 
 use super::lanes::{Group, Lane};
@@ -23,6 +24,11 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
+    /// Returns its memory in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.numbers.len() * entry_bytes::<(Lane, i64)>()
+    }
+
     /// Returns the ids of a track or lane.
     pub(super) fn shown(&mut self, track: &Track, lane: u32) -> Shown {
         match *track {

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use ferretto_format::Fnv1a;
+use ferretto_format::budget::entry_bytes;
 use ferretto_format::disk::RequestEvents;
 use ferretto_tables::schema::ArgValue;
 use ferretto_tables::{FlowStep, Trace};
@@ -37,6 +38,8 @@ pub(super) struct Writer<'a> {
     /// The number of written flows.
     flows: u64,
     open_flows: OpenFlows,
+    /// The memory limit of the state between parts, in bytes.
+    memory: u64,
 }
 
 /// A part of a trace, with the ids of its slices.
@@ -59,7 +62,7 @@ impl crate::json::Value for Micros {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(out: &'a mut dyn Write) -> Self {
+    pub(super) fn new(out: &'a mut dyn Write, memory: u64) -> Self {
         Self {
             out,
             is_first: true,
@@ -70,7 +73,15 @@ impl<'a> Writer<'a> {
             request_events: None,
             flows: 0,
             open_flows: OpenFlows::default(),
+            memory,
         }
+    }
+
+    /// Returns true if the state between parts exceeds the memory limit.
+    pub(super) fn is_full(&self) -> bool {
+        let named = self.named.len() * entry_bytes::<((&str, i64, i64), u64)>();
+        let state = self.carry.memory() + self.lanes.memory() + self.tracks.memory();
+        (named + state) as u64 > self.memory
     }
 
     /// Returns the number of flows that are incomplete if they continue, since there were too many.
@@ -528,6 +539,14 @@ pub(super) enum Value {
 }
 
 impl Value {
+    /// Returns the memory of its text.
+    pub(super) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            _ => 0,
+        }
+    }
+
     fn add(&self, key: &str, args: &mut Members<'_>) {
         match self {
             Self::Text(text) => args.add(key, text.as_str()),

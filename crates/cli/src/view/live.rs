@@ -37,6 +37,8 @@ struct Recording {
     is_ending: bool,
     /// True if the recording ends with the page, since there is no command to wait for.
     ends_with_page: bool,
+    /// The options of imports.
+    options: Options,
 }
 
 pub(super) fn run(args: &ViewArgs) -> Result<ExitCode> {
@@ -99,6 +101,7 @@ impl Recording {
             signals,
             is_ending: false,
             ends_with_page: args.command.is_empty(),
+            options: args.options(),
         })
     }
 
@@ -179,8 +182,8 @@ impl Recording {
         if is_old || size == self.size {
             return None;
         }
-        let path = self.path.clone();
-        let view = View::open(&path, &Options::default(), |_| {
+        let (path, options) = (self.path.clone(), self.options.clone());
+        let view = View::open(&path, &options, |_| {
             self.handle_signals();
             if self.is_ending {
                 Continue::No

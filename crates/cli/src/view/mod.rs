@@ -54,6 +54,10 @@ pub(crate) struct ViewArgs {
     /// Record FILE and show it as it grows, until COMMAND ends or, without one, the page is closed
     #[arg(long, conflicts_with_all = ["output", "before"])]
     pub(crate) live: bool,
+    /// Memory limit, for example 8G; the rest of the trace is left out and reported [default: half
+    /// of the memory of this machine]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_memory: Option<u64>,
     #[command(flatten)]
     unpacked: UnpackedArgs,
     /// The command to record
@@ -63,14 +67,22 @@ pub(crate) struct ViewArgs {
 
 impl ViewArgs {
     /// Returns the options of imports.
-    fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         let options = Options::default();
+        let max = self
+            .max_memory
+            .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         Options {
             limits: self.unpacked.within(options.limits),
+            // The import takes more than its tables, as do the levels of detail.
+            memory: max.unwrap_or(options.memory) / TABLES_SHARE,
             ..options
         }
     }
 }
+
+/// The part of the memory that tables may take.
+const TABLES_SHARE: usize = 3;
 
 pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     if args.live {

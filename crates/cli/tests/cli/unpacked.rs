@@ -1,4 +1,4 @@
-//! Small files that decompress to large ones.
+//! Files that take more time, disk or memory than their size suggests.
 
 use std::fs;
 use std::io::Write as _;
@@ -78,6 +78,13 @@ fn zstd(byte: u8, blocks: usize) -> Vec<u8> {
 
 /// Runs a command that may write at most 16 MiB into any file. Prints its peak memory.
 fn run(world: &World, args: &[&str]) -> Finished {
+    let (finished, peak) = measured(world, args);
+    assert!(peak < 256 << 10, "{args:?} takes {} MiB", peak >> 10);
+    finished
+}
+
+/// Runs a command like [`run`], and returns its peak memory in KiB.
+fn measured(world: &World, args: &[&str]) -> (Finished, u64) {
     let mut limited = Command::new("bash");
     let script = "ulimit -f 16384; exec \"$0\" \"$@\"";
     limited.args(["-c", script, FERRETTO]).args(args);
@@ -94,8 +101,7 @@ fn run(world: &World, args: &[&str]) -> Finished {
     let finished = running.finish();
     let peak = peak.join().unwrap().unwrap_or(0);
     println!("{args:?}: peak {} MiB", peak >> 10);
-    assert!(peak < 256 << 10, "{args:?} takes {} MiB", peak >> 10);
-    finished
+    (finished, peak)
 }
 
 /// Returns the highest resident memory of a process so far, in KiB.
@@ -218,5 +224,47 @@ fn files_of_other_programs_are_decompressed_up_to_the_limit() {
             assert!([1, 3].contains(&output.code), "{args:?}: {output:?}");
             output.complained("the limit of 1 MiB; --max-unpacked allows more");
         }
+    }
+}
+
+/// Returns a trace whose slices begin on a track each, and never end.
+fn open_slices(count: u64) -> Vec<u8> {
+    let mut trace = clocks();
+    for track in 1..=count {
+        trace.extend(encode(|trace| {
+            trace.nested(1, |packet| {
+                packet.varint(8, 2000 + track);
+                packet.varint(10, 2);
+                packet.nested(11, |event| {
+                    event.varint(9, 1);
+                    event.varint(11, 1000 + track);
+                });
+            });
+        }));
+    }
+    trace
+}
+
+#[test]
+fn json_and_view_stay_within_their_memory_limit() {
+    let world = World::new();
+    world.write("t", open_slices(60_000));
+    for args in [
+        &[
+            "json",
+            "t",
+            "--part",
+            "64K",
+            "--max-memory",
+            "16M",
+            "-o",
+            "out",
+        ][..],
+        &["view", "t", "--max-memory", "16M", "-o", "out"],
+    ] {
+        let (output, peak) = measured(&world, args);
+        // Apart from the program itself.
+        assert!(peak < 60 << 10, "{args:?}: {peak} KiB");
+        output.returned(3);
     }
 }
