@@ -194,6 +194,15 @@ impl Engine {
         arguments: &[Argument],
         target: &str,
     ) -> std::result::Result<(), SqlError> {
+        // SQLite knows functions by their number of arguments, so calls get the name of the target.
+        if arguments
+            .iter()
+            .any(|argument| argument.kind.ends_with("..."))
+        {
+            let name = name.to_ascii_lowercase();
+            self.aliases.insert(name, target.to_owned());
+            return Ok(());
+        }
         if let Some(function) = self.functions.get(&target.to_ascii_lowercase()).cloned() {
             self.register(name, &function)?;
             self.functions.insert(name.to_ascii_lowercase(), function);

@@ -112,6 +112,8 @@ pub struct Engine {
     runs: Arc<AtomicU64>,
     limits: Limits,
     macros: Macros,
+    /// The targets of functions that take any number of arguments, by name.
+    aliases: HashMap<String, String>,
     functions: HashMap<String, Arc<Function>>,
     modules: HashMap<String, Module>,
     packages: BTreeMap<String, String>,
@@ -170,6 +172,7 @@ impl Engine {
             runs: Arc::default(),
             limits,
             macros: Macros::new(),
+            aliases: HashMap::new(),
             functions: HashMap::new(),
             modules: HashMap::new(),
             packages: stdlib::modules(),
@@ -389,7 +392,17 @@ impl Engine {
 
     /// Returns the text of tokens after the expansion of macros.
     fn expanded(&self, tokens: &[Token]) -> Result<Text, SqlError> {
-        Ok(Text::of(&expand(tokens, &self.macros)?))
+        let mut tokens = expand(tokens, &self.macros)?;
+        let calls = |tokens: &[Token], at: usize| tokens.get(at + 1).is_some_and(|t| t.is("("));
+        for at in 0..tokens.len() {
+            if self.aliases.is_empty() || !calls(&tokens, at) {
+                continue;
+            }
+            if let Some(target) = self.aliases.get(&tokens[at].text.to_ascii_lowercase()) {
+                tokens[at].text.clone_from(target);
+            }
+        }
+        Ok(Text::of(&tokens))
     }
 
     /// Runs a statement of SQLite.

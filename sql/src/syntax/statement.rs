@@ -193,10 +193,14 @@ impl<'a> Cursor<'a> {
 /// Parses `name TYPE, name TYPE(detail), …`.
 fn arguments(tokens: &[Token]) -> Result<Vec<Argument>, SqlError> {
     let parts = split_commas(tokens).into_iter();
-    let argument = |part| {
+    let argument = |part: &[Token]| {
         let mut cursor = Cursor::new(part);
         let name = cursor.name()?;
-        let kind = cursor.name()?.to_ascii_uppercase();
+        let mut kind = cursor.name()?.to_ascii_uppercase();
+        // Any number of arguments.
+        if text(&part[cursor.at..]).replace(' ', "") == "..." {
+            kind += "...";
+        }
         Ok(Argument { name, kind })
     };
     parts.map(argument).collect()

@@ -12,6 +12,7 @@ mod intervals;
 mod modules;
 mod profiles;
 mod python;
+mod random;
 mod recursion;
 mod safety;
 mod server;

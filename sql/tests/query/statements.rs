@@ -218,3 +218,13 @@ fn layouts_use_free_lines() {
         WHERE name = 'outer'";
     assert_eq!(session.rows(sql), ["7"]);
 }
+
+#[test]
+fn functions_of_any_number_of_arguments_are_delegated() {
+    let mut session = Session::new();
+    session.rows("CREATE PERFETTO FUNCTION many(args ANY...) RETURNS INT DELEGATES TO hash");
+    assert_eq!(
+        session.value("many(1, 'a', 2) = hash(1, 'a', 2), many('x') = hash('x')"),
+        "1,1"
+    );
+}
