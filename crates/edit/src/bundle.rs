@@ -31,8 +31,8 @@ pub(crate) enum Event<'a> {
 
 impl<'a> Bundle<'a> {
     /// Reads the header fields of a `FtraceEventBundle`.
-    pub(crate) fn read(bytes: &'a [u8], clocks: &Clocks) -> Self {
-        let header = BundleHeader::read(bytes, clocks);
+    pub(crate) fn read(bytes: &'a [u8], machine: u32, clocks: &Clocks) -> Self {
+        let header = BundleHeader::read(bytes, machine, clocks);
         Self {
             cpu: header.cpu.unwrap_or(0),
             begin: header.begin,
@@ -119,10 +119,12 @@ impl<'a> Bundle<'a> {
 /// Returns a `CompactSched` with only the rows whose times are `within`; `None` if there are none.
 fn filtered(columns: &CompactSched<'_>, within: impl Fn(u64) -> bool) -> Option<Vec<u8>> {
     let mut is_empty = true;
+    // Older traces have no flags.
+    let has_flags = !columns.column(compact::WAKING_COMMON_FLAGS).is_empty();
     let left = encode(|out| {
         let names = columns.names.iter();
         names.for_each(|name| out.bytes(compact::INTERN_TABLE, name));
-        columns.others().for_each(|field| copy(&field, out));
+        columns.others.iter().for_each(|field| copy(field, out));
         for kind in [CompactKind::Switches, CompactKind::Wakings] {
             let mut packed: [Vec<u8>; 5] = Default::default();
             let mut flags = Vec::new();
@@ -144,7 +146,7 @@ fn filtered(columns: &CompactSched<'_>, within: impl Fn(u64) -> bool) -> Option<
                     out.bytes(number, packed);
                 }
             }
-            if kind == CompactKind::Wakings && columns.has_flags() && !flags.is_empty() {
+            if kind == CompactKind::Wakings && has_flags && !flags.is_empty() {
                 out.bytes(compact::WAKING_COMMON_FLAGS, &flags);
             }
         }

@@ -150,7 +150,7 @@ impl<W: Write> Cutter<'_, W> {
                     }
                 }
                 kind::FTRACE_EVENTS => {
-                    let read = Bundle::read(bytes, self.state.clocks());
+                    let read = Bundle::read(bytes, seen.writer.machine, self.state.clocks());
                     bundle = read.between(from, to);
                     is_kept |= bundle.is_some();
                 }

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, Write};
 
 use ferretto_format::clock::{BOOTTIME, REALTIME};
-use ferretto_proto::fields::{clock_snapshot, system_info, trace_packet};
+use ferretto_format::clock_graph::ClockSnapshot;
+use ferretto_proto::fields::{system_info, trace_packet};
 use ferretto_trace::{Damage, Limits, ReadError, TraceReader};
 use ferretto_wire::{Fields, encode};
 
@@ -270,12 +271,5 @@ fn merge_one_boot<R: Read + Seek, W: Write>(
 
 /// Returns the reading of a clock in a snapshot.
 fn reading(snapshot: &[u8], clock: u32) -> Option<u64> {
-    let all = Fields::new(snapshot).map_while(Result::ok);
-    let mut all = all.filter(|field| field.number == clock_snapshot::CLOCKS);
-    all.find_map(|field| {
-        let bytes = field.as_bytes()?;
-        let number = |number| Fields::find(number, bytes)?.as_u64();
-        let is_this = number(clock_snapshot::clock::CLOCK_ID)? == u64::from(clock);
-        is_this.then(|| number(clock_snapshot::clock::TIMESTAMP))?
-    })
+    ClockSnapshot::read(snapshot, 0, 0, 0).time_of(clock)
 }

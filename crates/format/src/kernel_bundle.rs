@@ -1,10 +1,10 @@
 //! Bundles of kernel events: their CPU, their times, and the rows of the compact encoding.
 
 use ferretto_proto::fields::ftrace_event_bundle::compact_sched as compact;
+use ferretto_proto::views::FtraceEventBundleView;
 use ferretto_proto::views::ftrace_clock::{
     FTRACE_CLOCK_GLOBAL, FTRACE_CLOCK_LOCAL, FTRACE_CLOCK_MONO_RAW,
 };
-use ferretto_proto::views::{FtraceEventBundleView, ftrace_event_bundle::CompactSchedView};
 use ferretto_wire::{Field, Fields, Value, Varints};
 
 use crate::clock::MONOTONIC_RAW;
@@ -22,20 +22,22 @@ pub struct BundleHeader {
 }
 
 impl BundleHeader {
-    /// Reads the header, with the clocks of the trace so far.
-    pub fn read(bytes: &[u8], clocks: &Clocks) -> Self {
-        Self::of(&FtraceEventBundleView::read(bytes), clocks)
+    /// Reads the header of a machine's bundle, with the clocks of the trace so far.
+    pub fn read(bytes: &[u8], machine: u32, clocks: &Clocks) -> Self {
+        Self::of(&FtraceEventBundleView::read(bytes), machine, clocks)
     }
 
-    /// Returns the header of a bundle, with the clocks of the trace so far.
-    pub fn of(bundle: &FtraceEventBundleView<'_>, clocks: &Clocks) -> Self {
+    /// Returns the header of a machine's bundle, with the clocks of the trace so far.
+    pub fn of(bundle: &FtraceEventBundleView<'_>, machine: u32, clocks: &Clocks) -> Self {
         let shift = match bundle.ftrace_clock.unwrap_or(0) {
             FTRACE_CLOCK_GLOBAL | FTRACE_CLOCK_LOCAL => {
                 let boot = bundle.boot_timestamp.unwrap_or(0) as u64;
                 boot.wrapping_sub(bundle.ftrace_timestamp.unwrap_or(0) as u64)
             }
             FTRACE_CLOCK_MONO_RAW => {
-                clocks.to_boot(1 << 40, MONOTONIC_RAW).unwrap_or(1 << 40) - (1 << 40)
+                let raw = bundle.ftrace_timestamp.map_or(1 << 40, |time| time as u64);
+                let boot = clocks.to_boot(machine, raw, MONOTONIC_RAW);
+                boot.unwrap_or(raw).wrapping_sub(raw)
             }
             _ => 0,
         };
@@ -116,67 +118,51 @@ pub struct CompactRow<'a> {
 /// shortest column, or before the first index without a name.
 #[derive(Debug)]
 pub struct CompactSched<'a> {
-    bytes: &'a [u8],
-    columns: CompactSchedView<'a>,
     /// The names.
     pub names: Vec<&'a [u8]>,
+    packed: [&'a [u8]; COLUMNS],
+    /// The fields that are neither names nor packed columns.
+    pub others: Vec<Field<'a>>,
 }
+
+/// The number of field numbers of columns, with 0.
+const COLUMNS: usize = compact::WAKING_COMMON_FLAGS as usize + 1;
 
 impl<'a> CompactSched<'a> {
     /// Reads the columns.
     pub fn read(bytes: &'a [u8]) -> Self {
-        let columns = CompactSchedView::read(bytes);
-        Self {
-            bytes,
-            columns,
-            names: columns.intern_table.iter().collect(),
-        }
-    }
-
-    /// Returns the fields that are neither names nor columns.
-    pub fn others(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
-        let is_known = |number| {
-            let kinds = [CompactKind::Switches, CompactKind::Wakings];
-            let mut columns = kinds.into_iter().flat_map(CompactKind::columns);
-            [compact::INTERN_TABLE, compact::WAKING_COMMON_FLAGS].contains(&number)
-                || columns.any(|column| column == number)
+        const FIRST: u32 = compact::SWITCH_TIMESTAMP;
+        const LAST: u32 = compact::WAKING_COMMON_FLAGS;
+        let mut columns = Self {
+            names: Vec::new(),
+            packed: [&[]; COLUMNS],
+            others: Vec::new(),
         };
-        let fields = Fields::new(self.bytes).map_while(Result::ok);
-        fields.filter(move |field| !is_known(field.number))
-    }
-
-    /// Returns true if wake-ups have flags, which older traces do not have.
-    pub fn has_flags(&self) -> bool {
-        !self.columns.waking_common_flags.packed().is_empty()
-    }
-
-    /// Returns the packed columns of a kind, in the order of [`CompactKind::columns`].
-    fn columns(&self, kind: CompactKind) -> [&'a [u8]; 5] {
-        let of = &self.columns;
-        match kind {
-            CompactKind::Switches => [
-                of.switch_timestamp.packed(),
-                of.switch_prev_state.packed(),
-                of.switch_next_pid.packed(),
-                of.switch_next_prio.packed(),
-                of.switch_next_comm_index.packed(),
-            ],
-            CompactKind::Wakings => [
-                of.waking_timestamp.packed(),
-                of.waking_pid.packed(),
-                of.waking_target_cpu.packed(),
-                of.waking_prio.packed(),
-                of.waking_comm_index.packed(),
-            ],
+        // Most of a trace of the scheduler is read here: a view would pass over the names twice.
+        for field in Fields::new(bytes).map_while(Result::ok) {
+            match (field.number, field.value) {
+                (compact::INTERN_TABLE, Value::Bytes(name)) => columns.names.push(name),
+                (number @ FIRST..=LAST, Value::Bytes(packed)) => {
+                    columns.packed[number as usize] = packed;
+                }
+                _ => columns.others.push(field),
+            }
         }
+        columns
+    }
+
+    /// Returns a packed column.
+    pub fn column(&self, number: u32) -> &'a [u8] {
+        let column = self.packed.get(number as usize);
+        column.copied().unwrap_or_default()
     }
 
     /// Returns the rows of a kind, in the order of the bundle.
     pub fn rows<'s>(&'s self, kind: CompactKind) -> impl Iterator<Item = CompactRow<'a>> + 's {
-        let mut columns = self.columns(kind).map(values);
+        let mut columns = kind.columns().map(|number| values(self.column(number)));
         let mut flags = match kind {
             CompactKind::Switches => values(&[]),
-            CompactKind::Wakings => values(self.columns.waking_common_flags.packed()),
+            CompactKind::Wakings => values(self.column(compact::WAKING_COMMON_FLAGS)),
         };
         let mut time = 0_u64;
         std::iter::from_fn(move || {

@@ -1,6 +1,7 @@
 //! The contents of traces: definitions and rules that writers and readers of packets share.
 //!
 //! - [`clock`]: the ids of clocks.
+//! - [`clock_graph`]: the relations of clocks, and conversion of times.
 //! - [`sequence_flags`]: the flags by which a packet refers to earlier ones of its sequence.
 //! - [`Loss`]: the value of `previous_packet_dropped`.
 //! - [`FlushFlags`]: the reason and initiator of a flush.
@@ -25,6 +26,7 @@
 
 pub mod budget;
 pub mod clock;
+pub mod clock_graph;
 mod cpu_mode;
 pub mod decompression;
 pub mod disk;

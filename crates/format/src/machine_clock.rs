@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use ferretto_proto::fields::clock_snapshot;
 use ferretto_proto::fields::remote_clock_sync::{SYNCED_CLOCKS, synced_clocks};
 use ferretto_wire::Fields;
 
 use crate::clock::BOOTTIME;
+use crate::clock_graph::ClockSnapshot;
 
 /// The largest number of machines, which bounds memory on any input.
 const MAX_MACHINES: usize = 256;
@@ -207,13 +207,7 @@ pub fn exchanges(sync: &[u8]) -> Vec<Exchange> {
 
 /// Returns the boot time in a `ClockSnapshot`.
 fn boot_time(snapshot: &[u8]) -> Option<u64> {
-    let clocks = Fields::new(snapshot).map_while(Result::ok);
-    let mut clocks = clocks.filter(|field| field.number == clock_snapshot::CLOCKS);
-    clocks.find_map(|field| {
-        let number = |number| Fields::find(number, field.as_bytes()?)?.as_u64();
-        let id = number(clock_snapshot::clock::CLOCK_ID)?;
-        (id == u64::from(BOOTTIME)).then(|| number(clock_snapshot::clock::TIMESTAMP).unwrap_or(0))
-    })
+    ClockSnapshot::read(snapshot, 0, 0, 0).time_of(BOOTTIME)
 }
 
 /// The offset of a machine's clock over time.

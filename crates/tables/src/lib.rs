@@ -28,8 +28,6 @@
 //! A topic is a kind of packets (or kernel events), or a format of files.
 //!
 //! 1. Declare its tables: `schema`, a `table!` for each, and an entry in `schema/mod.rs`.
-//!    `Default`. `tokenize(cx, input, out)` sees its packets in the order of the file, and pushes
-//!    events; what depends on that order (deltas, clocks, interned texts) is decided here. An event
 //! 2. Implement it in `import/NAME.rs`: a struct with the topic's state between packets, which
 //!    implements `Default`. `tokenize(cx, input, out)` reads its packets in the order of the file,
 //!    and pushes events. Data that depends on that order (deltas, clocks, interned texts) is

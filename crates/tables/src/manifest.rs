@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::files::machine_row;
 use crate::import::{Context, Importer, choose_trace_clock};
-use crate::trackers::clock::{ClockId, Reading, TRACE_FILE};
+use crate::trackers::clock::{ClockId, Reading, TRACE_FILE, add_snapshot};
 use crate::trackers::metadata::{Fact, FactScope};
 
 /// The members of an archive, as a manifest describes them.
@@ -168,19 +168,13 @@ impl Manifest {
         let other = clocks.sync_to.file.as_deref().unwrap_or_default();
         let source = clock_of(importer, here, clocks.clock, &entry.path)?;
         let target = clock_of(importer, there, clocks.other, other)?;
-        let reading = |clock, value| Reading {
-            clock,
-            value,
-            unit: 1,
-            is_incremental: false,
-        };
         let offset = clocks.offset_ns;
         let readings = [
-            reading(source, offset.min(0).saturating_neg()),
-            reading(target, offset.max(0)),
+            Reading::new(source, offset.min(0).saturating_neg()),
+            Reading::new(target, offset.max(0)),
         ];
         let Context { clocks, store, .. } = &mut importer.context;
-        clocks.add_snapshot(store, &readings);
+        add_snapshot(clocks, store, &readings);
         Ok(())
     }
 

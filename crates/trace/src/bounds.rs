@@ -229,7 +229,7 @@ impl EventTimes {
             }
             field::PROFILE_PACKET => {
                 for time in heap_dumps(body) {
-                    if let Ok(time) = clocks.to_boot(time, MONOTONIC_COARSE) {
+                    if let Ok(time) = clocks.to_boot(machine, time, MONOTONIC_COARSE) {
                         self.add(machine, time, time);
                     }
                 }
@@ -336,7 +336,7 @@ impl EventTimes {
 
     /// Reads a `FtraceEventBundle`.
     pub(crate) fn kernel_events(&mut self, machine: u32, bytes: &[u8], clocks: &Clocks) {
-        let header = BundleHeader::read(bytes, clocks);
+        let header = BundleHeader::read(bytes, machine, clocks);
         let Some(cpu) = header.cpu else { return };
         let of = (machine, cpu);
         let from = self.kernel_start(machine);

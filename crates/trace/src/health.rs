@@ -6,11 +6,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ferretto_format::clock::{BOOTTIME, SEQUENCE};
+use ferretto_format::clock_graph::ClockSnapshot;
 use ferretto_format::health::Health;
 use ferretto_format::sequence::{Fault, FaultSink, PacketHeader, SequenceReader, SequenceState};
 use ferretto_format::stat::Stat;
 use ferretto_proto::fields::{
-    clock_snapshot, trace_packet as field, trace_packet_defaults, track_descriptor, track_event,
+    trace_packet as field, trace_packet_defaults, track_descriptor, track_event,
     track_event_defaults,
 };
 use ferretto_wire::{Field, Fields};
@@ -50,7 +51,7 @@ impl PacketState {
         header: &PacketHeader<'_>,
         sequences: &SequenceReader<S>,
     ) -> Self {
-        let default = sequences.clocks().default_clock();
+        let default = sequences.clocks().default_clock(header.machine);
         Self {
             fault: Some(fault),
             time: sequences.shared_time(header),
@@ -205,33 +206,20 @@ impl HealthCounter {
 
     /// Relates the clocks of a `ClockSnapshot`.
     fn snapshot(&mut self, sequence: u32, bytes: &[u8]) {
+        let snapshot = ClockSnapshot::read(bytes, 0, sequence, 0);
         let mut first = None;
-        let (mut primary, mut has_boot) = (0, false);
-        for part in Fields::new(bytes).map_while(Result::ok) {
-            match part.number {
-                clock_snapshot::CLOCKS => {
-                    let clock = part.as_bytes().unwrap_or_default();
-                    let id = Fields::find(clock_snapshot::clock::CLOCK_ID, clock);
-                    let id = id.and_then(|id| id.as_u32()).unwrap_or(0);
-                    has_boot |= id == BOOTTIME;
-                    let clock = clock_key(sequence, id);
-                    if self.related.len() < MAX_CLOCKS {
-                        self.related.entry(clock).or_insert(clock);
-                    }
-                    let first = *first.get_or_insert(clock);
-                    let (one, other) = (self.root(first), self.root(clock));
-                    if let Some(known) = self.related.get_mut(&other) {
-                        *known = one;
-                    }
-                }
-                clock_snapshot::PRIMARY_TRACE_CLOCK => primary = part.as_u32().unwrap_or(0),
-                _ => {}
+        for reading in &snapshot.readings {
+            let clock = clock_key(sequence, reading.clock.id);
+            if self.related.len() < MAX_CLOCKS {
+                self.related.entry(clock).or_insert(clock);
+            }
+            let first = *first.get_or_insert(clock);
+            let (one, other) = (self.root(first), self.root(clock));
+            if let Some(known) = self.related.get_mut(&other) {
+                *known = one;
             }
         }
-        let chosen = match primary {
-            0 => has_boot.then_some(BOOTTIME),
-            primary => Some(primary),
-        };
+        let chosen = snapshot.primary.map(|clock| clock.id);
         self.trace_clock = self.trace_clock.or(chosen);
     }
 

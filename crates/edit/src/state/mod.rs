@@ -11,9 +11,10 @@ use std::rc::Rc;
 
 use ferretto_format::budget::Budget;
 use ferretto_format::clock::{BOOTTIME, SEQUENCE};
+use ferretto_format::clock_graph::{ClockId, ClockSnapshot};
 use ferretto_format::machine_clock::MachineClocks;
 use ferretto_format::sequence::{Clocks, PacketHeader, SequenceReader};
-use ferretto_proto::fields::{clock_snapshot, trace_packet as kind, track_descriptor};
+use ferretto_proto::fields::{trace_packet as kind, track_descriptor};
 use ferretto_wire::{Field, Fields, encode};
 
 use self::events::Events;
@@ -265,7 +266,7 @@ impl State {
     /// Adds the kernel events of a bundle before `until`, a time on the clock of their machine.
     fn kernel_events(&mut self, writer: Writer, bytes: &[u8], until: u64) {
         let machine = writer.machine;
-        let bundle = Bundle::read(bytes, self.sequences.clocks());
+        let bundle = Bundle::read(bytes, machine, self.sequences.clocks());
         let kernel = self
             .kernels
             .entry(machine)
@@ -367,23 +368,8 @@ impl State {
 
 /// Returns the boot time of a snapshot, and true if it has sequence-scoped clocks.
 fn of_snapshot(bytes: &[u8]) -> (Option<u64>, bool) {
-    let (mut boot, mut is_of_sequence) = (None, false);
-    for field in Fields::new(bytes).map_while(Result::ok) {
-        if field.number == clock_snapshot::CLOCKS
-            && let Some((clock, time)) = field.as_bytes().and_then(reading)
-        {
-            is_of_sequence |= SEQUENCE.contains(&clock);
-            if clock == BOOTTIME {
-                boot = Some(time);
-            }
-        }
-    }
-    (boot, is_of_sequence)
-}
-
-fn reading(bytes: &[u8]) -> Option<(u32, u64)> {
-    let number = |number| Fields::find(number, bytes)?.as_u64();
-    let clock = number(clock_snapshot::clock::CLOCK_ID)?;
-    let time = number(clock_snapshot::clock::TIMESTAMP).unwrap_or(0);
-    Some((u32::try_from(clock).ok()?, time))
+    let snapshot = ClockSnapshot::read(bytes, 0, 0, 0);
+    let mut clocks = snapshot.readings.iter().map(|reading| reading.clock.id);
+    let is_of_sequence = clocks.any(ClockId::is_of_sequence);
+    (snapshot.time_of(BOOTTIME), is_of_sequence)
 }

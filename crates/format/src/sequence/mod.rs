@@ -144,10 +144,11 @@ impl<S: SequenceState> SequenceReader<S> {
     /// Converts the timestamp of a packet that [`read`](Self::read) rejected, if it is on a shared
     /// clock.
     pub fn shared_time(&self, packet: &PacketHeader<'_>) -> Option<Result<u64, Fault>> {
-        let default = (packet.sequence == 0).then(|| self.clocks.default_clock());
+        let machine = packet.machine;
+        let default = (packet.sequence == 0).then(|| self.clocks.default_clock(machine));
         let clock = packet.clock.or(default)?;
         let timestamp = packet.timestamp.filter(|_| !SEQUENCE.contains(&clock))?;
-        Some(self.clocks.to_boot(timestamp, clock))
+        Some(self.clocks.to_boot(machine, timestamp, clock))
     }
 
     /// Updates the state with a packet's incremental data, and returns the context for decoding the
@@ -164,7 +165,7 @@ impl<S: SequenceState> SequenceReader<S> {
     ) -> Result<Option<PacketContext<'_, S>>, Fault> {
         if packet.sequence == 0 {
             if let Some(snapshot) = packet.snapshot {
-                self.clocks.snapshot(snapshot, None, faults);
+                self.clocks.snapshot(packet.machine, snapshot, None, faults);
             }
             return Err(Fault::NoSequence);
         }
@@ -176,16 +177,17 @@ impl<S: SequenceState> SequenceReader<S> {
         let budget = &self.budget;
         sequence.update(packet, faults)?;
         if let Some(snapshot) = packet.snapshot {
+            let of_sequence = Some((&mut sequence.clocks, budget));
             self.clocks
-                .snapshot(snapshot, Some((&mut sequence.clocks, budget)), faults);
+                .snapshot(packet.machine, snapshot, of_sequence, faults);
             return Ok(None);
         }
         let clock = packet.clock.or(sequence.clock).filter(|clock| *clock != 0);
-        let clock = clock.unwrap_or_else(|| self.clocks.default_clock());
+        let clock = clock.unwrap_or_else(|| self.clocks.default_clock(packet.machine));
         // Every packet advances an incremental clock.
         let time = packet.timestamp.map(|value| {
             self.clocks
-                .packet_to_boot(value, clock, &mut sequence.clocks)
+                .packet_to_boot(packet.machine, value, clock, &sequence.clocks)
         });
         Ok(Some(PacketContext {
             state: &mut sequence.state,

@@ -1,10 +1,12 @@
 //! The state that topics share while they parse.
 
 use super::sequence::{Sequences, State};
+use ferretto_format::clock_graph::ClockGraph;
+
 use crate::options::Options;
 use crate::store::Store;
 use crate::strings::StringId;
-use crate::trackers::clock::ClockTracker;
+use crate::trackers::clock;
 use crate::trackers::counter::{CounterTracker, StateTracker};
 use crate::trackers::flow::FlowTracker;
 use crate::trackers::gpu_work::GpuWorkTracker;
@@ -28,7 +30,7 @@ pub(crate) struct Context {
     pub(crate) cpus: CpuTracker,
     pub(crate) gpus: GpuTracker,
     pub(crate) kernels: KernelTracker,
-    pub(crate) clocks: ClockTracker,
+    pub(crate) clocks: ClockGraph,
     pub(crate) processes: ProcessTracker,
     pub(crate) tracks: TrackTracker,
     pub(crate) lanes: LaneTracker,
@@ -53,7 +55,7 @@ impl Context {
             cpus: CpuTracker::default(),
             gpus: GpuTracker::default(),
             kernels: KernelTracker::default(),
-            clocks: ClockTracker::default(),
+            clocks: ClockGraph::default(),
             processes: ProcessTracker::default(),
             tracks: TrackTracker::default(),
             lanes: LaneTracker::default(),
@@ -72,7 +74,7 @@ impl Context {
 
     /// Writes the collected data into the tables.
     pub(crate) fn finish(&mut self) {
-        self.clocks.write(&mut self.store);
+        clock::write(&mut self.clocks, &mut self.store);
         self.slices.finish(&mut self.store);
         self.states.finish(&mut self.store);
         self.thread_counters

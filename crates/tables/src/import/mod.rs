@@ -65,6 +65,7 @@ use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::store::Store;
 use crate::trackers::args::ArgSet;
+use crate::trackers::clock;
 
 /// The state of an import.
 #[derive(Debug)]
@@ -437,7 +438,7 @@ pub(crate) fn file_time(context: &mut Context, value: i64) -> Option<i64> {
         Ok(ts) => Some(ts),
         Err((error, clock)) => {
             let trace = context.clocks.trace_clock();
-            error.log(&mut context.store, clock, value, trace, None);
+            clock::log(error, &mut context.store, clock, value, trace, None);
             None
         }
     }

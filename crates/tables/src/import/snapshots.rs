@@ -3,33 +3,27 @@
 use std::collections::BTreeMap;
 
 use ferretto_format::clock::BOOTTIME;
+use ferretto_format::clock_graph::ClockSnapshot;
 use ferretto_format::machine_clock::{self, Exchange, MachineClock};
-use ferretto_proto::fields::clock_snapshot::{self, clock};
 use ferretto_proto::fields::remote_clock_sync::{self, synced_clocks};
 use ferretto_wire::Fields;
 
 use super::context::Context;
-use crate::trackers::clock::{ClockId, Reading, TRACE_FILE};
+use crate::trackers::clock::{ClockId, Reading, add_snapshot};
 use crate::trackers::metadata::{Fact, FactScope};
 
 /// Reads a `ClockSnapshot` of a sequence.
 pub(super) fn snapshot(cx: &mut Context, bytes: &[u8], sequence: u32) {
-    let (readings, primary) = read(cx, bytes, sequence);
-    let has = |id| {
-        readings
-            .iter()
-            .any(|reading: &Reading| reading.clock.id == id)
-    };
-    let primary = match primary {
-        0 => (has(BOOTTIME) && !has(TRACE_FILE)).then_some(BOOTTIME),
-        primary => Some(primary),
-    };
-    if let Some(id) = primary {
-        let clock = ClockId::of_machine(cx.store.machine, id);
+    let ClockSnapshot { readings, primary } = read(cx, bytes, sequence);
+    if let Some(clock) = primary {
         cx.clocks.set_default(clock);
         choose_trace_clock(cx, clock);
     }
-    cx.clocks.add_snapshot(&mut cx.store, &readings);
+    add_snapshot(&mut cx.clocks, &mut cx.store, &readings);
+}
+
+fn read(cx: &Context, bytes: &[u8], sequence: u32) -> ClockSnapshot {
+    ClockSnapshot::read(bytes, cx.store.machine, sequence, cx.store.trace_file)
 }
 
 /// Uses a clock of the current file as trace clock, if it is not determined yet.
@@ -40,41 +34,6 @@ pub(crate) fn choose_trace_clock(cx: &mut Context, clock: ClockId) {
         cx.metadata
             .set(&mut cx.store, "trace_time_clock_id", fact, scope);
     }
-}
-
-fn read(cx: &Context, bytes: &[u8], sequence: u32) -> (Vec<Reading>, u32) {
-    let (mut readings, mut primary) = (Vec::new(), 0);
-    for field in Fields::new(bytes).map_while(Result::ok) {
-        match field.number {
-            clock_snapshot::CLOCKS => {
-                let mut reading = Reading {
-                    clock: ClockId::of_machine(cx.store.machine, 0),
-                    value: 0,
-                    unit: 1,
-                    is_incremental: false,
-                };
-                let parts = field.as_message().into_iter().flatten();
-                for part in parts.map_while(Result::ok) {
-                    let value = part.as_u64().unwrap_or(0);
-                    match part.number {
-                        clock::CLOCK_ID => reading.clock.id = value as u32,
-                        clock::TIMESTAMP => reading.value = value as i64,
-                        clock::IS_INCREMENTAL => reading.is_incremental = value != 0,
-                        clock::UNIT_MULTIPLIER_NS => reading.unit = value.max(1) as i64,
-                        _ => {}
-                    }
-                }
-                if ClockId::is_of_sequence(reading.clock.id) {
-                    reading.clock.sequence = sequence;
-                    reading.clock.file = cx.store.trace_file;
-                }
-                readings.push(reading);
-            }
-            clock_snapshot::PRIMARY_TRACE_CLOCK => primary = field.as_u32().unwrap_or(0),
-            _ => {}
-        }
-    }
-    (readings, primary)
 }
 
 /// Readings of the recording machine and of another one at nearly the same time, by clock.
@@ -97,7 +56,7 @@ pub(super) fn remote_sync(cx: &mut Context, bytes: &[u8]) {
         let parts = field.as_message().into_iter().flatten();
         for part in parts.map_while(Result::ok) {
             let bytes = part.as_bytes().unwrap_or_default();
-            let (mut readings, _) = read(cx, bytes, 0);
+            let ClockSnapshot { mut readings, .. } = read(cx, bytes, 0);
             match part.number {
                 synced_clocks::HOST_CLOCKS => {
                     for reading in readings {
@@ -109,7 +68,7 @@ pub(super) fn remote_sync(cx: &mut Context, bytes: &[u8]) {
                         pair.entry(reading.clock.id).or_default().1 = reading.value;
                         (reading.unit, reading.is_incremental) = (1, false);
                     }
-                    cx.clocks.add_snapshot(&mut cx.store, &readings);
+                    add_snapshot(&mut cx.clocks, &mut cx.store, &readings);
                 }
                 _ => {}
             }
@@ -125,18 +84,13 @@ pub(super) fn remote_sync(cx: &mut Context, bytes: &[u8]) {
         let here = pairs.iter().rev().filter_map(|pair| pair.get(&id));
         let here = here.map(|(here, _)| *here).find(|here| *here != 0);
         let here = here.unwrap_or(0);
-        let reading = |machine, value| Reading {
-            clock: ClockId::of_machine(machine, id),
-            value,
-            unit: 1,
-            is_incremental: false,
-        };
+        let reading = |machine, value| Reading::new(ClockId::of_machine(machine, id), value);
         let machine = cx.store.machine;
         let readings = [
             reading(host, here),
             reading(machine, here.wrapping_add(ahead)),
         ];
-        cx.clocks.add_snapshot(&mut cx.store, &readings);
+        add_snapshot(&mut cx.clocks, &mut cx.store, &readings);
     }
 }
 

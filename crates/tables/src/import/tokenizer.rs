@@ -13,7 +13,7 @@ use super::track_event::Glance;
 use super::{MAX_PARKED, Parked};
 use crate::stats::Stat;
 use crate::store::{Lost, Store};
-use crate::trackers::clock::ClockId;
+use crate::trackers::clock::{self, ClockId};
 
 /// A packet in the order of the file.
 #[derive(Debug)]
@@ -159,7 +159,14 @@ impl Tokenizer<'_> {
                         }
                         if let Some(clock) = clock {
                             let trace = context.clocks.trace_clock();
-                            error.log(&mut context.store, clock, value, trace, Some(offset));
+                            clock::log(
+                                error,
+                                &mut context.store,
+                                clock,
+                                value,
+                                trace,
+                                Some(offset),
+                            );
                         }
                         let stat = Stat::clock_sync_failure_undeferrable_packet_loss;
                         context.store.log_at(stat, offset);

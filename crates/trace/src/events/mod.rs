@@ -174,6 +174,7 @@ impl EventReader {
             self.tracks.describe(descriptor, problems);
         }
         let event = event(
+            packet.machine,
             content.event?,
             packet.sequence,
             context,
@@ -213,6 +214,7 @@ impl EventReader {
 
 /// Decodes the `TrackEvent` in a packet of this sequence.
 fn event(
+    machine: u32,
     bytes: &[u8],
     number: u32,
     context: PacketContext<'_, State>,
@@ -236,7 +238,7 @@ fn event(
         };
         state.old_time_us = at;
         let ns = (at as u64).wrapping_mul(1000);
-        Some(clocks.to_boot(ns, clock::MONOTONIC))
+        Some(clocks.to_boot(machine, ns, clock::MONOTONIC))
     });
     parsed.event.time = match time {
         Some(Ok(time)) => Some(time),

@@ -59,7 +59,7 @@ impl<'a> Kernel<'a> {
         clocks: &Clocks,
         mut each: impl FnMut(KernelEvent<'_>),
     ) {
-        let header = BundleHeader::read(bytes, clocks);
+        let header = BundleHeader::read(bytes, machine, clocks);
         let of = (machine, header.cpu.unwrap_or(0));
         // Descriptions follow the events.
         for part in Fields::new(bytes).map_while(Result::ok) {

@@ -468,7 +468,7 @@ impl Summarizer {
                     sched: &mut self.sched,
                     threads: &mut self.threads,
                     times: &mut self.times,
-                    header: BundleHeader::of(&bundle, self.sequences.clocks()),
+                    header: BundleHeader::of(&bundle, machine, self.sequences.clocks()),
                 };
                 self.ftrace
                     .bundle(machine, header.sequence, &bundle, &mut around);

@@ -411,23 +411,30 @@ fn trackevent_051_invalid_snapshots_are_counted() {
         });
     });
     trace.packet(0, |p| p.nested(6, |snapshot| clock(snapshot, 64, 1)));
-    let mut at = |time: u64, clock: u64| {
-        trace.packet(1, |p| {
+    trace.packet(2, |p| {
+        p.nested(6, |snapshot| {
+            clock(snapshot, 6, 500);
+            clock(snapshot, 64, 100);
+        });
+    });
+    let mut at = |sequence: u64, time: u64, clock: u64| {
+        trace.packet(sequence, |p| {
             p.varint(8, time);
             p.varint(58, clock);
             p.nested(11, |event| event.varint(9, INSTANT));
         });
     };
-    at(103, 64);
-    at(u64::MAX, 6);
-    at(1, 65);
-    at(1, 200);
+    at(2, 103, 64);
+    at(1, 103, 64);
+    at(1, u64::MAX, 6);
+    at(1, 1, 65);
+    at(1, 1, 200);
     let read = trace.finish();
     let times: Vec<_> = read.events.iter().map(|event| event.time).collect();
-    // A multiplier of 0 means 1; the first reading of a clock is kept.
-    assert_eq!(times, [Some(503), None, None, None]);
+    // A multiplier of 0 means 1. A snapshot with a clock twice relates no clocks.
+    assert_eq!(times, [Some(503), None, None, None, None]);
     let expected = [
-        (Problem::UnknownClock, 2),
+        (Problem::UnknownClock, 3),
         (Problem::InvalidTime, 1),
         (Problem::SnapshotWithoutSequence, 1),
         (Problem::SnapshotDuplicate, 1),

@@ -43,7 +43,7 @@ use crate::schema::{FtraceEventRow, TableId};
 use crate::stats::Stat;
 use crate::store::Lost;
 use crate::strings::StringId;
-use crate::trackers::clock::{ClockId, Reading};
+use crate::trackers::clock::{ClockId, Reading, add_snapshot};
 use crate::trackers::kernel::Kernel;
 use crate::trackers::metadata::{Fact, FactScope};
 
@@ -228,17 +228,11 @@ impl Ftrace {
             let value = head.int(bundle::FTRACE_TIMESTAMP);
             if machine.last_pair != Some(value) {
                 machine.last_pair = Some(value);
-                let reading = |clock, value| Reading {
-                    clock,
-                    value,
-                    unit: 1,
-                    is_incremental: false,
-                };
                 let readings = [
-                    reading(clock, value),
-                    reading(boot, head.int(bundle::BOOT_TIMESTAMP)),
+                    Reading::new(clock, value),
+                    Reading::new(boot, head.int(bundle::BOOT_TIMESTAMP)),
                 ];
-                cx.clocks.add_snapshot(&mut cx.store, &readings);
+                add_snapshot(&mut cx.clocks, &mut cx.store, &readings);
             }
         }
         Some(clock)

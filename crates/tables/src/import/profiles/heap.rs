@@ -12,7 +12,7 @@ use super::stacks::{SequenceStacks, hex, mapping_name};
 use crate::schema::{HeapProfileAllocationRow, HeapProfileRow, TableId};
 use crate::stats::Stat;
 use crate::strings::StringId;
-use crate::trackers::clock::ClockId;
+use crate::trackers::clock::{self, ClockId};
 use crate::trackers::stack_profile::{Mapping, SourceFrame};
 
 /// The clock of dumps.
@@ -338,7 +338,7 @@ fn to_trace(cx: &mut Context, value: i64) -> Option<i64> {
         Ok(ts) => Some(ts),
         Err(error) => {
             let trace = cx.clocks.trace_clock();
-            error.log(&mut cx.store, clock, value, trace, None);
+            clock::log(error, &mut cx.store, clock, value, trace, None);
             None
         }
     }

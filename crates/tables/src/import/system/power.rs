@@ -25,7 +25,7 @@ use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
-use crate::trackers::clock::ClockId;
+use crate::trackers::clock::{self, ClockId};
 use crate::trackers::track::{Dimension, TrackSpec};
 
 /// The maximum numbers of rails, of consumers and of states.
@@ -117,7 +117,7 @@ impl Power {
                         Ok(ts) => ts,
                         Err(error) => {
                             let trace = cx.clocks.trace_clock();
-                            error.log(&mut cx.store, boot, value, trace, None);
+                            clock::log(error, &mut cx.store, boot, value, trace, None);
                             continue;
                         }
                     }

@@ -15,7 +15,7 @@ use super::event::{Event, Glance, event_type};
 use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::trackers::args::ArgSet;
-use crate::trackers::clock::ClockId;
+use crate::trackers::clock::{self, ClockId};
 
 /// The maximum number of other counters of a valid event.
 const MAX_EXTRA: usize = 8;
@@ -89,7 +89,7 @@ impl SequenceState {
             let clock = ClockId::of_machine(cx.store.machine, MONOTONIC);
             let converted = cx.clocks.trace_time(clock, old).unwrap_or_else(|error| {
                 let trace = cx.clocks.trace_clock();
-                error.log(&mut cx.store, clock, old, trace, None);
+                clock::log(error, &mut cx.store, clock, old, trace, None);
                 old
             });
             *ts = Some(converted);
