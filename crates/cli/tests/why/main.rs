@@ -5,6 +5,8 @@
 #[allow(dead_code, reason = "this program uses a part of it")]
 mod world;
 
+mod commands;
+
 use ferretto_tables::{Continue, Options, Trace};
 use ferretto_why::WaitKind::{
     Child, Disk, FileLock, Lock, Message, Pipe, Poll, Signal, Socket, Stopped, Timer,

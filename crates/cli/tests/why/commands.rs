@@ -1,0 +1,144 @@
+//! The command on a trace of a few events.
+
+use ferretto_text::config::{Unknown, read_message};
+use serde_json::Value;
+
+use crate::world::World;
+
+/// Thread `a` waits for a lock of thread `b` for 3 µs, and then 1 µs for the CPU.
+const LOCK: &str = r#"
+    packet { system_info { utsname { sysname: "Linux" release: "6.1.0" machine: "x86_64" } } }
+    packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0
+        event { timestamp: 1000 pid: 0 sched_switch { prev_pid: 0 prev_comm: "swapper/0"
+            prev_state: 0 next_pid: 1 next_comm: "a" next_prio: 120 } }
+        event { timestamp: 1900 pid: 1 sys_enter { id: 202 args: 4096 args: 128 } }
+        event { timestamp: 2000 pid: 1 sched_switch { prev_pid: 1 prev_comm: "a" prev_state: 1
+            next_pid: 2 next_comm: "b" next_prio: 120 } }
+        event { timestamp: 5000 pid: 2 sched_waking { comm: "a" pid: 1 prio: 120 target_cpu: 0 } }
+        event { timestamp: 6000 pid: 2 sched_switch { prev_pid: 2 prev_comm: "b" prev_state: 1
+            next_pid: 1 next_comm: "a" next_prio: 120 } }
+        event { timestamp: 6100 pid: 1 sys_exit { id: 202 ret: 0 } }
+        event { timestamp: 7000 pid: 1 sched_switch { prev_pid: 1 prev_comm: "a" prev_state: 1
+            next_pid: 0 next_comm: "swapper/0" next_prio: 120 } } } }"#;
+
+fn write(world: &World, text: &str) {
+    let trace = read_message(
+        "perfetto.protos.Trace",
+        "trace",
+        text.as_bytes(),
+        Unknown::Refuse,
+    );
+    let Some(Ok(trace)) = trace else {
+        panic!("{:?}", trace.map(|it| it.err()));
+    };
+    world.write("t", trace.bytes);
+}
+
+fn why(world: &World, args: &[&str]) -> String {
+    let words = [&["why", "t"], args].concat();
+    let finished = world.run("ferretto", &words).returned(0);
+    finished.text().to_owned()
+}
+
+fn json(world: &World, args: &[&str]) -> Value {
+    let text = why(world, &[args, &["--json"]].concat());
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Checks that the causes add up, on all levels.
+fn add_up(of: &Value) {
+    let causes = of["causes"].as_array().expect("a list");
+    if causes.is_empty() {
+        return;
+    }
+    let sum: i64 = causes.iter().map(|it| it["dur"].as_i64().unwrap()).sum();
+    assert_eq!(Some(sum), of["dur"].as_i64(), "{of}");
+    causes.iter().for_each(add_up);
+}
+
+#[test]
+fn a_thread_is_explained_through_the_holder_of_a_lock() {
+    let world = World::new();
+    write(&world, LOCK);
+    let all = json(&world, &["--thread", "a"]);
+    assert_eq!((&all["ts"], &all["dur"]), (&1000.into(), &6000.into()));
+    add_up(&all);
+    let lock = &all["causes"][0];
+    assert_eq!(
+        (&lock["cause"], &lock["kind"]),
+        (&"wait".into(), &"lock".into())
+    );
+    assert_eq!(
+        (&lock["dur"], &lock["waker"]["tid"]),
+        (&3000.into(), &2.into())
+    );
+    assert_eq!(lock["causes"][0]["thread"]["name"], "b");
+    assert_eq!(lock["causes"][0]["dur"], 3000);
+    let causes = all["causes"].as_array().unwrap();
+    let cpu = causes.iter().find(|it| it["cause"] == "cpu").unwrap();
+    assert_eq!(
+        (&cpu["dur"], &cpu["causes"][0]["behind"]["tid"]),
+        (&1000.into(), &2.into())
+    );
+    assert_eq!(all["waits"][0]["call"], "futex");
+    assert_eq!(all["waits"][0]["address"], 4096);
+
+    let text = why(&world, &["--thread", "a"]);
+    assert!(text.starts_with("a (1), 6.0 µs from 0 s on\n"), "{text}");
+    assert!(
+        text.contains("waited for a lock, until woken by b (2)"),
+        "{text}"
+    );
+    for option in ["--off-cpu", "--perf", "--irq"] {
+        assert!(text.contains(option), "{option} in {text}");
+    }
+    assert!(!text.contains("--syscalls"), "{text}");
+}
+
+#[test]
+fn slices_and_ranges_are_explained() {
+    let world = World::new();
+    write(&world, LOCK);
+    let slice = json(&world, &["--slice", "sys_futex"]);
+    assert_eq!((&slice["ts"], &slice["dur"]), (&1900.into(), &4200.into()));
+    add_up(&slice);
+    let of_id = json(&world, &["--slice", &slice["slice"].to_string()]);
+    assert_eq!(of_id["causes"], slice["causes"]);
+    // Nanoseconds of the clock of the trace.
+    let range = json(&world, &["--thread", "a", "--range", "3500..4500"]);
+    assert_eq!((&range["ts"], &range["dur"]), (&3500.into(), &1000.into()));
+    add_up(&range);
+    let worst = json(&world, &["--slice", "sys_futex", "--worst", "3"]);
+    assert_eq!(
+        (&worst["count"], &worst["median"]),
+        (&1.into(), &4200.into())
+    );
+    add_up(&worst["worst"][0]);
+    let text = why(&world, &["--slice", "sys_futex", "--worst"]);
+    assert!(text.contains("sys_futex: 1 slice, median 4.2 µs"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_explained_is_an_error() {
+    let world = World::new();
+    write(&world, LOCK);
+    let error = |args: &[&str], expected: &str| {
+        let words = [&["why", "t"], args].concat();
+        world
+            .run("ferretto", &words)
+            .returned(1)
+            .complained(expected);
+    };
+    error(&["--slice", "nothing"], "the trace has no slice nothing");
+    error(
+        &["--thread", "nobody"],
+        "no scheduling events of such a thread",
+    );
+    error(
+        &["--thread", "a", "--range", "1s..2s"],
+        "a (1) has no events in this range",
+    );
+    let kernel = r#"packet { system_info { utsname { sysname: "Linux" } } }"#;
+    write(&world, kernel);
+    error(&[], "record it with ferretto record --why");
+}
