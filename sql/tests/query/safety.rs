@@ -129,7 +129,7 @@ fn rows_that_operators_hold_are_limited() {
     let rows = "SELECT printf('%.1000000c', 'x') FROM generate_series(1, 200)";
     let output = std::process::Command::new("bash")
         .args(["-c", "ulimit -v 700000; exec \"$0\" \"$@\" | wc -l"])
-        .arg(env!("CARGO_BIN_EXE_ferretto-sql"))
+        .arg(crate::common::PROGRAM)
         .args([
             "--memory-limit",
             "32M",
