@@ -114,10 +114,28 @@ impl Books {
 
     /// Frees all allocations, since the process executed another program.
     pub(crate) fn restart(&mut self, is_extended: bool) {
-        for live in std::mem::take(&mut self.live).into_values() {
-            self.free(live);
+        self.release();
+        let with_live = self
+            .totals
+            .iter()
+            .filter(|(_, totals)| totals.live_count() > 0);
+        for callstack in with_live
+            .map(|(callstack, _)| *callstack)
+            .collect::<Vec<_>>()
+        {
+            let totals = self.totals(callstack);
+            (totals.freed, totals.frees) = (totals.allocated, totals.allocations);
         }
+        self.live_bytes = 0;
         self.order = Self::order(is_extended);
+    }
+
+    /// Returns the memory of all operations of a process that has ended. The totals stay.
+    pub(crate) fn release(&mut self) {
+        self.live = FxHashMap::default();
+        if let Order::Number { parked, .. } = &mut self.order {
+            parked.clear();
+        }
     }
 
     /// Applies an operation. Returns false if the books are full: too many allocations are live, or
@@ -344,6 +362,22 @@ mod tests {
         assert_eq!(books.live_bytes(), 0, "another program runs");
         books.add(malloc(1, 16, 10), 5);
         assert_eq!(books.live_bytes(), 10);
+    }
+
+    #[test]
+    fn the_books_of_an_ended_process_are_small_and_complete() {
+        let mut books = Books::new(true);
+        for number in 1..=100 {
+            books.add(malloc(number, number * 16, 10), 0);
+        }
+        let totals = sums(&books);
+        books.release();
+        assert_eq!((books.entries(), books.live_bytes()), (0, 1000));
+        assert_eq!(sums(&books), totals);
+        // A later process with the same id has none of its allocations.
+        books.restart(true);
+        assert_eq!(books.live_bytes(), 0);
+        assert_eq!(sums(&books), (1000, 1000, 100, 100, totals.4));
     }
 
     #[test]

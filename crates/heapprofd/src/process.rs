@@ -212,6 +212,7 @@ impl Processes {
         for process in self.all.values_mut() {
             if !process.has_left || process.is_due {
                 process.dump(output, at_max);
+                process.release(&mut self.entries);
             }
         }
     }
@@ -221,6 +222,7 @@ impl Processes {
         let mut has_dumped = false;
         for process in self.all.values_mut().filter(|process| process.is_due) {
             process.dump(output, at_max);
+            process.release(&mut self.entries);
             has_dumped = true;
         }
         has_dumped
@@ -228,6 +230,17 @@ impl Processes {
 }
 
 impl Process {
+    /// Returns memory, once the last dump of an ended process is written.
+    fn release(&mut self, entries: &mut Entries) {
+        if !self.has_left {
+            return;
+        }
+        entries.change(self.uid, self.entries(), 0);
+        for heap in self.heaps.values_mut() {
+            heap.books.release();
+        }
+    }
+
     /// Returns the number of entries in its books.
     fn entries(&self) -> usize {
         let books = self.heaps.values().map(|heap| heap.books.entries());

@@ -142,6 +142,8 @@ impl RecordControl {
             && let Err(error) = draft.rename()
         {
             self.progress.reporter()(&message(&error));
+            // It is tried again at the end.
+            self.draft = None;
         }
     }
 

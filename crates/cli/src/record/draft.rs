@@ -102,11 +102,14 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// Fails if renaming fails. The error names the temporary file, which is kept.
+    /// Fails if renaming fails. The error names the temporary file, which is kept; the next call
+    /// tries again.
     pub(super) fn rename(&self) -> Result<()> {
         let inner = &*self.0;
         let mut state = inner.state();
-        if *state != State::Beside || inner.file.metadata().is_ok_and(|file| file.len() == 0) {
+        if matches!(*state, State::Renamed(_))
+            || inner.file.metadata().is_ok_and(|file| file.len() == 0)
+        {
             return Ok(());
         }
         let shown = inner.path.display();

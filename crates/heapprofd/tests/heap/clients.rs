@@ -1,62 +1,20 @@
 //! Hostile clients.
 
 use std::fs::File;
-use std::io::{IoSlice, Read as _};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::Read as _;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
 use ferretto_heap::ring::{Mapping, Writer};
-use ferretto_heap::wire::{CONFIG_BYTES, record};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
-
-use crate::world::{World, end, every, with_program};
+use ferretto_heap::wire::record;
 use ferretto_testing::Random;
 
+use crate::ring_client::{self, OWN, free, granted, malloc, offer, write};
+use crate::world::{World, end, every, with_program};
+
 fn hello(world: &World, byte: u8, files: &[&str]) -> UnixStream {
-    let stream = UnixStream::connect(world.socket()).expect("it listens");
-    let files: Vec<File> = files
-        .iter()
-        .map(|file| File::open(file).expect("a file"))
-        .collect();
-    let fds: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() {
-        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&fds)));
-    }
-    sendmsg(
-        &stream,
-        &[IoSlice::new(&[byte])],
-        &mut ancillary,
-        SendFlags::empty(),
-    )
-    .expect("sent");
-    stream
+    ring_client::hello(&world.socket(), byte, files).expect("it listens")
 }
-
-/// Returns the granted ring; `None` if the profiler hangs up.
-fn granted(stream: &UnixStream) -> Option<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut config = vec![0; CONFIG_BYTES];
-    let mut parts = [std::io::IoSliceMut::new(&mut config)];
-    let received = recvmsg(stream, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?;
-    if received.bytes == 0 {
-        return None;
-    }
-    assert_eq!(received.bytes, CONFIG_BYTES);
-    let ring = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
-        _ => None,
-    });
-    Some(ring.expect("the ring comes with the config"))
-}
-
-const OWN: [&str; 2] = ["/proc/self/maps", "/proc/self/mem"];
 
 #[test]
 fn heap_020_only_the_processs_own_files_are_accepted() {
@@ -76,27 +34,6 @@ fn heap_020_only_the_processs_own_files_are_accepted() {
     }
     assert!(granted(&hello(&world, b'x', &OWN)).is_some());
     end(consumer);
-}
-
-fn write(writer: &Writer, bytes: &[u8]) {
-    let written = writer.write(bytes.len(), |to| {
-        // SAFETY: `to` has room for as many bytes.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-    });
-    written.expect("there is room");
-}
-
-/// Returns an allocation record of upstream's client.
-fn malloc(sequence: u64, arch: u8, stack: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0; 8 + 328];
-    bytes[..8].copy_from_slice(&record::MALLOC.to_ne_bytes());
-    for (word, value) in [(0, sequence), (1, 100), (2, 100), (3, sequence * 16)] {
-        bytes[8 + word * 8..][..8].copy_from_slice(&u64::to_ne_bytes(value));
-    }
-    bytes[8 + 320] = 1;
-    bytes[8 + 324] = arch;
-    bytes.extend_from_slice(stack);
-    bytes
 }
 
 #[test]
@@ -238,19 +175,6 @@ fn heap_017_a_flooding_client_does_not_block_others() {
     });
 }
 
-/// Writes a record if the ring has space, and wakes the profiler otherwise.
-fn offer(writer: &Writer, stream: &UnixStream, bytes: &[u8]) -> bool {
-    let written = writer.write(bytes.len(), |to| {
-        // SAFETY: `to` has room for as many bytes.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-    });
-    if written.is_err() {
-        let _ = rustix::io::write(stream, b"x");
-        std::thread::yield_now();
-    }
-    written.is_ok()
-}
-
 #[test]
 fn heap_018_a_client_that_is_gone_cannot_keep_the_profiler_busy() {
     with_program(|world| {
@@ -290,10 +214,7 @@ fn heap_018_a_client_with_too_many_waiting_operations_is_ended() {
         let writer = Writer::new(Mapping::new(ring.as_raw_fd()).expect("a ring"));
         stream.set_nonblocking(true).expect("a socket");
         // Those with odd numbers never come.
-        let mut frees = (1..).map(|number: u64| {
-            let words = [record::FREE, 2 * number, 16, 1];
-            words.map(u64::to_ne_bytes).concat()
-        });
+        let mut frees = (1..).map(|number: u64| free(2 * number, 16));
         let mut bytes = frees.next().expect("endless");
         let is_ended = |stream: &mut UnixStream| matches!(stream.read(&mut [0]), Ok(0));
         for count in 0_u32.. {

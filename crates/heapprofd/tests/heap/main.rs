@@ -6,5 +6,7 @@ mod libraries;
 mod life;
 mod packets;
 mod programs;
+#[path = "../ring_client/mod.rs"]
+mod ring_client;
 mod upstream;
 mod world;
