@@ -84,6 +84,11 @@ fn page(socket: &Path) -> io::Result<ControlPage> {
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
+    // Its other name may be that of a private file, whose mode would change.
+    if metadata.nlink() > 1 {
+        let what = format!("{} is a file with other names; remove it", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
     if metadata.len() < PAGE as u64 {
         file.set_len(PAGE as u64)?;
     }

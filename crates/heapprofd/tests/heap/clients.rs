@@ -256,3 +256,26 @@ fn a_control_page_of_another_user_is_refused() {
         "{error}"
     );
 }
+
+#[test]
+fn a_control_page_with_another_name_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let private = folder.path().join("private");
+    std::fs::write(&private, "a secret").expect("a file");
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&private, mode).expect("its owner may");
+    let socket = folder.path().join("heapprofd.sock");
+    std::fs::hard_link(&private, folder.path().join("heapprofd.sock.page")).expect("a link");
+    let options = ferretto_heapprofd::Options {
+        socket: Some(socket),
+        ..ferretto_heapprofd::Options::default()
+    };
+    let error = ferretto_heapprofd::Profiler::new(options).expect_err("it is refused");
+    assert!(format!("{error}").contains("with other names"), "{error}");
+    let found = std::fs::metadata(&private).expect("it is there");
+    assert_eq!(
+        (found.len(), found.permissions().mode() & 0o777),
+        (8, 0o600)
+    );
+}
