@@ -15,7 +15,7 @@ use crate::duration::parse_duration;
 use crate::moment::Moment;
 use crate::output::{is_standard, print_written, write_private};
 use crate::parts::Parts;
-use crate::read::{DEFAULT_TRACE, Extent, LimitArgs, open, parse_bytes};
+use crate::read::{DEFAULT_TRACE, Extent, LimitArgs, parse_bytes, seekable};
 
 /// Write the part of a trace between two times into another trace
 ///
@@ -229,21 +229,6 @@ fn check_start(trace: &mut File, limits: Limits) -> Result<()> {
         bail!("the trace has no events");
     }
     Ok(trace.rewind()?)
-}
-
-/// Opens a trace that is read several times. Standard input is copied into an unnamed file.
-pub(crate) fn seekable(path: &Path) -> Result<(String, File)> {
-    let (name, mut input) = open(path)?;
-    if !is_standard(path)
-        && let Ok(file) = File::open(path)
-        && file.metadata().is_ok_and(|metadata| metadata.is_file())
-    {
-        return Ok((name, file));
-    }
-    let mut copy = tempfile::tempfile().context("cannot create a temporary file")?;
-    io::copy(&mut input, &mut copy).with_context(|| format!("cannot copy {name}"))?;
-    copy.rewind()?;
-    Ok((name, copy))
 }
 
 /// Finds the first slice with a name. Returns its time with a margin.

@@ -9,9 +9,10 @@ use clap::Args;
 use ferretto_foreign::{ImportError, Options, Report};
 use ferretto_trace::{Limits, Unpacking};
 
-use crate::edit::{seekable, uuid};
+use crate::conversion::explained;
+use crate::edit::uuid;
 use crate::output::{is_standard, write_private};
-use crate::read::{Extent, UnpackedArgs, content_format};
+use crate::read::{Extent, UnpackedArgs, content_format, seekable};
 use ferretto_text::amount::counted;
 use ferretto_text::terminal::shown;
 
@@ -99,7 +100,7 @@ fn one(path: &Path, output: &Path, args: &ImportArgs) -> Result<Extent> {
         return Ok(Extent::Whole);
     };
     tell(&name, output, &report);
-    Ok(tell_losses(&name, &report))
+    Ok(Extent::of_conversion(&name, &report))
 }
 
 /// Returns the file, or an unnamed temporary file with its decompressed content, if that can be
@@ -121,14 +122,6 @@ fn unpacked(mut file: File, name: &str, limits: Limits) -> Result<File> {
     Ok(copy)
 }
 
-/// Converts an error so that its cause is reported once.
-pub(crate) fn explained(error: ImportError) -> anyhow::Error {
-    match error {
-        ImportError::Read(error) | ImportError::Write(error) => error.into(),
-        error => anyhow::anyhow!("{error}"),
-    }
-}
-
 /// Reports the result for a file.
 fn tell(name: &str, output: &Path, report: &Report) {
     let (name, format) = (shown(name), report.format.as_str());
@@ -143,18 +136,5 @@ fn tell(name: &str, output: &Path, report: &Report) {
             "ferretto: {name} ({format}): {content} {verb} in {}",
             shown(&output)
         );
-    }
-}
-
-/// Reports the parts of a file that its conversion leaves out.
-pub(crate) fn tell_losses(name: &str, report: &Report) -> Extent {
-    let name = shown(name);
-    for (left_out, count) in report.losses.iter() {
-        eprintln!("ferretto: {name}: {count} {}", shown(left_out));
-    }
-    if report.is_damaged {
-        Extent::Partly
-    } else {
-        Extent::Whole
     }
 }

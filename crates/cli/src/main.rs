@@ -3,9 +3,8 @@
 //!
 //! Called by one of these names it behaves as that program; `ferretto traced …` does the same, for
 //! machines without the links, which `ferretto install-links` makes. Everything else is a
-//! subcommand: `record`, `open`, `summary`, `text`, `query`, `why`, `flamegraph`, `folded`,
-//! `pprof`, `symbolize`, `cut`, `split`, `merge`, `doctor`, `status`, `relay-cert`. Exit codes are
-//! listed in [`errors`].
+//! subcommand ([`args`]), for example `record`, `summary` and `view`. Exit codes are listed in
+//! [`errors`].
 #![forbid(unsafe_code)]
 
 // Its macros replace those of the standard library in all modules below.
@@ -17,6 +16,7 @@ mod backend;
 mod browser;
 mod chrome;
 mod config;
+mod conversion;
 mod daemon;
 mod doctor;
 mod duration;

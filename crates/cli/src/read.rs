@@ -7,11 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ferretto_foreign::Format;
+use ferretto_foreign::{Format, Report};
 use ferretto_tables::{Health, ImportError};
 use ferretto_trace::{Damage, Limits, Unpacking};
 
+use crate::conversion::tell_losses;
 use crate::errors::DAMAGED;
+use crate::output::is_standard;
 use ferretto_text::amount::counted;
 use ferretto_text::terminal::shown;
 
@@ -105,6 +107,21 @@ pub(crate) fn open_any(path: &Path, limits: Limits) -> Result<Input> {
     })
 }
 
+/// Opens a trace that is read several times. Standard input is copied into an unnamed file.
+pub(crate) fn seekable(path: &Path) -> Result<(String, File)> {
+    let (name, mut input) = open(path)?;
+    if !is_standard(path)
+        && let Ok(file) = File::open(path)
+        && file.metadata().is_ok_and(|metadata| metadata.is_file())
+    {
+        return Ok((name, file));
+    }
+    let mut copy = tempfile::tempfile().context("cannot create a temporary file")?;
+    io::copy(&mut input, &mut copy).with_context(|| format!("cannot copy {name}"))?;
+    copy.rewind()?;
+    Ok((name, copy))
+}
+
 /// Opens a trace, or a file of another program, which is converted if its format is one of these,
 /// as a file. Returns its name to show and its completeness.
 pub(crate) fn seekable_any(
@@ -112,7 +129,7 @@ pub(crate) fn seekable_any(
     is_converted: impl Fn(Format) -> bool,
     limits: Limits,
 ) -> Result<(String, File, Extent)> {
-    let (name, mut file) = crate::edit::seekable(path)?;
+    let (name, mut file) = seekable(path)?;
     let (format, _) = format_of(&mut file, &name)?;
     file.rewind()?;
     if !format.is_some_and(is_converted) {
@@ -151,11 +168,11 @@ fn convert(input: impl Read, name: &str, limits: Limits) -> Result<(File, Extent
     };
     let report = ferretto_foreign::import(&mut copy, &options, &mut packets);
     let report = report
-        .map_err(crate::import::explained)
+        .map_err(crate::conversion::explained)
         .with_context(cannot_read)?;
     let mut packets = packets.into_inner().map_err(io::Error::from)?;
     packets.rewind()?;
-    Ok((packets, crate::import::tell_losses(name, &report)))
+    Ok((packets, Extent::of_conversion(name, &report)))
 }
 
 /// The number of bytes at the start of a file that decide its format, also if it is compressed.
@@ -278,6 +295,15 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
+    /// Reports the parts of a file that its conversion left out.
+    pub(crate) fn of_conversion(name: &str, report: &Report) -> Self {
+        if tell_losses(name, report) {
+            Self::Whole
+        } else {
+            Self::Partly
+        }
+    }
+
     /// Reports on standard error which parts of a file were left out.
     pub(crate) fn report(name: &str, damage: &Damage) -> Self {
         for sentence in damage.sentences() {

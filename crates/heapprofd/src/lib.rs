@@ -27,6 +27,7 @@ mod options;
 mod output;
 mod process;
 mod producer;
+mod refusal;
 mod target;
 mod unwind;
 mod worker;

@@ -6,7 +6,7 @@ use std::io::Read;
 use ferretto_profiling::glob;
 use ferretto_proto::HeapprofdConfig;
 
-use crate::config::Refusal;
+use crate::refusal::Refusal;
 
 /// The number of bytes of a command line to read, as in upstream.
 const MAX_LENGTH: usize = 511;

@@ -7,6 +7,11 @@ use std::path::{Path, PathBuf};
 /// The maximum size of a file; longer files are truncated.
 const MAX_FILE: u64 = 1 << 20;
 
+/// Returns true if there is a process with this id.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
 /// A `/proc` mount and the buffer for its files.
 #[derive(Debug)]
 pub(crate) struct Proc {

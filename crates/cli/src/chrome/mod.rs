@@ -23,9 +23,10 @@ use ferretto_trace::{HealthReader, Limits, TraceReader};
 use ferretto_wire::{Field, Fields};
 
 use self::writer::Writer;
-use crate::edit::seekable;
 use crate::output;
-use crate::read::{DEFAULT_TRACE, Extent, LimitArgs, content_format, explained, parse_bytes};
+use crate::read::{
+    DEFAULT_TRACE, Extent, LimitArgs, content_format, explained, parse_bytes, seekable,
+};
 
 /// Write a trace in Chrome's JSON format
 ///

@@ -82,7 +82,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     if args.view && is_standard(&args.output) {
         bail!("--view shows a file, but -o - writes none; remove one of them");
     }
-    ring::check(&args)?;
+    ring::check(&args.flight, &args.command)?;
     heap::check(&args)?;
     let dynamic = args.presets.dynamic()?;
     if args.print_config {

@@ -1,5 +1,6 @@
 //! The flight recorder: a ring in memory, with snapshots on conditions and on request.
 
+use std::ffi::OsString;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,6 @@ use ferretto_proto::trace_config::{BufferConfig, DataSource, IncrementalStateCon
 use ferretto_proto::{Message, MessageField, ProcessStatsConfig, TraceConfig, decode_lazy};
 use ferretto_trace::summary::RING_SESSION;
 
-use super::args::RecordArgs;
 use crate::read::parse_bytes;
 
 /// The smallest ring in bytes.
@@ -60,15 +60,15 @@ impl RingArgs {
     }
 }
 
-/// Checks the options against each other.
+/// Checks the options against each other and the command.
 ///
 /// # Errors
 ///
 /// Fails if a condition can never become true.
-pub(super) fn check(args: &RecordArgs) -> Result<()> {
-    for condition in &args.flight.when {
+pub(super) fn check(args: &RingArgs, command: &[OsString]) -> Result<()> {
+    for condition in &args.when {
         match condition.subject {
-            Subject::Exit if args.command.is_empty() => {
+            Subject::Exit if command.is_empty() => {
                 bail!("--when 'exit!=0' needs a COMMAND; give one after --")
             }
             Subject::Memory(pid) if condition.value().is_none() => {

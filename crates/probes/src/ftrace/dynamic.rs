@@ -209,7 +209,7 @@ pub(super) fn remove_orphans(fs: &Tracefs) {
     for list in [KPROBES, UPROBES] {
         let text = fs.read(list).unwrap_or_default();
         for event in text.lines().filter_map(event_of) {
-            if owner(event).is_some_and(|pid| !super::own_instance::is_alive(pid)) {
+            if owner(event).is_some_and(|pid| !crate::procfs::is_alive(pid)) {
                 remove(fs, list, event);
             }
         }

@@ -73,13 +73,8 @@ fn remove_orphans(instances: &Path) {
         let Some(owner) = owner else {
             continue;
         };
-        if !is_alive(owner) {
+        if !crate::procfs::is_alive(owner) {
             let _ = fs::remove_dir(entry.path());
         }
     }
-}
-
-/// Returns true if there is a process with this id.
-pub(super) fn is_alive(pid: u32) -> bool {
-    Path::new("/proc").join(pid.to_string()).exists()
 }

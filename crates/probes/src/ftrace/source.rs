@@ -187,7 +187,7 @@ fn plan(
         } else if options.throttle_rss_stat
             && group == "kmem"
             && &*decoder.name == "rss_stat"
-            && let Some(layout) = RssLayout::of(&decoder)
+            && let Some(layout) = RssLayout::new(|name, size| decoder.offset_of(name, size))
         {
             plan.throttle = Some(layout);
             plan.set_action(id, Action::Throttled(decoder));

@@ -4,8 +4,6 @@
 
 use rustc_hash::FxHashMap;
 
-use super::decoder::EventDecoder;
-
 /// The size of a step in bytes, as in upstream's trigger.
 const STEP: i64 = 0x8_0000;
 /// The largest number of known counters. Beyond it all are forgotten, and some events are repeated.
@@ -21,11 +19,12 @@ pub struct RssLayout {
 
 impl RssLayout {
     /// Returns the layout of this kernel's records, if they have all fields with known sizes.
-    pub(super) fn of(decoder: &EventDecoder) -> Option<Self> {
+    /// `offset_of` returns the offset of a field with a name and a size.
+    pub(super) fn new(offset_of: impl Fn(&str, usize) -> Option<usize>) -> Option<Self> {
         Some(Self {
-            mm_id: decoder.offset_of("mm_id", 4)?,
-            member: decoder.offset_of("member", 4)?,
-            size: decoder.offset_of("size", 8)?,
+            mm_id: offset_of("mm_id", 4)?,
+            member: offset_of("member", 4)?,
+            size: offset_of("size", 8)?,
         })
     }
 
