@@ -1,5 +1,5 @@
-//! `cargo xtask language`: checks the width of comments, the first words of doc comments, and that
-//! sentences name their subjects.
+//! `cargo xtask language`: checks the width of comments, the first words of doc comments, that
+//! sentences name their subjects, and the words of names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,32 @@ const QUESTIONS: [&str; 7] = ["How", "What", "Where", "Whether", "Which", "Who",
 /// First words of a sentence that does not name its subject.
 const PRONOUNS: [&str; 5] = ["What", "Whatever", "Who", "Whoever", "Whose"];
 
+/// Words that hide what a name stands for: an index, a slot, an offset, a path, a free size, …
+const RIDDLES: [&str; 8] = [
+    "crew", "place", "placed", "places", "room", "rooms", "settle", "settled",
+];
+/// The folders whose names may still contain them.
+const RIDDLED: [&str; 18] = [
+    "crates/cli/",
+    "crates/edit/",
+    "crates/foreign/",
+    "crates/format/",
+    "crates/http/",
+    "crates/tables/src/import/",
+    "crates/tables/src/store.rs",
+    "crates/tables/src/trackers/",
+    "crates/testing/",
+    "crates/text/",
+    "crates/trace/",
+    "crates/view/",
+    "crates/why/",
+    "fleet/",
+    "interop/",
+    "query/",
+    "sql/",
+    "xtask/",
+];
+
 /// Wraps the comments that are too wide.
 pub(crate) fn write() -> Result<()> {
     for file in files()? {
@@ -29,7 +55,8 @@ pub(crate) fn write() -> Result<()> {
     Ok(())
 }
 
-/// Fails if comments are too wide, start with a question word, or do not name their subject.
+/// Fails if comments are too wide, start with a question word, or do not name their subject, or if
+/// code has names or forms that hide their meaning.
 pub(crate) fn check() -> Result<()> {
     let found: Vec<String> = files()?.iter().flat_map(findings).collect();
     ensure!(found.is_empty(), "{}", found.join("\n"));
@@ -57,6 +84,18 @@ fn findings(file: &File) -> Vec<String> {
         for (number, line) in unnamed(&file.text) {
             let line = line.trim();
             found.push(format!("{name}:{number}: name the subject: {line}"));
+        }
+    }
+    if name.ends_with(".rs") && !RIDDLED.iter().any(|part| name.starts_with(part)) {
+        for (number, word) in riddles(&file.text) {
+            found.push(format!(
+                "{name}:{number}: say what it is (index, offset, path, …) instead of \"{word}\""
+            ));
+        }
+        for number in flags(&file.text) {
+            found.push(format!(
+                "{name}:{number}: use if instead of match for a flag"
+            ));
         }
     }
     if name.ends_with(".rs") && wrap(&file.text) != file.text {
@@ -121,6 +160,78 @@ fn unnamed(text: &str) -> Vec<(usize, &str)> {
         });
     }
     found
+}
+
+/// Returns the code of a line without comments and texts.
+fn code(line: &str) -> String {
+    let mut code = String::new();
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '/' if chars.peek() == Some(&'/') => break,
+            '"' => {
+                while let Some(c) = chars.next() {
+                    match c {
+                        '\\' => _ = chars.next(),
+                        '"' => break,
+                        _ => {}
+                    }
+                }
+                code.push(' ');
+            }
+            c => code.push(c),
+        }
+    }
+    code
+}
+
+/// Finds the names in code with a word of [`RIDDLES`]. `in_place` is a term of its own.
+fn riddles(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let code = code(line);
+        let names = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+        for name in names.filter(|name| !name.starts_with(|c: char| c.is_ascii_digit())) {
+            let words = words(name);
+            let mut before = "";
+            for word in &words {
+                if RIDDLES.contains(&word.as_str()) && before != "in" && before != "for" {
+                    found.push((index + 1, name.to_owned()));
+                    break;
+                }
+                before = word;
+            }
+        }
+    }
+    found
+}
+
+/// Splits a name, such as `snake_case` or `CamelCase`, into its words in lower case.
+fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut is_lower = false;
+    for c in name.chars() {
+        if c == '_' || words.is_empty() || (c.is_uppercase() && is_lower) {
+            words.push(String::new());
+        }
+        is_lower = c.is_lowercase();
+        if c != '_'
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words
+}
+
+/// Finds the arms of a `match` for a flag alone.
+fn flags(text: &str) -> Vec<usize> {
+    let is_arm = |line: &str| {
+        let line = line.trim_start();
+        (line.starts_with("true => ") || line.starts_with("false => ")) && !line.ends_with(';')
+    };
+    let arms = text.lines().enumerate().filter(|(_, line)| is_arm(line));
+    arms.map(|(index, _)| index + 1).collect()
 }
 
 fn first_word(text: &str) -> &str {
@@ -274,7 +385,22 @@ fn visit(folder: &str, names: &mut Vec<String>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{questions, unnamed, wrap};
+    use super::{flags, questions, riddles, unnamed, wrap};
+
+    #[test]
+    fn names_say_what_they_stand_for() {
+        let names = |text| -> Vec<String> {
+            let found = riddles(text).into_iter();
+            found.map(|(_, name)| name).collect()
+        };
+        assert_eq!(
+            names("let place = has_room(MAX_ROOM, Place::At); // a place"),
+            ["place", "has_room", "MAX_ROOM", "Place"]
+        );
+        assert!(names("replace(Placeholder, in_place, \"the place \\\" room\", roomy)").is_empty());
+        let arms = "match is_new {\n    true => 1,\n    false => 2,\n}\n(true, false) => 3,\n";
+        assert_eq!(flags(arms), [2, 3]);
+    }
 
     #[test]
     fn only_the_first_line_of_a_description_is_checked_for_questions() {

@@ -43,7 +43,7 @@ const PROGRAM: &str = r#"
 static volatile unsigned long sink;
 typedef void (*work)(void);
 KEPT void down(int depth, work end);
-#define CALL(name, size) KEPT void name(int depth, work end) { volatile char room[size]; room[0] = depth; down(depth - 1, end); sink += room[0]; }
+#define CALL(name, size) KEPT void name(int depth, work end) { volatile char bytes[size]; bytes[0] = depth; down(depth - 1, end); sink += bytes[0]; }
 CALL(via_a, 24) CALL(via_b, 100) CALL(via_c, 40) CALL(via_d, 64)
 KEPT void down(int depth, work end) {
   if (depth <= 0) { end(); sink++; return; }

@@ -22,7 +22,7 @@ const SOURCE: &str = r#"
 volatile int stop;
 __attribute__((noinline)) void leaf(void) { puts("ready"); fflush(stdout); while (!stop); }
 int start(int);
-#define F(name, next, size) __attribute__((noinline)) int name(int n) { volatile char room[size]; room[0] = n; return next(n) + room[0] * n; }
+#define F(name, next, size) __attribute__((noinline)) int name(int n) { volatile char bytes[size]; bytes[0] = n; return next(n) + bytes[0] * n; }
 int last(int n) { if (n == 0) leaf(); else return start(n - 1) + n; return n; }
 F(f8, last, 24) F(f7, f8, 100) F(f6, f7, 16) F(f5, f6, 40) F(f4, f5, 8) F(f3, f4, 200) F(f2, f3, 64) F(f1, f2, 16)
 __attribute__((noinline)) int start(int n) { return f1(n) + 3 * n; }

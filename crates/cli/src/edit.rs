@@ -1,7 +1,7 @@
 //! `ferretto cut`, `ferretto split` and `ferretto merge`.
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};

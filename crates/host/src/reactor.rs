@@ -43,7 +43,7 @@ const READ_PER_TURN: usize = 32 * 1024;
 /// exceed it.
 const READING: u64 = 1_000_000;
 /// The work, in nanoseconds, after which it is deducted from users' allowances.
-const SETTLED: u64 = 5_000_000;
+const DEDUCTION_STEP: u64 = 5_000_000;
 /// The memory of a connection besides its queues.
 const PER_CLIENT: u64 = 8 * 1024;
 /// The time after the end of a connection, in nanoseconds, at which freed memory is returned to the
@@ -287,7 +287,7 @@ impl Reactor {
         if !self.gone.is_empty() {
             self.carry_out(&clocks::read());
         }
-        if self.schedule.undeducted() >= SETTLED {
+        if self.schedule.undeducted() >= DEDUCTION_STEP {
             self.deduct();
         }
         if self

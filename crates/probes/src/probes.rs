@@ -263,7 +263,7 @@ impl Probes {
                     poll: None,
                 };
                 self.instances.insert(id, instance);
-                self.settle_priority(&source_name(config));
+                self.update_priority(&source_name(config));
             }
             // The protocol cannot report this to the service: the start is just never confirmed.
             Err(reason) => self.failed(&source_name(config), reason),
@@ -311,7 +311,7 @@ impl Probes {
     }
 
     /// Sets this thread's priority to the highest one of all instances, after a change of `source`.
-    fn settle_priority(&mut self, source: &str) {
+    fn update_priority(&mut self, source: &str) {
         let wanted = self.instances.values().filter_map(|i| i.priority).max();
         if let Err(error) = self.boost.set(wanted) {
             self.failed(source, format!("the priority stays as it is: {error}"));
@@ -367,7 +367,7 @@ impl Probes {
             return;
         };
         if instance.priority.is_some() {
-            self.settle_priority(instance.source.name());
+            self.update_priority(instance.source.name());
         }
         match instance.source {
             Source::Ftrace => {

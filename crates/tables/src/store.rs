@@ -97,14 +97,14 @@ impl Store {
 
     /// Moves all waiting sets of arguments into the table.
     #[inline]
-    pub(crate) fn settle_args(&mut self) {
+    pub(crate) fn store_args(&mut self) {
         if !self.waiting_args.is_empty() {
             self.waiting_args.settle(&mut self.tables);
         }
     }
 
     /// Adds the callsites of all callstacks to the table.
-    pub(crate) fn settle_callsites(&mut self) {
+    pub(crate) fn store_callsites(&mut self) {
         self.callsites.settle(&mut self.tables);
     }
 

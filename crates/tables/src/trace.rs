@@ -133,8 +133,8 @@ impl Trace {
         let (context, remarks) = files.finish();
         let mut store = context.store;
         let flow_ends = context.flows.into_ends(&store.strings);
-        store.settle_args();
-        store.settle_callsites();
+        store.store_args();
+        store.store_callsites();
         store
             .stats
             .finish(&mut store.tables.stats, &mut store.strings);

@@ -1,6 +1,6 @@
 //! Reading trace files: packets, events, callstacks and summaries.
 //!
-//! Notes:
+//! The main parts:
 //!
 //! - [`TraceReader`] streams the packets of a trace from any reader. It unpacks compressed packets
 //!   and whole files, stays within its [`Limits`], and reports a truncated file instead of failing.

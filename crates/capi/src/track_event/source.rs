@@ -68,7 +68,7 @@ impl Source for TrackEvents {
         SLOTS.release(slot);
     }
 
-    fn flush(&self, _place: usize, _flags: FlushFlags, completion: Completion) {
+    fn flush(&self, _slot: usize, _flags: FlushFlags, completion: Completion) {
         completion.complete();
     }
 

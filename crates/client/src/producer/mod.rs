@@ -428,7 +428,7 @@ impl Producer {
         let is_remote = response.use_shmem_emulation == Some(true);
         let session = self.session.get_or_insert_default();
         session.accepted = Some(response);
-        self.shared.settle_memory(session.is_adopted());
+        self.shared.decide_memory(session.is_adopted());
         self.backoff.connected(now);
         if is_remote {
             self.machine.connect_to(self.connector.awaited());

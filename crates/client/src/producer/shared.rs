@@ -121,7 +121,7 @@ impl Shared {
     }
 
     /// Handles the decision of the service to adopt the offered memory or not.
-    pub(super) fn settle_memory(&self, adopted: bool) {
+    pub(super) fn decide_memory(&self, adopted: bool) {
         let mut memory = lock(&self.memory);
         if adopted {
             memory.main = memory.own.take();

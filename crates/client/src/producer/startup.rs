@@ -29,7 +29,7 @@ impl Producer {
         self.prepare_memory();
         let session = self.session.as_ref();
         if session.is_some_and(|session| session.accepted.is_some()) {
-            self.shared.settle_memory(false);
+            self.shared.decide_memory(false);
         }
         self.shared.offered().is_some()
     }

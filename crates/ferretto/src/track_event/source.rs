@@ -64,7 +64,7 @@ impl Source for TrackEvents {
         }
     }
 
-    fn stop(&self, _place: usize, completion: Completion) {
+    fn stop(&self, _slot: usize, completion: Completion) {
         completion.complete();
     }
 
@@ -74,7 +74,7 @@ impl Source for TrackEvents {
         SLOTS.release(slot);
     }
 
-    fn flush(&self, _place: usize, _flags: FlushFlags, completion: Completion) {
+    fn flush(&self, _slot: usize, _flags: FlushFlags, completion: Completion) {
         completion.complete();
     }
 

@@ -86,8 +86,8 @@ pub(crate) fn offer(writer: &Writer, stream: &UnixStream, bytes: &[u8]) -> bool 
 pub(crate) fn malloc(sequence: u64, arch: u8, stack: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 8 + 328];
     bytes[..8].copy_from_slice(&record::MALLOC.to_ne_bytes());
-    for (place, value) in [(0, sequence), (1, 100), (2, 100), (3, sequence * 16)] {
-        bytes[8 + place * 8..][..8].copy_from_slice(&u64::to_ne_bytes(value));
+    for (word, value) in [(0, sequence), (1, 100), (2, 100), (3, sequence * 16)] {
+        bytes[8 + word * 8..][..8].copy_from_slice(&u64::to_ne_bytes(value));
     }
     bytes[8 + 320] = 1;
     bytes[8 + 324] = arch;

@@ -78,9 +78,10 @@ impl Reactor {
                     let client = client.name();
                     self.notices
                         .report(&Notice::ReceiveFailed { client, error });
-                    match is_closed {
-                        true => self.lose(id),
-                        false => self.cut_off(id),
+                    if is_closed {
+                        self.lose(id);
+                    } else {
+                        self.cut_off(id);
                     }
                     return false;
                 }

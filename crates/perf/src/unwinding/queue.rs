@@ -49,7 +49,7 @@ impl Source {
         self.queued.load(Ordering::Relaxed) as i32
     }
 
-    pub(super) fn give_place_back(&self) {
+    pub(super) fn release(&self) {
         self.queued.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -198,7 +198,7 @@ mod tests {
         let source = Source::new(SourceKey(1), Callstacks::default());
         assert!((0..MAX_QUEUED).all(|_| source.reserve()));
         assert!(!source.reserve());
-        source.give_place_back();
+        source.release();
         assert!(source.reserve() && !source.reserve());
     }
 }

@@ -226,7 +226,7 @@ impl Worker {
             mut sample, stack, ..
         } = unwindable;
         self.stacks.give_back(stack);
-        source.give_place_back();
+        source.release();
         sample.content = content;
         if !source.is_purged() {
             self.done.push(sample);

@@ -60,7 +60,7 @@ proptest! {
 }
 
 #[test]
-fn an_error_names_the_message_and_the_place() {
+fn an_error_names_the_message_and_the_offset() {
     use fields::trace_config::{BUFFERS, DURATION_MS, buffer_config::SIZE_KB};
     let error = |bytes: &[u8]| TraceConfig::decode_from_slice(bytes).expect_err("malformed");
     let wrong = encode(|e| e.nested(BUFFERS, |buffer| buffer.fixed32(SIZE_KB, 7)));

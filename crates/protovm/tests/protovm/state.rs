@@ -6,7 +6,7 @@ use crate::support::Part::{At, Each, F, Key};
 use crate::support::*;
 
 #[test]
-fn protovm_029_fields_and_keys_are_in_order_and_places_invisible() {
+fn protovm_029_fields_and_keys_are_in_order_and_selected_fields_invisible() {
     let copy = |field| src(&[F(field)], &[make(&[F(field)], &[set()])]);
     let keyed = src(&[Each(8)], &[load(0), make(&[Key(5, 1, 0)], &[set()])]);
     let mut vm = vm(&[

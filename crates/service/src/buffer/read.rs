@@ -121,7 +121,7 @@ impl TraceBuffer {
     fn find_in_turn(&mut self) -> Option<u32> {
         while let Some(slot) = self.sequences.first_turn() {
             if self.advance(slot, None, Mode::Read) {
-                self.settle_in(slot);
+                self.set_current(slot);
                 return Some(slot);
             }
             self.sequences.end_turn(slot);
@@ -133,7 +133,7 @@ impl TraceBuffer {
     fn find_in_ring(&mut self) -> Option<u32> {
         while let Some(&slot) = self.ready.front() {
             if self.advance(slot, None, Mode::Read) {
-                self.settle_in(slot);
+                self.set_current(slot);
                 return Some(slot);
             }
             self.ready.pop_front();
@@ -149,7 +149,7 @@ impl TraceBuffer {
                     .get(header.slot)
                     .is_none_or(|sequence| sequence.stalled);
                 if !stalled && self.advance(header.slot, Some(at), Mode::Read) {
-                    self.settle_in(header.slot);
+                    self.set_current(header.slot);
                     return Some(header.slot);
                 }
             }
@@ -158,7 +158,7 @@ impl TraceBuffer {
     }
 
     /// Notes the position after a packet of this sequence.
-    fn settle_in(&mut self, slot: u32) {
+    fn set_current(&mut self, slot: u32) {
         self.current = self
             .front(slot)
             .filter(|(_, header)| header.unread > 0)

@@ -77,7 +77,7 @@ fn tracebuf_049_bytes_that_are_not_fragments_are_cut_off() {
 }
 
 #[test]
-fn tracebuf_049_ids_all_over_the_place_do_not_break_the_order() {
+fn tracebuf_049_scattered_ids_do_not_break_the_order() {
     let mut buffer = ring(1 << 16);
     for id in [0, 1 << 30, 0xa000_0000, 0x7fff_ffff, 5, 0x8000_0001, 3] {
         chunk(1, 1, id).packet(20, id as u8).copy_to(&mut buffer);

@@ -61,7 +61,7 @@ fn the_loss_of_the_last_packet_is_reported_for_any_number_of_bytes_left() {
 }
 
 #[test]
-fn a_loss_without_room_is_reported_later() {
+fn a_loss_without_free_bytes_is_reported_later() {
     let mut world = World::new(1, ArbiterOptions::default());
     let mut first = world.arbiter.create_writer(7, ExhaustedPolicy::Drop);
     first.write_packet(&[8; 10]);

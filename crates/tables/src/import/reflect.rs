@@ -9,7 +9,7 @@ use super::context::Context;
 use crate::schema::ArgValue;
 use crate::store::Store;
 use crate::strings::StringId;
-use crate::trackers::args::{ArgSet, key_room};
+use crate::trackers::args::{ArgSet, key_budget};
 
 /// The path to an argument, with and without array indexes.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Keys {
     /// Sets the space for paths of an event of this size. Arguments without space for their paths
     /// are dropped.
     pub(crate) fn start(&mut self, bytes: usize) {
-        self.room = key_room(bytes);
+        self.room = key_budget(bytes);
     }
 
     /// Takes space for the current path. Returns false if there is not enough.

@@ -17,7 +17,7 @@ const FREE_KEY_BYTES: usize = 1 << 12;
 
 /// Returns the maximum size of the keys of an event with this size. A key repeats the keys above
 /// it, so a small event could otherwise have keys of any size.
-pub(crate) fn key_room(event_bytes: usize) -> usize {
+pub(crate) fn key_budget(event_bytes: usize) -> usize {
     FREE_KEY_BYTES + KEY_BYTES * event_bytes
 }
 
@@ -121,7 +121,7 @@ impl ArgSet {
     /// wanted.
     pub(crate) fn finish(&mut self, store: &mut Store) -> Option<u32> {
         let id = (!self.args.is_empty() && store.wants(TableId::args)).then(|| {
-            store.settle_args();
+            store.store_args();
             store.tables.args.intern(&self.args)
         });
         self.clear();

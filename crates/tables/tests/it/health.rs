@@ -34,7 +34,7 @@ fn check(trace: &str, expected: &[(Stat, u64)]) {
 }
 
 #[test]
-fn events_without_a_place_in_time_are_counted() {
+fn events_without_a_time_are_counted() {
     let of_clock = |clock| begin(6000, &format!("timestamp_clock_id: {clock}"));
     let unknown = Stat::clock_sync_failure_unknown_source_clock;
     check(&format!("{START} {}", of_clock(40)), &[(unknown, 1)]);
@@ -60,7 +60,7 @@ fn events_without_a_place_in_time_are_counted() {
 }
 
 #[test]
-fn events_that_have_a_place_are_not_counted() {
+fn events_that_have_a_time_are_not_counted() {
     check(
         &format!("{START} {}", begin(6000, "timestamp_clock_id: 3")),
         &[],

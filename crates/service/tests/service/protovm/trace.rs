@@ -74,7 +74,7 @@ fn protovm_038_a_clone_has_the_state_of_its_moment() {
 }
 
 #[test]
-fn protovm_038_a_buffer_that_takes_the_place_of_another_goes_on_from_its_end() {
+fn protovm_038_a_buffer_that_replaces_another_goes_on_from_its_end() {
     let transferred = |c: &mut TraceConfig| c.buffers[0].transfer_on_clone = Some(true);
     let cleared = |c: &mut TraceConfig| c.buffers[0].clear_before_clone = Some(true);
     for (config, of_clone) in [

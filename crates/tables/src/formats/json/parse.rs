@@ -14,7 +14,7 @@ use crate::schema::{
 };
 use crate::stats::Stat;
 use crate::strings::StringId;
-use crate::trackers::args::{ArgSet, key_room};
+use crate::trackers::args::{ArgSet, key_budget};
 use crate::trackers::flow::FlowTracker;
 use crate::trackers::lane::Nesting;
 use crate::trackers::process::{ProcessNameSource, ThreadNameSource};
@@ -81,7 +81,7 @@ impl JsonEvents {
         let mut rows = Rows {
             cx,
             state: self,
-            free: key_room(bytes.len()),
+            free: key_budget(bytes.len()),
         };
         let Ok(()) = event.interpret(ts, &mut rows);
     }

@@ -203,7 +203,7 @@ impl SequenceStacks {
             return None;
         }
         if is_shared {
-            cx.store.settle_callsites();
+            cx.store.store_callsites();
         }
         let before = rows(cx);
         let mut frames = Vec::with_capacity(iids.len());
@@ -219,7 +219,7 @@ impl SequenceStacks {
         }
         let ticket = cx.store.callsites.add(&mut cx.store.tables, &frames)?;
         if is_shared {
-            cx.store.settle_callsites();
+            cx.store.store_callsites();
             self.allowance -= (rows(cx) - before).min(self.allowance);
         }
         match (is_shared, upid) {

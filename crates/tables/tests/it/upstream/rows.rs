@@ -64,7 +64,7 @@ impl Rows {
                 }
             }
             match name.as_str() {
-                "stats" => table.settle_stats(),
+                "stats" => table.keep_values(),
                 "cpu" => {
                     let cpu = table.index("cpu");
                     table.rows.retain(|row| !row[cpu].is_null());
@@ -127,7 +127,7 @@ impl TableRows {
     }
 
     /// Keeps values that are not zero, sorted by name and without descriptions.
-    fn settle_stats(&mut self) {
+    fn keep_values(&mut self) {
         let kept = ["name", "idx", "severity", "source", "value", "machine_id"];
         let indices = kept.map(|name| self.index(name));
         let pick = |row: &Row| indices.map(|index| row[index].clone()).to_vec();
