@@ -16,7 +16,7 @@ const RULES: &str = "docs/rules";
 /// The file of rules without a test, one per line: list, number, reason.
 const EXCEPTIONS: &str = "docs/conformance-exceptions.txt";
 /// The folders to search for tests.
-const FOLDERS: [&str; 4] = ["crates", "fleet", "interop", "sql"];
+const FOLDERS: [&str; 4] = ["crates", "fleet", "interop", "query"];
 
 /// A list of numbered rules.
 struct List {

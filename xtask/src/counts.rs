@@ -71,7 +71,7 @@ fn counts(root: &Path) -> Result<Vec<(String, usize)>> {
     };
     let tests = |folder: &str| lines(folder, "rs", &|line| line.trim() == "#[test]");
     let mut all = 0;
-    for folder in ["crates", "tls", "fleet", "sql", "interop", "xtask"] {
+    for folder in ["crates", "tls", "fleet", "query", "interop", "xtask"] {
         all += tests(folder)?;
     }
     let attacks = tests("crates/host/tests/attacks")? + tests("crates/service/tests/hostile")?;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 /// The folders with code. Generated code is left out.
 const FOLDERS: [&str; 8] = [
-    "bench", "crates", "fuzz", "interop", "fleet", "sql", "tls", "xtask",
+    "bench", "crates", "fuzz", "interop", "fleet", "query", "tls", "xtask",
 ];
 /// The largest width of a comment.
 const WIDTH: usize = 100;
@@ -22,7 +22,7 @@ const RIDDLES: [&str; 8] = [
     "crew", "place", "placed", "places", "room", "rooms", "settle", "settled",
 ];
 /// The folders whose names may still contain them.
-const RIDDLED: [&str; 18] = [
+const RIDDLED: [&str; 17] = [
     "crates/cli/",
     "crates/edit/",
     "crates/foreign/",
@@ -39,7 +39,6 @@ const RIDDLED: [&str; 18] = [
     "fleet/",
     "interop/",
     "query/",
-    "sql/",
     "xtask/",
 ];
 

@@ -158,7 +158,7 @@ fn forget_unpacked(packages: &BTreeSet<&str>) -> Result<()> {
 }
 
 /// Packages outside the workspace, which cannot inherit its values.
-const OUTSIDE: [&str; 3] = ["fleet", "fuzz", "sql"];
+const OUTSIDE: [&str; 3] = ["fleet", "fuzz", "query"];
 
 /// Fails if a package outside the workspace does not name the workspace's repository.
 fn check_repository() -> Result<()> {

@@ -1,9 +1,10 @@
 //! The growth of SQL's operators: the time of each over a million and ten million rows.
 //!
 //! `operators [ROWS] [ROUNDS]`: a million and three rounds unless said otherwise; the second size
-//! is ten times the first. `FERRETTO_QUERY` names the program, `sql/target/release/ferretto-query`
-//! without it. Each statement runs in a process of its own, over rows that it makes itself; the
-//! time is that of the process without the time to make the rows. The least of all rounds counts.
+//! is ten times the first. `FERRETTO_QUERY` names the program,
+//! `query/target/release/ferretto-query` without it. Each statement runs in a process of its own,
+//! over rows that it makes itself; the time is that of the process without the time to make the
+//! rows. The least of all rounds counts.
 
 use std::error::Error;
 use std::process::{Command, Stdio};
@@ -77,7 +78,7 @@ fn main() -> Result<()> {
     };
     let (rows, rounds) = (number(0, 1_000_000)?, number(1, 3)?);
     let program = std::env::var("FERRETTO_QUERY")
-        .unwrap_or_else(|_| "sql/target/release/ferretto-query".to_owned());
+        .unwrap_or_else(|_| "query/target/release/ferretto-query".to_owned());
     println!(
         "{:24} {:>12} {:>12} {:>8}",
         "operator",

@@ -1,7 +1,7 @@
 //! The time that ten queries take over a large trace, beside upstream's trace processor.
 //!
 //! `query [MB|FILE] [ROUNDS]`: a made-up trace of 450 MB (ten million slices) and three rounds
-//! unless said otherwise. `FERRETTO_QUERY` names our program, `sql/target/release/ferretto-query`
+//! unless said otherwise. `FERRETTO_QUERY` names our program, `query/target/release/ferretto-query`
 //! without it, and `FERRETTO_UPSTREAM` the folder of upstream's programs. Both import the trace
 //! once and then answer over their RPC, in turns; the least of each counts. Answers have to be
 //! equal.
@@ -93,7 +93,7 @@ fn main() -> Result<()> {
         }
     };
     let ours = std::env::var_os("FERRETTO_QUERY").map_or_else(
-        || PathBuf::from("sql/target/release/ferretto-query"),
+        || PathBuf::from("query/target/release/ferretto-query"),
         PathBuf::from,
     );
     // The name has it take upstream's flags.

@@ -78,7 +78,7 @@ pub(crate) fn run(profile: &str, into: &str) -> Result<()> {
 fn build(root: &Path, profile: &str) -> Result<PathBuf> {
     let target = target();
     let folder = root.join("target/static");
-    for manifest in ["crates/cli/Cargo.toml", "sql/Cargo.toml"] {
+    for manifest in ["crates/cli/Cargo.toml", "query/Cargo.toml"] {
         // With `--target`, the flags do not apply to build scripts and procedural macros.
         let cargo = Command::new(env!("CARGO"))
             .args(["build", "--locked", "--manifest-path", manifest])
