@@ -370,29 +370,27 @@ impl ClockGraph {
         if from == to {
             return Ok(value);
         }
-        if let Some(Fast {
-            translation: known,
-            unit,
-            is_incremental,
-            index,
-        }) = self.fast[slot(from)]
-            && (known.from, known.to) == (from, to)
+        // By reference and field by field: this is done for each packet.
+        if let Some(fast) = &self.fast[slot(from)]
+            && fast.translation.from == from
+            && fast.translation.to == to
         {
-            let mut ns = value.wrapping_mul(unit);
-            let last = &mut self.last[index as usize];
-            if is_incremental {
+            let mut ns = value.wrapping_mul(fast.unit);
+            let last = &mut self.last[fast.index as usize];
+            if fast.is_incremental {
                 ns = ns.wrapping_add(*last);
             }
-            if ns >= known.begin && ns < known.end {
-                if is_incremental {
+            if ns >= fast.translation.begin && ns < fast.translation.end {
+                if fast.is_incremental {
                     *last = ns;
                 }
-                return Ok(ns.wrapping_add(known.ahead));
+                return Ok(ns.wrapping_add(fast.translation.ahead));
             }
         }
         self.look_up(from, value, to)
     }
 
+    #[cold]
     fn look_up(&mut self, from: ClockId, value: i64, to: ClockId) -> Result<i64, ClockError> {
         if let Some((failed, other, error)) = self.failed[slot(from)]
             && (failed, other) == (from, to)
