@@ -36,7 +36,7 @@ pub(crate) fn run(args: &QueryArgs) -> Result<std::convert::Infallible> {
     if error.kind() == io::ErrorKind::NotFound {
         bail!(
             "{PROGRAM} is not installed: it is neither in the folder of this program nor in $PATH; \
-            install it with cargo install --path sql in Ferretto's sources"
+            install it with cargo install --path query in Ferretto's sources"
         );
     }
     Err(Error::new(error)).with_context(|| format!("cannot run {}", program.display()))
