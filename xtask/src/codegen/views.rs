@@ -171,7 +171,7 @@ struct Types<'a> {
 struct Module<'a> {
     views: Vec<(&'a DescriptorProto, Vec<&'a FieldDescriptorProto>)>,
     enums: Vec<&'a EnumDescriptorProto>,
-    modules: BTreeMap<String, Module<'a>>,
+    modules: BTreeMap<String, Self>,
 }
 
 /// Returns the source of the module of views.
@@ -287,7 +287,7 @@ fn write_view(code: &mut Code, name: &str, fields: &[&FieldDescriptorProto]) -> 
         let borrows = |field: &&FieldDescriptorProto| {
             field.label() == Label::Repeated || element(field).is_ok_and(|(of, _)| of.contains('&'))
         };
-        if !fields.iter().any(|field| borrows(field)) {
+        if !fields.iter().any(borrows) {
             code.line("bytes: std::marker::PhantomData<&'a [u8]>,");
         }
         anyhow::Ok(())
