@@ -1,8 +1,11 @@
 //! The state of the kernel's tracing after recordings end in any way.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 
 use crate::daemons::{traced, traced_probes};
@@ -69,6 +72,31 @@ fn config(world: &World, instance: &Instance) {
     world.write("config", config);
 }
 
+/// Returns the file in which a daemon logs its changes of an instance, and which it locks.
+fn log_of(instance: &Instance) -> File {
+    let files = fs::read_dir("/run/ferretto").unwrap();
+    let mut files = files.map(|entry| entry.unwrap().path());
+    let names_it =
+        |path: &PathBuf| fs::read_to_string(path).is_ok_and(|text| text.contains(instance.name()));
+    File::open(files.find(names_it).unwrap()).unwrap()
+}
+
+/// Locks a file once its present lock is released, before anybody else can.
+fn lock_next(file: File) -> JoinHandle<File> {
+    let inode = format!(":{} ", file.metadata().unwrap().ino());
+    let locked = std::thread::spawn(move || {
+        flock(&file, FlockOperation::LockExclusive).unwrap();
+        file
+    });
+    until("the lock is waited for", || {
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        let mut locks = locks.lines();
+        let is_waiting = locks.any(|lock| lock.contains("->") && lock.contains(&inode));
+        is_waiting.then_some(())
+    });
+    locked
+}
+
 const RECORD: [&str; 5] = ["--txt", "-c", "config", "-o", "out"];
 
 #[test]
@@ -88,10 +116,14 @@ fn changes_of_a_killed_daemon_are_undone_by_the_next_one() {
     let during = instance.state();
     assert_ne!(during, before);
     assert!(during[3].contains("sched:sched_process_exit"), "{during:?}");
+    // Daemons of other tests would undo the changes, too.
+    let log = lock_next(log_of(&instance));
     probes.signal(Signal::KILL);
     drop(probes.finish());
     drop(recording);
+    let log = log.join().unwrap();
     assert_eq!(instance.state(), during);
+    drop(log);
     let _probes = traced_probes(&world);
     until("the instance is as it was", || {
         (instance.state() == before).then_some(())
