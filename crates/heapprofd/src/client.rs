@@ -25,6 +25,9 @@ const MAPS_BURST: Duration = Duration::from_millis(500);
 /// The share of the time that it may take in the long run.
 const MAPS_SHARE: u32 = 10;
 
+/// The size of the shortest record in a ring, with its header.
+const SHORTEST_RECORD: u64 = 16;
+
 /// The result of reading a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -56,6 +59,8 @@ pub(crate) struct Client {
     /// The beginning of the session.
     since: Instant,
     trusted: bool,
+    /// The number of records that are still read once the client has left.
+    rest: Option<u64>,
     /// The last time at which the process certainly existed.
     seen: u64,
 }
@@ -68,13 +73,11 @@ pub(crate) enum Event {
         heap: u32,
         operation: Operation,
         time: u64,
-        /// The number of the allocation.
         frames: Vec<Frame>,
     },
     Heap {
         pid: u32,
         heap: u32,
-        /// The frames; empty if the callstack is known.
         name: Box<[u8]>,
         interval: u64,
     },
@@ -111,6 +114,7 @@ impl Client {
             maps_time: Duration::ZERO,
             since: Instant::now(),
             trusted: false,
+            rest: None,
             seen: Clock::Boottime.now(),
         };
         Ok((client, ring))
@@ -120,14 +124,32 @@ impl Client {
         &self.stream
     }
 
-    /// Returns true if the process has ended, or its client has ended the session.
+    /// Returns true if the process has ended, its client has ended the session, or
+    /// [`leave`](Self::leave) was called.
     pub(crate) fn has_left(&mut self) -> bool {
+        if self.rest.is_some() {
+            return true;
+        }
         let now = Clock::Boottime.now();
         let has_left = !is_quiet(&self.stream) && !drain(&self.stream);
-        if !has_left {
+        if has_left {
+            self.leave();
+        } else {
             self.seen = now;
         }
         has_left
+    }
+
+    /// Reads no more than the present records. The memory of a client that is gone may still be
+    /// written.
+    pub(crate) fn leave(&mut self) {
+        let present = self.unread() / SHORTEST_RECORD + 1;
+        self.rest.get_or_insert(present);
+    }
+
+    /// Returns true if the client has left, and only the rest of its records is read.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.rest.is_some()
     }
 
     /// Ends the session for the client.
@@ -141,8 +163,27 @@ impl Client {
         self.reader.unread()
     }
 
-    /// Reads some records.
+    /// Reads some records; of a client that has left, only those that were there then.
     pub(crate) fn read(
+        &mut self,
+        count: usize,
+        cache: &Cache,
+        buffer: &mut [u8],
+        take: &mut dyn FnMut(Event),
+    ) -> Progress {
+        let Some(rest) = self.rest else {
+            return self.read_up_to(count, cache, buffer, take);
+        };
+        let count = count.min(usize::try_from(rest).unwrap_or(usize::MAX));
+        let rest = rest - count as u64;
+        self.rest = Some(rest);
+        match self.read_up_to(count, cache, buffer, take) {
+            Progress::More if rest == 0 => Progress::Some,
+            progress => progress,
+        }
+    }
+
+    fn read_up_to(
         &mut self,
         count: usize,
         cache: &Cache,

@@ -99,6 +99,8 @@ struct Source {
     plan: Plan,
     output: Output,
     clients: Vec<Client>,
+    /// New clients of processes whose earlier one has not been read to its end, as after an exec.
+    arriving: Vec<Client>,
     processes: Processes,
 }
 
@@ -142,25 +144,16 @@ impl Run {
                         output,
                         plan: *plan,
                         clients: Vec::new(),
+                        arriving: Vec::new(),
                         processes: Processes::default(),
                     },
                 );
             }
             Message::Client(key, client) => {
                 if let Some(source) = self.sources.get_mut(&key) {
-                    let live = self.live.as_deref();
-                    source.replace(client.pid, &self.cache, &mut self.buffer, live);
-                    source
-                        .processes
-                        .begin((client.pid, client.uid), client.is_extended);
-                    let users = Users::of(&source.clients);
-                    if users.clients_of(client.uid) >= MAX_CLIENTS_OF_USER {
-                        client.shut_down();
-                        source.processes.left(&client.state(true, true));
-                        return source.dump_left();
-                    }
-                    self.live.iter().for_each(|live| live.connected());
-                    source.clients.push(*client);
+                    source.arrive(*client);
+                    source.admit(self.live.as_deref());
+                    source.dump_left();
                 }
             }
             Message::Rejected(key, pid) => {
@@ -203,7 +196,7 @@ impl Run {
             }
             Message::Purge(key) => {
                 if let Some(source) = self.sources.remove(&key) {
-                    source.clients.iter().for_each(Client::shut_down);
+                    source.shut_down();
                 }
             }
         }
@@ -232,21 +225,10 @@ impl Run {
             clients.retain_mut(|client| {
                 let is_gone = client.has_left();
                 let batch = users.batch(client.uid);
-                let mut read = |client: &mut Client| {
-                    client.read(batch, &self.cache, &mut self.buffer, &mut |event| {
-                        full.extend(processes.apply(event, output, live.as_deref()));
-                    })
-                };
-                // The memory of a client that is gone may still be written.
-                let rest = if is_gone { turns(client, batch) } else { 0 };
-                let mut done = read(client);
-                for _ in 0..rest {
-                    if done != Progress::More {
-                        break;
-                    }
-                    done = read(client);
-                }
-                if is_gone || done == Progress::Corrupt {
+                let done = client.read(batch, &self.cache, &mut self.buffer, &mut |event| {
+                    full.extend(processes.apply(event, output, live.as_deref()));
+                });
+                if done == Progress::Corrupt || (is_gone && done != Progress::More) {
                     client.shut_down();
                     processes.left(&client.state(true, false));
                     return false;
@@ -269,6 +251,9 @@ impl Run {
                     !is_full
                 });
             }
+            if source.admit(live.as_deref()) {
+                limit = Some(Duration::ZERO);
+            }
             source.dump_left();
         }
         limit
@@ -290,39 +275,88 @@ impl Run {
 }
 
 impl Source {
-    /// Reads the rest of an earlier client of this process that has not ended, as after an exec.
-    fn replace(&mut self, pid: u32, cache: &Cache, buffer: &mut [u8], live: Option<&Live>) {
-        let Self {
-            clients,
-            processes,
-            output,
-            ..
-        } = self;
-        clients.retain_mut(|client| {
-            if client.pid != pid {
-                return true;
-            }
+    /// Takes a new client. Earlier clients of its process have left.
+    fn arrive(&mut self, client: Client) {
+        let present = || self.clients.iter().chain(&self.arriving);
+        let of_user = present().filter(|other| other.uid == client.uid);
+        if of_user.count() >= MAX_CLIENTS_OF_USER {
             client.shut_down();
-            for _ in 0..=turns(client, BATCH) {
-                client.read(BATCH, cache, buffer, &mut |event| {
-                    processes.apply(event, output, live);
-                });
+            // The process of an earlier client goes on.
+            if !present().any(|other| other.pid == client.pid) {
+                self.begin(&client);
+                self.processes.left(&client.state(true, true));
             }
-            processes.left(&client.state(true, false));
-            false
-        });
+            return;
+        }
+        let earlier = self.clients.iter_mut().chain(&mut self.arriving);
+        for earlier in earlier.filter(|earlier| earlier.pid == client.pid) {
+            earlier.shut_down();
+            earlier.leave();
+        }
+        self.arriving.push(client);
+    }
+
+    /// Begins to read the new clients whose processes have no earlier one any more. Returns true if
+    /// there are such.
+    fn admit(&mut self, live: Option<&Live>) -> bool {
+        let before = self.clients.len();
+        for client in std::mem::take(&mut self.arriving) {
+            if self.clients.iter().any(|other| other.pid == client.pid) {
+                self.arriving.push(client);
+            } else {
+                self.begin(&client);
+                live.iter().for_each(|live| live.connected());
+                self.clients.push(client);
+            }
+        }
+        self.clients.len() > before
+    }
+
+    fn begin(&mut self, client: &Client) {
+        self.processes
+            .begin((client.pid, client.uid), client.is_extended);
+    }
+
+    fn shut_down(&self) {
+        let clients = self.clients.iter().chain(&self.arriving);
+        clients.for_each(Client::shut_down);
     }
 
     /// Reads all records that clients have written so far.
     fn catch_up(&mut self, cache: &Cache, buffer: &mut [u8], live: Option<&Live>) {
+        let until = Instant::now() + self.plan.stop_timeout / 2;
+        loop {
+            self.read_present(until, cache, buffer, live);
+            let processes = &mut self.processes;
+            self.clients.retain(|client| {
+                if client.is_leaving() {
+                    processes.left(&client.state(true, false));
+                }
+                !client.is_leaving()
+            });
+            if !self.admit(live) {
+                break;
+            }
+        }
+        for client in &self.clients {
+            self.processes.set_state(&client.state(false, false));
+        }
+    }
+
+    /// Reads the records that clients have written so far.
+    fn read_present(
+        &mut self,
+        until: Instant,
+        cache: &Cache,
+        buffer: &mut [u8],
+        live: Option<&Live>,
+    ) {
         let Self {
             clients,
             processes,
             output,
-            plan,
             ..
         } = self;
-        let until = Instant::now() + plan.stop_timeout / 2;
         for client in clients {
             // Reads only the current records, since a running program writes more.
             let mut left = client.unread();
@@ -336,7 +370,6 @@ impl Source {
                 }
                 left = left.saturating_sub(before.saturating_sub(client.unread()).max(1));
             }
-            processes.set_state(&client.state(false, false));
         }
     }
 
@@ -354,20 +387,13 @@ impl Source {
     }
 
     fn end(mut self, cache: &Cache, buffer: &mut [u8], by_guardrail: bool, live: Option<&Live>) {
-        self.clients.iter().for_each(Client::shut_down);
+        self.shut_down();
         self.catch_up(cache, buffer, live);
         for client in &self.clients {
             self.processes.set_state(&client.state(false, by_guardrail));
         }
         self.dump();
     }
-}
-
-/// Returns the largest number of turns that the present records of a client take, with so many
-/// records in each.
-fn turns(client: &Client, batch: usize) -> u64 {
-    // No record is shorter than 16 bytes.
-    client.unread() / (16 * batch as u64)
 }
 
 /// The number of clients of each user. Users take turns, however many clients they have.
