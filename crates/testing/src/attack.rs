@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 
 /// The user of attackers.
 pub const NOBODY: u32 = 65_534;
-/// The longest wait of an honest client, besides the time for which the server waits for a CPU. On
-/// a calm machine it is below 100 ms, apart from a ring of a heap profile that never ends.
-const WORST: Duration = Duration::from_millis(2000);
+/// The longest wait of an honest client, besides the time for which the server waits for a CPU.
+const WORST: Duration = Duration::from_millis(100);
 /// The pause between two requests of an honest client: attackers should keep the server busy.
 const PAUSE: Duration = Duration::from_millis(2);
 /// The variable with the longest time that honest clients may wait, in milliseconds.
