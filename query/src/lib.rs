@@ -8,6 +8,7 @@
 pub mod clock;
 mod engine;
 mod error;
+pub mod event_text;
 mod flamegraph;
 mod functions;
 mod graphs;

@@ -1,7 +1,5 @@
 //! SQL functions besides SQLite's own.
 
-mod arg_json;
-mod ftrace;
 mod layout;
 mod math;
 mod percentile;

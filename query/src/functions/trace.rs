@@ -8,8 +8,9 @@ use rusqlite::functions::Context;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, Result};
 
-use super::{arg_json, ftrace, integer, optional, scalar};
+use super::{integer, optional, scalar};
 use crate::clock::{convert, date_time, timecode};
+use crate::event_text::{arguments_as_json, kernel_line};
 
 /// Registers the functions of a trace.
 pub(crate) fn register(connection: &Connection, trace: &Arc<Trace>) -> Result<()> {
@@ -54,13 +55,13 @@ fn arguments(connection: &Connection, trace: &Arc<Trace>) -> Result<()> {
         move |context| {
             let set = integer(context, 0, "__intrinsic_arg_set_to_json")?;
             let set = set.and_then(|set| u32::try_from(set).ok());
-            Ok(optional(set.and_then(|set| arg_json::object(&of, set))))
+            Ok(optional(set.and_then(|set| arguments_as_json(&of, set))))
         },
     )?;
     let of = trace.clone();
     scalar(connection, "to_ftrace", 1, move |context| {
         let id = integer(context, 0, "to_ftrace")?;
-        Ok(optional(id.and_then(|id| ftrace::line(&of, id))))
+        Ok(optional(id.and_then(|id| kernel_line(&of, id))))
     })?;
     let of = trace.clone();
     scalar(connection, "extract_arg", 2, move |context| {

@@ -1,4 +1,4 @@
-//! `__intrinsic_arg_set_to_json(arg_set_id)`: a set of arguments as JSON.
+//! A set of arguments as JSON.
 
 use ferretto_tables::Trace;
 use ferretto_tables::schema::ArgValue;
@@ -108,8 +108,8 @@ impl Node {
     }
 }
 
-/// Returns a set of arguments as a JSON object.
-pub(super) fn object(trace: &Trace, set: u32) -> Option<String> {
+/// Returns a set of arguments as a JSON object; `None` if it is empty.
+pub fn arguments_as_json(trace: &Trace, set: u32) -> Option<String> {
     let mut root = Node::Object(Vec::new());
     let mut any = false;
     for arg in trace.tables().args.set(set) {

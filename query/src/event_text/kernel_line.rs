@@ -1,4 +1,4 @@
-//! `to_ftrace(id)`: an event in the kernel's text format.
+//! An event in the kernel's text format.
 
 use std::fmt::Write;
 
@@ -176,7 +176,7 @@ fn flags(flags: u32) -> String {
 }
 
 /// Returns an event as a line; `None` if there is no such event.
-pub(super) fn line(trace: &Trace, id: i64) -> Option<String> {
+pub fn kernel_line(trace: &Trace, id: i64) -> Option<String> {
     let tables = trace.tables();
     let events = &tables.ftrace_event;
     let id = u32::try_from(id).ok().filter(|id| *id < events.len())?;
