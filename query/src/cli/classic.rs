@@ -225,8 +225,9 @@ fn query(args: Classic) -> Result<(), String> {
     }
     if let Some(path) = &args.perf_file {
         let times = format!("{},{}\n", loaded.as_nanos(), started.elapsed().as_nanos());
-        std::fs::write(path, times)
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        let inputs: Vec<&Path> = args.trace.as_deref().into_iter().collect();
+        ferretto_output::write(path, &inputs, |out| Ok(out.write_all(times.as_bytes())?))
+            .map_err(|error| format!("{error:#}"))?;
     }
     if sql.is_none() || args.interactive {
         return shell::run(&mut engine);

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ferretto_output::{Printable, printable};
 use ferretto_query::Engine;
 use ferretto_query::output::{Csv, Format, output};
 use ferretto_query::rpc::{Processor, Server, ServerOptions, SocketServer};
@@ -40,7 +41,7 @@ pub(crate) fn main() -> ExitCode {
         Err(Failure::Usage(message)) => (ExitCode::from(USAGE), message),
         Err(Failure::Run(message)) => (ExitCode::FAILURE, message),
     };
-    eprintln!("ferretto-query: {message}");
+    remark(format_args!("ferretto-query: {message}"));
     code
 }
 
@@ -63,8 +64,8 @@ fn open(path: &Path, options: &ferretto_tables::Options) -> Result<Arc<Trace>, S
     let mut keep_on = |_| Continue::Yes;
     let trace = Trace::open(path, options, &mut keep_on)
         .map_err(|error| format!("{}: {error}", path.display()))?;
-    for remark in trace.remarks() {
-        eprintln!("{}: {remark}", path.display());
+    for text in trace.remarks() {
+        remark(format_args!("{}: {text}", path.display()));
     }
     Ok(Arc::new(trace))
 }
@@ -124,6 +125,21 @@ fn read_standard_input() -> Result<String, String> {
     Ok(text)
 }
 
+/// Returns a writer of results. On a terminal, texts of a trace cannot control it.
+fn standard_output() -> io::BufWriter<Box<dyn Write>> {
+    let out = io::stdout().lock();
+    io::BufWriter::new(if out.is_terminal() {
+        Box::new(Printable::new(out))
+    } else {
+        Box::new(out)
+    })
+}
+
+/// Prints a line on standard error, where texts of a trace cannot control the terminal.
+fn remark(line: impl std::fmt::Display) {
+    eprintln!("{}", printable(&line.to_string()));
+}
+
 /// Runs all statements and prints their results, separated by empty lines.
 fn print_results(
     engine: &mut Engine,
@@ -131,7 +147,7 @@ fn print_results(
     format: Format,
     width: Option<usize>,
 ) -> Result<(), String> {
-    let mut rows = output(format, width, io::BufWriter::new(io::stdout().lock()));
+    let mut rows = output(format, width, standard_output());
     let result = engine.run(sql, &mut *rows);
     // A reader of the results that has enough closes the pipe.
     match rows.finish() {
@@ -169,7 +185,7 @@ fn print_health(engine: &mut Engine) {
     for (title, lines) in titles.iter().zip(&lines).filter(|(_, l)| !l.is_empty()) {
         eprintln!("  {title}:");
         for line in lines {
-            eprintln!("    {line}");
+            remark(format_args!("    {line}"));
         }
     }
 }
@@ -238,7 +254,7 @@ fn lines(engine: &mut Engine, sql: &str) -> Result<Vec<String>, String> {
 
 /// Prints results as the classic program does.
 fn print_csv(engine: &mut Engine, sql: &str) -> Result<(), String> {
-    let mut rows = Csv::new(io::BufWriter::new(io::stdout().lock()));
+    let mut rows = Csv::new(standard_output());
     let result = engine.run(sql, &mut rows);
     rows.finish()
         .and_then(|mut out| out.flush())

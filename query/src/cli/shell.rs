@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use ferretto_output::printable;
 use ferretto_query::Engine;
 use ferretto_query::output::Format;
 use rustyline::completion::Completer;
@@ -227,7 +228,7 @@ fn read(engine: &mut Engine, editor: &mut Editor<Words, DefaultHistory>) -> Resu
                 Ok(sql) => print_query(engine, &sql, format, timing),
                 Err(error) => println!("cannot read {path}: {error}"),
             },
-            (name, argument) => println!("{}", describe(engine, name, argument)),
+            (name, argument) => print_line(&describe(engine, name, argument)),
         }
     }
 }
@@ -247,11 +248,16 @@ fn describe(engine: &mut Engine, name: &str, argument: Option<&str>) -> String {
     listed.map_or_else(|message| message, |names| names.join("\n"))
 }
 
+/// Prints a text in which names of the trace cannot control the terminal.
+fn print_line(text: &str) {
+    println!("{}", printable(text));
+}
+
 /// Runs SQL and prints the results, until Ctrl-C.
 fn print_query(engine: &mut Engine, sql: &str, format: Format, timing: bool) {
     let started = Instant::now();
     match print_results(engine, sql, format, terminal_width()) {
-        Err(message) => println!("{message}"),
+        Err(message) => print_line(&message),
         Ok(()) if timing => println!("{:.3} ms", started.elapsed().as_secs_f64() * 1000.0),
         Ok(()) => {}
     }

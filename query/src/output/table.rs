@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
+use ferretto_output::printable;
 use rusqlite::types::ValueRef;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -33,14 +34,18 @@ pub struct Table<W> {
     error: Option<io::Error>,
 }
 
+/// Returns a text as one line that cannot control a terminal.
+fn shown(text: &str) -> String {
+    let text = text.replace(['\n', '\t', '\r'], " ");
+    printable(&text).into_owned()
+}
+
 fn text(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Null => "NULL".to_owned(),
         ValueRef::Integer(value) => value.to_string(),
         ValueRef::Real(value) => value.to_string(),
-        ValueRef::Text(text) => {
-            String::from_utf8_lossy(text).replace(|c: char| c.is_control(), " ")
-        }
+        ValueRef::Text(text) => shown(&String::from_utf8_lossy(text)),
         ValueRef::Blob(bytes) => format!("<{} bytes>", bytes.len()),
     }
 }
@@ -169,7 +174,7 @@ impl<W: Write> Rows for Table<W> {
     fn columns(&mut self, names: &[String]) -> ControlFlow<()> {
         let mut closed = self.close();
         self.is_suppressed = is_suppressed(names);
-        self.names = names.to_vec();
+        self.names = names.iter().map(|name| shown(name)).collect();
         self.is_numeric = vec![true; names.len()];
         self.widths = None;
         if !self.is_suppressed {

@@ -10,6 +10,7 @@ mod graphs;
 mod hostile;
 mod intervals;
 mod modules;
+mod outputs;
 mod profiles;
 mod python;
 mod random;

@@ -4,7 +4,7 @@ use std::fs;
 
 /// Returns true if the signal is ignored; false if that is unknown. Call this before registering a
 /// handler, after which the signal is not ignored any more.
-pub(crate) fn is_ignored(signal: i32) -> bool {
+pub fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())

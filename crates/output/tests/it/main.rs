@@ -1,0 +1,4 @@
+//! Tests of outputs.
+
+mod folder;
+mod printable;
