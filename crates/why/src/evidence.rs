@@ -145,9 +145,9 @@ impl Evidence {
         at(self.interrupts.of(cpu), time)
     }
 
-    /// Returns the interrupts in progress on all CPUs.
-    pub(crate) fn interrupts_at(&self, time: i64) -> impl Iterator<Item = &Span> {
-        (0..self.interrupts.groups()).filter_map(move |cpu| self.interrupt_at(cpu, time))
+    /// Returns the number of CPUs, including those without interrupts.
+    pub(crate) fn cpus(&self) -> u32 {
+        self.interrupts.groups()
     }
 
     /// Returns the callstack with which a thread began to wait.

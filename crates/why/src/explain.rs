@@ -1,6 +1,7 @@
 //! The causes of an interval.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use ferretto_tables::schema::TableId;
 use ferretto_tables::{StringId, TableSet, Trace};
@@ -66,6 +67,29 @@ pub enum Cause {
     TooDeep,
 }
 
+impl Cause {
+    /// Returns the name of the cause in JSON and SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Calls => "system-calls",
+            Self::Call(_) => "system-call",
+            Self::Entry => "system-call-entry",
+            Self::PageFault => "page-fault",
+            Self::Kernel => "kernel",
+            Self::Running => "running",
+            Self::Interrupt(_) => "interrupt",
+            Self::Behind(_) => "cpu-behind",
+            Self::Wakeup => "cpu-wakeup",
+            Self::Cpu => "cpu",
+            Self::Wait(..) => "wait",
+            Self::Absent => "absent",
+            Self::Lost => "lost",
+            Self::TooDeep => "too-deep",
+        }
+    }
+}
+
 /// A part of an interval with its cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
@@ -105,7 +129,7 @@ impl ExplainedWait {
     pub fn waker(&self) -> Option<u32> {
         match self.wait.state.waker {
             Waker::Thread(thread) => Some(thread),
-            Waker::Interrupt | Waker::Unknown => None,
+            Waker::Interrupt(_) | Waker::Unknown => None,
         }
     }
 
@@ -128,18 +152,25 @@ pub struct Explanation {
     pub waits: Vec<ExplainedWait>,
 }
 
-/// A trace, prepared for explanations.
+/// The states of the threads of a trace, and the events that explain them.
 #[derive(Debug)]
-pub struct Why<'a> {
-    trace: &'a Trace,
+pub struct Prepared {
     schedule: Schedule,
     evidence: Evidence,
     recorded: Recorded,
-    /// By callstack: the kind of a wait, and whether it is in a page fault.
+    /// By callstack.
     stacks: FxHashMap<u32, StackFacts>,
     kernel_threads: Vec<bool>,
 }
 
+/// A trace, prepared for explanations.
+#[derive(Debug)]
+pub struct Why<'a> {
+    trace: &'a Trace,
+    prepared: Arc<Prepared>,
+}
+
+/// The parts of the kernel that a callstack is in.
 #[derive(Debug, Clone, Copy)]
 struct StackFacts {
     kind: Option<WaitKind>,
@@ -148,44 +179,54 @@ struct StackFacts {
     is_kernel: bool,
 }
 
+impl Prepared {
+    /// Prepares a trace that has the tables [`TABLES`].
+    pub fn new(trace: &Trace) -> Self {
+        let evidence = Evidence::new(trace);
+        let (schedule, seen) = threads::schedule(trace, &evidence);
+        Self {
+            recorded: Recorded {
+                switches: seen.switches,
+                wakeups: seen.wakeups,
+                ..evidence.recorded()
+            },
+            schedule,
+            evidence,
+            stacks: stack_facts(trace),
+            kernel_threads: threads::of_kernel(trace),
+        }
+    }
+}
+
+fn stack_facts(trace: &Trace) -> FxHashMap<u32, StackFacts> {
+    let samples = &trace.tables().profiler_sample;
+    let mut facts = FxHashMap::default();
+    for row in 0..samples.len() {
+        let Some(callsite) = samples.callsite_id().get(row) else {
+            continue;
+        };
+        facts.entry(callsite).or_insert_with(|| {
+            let functions = stacks::waiting_functions(trace, callsite);
+            StackFacts {
+                kind: kind::of_stack(&functions),
+                is_page_fault: kind::is_page_fault(&functions),
+                is_call: kind::is_call(&functions),
+                is_kernel: functions.first().is_some_and(|first| first.is_kernel),
+            }
+        });
+    }
+    facts
+}
+
 impl<'a> Why<'a> {
     /// Prepares a trace that has the tables [`TABLES`].
     pub fn new(trace: &'a Trace) -> Self {
-        let evidence = Evidence::new(trace);
-        let (schedule, seen) = threads::schedule(trace, &evidence);
-        let recorded = Recorded {
-            switches: seen.switches,
-            wakeups: seen.wakeups,
-            ..evidence.recorded()
-        };
-        let mut why = Self {
-            trace,
-            schedule,
-            evidence,
-            recorded,
-            stacks: FxHashMap::default(),
-            kernel_threads: threads::of_kernel(trace),
-        };
-        why.read_stacks();
-        why
+        Self::with(trace, Arc::new(Prepared::new(trace)))
     }
 
-    fn read_stacks(&mut self) {
-        let samples = &self.trace.tables().profiler_sample;
-        for row in 0..samples.len() {
-            let Some(callsite) = samples.callsite_id().get(row) else {
-                continue;
-            };
-            self.stacks.entry(callsite).or_insert_with(|| {
-                let functions = stacks::waiting_functions(self.trace, callsite);
-                StackFacts {
-                    kind: kind::of_stack(&functions),
-                    is_page_fault: kind::is_page_fault(&functions),
-                    is_call: kind::is_call(&functions),
-                    is_kernel: functions.first().is_some_and(|first| first.is_kernel),
-                }
-            });
-        }
+    /// Returns explanations of a trace that has been prepared before.
+    pub fn with(trace: &'a Trace, prepared: Arc<Prepared>) -> Self {
+        Self { trace, prepared }
     }
 
     /// Returns the trace.
@@ -195,17 +236,17 @@ impl<'a> Why<'a> {
 
     /// Returns the states of threads.
     pub fn schedule(&self) -> &Schedule {
-        &self.schedule
+        &self.prepared.schedule
     }
 
     /// Returns the kinds of data that the trace has.
     pub fn recorded(&self) -> Recorded {
-        self.recorded
+        self.prepared.recorded
     }
 
     /// Returns true if a thread is the kernel's.
     pub fn is_kernel_thread(&self, thread: u32) -> bool {
-        let is_kernel = self.kernel_threads.get(thread as usize);
+        let is_kernel = self.prepared.kernel_threads.get(thread as usize);
         is_kernel.copied().unwrap_or(false)
     }
 
@@ -226,7 +267,12 @@ impl<'a> Why<'a> {
 
     /// Explains an interval of a thread.
     pub fn explain(&self, thread: u32, interval: Range<i64>) -> Explanation {
-        let partition = Partition::new(&self.schedule, thread, interval.start, interval.end);
+        let partition = Partition::new(
+            &self.prepared.schedule,
+            thread,
+            interval.start,
+            interval.end,
+        );
         let waits = partition.waits.iter().map(|wait| self.wait(wait));
         let mut explanation = Explanation {
             thread,
@@ -260,7 +306,7 @@ impl<'a> Why<'a> {
     fn running(&self, part: &Part, to: &mut Explanation) {
         let mut at = part.start;
         let interrupts = part.cpu.map_or(&[][..], |cpu| {
-            self.evidence.interrupts_from(cpu, part.start)
+            self.prepared.evidence.interrupts_from(cpu, part.start)
         });
         for interrupt in interrupts {
             if interrupt.start >= part.end {
@@ -280,7 +326,7 @@ impl<'a> Why<'a> {
             return;
         }
         let mut at = start;
-        let (calls, mut before) = self.evidence.calls_from(part.thread, start);
+        let (calls, mut before) = self.prepared.evidence.calls_from(part.thread, start);
         for call in calls {
             let is_entry = call.start.saturating_sub(before) <= MAX_ENTRY;
             before = call.end;
@@ -309,9 +355,12 @@ impl<'a> Why<'a> {
             return;
         }
         let is_kernel = self.is_kernel_thread(part.thread);
-        self.evidence
-            .for_each_sampled(part.thread, (start, end), call, |from, until, callsite| {
-                let stack = callsite.and_then(|callsite| self.stacks.get(&callsite));
+        self.prepared.evidence.for_each_sampled(
+            part.thread,
+            (start, end),
+            call,
+            |from, until, callsite| {
+                let stack = callsite.and_then(|callsite| self.prepared.stacks.get(&callsite));
                 let cause = match stack {
                     _ if !call.is_null() => Cause::Call(call),
                     _ if is_kernel => Cause::Kernel,
@@ -320,11 +369,12 @@ impl<'a> Why<'a> {
                     // Without system calls, samples tell where it was.
                     Some(stack) if stack.is_kernel => Cause::Kernel,
                     Some(_) => Cause::User,
-                    None if self.recorded.system_calls => Cause::User,
+                    None if self.prepared.recorded.system_calls => Cause::User,
                     None => Cause::Running,
                 };
                 to.add(part, (from, until), cause, callsite);
-            });
+            },
+        );
     }
 
     /// Divides a time of waiting for a CPU by the threads that had it.
@@ -332,7 +382,7 @@ impl<'a> Why<'a> {
         let Some(cpu) = part.cpu else {
             return to.add(part, (part.start, part.end), Cause::Cpu, None);
         };
-        let runs = self.schedule.runs(cpu);
+        let runs = self.prepared.schedule.runs(cpu);
         let first = runs.partition_point(|run| run.end <= part.start);
         let mut at = part.start;
         for run in &runs[first..] {
@@ -353,15 +403,15 @@ impl<'a> Why<'a> {
     fn wait(&self, wait: &Wait) -> ExplainedWait {
         let state = &wait.state;
         let strings = self.trace.strings();
-        let callsite = self.evidence.stack_of_wait(wait.thread, state);
-        let call = self.evidence.call_at(wait.thread, state.start);
-        let stack = callsite.and_then(|callsite| self.stacks.get(&callsite));
+        let callsite = self.prepared.evidence.stack_of_wait(wait.thread, state);
+        let call = self.prepared.evidence.call_at(wait.thread, state.start);
+        let stack = callsite.and_then(|callsite| self.prepared.stacks.get(&callsite));
         let letter = match state.kind {
             StateKind::Blocked(letter) => letter,
             _ => 0,
         };
         let interrupt = match state.waker {
-            Waker::Interrupt => self.waking_interrupt(state.end),
+            Waker::Interrupt(cpu) => self.waking_interrupt(cpu, state.end),
             Waker::Thread(_) | Waker::Unknown => None,
         };
         let of_call = call.map(|call| kind::of_call(call_name(strings.text(call.name))));
@@ -384,7 +434,7 @@ impl<'a> Why<'a> {
             },
         };
         let of_interrupt = interrupt.and_then(|name| kind::of_interrupt(strings.text(name)));
-        let is_interrupt = state.waker == Waker::Interrupt;
+        let is_interrupt = matches!(state.waker, Waker::Interrupt(_));
         let kind = match (kind, of_interrupt) {
             // Shells wait for the signal that a child sends at its end.
             (WaitKind::Signal, _) if self.is_woken_by_exit(state) => WaitKind::Child,
@@ -419,7 +469,7 @@ impl<'a> Why<'a> {
     fn is_woken_by_program(&self, state: &State) -> bool {
         match state.waker {
             Waker::Thread(thread) => !self.is_kernel_thread(thread),
-            Waker::Interrupt | Waker::Unknown => false,
+            Waker::Interrupt(_) | Waker::Unknown => false,
         }
     }
 
@@ -428,17 +478,27 @@ impl<'a> Why<'a> {
         let Waker::Thread(thread) = state.waker else {
             return false;
         };
-        let states = self.schedule.states(thread);
+        let states = self.prepared.schedule.states(thread);
         let next = states.partition_point(|of_waker| of_waker.end <= state.end) + 1;
         states
             .get(next)
             .is_some_and(|next| next.kind == StateKind::Ended)
     }
 
-    /// Returns the interrupt that was in progress at a time, if it was on one CPU only, or the same
-    /// on all.
-    fn waking_interrupt(&self, time: i64) -> Option<StringId> {
-        let mut names = self.evidence.interrupts_at(time).map(|span| span.name);
+    /// Returns the interrupt that was in progress at a time: on a CPU, or if that is unknown, on
+    /// those that were idle. If they differ, it is unknown.
+    fn waking_interrupt(&self, cpu: Option<u32>, time: i64) -> Option<StringId> {
+        if let Some(cpu) = cpu {
+            return self
+                .prepared
+                .evidence
+                .interrupt_at(cpu, time)
+                .map(|span| span.name);
+        }
+        let is_idle = |cpu: &u32| self.prepared.schedule.run_at(*cpu, time).is_none();
+        let cpus = (0..self.prepared.evidence.cpus()).filter(is_idle);
+        let mut names =
+            cpus.filter_map(|cpu| Some(self.prepared.evidence.interrupt_at(cpu, time)?.name));
         let first = names.next()?;
         names.all(|name| name == first).then_some(first)
     }

@@ -109,7 +109,7 @@ const FUNCTIONS: &[(&str, WaitKind)] = &[
     ("rt_mutex_", WaitKind::Lock),
     ("do_nanosleep", WaitKind::Timer),
     ("hrtimer_nanosleep", WaitKind::Timer),
-    ("timerfd_read", WaitKind::Timer),
+    ("timerfd_", WaitKind::Timer),
     ("do_wait", WaitKind::Child),
     ("kernel_wait4", WaitKind::Child),
     ("kernel_waitid", WaitKind::Child),
@@ -139,7 +139,6 @@ const FUNCTIONS: &[(&str, WaitKind)] = &[
     ("poll_schedule_timeout", WaitKind::Poll),
     ("io_cqring_wait", WaitKind::Poll),
     ("eventfd_", WaitKind::Poll),
-    ("do_wait_intr_irq", WaitKind::Poll),
     ("signalfd_", WaitKind::Signal),
     ("do_sigtimedwait", WaitKind::Signal),
     ("sigsuspend", WaitKind::Signal),
@@ -150,6 +149,7 @@ const FUNCTIONS: &[(&str, WaitKind)] = &[
     ("n_tty_", WaitKind::Terminal),
     ("tty_", WaitKind::Terminal),
     ("do_semtimedop", WaitKind::Message),
+    ("__do_semtimedop", WaitKind::Message),
     ("do_msgrcv", WaitKind::Message),
     ("do_msgsnd", WaitKind::Message),
     ("wq_sleep", WaitKind::Message),
@@ -195,6 +195,7 @@ const FUNCTIONS: &[(&str, WaitKind)] = &[
     ("dio_", WaitKind::Disk),
     ("do_fsync", WaitKind::Disk),
     ("vfs_fsync", WaitKind::Disk),
+    ("vfs_fsync_range", WaitKind::Disk),
     ("sync_", WaitKind::Disk),
     ("read_events", WaitKind::Disk),
     ("worker_thread", WaitKind::Work),
@@ -307,6 +308,11 @@ pub(crate) fn sends(name: &str) -> bool {
             | "recvmsg"
             | "read"
     )
+}
+
+/// Returns true if an interrupt delivers packets, also those that the interrupted thread has sent.
+pub(crate) fn delivers(name: &str) -> bool {
+    name.starts_with("NET_RX")
 }
 
 /// Returns the kind of the device of an interrupt by the name of its slice, such as

@@ -5,6 +5,7 @@
 //!   belongs to that thread, and so on.
 //! - [`Why`] adds what a trace tells of each part, as an [`Explanation`]: system calls, interrupts,
 //!   callstacks, and the kinds of waits.
+//! - [`Prepared`] keeps the states and events of a trace, for many explanations.
 //! - [`Shares`] adds up the causes.
 #![forbid(unsafe_code)]
 
@@ -13,13 +14,14 @@ mod explain;
 mod grouped;
 mod kind;
 mod partition;
+mod phrases;
 mod schedule;
 mod shares;
 mod stacks;
 mod threads;
 
 pub use evidence::Recorded;
-pub use explain::{Cause, ExplainedWait, Explanation, Piece, TABLES, Why};
+pub use explain::{Cause, ExplainedWait, Explanation, Piece, Prepared, TABLES, Why};
 pub use kind::WaitKind;
 pub use partition::{Part, PartKind, Partition, Wait};
 pub use schedule::{Run, Schedule, State, StateKind, Waker};

@@ -164,7 +164,7 @@ impl Partition {
                 wait: Some(wait),
                 depth: task.depth + 1,
             }),
-            Waker::Interrupt | Waker::Unknown => {
+            Waker::Interrupt(_) | Waker::Unknown => {
                 self.add(&within, start, end, PartKind::Blocked, None);
             }
         }

@@ -41,8 +41,8 @@ pub enum Waker {
     Unknown,
     /// A thread ended it. The wait is explained by what that thread did meanwhile.
     Thread(u32),
-    /// An interrupt ended it, or a timer.
-    Interrupt,
+    /// An interrupt ended it, or a timer: on this CPU, if the trace tells.
+    Interrupt(Option<u32>),
 }
 
 /// A time in which a thread ran on a CPU.
@@ -111,6 +111,13 @@ impl Schedule {
     /// Returns the times in which threads ran on a CPU, in the order of time, without overlaps.
     pub fn runs(&self, cpu: u32) -> &[Run] {
         self.runs.of(cpu)
+    }
+
+    /// Returns the time in which a thread ran on a CPU at a time. `None` if the CPU was idle.
+    pub fn run_at(&self, cpu: u32, time: i64) -> Option<&Run> {
+        let runs = self.runs(cpu);
+        let at = runs.partition_point(|run| run.end <= time);
+        runs.get(at).filter(|run| run.start <= time)
     }
 
     /// Returns the number of threads, including those without states.

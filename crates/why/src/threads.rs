@@ -62,13 +62,15 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
         };
         let cpu = rows.ucpu().get(row);
         let waker = waker.map_or(Waker::Unknown, |waker| {
+            let cpu = rows.waker_id().get(row);
+            let cpu = cpu.and_then(|running| rows.ucpu().get(running));
             let from_interrupt = rows.irq_context().get(row) == Some(true);
             let is_interrupt = is_interrupt.get(waker as usize).copied().unwrap_or(true)
-                || (from_interrupt && !sends(strings, evidence, waker, start));
-            match is_interrupt {
-                true => Waker::Interrupt,
-                false => Waker::Thread(waker),
+                || (from_interrupt && !delivers(strings, evidence, waker, cpu, start));
+            if is_interrupt {
+                return Waker::Interrupt(cpu);
             }
+            Waker::Thread(waker)
         });
         match before {
             Some(open) => {
@@ -129,11 +131,22 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
     (Schedule::new(&states), seen)
 }
 
-/// Returns true if a thread was in a system call that delivers to another thread, so that it ended
-/// the wait although it handled a soft interrupt, as with sockets of the same machine.
-fn sends(strings: &StringPool, evidence: &Evidence, thread: u32, time: i64) -> bool {
+/// Returns true if a thread that an interrupt had interrupted ended a wait itself, as with sockets
+/// of the same machine: a system call that sends delivers in a soft interrupt of the sender.
+fn delivers(
+    strings: &StringPool,
+    evidence: &Evidence,
+    thread: u32,
+    cpu: Option<u32>,
+    time: i64,
+) -> bool {
     let call = evidence.call_at(thread, time);
-    call.is_some_and(|call| kind::sends(call_name(strings.text(call.name))))
+    if !call.is_some_and(|call| kind::sends(call_name(strings.text(call.name)))) {
+        return false;
+    }
+    // Without interrupts in the trace, the call decides.
+    let interrupt = cpu.and_then(|cpu| evidence.interrupt_at(cpu, time));
+    interrupt.is_none_or(|interrupt| kind::delivers(strings.text(interrupt.name)))
 }
 
 /// Returns for each thread if it is the kernel's.

@@ -57,7 +57,9 @@ impl Comparison {
         for (instances, is_slow) in [(typical, false), (slow, true)] {
             for instance in instances {
                 for share in explain(instance).causes {
-                    let sum = sums.entry(phrases::of_kind(why, share.cause)).or_default();
+                    let sum = sums
+                        .entry(shown(&why.phrase_of_kind(share.cause)).into_owned())
+                        .or_default();
                     match is_slow {
                         true => sum.slow += share.ns,
                         false => sum.typical += share.ns,

@@ -59,7 +59,7 @@ pub(super) fn thread(it: &mut Members<'_>, why: &Why<'_>, thread: u32) {
 
 pub(super) fn cause(it: &mut Members<'_>, why: &Why<'_>, share: &Share) {
     let strings = why.trace().strings();
-    it.add("cause", phrases::name(share.cause));
+    it.add("cause", share.cause.name());
     match share.cause {
         Cause::Call(name) => it.add("call", phrases::call(strings.text(name))),
         Cause::Interrupt(name) => it.add("interrupt", strings.text(name)),
@@ -75,7 +75,7 @@ pub(super) fn cause(it: &mut Members<'_>, why: &Why<'_>, share: &Share) {
     it.name("thread").object(|it| thread(it, why, share.thread));
     it.add("dur", share.ns);
     it.add("count", share.count);
-    let mut functions = phrases::functions(why, share);
+    let mut functions = why.functions_of_share(share);
     functions.truncate(MAX_FUNCTIONS);
     it.objects("functions", functions, |it, (name, ns)| {
         it.add("name", name);

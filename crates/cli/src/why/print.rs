@@ -85,7 +85,7 @@ fn headline(
         share = inner;
     }
     if !matches!(share.cause, Cause::Wait(..))
-        && let Some((function, _)) = phrases::functions(why, share).first()
+        && let Some((function, _)) = why.functions_of_share(share).first()
     {
         write!(out, " (mostly {})", shown(function))?;
     }
@@ -132,7 +132,7 @@ fn causes(
             Cause::Call(_) if share.count > 1 => write!(out, ", {} times", grouped(share.count))?,
             _ => {}
         }
-        let functions = phrases::functions(why, share);
+        let functions = why.functions_of_share(share);
         if !matches!(share.cause, Cause::Wait(..)) && !functions.is_empty() {
             let names = functions
                 .iter()

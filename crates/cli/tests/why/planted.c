@@ -26,6 +26,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -79,25 +80,34 @@ static pthread_t peer(void (*function)(void)) {
     return thread;
 }
 
-static void wait_for_flag(volatile int *flag) {
-    while (!*flag) sleep_ms(1);
+/* The peer has the lock; the other thread is about to wait for it. */
+static sem_t is_held, is_waiting;
+
+/* Called by the peer, which has the lock: returns when the other thread waits for it. */
+static void held(void) {
+    sem_post(&is_held);
+    sem_wait(&is_waiting);
+    sleep_ms(1);
 }
 
-static volatile int is_held;
+static void wait_for_holder(void) {
+    sem_wait(&is_held);
+    sem_post(&is_waiting);
+}
 
 #define PEER name("peer")
 
 static void holds_busy(void) {
     PEER;
     pthread_mutex_lock(&mutex);
-    is_held = 1;
+    held();
     busy_function(time_ms);
     pthread_mutex_unlock(&mutex);
 }
 
 static void lock(void) {
     pthread_t thread = peer(holds_busy);
-    wait_for_flag(&is_held);
+    wait_for_holder();
     pthread_mutex_lock(&mutex);
     pthread_mutex_unlock(&mutex);
     pthread_join(thread, NULL);
@@ -106,14 +116,14 @@ static void lock(void) {
 static void holds_asleep(void) {
     PEER;
     pthread_mutex_lock(&mutex);
-    is_held = 1;
+    held();
     sleep_ms(time_ms);
     pthread_mutex_unlock(&mutex);
 }
 
 static void lock_of_sleeper(void) {
     pthread_t thread = peer(holds_asleep);
-    wait_for_flag(&is_held);
+    wait_for_holder();
     pthread_mutex_lock(&mutex);
     pthread_mutex_unlock(&mutex);
     pthread_join(thread, NULL);
@@ -373,39 +383,40 @@ static void message_queue(void) {
     msgctl(set_id, IPC_RMID, NULL);
 }
 
-/* A process that spins on the same CPU. */
-static void neighbour_of(int own, int others) {
+/* Starts a process on the same CPU, and returns once it runs. */
+static pid_t start_rival(int nice, int is_real_time, int ms) {
     pin(0);
-    pid_t other = fork();
-    if (other == 0) {
-        name("peer");
-        setpriority(PRIO_PROCESS, 0, others);
-        busy_function(10000);
-        _exit(0);
-    }
-    setpriority(PRIO_PROCESS, 0, own);
-    sleep_ms(2);
-    busy_function(own > 0 ? 1 : time_ms / 8);
-    kill(other, SIGKILL);
-    waitpid(other, NULL, 0);
-}
-
-static void neighbour(void) { neighbour_of(0, -15); }
-
-static void low_priority(void) { neighbour_of(19, -5); }
-
-static void real_time(void) {
-    pin(0);
+    if (pipe(ends) < 0) _exit(1);
     pid_t other = fork();
     if (other == 0) {
         name("peer");
         struct sched_param priority = {1};
-        sched_setscheduler(0, SCHED_FIFO, &priority);
-        busy_function(time_ms);
+        if (is_real_time) sched_setscheduler(0, SCHED_FIFO, &priority);
+        setpriority(PRIO_PROCESS, 0, nice);
+        if (write(ends[1], "x", 1) != 1) _exit(1);
+        busy_function(ms);
         _exit(0);
     }
-    long end = cpu_ns() + time_ms / 8 * 1000000L;
-    while (cpu_ns() < end) busy_function(1);
+    char byte;
+    if (read(ends[0], &byte, 1) != 1) _exit(1);
+    return other;
+}
+
+static void rival_of(int own, int others, int ms) {
+    setpriority(PRIO_PROCESS, 0, own);
+    pid_t other = start_rival(others, 0, 10000);
+    busy_function(ms);
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+}
+
+static void neighbour(void) { rival_of(0, -15, time_ms / 8); }
+
+static void low_priority(void) { rival_of(5, -12, 3); }
+
+static void real_time(void) {
+    pid_t other = start_rival(0, 1, time_ms);
+    busy_function(time_ms / 8);
     waitpid(other, NULL, 0);
 }
 
@@ -462,14 +473,14 @@ static void holds_file(void) {
     name("peer");
     int file = open(scratch, O_RDWR | O_CREAT, 0600);
     flock(file, LOCK_EX);
-    is_held = 1;
+    held();
     busy_function(time_ms);
     flock(file, LOCK_UN);
 }
 
 static void file_lock(void) {
     pthread_t thread = peer(holds_file);
-    wait_for_flag(&is_held);
+    wait_for_holder();
     flock(open(scratch, O_RDWR), LOCK_EX);
     pthread_join(thread, NULL);
 }
@@ -491,7 +502,7 @@ static void direct_read(void) {
     if (pwrite(file, block, 1 << 16, 0) < 0) _exit(1);
     fsync(file);
     int direct = open(scratch, O_RDONLY | O_DIRECT);
-    for (int i = 0; i < time_ms * 4; i++) pread(direct, block, 1 << 16, 0);
+    for (int i = 0; i < 2 + time_ms / 20; i++) pread(direct, block, 1 << 16, 0);
 }
 
 static void busy(void) { busy_function(time_ms); }
@@ -539,6 +550,49 @@ static const struct {
     {"chain", chain},
 };
 
+static int write_text(const char *path, const char *text) {
+    int file = open(path, O_WRONLY);
+    int is_written = file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text);
+    if (file >= 0) close(file);
+    return is_written;
+}
+
+/* Control groups, in which the requests to a disk can be limited. */
+static const struct { const char *root, *limit, *form; } groups[] = {
+    {"/sys/fs/cgroup/blkio", "blkio.throttle.read_iops_device", "%u:%u 20"},
+    {"/sys/fs/cgroup", "io.max", "%u:%u riops=20"},
+};
+static char slow_group[64];
+
+/* Limits this process to 20 requests a second to the disk of a folder. */
+static void slow_down(const char *folder) {
+    struct stat status;
+    stat(folder, &status);
+    write_text("/sys/fs/cgroup/cgroup.subtree_control", "+io");
+    for (int i = 0; i < 2; i++) {
+        char path[128], text[64];
+        snprintf(slow_group, sizeof slow_group, "%s/planted-%d", groups[i].root, getpid());
+        if (mkdir(slow_group, 0700) < 0) continue;
+        snprintf(path, sizeof path, "%s/%s", slow_group, groups[i].limit);
+        snprintf(text, sizeof text, groups[i].form, major(status.st_dev), minor(status.st_dev));
+        if (write_text(path, text)) {
+            snprintf(path, sizeof path, "%s/cgroup.procs", slow_group);
+            write_text(path, "0");
+            return;
+        }
+        rmdir(slow_group);
+    }
+}
+
+static void end_slow_down(void) {
+    for (int i = 0; i < 2; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/cgroup.procs", groups[i].root);
+        if (!strncmp(slow_group, groups[i].root, strlen(groups[i].root))) write_text(path, "0");
+    }
+    rmdir(slow_group);
+}
+
 int main(int count, char **args) {
     for (int i = 2; i < count; i++) {
         time_ms = atoi(args[i]);
@@ -546,6 +600,8 @@ int main(int count, char **args) {
             char label[16];
             snprintf(label, sizeof label, "%s-%d", kinds[kind].name, time_ms);
             snprintf(scratch, sizeof scratch, "%s/%s", args[1], label);
+            int is_slow = kinds[kind].run == direct_read;
+            if (is_slow) slow_down(args[1]);
             pid_t pid = fork();
             if (pid == 0) {
                 name(label);
@@ -554,6 +610,7 @@ int main(int count, char **args) {
             }
             waitpid(pid, NULL, 0);
             unlink(scratch);
+            if (is_slow) end_slow_down();
         }
     }
 }
