@@ -16,7 +16,8 @@ use crate::pages::{Pages, State};
 use crate::policy::ExhaustedPolicy;
 use crate::primitive::{Arc, Ordering};
 use crate::region::Region;
-use crate::service::{ScrapedChunk, ServiceRegion};
+use crate::scrape::ScrapedChunk;
+use crate::service::ServiceRegion;
 
 fn check(switches: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::chunk::{OwnedChunk, Released};
 use crate::commit::{ChunkToMove, ChunkToPatch, Commit, FlushCallback, Patch};
 use crate::patch::{FilledHole, PatchList};
-use crate::service::ScrapedChunk;
+use crate::scrape::ScrapedChunk;
 use crate::startup::Target;
 
 /// A chunk for the next commit.

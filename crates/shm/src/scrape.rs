@@ -1,12 +1,13 @@
 //! Walks over the uncommitted chunks of a region, in pieces.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 
 use crate::extents::Extents;
-use crate::layout::Layout;
-use crate::pages::State;
+use crate::layout::{ChunkHeader, Layout};
+use crate::pages::{ChunkPosition, State};
 use crate::primitive::Ordering;
-use crate::service::{ScrapedChunk, ServiceRegion};
+use crate::service::ServiceRegion;
 
 /// The work of copying a chunk, besides that for its bytes. Looking at a chunk is 1.
 const COPY: u64 = 8;
@@ -194,4 +195,108 @@ fn spend(budget: &mut u64, work: u64) {
 /// Returns the distance from chunk id `b` to chunk id `a`, with wrapping.
 fn distance(a: u32, b: u32) -> i32 {
     a.wrapping_sub(b).cast_signed()
+}
+
+impl ServiceRegion {
+    /// Visits every chunk with content that its producer has not committed, without changing it:
+    /// the chunks of each writer in their order.
+    ///
+    /// If a chunk is visited, so are the earlier uncommitted chunks of its writer, even if they
+    /// have no readable content yet: a reader of the chunk has to wait for them. Chunks that
+    /// writers acquire at the same time may be left out.
+    ///
+    /// Memory that the producer has not touched is not touched here either, so that a large region
+    /// only costs its used part.
+    ///
+    /// Chunks of this region are not freed during the visits: a thread that drops a [`ReadChunk`]
+    /// waits, so `visit` must not.
+    pub fn for_each_uncommitted(&self, mut visit: impl FnMut(&ScrapedChunk<'_>)) {
+        let mut walk = Scrape::new();
+        let mut unlimited = u64::MAX;
+        walk.step(self, &mut unlimited, &mut visit);
+    }
+}
+
+/// A chunk found by scraping.
+pub struct ScrapedChunk<'a> {
+    region: &'a ServiceRegion,
+    position: ChunkPosition,
+    header: ChunkHeader,
+    complete: bool,
+    extents: &'a Extents,
+}
+
+impl<'a> ScrapedChunk<'a> {
+    fn new(
+        region: &'a ServiceRegion,
+        position: ChunkPosition,
+        state: State,
+        extents: &'a Extents,
+    ) -> Self {
+        Self {
+            region,
+            position,
+            header: region.pages().header(&position),
+            complete: state == State::Complete,
+            extents,
+        }
+    }
+
+    /// Returns true if the chunk has readable content.
+    pub(crate) fn holds_something(&self) -> bool {
+        self.complete || self.header.count >= 2
+    }
+
+    /// Returns the header, which was read once. If the chunk is not complete, the last counted
+    /// fragment and the flags about it describe an unfinished fragment.
+    pub fn header(&self) -> ChunkHeader {
+        self.header
+    }
+
+    /// Returns true if the producer has finished the chunk.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Returns the size of the chunk with its header in bytes.
+    pub fn size(&self) -> usize {
+        self.position.size
+    }
+
+    /// Returns the page and the index of the chunk.
+    pub fn location(&self) -> (u32, u32) {
+        (self.position.page, self.position.index)
+    }
+
+    /// Appends the whole payload of a complete chunk to `out`, or all but the last counted fragment
+    /// of an incomplete one.
+    pub fn copy_payload(&self, out: &mut Vec<u8>) {
+        let range = self.position.offset..self.position.offset + self.position.size;
+        // The producer may have touched the rest of the chunk since the walk began.
+        let newer;
+        let extents = if self.extents.cover(&range) {
+            self.extents
+        } else {
+            newer = Extents::within(self.region.region(), range);
+            &newer
+        };
+        if self.complete {
+            self.region
+                .copy_touched_payload(&self.position, extents, out);
+        } else {
+            let fragments = self.header.count.saturating_sub(1);
+            self.region
+                .copy_fragments(&self.position, fragments, extents, out);
+        }
+    }
+}
+
+impl fmt::Debug for ScrapedChunk<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScrapedChunk")
+            .field("position", &self.position)
+            .field("header", &self.header)
+            .field("complete", &self.complete)
+            .finish()
+    }
 }
