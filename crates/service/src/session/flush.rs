@@ -10,7 +10,7 @@ use ferretto_proto::trace_stats::FinalFlushOutcome;
 
 use super::config::{BufferGroup, first_wait_ms, flush_timeout_ms};
 use super::events::encode_sources;
-use super::scrape::AfterScrape;
+use super::steps::{AfterFlush, AfterScrape};
 use super::{EventKind, FlushPlan, Session, SessionState};
 use crate::context::Context;
 use crate::event::ClientId;
@@ -27,23 +27,6 @@ const fn by_service(reason: FlushReason) -> FlushFlags {
 /// The instances that a command is for, by producer.
 pub(super) type Asked = BTreeMap<ProducerId, Vec<InstanceId>>;
 
-/// The step that follows a flush.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
-    Nothing,
-    Reply {
-        client: ClientId,
-        request_id: Option<u64>,
-    },
-    WriteFile,
-    Stop,
-    /// Copies this group of the buffers.
-    Clone {
-        clone: u64,
-        group: BufferGroup,
-    },
-}
-
 /// A flush that some producers have not confirmed.
 #[derive(Debug)]
 struct PendingFlush {
@@ -52,7 +35,7 @@ struct PendingFlush {
     /// The producers that were asked, but are not waited for any longer.
     missing: BTreeSet<ProducerId>,
     flags: FlushFlags,
-    then: Then,
+    then: AfterFlush,
     timers: Vec<TimerKey>,
 }
 
@@ -140,23 +123,28 @@ impl Session {
         request: &FlushRequest,
     ) {
         let timeout_ms = request.timeout_ms.unwrap_or(0).into();
-        let then = Then::Reply { client, request_id };
+        let then = AfterFlush::Reply { client, request_id };
         let flags = FlushFlags(request.flags.unwrap_or(0));
         self.flush(cx, timeout_ms, flags, then);
     }
 
     pub(super) fn flush_before_writing(&mut self, cx: &mut Context) {
-        self.flush(cx, 0, by_service(FlushReason::Periodic), Then::WriteFile);
+        self.flush(
+            cx,
+            0,
+            by_service(FlushReason::Periodic),
+            AfterFlush::WriteFile,
+        );
     }
 
     /// Flushes producers, then ends the session.
     pub(super) fn flush_and_stop(&mut self, cx: &mut Context) {
-        self.flush(cx, 0, by_service(FlushReason::Stop), Then::Stop);
+        self.flush(cx, 0, by_service(FlushReason::Stop), AfterFlush::Stop);
     }
 
     /// Asks every producer of the session to commit. `timeout_ms` 0 means the session's own
     /// timeout.
-    fn flush(&mut self, cx: &mut Context, timeout_ms: u64, flags: FlushFlags, then: Then) {
+    fn flush(&mut self, cx: &mut Context, timeout_ms: u64, flags: FlushFlags, then: AfterFlush) {
         self.record(&cx.now, EventKind::FlushStarted, false);
         let asked = self.instances_to_flush(cx);
         self.flush_instances(cx, timeout_ms, flags, asked, then);
@@ -177,7 +165,7 @@ impl Session {
         } else {
             flags
         };
-        self.flush_instances(cx, 0, flags, asked, Then::Clone { clone, group });
+        self.flush_instances(cx, 0, flags, asked, AfterFlush::Clone { clone, group });
     }
 
     fn flush_instances(
@@ -186,7 +174,7 @@ impl Session {
         timeout_ms: u64,
         flags: FlushFlags,
         asked: Asked,
-        then: Then,
+        then: AfterFlush,
     ) {
         if self.state != SessionState::Started || self.pending_flushes() > MAX_PENDING_FLUSHES {
             return self.after_flush(cx, then, false);
@@ -338,27 +326,27 @@ impl Session {
     }
 
     /// Ends a flush: the packets are in the buffers, or will not come.
-    fn flush_done(&mut self, cx: &mut Context, then: Then, success: bool) {
+    fn flush_done(&mut self, cx: &mut Context, then: AfterFlush, success: bool) {
         self.scrape(cx, AfterScrape::Flush { then, success });
     }
 
     /// Continues a flush after scraping.
-    pub(super) fn flush_scraped(&mut self, cx: &mut Context, then: Then, success: bool) {
+    pub(super) fn flush_scraped(&mut self, cx: &mut Context, then: AfterFlush, success: bool) {
         self.record(&cx.now, EventKind::AllDataSourcesFlushed, true);
         self.flushes.count(success);
         self.after_flush(cx, then, success);
     }
 
-    fn after_flush(&mut self, cx: &mut Context, then: Then, success: bool) {
+    fn after_flush(&mut self, cx: &mut Context, then: AfterFlush, success: bool) {
         match then {
-            Then::Nothing => {}
-            Then::Reply { client, request_id } => {
+            AfterFlush::Nothing => {}
+            AfterFlush::Reply { client, request_id } => {
                 let reply = success.then(|| Reply::Flush(Default::default()));
                 cx.reply(client, request_id, reply);
             }
-            Then::WriteFile => self.drain_to_file(cx),
-            Then::Stop => self.stop_after_flush(cx, success),
-            Then::Clone { clone, group } => self.clone_flushed(cx, clone, group, success),
+            AfterFlush::WriteFile => self.drain_to_file(cx),
+            AfterFlush::Stop => self.stop_after_flush(cx, success),
+            AfterFlush::Clone { clone, group } => self.clone_flushed(cx, clone, group, success),
         }
     }
 
@@ -385,8 +373,8 @@ impl Session {
     }
 
     /// Fails a flush. The session does not take the step after it.
-    pub(super) fn fail_flush(&self, cx: &mut Context, then: Then) {
-        if let Then::Reply { client, request_id } = then {
+    pub(super) fn fail_flush(&self, cx: &mut Context, then: AfterFlush) {
+        if let AfterFlush::Reply { client, request_id } = then {
             cx.reply(client, request_id, None);
         }
     }
@@ -401,7 +389,12 @@ impl Session {
     pub(super) fn periodic_flush_tick(&mut self, cx: &mut Context) {
         if self.state == SessionState::Started {
             self.arm_periodic_flush(cx);
-            self.flush(cx, 0, by_service(FlushReason::Periodic), Then::Nothing);
+            self.flush(
+                cx,
+                0,
+                by_service(FlushReason::Periodic),
+                AfterFlush::Nothing,
+            );
         }
     }
 

@@ -23,6 +23,7 @@ mod read;
 mod scrape;
 mod start_stop;
 mod stats;
+mod steps;
 mod triggers;
 mod validate;
 mod vms;

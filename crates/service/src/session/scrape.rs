@@ -1,18 +1,9 @@
 //! Collecting what producers have written but not committed, and the steps that wait for it.
 
 use super::Session;
-use super::flush::Then;
+use super::steps::{AfterFlush, AfterScrape};
 use crate::context::Context;
 use crate::scrapes::Purpose;
-
-/// The step after producers' memory was scraped.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum AfterScrape {
-    /// A flush is over.
-    Flush { then: Then, success: bool },
-    /// The session has ended.
-    Stop,
-}
 
 /// The steps of a session that wait for the end of a scrape.
 #[derive(Debug, Default)]
@@ -95,7 +86,7 @@ impl Session {
         let scraping = &mut self.scraping;
         for step in scraping.current.iter_mut().chain(&mut scraping.next) {
             if let AfterScrape::Flush { then, .. } = step {
-                failed.push(std::mem::replace(then, Then::Nothing));
+                failed.push(std::mem::replace(then, AfterFlush::Nothing));
             }
         }
         for then in failed {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::config::{first_wait_ms, stop_timeout_ms};
 use super::events::encode_sources;
 use super::instance::InstanceState;
-use super::scrape::AfterScrape;
+use super::steps::AfterScrape;
 use super::{End, EventKind, Session, SessionState};
 use crate::command::{Command, Waiting};
 use crate::context::Context;
