@@ -3,10 +3,18 @@
 
 use std::collections::VecDeque;
 
-use super::sequence::Entry;
-
 /// The number of chunks after which a block is split.
 const BLOCK: usize = 1024;
+
+/// A chunk in the buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) id: u32,
+    /// The position of its record.
+    pub(super) at: u32,
+    /// The offset of its last fragment when it was stored.
+    pub(super) last: u16,
+}
 
 /// The chunks of a sequence by id.
 #[derive(Debug, Clone, Default)]

@@ -1,8 +1,8 @@
 //! Patches sizes in chunks that are already in the buffer.
 
+use super::entries::Entry;
 use super::read::Link;
 use super::ring::flag;
-use super::sequence::Entry;
 use super::{ProducerId, Semantics, TraceBuffer, WriterId};
 
 /// Four bytes to write into a chunk.

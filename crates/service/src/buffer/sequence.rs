@@ -5,23 +5,13 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use rustc_hash::FxHashMap;
 
-use super::entries::Entries;
+use super::entries::{Entries, Entry};
 use super::{Identity, Loss, ProducerId, WriterId};
 
 /// The number of idle sequences above which the oldest are forgotten.
 const IDLE_LIMIT: usize = 1152;
 /// The number of idle sequences that are then left.
 const IDLE_KEPT: usize = 1024;
-
-/// A chunk in the buffer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
-    pub(super) id: u32,
-    /// The position of its record.
-    pub(super) at: u32,
-    /// The offset of its last fragment when it was stored.
-    pub(super) last: u16,
-}
 
 /// The last chunk that left the buffer, or one before the first that is being read.
 #[derive(Debug, Clone, Copy)]

@@ -1,10 +1,11 @@
 //! Stores chunks, and makes room for them.
 
 use super::Loss;
+use super::entries::Entry;
 use super::fragment::{Measure, measure};
 use super::read::Mode;
 use super::ring::{ChunkHeader, Record, bytes, flag, units_for};
-use super::sequence::{ChunkIndex, Entry};
+use super::sequence::ChunkIndex;
 use super::{Chunk, Policy, Semantics, TraceBuffer};
 
 impl TraceBuffer {
