@@ -6,6 +6,7 @@
 mod attr;
 mod error;
 mod open;
+mod open_all;
 mod pace;
 mod permission;
 mod reader;
@@ -15,6 +16,7 @@ mod watch;
 
 pub use error::OpenError;
 pub use open::{Target, open};
+pub use open_all::{Opened, open_all};
 pub use reader::Reader;
-pub use scope::{Opened, Scope, open_all};
+pub use scope::Scope;
 pub use watch::{Changes, Watch};
