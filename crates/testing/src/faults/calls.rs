@@ -4,7 +4,18 @@ use std::fs;
 
 use libc::{EAGAIN, EINTR, EIO, EMFILE, ENOBUFS, ENOMEM, ENOSPC, c_long};
 
-use super::fault::Effect;
+/// The effect of a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The call returns an error, and has no effect.
+    Error(i32),
+    /// It and all later ones of its kind return an error.
+    LastingError(i32),
+    /// The call is made with half of its bytes.
+    Short,
+    /// The program is killed before the call.
+    Kill,
+}
 
 /// Calls that fail in the same ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::calls::Kind;
+use super::calls::{Effect, Kind};
 
 /// The errors that calls return, with their names.
 const ERRORS: &[(&str, i32)] = &[
@@ -15,19 +15,6 @@ const ERRORS: &[(&str, i32)] = &[
     ("ENOMEM", libc::ENOMEM),
     ("ENOSPC", libc::ENOSPC),
 ];
-
-/// The effect of a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// The call returns an error, and has no effect.
-    Error(i32),
-    /// It and all later ones of its kind return an error.
-    LastingError(i32),
-    /// The call is made with half of its bytes.
-    Short,
-    /// The program is killed before the call.
-    Kill,
-}
 
 /// One failing call of a program. As text: `write 17 ENOSPC`; with `+` if all later ones fail,
 /// too.

@@ -10,8 +10,8 @@ mod fault;
 mod filter;
 mod tracer;
 
-pub use calls::Kind;
-pub use fault::{Effect, Fault};
+pub use calls::{Effect, Kind};
+pub use fault::Fault;
 pub use tracer::{End, Outcome, Run};
 
 /// Returns true if programs can be traced here.
