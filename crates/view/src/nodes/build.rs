@@ -4,7 +4,7 @@ use ferretto_tables::{StringId, StringPool, Tables};
 use rustc_hash::FxHashMap;
 
 use super::command::command;
-use super::order::{Class, flatten};
+use super::order::{Class, Draft, flatten};
 use super::{Content, Kind, NONE, Name, Node};
 use crate::details::arg_text;
 
@@ -45,16 +45,6 @@ pub(crate) struct MachineRows {
     pub(crate) heap: Vec<u32>,
     /// Lines of logs.
     pub(crate) logs: u32,
-}
-
-/// A node before its position is known.
-#[derive(Debug)]
-pub(super) struct Draft {
-    pub(super) parent: u32,
-    pub(super) class: Class,
-    /// The order among siblings of the same class, ascending.
-    pub(super) rank: i64,
-    pub(super) node: Node,
 }
 
 /// The number of counters above which the counters of a process form a group.

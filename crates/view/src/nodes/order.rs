@@ -2,7 +2,6 @@
 
 use ferretto_tables::StringPool;
 
-use super::build::Draft;
 use super::{NONE, Node};
 
 /// The order of siblings of different classes.
@@ -23,6 +22,16 @@ pub(super) enum Class {
     Thread,
     Log,
     Counters,
+}
+
+/// A node before its position is known.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) parent: u32,
+    pub(super) class: Class,
+    /// The order among siblings of the same class, ascending.
+    pub(super) rank: i64,
+    pub(super) node: Node,
 }
 
 /// Returns nodes in the order of the page, and the position of each draft.
