@@ -6,8 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::limits::{Budget, default_budget, entry_bytes};
 
-use super::heap::HeapId;
 use super::{Event, Profile, Sample, SessionId, StackId, UnwindError};
+
+/// The id of a heap of a [`Profile`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HeapId(pub(super) u32);
 
 /// The maximum number of combinations of thread and callstack. Samples of others are left out and
 /// counted.

@@ -7,7 +7,7 @@ use ferretto_proto::fields::profile_packet;
 use ferretto_proto::fields::profile_packet::{heap_sample, process_heap_samples};
 use ferretto_wire::Fields;
 
-use super::counts::{Count, Selection, StackCounts, StackKey};
+use super::counts::{Count, HeapId, Selection, StackCounts, StackKey};
 use super::interned::Interned;
 use super::problem::Problems;
 use super::session::SessionId;
@@ -122,10 +122,6 @@ pub enum DumpChoice {
     /// The dump with this number, starting at 1; the last one if there are fewer.
     Number(usize),
 }
-
-/// The id of a heap of a [`Profile`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct HeapId(u32);
 
 /// A decoder of `ProfilePacket`s.
 #[derive(Debug, Default)]

@@ -49,10 +49,10 @@ use ferretto_proto::fields::trace_packet as field;
 use ferretto_wire::Fields;
 
 pub use self::call_tree::{CallNode, CallTree, LabelId, NodeId, TreeOptions};
-pub use self::counts::{Count, Selection, StackCounts, StackKey, Value};
+pub use self::counts::{Count, HeapId, Selection, StackCounts, StackKey, Value};
 pub use self::folded::{FoldOptions, folded};
 pub use self::function::{Function, FunctionId, Line, Location, Origin};
-pub use self::heap::{DumpChoice, HeapCount, HeapDump, HeapId, HeapView};
+pub use self::heap::{DumpChoice, HeapCount, HeapDump, HeapView};
 pub use self::hottest::{HotFunction, Share, hottest, processes, sites, threads};
 pub use self::label::{By, Label, LabelKind, switches_threads};
 pub use self::pprof::{heap_pprof, pprof};
