@@ -1,6 +1,9 @@
 //! Classification of packets by their place in a part of a trace.
 
+use ferretto_proto::fields::trace_attributes::attribute;
 use ferretto_proto::fields::trace_packet as kind;
+use ferretto_trace::summary::PART_FROM_ATTRIBUTE;
+use ferretto_wire::Fields;
 
 /// Returns true for packets that describe the machine or the recording as a whole: each part begins
 /// with them.
@@ -54,4 +57,14 @@ pub(crate) fn is_descriptor(number: u32) -> bool {
         number,
         kind::TRACK_DESCRIPTOR | kind::PROCESS_DESCRIPTOR | kind::THREAD_DESCRIPTOR
     )
+}
+
+/// Returns true for trace attributes with the time window of a part: edited traces do not inherit
+/// them.
+pub(crate) fn is_window(attributes: &[u8]) -> bool {
+    Fields::new(attributes).map_while(Result::ok).any(|entry| {
+        let key = entry.as_bytes();
+        let key = key.and_then(|entry| Fields::find(attribute::KEY, entry));
+        key.is_some_and(|key| key.as_bytes() == Some(PART_FROM_ATTRIBUTE.as_bytes()))
+    })
 }

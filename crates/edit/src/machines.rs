@@ -16,8 +16,9 @@ use ferretto_proto::fields::{
 use ferretto_trace::{Limits, TraceReader};
 use ferretto_wire::{Encoder, Fields, encode};
 
+use crate::kinds;
 use crate::packet::rewrite;
-use crate::write::{EditError, Taken, is_window, uuid_packet, write_packet};
+use crate::write::{EditError, Taken, uuid_packet, write_packet};
 
 /// The sequence of the service, in every trace.
 const SERVICE_SEQUENCE: u32 = 1;
@@ -148,7 +149,9 @@ impl<W: Write> MachineMerger<W> {
                     // more.
                     trace_packet::MACHINE_ID => {}
                     trace_packet::TRACE_UUID => place = Place::Nowhere,
-                    trace_packet::TRACE_ATTRIBUTES if is_window(body) => place = Place::Nowhere,
+                    trace_packet::TRACE_ATTRIBUTES if kinds::is_window(body) => {
+                        place = Place::Nowhere
+                    }
                     // Dropped, because readers would apply it to the host's clocks; the comparisons
                     // relate the clocks instead.
                     trace_packet::CLOCK_SNAPSHOT if is_of_service => place = Place::Nowhere,

@@ -13,9 +13,10 @@ use ferretto_proto::fields::{system_info, trace_packet};
 use ferretto_trace::{Damage, Limits, ReadError, TraceReader};
 use ferretto_wire::{Fields, encode};
 
+use crate::kinds;
 use crate::machines::{Machine, MachineMerger, write_stats};
 use crate::packet::rewrite;
-use crate::write::{EditError, Taken, is_window, uuid_packet, write_packet};
+use crate::write::{EditError, Taken, uuid_packet, write_packet};
 
 /// The sequence of the service, in every trace.
 const SERVICE_SEQUENCE: u32 = 1;
@@ -235,7 +236,9 @@ fn merge_one_boot<R: Read + Seek, W: Write>(
                             trace_packet::TRACE_UUID | trace_packet::SERVICE_EVENT => {
                                 is_kept = false
                             }
-                            trace_packet::TRACE_ATTRIBUTES if is_window(body) => is_kept = false,
+                            trace_packet::TRACE_ATTRIBUTES if kinds::is_window(body) => {
+                                is_kept = false
+                            }
                             trace_packet::TRACE_STATS => {
                                 is_last = true;
                                 out.nested(field.number, |out| write_stats(body, out, &mut new_id));

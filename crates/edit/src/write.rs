@@ -98,16 +98,6 @@ pub(crate) fn window_packet(from: u64, to: u64) -> Vec<u8> {
     })
 }
 
-/// Returns true for trace attributes with the time window of a part: edited traces do not inherit
-/// them.
-pub(crate) fn is_window(attributes: &[u8]) -> bool {
-    Fields::new(attributes).map_while(Result::ok).any(|entry| {
-        let key = entry.as_bytes();
-        let key = key.and_then(|entry| Fields::find(attribute::KEY, entry));
-        key.is_some_and(|key| key.as_bytes() == Some(PART_FROM_ATTRIBUTE.as_bytes()))
-    })
-}
-
 /// Returns a packet that does not depend on the clocks of its sequence: its time is on the clock of
 /// the machine, and clock snapshots are removed. `bundle` replaces kernel events.
 pub(crate) fn standalone(packet: &[u8], seen: &Seen, bundle: Option<&[u8]>) -> Vec<u8> {

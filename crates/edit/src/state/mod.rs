@@ -23,7 +23,6 @@ use self::sequence::{Epoch, Incremental, Writer};
 use self::system::System;
 use crate::bundle::Bundle;
 use crate::kinds;
-use crate::write::is_window;
 
 /// The number of clock snapshots that are kept in addition to the first one.
 const SNAPSHOTS: usize = 2;
@@ -229,7 +228,7 @@ impl State {
                 number if kinds::is_descriptor(number) => {
                     self.describe(writer, field, bytes);
                 }
-                kind::TRACE_ATTRIBUTES if is_window(bytes) => {}
+                kind::TRACE_ATTRIBUTES if kinds::is_window(bytes) => {}
                 number if kinds::is_about_all(number) => {
                     if number == kind::REMOTE_CLOCK_SYNC {
                         self.machines.compare(machine, bytes);
