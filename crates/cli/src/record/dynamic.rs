@@ -8,7 +8,7 @@ use ferretto_elf::{Elf, open_regular};
 use ferretto_probes::ftrace::{DynamicEvent, ProbeLocation};
 use ferretto_symbols::demangle;
 
-use super::child;
+use super::program;
 use super::sources::nearest;
 use ferretto_text::terminal::shown;
 
@@ -71,7 +71,7 @@ fn in_program(text: &str) -> Result<DynamicEvent> {
     let path = if path.contains('/') {
         Path::new(path).to_owned()
     } else {
-        child::find(OsStr::new(path)).unwrap_or_else(|_| path.into())
+        program::find(OsStr::new(path)).unwrap_or_else(|_| path.into())
     };
     // The kernel needs an absolute path.
     let path = path

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::child::{self, exit_code};
+use super::program::{self, exit_code};
 use crate::errors::CANNOT_RUN;
 use crate::preload;
 use crate::private_folder::PrivateFolder;
@@ -115,7 +115,7 @@ pub(crate) fn main(args: &[OsString]) -> ExitCode {
         // The recorder has ended.
         return ExitCode::from(CANNOT_RUN);
     }
-    let mut command = child::command(program);
+    let mut command = program::command(program);
     command.args(rest);
     if let Some(libraries) = std::env::var_os(PRELOAD_LATER) {
         command

@@ -14,6 +14,7 @@ mod launch;
 mod output;
 mod perf;
 mod presets;
+mod program;
 mod progress;
 mod remote;
 mod remotes;
@@ -72,7 +73,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         several => return remotes::run(&args, several),
     }
     if let Some(program) = args.command.first()
-        && let Err(missing) = child::find(program)
+        && let Err(missing) = program::find(program)
     {
         let program = program.to_string_lossy();
         eprintln!("ferretto: cannot run {program}: {}", missing.as_str());
