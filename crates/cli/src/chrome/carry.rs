@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use ferretto_format::budget::entry_bytes;
 
+use super::args::Value;
 use super::tracks::Shown;
-use super::writer::Value;
 
 /// A slice.
 #[derive(Debug)]

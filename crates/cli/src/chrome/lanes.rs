@@ -9,14 +9,7 @@ use std::collections::HashMap;
 use ferretto_format::budget::entry_bytes;
 
 use super::carry::Slice;
-use super::tracks::Shown;
-
-/// A group of lanes, by the common identity of their tracks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Group(pub(super) u64);
-
-/// A lane of a group.
-pub(super) type Lane = (Group, u32);
+use super::tracks::{Group, Lane, Shown};
 
 /// The lanes of all groups, and their open slices.
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
 //! `ferretto json`: a trace in the format of Chrome's, which many tools read.
 
+mod args;
 mod carry;
 mod flows;
 mod lanes;

@@ -6,14 +6,20 @@ use ferretto_format::Fnv1a;
 use ferretto_format::budget::entry_bytes;
 use ferretto_tables::Trace;
 
-use super::lanes::{Group, Lane};
-use super::writer::{NO_PROCESS, of_thread};
-
 /// A process and thread id, of a real thread or of another track.
 pub(super) type Shown = (i64, i64);
 
+/// The process id of tracks without a process, and of CPUs.
+pub(super) const NO_PROCESS: i64 = 0;
 /// The first thread id given to tracks that are not a thread's.
 const FIRST_TRACK: i64 = 1 << 33;
+
+/// A group of lanes, by the common identity of their tracks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Group(pub(super) u64);
+
+/// A lane of a group.
+pub(super) type Lane = (Group, u32);
 
 /// The ids of tracks that are not a thread's. They are the same in each part of a trace, although
 /// the rows differ.
@@ -109,4 +115,13 @@ impl Track {
             name: name.to_owned(),
         }
     }
+}
+
+/// Returns the ids of a thread and its process.
+pub(super) fn of_thread(trace: &Trace, utid: u32) -> Shown {
+    let tables = trace.tables();
+    let tid = tables.thread.tid().get(utid);
+    let upid = tables.thread.upid().get(utid);
+    let pid = upid.map_or(NO_PROCESS, |upid| tables.process.pid().get(upid));
+    (pid, tid)
 }

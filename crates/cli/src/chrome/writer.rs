@@ -7,23 +7,18 @@ use anyhow::Result;
 use ferretto_format::Fnv1a;
 use ferretto_format::budget::entry_bytes;
 use ferretto_format::disk::RequestEvents;
-use ferretto_tables::schema::ArgValue;
 use ferretto_tables::{FlowStep, Trace};
 use ferretto_trace::summary::PART_TO_ATTRIBUTE;
 
+use super::args::{add_real, args_of, began_of};
 use super::carry::{Carry, Slice};
 use super::flows::{FlowEnd, OpenFlows};
 use super::lanes::{Begun, Lanes};
-use super::tracks::{Shown, Track, Tracks};
+use super::tracks::{NO_PROCESS, Shown, Track, Tracks, of_thread};
 use crate::json::{Json, Members};
 
-/// The process id of tracks without a process, and of CPUs.
-pub(super) const NO_PROCESS: i64 = 0;
 /// The first thread id of CPUs.
 const FIRST_CPU: i64 = 1 << 34;
-/// The argument of a slice that began in an earlier part.
-const BEGAN: &str = "began_ns";
-
 /// Writes the events of a trace, or of its parts in order.
 pub(super) struct Writer<'a> {
     out: &'a mut dyn Write,
@@ -468,15 +463,6 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns the ids of a thread and its process.
-pub(super) fn of_thread(trace: &Trace, utid: u32) -> Shown {
-    let tables = trace.tables();
-    let tid = tables.thread.tid().get(utid);
-    let upid = tables.thread.upid().get(utid);
-    let pid = upid.map_or(NO_PROCESS, |upid| tables.process.pid().get(upid));
-    (pid, tid)
-}
-
 /// Returns the time of the last event in the file up to the end of this part, which may be one that
 /// the tables do not show.
 fn end_of_part(trace: &Trace) -> Option<i64> {
@@ -495,73 +481,4 @@ fn is_request(trace: &Trace, track: u32) -> bool {
         .strings()
         .text(trace.tables().track.type_().get(track))
         == "block_io"
-}
-
-/// Returns the start of a slice that its part repeats.
-fn began_of(trace: &Trace, set: u32) -> Option<i64> {
-    let mut args = trace.tables().args.set(set);
-    let is_began = |key: &str| key.strip_prefix("debug.").unwrap_or(key) == BEGAN;
-    let arg = args.find(|arg| is_began(trace.strings().text(arg.key)))?;
-    arg.value.as_int()
-}
-
-/// Returns the arguments of a slice.
-fn args_of(trace: &Trace, set: u32) -> Vec<(String, Value)> {
-    let strings = trace.strings();
-    let mut all = Vec::new();
-    for arg in trace.tables().args.set(set) {
-        let key = strings.text(arg.key);
-        let key = key.strip_prefix("debug.").unwrap_or(key);
-        // The slice is joined with its beginning.
-        if key == BEGAN {
-            continue;
-        }
-        let value = match arg.value {
-            ArgValue::Text(text) | ArgValue::Json(text) => {
-                Value::Text(strings.text(text).to_owned())
-            }
-            ArgValue::Real(value) => Value::Real(value),
-            ArgValue::Uint(value) | ArgValue::Pointer(value) => Value::Uint(value),
-            other => Value::Int(other.as_int()),
-        };
-        all.push((key.to_owned(), value));
-    }
-    all
-}
-
-/// The value of an argument.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
-    Text(String),
-    Real(f64),
-    Uint(u64),
-    Int(Option<i64>),
-}
-
-impl Value {
-    /// Returns the memory of its text.
-    pub(super) fn text_bytes(&self) -> usize {
-        match self {
-            Self::Text(text) => text.len(),
-            _ => 0,
-        }
-    }
-
-    fn add(&self, key: &str, args: &mut Members<'_>) {
-        match self {
-            Self::Text(text) => args.add(key, text.as_str()),
-            Self::Real(value) => add_real(key, *value, args),
-            Self::Uint(value) => args.add(key, *value),
-            Self::Int(value) => args.add(key, *value),
-        }
-    }
-}
-
-/// Adds a number. JSON cannot express infinity and NaN.
-fn add_real(key: &str, value: f64, args: &mut Members<'_>) {
-    if value.is_finite() {
-        args.name(key).number(&format!("{value}"))
-    } else {
-        args.add(key, value.to_string())
-    }
 }
