@@ -9,6 +9,7 @@ mod memory;
 #[cfg(feature = "upstream")]
 mod official;
 mod ours;
+mod span_work;
 mod spans;
 mod tsc;
 

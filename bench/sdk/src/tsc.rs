@@ -5,7 +5,8 @@ use ferretto::track_event::EventClock;
 
 use crate::measure::shortest;
 use crate::ours::Ours;
-use crate::{Side, another, spans};
+use crate::span_work;
+use crate::{Side, another};
 
 /// The argument that makes this program measure only this.
 pub(crate) const ARGUMENT: &str = "tsc-clock";
@@ -49,8 +50,11 @@ pub(crate) fn print(rounds: u32) {
         let times: Vec<_> = shortest(&mut sides, name, 1, rounds);
         print_row(name, times.into_iter().flatten());
     }
-    for (name, work) in spans::ROWS {
-        print_row(name, spans::shortest(&mut sides, work, rounds).into_iter());
+    for (name, work) in span_work::ROWS {
+        print_row(
+            name,
+            span_work::shortest(&mut sides, work, rounds).into_iter(),
+        );
     }
 }
 
