@@ -16,8 +16,9 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::calls::Effect;
 use super::calls::{self, Kind};
-use super::fault::{Effect, Fault};
+use super::fault::Fault;
 use super::filter::{self, BEGIN};
 
 /// The longest time that a program may take by default.
