@@ -23,6 +23,7 @@ pub mod reports;
 pub mod rpc;
 mod sqlite;
 pub mod stdlib;
+pub mod summary;
 mod syntax;
 mod timeline;
 

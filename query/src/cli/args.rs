@@ -8,6 +8,8 @@ use ferretto_query::output::Format;
 use ferretto_query::reports::Report;
 use lexopt::prelude::*;
 
+use super::summarize::SummaryArgs;
+
 const HELP: &str = "\
 Query a trace with SQL
 
@@ -35,6 +37,14 @@ Options:
                            processor
       --report REPORT      Print a report, and the SQL that computes it: latency, cpu, threads,
                            slices, counters, io or memory
+      --summarize SPEC     Print the summary of the trace that this file defines, a TraceSummarySpec
+                           as text or encoded. May be repeated
+      --metrics-v2 IDS     The metrics of the summary, separated by commas [default: all]
+      --metadata-query ID  The query for the metadata of the summary
+      --summary-format FORMAT
+                           text or binary [default: text]
+      --structured-query ID
+                           Print the rows of this query of the files of --summarize instead
       --serve              Serve queries over HTTP, for the Python package 'perfetto' and the
                            Perfetto UI
       --port PORT          The port to listen on [default: 9001]
@@ -67,6 +77,7 @@ pub(super) struct Args {
     pub(super) port: Option<u16>,
     pub(super) socket: Option<PathBuf>,
     pub(super) timing: bool,
+    pub(super) summary: SummaryArgs,
 }
 
 impl Default for Args {
@@ -86,6 +97,7 @@ impl Default for Args {
             port: None,
             socket: None,
             timing: false,
+            summary: SummaryArgs::default(),
         }
     }
 }
@@ -198,6 +210,26 @@ pub(super) fn parse() -> Result<Task, String> {
             }
             Long("socket") => args.socket = Some(parser.value().map_err(failed)?.into()),
             Long("timing") => args.timing = true,
+            Long("summarize") => {
+                let spec = parser.value().map_err(failed)?;
+                args.summary.specs.push(spec.into());
+            }
+            Long("metrics-v2") => {
+                let ids = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.summary.metrics = Some(ids);
+            }
+            Long("metadata-query") => {
+                let id = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.summary.metadata = Some(id);
+            }
+            Long("summary-format") => {
+                let name = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.summary.set_format(&name)?;
+            }
+            Long("structured-query") => {
+                let id = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.summary.query = Some(id);
+            }
             Long("per-trace") => is_fleet = Some("--per-trace"),
             Long("export") => {
                 let format = parser.value().and_then(|v| v.string()).map_err(failed)?;
@@ -222,7 +254,16 @@ pub(super) fn parse() -> Result<Task, String> {
             other => return Err(failed(other.unexpected())),
         }
     }
-    let takes_sql = args.file.is_none() && args.report.is_none() && !args.serve;
+    let is_summary = !args.summary.specs.is_empty();
+    let is_summary_option =
+        args.summary.metrics.is_some() || args.summary.metadata.is_some() || args.summary.is_binary;
+    if !is_summary && (is_summary_option || args.summary.query.is_some()) {
+        return Err("options of summaries need --summarize with a specification".into());
+    }
+    if args.summary.query.is_some() && is_summary_option {
+        return Err("--structured-query prints rows, and takes no options of summaries".into());
+    }
+    let takes_sql = !is_summary && args.file.is_none() && args.report.is_none() && !args.serve;
     if let Some(sql) = words.pop_if(|last| is_sql(last)) {
         let sql = sql.into_string();
         args.sql = Some(sql.map_err(|_| "the SQL is not UTF-8".to_owned())?);
@@ -232,6 +273,9 @@ pub(super) fn parse() -> Result<Task, String> {
     }
     if args.sql.is_some() && !takes_sql {
         return Err("SQL is given as an argument and by an option".into());
+    }
+    if is_summary && (args.file.is_some() || args.report.is_some() || args.serve) {
+        return Err("--summarize takes no SQL, no report, and is not served".into());
     }
     if args.report.is_some() && (args.file.is_some() || args.serve) {
         return Err("--report takes no SQL, and is not served".into());

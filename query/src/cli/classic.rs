@@ -6,9 +6,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use ferretto_query::rpc::{API_VERSION, Processor, ServerOptions, UPSTREAM_VERSION, serve_stream};
+use ferretto_query::summary::Metrics;
 use ferretto_query::{Engine, Options};
 use lexopt::prelude::*;
 
+use super::summarize::SummaryArgs;
 use super::{Failure, listen, open, print_csv, print_health, read_standard_input, shell};
 
 const HELP: &str = "\
@@ -49,6 +51,8 @@ struct Classic {
     perf_file: Option<PathBuf>,
     import: ferretto_tables::Options,
     modules: Vec<(String, String)>,
+    is_summary: bool,
+    summary: SummaryArgs,
 }
 
 fn parse() -> Result<Option<Classic>, String> {
@@ -67,6 +71,8 @@ fn parse() -> Result<Option<Classic>, String> {
         perf_file: None,
         import: ferretto_tables::Options::default(),
         modules: Vec::new(),
+        is_summary: false,
+        summary: SummaryArgs::default(),
     };
     let mut parser = lexopt::Parser::from_env();
     let failed = |error: lexopt::Error| format!("{error}; --help lists the options");
@@ -104,6 +110,28 @@ fn parse() -> Result<Option<Classic>, String> {
             }
             Short('p') | Long("perf-file") => {
                 args.perf_file = Some(parser.value().map_err(failed)?.into())
+            }
+            Long("summary") => args.is_summary = true,
+            Long("summary-spec" | "structured-query-spec") => {
+                args.summary
+                    .specs
+                    .push(parser.value().map_err(failed)?.into());
+            }
+            Long("summary-metrics-v2") => {
+                let ids = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.summary.metrics = Some(ids);
+            }
+            Long("summary-metadata-query") => {
+                let id = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.summary.metadata = Some(id);
+            }
+            Long("summary-format") => {
+                let name = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.summary.set_format(&name)?;
+            }
+            Long("structured-query-id") => {
+                let id = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.summary.query = Some(id);
             }
             Long("full-sort") => args.import.full_sort = true,
             Long("crop-track-events") => args.import.crop_track_events = true,
@@ -208,19 +236,31 @@ fn query(args: Classic) -> Result<(), String> {
             .map_err(|error| error.to_string())?;
     }
     print_health(&mut engine);
-    let sql = match (&args.query_string, &args.query_file) {
+    if args.is_summary {
+        args.summary
+            .print(&mut engine, &Metrics::Named(Vec::new()))?;
+    }
+    let structured = args.summary.sql()?;
+    let sql = match (
+        structured.as_ref().or(args.query_string.as_ref()),
+        &args.query_file,
+    ) {
         (Some(sql), _) => Some(sql.clone()),
         (None, Some(path)) if path.as_os_str() != "-" => Some(
             std::fs::read_to_string(path)
                 .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
         ),
+        (None, None) if args.is_summary => Some(String::new()),
         (None, file) if file.is_some() || !(args.interactive || io::stdin().is_terminal()) => {
             Some(read_standard_input()?)
         }
         _ => None,
     };
     let started = Instant::now();
-    if let Some(sql) = &sql {
+    if let Some(sql) = sql
+        .as_ref()
+        .filter(|sql| !sql.is_empty() || !args.is_summary)
+    {
         print_csv(&mut engine, sql)?;
     }
     if let Some(path) = &args.perf_file {

@@ -4,6 +4,7 @@ mod args;
 mod classic;
 mod fleet;
 mod shell;
+mod summarize;
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
@@ -15,6 +16,7 @@ use ferretto_output::{Printable, printable};
 use ferretto_query::Engine;
 use ferretto_query::output::{Csv, Format, output};
 use ferretto_query::rpc::{Processor, Server, ServerOptions, SocketServer};
+use ferretto_query::summary::Metrics;
 use ferretto_tables::{Continue, Trace};
 
 use self::args::{Args, Task};
@@ -71,9 +73,12 @@ fn open(path: &Path, options: &ferretto_tables::Options) -> Result<Arc<Trace>, S
 }
 
 fn run(args: &Args) -> Result<ExitCode, String> {
-    let sql = match args.report {
-        Some(report) => Some(report.sql().to_owned()),
-        None => read_sql(args)?,
+    let is_summary = !args.summary.specs.is_empty() && args.summary.query.is_none();
+    let sql = match (args.report, args.summary.sql()?) {
+        (_, Some(sql)) => Some(sql),
+        (Some(report), _) => Some(report.sql().to_owned()),
+        (None, _) if is_summary => None,
+        (None, _) => read_sql(args)?,
     };
     let started = Instant::now();
     let trace = open(&args.traces[0], &args.import)?;
@@ -82,6 +87,18 @@ fn run(args: &Args) -> Result<ExitCode, String> {
     }
     let mut engine = Engine::new(&trace, &args.limits).map_err(|error| error.to_string())?;
     print_health(&mut engine);
+    let is_whole = trace.health().is_empty() && trace.remarks().is_empty();
+    let done = || {
+        if is_whole {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(INCOMPLETE)
+        }
+    };
+    if is_summary {
+        args.summary.print(&mut engine, &Metrics::All)?;
+        return Ok(done());
+    }
     let Some(sql) = sql else {
         return shell::run(&mut engine).map(|()| ExitCode::SUCCESS);
     };
@@ -96,12 +113,7 @@ fn run(args: &Args) -> Result<ExitCode, String> {
     if args.timing {
         eprintln!("queried in {:.3} s", started.elapsed().as_secs_f64());
     }
-    let is_whole = trace.health().is_empty() && trace.remarks().is_empty();
-    Ok(if is_whole {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(INCOMPLETE)
-    })
+    Ok(done())
 }
 
 fn read_sql(args: &Args) -> Result<Option<String>, String> {

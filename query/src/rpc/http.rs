@@ -13,7 +13,7 @@ use ferretto_wire::encode;
 
 use super::result::ResultWriter;
 use super::state::Processor;
-use super::stream::Stream;
+use super::stream::{NO_METRICS, Stream};
 use super::turns::{PATIENCE, Turns};
 use crate::engine::STACK;
 use crate::error::SqlError;
@@ -179,12 +179,20 @@ impl ProcessorSite {
     }
 }
 
+/// The paths that the Python package requests with GET.
+const CHANGES_WITH_GET: [&str; 3] = [
+    "/notify_eof",
+    "/enable_metatrace",
+    "/disable_and_read_metatrace",
+];
+
 /// Returns the methods with which a path may be requested. Pages can make a browser request any
-/// address with GET, so that changes nothing.
+/// address with GET, so that changes nothing, except for programs that are no browser.
 fn methods(path: &str) -> &'static [&'static str] {
     match path {
         "/" | "/websocket" => &["GET"],
         "/status" => &["GET", "POST"],
+        _ if CHANGES_WITH_GET.contains(&path) => &["POST", "GET"],
         _ => &["POST"],
     }
 }
@@ -206,6 +214,10 @@ impl Site for ProcessorSite {
                 return forbidden("Only pages of known origins may connect.\n");
             }
             _ => {}
+        }
+        let is_browser = head.site.is_some() || head.origin.is_some();
+        if is_browser && head.method == "GET" && CHANGES_WITH_GET.contains(&head.path.as_str()) {
+            return forbidden("Browsers may request this only with POST.\n");
         }
         let methods = methods(&head.path);
         if !methods.contains(&head.method.as_str()) && head.method != "OPTIONS" {
@@ -283,7 +295,6 @@ impl ProcessorSite {
                 .with("Access-Control-Allow-Private-Network", "true");
             return reply.send(&response);
         }
-        let unsupported = |feature: &str| Err(SqlError::new(format!("{feature} is not supported")));
         let changed = |result: Result<Result<(), SqlError>, SqlError>| match result {
             Ok(Ok(())) => message(Vec::new()),
             Ok(Err(error)) => {
@@ -319,8 +330,19 @@ impl ProcessorSite {
                 stream.feed(body, &turn, &mut |message| reply.chunk(&message))?;
                 return reply.end_chunks();
             }
-            "/compute_metric" => message(failed(2, unsupported("computing metrics"))),
-            "/trace_summary" => message(failed(3, unsupported("the trace summary"))),
+            "/compute_metric" => message(failed(2, Err(SqlError::new(NO_METRICS)))),
+            "/trace_summary" => message(match turn() {
+                Ok(mut turn) => turn.trace_summary(body),
+                Err(busy) => failed(3, Err(busy)),
+            }),
+            "/enable_metatrace" => changed(turn().map(|mut turn| {
+                turn.enable_metatrace();
+                Ok(())
+            })),
+            "/disable_and_read_metatrace" => message(match turn() {
+                Ok(mut turn) => turn.read_metatrace(),
+                Err(busy) => failed(2, Err(busy)),
+            }),
             _ => with_origin(Response::error("404 Not Found", "unknown path\n")),
         };
         reply.send(&response)

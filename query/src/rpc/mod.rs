@@ -2,10 +2,12 @@
 //! WebSocket, Unix sockets and standard input and output.
 
 mod http;
+mod metatrace;
 mod result;
 mod socket;
 mod state;
 mod stream;
+mod summaries;
 mod turns;
 
 pub use http::{Server, ServerOptions};

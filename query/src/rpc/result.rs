@@ -14,8 +14,21 @@ const MAX_CELLS: usize = 50_000;
 /// The number of bytes at which a batch is complete.
 const MAX_BYTES: usize = 128 * 1024;
 
+/// The place of a statement in its text.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum StatementHead {
+    /// The statement is run, and the next one begins at this offset.
+    Run { next: usize },
+    /// There was no statement before this offset, which is the end.
+    Nothing { next: usize },
+    /// The text cannot be split into statements.
+    Unknown,
+}
+
 /// Receives the rows of a statement, and sends them as messages.
 pub(super) struct ResultWriter<'a> {
+    /// The head of the first message, if the messages are `StatementResult`.
+    statement: Option<StatementHead>,
     send: &'a mut dyn FnMut(Vec<u8>) -> io::Result<()>,
     /// The error of the first message that could not be sent.
     failure: Option<io::Error>,
@@ -43,6 +56,7 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
 impl<'a> ResultWriter<'a> {
     pub(super) fn new(send: &'a mut dyn FnMut(Vec<u8>) -> io::Result<()>) -> Self {
         Self {
+            statement: None,
             send,
             failure: None,
             started: Instant::now(),
@@ -54,6 +68,17 @@ impl<'a> ResultWriter<'a> {
             blobs: Vec::new(),
             texts: Vec::new(),
             blob_bytes: 0,
+        }
+    }
+
+    /// Returns a writer of messages `StatementResult`.
+    pub(super) fn for_statement(
+        send: &'a mut dyn FnMut(Vec<u8>) -> io::Result<()>,
+        head: StatementHead,
+    ) -> Self {
+        Self {
+            statement: Some(head),
+            ..Self::new(send)
         }
     }
 
@@ -90,7 +115,23 @@ impl<'a> ResultWriter<'a> {
         self.blobs.clear();
         self.texts.clear();
         self.blob_bytes = 0;
-        message
+        let Some(head) = self.statement.replace(StatementHead::Unknown) else {
+            return message;
+        };
+        encode(|result| {
+            result.bytes(1, &message);
+            match head {
+                StatementHead::Run { next } => {
+                    result.varint(2, next as u64);
+                    result.bool(3, true);
+                }
+                StatementHead::Nothing { next } => {
+                    result.varint(2, next as u64);
+                    result.bool(3, false);
+                }
+                StatementHead::Unknown => {}
+            }
+        })
     }
 
     fn batch(&self, batch: &mut Encoder<'_, Vec<u8>>, last: bool) {

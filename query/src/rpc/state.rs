@@ -1,5 +1,6 @@
 //! The state of a trace processor: the trace, and the session over it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -7,10 +8,13 @@ use std::sync::atomic::AtomicBool;
 use ferretto_tables::{Continue, Trace};
 use ferretto_wire::{Fields, encode};
 
-use super::result::ResultWriter;
+use super::metatrace::Metatrace;
+use super::result::{ResultWriter, StatementHead};
 use super::{API_VERSION, UPSTREAM_VERSION};
 use crate::engine::{Engine, Options};
 use crate::error::SqlError;
+use crate::summary::Summarizer;
+use crate::syntax::lexer::statement_after;
 
 /// A trace processor, used by one client at a time.
 #[derive(Debug)]
@@ -19,7 +23,11 @@ pub struct Processor {
     import: ferretto_tables::Options,
     modules: Vec<(String, String)>,
     trace: Arc<Trace>,
-    engine: Engine,
+    pub(super) engine: Engine,
+    pub(super) summarizers: BTreeMap<String, Summarizer>,
+    /// The number of summarizers that were created.
+    pub(super) created_summarizers: u64,
+    pub(super) metatrace: Metatrace,
     name: String,
     /// The received bytes of an incomplete trace.
     pending: Vec<u8>,
@@ -50,6 +58,9 @@ impl Processor {
             modules,
             trace,
             engine,
+            summarizers: BTreeMap::new(),
+            created_summarizers: 0,
+            metatrace: Metatrace::default(),
             name: String::new(),
             pending: Vec::new(),
             complete: false,
@@ -88,6 +99,7 @@ impl Processor {
     fn load(&mut self, trace: Trace, name: String) -> Result<(), SqlError> {
         let trace = Arc::new(trace);
         self.engine = session(&self.options, &trace, &self.modules)?;
+        self.summarizers.clear();
         self.trace = trace;
         self.name = name;
         self.complete = true;
@@ -132,6 +144,7 @@ impl Processor {
     /// Drops all definitions and keeps the trace.
     pub(super) fn restore(&mut self) -> Result<(), SqlError> {
         self.engine = session(&self.options, &self.trace, &self.modules)?;
+        self.summarizers.values_mut().for_each(Summarizer::forget);
         Ok(())
     }
 
@@ -156,10 +169,53 @@ impl Processor {
         send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
     ) -> std::io::Result<()> {
         let sql = text(arguments, 1);
-        let mut writer = ResultWriter::new(send);
-        let result = self.engine.query(&sql, &mut writer);
-        let error = result.err().map(|error| error.render(&sql));
+        self.run(&sql, ResultWriter::new(send))
+    }
+
+    /// Runs the statement of a message `StatementArgs`, and sends messages `StatementResult`. Fails
+    /// if they cannot be sent.
+    pub(super) fn statement(
+        &mut self,
+        arguments: &[u8],
+        send: &mut dyn FnMut(Vec<u8>) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let sql = text(arguments, 1);
+        let offset = Fields::find(2, arguments).and_then(|field| field.as_u64());
+        let offset = usize::try_from(offset.unwrap_or_default()).unwrap_or(usize::MAX);
+        let (head, statement) = match statement_after(&sql, offset) {
+            Ok(Some((statement, next))) => (StatementHead::Run { next }, statement),
+            Ok(None) => {
+                let head = StatementHead::Nothing { next: sql.len() };
+                return ResultWriter::for_statement(send, head).end(None);
+            }
+            Err(error) => {
+                let writer = ResultWriter::for_statement(send, StatementHead::Unknown);
+                return writer.end(Some(&error.message));
+            }
+        };
+        self.run(statement, ResultWriter::for_statement(send, head))
+    }
+
+    fn run(&mut self, sql: &str, mut writer: ResultWriter<'_>) -> std::io::Result<()> {
+        let started = self.metatrace.now();
+        let result = self.engine.query(sql, &mut writer);
+        self.metatrace.add("query", sql, started);
+        let error = result.err().map(|error| error.render(sql));
         writer.end(error.as_deref())
+    }
+
+    /// Starts the trace of the trace processor.
+    pub(super) fn enable_metatrace(&mut self) {
+        self.metatrace.start();
+    }
+
+    /// Returns the message `DisableAndReadMetatraceResult`.
+    pub(super) fn read_metatrace(&mut self) -> Vec<u8> {
+        let trace = self.metatrace.stop();
+        encode(|message| match &trace {
+            Some(trace) => message.bytes(1, trace),
+            None => message.string(2, "The trace of the trace processor was not enabled."),
+        })
     }
 
     /// Adds the package of modules of a message `RegisterSqlPackageArgs`.
@@ -186,7 +242,7 @@ impl Processor {
 }
 
 /// Returns the text of a field.
-fn text(message: &[u8], number: u32) -> String {
+pub(super) fn text(message: &[u8], number: u32) -> String {
     Fields::find(number, message)
         .and_then(|field| field.as_str_lossy())
         .map(|text| text.into_owned())

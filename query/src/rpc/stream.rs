@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use ferretto_http::{Budget, Buffer};
 use ferretto_wire::{Fields, encode};
 
-use super::result::ResultWriter;
+use super::result::{ResultWriter, StatementHead};
 use super::state::Processor;
 use super::turns::{PATIENCE, Turn, Turns};
 use crate::error::SqlError;
@@ -48,21 +48,76 @@ pub fn serve_stream(
     }
 }
 
-/// Returns the field of the reply to a request that is known but not supported, the field of its
-/// error, and the name of the feature. Clients wait for a reply of the right kind.
-fn unsupported(method: u64) -> Option<(u32, u32, &'static str)> {
-    Some(match method {
-        5 => (205, 2, "computing metrics"),
-        9 => (209, 2, "the trace of the trace processor"),
-        15 => (214, 3, "the trace summary"),
-        16 => (215, 2, "the trace summary"),
-        17 => (216, 2, "the trace summary"),
-        18 => (217, 6, "the trace summary"),
-        19 => (218, 1, "the trace summary"),
-        21 => (220, 2, "the export over RPC"),
-        _ => return None,
-    })
+/// A request whose reply is one message.
+struct Call {
+    method: u64,
+    arguments: u32,
+    reply: u32,
+    /// The field of the error in the reply.
+    error: u32,
+    run: fn(&mut Processor, &[u8]) -> Vec<u8>,
 }
+
+/// Metrics of the first version are programs of a server of upstream's: they are refused.
+fn compute_metric(_: &mut Processor, _: &[u8]) -> Vec<u8> {
+    encode(|m| m.string(2, NO_METRICS))
+}
+
+/// The reason why metrics of the first version are refused.
+pub(super) const NO_METRICS: &str =
+    "computing metrics is not supported: use SQL, or trace summaries with metrics of version 2";
+
+const CALLS: [Call; 7] = [
+    Call {
+        method: 5,
+        arguments: 105,
+        reply: 205,
+        error: 2,
+        run: compute_metric,
+    },
+    Call {
+        method: 15,
+        arguments: 110,
+        reply: 214,
+        error: 3,
+        run: Processor::trace_summary,
+    },
+    Call {
+        method: 16,
+        arguments: 111,
+        reply: 215,
+        error: 2,
+        run: Processor::create_summarizer,
+    },
+    Call {
+        method: 17,
+        arguments: 112,
+        reply: 216,
+        error: 2,
+        run: Processor::update_summarizer,
+    },
+    Call {
+        method: 18,
+        arguments: 113,
+        reply: 217,
+        error: 6,
+        run: Processor::query_summarizer,
+    },
+    Call {
+        method: 19,
+        arguments: 114,
+        reply: 218,
+        error: 1,
+        run: Processor::destroy_summarizer,
+    },
+    Call {
+        method: 21,
+        arguments: 116,
+        reply: 220,
+        error: 2,
+        run: |_, _| encode(|m| m.string(2, "the export over RPC is not supported")),
+    },
+];
 
 /// The largest size of a message.
 const MAX_MESSAGE: usize = 128 << 20;
@@ -184,13 +239,17 @@ impl Stream {
                     Err(busy) => ResultWriter::new(&mut part).end(Some(&busy.message))?,
                 }
             }
-            7 | 11 => {
+            6 => self.reply(method, Some((206, &[])), send)?,
+            7 | 8 | 11 => {
                 let result = take().map(|mut turn| {
                     // The reply has no error; only a mistake in the prelude could cause one.
-                    let _ = if method == 7 {
-                        turn.restore()
-                    } else {
-                        turn.reset()
+                    let _ = match method {
+                        7 => turn.restore(),
+                        11 => turn.reset(),
+                        _ => {
+                            turn.enable_metatrace();
+                            Ok(())
+                        }
                     };
                 });
                 if let Err(busy) = result {
@@ -198,6 +257,13 @@ impl Stream {
                     return Ok(false);
                 }
                 self.reply(method, None, send)?;
+            }
+            9 => {
+                let metatrace = match take() {
+                    Ok(mut turn) => turn.read_metatrace(),
+                    Err(busy) => error(2, Err(busy)),
+                };
+                self.reply(method, Some((209, &metatrace)), send)?;
             }
             10 => {
                 let status = match take() {
@@ -213,25 +279,37 @@ impl Stream {
                 };
                 self.reply(method, Some((211, &error(1, result))), send)?;
             }
-            _ => {
-                let number = self.sent;
-                match unsupported(method) {
-                    Some((field, error, feature)) => {
-                        let text = format!("{feature} is not supported");
-                        let result = encode(|m| m.string(error, &text));
-                        self.reply(method, Some((field, &result)), send)?;
-                    }
-                    None => {
-                        self.sent += 1;
-                        send(encode(|stream| {
-                            stream.nested(1, |m| {
-                                m.int(1, number);
-                                m.varint(4, method);
-                            });
-                        }))?;
+            20 => {
+                let arguments = arguments(115).unwrap_or_default();
+                let mut part = |part: Vec<u8>| self.reply(method, Some((219, &part)), send);
+                match take() {
+                    Ok(mut turn) => turn.statement(arguments, &mut part)?,
+                    Err(busy) => {
+                        let writer = ResultWriter::for_statement(&mut part, StatementHead::Unknown);
+                        writer.end(Some(&busy.message))?;
                     }
                 }
             }
+            _ => match CALLS.iter().find(|call| call.method == method) {
+                Some(call) => {
+                    let result = match arguments(call.arguments) {
+                        Some(bytes) => take().map(|mut turn| (call.run)(&mut turn, bytes)),
+                        None => Err(SqlError::new("the arguments are missing")),
+                    };
+                    let result = result.unwrap_or_else(|failed| error(call.error, Err(failed)));
+                    self.reply(method, Some((call.reply, &result)), send)?;
+                }
+                None => {
+                    let number = self.sent;
+                    self.sent += 1;
+                    send(encode(|stream| {
+                        stream.nested(1, |m| {
+                            m.int(1, number);
+                            m.varint(4, method);
+                        });
+                    }))?;
+                }
+            },
         }
         Ok(true)
     }

@@ -208,6 +208,28 @@ pub(crate) fn split(tokens: Vec<Token>) -> Vec<Vec<Token>> {
     statements
 }
 
+/// Returns the first statement after an offset, and the offset at which the next one begins; `None`
+/// if there is no statement.
+///
+/// # Errors
+///
+/// Fails if the offset is not one of a character, or the rest cannot be split into tokens.
+pub(crate) fn statement_after(sql: &str, offset: usize) -> Result<Option<(&str, usize)>, SqlError> {
+    let Some(rest) = sql.get(offset..) else {
+        return Err(SqlError::new(format!(
+            "The offset {offset} is not in the text, which has {} bytes.",
+            sql.len()
+        )));
+    };
+    let statements = split(tokenize(rest)?);
+    let [first, others @ ..] = statements.as_slice() else {
+        return Ok(None);
+    };
+    let start = |tokens: &[Token]| trim(tokens).first().map_or(rest.len(), |token| token.at);
+    let next = others.first().map_or(rest.len(), |tokens| start(tokens));
+    Ok(Some((&rest[start(first)..next], offset + next)))
+}
+
 /// Returns true for the start of `CREATE TRIGGER`.
 fn begins_trigger(tokens: &[Token]) -> bool {
     let mut words = tokens.iter().filter(|token| !token.is_space()).peekable();

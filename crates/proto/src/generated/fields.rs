@@ -7740,6 +7740,194 @@ pub mod perfetto_metatrace {
     }
 }
 
+/// Field numbers of `PerfettoSqlStructuredQuery`.
+#[cfg(feature = "descriptors")]
+pub mod perfetto_sql_structured_query {
+    pub const ID: u32 = 1;
+    pub const REFERENCED_MODULES: u32 = 11;
+    pub const TABLE: u32 = 2;
+    pub const SQL: u32 = 3;
+    pub const SIMPLE_SLICES: u32 = 4;
+    pub const INNER_QUERY: u32 = 5;
+    pub const INNER_QUERY_ID: u32 = 6;
+    pub const INTERVAL_INTERSECT: u32 = 7;
+    pub const EXPERIMENTAL_JOIN: u32 = 100;
+    pub const EXPERIMENTAL_UNION: u32 = 101;
+    pub const EXPERIMENTAL_ADD_COLUMNS: u32 = 102;
+    pub const EXPERIMENTAL_CREATE_SLICES: u32 = 104;
+    pub const EXPERIMENTAL_TIME_RANGE: u32 = 105;
+    pub const EXPERIMENTAL_FILTER_TO_INTERVALS: u32 = 106;
+    pub const EXPERIMENTAL_COUNTER_INTERVALS: u32 = 107;
+    pub const EXPERIMENTAL_FILTER_IN: u32 = 108;
+    pub const FILTERS: u32 = 8;
+    pub const GROUP_BY: u32 = 9;
+    pub const SELECT_COLUMNS: u32 = 10;
+    pub const ORDER_BY: u32 = 14;
+    pub const LIMIT: u32 = 12;
+    pub const OFFSET: u32 = 13;
+    pub const EXPERIMENTAL_FILTER_GROUP: u32 = 103;
+
+    /// Field numbers of `Table`.
+    pub mod table {
+        pub const TABLE_NAME: u32 = 1;
+        pub const COLUMN_NAMES: u32 = 3;
+        pub const MODULE_NAME: u32 = 2;
+    }
+
+    /// Field numbers of `SimpleSlices`.
+    pub mod simple_slices {
+        pub const SLICE_NAME_GLOB: u32 = 1;
+        pub const THREAD_NAME_GLOB: u32 = 2;
+        pub const PROCESS_NAME_GLOB: u32 = 3;
+        pub const TRACK_NAME_GLOB: u32 = 4;
+    }
+
+    /// Field numbers of `Sql`.
+    pub mod sql {
+        pub const SQL: u32 = 1;
+        pub const COLUMN_NAMES: u32 = 2;
+        pub const DEPENDENCIES: u32 = 4;
+        pub const PREAMBLE: u32 = 3;
+
+        /// Field numbers of `Dependency`.
+        pub mod dependency {
+            pub const ALIAS: u32 = 1;
+            pub const QUERY: u32 = 2;
+        }
+    }
+
+    /// Field numbers of `IntervalIntersect`.
+    pub mod interval_intersect {
+        pub const BASE: u32 = 1;
+        pub const INTERVAL_INTERSECT: u32 = 2;
+        pub const PARTITION_COLUMNS: u32 = 3;
+    }
+
+    /// Field numbers of `ExperimentalFilterToIntervals`.
+    pub mod experimental_filter_to_intervals {
+        pub const BASE: u32 = 1;
+        pub const INTERVALS: u32 = 2;
+        pub const PARTITION_COLUMNS: u32 = 3;
+        pub const CLIP_TO_INTERVALS: u32 = 4;
+        pub const SELECT_COLUMNS: u32 = 5;
+    }
+
+    /// Field numbers of `ExperimentalTimeRange`.
+    pub mod experimental_time_range {
+        pub const MODE: u32 = 1;
+        pub const TS: u32 = 2;
+        pub const DUR: u32 = 3;
+    }
+
+    /// Field numbers of `ExperimentalJoin`.
+    pub mod experimental_join {
+        pub const TYPE: u32 = 1;
+        pub const LEFT_QUERY: u32 = 2;
+        pub const RIGHT_QUERY: u32 = 3;
+        pub const EQUALITY_COLUMNS: u32 = 4;
+        pub const FREEFORM_CONDITION: u32 = 5;
+
+        /// Field numbers of `EqualityColumns`.
+        pub mod equality_columns {
+            pub const LEFT_COLUMN: u32 = 1;
+            pub const RIGHT_COLUMN: u32 = 2;
+        }
+
+        /// Field numbers of `FreeformCondition`.
+        pub mod freeform_condition {
+            pub const LEFT_QUERY_ALIAS: u32 = 1;
+            pub const RIGHT_QUERY_ALIAS: u32 = 2;
+            pub const SQL_EXPRESSION: u32 = 3;
+        }
+    }
+
+    /// Field numbers of `ExperimentalUnion`.
+    pub mod experimental_union {
+        pub const QUERIES: u32 = 1;
+        pub const USE_UNION_ALL: u32 = 2;
+    }
+
+    /// Field numbers of `ExperimentalAddColumns`.
+    pub mod experimental_add_columns {
+        pub const CORE_QUERY: u32 = 1;
+        pub const INPUT_QUERY: u32 = 2;
+        pub const INPUT_COLUMNS: u32 = 3;
+        pub const EQUALITY_COLUMNS: u32 = 4;
+        pub const FREEFORM_CONDITION: u32 = 5;
+    }
+
+    /// Field numbers of `ExperimentalCreateSlices`.
+    pub mod experimental_create_slices {
+        pub const STARTS_QUERY: u32 = 1;
+        pub const ENDS_QUERY: u32 = 2;
+        pub const STARTS_TS_COLUMN: u32 = 3;
+        pub const ENDS_TS_COLUMN: u32 = 4;
+    }
+
+    /// Field numbers of `ExperimentalCounterIntervals`.
+    pub mod experimental_counter_intervals {
+        pub const INPUT_QUERY: u32 = 1;
+    }
+
+    /// Field numbers of `ExperimentalFilterIn`.
+    pub mod experimental_filter_in {
+        pub const BASE: u32 = 1;
+        pub const MATCH_VALUES: u32 = 2;
+        pub const BASE_COLUMN: u32 = 3;
+        pub const MATCH_COLUMN: u32 = 4;
+    }
+
+    /// Field numbers of `Filter`.
+    pub mod filter {
+        pub const COLUMN_NAME: u32 = 1;
+        pub const OP: u32 = 2;
+        pub const STRING_RHS: u32 = 3;
+        pub const DOUBLE_RHS: u32 = 4;
+        pub const INT64_RHS: u32 = 5;
+    }
+
+    /// Field numbers of `GroupBy`.
+    pub mod group_by {
+        pub const COLUMN_NAMES: u32 = 1;
+        pub const AGGREGATES: u32 = 2;
+
+        /// Field numbers of `Aggregate`.
+        pub mod aggregate {
+            pub const COLUMN_NAME: u32 = 1;
+            pub const OP: u32 = 2;
+            pub const RESULT_COLUMN_NAME: u32 = 3;
+            pub const PERCENTILE: u32 = 4;
+            pub const CUSTOM_SQL_EXPRESSION: u32 = 5;
+        }
+    }
+
+    /// Field numbers of `SelectColumn`.
+    pub mod select_column {
+        pub const COLUMN_NAME_OR_EXPRESSION: u32 = 3;
+        pub const ALIAS: u32 = 2;
+        pub const COLUMN_NAME: u32 = 1;
+    }
+
+    /// Field numbers of `OrderBy`.
+    pub mod order_by {
+        pub const ORDERING_SPECS: u32 = 1;
+
+        /// Field numbers of `OrderingSpec`.
+        pub mod ordering_spec {
+            pub const COLUMN_NAME: u32 = 1;
+            pub const DIRECTION: u32 = 2;
+        }
+    }
+
+    /// Field numbers of `ExperimentalFilterGroup`.
+    pub mod experimental_filter_group {
+        pub const OP: u32 = 1;
+        pub const FILTERS: u32 = 2;
+        pub const GROUPS: u32 = 3;
+        pub const SQL_EXPRESSIONS: u32 = 4;
+    }
+}
+
 /// Field numbers of `PixelMmKswapdDoneFtraceEvent`.
 #[cfg(feature = "descriptors")]
 pub mod pixel_mm_kswapd_done_ftrace_event {
@@ -9417,6 +9605,111 @@ pub mod trace_config {
     }
 }
 
+/// Field numbers of `TraceMetricV2Bundle`.
+#[cfg(feature = "descriptors")]
+pub mod trace_metric_v2_bundle {
+    pub const BUNDLE_ID: u32 = 1;
+    pub const ROW: u32 = 2;
+    pub const SPECS: u32 = 3;
+    pub const INTERNED_DIMENSION_BUNDLES: u32 = 4;
+
+    /// Field numbers of `Row`.
+    pub mod row {
+        pub const VALUES: u32 = 1;
+        pub const DIMENSION: u32 = 2;
+
+        /// Field numbers of `Value`.
+        pub mod value {
+            pub const NULL_VALUE: u32 = 1;
+            pub const DOUBLE_VALUE: u32 = 2;
+        }
+
+        /// Field numbers of `Dimension`.
+        pub mod dimension {
+            pub const STRING_VALUE: u32 = 1;
+            pub const INT64_VALUE: u32 = 2;
+            pub const DOUBLE_VALUE: u32 = 3;
+            pub const NULL_VALUE: u32 = 4;
+            pub const BOOL_VALUE: u32 = 5;
+        }
+    }
+
+    /// Field numbers of `InternedDimensionBundle`.
+    pub mod interned_dimension_bundle {
+        pub const INTERNED_DIMENSION_ROWS: u32 = 2;
+
+        /// Field numbers of `InternedDimensionRow`.
+        pub mod interned_dimension_row {
+            pub const KEY_DIMENSION_VALUE: u32 = 1;
+            pub const INTERNED_DIMENSION_VALUES: u32 = 2;
+        }
+    }
+}
+
+/// Field numbers of `TraceMetricV2Spec`.
+#[cfg(feature = "descriptors")]
+pub mod trace_metric_v2_spec {
+    pub const ID: u32 = 1;
+    pub const DIMENSIONS_SPECS: u32 = 5;
+    pub const DIMENSIONS: u32 = 2;
+    pub const VALUE: u32 = 3;
+    pub const QUERY: u32 = 4;
+    pub const DIMENSION_UNIQUENESS: u32 = 6;
+    pub const UNIT: u32 = 8;
+    pub const CUSTOM_UNIT: u32 = 9;
+    pub const POLARITY: u32 = 10;
+    pub const BUNDLE_ID: u32 = 7;
+    pub const INTERNED_DIMENSION_SPECS: u32 = 11;
+
+    /// Field numbers of `DimensionSpec`.
+    pub mod dimension_spec {
+        pub const NAME: u32 = 1;
+        pub const TYPE: u32 = 2;
+        pub const DISPLAY_NAME: u32 = 3;
+        pub const DISPLAY_HELP: u32 = 4;
+        pub const DOC_LINK: u32 = 5;
+        pub const IS_AGGREGATABLE: u32 = 6;
+    }
+
+    /// Field numbers of `InternedDimensionSpec`.
+    pub mod interned_dimension_spec {
+        pub const KEY_COLUMN_SPEC: u32 = 1;
+        pub const DATA_COLUMN_SPECS: u32 = 2;
+        pub const QUERY: u32 = 3;
+
+        /// Field numbers of `ColumnSpec`.
+        pub mod column_spec {
+            pub const NAME: u32 = 1;
+            pub const TYPE: u32 = 2;
+        }
+    }
+}
+
+/// Field numbers of `TraceMetricV2TemplateSpec`.
+#[cfg(feature = "descriptors")]
+pub mod trace_metric_v2_template_spec {
+    pub const ID_PREFIX: u32 = 1;
+    pub const DIMENSIONS_SPECS: u32 = 5;
+    pub const DIMENSIONS: u32 = 2;
+    pub const VALUE_COLUMNS: u32 = 3;
+    pub const VALUE_COLUMN_SPECS: u32 = 8;
+    pub const INTERNED_DIMENSION_SPECS: u32 = 9;
+    pub const QUERY: u32 = 4;
+    pub const DIMENSION_UNIQUENESS: u32 = 6;
+    pub const DISABLE_AUTO_BUNDLING: u32 = 7;
+
+    /// Field numbers of `ValueColumnSpec`.
+    pub mod value_column_spec {
+        pub const NAME: u32 = 1;
+        pub const UNIT: u32 = 2;
+        pub const CUSTOM_UNIT: u32 = 3;
+        pub const POLARITY: u32 = 4;
+        pub const DISPLAY_NAME: u32 = 5;
+        pub const DISPLAY_HELP: u32 = 6;
+        pub const DOC_LINK: u32 = 7;
+    }
+}
+
 /// Field numbers of `TracePacket`.
 pub mod trace_packet {
     pub const TIMESTAMP: u32 = 8;
@@ -9617,6 +9910,27 @@ pub mod trace_stats {
         pub const TIME_TAKEN_NS: u32 = 5;
         pub const BYTES_DISCARDED_PER_BUFFER: u32 = 20;
     }
+}
+
+/// Field numbers of `TraceSummary`.
+#[cfg(feature = "descriptors")]
+pub mod trace_summary {
+    pub const METRIC_BUNDLES: u32 = 3;
+    pub const METADATA: u32 = 2;
+
+    /// Field numbers of `Metadata`.
+    pub mod metadata {
+        pub const KEY: u32 = 1;
+        pub const VALUE: u32 = 2;
+    }
+}
+
+/// Field numbers of `TraceSummarySpec`.
+#[cfg(feature = "descriptors")]
+pub mod trace_summary_spec {
+    pub const METRIC_SPEC: u32 = 1;
+    pub const QUERY: u32 = 2;
+    pub const METRIC_TEMPLATE_SPEC: u32 = 3;
 }
 
 /// Field numbers of `TraceUuid`.
