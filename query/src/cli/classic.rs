@@ -30,6 +30,13 @@ Options:
       --http-additional-cors-origins ORIGINS
                                      Further web origins that may send queries, with commas
   -p, --perf-file FILE               Write the durations of import and queries, in nanoseconds
+      --summary                      Print the summary of the trace
+      --summary-spec FILE            The definitions of the summary; may be repeated
+      --summary-metrics-v2 IDS       The metrics of the summary, with commas, or 'all'
+      --summary-metadata-query ID    The query for the metadata of the summary
+      --summary-format FORMAT        text or binary [default: text]
+      --structured-query-spec FILE   Definitions of structured queries; may be repeated
+      --structured-query-id ID       Print the rows of this structured query
       --full-sort                    Sort all events of the trace together
       --no-ftrace-raw                Leave 'ftrace_event' empty
       --crop-track-events            Leave out track events before the range of interest

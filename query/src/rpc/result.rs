@@ -115,9 +115,11 @@ impl<'a> ResultWriter<'a> {
         self.blobs.clear();
         self.texts.clear();
         self.blob_bytes = 0;
-        let Some(head) = self.statement.replace(StatementHead::Unknown) else {
+        let Some(head) = self.statement else {
             return message;
         };
+        // Only the first message has the place.
+        self.statement = Some(StatementHead::Unknown);
         encode(|result| {
             result.bytes(1, &message);
             match head {

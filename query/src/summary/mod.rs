@@ -188,7 +188,7 @@ fn too_large() -> SqlError {
 fn write_metadata(engine: &mut Engine, sql: &str, summary: &mut Vec<u8>) -> Result<(), SqlError> {
     let wrong = |what| SqlError::new(format!("The metadata query {what}."));
     let names = each_row(engine, sql, |names, row| {
-        let ([key, value], [_, _]) = (row, &*names) else {
+        let ([key, value], [_, _]) = (row, names) else {
             return Err(wrong("has other columns than 'key' and 'value'"));
         };
         let (key, value) = match (key, value) {

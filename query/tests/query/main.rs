@@ -20,6 +20,7 @@ mod server;
 mod shell;
 mod statements;
 mod stored;
+mod summary;
 mod tables;
 mod timeline;
 mod trace;

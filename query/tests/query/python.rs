@@ -10,12 +10,18 @@ import sys
 from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
 config = TraceProcessorConfig(bin_path=sys.argv[1], load_timeout=60)
 tp = TraceProcessor(trace=sys.argv[2], config=config)
-for row in tp.query("select name, dur, null as nothing from slice order by ts"):
-    print(row.name, row.dur, row.nothing)
+for row in tp.query("select name, dur, null as empty from slice order by ts"):
+    print(row.name, row.dur, row.empty)
 try:
     tp.query("select nonsense from slice")
 except Exception as error:
     print("error" if "nonsense" in str(error) else "no error")
+spec = """metric_spec { id: 'slices' value: 'n'
+  query { sql { sql: 'SELECT count(*) AS n FROM slice' } } }"""
+print(tp.trace_summary([spec]).metric_bundles[0].row[0].values[0].double_value)
+tp.enable_metatrace()
+tp.query("select 42")
+print(b"select 42" in bytes(tp.disable_and_read_metatrace()))
 tp.close()
 "#;
 
@@ -41,6 +47,7 @@ fn the_python_package_works_with_our_program() {
         String::from_utf8_lossy(&output.stderr)
     );
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    let expected = "outer 100 None\ninner 40 None\ninnermost 10 None\nlater 30 None\nerror\n";
+    let expected =
+        "outer 100 None\ninner 40 None\ninnermost 10 None\nlater 30 None\nerror\n4.0\nTrue\n";
     assert_eq!(printed, expected);
 }
