@@ -1,7 +1,7 @@
 //! The host: binds sockets, runs and stops.
 
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use crate::inherited::{InheritedError, InheritedSockets};
 use crate::options::{HostOptions, RelayEndpoints};
 use crate::permissions::FilePermissions;
 use crate::reactor::{ListenerState, Reactor};
+use crate::termination::Termination;
 use crate::watchdog::WatchdogError;
 
 /// Tokens of event sources other than clients; those of clients are their ids, which start at 1.
@@ -85,7 +86,7 @@ pub struct Host {
     poll: Poll,
     reactor: Reactor,
     stop: Arc<Stop>,
-    signal: Option<OwnedFd>,
+    termination: Option<Termination>,
 }
 
 #[derive(Debug)]
@@ -185,7 +186,7 @@ impl Host {
             poll,
             reactor,
             stop: Arc::new(stop),
-            signal: None,
+            termination: None,
         })
     }
 
@@ -210,10 +211,10 @@ impl Host {
         self.reactor.producer_port()
     }
 
-    /// Also stops when this descriptor becomes readable.
-    pub(crate) fn stop_when_readable(&mut self, fd: OwnedFd) -> io::Result<()> {
-        register(&self.poll, fd.as_raw_fd(), SIGNAL)?;
-        self.signal = Some(fd);
+    /// Also stops at these signals.
+    pub(crate) fn stop_at(&mut self, termination: Termination) -> io::Result<()> {
+        register(&self.poll, termination.as_fd().as_raw_fd(), SIGNAL)?;
+        self.termination = Some(termination);
         Ok(())
     }
 

@@ -1,11 +1,11 @@
 //! The `traced` program, without its command line.
 
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use nix::sys::signal::Signal;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::SIGXFSZ;
 
 use crate::extensions;
 use crate::host::{Host, HostError};
@@ -13,16 +13,17 @@ use crate::inherited::InheritedSockets;
 use crate::notice::NoticeSink;
 use crate::options::HostOptions;
 use crate::readiness::Readiness;
+use crate::termination::Termination;
 use crate::watchdog::WatchdogError;
 
 /// The variable with the descriptor to which `1` is written when both sockets listen.
 pub const NOTIFY_VARIABLE: &str = "TRACED_NOTIFY_FD";
 
 /// Runs the service until SIGTERM or SIGINT. It handles these signals for the whole process, so it
-/// is for programs that only run the service. Notices go to standard error unless the options say
-/// otherwise. `listening` is called once clients can connect. A service that exceeds the limits of
-/// its watchdog ends with an error and completes its files: see
-/// [`WatchdogLimits`](crate::WatchdogLimits).
+/// is for programs that only run the service: call it before there are other threads. Notices go to
+/// standard error unless the options say otherwise. `listening` is called once clients can connect.
+/// A service that exceeds the limits of its watchdog ends with an error and completes its files:
+/// see [`WatchdogLimits`](crate::WatchdogLimits).
 ///
 /// Sockets bound by systemd or Android's init replace those in the options ([`InheritedSockets`]).
 /// When clients can connect, `1` is written to the descriptor named by [`NOTIFY_VARIABLE`], which
@@ -32,6 +33,7 @@ pub const NOTIFY_VARIABLE: &str = "TRACED_NOTIFY_FD";
 ///
 /// See [`HostError`].
 pub fn run(mut options: HostOptions, listening: impl FnOnce(&Host)) -> Result<(), HostError> {
+    let termination = Termination::of([Signal::SIGTERM, Signal::SIGINT])?;
     let mut readiness = Readiness::from_environment(NOTIFY_VARIABLE)?;
     let sockets = InheritedSockets::from_environment()?;
     if options.notices.is_none() {
@@ -43,13 +45,8 @@ pub fn run(mut options: HostOptions, listening: impl FnOnce(&Host)) -> Result<()
     raise_descriptor_limit();
     // Writing to a file at its size limit then fails instead of ending the process.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
-    let (signalled, handler) = UnixStream::pair()?;
-    for signal in [SIGTERM, SIGINT] {
-        signal_hook::low_level::pipe::register(signal, handler.try_clone()?)?;
-    }
     let mut host = Host::with_sockets(options, sockets)?;
-    signalled.set_nonblocking(true)?;
-    host.stop_when_readable(signalled.into())?;
+    host.stop_at(termination)?;
     readiness.ready()?;
     listening(&host);
     host.run_until(|| readiness.stopping()).map_err(|error| {

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ferretto_client::transport::WakeFd;
+use ferretto_host::Termination;
 use ferretto_ipc::Address;
 use ferretto_ipc::frame::set_peer_identity;
 use ferretto_ipc::socket::{BindError, Credentials, Listener, Socket};
@@ -79,7 +80,7 @@ pub struct Relay {
     /// The time at which accepting resumes.
     accept_again: Option<Instant>,
     stop: Arc<Stop>,
-    signal: Option<OwnedFd>,
+    termination: Option<Termination>,
     buffer: Vec<u8>,
     last_reason: Option<String>,
 }
@@ -157,7 +158,7 @@ impl Relay {
             producers: HashMap::new(),
             accept_again: None,
             stop,
-            signal: None,
+            termination: None,
             buffer: vec![0; CAPACITY],
             last_reason: None,
         })
@@ -173,14 +174,14 @@ impl Relay {
         self.listener.address()
     }
 
-    /// Stops the relay, too, when `fd` becomes readable.
-    pub(crate) fn stop_when_readable(&mut self, fd: OwnedFd) -> io::Result<()> {
+    /// Also stops at these signals.
+    pub(crate) fn stop_at(&mut self, termination: Termination) -> io::Result<()> {
         let read = Interest {
             read: true,
             write: false,
         };
-        self.poller.add(fd.as_fd(), SIGNAL, read)?;
-        self.signal = Some(fd);
+        self.poller.add(termination.as_fd(), SIGNAL, read)?;
+        self.termination = Some(termination);
         Ok(())
     }
 
@@ -362,8 +363,8 @@ impl Relay {
         self.poller.remove(self.listener.as_fd());
         self.poller.remove(self.stop.wake.as_fd());
         self.poller.remove(self.dialler.fd());
-        if let Some(signal) = &self.signal {
-            self.poller.remove(signal.as_fd());
+        if let Some(termination) = &self.termination {
+            self.poller.remove(termination.as_fd());
         }
         drop(std::mem::take(&mut self.own));
         let numbers: Vec<u64> = self.producers.keys().copied().collect();

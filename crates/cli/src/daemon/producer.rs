@@ -3,16 +3,21 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use ferretto_client::{DaemonOptions, Notice, Stopper};
+use ferretto_host::Termination;
+use ferretto_output::is_ignored;
 use ferretto_shm::take_inherited;
 use lexopt::Parser;
+use nix::sys::signal::Signal;
+use signal_hook::consts::SIGXFSZ;
 
 use super::{Complaint, Daemon, DaemonOption, Taken};
 use crate::errors;
-use crate::session::Signals;
+use crate::session::{EXIT_DELAY, INTERRUPTED};
 use crate::usage::Row;
 
 /// The common options of these daemons: the trusted services.
@@ -63,9 +68,9 @@ pub(crate) const fn environment(notify_fd: &'static str) -> [Row<'static>; 2] {
     ]
 }
 
-/// Runs the data sources that `set_up` creates until SIGTERM or SIGINT. `set_up` returns a stopper
-/// and a function to run on a thread called `thread`. `variable` names the descriptor to which `1`
-/// is written when all data sources are registered.
+/// Runs the data sources that `set_up` creates until a signal asks for the end. `set_up` returns a
+/// stopper and a function to run on a thread called `thread`. `variable` names the descriptor to
+/// which `1` is written when all data sources are registered.
 pub(crate) fn serve<R: FnOnce() + Send + 'static>(
     name: &'static str,
     variable: &'static str,
@@ -73,7 +78,7 @@ pub(crate) fn serve<R: FnOnce() + Send + 'static>(
     service: Service,
     set_up: impl FnOnce(DaemonOptions) -> io::Result<(Stopper, R)>,
 ) -> Result<()> {
-    let mut signals = Signals::new().context("cannot handle signals")?;
+    let requests = requests_to_end().context("cannot handle signals")?;
     let last_reason = Mutex::default();
     let is_ready = AtomicBool::new(false);
     let options = DaemonOptions {
@@ -91,13 +96,44 @@ pub(crate) fn serve<R: FnOnce() + Send + 'static>(
         .name(thread.to_owned())
         .spawn(run)
         .context("cannot start a thread")?;
-    while signals.take().iter().all(|signal| !signal.ends()) {
-        signals.wait(None);
-    }
+    // Fails only if there are no requests any more.
+    let _ = requests.recv();
     stopper.stop();
     thread
         .join()
         .map_err(|_| anyhow::anyhow!("crashed; please report this"))
+}
+
+/// Returns a channel with a message once this process is asked to end. If it has not ended some
+/// time after the second request, it exits.
+fn requests_to_end() -> io::Result<Receiver<()>> {
+    let to_end = [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+    ];
+    // SIGHUP stays ignored under `nohup`. SIGINT, which shells ignore for programs in the
+    // background, is always handled.
+    let is_taken = |signal: &Signal| *signal != Signal::SIGHUP || !is_ignored(*signal as i32);
+    let termination = Termination::of(to_end.into_iter().filter(is_taken))?;
+    // At the size limit of a file, writing fails instead of ending the process.
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
+    let (sender, receiver) = mpsc::channel();
+    // The thread ends with the process.
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            termination.wait();
+            // Fails only if the process is ending.
+            let _ = sender.send(());
+            termination.wait();
+            std::thread::sleep(EXIT_DELAY);
+            std::process::exit(INTERRUPTED);
+        })?;
+    Ok(receiver)
 }
 
 /// Prints notices. A failure to reach the service is printed only when its reason changes, since

@@ -29,7 +29,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use self::output::Output;
 pub(crate) use self::plan::{Control, End, Plan, Reaction, Task, Then};
 use self::signals::timeout_until;
-pub(crate) use self::signals::{Signal, Signals};
+pub(crate) use self::signals::{EXIT_DELAY, INTERRUPTED, Signal, Signals};
 
 /// The flags of the flush before the end of a recording.
 const FLUSH_AT_STOP: FlushFlags = FlushFlags::new(FlushInitiator::CommandLine, FlushReason::Stop);

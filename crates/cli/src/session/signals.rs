@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ferretto_output::is_ignored;
@@ -32,14 +33,24 @@ impl Signal {
 }
 
 /// The time after a second signal to end at which the process exits.
-const EXIT_DELAY: Duration = Duration::from_secs(10);
+pub(crate) const EXIT_DELAY: Duration = Duration::from_secs(10);
 /// The byte that marks the end of cleanup. Signals write other bytes.
 const CLEANED: u8 = b'.';
 /// The exit code of a program that Ctrl-C ended, as in shells.
-const INTERRUPTED: i32 = 130;
+pub(crate) const INTERRUPTED: i32 = 130;
 
 /// The signals that ask the process to end, other than Ctrl-C.
 const TO_END: [i32; 5] = [SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+
+/// Signals of one kind.
+#[derive(Debug)]
+struct Source {
+    signal: Signal,
+    /// Set by the handler, which may find no memory for the message that follows.
+    has_arrived: Arc<AtomicBool>,
+    /// Wakes those who wait.
+    stream: UnixStream,
+}
 
 /// Signals that are delivered here instead of having their default effect.
 ///
@@ -47,7 +58,7 @@ const TO_END: [i32; 5] = [SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 /// nothing left to clean up.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    streams: Vec<(Signal, UnixStream)>,
+    sources: Vec<Source>,
     /// The registrations by which SIGUSR1 ends the process.
     ended_by_usr1: Vec<SigId>,
     /// The stream to the thread that ends the process. `None` if there is nothing left to clean up.
@@ -59,14 +70,16 @@ impl Signals {
     pub(crate) fn new() -> io::Result<Self> {
         // At the size limit of a file, writing fails instead of ending the process.
         signal_hook::flag::register(SIGXFSZ, Arc::default())?;
-        let mut streams = Vec::new();
+        let mut sources = Vec::new();
         let mut ended_by_usr1 = Vec::new();
-        let mut of = |signals: &[i32]| -> io::Result<(UnixStream, UnixStream)> {
+        let mut of = |signals: &[i32],
+                      has_arrived: &Arc<AtomicBool>|
+         -> io::Result<(UnixStream, UnixStream)> {
             let (read, write) = UnixStream::pair()?;
             for &signal in signals {
-                let id = signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+                let ids = register(signal, has_arrived, write.try_clone()?)?;
                 if signal == SIGUSR1 {
-                    ended_by_usr1.push(id);
+                    ended_by_usr1.extend(ids);
                 }
             }
             Ok((read, write))
@@ -82,11 +95,16 @@ impl Signals {
             (Signal::Terminate, &to_end[..]),
             (Signal::Child, &[SIGCHLD]),
         ] {
-            let (stream, _) = of(numbers)?;
+            let has_arrived = Arc::default();
+            let (stream, _) = of(numbers, &has_arrived)?;
             stream.set_nonblocking(true)?;
-            streams.push((signal, stream));
+            sources.push(Source {
+                signal,
+                has_arrived,
+                stream,
+            });
         }
-        let (ending, cleaning) = of(&[&[SIGINT], &to_end[..]].concat())?;
+        let (ending, cleaning) = of(&[&[SIGINT], &to_end[..]].concat(), &Arc::default())?;
         // A full stream holds a second signal, after which the process ends anyway.
         cleaning.set_nonblocking(true)?;
         // The thread ends with the process.
@@ -94,7 +112,7 @@ impl Signals {
             .name("signals".to_owned())
             .spawn(move || exit_after_signals(ending))?;
         Ok(Self {
-            streams,
+            sources,
             ended_by_usr1,
             cleaning: Some(cleaning),
         })
@@ -102,13 +120,18 @@ impl Signals {
 
     /// Makes SIGUSR1 request a snapshot instead of ending the process.
     pub(crate) fn take_snapshots(&mut self) -> io::Result<()> {
-        let (read, write) = UnixStream::pair()?;
-        read.set_nonblocking(true)?;
-        signal_hook::low_level::pipe::register(SIGUSR1, write)?;
+        let (stream, write) = UnixStream::pair()?;
+        stream.set_nonblocking(true)?;
+        let has_arrived = Arc::default();
+        register(SIGUSR1, &has_arrived, write)?;
         for id in self.ended_by_usr1.drain(..) {
             signal_hook::low_level::unregister(id);
         }
-        self.streams.push((Signal::Snapshot, read));
+        self.sources.push(Source {
+            signal: Signal::Snapshot,
+            has_arrived,
+            stream,
+        });
         Ok(())
     }
 
@@ -123,7 +146,7 @@ impl Signals {
     /// Returns an empty set of signals, for sessions whose process handles them elsewhere.
     pub(super) fn none() -> Self {
         Self {
-            streams: Vec::new(),
+            sources: Vec::new(),
             ended_by_usr1: Vec::new(),
             cleaning: None,
         }
@@ -131,7 +154,7 @@ impl Signals {
 
     /// Returns the descriptors that are readable when there are signals to [`take`](Self::take).
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.streams.iter().map(|(_, stream)| stream.as_fd())
+        self.sources.iter().map(|source| source.stream.as_fd())
     }
 
     /// Waits for a signal, or until `other` is readable or at its end, or until `deadline`. Returns
@@ -162,14 +185,27 @@ impl Signals {
     /// Returns the signals since the last call. Repeated signals of one kind count once.
     pub(crate) fn take(&mut self) -> Vec<Signal> {
         let mut arrived = Vec::new();
-        for (signal, stream) in &mut self.streams {
-            let mut buffer = [0; 64];
-            if stream.read(&mut buffer).is_ok_and(|count| count > 0) {
-                arrived.push(*signal);
+        for source in &mut self.sources {
+            // Emptied first: a signal from here on is seen now or wakes the next wait.
+            let _ = source.stream.read(&mut [0; 64]);
+            if source.has_arrived.swap(false, Ordering::AcqRel) {
+                arrived.push(source.signal);
             }
         }
         arrived
     }
+}
+
+/// Makes a signal set the flag, and then write to the stream.
+fn register(
+    signal: i32,
+    has_arrived: &Arc<AtomicBool>,
+    stream: UnixStream,
+) -> io::Result<[SigId; 2]> {
+    Ok([
+        signal_hook::flag::register(signal, Arc::clone(has_arrived))?,
+        signal_hook::low_level::pipe::register(signal, stream)?,
+    ])
 }
 
 /// Exits some time after the second signal to end, or after the first one once there is nothing

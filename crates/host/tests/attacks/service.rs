@@ -11,6 +11,8 @@ use std::time::Duration;
 use ferretto_host::{FilePermissions, HostOptions, SocketPermissions};
 use ferretto_ipc::Address;
 use ferretto_ipc::socket::Socket;
+use nix::sys::signal::SigSet;
+use nix::sys::signal::Signal::{SIGINT, SIGTERM};
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit};
 
 use crate::frame::this_program;
@@ -75,7 +77,12 @@ impl Service {
         let mut service = Self {
             child: {
                 address(&mut command, folder.path().into());
-                command.spawn().unwrap()
+                // Its other threads, those of the test, have its signals blocked, too.
+                let signals = SigSet::from_iter([SIGINT, SIGTERM]);
+                signals.thread_block().unwrap();
+                let child = command.spawn();
+                signals.thread_unblock().unwrap();
+                child.unwrap()
             },
             folder,
         };

@@ -13,6 +13,8 @@ use ferretto_ipc::port::{consumer, producer};
 use ferretto_ipc::socket::Socket;
 use ferretto_proto::fields::trace_packet::TRACE_STATS;
 use ferretto_wire::Fields;
+use nix::sys::signal::SigSet;
+use nix::sys::signal::Signal::{SIGINT, SIGTERM};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The environment variable that lifts the limit of connections.
@@ -54,10 +56,19 @@ fn notify(command: &mut Command) -> (PipeReader, std::io::PipeWriter) {
     (reader, writer)
 }
 
+/// Starts a daemon whose other threads, those of the test, have its signals blocked, too.
+fn spawn(command: &mut Command) -> Child {
+    let signals = SigSet::from_iter([SIGINT, SIGTERM]);
+    signals.thread_block().unwrap();
+    let child = command.spawn();
+    signals.thread_unblock().unwrap();
+    child.unwrap()
+}
+
 /// Starts a daemon, and waits until it listens.
 fn start(mut command: Command) -> Child {
     let (mut reader, writer) = notify(&mut command);
-    let child = command.spawn().unwrap();
+    let child = spawn(&mut command);
     drop(writer);
     reader.read_exact(&mut [0]).unwrap();
     child
@@ -78,7 +89,7 @@ fn ipc_029_the_daemon_says_when_it_is_ready_and_ends_cleanly_on_signals() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = daemon(folder.path());
         let (mut reader, writer) = notify(&mut command);
-        let child = command.spawn().unwrap();
+        let child = spawn(&mut command);
         drop(writer);
         let mut received = Vec::new();
         // Ends although the daemon continues, which closes its end.
@@ -128,9 +139,8 @@ fn systemd_sockets_are_served_and_kept_and_systemd_is_notified() {
     // A connection made before the daemon starts waits for it.
     let sockets = [listen("first"), listen("second")];
     let early = Socket::connect(&at(&path("second"))).unwrap();
-    let child = activate(&command, "traced-consumer.socket:producer", sockets)
-        .spawn()
-        .unwrap();
+    let mut command = activate(&command, "traced-consumer.socket:producer", sockets);
+    let child = spawn(&mut command);
     let mut received = [0; 64];
     let size = status.recv(&mut received).unwrap();
     assert_eq!(&received[..size], b"READY=1\n");
