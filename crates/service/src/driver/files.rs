@@ -262,6 +262,10 @@ fn not_open() -> io::Error {
     io::Error::other("the file is not open")
 }
 
+fn lacks_data() -> io::Error {
+    io::Error::other("the file to copy could not be written")
+}
+
 fn run(file: FileId, writer: &FileWriter, queue: &Receiver<Job>, reporter: &Reporter) {
     let mut broken = false;
     for job in queue {
@@ -283,14 +287,23 @@ fn run(file: FileId, writer: &FileWriter, queue: &Receiver<Job>, reporter: &Repo
                 let _ = rustix::fs::fdatasync(&writer.fd);
             }
             Job::Lend(to) => {
-                let _ = to.send(writer.original());
+                // The copy would go on with data after the gap.
+                let original = if broken {
+                    Err(lacks_data())
+                } else {
+                    writer.original()
+                };
+                let _ = to.send(original);
             }
             Job::Copy(original) => {
                 let original = original.recv();
                 let original = original.unwrap_or_else(|_| Err(not_open()));
                 match original.and_then(|original| writer.copy(&original)) {
                     Ok(bytes) => reporter.report(Event::FileWritten { file, bytes }),
-                    Err(error) => reporter.failed(file, &error),
+                    Err(error) => {
+                        broken = true;
+                        reporter.failed(file, &error);
+                    }
                 }
             }
         }
@@ -391,6 +404,41 @@ impl FileWriter {
         match retry_on_intr(|| poll(&mut [writable()], patience.as_ref()))? {
             0 => Err(io::ErrorKind::TimedOut.into()),
             _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with some content that can be read but not written.
+    fn unwritable() -> OwnedFd {
+        let mut write = tempfile();
+        std::io::Write::write_all(&mut write, b"the beginning").unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&write));
+        std::fs::File::open(path).unwrap().into()
+    }
+
+    fn tempfile() -> std::fs::File {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        rustix::fs::memfd_create("file", flags).unwrap().into()
+    }
+
+    #[test]
+    fn a_file_that_lacks_a_write_is_not_copied() {
+        let mut files = Files::new(|| (), Duration::ZERO);
+        let [from, copy] = [FileId(1), FileId(2)];
+        files.adopt(from, PassedFd::from(unwritable()));
+        files.write(from, b"the rest".to_vec());
+        let out = tempfile();
+        files.copy(from, copy, PassedFd::from(OwnedFd::from(out)));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        for expected in [from, copy] {
+            match files.wait_for_event(deadline) {
+                Some(Event::FileFailed { file, .. }) => assert_eq!(file, expected),
+                other => panic!("{other:?}"),
+            }
         }
     }
 }

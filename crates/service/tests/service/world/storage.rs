@@ -15,8 +15,6 @@ pub struct File {
     pub closed: bool,
     /// Set once a write failed, and the failure was reported.
     pub failed: bool,
-    /// Set in a copy of a file whose last write had failed, while the service did not know it yet.
-    pub lacks_a_write: bool,
     /// The length of the last part that was written.
     pub last_write: usize,
     /// The part of a write that is not in the file yet.
@@ -90,8 +88,14 @@ impl World {
             let error = "Illegal seek (os error 29)".into();
             return Some(Event::FileFailed { file, error });
         }
+        // The service does not know yet that a write has failed.
+        if source.failed {
+            copy.failed = true;
+            self.files.insert(file, copy);
+            let error = "the file to copy could not be written".into();
+            return Some(Event::FileFailed { file, error });
+        }
         let size = bytes.len() as u64;
-        copy.lacks_a_write = source.failed;
         copy.bytes = bytes;
         self.files.insert(file, copy);
         Some(Event::FileWritten { file, bytes: size })
