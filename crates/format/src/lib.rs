@@ -56,7 +56,7 @@ pub use flush::{FlushFlags, FlushInitiator, FlushReason};
 pub use framing::{MAX_PACKET_SIZE, PACKET_TAG, Preamble};
 pub use hash::Fnv1a;
 pub use interned_data::InternedData;
-pub use loss::Loss;
+pub use loss::{Loss, TURNED_AWAY};
 pub use probe_event::ProbeEvent;
 pub use process::{Process, Thread};
 pub use sequence_clocks::SequenceClocks;

@@ -3,6 +3,11 @@
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
+/// The field of `TraceStats` in which this project's service counts the connections of programs
+/// that it did not serve during a recording, for lack of memory or descriptors or since a limit was
+/// reached; upstream's readers skip it.
+pub const TURNED_AWAY: u32 = 15_504;
+
 /// The reasons why packets of a sequence are missing before a packet: the bits of
 /// `TracePacket.DataLossReason`, as in `previous_packet_dropped`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -15,6 +15,7 @@ use crate::reactor::Reactor;
 impl Reactor {
     /// Carries out all commands of the service, and reports clients lost meanwhile to it.
     pub(crate) fn carry_out(&mut self, now: &Clocks) {
+        self.report_turned_away(now);
         loop {
             while let Some(command) = self.service.poll_command() {
                 self.execute(now, command);

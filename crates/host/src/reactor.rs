@@ -128,6 +128,8 @@ pub(crate) struct Reactor {
     pub(crate) unsent: BTreeSet<ClientId>,
     /// The clients that are gone but were not reported to the service yet.
     gone: Vec<Gone>,
+    /// The number of connections of programs that were not served, to be reported to the service.
+    turned_away: u64,
     accept_again: Option<u64>,
     /// The time at which free memory is returned to the system.
     give_back: Option<Clocks>,
@@ -172,6 +174,7 @@ impl Reactor {
             dirty: BTreeSet::new(),
             unsent: BTreeSet::new(),
             gone: Vec::new(),
+            turned_away: 0,
             accept_again: None,
             give_back: None,
             buffer: vec![0; RECEIVE_BUFFER_SIZE.min(READ_PER_TURN)],
@@ -284,7 +287,7 @@ impl Reactor {
             self.count(origin);
         }
         self.drop_stalled();
-        if !self.gone.is_empty() {
+        if !self.gone.is_empty() || self.turned_away > 0 {
             self.carry_out(&clocks::read());
         }
         if self.schedule.undeducted() >= DEDUCTION_STEP {
@@ -390,10 +393,31 @@ impl Reactor {
 
     /// Ends a connection that its client wants to keep, now.
     pub(crate) fn cut_off(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get(&id).filter(|client| !client.announced) {
+            self.note_turned_away(client.role);
+        }
+        self.reject(id);
+    }
+
+    /// Ends a connection that violates the protocol or is not permitted, now.
+    pub(crate) fn reject(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.closing = true;
         }
         self.lose(id);
+    }
+
+    /// Counts a connection that was not served. [`carry_out`](Self::carry_out) reports it.
+    fn note_turned_away(&mut self, role: Role) {
+        self.turned_away += u64::from(role != Role::Consumer);
+    }
+
+    /// Reports the connections that were not served to the service.
+    pub(crate) fn report_turned_away(&mut self, now: &Clocks) {
+        let connections = std::mem::take(&mut self.turned_away);
+        if connections > 0 {
+            self.service.handle(now, Event::TurnedAway { connections });
+        }
     }
 
     /// Ends a connection now. [`carry_out`](Self::carry_out), which every turn ends with, reports

@@ -54,6 +54,12 @@ pub enum Event {
         /// The client's process.
         peer: Peer,
     },
+    /// Programs could not connect to the producer socket: the system has no memory or descriptors
+    /// for them, or a limit of the driver was reached. Recordings may lack their packets.
+    TurnedAway {
+        /// The number of attempts.
+        connections: u64,
+    },
     /// A producer invoked a method.
     ProducerRequest {
         /// The connection.

@@ -220,6 +220,12 @@ impl Registry {
         }
     }
 
+    /// Returns true if the producer has registered data sources.
+    pub(crate) fn has_offers_of(&self, producer: ProducerId) -> bool {
+        let own = self.by_producer.get(&producer);
+        own.is_some_and(|own| !own.offers.is_empty())
+    }
+
     /// Removes all registrations of a producer.
     pub(crate) fn remove_producer(&mut self, producer: ProducerId) {
         let Some(own) = self.by_producer.remove(&producer) else {

@@ -47,11 +47,15 @@ impl Reactor {
                         let origin = client.as_ref().ok().map(|client| client.origin);
                         match client {
                             Ok(client) => self.add(client),
-                            Err(socket) => self.turn_away(Origin::Remote, socket),
+                            Err(socket) => {
+                                self.note_turned_away(self.listeners[index].role);
+                                self.turn_away(Origin::Remote, socket);
+                            }
                         }
                         self.count(origin);
                     }
                     Err(error) => {
+                        self.note_turned_away(self.listeners[index].role);
                         self.accept_again = Some(clocks::boottime() + ACCEPT_RETRY);
                         self.notices.report(&Notice::AcceptFailed(error));
                         return;
@@ -82,7 +86,10 @@ impl Reactor {
                 return self.turn_away(client.origin, client.socket);
             }
         };
-        if !self.admit(client.origin) {
+        if !self.is_wanted(client.origin) || !self.admit(client.origin) {
+            if self.is_wanted(client.origin) {
+                self.note_turned_away(client.role);
+            }
             if let Some(remote) = client.remote {
                 self.remotes.release(remote);
             }
@@ -101,6 +108,7 @@ impl Reactor {
                 self.line_up(id);
             }
             Err(error) => {
+                self.note_turned_away(client.role);
                 self.release(client.origin, 0);
                 if let Some(remote) = client.remote {
                     self.remotes.release(remote);

@@ -17,14 +17,16 @@ impl Reactor {
         self.admission.account(origin, || closer.account(origin))
     }
 
+    /// Returns true if the host serves clients of this origin.
+    pub(crate) fn is_wanted(&self, origin: Origin) -> bool {
+        let served = |user| [Origin::User(user), Origin::User(0)].contains(&origin);
+        self.only_user.is_none_or(served)
+    }
+
     /// Returns true if one more connection of this origin is served. A refusal is reported to the
     /// operator once. If descriptors become scarce, the origin with the most loses a connection or
     /// two.
     pub(crate) fn admit(&mut self, origin: Origin) -> bool {
-        let served = |user| [Origin::User(user), Origin::User(0)].contains(&origin);
-        if !self.only_user.is_none_or(served) {
-            return false;
-        }
         if let Err(refused) = self.admission.admit(origin) {
             if refused.is_first {
                 let limit = refused.connections;

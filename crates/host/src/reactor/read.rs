@@ -118,7 +118,7 @@ impl Reactor {
         if let Err(error) = received {
             let client = client.name();
             self.notices.report(&Notice::BadFrame { client, error });
-            return self.cut_off(id);
+            return self.reject(id);
         }
         self.account(id);
     }
@@ -153,7 +153,7 @@ impl Reactor {
             {
                 let client = client.name();
                 self.notices.report(&Notice::Unidentified { client });
-                self.cut_off(id);
+                self.reject(id);
             }
             Some(Action::Invoke(incoming)) => {
                 if !std::mem::replace(&mut client.announced, true) {
@@ -171,7 +171,7 @@ impl Reactor {
                         let host = remote.host;
                         self.notices
                             .report(&Notice::RemoteRefused { host, refusal });
-                        return self.cut_off(id);
+                        return self.reject(id);
                     }
                     let event = client.announcement();
                     self.deliver(now, event);

@@ -4,10 +4,14 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-use crate::common::{TestHost, bind_frame, enable, read_frame, send_raw, wait, wait_closed};
+use crate::common::{
+    Client, TestHost, bind_frame, enable, read_frame, send_raw, wait, wait_closed,
+};
 use ferretto_ipc::frame::{self, Frame, MAX_PAYLOAD_SIZE, Message};
 use ferretto_ipc::port::{consumer, producer};
 use ferretto_ipc::socket::Socket;
+use ferretto_proto::Message as _;
+use ferretto_wire::Fields;
 use rustix::event::PollFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
@@ -499,4 +503,29 @@ fn a_flooding_producer_does_not_starve_another() {
     }
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     flood.join().unwrap();
+}
+
+#[test]
+fn programs_that_are_refused_are_counted_in_recordings() {
+    let host = TestHost::start_with(|options| options.limits.connections_per_user = Some(2));
+    let mut consumer = host.consumer();
+    consumer
+        .0
+        .invoke(&enable("none", |_| {}), None, true)
+        .unwrap();
+    let turned_away = |consumer: &mut Client<consumer::Port>| {
+        let reply = consumer.call(&consumer::Request::GetTraceStats(Default::default()));
+        let Ok(consumer::Reply::GetTraceStats(reply)) = reply.result else {
+            panic!()
+        };
+        let stats = reply.trace_stats.encode_to_vec();
+        let field = Fields::find(ferretto_format::TURNED_AWAY, &stats);
+        field.map_or(0, |field| field.as_u64().unwrap())
+    };
+    assert_eq!(turned_away(&mut consumer), 0);
+    let _served = host.producer();
+    wait_closed(&host.producer_socket());
+    wait_closed(&host.consumer_socket());
+    wait_closed(&host.producer_socket());
+    assert_eq!(turned_away(&mut consumer), 2);
 }

@@ -60,6 +60,7 @@ impl Service {
         match event {
             Event::ProducerConnected { client, peer } => self.cx.producers.connect(client, peer),
             Event::ConsumerConnected { client, peer } => self.cx.consumers.connect(client, peer),
+            Event::TurnedAway { connections } => self.turned_away(connections),
             Event::ProducerRequest {
                 client,
                 request_id,

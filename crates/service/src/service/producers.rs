@@ -133,11 +133,26 @@ impl Service {
 
     /// Notes in all sessions that a producer may lose packets with its connection.
     pub(super) fn producer_cut_off(&mut self, client: ClientId) {
-        let Some(id) = self.cx.producers.id_of(client) else {
+        let producers = &self.cx.producers;
+        if producers.peer_of(client).is_none() {
             return;
-        };
+        }
+        let id = producers.id_of(client);
+        // A producer that has registered nothing yet may belong to any session.
+        match id.filter(|id| self.cx.registry.has_offers_of(*id)) {
+            Some(id) => {
+                for session in self.sessions.iter_mut() {
+                    session.note_cut_off(id);
+                }
+            }
+            None => self.turned_away(1),
+        }
+    }
+
+    /// Notes in all recording sessions that programs could not connect.
+    pub(super) fn turned_away(&mut self, connections: u64) {
         for session in self.sessions.iter_mut() {
-            session.note_cut_off(id);
+            session.note_turned_away(connections);
         }
     }
 

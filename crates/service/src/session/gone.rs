@@ -3,6 +3,10 @@
 
 use std::sync::Arc;
 
+use ferretto_format::TURNED_AWAY;
+use ferretto_proto::{TraceStats, UnknownFields};
+use ferretto_wire::encode;
+
 use super::events::{EventKind, EventLog, encode_sources};
 use super::instance::{Instance, InstanceState};
 use super::{Session, SessionState};
@@ -14,10 +18,15 @@ use crate::limits::MAX_SLOW_LISTED;
 /// lose nothing when they end, since their packets are scraped from their shared memory.
 const OF_THE_MACHINE: &[u8] = b"linux.";
 
-/// The data sources of a session whose producer left without having been asked to stop: names of
-/// producer and data source.
+/// The data sources of a session whose producer left without having been asked to stop, and the
+/// producers that could not connect.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Gone(Vec<(Arc<[u8]>, Vec<u8>)>);
+pub(super) struct Gone {
+    /// Names of producer and data source.
+    sources: Vec<(Arc<[u8]>, Vec<u8>)>,
+    /// The number of connections that were not served.
+    turned_away: u64,
+}
 
 impl Gone {
     fn note(&mut self, instance: &Instance) {
@@ -25,19 +34,27 @@ impl Gone {
         let is_known = |(producer, source): &(Arc<[u8]>, Vec<u8>)| {
             *producer == *instance.producer_name() && source == name
         };
-        if self.0.len() < MAX_SLOW_LISTED && !self.0.iter().any(is_known) {
-            self.0
+        if self.sources.len() < MAX_SLOW_LISTED && !self.sources.iter().any(is_known) {
+            self.sources
                 .push((Arc::clone(instance.producer_name()), name.to_vec()));
         }
     }
 
     /// Records the data sources as ones that did not answer the last flush.
     pub(super) fn record(&self, events: &mut EventLog, boottime: u64) {
-        if !self.0.is_empty() {
-            let names = self.0.iter();
+        if !self.sources.is_empty() {
+            let names = self.sources.iter();
             let details =
                 encode_sources(names.map(|(producer, source)| (producer.as_ref(), &source[..])));
             events.record_details(boottime, EventKind::LastFlushSlowDataSources, details);
+        }
+    }
+
+    /// Adds the number of connections that were not served to the statistics.
+    pub(super) fn count(&self, stats: &mut TraceStats) {
+        if self.turned_away > 0 {
+            let bytes = encode(|message| message.varint(TURNED_AWAY, self.turned_away));
+            stats.unknown_fields = UnknownFields::decode_from_slice(&bytes).unwrap_or_default();
         }
     }
 }
@@ -48,6 +65,13 @@ impl Session {
     pub(crate) fn note_cut_off(&mut self, producer: ProducerId) {
         for (_, instance) in self.instances.of_producer(producer) {
             self.gone.note(instance);
+        }
+    }
+
+    /// Notes connections of programs that were not served, if the session records or is about to.
+    pub(crate) fn note_turned_away(&mut self, connections: u64) {
+        if !matches!(self.state, SessionState::Disabled | SessionState::Cloned) {
+            self.gone.turned_away = self.gone.turned_away.saturating_add(connections);
         }
     }
 

@@ -58,6 +58,7 @@ impl Session {
                     .push(writer_stats(writer, sequence, index));
             }
         }
+        self.gone.count(&mut stats);
         if !stats.writer_stats.is_empty() {
             stats.chunk_payload_histogram_def = HISTOGRAM_THRESHOLDS
                 .iter()

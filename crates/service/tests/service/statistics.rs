@@ -1,11 +1,12 @@
 //! TraceStats and the reports about slow producers, field by field.
 
 use ferretto_ipc::port::producer::Request;
+use ferretto_proto::Message as _;
 use ferretto_proto::commit_data_request::{ChunkToPatch, chunk_to_patch::Patch};
 use ferretto_proto::fields::trace_packet as f;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
 use ferretto_proto::{CloneSessionRequest, CommitDataRequest, clone_session_request::Selector};
-use ferretto_service::ClientId;
+use ferretto_service::{ClientId, Event};
 use ferretto_wire::Fields;
 
 use crate::world::{Behaviour, ConfigBuilder, Packet, TEST_FIELD, World, texts};
@@ -272,4 +273,47 @@ fn service_036_at_most_32_slow_starters_are_named_once() {
     assert_eq!(reports[0][0], "s01", "the first data source has started");
     world.run_for(60_000);
     assert!(slow(&world.read(consumer), 7).is_empty());
+}
+
+/// Returns the number of connections that were not served, as the statistics tell it.
+fn turned_away(world: &mut World, consumer: ClientId) -> Option<u64> {
+    let stats = world.stats(consumer).encode_to_vec();
+    Fields::find(ferretto_format::TURNED_AWAY, &stats)?.as_u64()
+}
+
+#[test]
+fn programs_that_could_not_connect_are_counted_in_the_recordings_of_that_time() {
+    let mut world = World::new();
+    let early = world.consumer();
+    world.enable(early, ConfigBuilder::new().source("p"));
+    assert_eq!(turned_away(&mut world, early), None);
+    world.event(Event::TurnedAway { connections: 2 });
+    let late = world.consumer();
+    world.enable(late, ConfigBuilder::new().source("p"));
+    world.event(Event::TurnedAway { connections: 1 });
+    assert_eq!(turned_away(&mut world, early), Some(3));
+    assert_eq!(turned_away(&mut world, late), Some(1));
+    let copy = clone(&mut world, 1);
+    assert_eq!(turned_away(&mut world, copy), Some(3));
+    world.disable(early);
+    world.run_for(10_000);
+    world.event(Event::TurnedAway { connections: 1 });
+    assert_eq!(turned_away(&mut world, early), Some(3));
+    assert_eq!(turned_away(&mut world, late), Some(2));
+}
+
+#[test]
+fn a_producer_that_is_cut_off_before_it_registers_is_counted() {
+    let mut world = World::new();
+    let consumer = world.consumer();
+    world.enable(consumer, ConfigBuilder::new().source("p"));
+    let registered = world.simple_producer("other");
+    world.event(Event::CutOff { client: registered });
+    assert_eq!(turned_away(&mut world, consumer), None);
+    let unregistered = world.producer_with("p", Behaviour::default());
+    world.event(Event::CutOff {
+        client: unregistered,
+    });
+    world.event(Event::CutOff { client: consumer });
+    assert_eq!(turned_away(&mut world, consumer), Some(1));
 }

@@ -13,6 +13,8 @@ pub enum Cause {
     SharedMemory,
     /// A program continued before it was connected.
     LateStart,
+    /// A program could not connect.
+    NotConnected,
     /// A ring buffer overwrote data before it was read.
     Overwritten,
     /// A ring buffer in memory kept the newest data, as configured.
@@ -49,6 +51,7 @@ impl Cause {
             Self::KernelParse => "kernel buffer not parsed",
             Self::SharedMemory => "shared memory full",
             Self::LateStart => "recorded too late",
+            Self::NotConnected => "not connected",
             Self::Overwritten => "overwritten",
             Self::Ring => "kept the newest",
             Self::BufferFull => "buffer full",

@@ -1,10 +1,12 @@
 //! Losses in the service's statistics (`TraceStats`).
 
+use ferretto_format::TURNED_AWAY;
 use ferretto_proto::views::TraceStatsView;
 use ferretto_proto::views::trace_stats::{
     BufferStatsView, FilterStatsView, WriterStatsView, final_flush_outcome,
 };
 use ferretto_text::amount::{counted, human_bytes};
+use ferretto_wire::Fields;
 
 use super::config::Config;
 use super::loss::{Cause, Loss};
@@ -26,6 +28,8 @@ pub(super) struct Stats {
     /// A value of `FinalFlushOutcome`.
     final_flush: i32,
     filter_errors: u64,
+    /// The number of connections of programs that the service did not serve.
+    turned_away: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -62,6 +66,9 @@ impl Stats {
                 .final_flush_outcome
                 .unwrap_or(final_flush_outcome::FINAL_FLUSH_UNSPECIFIED),
             filter_errors: filter.errors.unwrap_or(0),
+            turned_away: Fields::find(TURNED_AWAY, bytes)
+                .and_then(|field| field.as_u64())
+                .unwrap_or(0),
         }
     }
 
@@ -134,6 +141,12 @@ impl Stats {
                 "trace filter",
                 "check trace_filter.bytecode",
             );
+        }
+        if self.turned_away > 0 {
+            let times = counted(self.turned_away, "connection");
+            let amount = format!("{times} failed; programs may be missing");
+            let advice = "give the service more memory and descriptors (LimitNOFILE); its messages have the reason";
+            add(Cause::NotConnected, amount, "service", advice);
         }
         if self.has_flush_loss() {
             losses.push(self.flush_loss(config, slow));

@@ -215,3 +215,14 @@ fn a_failed_final_flush_names_the_slow_source() {
     assert_eq!(loss.place, "track_event of my-app");
     assert!(loss.advice.contains("flush_timeout_ms (now 5000)"));
 }
+
+#[test]
+fn programs_that_could_not_connect_are_a_loss() {
+    let trace = Trace::recording(0, 1, |stats| {
+        stats.varint(ferretto_format::TURNED_AWAY, 2);
+    });
+    let summary = trace.summary();
+    let loss = find(&summary.losses, Cause::NotConnected);
+    assert_eq!(loss.amount, "2 connections failed; programs may be missing");
+    assert_eq!(summary.losses.len(), 1);
+}
