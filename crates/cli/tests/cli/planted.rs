@@ -220,3 +220,33 @@ fn a_library_that_cannot_be_written_completely_is_not_kept() {
     }
     assert_eq!(world.read("library"), b"old");
 }
+
+#[test]
+fn a_library_is_not_left_incomplete_on_a_full_disk() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can mount a small disk");
+        return;
+    }
+    let world = World::new();
+    fs::create_dir(world.path("disk")).unwrap();
+    let program = world.command::<&str>("ferretto", &[]);
+    let mut shell = Command::new("unshare");
+    shell.args([
+        "--mount",
+        "sh",
+        "-c",
+        "mount -t tmpfs -o size=16k none disk || exit 77
+        \"$0\" heapprofd --write-library disk/library; code=$?
+        ls -A disk > names; exit $code",
+    ]);
+    shell.arg(program.get_program());
+    let outcome = Running::new(world.at_home(shell).spawn().unwrap()).finish();
+    if outcome.code == 77 {
+        println!("skipped: no disk can be mounted here");
+        return;
+    }
+    outcome
+        .returned(1)
+        .complained("cannot write disk/library: No space left on device");
+    assert_eq!(world.read("names"), b"");
+}

@@ -142,8 +142,8 @@ fn service(config: &str, fault: Option<Fault>) -> Judged {
             // The call of a query may be the one that fails.
             match query().and_then(|code| if code == 0 { Ok(0) } else { query() }) {
                 Ok(0) => {}
-                // It may have ended just now.
-                _ if daemon.has_ended() => {}
+                // It may be ending.
+                _ if until(PATIENCE, || daemon.has_ended()) => {}
                 other => check = Err(format!("it does not serve any more: {other:?}")),
             }
         }
@@ -186,11 +186,20 @@ fn traced_into_file() {
 
 /// Runs a program with data sources for a sound service, and records them.
 fn sources(program: &str, config: &str, command: &[String], fault: Option<Fault>) -> Judged {
-    let world = World::new();
+    sources_in(&World::new(), program, config, command, fault)
+}
+
+fn sources_in(
+    world: &World,
+    program: &str,
+    config: &str,
+    command: &[String],
+    fault: Option<Fault>,
+) -> Judged {
     world.write("config", config);
     world.write("t", OLD);
-    let _service = Sound::start(&world, "traced");
-    assert!(until(LIMIT, || is_served(&world)), "the service starts");
+    let _service = Sound::start(world, "traced");
+    assert!(until(LIMIT, || is_served(world)), "the service starts");
     let daemon = Faulty::start(world.command(program, &[""; 0]), fault);
     let is_registered = || {
         let query = world.command("perfetto", &["--query"]);
@@ -216,7 +225,7 @@ fn sources(program: &str, config: &str, command: &[String], fault: Option<Fault>
             code => Err(format!("record returned {code}")),
         })
         .and_then(|()| judge::end(&outcome, fault, &stderr))
-        .and_then(|()| judge_trace(&world, false, None))
+        .and_then(|()| judge_trace(world, false, None))
         .and_then(|()| match (outcome.end, fault) {
             (End::Exited(0), _) | (_, Some(_)) => Ok(()),
             (end, None) => Err(format!("it ended with {end:?}")),
@@ -266,5 +275,33 @@ fn traced_perf() {
     let command = ["sh", "-c", busy].map(str::to_owned);
     cover("traced_perf", Calls::ByTiming, |fault| {
         sources("traced_perf", CONFIG, &command, fault)
+    });
+}
+
+#[test]
+fn heapprofd() {
+    const CONFIG: &str = r#"
+        buffers { size_kb: 4096 }
+        data_sources { config {
+            name: "android.heapprofd"
+            heapprofd_config {
+                process_cmdline: "sh"
+                sampling_interval_bytes: 1
+                block_client: true
+                continuous_dump_config { dump_interval_ms: 100 }
+            }
+        } }
+        duration_ms: 10000
+    "#;
+    let busy = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); set -- $@ $i; done";
+    cover("heapprofd", Calls::ByTiming, |fault| {
+        let world = World::new();
+        let library = world.path("libferretto_heap.so");
+        let path = library.to_str().expect("a path");
+        let write = world.command("heapprofd", &["--write-library", path]);
+        assert_eq!(finish(write, LIMIT), Ok(0), "the library is written");
+        let preload = format!("LD_PRELOAD={path}");
+        let command = ["env", &preload, "sh", "-c", busy].map(str::to_owned);
+        sources_in(&world, "heapprofd", CONFIG, &command, fault)
     });
 }

@@ -77,6 +77,7 @@ impl World {
             .env("XDG_CACHE_HOME", self.folder.path().join("cache"))
             .env("PERFETTO_PRODUCER_SOCK_NAME", self.socket("producer"))
             .env("PERFETTO_CONSUMER_SOCK_NAME", self.socket("consumer"))
+            .env("FERRETTO_HEAP_SOCK_NAME", self.socket("heap"))
             .env("RUST_BACKTRACE", "1")
             .stdin(Stdio::null())
             .stdout(output("stdout"))

@@ -42,8 +42,10 @@ pub enum Kind {
     Map,
     /// Other new descriptors: sockets, connections, pipes, timers, memory.
     Descriptor,
-    /// Waiting for descriptors.
+    /// Waiting for descriptors with poll.
     Wait,
+    /// Waiting for descriptors with epoll, which needs no memory.
+    WaitForEvents,
     /// Facts about files.
     Inspect,
     /// New threads and processes.
@@ -51,7 +53,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Write,
         Self::Print,
         Self::Send,
@@ -64,6 +66,7 @@ impl Kind {
         Self::Map,
         Self::Descriptor,
         Self::Wait,
+        Self::WaitForEvents,
         Self::Inspect,
         Self::Thread,
     ];
@@ -82,6 +85,7 @@ impl Kind {
             Self::Map => "map",
             Self::Descriptor => "descriptor",
             Self::Wait => "wait",
+            Self::WaitForEvents => "epoll",
             Self::Inspect => "inspect",
             Self::Thread => "thread",
         }
@@ -127,6 +131,7 @@ impl Kind {
                 Error(EINTR),
             ],
             Self::Wait => &[Error(EINTR), Error(ENOMEM)],
+            Self::WaitForEvents => &[Error(EINTR)],
             Self::Inspect => &[Error(EIO), Error(ENOMEM)],
             Self::Thread => &[Error(EAGAIN), LastingError(EAGAIN)],
         }
@@ -148,7 +153,10 @@ enum Rule {
 
 /// The system calls that can fail.
 const CALLS: &[(c_long, Rule)] = {
-    use Kind::{Descriptor, Inspect, Map, Name, Open, Receive, Resize, Send, Sync, Thread, Wait};
+    use Kind::{
+        Descriptor, Inspect, Map, Name, Open, Receive, Resize, Send, Sync, Thread, Wait,
+        WaitForEvents,
+    };
     use Rule::{Controls, Is, Maps, Reads, Writes};
     &[
         (libc::SYS_write, Writes),
@@ -213,8 +221,8 @@ const CALLS: &[(c_long, Rule)] = {
         (libc::SYS_recvfrom, Is(Receive)),
         (libc::SYS_poll, Is(Wait)),
         (libc::SYS_ppoll, Is(Wait)),
-        (libc::SYS_epoll_wait, Is(Wait)),
-        (libc::SYS_epoll_pwait, Is(Wait)),
+        (libc::SYS_epoll_wait, Is(WaitForEvents)),
+        (libc::SYS_epoll_pwait, Is(WaitForEvents)),
         (libc::SYS_statx, Is(Inspect)),
         (libc::SYS_newfstatat, Is(Inspect)),
         (libc::SYS_fstat, Is(Inspect)),
