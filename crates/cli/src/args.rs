@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::{Parser, Subcommand};
 
 use crate::chrome::JsonArgs;
+use crate::diff::DiffArgs;
 use crate::doctor::DoctorArgs;
 use crate::edit::{CutArgs, MergeArgs, SplitArgs};
 use crate::import::ImportArgs;
@@ -54,6 +55,7 @@ pub(crate) enum Command {
     Text(TextArgs),
     Query(QueryArgs),
     Why(WhyArgs),
+    Diff(DiffArgs),
     Flamegraph(FlamegraphArgs),
     Folded(FoldedArgs),
     Pprof(PprofArgs),

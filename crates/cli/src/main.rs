@@ -18,6 +18,7 @@ mod chrome;
 mod config;
 mod conversion;
 mod daemon;
+mod diff;
 mod doctor;
 mod duration;
 mod edit;
@@ -31,6 +32,7 @@ mod moment;
 mod open;
 mod output;
 mod parts;
+mod pattern;
 mod perfetto;
 mod preload;
 mod print;
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
         Command::Text(args) => text::run(&args).map(Extent::exit_code),
         Command::Query(args) => query::run(&args).map(|never| match never {}),
         Command::Why(args) => why::run(&args).map(Extent::exit_code),
+        Command::Diff(args) => diff::run(&args).map(Extent::exit_code),
         Command::Flamegraph(args) => profile::flamegraph(&args).map(Extent::exit_code),
         Command::Folded(args) => profile::folded(&args).map(Extent::exit_code),
         Command::Pprof(args) => profile::pprof(&args).map(Extent::exit_code),

@@ -1,5 +1,6 @@
-//! Times in a trace on command lines: `--from` and `--to`.
+//! Times in a trace on command lines: `--from` and `--to`, `--range`.
 
+use std::ops;
 use std::time::Duration;
 
 use crate::duration::parse_duration;
@@ -33,5 +34,40 @@ impl Moment {
             }
             Self::At(nanoseconds) => nanoseconds,
         }
+    }
+}
+
+/// A range of times on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    from: Option<Moment>,
+    to: Option<Moment>,
+}
+
+impl Range {
+    /// Parses `500ms..2s`, `..2s` or `500ms..`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let Some((from, to)) = text.split_once("..") else {
+            return Err("expected two times, such as 500ms..2s".to_owned());
+        };
+        let time = |text: &str| match text.trim() {
+            "" => Ok(None),
+            text => Moment::parse(text).map(Some),
+        };
+        Ok(Self {
+            from: time(from)?,
+            to: time(to)?,
+        })
+    }
+
+    /// Returns the part of an interval in the range, for a trace whose first event is at `zero`.
+    pub(crate) fn of(self, interval: ops::Range<i64>, zero: i64) -> ops::Range<i64> {
+        let time = |moment: Moment| {
+            let zero = u64::try_from(zero).unwrap_or(0);
+            i64::try_from(moment.in_trace(zero)).unwrap_or(i64::MAX)
+        };
+        let start = self.from.map_or(interval.start, time);
+        let end = self.to.map_or(interval.end, time);
+        start.max(interval.start)..end.min(interval.end)
     }
 }

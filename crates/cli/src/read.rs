@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use ferretto_foreign::{Format, Report};
-use ferretto_tables::{Health, ImportError};
+use ferretto_tables::{Continue, Health, ImportError, Options, TableSet, Trace};
 use ferretto_trace::{Damage, Limits, Unpacking};
 
 use crate::conversion::tell_losses;
@@ -257,6 +257,36 @@ pub(crate) fn check(path: &Path, file: &File) -> Result<()> {
         anyhow::bail!("cannot read {name}: the file is empty");
     }
     Ok(())
+}
+
+/// Imports a trace into tables, and reports the data that could not be read. Returns its name to
+/// show, and its completeness.
+pub(crate) fn tables(path: &Path, tables: TableSet) -> Result<(String, Trace, Extent)> {
+    let options = Options {
+        tables,
+        ..Options::default()
+    };
+    let (name, trace) = if is_standard(path) {
+        let trace = Trace::read(io::stdin(), &options).map_err(explained);
+        let name = "standard input".to_owned();
+        (name, trace.context("cannot read standard input")?)
+    } else {
+        let name = shown(&path.display().to_string()).into_owned();
+        let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+        check(path, &file)?;
+        let trace = Trace::open(path, &options, |_| Continue::Yes).map_err(explained);
+        let trace = trace.with_context(|| format!("cannot read {name}"))?;
+        (name, trace)
+    };
+    for remark in trace.remarks() {
+        anstream::eprintln!("ferretto: {}: {}", shown(&name), shown(remark));
+    }
+    let extent = match trace.remarks().is_empty() {
+        true => Extent::Whole,
+        false => Extent::Partly,
+    };
+    let extent = extent.and_health(&name, &trace.health());
+    Ok((name, trace, extent))
 }
 
 /// An error of an import into tables, without the codes that programs of upstream's look for.

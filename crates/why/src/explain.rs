@@ -250,6 +250,47 @@ impl<'a> Why<'a> {
         is_kernel.copied().unwrap_or(false)
     }
 
+    /// Returns true if a thread belongs to a program that records.
+    pub fn is_recorder(&self, thread: u32) -> bool {
+        let process = self.trace.tables().thread.upid().get(thread);
+        process.is_some_and(|process| threads::records(self.trace, process))
+    }
+
+    /// Returns true if a thread is the first one of a recorded command.
+    pub fn is_command(&self, thread: u32) -> bool {
+        let tables = self.trace.tables();
+        let process = tables.thread.upid().get(thread);
+        let parent = process.and_then(|process| tables.process.parent_upid().get(process));
+        tables.thread.is_main_thread().get(thread) == Some(true)
+            && parent.is_some_and(|parent| threads::records(self.trace, parent))
+    }
+
+    /// Returns the interval in which a thread existed. A command of a recording begins when the
+    /// recording lets it.
+    pub fn lifetime(&self, thread: u32) -> Range<i64> {
+        let is_alive = |kind| !matches!(kind, StateKind::Ended | StateKind::Unborn);
+        let states = self.schedule().states(thread).iter();
+        let mut alive = states.filter(|state| is_alive(state.kind));
+        let held = |state: &State| match state.waker {
+            Waker::Thread(waker) if self.is_recorder(waker) => state.end,
+            _ => state.start,
+        };
+        let start = alive.next().map_or(0, held);
+        start..alive.next_back().map_or(start, |state| state.end)
+    }
+
+    /// Returns a blocked state of a thread as a wait, with what the trace tells of it.
+    pub fn wait_of(&self, thread: u32, state: &State) -> ExplainedWait {
+        self.wait(&Wait {
+            thread,
+            start: state.start,
+            end: state.end,
+            state: *state,
+            parent: None,
+            depth: 0,
+        })
+    }
+
     /// Returns the name of a thread, with its number.
     pub fn thread_label(&self, thread: u32) -> String {
         threads::label(self.trace.tables(), self.trace.strings(), thread)

@@ -173,3 +173,11 @@ pub(crate) fn label(tables: &Tables, strings: &StringPool, thread: u32) -> Strin
         name => format!("{name} ({tid})"),
     }
 }
+
+/// Returns true if a process is a program that records.
+pub(crate) fn records(trace: &Trace, process: u32) -> bool {
+    let name = trace.tables().process.name().get(process);
+    let name = trace.strings().text(name);
+    let program = name.rsplit('/').next().unwrap_or(name);
+    program.starts_with("ferretto") || program.starts_with("traced") || program == "perfetto"
+}

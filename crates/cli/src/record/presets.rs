@@ -11,6 +11,7 @@ use ferretto_proto::sys_stats_config::StatCounters;
 
 use super::dynamic;
 use super::sources::nearest;
+use crate::pattern::is_like;
 use ferretto_text::terminal::shown;
 
 /// Events that name new processes and threads. They are rare, so all presets include them.
@@ -423,34 +424,6 @@ fn name_of(event: &str) -> &str {
     event.split_once('/').map_or(event, |(_, name)| name)
 }
 
-/// Matches a name against a pattern with the wildcards `*` and `?`.
-fn is_like(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-    let (mut at, mut in_name) = (0, 0);
-    // The last star, and the end of the text that it matches so far.
-    let mut star: Option<(usize, usize)> = None;
-    while in_name < name.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at, in_name));
-                at += 1;
-            }
-            Some(&byte) if byte == b'?' || byte == name[in_name] => {
-                at += 1;
-                in_name += 1;
-            }
-            _ => {
-                let Some((star_at, until)) = star else {
-                    return false;
-                };
-                star = Some((star_at, until + 1));
-                (at, in_name) = (star_at + 1, until + 1);
-            }
-        }
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
-}
-
 /// Returns the name of a system call in configs.
 fn system_call(name: &str) -> Result<String> {
     let Some(architecture) = Architecture::own() else {
@@ -472,27 +445,5 @@ fn system_call(name: &str) -> Result<String> {
             shown(name)
         ),
         None => bail!("unknown system call {:?}", shown(name)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_match_events() {
-        for (pattern, name, expected) in [
-            ("*", "sched/sched_switch", true),
-            ("sched/*", "sched/sched_switch", true),
-            ("sched/*", "task/task_rename", false),
-            ("*_rq_*", "block/block_rq_issue", true),
-            ("*_rq_*e", "block/block_rq_issue", true),
-            ("*_rq_*x", "block/block_rq_issue", false),
-            ("block/block_rq_issu?", "block/block_rq_issue", true),
-            ("block/block_rq_issue?", "block/block_rq_issue", false),
-            ("", "block", false),
-        ] {
-            assert_eq!(is_like(pattern, name), expected, "{pattern} {name}");
-        }
     }
 }

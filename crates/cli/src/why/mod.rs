@@ -6,19 +6,15 @@ mod phrases;
 mod print;
 mod select;
 
-use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use ferretto_tables::{Continue, Options, Trace};
-use ferretto_text::terminal::shown;
 use ferretto_why::{Shares, TABLES, Why};
 
-use self::select::Range;
-use crate::output::is_standard;
-use crate::read::{DEFAULT_TRACE, Extent, check, explained};
+use crate::moment::Range;
+use crate::read::{self, DEFAULT_TRACE, Extent};
 
 /// Explain why a thread took so long
 ///
@@ -61,8 +57,7 @@ pub(crate) struct WhyArgs {
 }
 
 pub(crate) fn run(args: &WhyArgs) -> Result<Extent> {
-    let (name, trace) = open(&args.file)?;
-    let extent = report(&name, &trace);
+    let (name, trace, extent) = read::tables(&args.file, TABLES)?;
     let why = Why::new(&trace);
     if !why.recorded().switches {
         bail!("{name} has no scheduling; record it with ferretto record --why");
@@ -93,35 +88,4 @@ pub(crate) fn run(args: &WhyArgs) -> Result<Extent> {
         .and_then(|()| out.flush())
         .context(cannot_write)?;
     Ok(extent)
-}
-
-/// Imports a trace.
-fn open(path: &Path) -> Result<(String, Trace)> {
-    let options = Options {
-        tables: TABLES,
-        ..Options::default()
-    };
-    if is_standard(path) {
-        let trace = Trace::read(io::stdin(), &options).map_err(explained);
-        let name = "standard input".to_owned();
-        return Ok((name, trace.context("cannot read standard input")?));
-    }
-    let name = shown(&path.display().to_string()).into_owned();
-    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-    check(path, &file)?;
-    let trace = Trace::open(path, &options, |_| Continue::Yes).map_err(explained);
-    let trace = trace.with_context(|| format!("cannot read {name}"))?;
-    Ok((name, trace))
-}
-
-/// Reports the data of a trace that could not be read.
-fn report(name: &str, trace: &Trace) -> Extent {
-    for remark in trace.remarks() {
-        anstream::eprintln!("ferretto: {}: {}", shown(name), shown(remark));
-    }
-    let extent = match trace.remarks().is_empty() {
-        true => Extent::Whole,
-        false => Extent::Partly,
-    };
-    extent.and_health(name, &trace.health())
 }

@@ -4,45 +4,9 @@ use std::ops;
 
 use anyhow::{Result, bail};
 use ferretto_text::terminal::shown;
-use ferretto_why::{State, StateKind, Waker, Why};
+use ferretto_why::{StateKind, Why};
 
 use super::WhyArgs;
-use crate::moment::Moment;
-
-/// A range of times on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
-    from: Option<Moment>,
-    to: Option<Moment>,
-}
-
-impl Range {
-    /// Parses `500ms..2s`, `..2s` or `500ms..`.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let Some((from, to)) = text.split_once("..") else {
-            return Err("expected two times, such as 500ms..2s".to_owned());
-        };
-        let time = |text: &str| match text.trim() {
-            "" => Ok(None),
-            text => Moment::parse(text).map(Some),
-        };
-        Ok(Self {
-            from: time(from)?,
-            to: time(to)?,
-        })
-    }
-
-    /// Returns the part of an interval in the range, for a trace whose first event is at `zero`.
-    fn of(self, interval: ops::Range<i64>, zero: i64) -> ops::Range<i64> {
-        let time = |moment: Moment| {
-            let zero = u64::try_from(zero).unwrap_or(0);
-            i64::try_from(moment.in_trace(zero)).unwrap_or(i64::MAX)
-        };
-        let start = self.from.map_or(interval.start, time);
-        let end = self.to.map_or(interval.end, time);
-        start.max(interval.start)..end.min(interval.end)
-    }
-}
 
 /// The interval to explain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,7 +140,7 @@ fn of_thread(why: &Why<'_>, args: &WhyArgs) -> Result<Selected> {
         is_wanted(*thread)
             && of_process(*thread)
             && !why.schedule().states(*thread).is_empty()
-            && (is_named || !(why.is_kernel_thread(*thread) || is_recorder(why, *thread)))
+            && (is_named || !(why.is_kernel_thread(*thread) || why.is_recorder(*thread)))
     });
     let candidates: Vec<u32> = candidates.collect();
     let busiest = |threads: &[u32]| {
@@ -188,23 +152,13 @@ fn of_thread(why: &Why<'_>, args: &WhyArgs) -> Result<Selected> {
         false => candidates
             .iter()
             .copied()
-            .filter(|thread| is_command(why, *thread))
+            .filter(|thread| why.is_command(*thread))
             .collect(),
     };
     let busiest = busiest(&of_command).or_else(|| busiest(&candidates));
     let Some(thread) = busiest else {
         bail!("the trace has no scheduling events of such a thread");
     };
-    let states = why.schedule().states(thread);
-    let alive = |kind: StateKind| !matches!(kind, StateKind::Ended | StateKind::Unborn);
-    let mut alive = states.iter().filter(|state| alive(state.kind));
-    // A command of record begins when the recording lets it.
-    let held = |state: &State| match state.waker {
-        Waker::Thread(waker) if is_recorder(why, waker) => state.end,
-        _ => state.start,
-    };
-    let start = alive.next().map_or(0, held);
-    let end = alive.next_back().map_or(start, |state| state.end);
     let reason = match (&args.thread, args.pid) {
         _ if candidates.len() == 1 => None,
         (Some(_), _) => Some(format!("the busiest of {} such threads", candidates.len())),
@@ -214,7 +168,7 @@ fn of_thread(why: &Why<'_>, args: &WhyArgs) -> Result<Selected> {
     };
     Ok(Selected {
         thread,
-        interval: start..end,
+        interval: why.lifetime(thread),
         slice: None,
         reason,
     })
@@ -231,27 +185,4 @@ fn pid_of(why: &Why<'_>, thread: u32) -> Option<i64> {
     let tables = why.trace().tables();
     let process = tables.thread.upid().get(thread)?;
     Some(tables.process.pid().get(process))
-}
-
-/// Returns true if a thread is the first one of a recorded command.
-fn is_command(why: &Why<'_>, thread: u32) -> bool {
-    let tables = why.trace().tables();
-    let process = tables.thread.upid().get(thread);
-    let parent = process.and_then(|process| tables.process.parent_upid().get(process));
-    tables.thread.is_main_thread().get(thread) == Some(true)
-        && parent.is_some_and(|parent| records(why, parent))
-}
-
-/// Returns true if a thread belongs to a program that records.
-fn is_recorder(why: &Why<'_>, thread: u32) -> bool {
-    let process = why.trace().tables().thread.upid().get(thread);
-    process.is_some_and(|process| records(why, process))
-}
-
-/// Returns true if a process is a program that records.
-fn records(why: &Why<'_>, process: u32) -> bool {
-    let name = why.trace().tables().process.name().get(process);
-    let name = why.trace().strings().text(name);
-    let program = name.rsplit('/').next().unwrap_or(name);
-    program.starts_with("ferretto") || program.starts_with("traced") || program == "perfetto"
 }

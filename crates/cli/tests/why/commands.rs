@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::world::World;
 
 /// Thread `a` waits for a lock of thread `b` for 3 µs, and then 1 µs for the CPU.
-const LOCK: &str = r#"
+pub(crate) const LOCK: &str = r#"
     packet { system_info { utsname { sysname: "Linux" release: "6.1.0" machine: "x86_64" } } }
     packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0
         event { timestamp: 1000 pid: 0 sched_switch { prev_pid: 0 prev_comm: "swapper/0"
@@ -21,7 +21,7 @@ const LOCK: &str = r#"
         event { timestamp: 7000 pid: 1 sched_switch { prev_pid: 1 prev_comm: "a" prev_state: 1
             next_pid: 0 next_comm: "swapper/0" next_prio: 120 } } } }"#;
 
-fn write(world: &World, text: &str) {
+pub(crate) fn write(world: &World, text: &str) {
     let trace = read_message(
         "perfetto.protos.Trace",
         "trace",

@@ -6,6 +6,7 @@
 mod world;
 
 mod commands;
+mod diff;
 
 use ferretto_tables::{Continue, Options, Trace};
 use ferretto_why::WaitKind::{

@@ -1,0 +1,482 @@
+//! The comparison of two sets of recordings.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::feature::{CALLS, Feature, Kind, RAN, Unit, WAITED_FOR_CPU};
+use crate::recording::{Recording, Scope};
+use crate::statistics::{block_error, false_discovery, mean, permutation, squares, student};
+use crate::values::Value;
+
+/// The limits above which a difference is a change.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// The least change of a time, as a share of the compared time.
+    pub share: f64,
+    /// The least relative change.
+    pub relative: f64,
+    /// The highest rate of false discoveries.
+    pub rate: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            share: 0.02,
+            relative: 0.05,
+            rate: 0.003,
+        }
+    }
+}
+
+/// A feature that changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// The feature.
+    pub feature: Feature,
+    /// The mean value before. Per second unless a command is compared or the kind is
+    /// [`Median`](Kind::Median) or [`Tail`](Kind::Tail).
+    pub before: f64,
+    /// The mean value after.
+    pub after: f64,
+    /// The probability of such a difference between recordings of the same.
+    pub p: f64,
+    /// The rate of false discoveries among all with at most this `p`.
+    pub q: f64,
+    /// The size by which changes are ranked: the change of time as a share of the compared time.
+    pub size: f64,
+    /// The wait of another thread that this explains, in words.
+    pub via: String,
+    /// The part of the feature that changed the most, if its parts are not listed.
+    pub mostly: String,
+}
+
+impl Change {
+    /// Returns the difference of the values.
+    pub fn difference(&self) -> f64 {
+        self.after - self.before
+    }
+}
+
+/// A comparison of two sets of recordings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// The causes that changed, the largest first.
+    pub changes: Vec<Change>,
+    /// The durations that changed, the largest first.
+    pub effects: Vec<Change>,
+    /// Facts that differ: their name, and their values before and after.
+    pub setup: Vec<(String, String, String)>,
+    /// The number of features that were tested.
+    pub tested: usize,
+    /// The thing whose times are compared.
+    pub scope: Scope,
+    /// The numbers of recordings.
+    pub recordings: (usize, usize),
+    /// The means of the compared time in nanoseconds.
+    pub durations: (f64, f64),
+    /// Sentences about what the comparison cannot tell.
+    pub remarks: Vec<String>,
+}
+
+/// The shares of the time that threads were ready in which they had no CPU: the least and the most
+/// of the recordings.
+#[derive(Debug, Clone, Copy)]
+struct Busyness {
+    least: f64,
+    most: f64,
+}
+
+/// The degrees of freedom of the assumed variation between recordings.
+const ASSUMED_DEGREES: f64 = 4.0;
+/// Those if there is one recording each, and nothing else is known.
+const ONLY_ASSUMED_DEGREES: f64 = 40.0;
+
+/// The number of recordings of each set from which on they are permuted, and the probability of
+/// chance above which a difference is not a change.
+const PERMUTED: f64 = 4.0;
+const MAX_CHANCE: f64 = 0.03;
+
+/// Returns the variation of a feature between recordings of the same, as a standard deviation of
+/// the logarithm. It is assumed, and decides alone if there is one recording each.
+fn assumed(feature: &Feature, busyness: Busyness) -> f64 {
+    let (calm, busy) = match (feature.kind, feature.name.as_str()) {
+        (Kind::Path, RAN) | (Kind::Cpu, _) => (0.03, 0.15),
+        (Kind::Path, CALLS) => (0.06, 0.3),
+        (Kind::Calls | Kind::Slices, _) => (0.02, 0.1),
+        // A machine that was calm before and busy after is a change.
+        (Kind::Path | Kind::Wait, WAITED_FOR_CPU) => return 0.5 + 1.5 * busyness.least,
+        (Kind::Path, "was interrupted") => (0.6, 0.5),
+        (Kind::Path | Kind::Wait, "waited for a disk") => (0.4, 0.5),
+        (Kind::Path, "waited for a timer") => (0.1, 0.3),
+        (Kind::Path | Kind::Wait, _) => (0.2, 0.8),
+        (Kind::Duration | Kind::Median | Kind::SelfTime, _) => (0.04, 0.6),
+        (Kind::Tail, _) => (0.15, 1.0),
+        (Kind::Counter | Kind::Growth, _) => (0.1, 0.2),
+    };
+    calm + busy * busyness.most
+}
+
+/// The values of a feature in two sets of recordings.
+struct Pair<'a> {
+    feature: &'a Feature,
+    before: Vec<f64>,
+    after: Vec<f64>,
+    known: Vec<&'a Value>,
+}
+
+impl Pair<'_> {
+    /// Tests the difference of the logarithms of the values.
+    fn p(&self, least: f64, busyness: Busyness) -> f64 {
+        let log = |values: &[f64]| -> Vec<f64> {
+            values
+                .iter()
+                .map(|value| (value.max(0.0) + least).ln())
+                .collect()
+        };
+        let (before, after) = (log(&self.before), log(&self.after));
+        let difference = mean(&after) - mean(&before);
+        let (n, m) = (before.len() as f64, after.len() as f64);
+        let degrees = n + m - 2.0;
+        let assumed = assumed(self.feature, busyness).powi(2);
+        let sum = squares(&before) + squares(&after);
+        let (variance, degrees) = if degrees == 0.0 {
+            (assumed + self.error() / 2.0, ONLY_ASSUMED_DEGREES)
+        } else if sum > assumed * degrees {
+            (sum / degrees, degrees)
+        } else {
+            let both = ASSUMED_DEGREES * assumed + sum;
+            (
+                both / (ASSUMED_DEGREES + degrees),
+                ASSUMED_DEGREES + degrees,
+            )
+        };
+        let p = student(
+            difference / (variance * (1.0 / n + 1.0 / m)).sqrt(),
+            degrees,
+        );
+        // Student's test assumes a shape of the values. From a number of recordings on, chance has
+        // to be unlikely without it, too.
+        let is_permuted = n.min(m) >= PERMUTED && p < MAX_CHANCE;
+        if is_permuted && permutation(&before, &after, 1) > MAX_CHANCE {
+            return MAX_CHANCE;
+        }
+        p
+    }
+
+    /// Returns the variance of the difference that is due to the recordings' own errors.
+    fn error(&self) -> f64 {
+        let of_value = |(seed, value): (usize, &&Value)| {
+            let sampled = if value.samples > 0.0 {
+                1.0 / value.samples
+            } else {
+                0.0
+            };
+            let windows = match self.feature.kind {
+                Kind::Wait => block_error(&value.windows, seed as u64).powi(2),
+                _ => 0.0,
+            };
+            value.error.powi(2) + sampled + windows
+        };
+        self.known.iter().enumerate().map(of_value).sum()
+    }
+}
+
+impl Comparison {
+    /// Compares recordings.
+    pub fn new(before: &[Recording], after: &[Recording], limits: &Limits) -> Self {
+        let all = || before.iter().chain(after);
+        let scope = if all().all(|recording| recording.scope == Scope::Command) {
+            Scope::Command
+        } else {
+            Scope::Period
+        };
+        let durations = |of: &[Recording]| {
+            mean(
+                &of.iter()
+                    .map(|recording| recording.duration)
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let durations = (durations(before), durations(after));
+        let busyness = all().map(|recording| recording.busyness);
+        let busyness = Busyness {
+            least: busyness.clone().fold(1.0, f64::min),
+            most: busyness.fold(0.0, f64::max),
+        };
+        let test = Test {
+            before,
+            after,
+            scope,
+            scale: match scope {
+                Scope::Command => {
+                    let own: Vec<f64> = all().map(|recording| recording.own_duration).collect();
+                    mean(&own)
+                }
+                Scope::Period => 1e9,
+            },
+            limits,
+            busyness,
+        };
+        let features: BTreeSet<&Feature> = all()
+            .flat_map(|recording| recording.values.iter().map(|(feature, _)| feature))
+            .collect();
+        let mut tested: Vec<Change> = features
+            .into_iter()
+            .filter_map(|feature| test.change(feature))
+            .collect();
+        let p: Vec<f64> = tested.iter().map(|change| change.p).collect();
+        for (change, q) in tested.iter_mut().zip(false_discovery(&p)) {
+            change.q = q;
+        }
+        let count = tested.len();
+        tested.retain(|change| change.q <= limits.rate && test.is_relevant(change));
+        let (effects, causes) = tested
+            .into_iter()
+            .partition(|change| change.feature.kind.is_effect());
+        Self {
+            changes: ranked(most_specific(causes)),
+            effects: ranked(effects),
+            setup: setup(before, after),
+            tested: count,
+            scope,
+            recordings: (before.len(), after.len()),
+            durations,
+            remarks: remarks(before, after, busyness),
+        }
+    }
+
+    /// Returns true if nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.effects.is_empty()
+    }
+}
+
+struct Test<'a> {
+    before: &'a [Recording],
+    after: &'a [Recording],
+    scope: Scope,
+    /// The compared time that the sizes of times are shares of.
+    scale: f64,
+    limits: &'a Limits,
+    busyness: Busyness,
+}
+
+impl Test<'_> {
+    /// Tests a feature. `None` if its values are too small to matter.
+    fn change(&self, feature: &Feature) -> Option<Change> {
+        if self.scope == Scope::Period && matches!(feature.kind, Kind::Duration | Kind::Path) {
+            return None;
+        }
+        let is_total = !matches!(feature.kind, Kind::Median | Kind::Tail | Kind::Counter);
+        let value = |recording: &Recording| {
+            let known = recording.values.get(feature);
+            let value = known.map_or(0.0, |value| value.value);
+            match self.scope {
+                Scope::Period if is_total => value * 1e9 / recording.duration,
+                _ => value,
+            }
+        };
+        let pair = Pair {
+            feature,
+            before: self.before.iter().map(value).collect(),
+            after: self.after.iter().map(value).collect(),
+            known: [self.before, self.after]
+                .into_iter()
+                .flatten()
+                .filter_map(|recording| recording.values.get(feature))
+                .collect(),
+        };
+        // Durations of slices that only one side has are not a change of durations.
+        let count = self.before.len() + self.after.len();
+        if !is_total && pair.known.len() < count {
+            return None;
+        }
+        let (before, after) = (mean(&pair.before), mean(&pair.after));
+        let most = before.max(after);
+        let total = pair
+            .known
+            .iter()
+            .map(|value| value.total)
+            .fold(0.0, f64::max);
+        let total = match self.scope {
+            Scope::Period => total * 1e9 / self.before[0].duration.max(1.0),
+            Scope::Command => total,
+        };
+        // The value below which a difference does not matter.
+        let least = match (feature.kind, feature.kind.unit()) {
+            (Kind::Median | Kind::Tail, _) if total < self.scale * self.limits.share => {
+                return None;
+            }
+            (Kind::Median | Kind::Tail, _) => most * 0.02,
+            (_, Unit::Time) => self.scale * self.limits.share / 2.0,
+            (_, Unit::Count) => 20.0,
+            (_, Unit::Bytes) => 1024.0 * 1024.0,
+            (_, Unit::Value) => most.abs() * 0.02,
+        };
+        if most < least * 2.0 && is_total {
+            return None;
+        }
+        let difference = (after - before).abs();
+        let relative = if most > 0.0 { difference / most } else { 0.0 };
+        let size = match (feature.kind, feature.kind.unit()) {
+            (Kind::Median | Kind::Tail, _) => relative * (total / self.scale),
+            (_, Unit::Time) => difference / self.scale,
+            (_, Unit::Bytes) => relative * 0.3,
+            (_, Unit::Count | Unit::Value) => relative * 0.02,
+        };
+        let via = |known: &&&Value| !known.via.is_empty();
+        Some(Change {
+            p: pair.p(least, self.busyness),
+            q: 1.0,
+            feature: feature.clone(),
+            before,
+            after,
+            size,
+            mostly: String::new(),
+            via: pair
+                .known
+                .iter()
+                .rev()
+                .find(via)
+                .map_or(String::new(), |value| value.via.clone()),
+        })
+    }
+
+    /// Returns true if a change is large enough to matter.
+    fn is_relevant(&self, change: &Change) -> bool {
+        let most = change.before.max(change.after);
+        let difference = change.difference().abs();
+        if difference < self.limits.relative * most {
+            return false;
+        }
+        match (change.feature.kind, change.feature.kind.unit()) {
+            (Kind::Median | Kind::Tail, _) => true,
+            (_, Unit::Time) => difference >= self.scale * self.limits.share,
+            (_, Unit::Count) => difference >= 20.0 && difference >= 0.1 * most,
+            (_, Unit::Bytes) => difference >= 1024.0 * 1024.0 && difference >= 0.1 * most,
+            (_, Unit::Value) => difference >= 0.1 * most,
+        }
+    }
+}
+
+/// Keeps, of changes that tell the same, the one that tells the most.
+fn most_specific(changes: Vec<Change>) -> Vec<Change> {
+    /// The share of a change that its parts have to explain.
+    const MOST: f64 = 0.7;
+    let mut by_feature: BTreeMap<Feature, Change> = changes
+        .into_iter()
+        .map(|change| (change.feature.clone(), change))
+        .collect();
+    // Parents before their parts: the feature of a process before those of its threads.
+    let level = |feature: &Feature| (!feature.detail.is_empty(), !feature.thread.is_empty());
+    let mut parents: Vec<Feature> = by_feature.keys().cloned().collect();
+    parents.sort_by_key(|feature| level(feature));
+    for parent in parents {
+        let Some(whole) = by_feature.get(&parent).map(Change::difference) else {
+            continue;
+        };
+        let parts: Vec<Feature> = by_feature
+            .values()
+            .filter(|change| change.feature.parent().as_ref() == Some(&parent))
+            .filter(|change| change.difference() * whole > 0.0)
+            .map(|change| change.feature.clone())
+            .collect();
+        if parts.is_empty() {
+            continue;
+        }
+        let sum: f64 = parts.iter().map(|part| by_feature[part].difference()).sum();
+        if sum / whole >= MOST {
+            by_feature.remove(&parent);
+        } else {
+            let removed = parts.iter().filter_map(|part| by_feature.remove(part));
+            let size = |part: &Change| part.difference().abs();
+            let most = removed.max_by(|a, b| size(a).total_cmp(&size(b)));
+            if let (Some(most), Some(whole)) = (most, by_feature.get_mut(&parent)) {
+                whole.mostly = match most.feature.detail.as_str() {
+                    "" => most.feature.thread,
+                    detail => detail.to_owned(),
+                };
+            }
+        }
+    }
+    // A time on the critical path tells more than the same time on CPUs.
+    let same: BTreeSet<Feature> = by_feature.keys().filter_map(Feature::same).collect();
+    by_feature.retain(|feature, _| {
+        let parent = feature.parent();
+        !same.contains(feature) && parent.is_none_or(|parent| !same.contains(&parent))
+    });
+    by_feature.into_values().collect()
+}
+
+fn ranked(mut changes: Vec<Change>) -> Vec<Change> {
+    changes.sort_by(|a, b| {
+        let by_size = b.size.total_cmp(&a.size);
+        by_size.then_with(|| a.feature.cmp(&b.feature))
+    });
+    changes
+}
+
+/// Returns the facts that differ between all recordings before and all after.
+fn setup(before: &[Recording], after: &[Recording]) -> Vec<(String, String, String)> {
+    let values = |of: &[Recording]| {
+        let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (name, value) in of.iter().flat_map(|recording| &recording.setup) {
+            values
+                .entry(name.clone())
+                .or_default()
+                .insert(value.clone());
+        }
+        values
+    };
+    let (before, after) = (values(before), values(after));
+    let text = |values: Option<&BTreeSet<String>>| {
+        let values = values.into_iter().flatten().cloned();
+        values.collect::<Vec<_>>().join(" or ")
+    };
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    names
+        .into_iter()
+        .filter(|name| before.get(*name) != after.get(*name))
+        .map(|name| (name.clone(), text(before.get(name)), text(after.get(name))))
+        .collect()
+}
+
+/// Returns sentences about what a comparison cannot tell.
+fn remarks(before: &[Recording], after: &[Recording], busyness: Busyness) -> Vec<String> {
+    let all = || before.iter().chain(after);
+    let mut remarks = Vec::new();
+    let mut add = |text: &str| remarks.push(text.to_owned());
+    if before.len() == 1 && after.len() == 1 {
+        add(
+            "One recording each: the variation between recordings is assumed, not known. Compare \
+             several with --before and --after.",
+        );
+    } else if before.len() + after.len() < 6 {
+        add("Few recordings: only large changes are certain. Compare five of each.");
+    }
+    if busyness.most > 0.2 {
+        let share = (busyness.most * 100.0).round();
+        remarks.push(format!(
+            "The machine was busy: threads had no CPU for {share} % of the time that they were \
+             ready. Smaller changes are not found."
+        ));
+    }
+    let mut add = |text: &str| remarks.push(text.to_owned());
+    if all().any(|recording| !recording.has_switches) {
+        add(
+            "Not all recordings have scheduling: times on CPUs and waits are not compared. Record \
+             it with ferretto record --why.",
+        );
+    }
+    if all().any(Recording::has_losses) {
+        add("Data of a recording was lost, which may look like a change.");
+    }
+    if before
+        .iter()
+        .chain(after)
+        .any(|recording| recording.values.is_cut)
+    {
+        add("A recording has too many different names; some are left out.");
+    }
+    remarks
+}

@@ -1,0 +1,195 @@
+//! The trace of a recording, and the part of it that is compared.
+
+use std::ops::Range;
+
+use ferretto_tables::Trace;
+use ferretto_why::{StateKind, Why};
+use rustc_hash::FxHashSet;
+
+use crate::values::WINDOWS;
+
+/// A trace while its features are read.
+pub(crate) struct Context<'a> {
+    pub(crate) trace: &'a Trace,
+    pub(crate) why: Why<'a>,
+    /// The compared time.
+    pub(crate) range: Range<i64>,
+    /// The first thread of the recorded command.
+    pub(crate) command: Option<u32>,
+    /// By process: set if it is compared.
+    processes: Vec<bool>,
+}
+
+impl<'a> Context<'a> {
+    /// Prepares a trace. Without a range, the time of the recorded command is compared, or all if
+    /// there is none.
+    pub(crate) fn new(trace: &'a Trace, range: Option<Range<i64>>) -> Self {
+        let why = Why::new(trace);
+        let tables = trace.tables();
+        let threads = 0..tables.thread.len().min(why.schedule().threads());
+        let is_command = |thread: &u32| {
+            range.is_none()
+                && why.is_command(*thread)
+                && !why.is_recorder(*thread)
+                && !why.schedule().states(*thread).is_empty()
+        };
+        let sampled = sampled(trace);
+        // Another recording of the same machine has a command, too, of which this one has no
+        // callstacks.
+        let command = threads.filter(is_command).max_by_key(|thread| {
+            let lifetime = why.lifetime(*thread);
+            let process = tables.thread.upid().get(*thread);
+            let is_sampled = process.is_some_and(|process| sampled.contains(&process));
+            (is_sampled, lifetime.end - lifetime.start)
+        });
+        let bounds = &tables.trace_bounds;
+        let all = bounds.start_ts().get(0)..bounds.end_ts().get(0);
+        let of_command = command.map(|thread| why.lifetime(thread));
+        let range = range.or(of_command).unwrap_or(all);
+        let root = command.and_then(|thread| tables.thread.upid().get(thread));
+        let processes = (0..tables.process.len())
+            .map(|process| match root {
+                Some(root) => descends(trace, process, root),
+                None => true,
+            })
+            .collect();
+        Self {
+            trace,
+            why,
+            range,
+            command,
+            processes,
+        }
+    }
+
+    /// Returns true if a process is compared.
+    pub(crate) fn has_process(&self, process: u32) -> bool {
+        self.processes.get(process as usize) == Some(&true)
+    }
+
+    /// Returns true if a thread is compared.
+    pub(crate) fn has_thread(&self, thread: u32) -> bool {
+        let tables = self.trace.tables();
+        let process = tables.thread.upid().get(thread);
+        let has_process = match process {
+            Some(process) => self.has_process(process),
+            None => self.command.is_none(),
+        };
+        has_process && !tables.thread.is_idle().get(thread) && !self.why.is_recorder(thread)
+    }
+
+    /// Returns the name of a process.
+    pub(crate) fn process_name(&self, process: u32) -> String {
+        let name = self.trace.tables().process.name().get(process);
+        let name = self.trace.strings().text(name);
+        common_name(name.rsplit('/').next().unwrap_or(name))
+    }
+
+    /// Returns the name of the process of a thread.
+    pub(crate) fn process_of(&self, thread: u32) -> String {
+        let process = self.trace.tables().thread.upid().get(thread);
+        match process {
+            Some(_) if self.why.is_kernel_thread(thread) => "kernel".to_owned(),
+            Some(process) => self.process_name(process),
+            None => String::new(),
+        }
+    }
+
+    /// Returns the name of a thread.
+    pub(crate) fn thread_name(&self, thread: u32) -> String {
+        let name = self.trace.tables().thread.name().get(thread);
+        let name = self.trace.strings().text(name);
+        if self.why.is_kernel_thread(thread) {
+            // Threads of the kernel that do the same have numbers.
+            let end = name.find([':', '/']).unwrap_or(name.len());
+            return common_name(&name[..end]);
+        }
+        common_name(name)
+    }
+
+    /// Returns the parts of an interval within the compared time, by window.
+    pub(crate) fn windows(&self, start: i64, end: i64, mut each: impl FnMut(usize, i64)) {
+        let (start, end) = (start.max(self.range.start), end.min(self.range.end));
+        let length = i128::from(self.range.end) - i128::from(self.range.start);
+        let mut at = start;
+        while at < end {
+            let window = self.window(at);
+            let next = length * (window as i128 + 1) / WINDOWS as i128;
+            let next = i128::from(self.range.start) + next;
+            let until = i64::try_from(next).unwrap_or(end).clamp(at + 1, end);
+            each(window, until - at);
+            at = until;
+        }
+    }
+
+    /// Returns the window of a time.
+    pub(crate) fn window(&self, time: i64) -> usize {
+        let length = i128::from(self.range.end) - i128::from(self.range.start);
+        let offset = i128::from(time) - i128::from(self.range.start);
+        let window = offset * WINDOWS as i128 / length.max(1);
+        window.clamp(0, WINDOWS as i128 - 1) as usize
+    }
+
+    /// Returns the share of the time that threads were ready in which they had no CPU.
+    pub(crate) fn busyness(&self) -> f64 {
+        let (mut running, mut ready) = (0.0, 0.0);
+        for thread in (0..self.why.schedule().threads()).filter(|thread| self.has_thread(*thread)) {
+            for state in self.why.schedule().states(thread) {
+                let start = state.start.max(self.range.start);
+                let time = (state.end.min(self.range.end) - start).max(0) as f64;
+                match state.kind {
+                    StateKind::Running => running += time,
+                    StateKind::Runnable => ready += time,
+                    _ => {}
+                }
+            }
+        }
+        if ready > 0.0 {
+            ready / (running + ready)
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Returns the processes of which the trace has callstacks.
+fn sampled(trace: &Trace) -> FxHashSet<u32> {
+    let tables = trace.tables();
+    let contexts = &tables.profiler_task_context;
+    let threads = (0..contexts.len()).filter_map(|row| contexts.utid().get(row));
+    threads
+        .filter_map(|thread| tables.thread.upid().get(thread))
+        .collect()
+}
+
+/// Returns true if a process is another one or descends from it.
+fn descends(trace: &Trace, process: u32, root: u32) -> bool {
+    const MAX_DEPTH: usize = 64;
+    let parents = trace.tables().process.parent_upid();
+    let mut next = Some(process);
+    for _ in 0..MAX_DEPTH {
+        match next {
+            Some(process) if process == root => return true,
+            Some(process) if process < trace.tables().process.len() => next = parents.get(process),
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Returns a name without long numbers, such as those of processes, which differ each time.
+pub(crate) fn common_name(name: &str) -> String {
+    const LONG: usize = 4;
+    let mut common = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(first) = rest.find(|c: char| c.is_ascii_digit()) {
+        let digits = &rest[first..];
+        let count = digits
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(digits.len());
+        common.push_str(&rest[..first]);
+        common.push_str(if count < LONG { &digits[..count] } else { "N" });
+        rest = &digits[count..];
+    }
+    common + rest
+}

@@ -1,0 +1,200 @@
+//! Features: the things that are compared.
+
+/// A kind of feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// The time from the beginning to the end of the recorded command.
+    Duration,
+    /// A part of that time, by its cause: the critical path.
+    Path,
+    /// Time on CPUs: of a process, a thread or a function.
+    Cpu,
+    /// Time that a thread waited, by its cause.
+    Wait,
+    /// System calls: their number.
+    Calls,
+    /// Slices: their typical duration.
+    Median,
+    /// Slices: the 99th percentile of their durations.
+    Tail,
+    /// Slices: their number.
+    Slices,
+    /// Slices: the sum of their durations without those of slices within them.
+    SelfTime,
+    /// The mean value of a counter.
+    Counter,
+    /// The growth of a counter of memory.
+    Growth,
+}
+
+/// The unit of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Unit {
+    /// Nanoseconds.
+    Time,
+    /// A number of events.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// The unit of a counter, which is not known.
+    Value,
+}
+
+impl Kind {
+    /// Returns the name of the kind in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Duration => "duration",
+            Self::Path => "path",
+            Self::Cpu => "cpu",
+            Self::Wait => "wait",
+            Self::Calls => "calls",
+            Self::Median => "median",
+            Self::Tail => "p99",
+            Self::Slices => "slices",
+            Self::SelfTime => "self-time",
+            Self::Counter => "counter",
+            Self::Growth => "growth",
+        }
+    }
+
+    /// Returns the unit of its values.
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::Duration | Self::Path | Self::Cpu | Self::Wait => Unit::Time,
+            Self::Median | Self::Tail | Self::SelfTime => Unit::Time,
+            Self::Calls | Self::Slices => Unit::Count,
+            Self::Counter => Unit::Value,
+            Self::Growth => Unit::Bytes,
+        }
+    }
+
+    /// Returns true if its values tell that something is slower, not why.
+    pub fn is_effect(self) -> bool {
+        matches!(
+            self,
+            Self::Duration | Self::Median | Self::Tail | Self::SelfTime
+        )
+    }
+}
+
+/// A thing that is compared. Its names mean the same in all recordings: numbers of processes and
+/// threads are not among them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Feature {
+    /// The kind.
+    pub kind: Kind,
+    /// The process. Empty if the feature is of the machine.
+    pub process: String,
+    /// The thread. Empty if the feature is of the process.
+    pub thread: String,
+    /// The cause, the slice or the counter. Empty if the feature is all of the thread.
+    pub name: String,
+    /// The part of it: a function or a system call. Empty if the feature is all of it.
+    pub detail: String,
+}
+
+impl Feature {
+    /// Returns a feature of a process.
+    pub fn of_process(kind: Kind, process: &str) -> Self {
+        Self {
+            kind,
+            process: process.to_owned(),
+            thread: String::new(),
+            name: String::new(),
+            detail: String::new(),
+        }
+    }
+
+    /// Returns this feature of a thread.
+    #[must_use]
+    pub fn thread(mut self, thread: &str) -> Self {
+        thread.clone_into(&mut self.thread);
+        self
+    }
+
+    /// Returns this feature with a name.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Returns this feature with a detail.
+    #[must_use]
+    pub fn detail(mut self, detail: &str) -> Self {
+        detail.clone_into(&mut self.detail);
+        self
+    }
+
+    /// Returns the feature of which this one is a part.
+    pub fn parent(&self) -> Option<Self> {
+        let mut parent = self.clone();
+        match self.kind {
+            Kind::Path | Kind::Wait if !self.detail.is_empty() => parent.detail.clear(),
+            Kind::Cpu if !self.detail.is_empty() => parent.detail.clear(),
+            Kind::Cpu if !self.thread.is_empty() => parent.thread.clear(),
+            _ => return None,
+        }
+        Some(parent)
+    }
+
+    /// Returns the feature that tells the same in less detail, as a function's time on CPUs tells
+    /// of its time on the critical path.
+    pub fn same(&self) -> Option<Self> {
+        let of_thread = || Self::of_process(Kind::Cpu, &self.process).thread(&self.thread);
+        match (self.kind, self.name.as_str()) {
+            (Kind::Path, RAN) if !self.detail.is_empty() => Some(of_thread().detail(&self.detail)),
+            (Kind::Path, RAN) => Some(of_thread()),
+            (Kind::Path, CALLS) if !self.detail.is_empty() => {
+                Some(Self::of_process(Kind::Calls, &self.process).detail(&self.detail))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the names of process and thread.
+    pub fn subject(&self) -> String {
+        match (self.process.as_str(), self.thread.as_str()) {
+            ("", thread) => thread.to_owned(),
+            (process, "") => process.to_owned(),
+            (process, thread) if process == thread => process.to_owned(),
+            (process, thread) => format!("{process}/{thread}"),
+        }
+    }
+
+    /// Returns the feature in words.
+    pub fn text(&self) -> String {
+        let subject = self.subject();
+        let of = |what: &str| match subject.as_str() {
+            "" => what.to_owned(),
+            subject => format!("{subject}: {what}"),
+        };
+        let with_detail = |name: &str| match self.detail.as_str() {
+            "" => name.to_owned(),
+            detail => format!("{name}: {detail}"),
+        };
+        match self.kind {
+            Kind::Duration => of("duration"),
+            Kind::Path | Kind::Wait => of(&with_detail(&self.name)),
+            Kind::Cpu => match self.detail.as_str() {
+                "" => of("time on CPUs"),
+                function => of(&format!("time in function {function}")),
+            },
+            Kind::Calls => of(&format!("system calls {}", self.detail)),
+            Kind::Median => of(&format!("slice {}, median", self.name)),
+            Kind::Tail => of(&format!("slice {}, 99th percentile", self.name)),
+            Kind::Slices => of(&format!("slice {}, number", self.name)),
+            Kind::SelfTime => of(&format!("slice {}, without those within it", self.name)),
+            Kind::Counter => of(&format!("{}, mean", self.name)),
+            Kind::Growth => of(&format!("{}, growth", self.name)),
+        }
+    }
+}
+
+/// The name of the cause of a thread that ran its own code.
+pub(crate) const RAN: &str = "ran its own code";
+/// The name of the cause of a thread that ran in system calls.
+pub(crate) const CALLS: &str = "ran in system calls";
+/// The name of the cause of a thread that was ready to run.
+pub(crate) const WAITED_FOR_CPU: &str = "waited for a CPU";

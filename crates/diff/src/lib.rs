@@ -1,0 +1,23 @@
+//! Compares traces: a ranked list of what changed, with the size of each change and its confidence.
+//!
+//! - [`Recording`] has the features of one trace: numbers such as the time of a function on CPUs,
+//!   each with a [`Feature`] that means the same in other recordings. The trace itself is no longer
+//!   needed.
+//! - [`Comparison`] compares two sets of recordings, and ranks the features that changed.
+//! - [`statistics`] are the tests that tell changes from chance.
+#![forbid(unsafe_code)]
+
+mod compare;
+mod context;
+mod cpu;
+mod feature;
+mod path;
+mod recording;
+mod setup;
+mod slices;
+pub mod statistics;
+mod values;
+
+pub use compare::{Change, Comparison, Limits};
+pub use feature::{Feature, Kind, Unit};
+pub use recording::{Recording, Scope, TABLES};

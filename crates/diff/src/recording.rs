@@ -1,0 +1,95 @@
+//! The features of one recording.
+
+use std::ops::Range;
+
+use ferretto_tables::schema::TableId;
+use ferretto_tables::{Severity, TableSet, Trace};
+
+use crate::context::Context;
+use crate::feature::{Kind, WAITED_FOR_CPU};
+use crate::values::Values;
+use crate::{cpu, path, setup, slices};
+
+/// The tables that a comparison needs.
+pub const TABLES: TableSet = ferretto_why::TABLES
+    .without(TableId::args)
+    .with(TableId::counter)
+    .with(TableId::machine)
+    .with(TableId::metadata)
+    .with(TableId::stats);
+
+/// The thing whose times are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// A recorded command: all of its time.
+    Command,
+    /// A machine or a program that was recorded for a while: times per second.
+    Period,
+}
+
+/// The features of one recording, or of a part of it.
+#[derive(Debug)]
+pub struct Recording {
+    pub(crate) values: Values,
+    pub(crate) scope: Scope,
+    /// The length of the compared time in nanoseconds.
+    pub(crate) duration: f64,
+    /// That time without waits of the command for a CPU.
+    pub(crate) own_duration: f64,
+    /// The share of the time that threads were ready in which they had no CPU.
+    pub(crate) busyness: f64,
+    /// Facts about machine, command and config.
+    pub(crate) setup: Vec<(String, String)>,
+    /// Set if it has scheduling.
+    pub(crate) has_switches: bool,
+    /// The sum of the statistics of lost data.
+    pub(crate) losses: u64,
+}
+
+impl Recording {
+    /// Reads the features of a trace that has the tables [`TABLES`], or of a range of it.
+    pub fn new(trace: &Trace, range: Option<Range<i64>>) -> Self {
+        let context = Context::new(trace, range);
+        let mut values = Values::default();
+        path::read(&context, &mut values);
+        cpu::read(&context, &mut values);
+        slices::read(&context, &mut values);
+        let scope = match context.command {
+            Some(_) => Scope::Command,
+            None => Scope::Period,
+        };
+        let stats = &trace.tables().stats;
+        let is_loss = |row: &u32| {
+            let severity = trace.strings().text(stats.severity().get(*row));
+            severity == Severity::DataLoss.as_str()
+        };
+        let losses = (0..stats.len()).filter(is_loss);
+        let losses = losses.map(|row| u64::try_from(stats.value().get(row)).unwrap_or(0));
+        let duration = (context.range.end.saturating_sub(context.range.start)).max(1) as f64;
+        let waits = values.iter().filter(|(feature, _)| {
+            let is_cpu = feature.kind == Kind::Path && feature.name == WAITED_FOR_CPU;
+            is_cpu && feature.detail.is_empty()
+        });
+        let waits: f64 = waits.map(|(_, value)| value.value).sum();
+        Self {
+            scope,
+            own_duration: (duration - waits).max(1.0),
+            values,
+            duration,
+            busyness: context.busyness(),
+            setup: setup::read(&context),
+            has_switches: context.why.recorded().switches,
+            losses: losses.fold(0, u64::saturating_add),
+        }
+    }
+
+    /// Returns the thing whose times are compared.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Returns true if data was lost when it was recorded.
+    pub fn has_losses(&self) -> bool {
+        self.losses > 0
+    }
+}

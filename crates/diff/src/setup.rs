@@ -1,0 +1,64 @@
+//! The setup of a recording: the machine, the command and the config.
+
+use ferretto_tables::{StringId, Trace};
+
+use crate::context::{Context, common_name};
+
+/// The maximum length of a value that is kept.
+const MAX_VALUE: usize = 64 << 10;
+
+/// Returns facts about a recording, by name.
+pub(crate) fn read(context: &Context<'_>) -> Vec<(String, String)> {
+    let trace = context.trace;
+    let mut facts = Vec::new();
+    machine(trace, &mut facts);
+    if let Some(command) = context.command {
+        let process = trace.tables().thread.upid().get(command);
+        let line = process.map(|process| trace.tables().process.cmdline().get(process));
+        add(trace, "command", line.unwrap_or(StringId::NULL), &mut facts);
+    }
+    let metadata = &trace.tables().metadata;
+    for row in 0..metadata.len() {
+        if trace.strings().text(metadata.name().get(row)) == "trace_config_pbtxt" {
+            add(trace, "config", metadata.str_value().get(row), &mut facts);
+        }
+    }
+    // Names and selections of a config may contain numbers of processes.
+    for (name, text) in &mut facts {
+        if name == "config" {
+            *text = common_name(text);
+        }
+    }
+    facts
+}
+
+fn machine(trace: &Trace, facts: &mut Vec<(String, String)>) {
+    let tables = trace.tables();
+    if tables.machine.is_empty() {
+        return;
+    }
+    let machine = &tables.machine;
+    add(trace, "system", machine.sysname().get(0), facts);
+    add(trace, "kernel", machine.release().get(0), facts);
+    add(trace, "architecture", machine.arch().get(0), facts);
+    if let Some(cpus) = machine.num_cpus().get(0) {
+        facts.push(("CPUs".to_owned(), cpus.to_string()));
+    }
+    if let Some(bytes) = machine.system_ram_bytes().get(0) {
+        facts.push(("memory".to_owned(), format!("{} MiB", bytes >> 20)));
+    }
+    let processors = (0..tables.cpu.len()).map(|row| tables.cpu.processor().get(row));
+    let mut processors: Vec<&str> = processors.map(|name| trace.strings().text(name)).collect();
+    processors.retain(|name| !name.is_empty());
+    processors.dedup();
+    if !processors.is_empty() {
+        facts.push(("processor".to_owned(), processors.join(", ")));
+    }
+}
+
+fn add(trace: &Trace, name: &str, value: StringId, facts: &mut Vec<(String, String)>) {
+    if let Some(text) = trace.strings().get(value).filter(|text| !text.is_empty()) {
+        let text = &text[..text.floor_char_boundary(MAX_VALUE)];
+        facts.push((name.to_owned(), text.to_owned()));
+    }
+}

@@ -1,0 +1,125 @@
+//! Planted changes of made recordings are found and ranked first, and recordings of the same have
+//! none.
+
+use ferretto_diff::{Change, Comparison, Kind, Limits};
+
+use crate::made::Step::{self, Calls, Lock, Ready, Run, Sleep, Slice};
+use crate::made::{recording, recordings};
+
+/// The steps of the command before any change.
+const BASE: [Step; 8] = [
+    Run(20_000),
+    Lock(4_000),
+    Slice("request", 10_000),
+    Sleep(5_000),
+    Ready(1_000),
+    Slice("request", 10_000),
+    Calls(30),
+    Run(10_000),
+];
+
+/// The usual variation between recordings.
+const VARIATION: f64 = 0.02;
+
+fn compare(before: &[Step], after: &[Step], seed: u64) -> Comparison {
+    let before = [recording(before, VARIATION, seed)];
+    let after = [recording(after, VARIATION, seed + 1)];
+    Comparison::new(&before, &after, &Limits::default())
+}
+
+/// Returns the steps with a change.
+fn with(at: usize, step: Step) -> Vec<Step> {
+    let mut steps = BASE.to_vec();
+    steps[at] = step;
+    steps
+}
+
+fn first(comparison: &Comparison) -> &Change {
+    comparison.changes.first().expect("a change")
+}
+
+#[test]
+fn the_same_has_no_changes() {
+    // 300 pairs.
+    let all: Vec<_> = (0..25)
+        .map(|seed| [recording(&BASE, VARIATION, seed)])
+        .collect();
+    for (at, before) in all.iter().enumerate() {
+        for after in &all[at + 1..] {
+            let comparison = Comparison::new(before, after, &Limits::default());
+            assert!(comparison.is_empty(), "{at}: {comparison:#?}");
+            assert!(comparison.tested > 4, "{comparison:#?}");
+        }
+    }
+}
+
+#[test]
+fn sets_of_the_same_have_no_changes() {
+    // More variation than is assumed has to be learnt from the sets.
+    for (seed, variation) in (0..30).zip([0.02, 0.1, 0.3].into_iter().cycle()) {
+        let before = recordings(&BASE, variation, seed * 10..seed * 10 + 5);
+        let after = recordings(&BASE, variation, seed * 10 + 5..seed * 10 + 10);
+        let comparison = Comparison::new(&before, &after, &Limits::default());
+        assert!(comparison.is_empty(), "{seed} {variation}: {comparison:#?}");
+    }
+}
+
+#[test]
+fn planted_changes_are_first() {
+    type Is = fn(&Change) -> bool;
+    let planted: [(Vec<Step>, Is); 6] = [
+        (with(0, Run(32_000)), |it| {
+            it.feature.thread == "app" && it.feature.name == "ran its own code"
+        }),
+        (with(1, Lock(14_000)), |it| {
+            it.feature.thread == "peer" && it.via == "app waited for a lock"
+        }),
+        (with(3, Sleep(12_000)), |it| {
+            it.feature.name == "waited for a timer"
+        }),
+        (with(4, Ready(40_000)), |it| {
+            it.feature.name == "waited for a CPU" && it.feature.detail == "neighbour had it"
+        }),
+        (with(6, Calls(8_000)), |it| {
+            it.feature.name == "ran in system calls" && it.mostly == "getppid"
+        }),
+        (with(5, Slice("request", 40_000)), |it| {
+            it.feature.thread == "app" && it.feature.name == "ran its own code"
+        }),
+    ];
+    for (number, (steps, is)) in planted.iter().enumerate() {
+        let comparison = compare(&BASE, steps, 1000 + 2 * number as u64);
+        let first = first(&comparison);
+        assert!(is(first), "{number}: {comparison:#?}");
+        assert!(first.difference() > 0.0);
+        let backwards = compare(steps, &BASE, 1000 + 2 * number as u64);
+        assert!(
+            backwards.changes.iter().any(|it| it.difference() < 0.0),
+            "{backwards:#?}"
+        );
+    }
+}
+
+#[test]
+fn durations_of_slices_are_compared_by_name() {
+    let steps = |us| [Slice("request", us); 40];
+    let comparison = compare(&steps(1_000), &steps(1_500), 7);
+    let median = comparison
+        .effects
+        .iter()
+        .find(|it| it.feature.kind == Kind::Median);
+    let median = median.expect("a change");
+    assert_eq!(median.feature.name, "request");
+    assert!(
+        (450_000.0..550_000.0).contains(&median.difference()),
+        "{median:?}"
+    );
+}
+
+#[test]
+fn sets_tell_small_changes() {
+    let before = recordings(&BASE, 0.01, 0..5);
+    let after = recordings(&with(0, Run(23_000)), 0.01, 5..10);
+    let comparison = Comparison::new(&before, &after, &Limits::default());
+    assert_eq!(first(&comparison).feature.name, "ran its own code");
+}

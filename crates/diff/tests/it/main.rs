@@ -1,0 +1,5 @@
+//! Integration tests, in one program.
+
+mod changes;
+mod made;
+mod statistics;
