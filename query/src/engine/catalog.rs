@@ -61,6 +61,31 @@ fn comments(source: &str, tokens: &[Token], past: usize) -> String {
     lines.join(" ").trim().to_owned()
 }
 
+/// Returns a type that clients know. The Perfetto UI opens no trace if it finds another one.
+fn shown_type(name: &str, kind: String) -> String {
+    let shown = match kind.to_ascii_uppercase().as_str() {
+        // Clients know this type only with the column that it joins.
+        "JOINID" => "LONG",
+        "PROTO" => "BYTES",
+        "ANY" => type_by_name(name),
+        _ => return kind,
+    };
+    shown.to_owned()
+}
+
+/// Returns the type that columns and arguments of a name have, as upstream's names show it.
+fn type_by_name(name: &str) -> &'static str {
+    let last = name.rsplit('_').next().unwrap_or_default();
+    match last.to_ascii_lowercase().as_str() {
+        "ts" => "TIMESTAMP",
+        "dur" => "DURATION",
+        "id" if name.ends_with("arg_set_id") => "ARGSETID",
+        "id" | "count" | "depth" | "size" | "pid" | "tid" | "upid" | "utid" | "uid" | "ucpu"
+        | "cpu" => "LONG",
+        _ => "STRING",
+    }
+}
+
 /// Returns the fields between parentheses.
 fn fields(source: &str, tokens: &[Token]) -> Vec<Field> {
     let (mut fields, mut depth, mut start) = (Vec::new(), 0, 0);
@@ -83,13 +108,8 @@ fn fields(source: &str, tokens: &[Token]) -> Vec<Field> {
             .map(|token| token.text.as_str())
             .collect();
         fields.push(Field {
+            kind: shown_type(&name, kind),
             name,
-            // Clients know the type only with the column that it joins.
-            kind: if kind.eq_ignore_ascii_case("JOINID") {
-                "LONG".to_owned()
-            } else {
-                kind
-            },
             comment: comments(source, &part[..first], part[first].at),
         });
     }
@@ -363,8 +383,8 @@ mod tests {
 
     #[test]
     fn objects_have_their_types_and_comments() {
-        let sql = "-- A table.\nCREATE PERFETTO TABLE t(\n-- The id.\nid JOINID(slice.id), b JOINID) AS \
-                   SELECT 1 AS id, (2) AS b;\n-- Adds.\n-- Two.\nCREATE PERFETTO FUNCTION f(a LONG) \
+        let sql = "-- A table.\nCREATE PERFETTO TABLE t(\n-- The id.\nid JOINID(slice.id), b JOINID, start_ts ANY, \
+                   text ANY) AS SELECT 1 AS id, (2) AS b, 3 AS start_ts, 4 AS text;\n-- Adds.\n-- Two.\nCREATE PERFETTO FUNCTION f(a LONG) \
                    RETURNS TABLE(x STRING) AS SELECT 1 AS x; CREATE PERFETTO MACRO _m() RETURNS Expr AS 1;";
         let modules = BTreeMap::from([("a.b".to_owned(), sql.to_owned())]);
         let rows = objects(&modules, &Limits::default()).expect("rows");
@@ -376,7 +396,7 @@ mod tests {
         assert_eq!(text(1, 8), "A table.");
         assert_eq!(
             text(1, 12),
-            r#"[{"name":"id","type":"JOINID(slice.id)","description":"The id."},{"name":"b","type":"LONG","description":""}]"#
+            r#"[{"name":"id","type":"JOINID(slice.id)","description":"The id."},{"name":"b","type":"LONG","description":""},{"name":"start_ts","type":"TIMESTAMP","description":""},{"name":"text","type":"STRING","description":""}]"#
         );
         assert_eq!(
             (text(2, 4), text(2, 8)),

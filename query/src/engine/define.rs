@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{CREATED, Engine};
 use crate::error::SqlError;
+use crate::functions::kinds;
 use crate::intervals::{SpanColumns, SpanSide, span_join};
 use crate::limits::Limits;
 use crate::relations::{Stored, StoredRows};
 use crate::sqlite::{Callee, Relation, owned};
-use crate::syntax::lexer::{Token, quoted, text};
+use crate::syntax::lexer::{Token, closing, quoted, text, trim};
 use crate::syntax::statement::{Definition, SpanJoin};
 
 impl Engine {
@@ -64,6 +65,9 @@ impl Engine {
         if filled.is_ok() {
             self.connection
                 .execute_batch(&format!("DELETE FROM {new} WHERE rowid = -1"))?;
+            filled = self.check_types(&definition.name, &new, &names);
+        }
+        if filled.is_ok() {
             let drop = match definition.replace {
                 true => format!("DROP TABLE IF EXISTS {name};"),
                 false => String::new(),
@@ -78,11 +82,41 @@ impl Engine {
                     other => other.into(),
                 });
         }
-        if filled.is_err() {
-            self.connection
-                .execute_batch(&format!("DROP TABLE IF EXISTS {new}"))?;
+        match filled {
+            Ok(()) => self.read_only.add(&definition.name),
+            Err(_) => self
+                .connection
+                .execute_batch(&format!("DROP TABLE IF EXISTS {new}"))?,
         }
         filled
+    }
+
+    /// Fails if a column of a new table has numbers and texts, and makes numbers real if some are.
+    fn check_types(&self, name: &str, table: &str, columns: &[String]) -> Result<(), SqlError> {
+        let mut reals = Vec::new();
+        for columns in columns.chunks(kinds::MAX_COLUMNS) {
+            let list: Vec<String> = columns.iter().map(|column| quoted(column)).collect();
+            let sql = format!("SELECT {}({}) FROM {table}", kinds::NAME, list.join(", "));
+            let kinds: Vec<u8> = self.connection.query_row(&sql, [], |row| row.get(0))?;
+            for (column, kinds) in columns.iter().zip(kinds) {
+                if kinds & kinds::TEXT > 0 && kinds & (kinds::INTEGER | kinds::REAL) > 0 {
+                    let message = format!(
+                        "The column '{column}' of the table '{name}' has numbers and texts. \
+                         Convert them with CAST, or use CREATE TABLE."
+                    );
+                    return Err(SqlError::new(message));
+                }
+                if kinds & kinds::INTEGER > 0 && kinds & kinds::REAL > 0 {
+                    let column = quoted(column);
+                    reals.push(format!("{column} = CAST({column} AS REAL)"));
+                }
+            }
+        }
+        if !reals.is_empty() {
+            let sql = format!("UPDATE {table} SET {}", reals.join(", "));
+            self.connection.execute_batch(&sql)?;
+        }
+        Ok(())
     }
 
     /// Returns the names of the columns of a query.
@@ -117,6 +151,15 @@ impl Engine {
         replace: bool,
         on: &[Token],
     ) -> Result<(), SqlError> {
+        if !replace && self.indexes.contains(&name.to_ascii_lowercase()) {
+            return Err(SqlError::new(format!("The index '{name}' exists already.")));
+        }
+        if let Some(columns) = self.trace_columns(on) {
+            // Fails if one does not exist.
+            self.column_names(&columns)?;
+            self.indexes.insert(name.to_ascii_lowercase());
+            return Ok(());
+        }
         let name = quoted(name);
         if replace {
             self.connection
@@ -127,7 +170,20 @@ impl Engine {
         created.map_err(|error| SqlError::new(SqlError::from(error).message))
     }
 
+    /// Returns the query of the columns in the rest of the statement `CREATE PERFETTO INDEX i ON`,
+    /// if they are those of a table that makes its own indexes.
+    fn trace_columns(&self, on: &[Token]) -> Option<String> {
+        let open = on.iter().position(|token| token.is("("))?;
+        let table = text(trim(&on[..open]));
+        self.relations.get(&table)?;
+        let columns = text(&on[open + 1..closing(on, open)?]);
+        Some(format!("SELECT {columns} FROM {table}"))
+    }
+
     pub(super) fn drop_index(&mut self, name: &str) -> Result<(), SqlError> {
+        if self.indexes.remove(&name.to_ascii_lowercase()) {
+            return Ok(());
+        }
         Ok(self
             .connection
             .execute_batch(&format!("DROP INDEX {}", quoted(name)))?)

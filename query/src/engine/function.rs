@@ -1,7 +1,7 @@
 //! Functions that are defined by queries.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::{Value, ValueRef};
@@ -32,6 +32,10 @@ pub(super) struct Function {
 struct Known {
     values: HashMap<i64, Value>,
     charge: Charge,
+    /// True while results are computed.
+    is_active: bool,
+    /// The argument whose result a computation lacks.
+    missing: Option<i64>,
 }
 
 fn failure<T>(message: String) -> Result<T> {
@@ -99,16 +103,73 @@ impl Function {
             [Value::Integer(key)] => Some(*key),
             _ => None,
         };
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(value) = key.and_then(|key| known().as_ref()?.values.get(&key).cloned()) {
-            return Ok(value);
+        match key {
+            Some(key) if self.known().is_some() => self.kept_value(key),
+            _ => self.limits.nested(&self.name, || self.value(&values)),
         }
-        let value = self.limits.nested(&self.name, || self.value(&values))?;
-        if let (Some(key), Some(known)) = (key, known().as_mut()) {
-            known.charge.add(&value)?;
-            known.values.insert(key, value.clone());
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the value for an argument, which is computed once. A computation that lacks the
+    /// value for another argument ends, and begins again when that is known: so the function may
+    /// call itself to any depth.
+    fn kept_value(&self, key: i64) -> Result<Value> {
+        if let Some(known) = self.known().as_mut() {
+            if let Some(value) = known.values.get(&key) {
+                return Ok(value.clone());
+            }
+            if known.is_active {
+                known.missing = Some(key);
+                return failure(format!("{}: the result for {key} is not known", self.name));
+            }
+            known.is_active = true;
         }
-        Ok(value)
+        let result = self.limits.nested(&self.name, || self.compute(key));
+        if let Some(known) = self.known().as_mut() {
+            known.is_active = false;
+            known.missing = None;
+        }
+        result
+    }
+
+    /// Computes the value for an argument, after those that it needs.
+    fn compute(&self, key: i64) -> Result<Value> {
+        let mut stack = vec![key];
+        let mut waiting = HashSet::from([key]);
+        let mut charge = self.limits.charge();
+        loop {
+            let Some(key) = stack.last().copied() else {
+                return Ok(Value::Null);
+            };
+            let result = self.value(&[Value::Integer(key)]);
+            let mut known = self.known();
+            let Some(known) = known.as_mut() else {
+                return result;
+            };
+            match (result, known.missing.take()) {
+                (Ok(value), _) => {
+                    known.charge.add(&value)?;
+                    known.values.insert(key, value.clone());
+                    waiting.remove(&key);
+                    stack.pop();
+                    if stack.is_empty() {
+                        return Ok(value);
+                    }
+                }
+                (Err(_), Some(missing)) => {
+                    if !waiting.insert(missing) {
+                        let name = &self.name;
+                        return failure(format!("{name}: the result for {missing} needs itself"));
+                    }
+                    charge.grow(4 * size_of::<i64>() as u64)?;
+                    stack.push(missing);
+                }
+                (Err(error), None) => return Err(error),
+            }
+        }
     }
 
     /// Returns the rows for these arguments.
@@ -210,6 +271,14 @@ impl Engine {
         }
         let names: Vec<String> = arguments.iter().map(|a| format!("${}", a.name)).collect();
         let sql = format!("SELECT {target}({})", names.join(", "));
+        // The place of an error would be one in this text.
+        if let Err(error) = self.column_names(&sql) {
+            let message = format!(
+                "The function '{name}' cannot delegate to '{target}': {}",
+                SqlError::from(error).message
+            );
+            return Err(SqlError::new(message));
+        }
         let body = crate::syntax::lexer::tokenize(&sql)?;
         let definition = Definition {
             name: name.to_owned(),
@@ -230,13 +299,11 @@ impl Engine {
             let message = "Only functions of one integer that return a value can be memoized.";
             return Err(SqlError::new(message));
         }
-        let mut known = function
-            .known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        known.get_or_insert_with(|| Known {
+        function.known().get_or_insert_with(|| Known {
             values: HashMap::new(),
             charge: self.limits.charge(),
+            is_active: false,
+            missing: None,
         });
         Ok(())
     }

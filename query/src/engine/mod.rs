@@ -7,7 +7,7 @@ mod include;
 mod operator;
 mod safety;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -111,6 +111,9 @@ pub struct Engine {
     /// The number of texts that have been run. Results of span joins are kept during one.
     runs: Arc<AtomicU64>,
     limits: Limits,
+    read_only: safety::ReadOnly,
+    /// The indexes of tables that make their own.
+    indexes: HashSet<String>,
     macros: Macros,
     /// The targets of functions that take any number of arguments, by name.
     aliases: HashMap<String, String>,
@@ -160,7 +163,8 @@ impl Engine {
         intervals::register(&connection, &relations, &objects)?;
         graphs::register(&connection, &relations, &objects)?;
         flamegraph::register(&connection)?;
-        safety::restrict(&mut connection, options, &limits)?;
+        let read_only = safety::ReadOnly::default();
+        safety::restrict(&mut connection, options, &limits, &read_only)?;
         let callee = Callee::of(&connection)?;
         graphs::register_functions(&connection, &objects, &Arc::downgrade(&callee))?;
         catalog::register_table_info(&connection, &relations, &Arc::downgrade(&callee), &limits)?;
@@ -171,6 +175,8 @@ impl Engine {
             objects,
             runs: Arc::default(),
             limits,
+            read_only,
+            indexes: HashSet::new(),
             macros: Macros::new(),
             aliases: HashMap::new(),
             functions: HashMap::new(),
@@ -366,7 +372,10 @@ impl Engine {
             Statement::Operator(operator) => done(self.define_operator(&operator)),
             Statement::Sql(tokens) => {
                 let result = self.run_sql(&tokens, rows);
-                result.map_err(|error| self.with_nearest(error).or_at(start))
+                result.map_err(|error| {
+                    let error = self.read_only.explained(error);
+                    self.with_nearest(error).or_at(start)
+                })
             }
         }
     }

@@ -1,5 +1,8 @@
 //! Limits of statements: no files, bounded memory and time.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 
@@ -28,11 +31,61 @@ const PRAGMAS: [&str; 14] = [
 /// The number of steps of SQLite between two looks at the clock.
 const STEPS: i32 = 4096;
 
+/// The tables that `CREATE PERFETTO TABLE` has made, in lower case. Statements only read them.
+#[derive(Debug, Default, Clone)]
+pub(super) struct ReadOnly(Arc<Mutex<Tables>>);
+
+#[derive(Debug, Default)]
+struct Tables {
+    names: HashSet<String>,
+    /// The table that a statement was not allowed to change.
+    refused: Option<String>,
+}
+
+impl ReadOnly {
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, name: &str) {
+        self.tables().names.insert(name.to_ascii_lowercase());
+    }
+
+    fn remove(&self, name: &str) {
+        self.tables().names.remove(&name.to_ascii_lowercase());
+    }
+
+    /// Returns true if a table may be changed.
+    fn allows(&self, name: &str) -> bool {
+        let mut tables = self.tables();
+        let allows = !tables.names.contains(&name.to_ascii_lowercase());
+        if !allows {
+            tables.refused = Some(name.to_owned());
+        }
+        allows
+    }
+
+    /// Returns an error with its reason, if it is that a table must not be changed.
+    pub(super) fn explained(&self, error: SqlError) -> SqlError {
+        let Some(name) = self.tables().refused.take() else {
+            return error;
+        };
+        SqlError {
+            message: format!(
+                "The table '{name}' cannot be changed, since CREATE PERFETTO TABLE has made it. \
+                 Use CREATE OR REPLACE PERFETTO TABLE, or CREATE TABLE."
+            ),
+            ..error
+        }
+    }
+}
+
 /// Limits what statements may do.
 pub(super) fn restrict(
     connection: &mut Connection,
     options: &Options,
     limits: &Limits,
+    read_only: &ReadOnly,
 ) -> Result<(), SqlError> {
     // Sorters and temporary tables stay in memory, which is limited, instead of files.
     connection.execute_batch("PRAGMA temp_store = memory; PRAGMA trusted_schema = off")?;
@@ -42,15 +95,31 @@ pub(super) fn restrict(
         let limit = i64::try_from(options.memory_limit).unwrap_or(i64::MAX);
         connection.query_row(&format!("PRAGMA hard_heap_limit = {limit}"), [], |_| Ok(()))?;
     }
-    connection.authorizer(Some(|context: AuthContext<'_>| authorize(context.action)))?;
+    let read_only = read_only.clone();
+    connection.authorizer(Some(move |context: AuthContext<'_>| {
+        authorize(context.action, &read_only)
+    }))?;
     let limits = limits.clone();
     connection.progress_handler(STEPS, Some(move || limits.is_over()))?;
     Ok(())
 }
 
 /// Refuses what could reach files, or change the meaning of the session.
-fn authorize(action: AuthAction<'_>) -> Authorization {
+fn authorize(action: AuthAction<'_>, read_only: &ReadOnly) -> Authorization {
     match action {
+        // A table is dropped by a deletion of its rows, which comes after.
+        AuthAction::DropTable { table_name } => {
+            read_only.remove(table_name);
+            Authorization::Allow
+        }
+        AuthAction::Insert { table_name }
+        | AuthAction::Delete { table_name }
+        | AuthAction::Update { table_name, .. }
+        | AuthAction::AlterTable { table_name, .. }
+            if !read_only.allows(table_name) =>
+        {
+            Authorization::Deny
+        }
         AuthAction::Attach { .. } | AuthAction::Detach { .. } => Authorization::Deny,
         AuthAction::Pragma { pragma_name, .. }
             if !PRAGMAS

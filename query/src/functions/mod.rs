@@ -1,5 +1,6 @@
 //! SQL functions besides SQLite's own.
 
+pub(crate) mod kinds;
 mod layout;
 mod math;
 mod percentile;
@@ -23,6 +24,7 @@ pub(crate) fn register(connection: &Connection, limits: &Limits) -> Result<()> {
     math::register(connection)?;
     window::register(connection, limits)?;
     layout::register(connection)?;
+    kinds::register(connection)?;
     percentile::register(connection, limits)?;
     stack::register(connection, limits)?;
     text::register(connection, limits)

@@ -81,14 +81,16 @@ fn regexp_extract(context: &Context<'_>) -> Result<Value> {
     }
     let subject = text(context.get_raw(0)).unwrap_or_default();
     let regex = regex(context, 1, false)?;
-    if regex.captures_len() > 2 {
+    let Some(found) = regex.captures(&subject) else {
+        return Ok(Value::Null);
+    };
+    if found.len() > 2 {
         return failure("regexp_extract: the pattern must have at most one group");
     }
-    let captures = regex.captures(&subject);
-    let found = captures
-        .as_ref()
-        .and_then(|found| found.get(regex.captures_len() - 1));
-    Ok(optional(found.map(|found| found.as_str().to_owned())))
+    // A group that matches nothing stands for the whole match, as upstream.
+    let group = found.get(1).filter(|group| !group.is_empty());
+    let part = group.or_else(|| found.get(0));
+    Ok(optional(part.map(|part| part.as_str().to_owned())))
 }
 
 fn regexp_replace(context: &Context<'_>, limits: &Limits) -> Result<Value> {

@@ -34,6 +34,21 @@ struct Pairs {
     index: Arc<Index>,
 }
 
+impl Pairs {
+    /// Returns true if unknown origins are errors, as in upstream's functions of these relations.
+    fn is_strict(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::SliceAncestors
+                | Kind::SliceDescendants
+                | Kind::CallsiteAncestors
+                | Kind::FlowDirect
+                | Kind::FlowFollowing
+                | Kind::FlowPreceding
+        )
+    }
+}
+
 impl Relation for Pairs {
     fn columns(&self) -> Vec<Column> {
         self.columns.iter().map(|name| Column::new(*name)).collect()
@@ -102,6 +117,10 @@ impl Rows for Reader {
                 Value::Integer(id) => u32::try_from(*id).ok().filter(|id| *id < all),
                 _ => None,
             };
+            if let (Value::Integer(id), None, true) = (value, origin, self.pairs.is_strict()) {
+                let message = format!("there is no row with the id {id}");
+                return Err(rusqlite::Error::ModuleError(message));
+            }
             self.origin = origin.unwrap_or(0);
             self.past = origin.map_or(0, |id| id + 1);
         }

@@ -28,3 +28,33 @@ fn functions_may_call_themselves_in_an_expression() {
     .expect("a function");
     assert_eq!(s.value("fact(3)"), "0.250000");
 }
+
+#[test]
+fn functions_with_kept_results_call_themselves_to_any_depth() {
+    let mut s = Session::new();
+    s.csv(
+        "CREATE PERFETTO FUNCTION up(n LONG) RETURNS LONG AS
+         SELECT IIF($n = 0, 0, 1 + up($n - 1));
+         SELECT EXPERIMENTAL_MEMOIZE('up');
+         CREATE PERFETTO FUNCTION fib(n LONG) RETURNS LONG AS
+         SELECT IIF($n < 2, $n, fib($n - 1) + fib($n - 2));
+         SELECT EXPERIMENTAL_MEMOIZE('fib');
+         CREATE PERFETTO FUNCTION around(n LONG) RETURNS LONG AS
+         SELECT IIF($n = 5, around(6), around(5));
+         SELECT EXPERIMENTAL_MEMOIZE('around');
+         CREATE PERFETTO FUNCTION odd(n LONG) RETURNS LONG AS SELECT $n;
+         CREATE PERFETTO FUNCTION even(n LONG) RETURNS LONG AS
+         SELECT IIF($n = 0, 1, odd($n - 1));
+         CREATE OR REPLACE PERFETTO FUNCTION odd(n LONG) RETURNS LONG AS
+         SELECT IIF($n = 0, 0, even($n - 1));
+         SELECT EXPERIMENTAL_MEMOIZE('odd'); SELECT EXPERIMENTAL_MEMOIZE('even')",
+    )
+    .expect("functions");
+    assert_eq!(s.value("up(20000)"), "20000");
+    assert_eq!(s.value("fib(90)"), "2880067194370816120");
+    assert_eq!(s.value("even(150) + odd(151)"), "2");
+    let error = s.error("SELECT around(5)");
+    assert!(error.contains("needs itself"), "{error}");
+    // An error leaves the other results usable.
+    assert_eq!(s.value("up(20001)"), "20001");
+}

@@ -61,11 +61,12 @@ fn table_functions_take_values_of_other_tables() {
 fn tables_keep_values_and_order() {
     let mut session = Session::new();
     session.rows(
-        "CREATE PERFETTO TABLE t AS SELECT 10 AS a UNION ALL SELECT '9' UNION ALL SELECT 1.5",
+        "CREATE PERFETTO TABLE t AS SELECT 10 AS a, 'b' AS b UNION ALL SELECT NULL, 'a'
+         UNION ALL SELECT 9, NULL",
     );
     assert_eq!(
-        session.rows("SELECT a FROM t WHERE a > 9.5"),
-        ["10", "\"9\""]
+        session.rows("SELECT a, b FROM t"),
+        ["10,\"b\"", "\"[NULL]\",\"a\"", "9,\"[NULL]\""]
     );
     session.rows("CREATE OR REPLACE PERFETTO TABLE t AS SELECT count(*) AS n FROM t");
     assert_eq!(session.rows("SELECT * FROM t"), ["3"]);
@@ -80,6 +81,108 @@ fn tables_keep_values_and_order() {
             .error("CREATE PERFETTO TABLE u(x LONG) AS SELECT 1 AS y")
             .contains("'x'")
     );
+}
+
+#[test]
+fn query_102_columns_of_tables_have_one_type() {
+    let mut session = Session::new();
+    session.rows("CREATE PERFETTO TABLE t AS SELECT 1 AS a, 2 AS b UNION ALL SELECT 2.5, 3");
+    assert_eq!(
+        session.rows("SELECT a, b FROM t"),
+        ["1.000000,2", "2.500000,3"]
+    );
+    let sql = "CREATE PERFETTO TABLE u AS SELECT 1 AS one, 'x' AS a UNION ALL SELECT 2, 3";
+    let error = session.error(sql);
+    assert!(
+        error.contains("The column 'a' of the table 'u' has numbers and texts"),
+        "{error}"
+    );
+    assert!(session.error("SELECT * FROM u").contains("No such table"));
+}
+
+#[test]
+fn query_102_statements_do_not_change_tables() {
+    let mut session = Session::new();
+    session.rows("CREATE PERFETTO TABLE kept AS SELECT 1 AS a; CREATE TABLE own(a)");
+    for change in [
+        "INSERT INTO kept VALUES (2)",
+        "UPDATE Kept SET a = 2",
+        "DELETE FROM kept",
+        "WITH x AS (SELECT 1 AS a) DELETE FROM kept WHERE a IN (SELECT a FROM x)",
+        "REPLACE INTO kept SELECT 3",
+        "ALTER TABLE kept ADD COLUMN b",
+        "ALTER TABLE kept RENAME TO other",
+    ] {
+        let error = session.error(change);
+        assert!(
+            error.contains("' cannot be changed, since"),
+            "{change}: {error}"
+        );
+    }
+    assert_eq!(session.rows("SELECT * FROM kept"), ["1"]);
+    session.rows("INSERT INTO own SELECT a FROM kept; UPDATE own SET a = 5");
+    assert_eq!(session.rows("SELECT a FROM own"), ["5"]);
+    session.rows("CREATE OR REPLACE PERFETTO TABLE kept AS SELECT a + 1 AS a FROM kept");
+    assert_eq!(session.rows("SELECT * FROM kept"), ["2"]);
+    session.rows("DROP TABLE kept; CREATE TABLE kept(a); INSERT INTO kept VALUES (3)");
+    assert_eq!(session.rows("SELECT * FROM kept"), ["3"]);
+}
+
+#[test]
+fn indexes_of_the_tables_of_a_trace_are_accepted() {
+    let mut session = Session::new();
+    session.rows("CREATE PERFETTO INDEX i ON __intrinsic_slice(name, ts)");
+    let again = session.error("CREATE PERFETTO INDEX i ON __intrinsic_slice(ts)");
+    assert!(again.contains("exists already"), "{again}");
+    session.rows("DROP PERFETTO INDEX i ON __intrinsic_slice");
+    let error = session.error("CREATE PERFETTO INDEX i ON __intrinsic_slice(absent)");
+    assert!(error.contains("No such column: absent"), "{error}");
+}
+
+#[test]
+fn a_delegate_needs_its_target() {
+    let mut session = Session::new();
+    let error =
+        session.error("CREATE PERFETTO FUNCTION f(x LONG) RETURNS LONG DELEGATES TO nothing");
+    assert!(error.contains("cannot delegate to 'nothing'"), "{error}");
+    assert!(session.error("SELECT f(1)").contains("No such function: f"));
+}
+
+#[test]
+fn functions_of_unknown_rows_fail() {
+    let mut session = Session::new();
+    for function in [
+        "ancestor_slice",
+        "descendant_slice",
+        "directly_connected_flow",
+        "following_flow",
+        "preceding_flow",
+    ] {
+        let error = session.error(&format!("SELECT * FROM {function}(12345)"));
+        assert!(error.contains("no row with the id 12345"), "{error}");
+        let none: [&str; 0] = [];
+        assert_eq!(
+            session.rows(&format!("SELECT * FROM {function}(NULL)")),
+            none
+        );
+    }
+}
+
+#[test]
+fn query_108_a_group_that_matches_nothing_stands_for_the_whole_match() {
+    let mut session = Session::new();
+    for (pattern, expected) in [
+        ("x(y*)", "\"x\""),
+        ("(q)?x", "\"x\""),
+        ("(x)|q", "\"x\""),
+        ("b(x)", "\"x\""),
+        ("(q)(r)", "\"[NULL]\""),
+    ] {
+        let value = session.value(&format!("regexp_extract('abxc', '{pattern}')"));
+        assert_eq!(value, expected, "{pattern}");
+    }
+    let error = session.error("SELECT regexp_extract('abxc', '(a)(b)')");
+    assert!(error.contains("at most one group"), "{error}");
 }
 
 #[test]
