@@ -9,6 +9,7 @@ pub mod clock;
 mod engine;
 mod error;
 pub mod event_text;
+pub mod export;
 mod flamegraph;
 mod functions;
 mod graphs;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use ferretto_query::Options;
+use ferretto_query::export::ExportFormat;
 use ferretto_query::output::Format;
 use ferretto_query::reports::Report;
 use lexopt::prelude::*;
@@ -45,6 +46,8 @@ Options:
                            text or binary [default: text]
       --structured-query ID
                            Print the rows of this query of the files of --summarize instead
+      --export FORMAT FILE Write all tables: sqlite is a database, also with the views; arrow is a tar
+                           archive with a file for each table. '-' for standard output
       --serve              Serve queries over HTTP, for the Python package 'perfetto' and the
                            Perfetto UI
       --port PORT          The port to listen on [default: 9001]
@@ -58,8 +61,8 @@ Options for which ferretto-fleet must be installed:
       --format FORMAT      arrow or parquet
       --per-trace          Query each trace alone, and print the results together, with trace_id and
                            path
-      --export FORMAT DIR  Write tables of the traces below a new folder, as
-                           'table=slice/trace_id=…/data.parquet'. The format is parquet
+      --export parquet DIR Write tables of the traces below a new folder, as
+                           'table=slice/trace_id=…/data.parquet'
       --tables NAMES       The tables and views to export, separated by commas
       --cluster URL        Run queries on the executors of this scheduler, such as
                            df://localhost:50050";
@@ -78,6 +81,8 @@ pub(super) struct Args {
     pub(super) socket: Option<PathBuf>,
     pub(super) timing: bool,
     pub(super) summary: SummaryArgs,
+    /// The format and the file of an export.
+    pub(super) export: Option<(ExportFormat, PathBuf)>,
 }
 
 impl Default for Args {
@@ -98,6 +103,7 @@ impl Default for Args {
             socket: None,
             timing: false,
             summary: SummaryArgs::default(),
+            export: None,
         }
     }
 }
@@ -233,11 +239,16 @@ pub(super) fn parse() -> Result<Task, String> {
             Long("per-trace") => is_fleet = Some("--per-trace"),
             Long("export") => {
                 let format = parser.value().and_then(|v| v.string()).map_err(failed)?;
-                parser.value().map_err(failed)?;
-                if format != "parquet" {
-                    return Err(format!("'{format}' is not an export format: use parquet"));
+                let path = parser.value().map_err(failed)?;
+                match (ExportFormat::named(&format), format.as_str()) {
+                    (Some(format), _) => args.export = Some((format, path.into())),
+                    (None, "parquet") => is_fleet = Some("--export parquet"),
+                    _ => {
+                        return Err(format!(
+                            "'{format}' is not an export format: use sqlite, arrow or parquet"
+                        ));
+                    }
                 }
-                is_fleet = Some("--export");
             }
             Long("tables") => {
                 parser.value().map_err(failed)?;
@@ -263,7 +274,12 @@ pub(super) fn parse() -> Result<Task, String> {
     if args.summary.query.is_some() && is_summary_option {
         return Err("--structured-query prints rows, and takes no options of summaries".into());
     }
-    let takes_sql = !is_summary && args.file.is_none() && args.report.is_none() && !args.serve;
+    let is_export = args.export.is_some();
+    if is_export && (is_summary || args.file.is_some() || args.report.is_some() || args.serve) {
+        return Err("--export takes no SQL, no report, no summary, and is not served".into());
+    }
+    let takes_sql =
+        !is_summary && !is_export && args.file.is_none() && args.report.is_none() && !args.serve;
     if let Some(sql) = words.pop_if(|last| is_sql(last)) {
         let sql = sql.into_string();
         args.sql = Some(sql.map_err(|_| "the SQL is not UTF-8".to_owned())?);

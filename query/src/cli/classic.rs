@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use ferretto_query::export::ExportFormat;
 use ferretto_query::rpc::{API_VERSION, Processor, ServerOptions, UPSTREAM_VERSION, serve_stream};
 use ferretto_query::summary::Metrics;
 use ferretto_query::{Engine, Options};
 use lexopt::prelude::*;
 
 use super::summarize::SummaryArgs;
-use super::{Failure, listen, open, print_csv, print_health, read_standard_input, shell};
+use super::{
+    Failure, listen, open, print_csv, print_health, read_standard_input, shell, write_export,
+};
 
 const HELP: &str = "\
 Query a trace with SQL, with the flags of upstream's program of this name
@@ -29,6 +32,7 @@ Options:
       --http-ip-address ADDRESS      The address to listen on [default: localhost]
       --http-additional-cors-origins ORIGINS
                                      Further web origins that may send queries, with commas
+  -e, --export FILE                  Write all tables and views as a database of SQLite
   -p, --perf-file FILE               Write the durations of import and queries, in nanoseconds
       --summary                      Print the summary of the trace
       --summary-spec FILE            The definitions of the summary; may be repeated
@@ -55,6 +59,7 @@ struct Classic {
     httpd: bool,
     stdiod: bool,
     server: ServerOptions,
+    export: Option<PathBuf>,
     perf_file: Option<PathBuf>,
     import: ferretto_tables::Options,
     modules: Vec<(String, String)>,
@@ -75,6 +80,7 @@ fn parse() -> Result<Option<Classic>, String> {
             port: 9001,
             origins: Vec::new(),
         },
+        export: None,
         perf_file: None,
         import: ferretto_tables::Options::default(),
         modules: Vec::new(),
@@ -114,6 +120,9 @@ fn parse() -> Result<Option<Classic>, String> {
             Long("http-additional-cors-origins") => {
                 let origins = parser.value().and_then(|v| v.string()).map_err(failed)?;
                 args.server.origins = origins.split(',').map(str::to_owned).collect();
+            }
+            Short('e') | Long("export") => {
+                args.export = Some(parser.value().map_err(failed)?.into());
             }
             Short('p') | Long("perf-file") => {
                 args.perf_file = Some(parser.value().map_err(failed)?.into())
@@ -257,7 +266,7 @@ fn query(args: Classic) -> Result<(), String> {
             std::fs::read_to_string(path)
                 .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
         ),
-        (None, None) if args.is_summary => Some(String::new()),
+        (None, None) if args.is_summary || args.export.is_some() => Some(String::new()),
         (None, file) if file.is_some() || !(args.interactive || io::stdin().is_terminal()) => {
             Some(read_standard_input()?)
         }
@@ -266,9 +275,12 @@ fn query(args: Classic) -> Result<(), String> {
     let started = Instant::now();
     if let Some(sql) = sql
         .as_ref()
-        .filter(|sql| !sql.is_empty() || !args.is_summary)
+        .filter(|sql| !sql.is_empty() || !args.is_summary && args.export.is_none())
     {
         print_csv(&mut engine, sql)?;
+    }
+    if let Some(output) = &args.export {
+        write_export(&mut engine, &trace, ExportFormat::Sqlite, output, path)?;
     }
     if let Some(path) = &args.perf_file {
         let times = format!("{},{}\n", loaded.as_nanos(), started.elapsed().as_nanos());

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use ferretto_output::{Printable, printable};
 use ferretto_query::Engine;
+use ferretto_query::export::{ExportFormat, export};
 use ferretto_query::output::{Csv, Format, output};
 use ferretto_query::rpc::{Processor, Server, ServerOptions, SocketServer};
 use ferretto_query::summary::Metrics;
@@ -77,7 +78,7 @@ fn run(args: &Args) -> Result<ExitCode, String> {
     let sql = match (args.report, args.summary.sql()?) {
         (_, Some(sql)) => Some(sql),
         (Some(report), _) => Some(report.sql().to_owned()),
-        (None, _) if is_summary => None,
+        (None, _) if is_summary || args.export.is_some() => None,
         (None, _) => read_sql(args)?,
     };
     let started = Instant::now();
@@ -99,6 +100,10 @@ fn run(args: &Args) -> Result<ExitCode, String> {
         args.summary.print(&mut engine, &Metrics::All)?;
         return Ok(done());
     }
+    if let Some((format, path)) = &args.export {
+        write_export(&mut engine, &trace, *format, path, &args.traces[0])?;
+        return Ok(done());
+    }
     let Some(sql) = sql else {
         return shell::run(&mut engine).map(|()| ExitCode::SUCCESS);
     };
@@ -114,6 +119,20 @@ fn run(args: &Args) -> Result<ExitCode, String> {
         eprintln!("queried in {:.3} s", started.elapsed().as_secs_f64());
     }
     Ok(done())
+}
+
+/// Writes the tables of a trace to a file.
+fn write_export(
+    engine: &mut Engine,
+    trace: &Trace,
+    format: ExportFormat,
+    path: &Path,
+    input: &Path,
+) -> Result<(), String> {
+    let written = ferretto_output::write(path, &[input], |out| {
+        Ok(export(engine, trace, format, out)?)
+    });
+    written.map_err(|error| format!("{error:#}"))
 }
 
 fn read_sql(args: &Args) -> Result<Option<String>, String> {

@@ -342,6 +342,16 @@ const PUBLIC: &[&str] = &[
     "protolog",
 ];
 
+/// Returns the names of the tables with their columns, which are separated by spaces.
+pub(crate) fn tables() -> impl Iterator<Item = (String, &'static str)> {
+    TABLES.iter().flat_map(|(name, columns)| {
+        let public = name.strip_prefix("__intrinsic_").unwrap_or_default();
+        let public = Some(public).filter(|name| PUBLIC.contains(name));
+        let names = [Some(*name), public].into_iter().flatten();
+        names.map(|name| (name.to_owned(), *columns))
+    })
+}
+
 /// Registers the tables.
 pub(crate) fn register(connection: &Connection, relations: &Relations) -> Result<()> {
     for (name, columns) in TABLES {

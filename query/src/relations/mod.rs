@@ -9,7 +9,7 @@ mod pointer;
 mod stored;
 mod table;
 
-pub(crate) use self::absent::register as register_absent;
+pub(crate) use self::absent::{register as register_absent, tables as absent_tables};
 pub(crate) use self::callstacks::register as register_callstacks;
 pub(crate) use self::flat::register as register_flat;
 pub(crate) use self::layout::register as register_layout;

@@ -1,6 +1,6 @@
 //! The HTTP server. Requests run one at a time.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use ferretto_http::{
 use ferretto_wire::encode;
 
 use super::result::ResultWriter;
-use super::state::Processor;
+use super::state::{Processor, export_format};
 use super::stream::{NO_METRICS, Stream};
 use super::turns::{PATIENCE, Turns};
 use crate::engine::STACK;
@@ -274,6 +274,20 @@ fn failed(field: u32, result: Result<(), SqlError>) -> Vec<u8> {
     })
 }
 
+/// A body in chunks.
+struct Chunks<'a, 'b>(&'a mut Reply<'b>);
+
+impl Write for Chunks<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.chunk(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl ProcessorSite {
     fn respond(&self, request: &Request, reply: &mut Reply<'_>) -> io::Result<()> {
         let (head, body) = (&request.head, request.body());
@@ -330,6 +344,28 @@ impl ProcessorSite {
                 stream.feed(body, &turn, &mut |message| reply.chunk(&message))?;
                 return reply.end_chunks();
             }
+            "/export" => match export_format(body) {
+                Err(error) => with_origin(Response::error(
+                    "400 Bad Request",
+                    &format!("{}\n", error.message),
+                )),
+                Ok(_) => match turn() {
+                    Err(busy) => {
+                        let status = "503 Service Unavailable";
+                        with_origin(Response::error(status, &busy.message))
+                    }
+                    Ok(mut turn) => {
+                        let response = Response::new("application/octet-stream", Vec::new());
+                        reply.begin(&with_origin(response), Length::Chunked)?;
+                        // The body of a failed export has no end, by which clients know it.
+                        let mut out = io::BufWriter::with_capacity(1 << 20, Chunks(reply));
+                        turn.export(body, &mut out)?;
+                        out.flush()?;
+                        drop(out);
+                        return reply.end_chunks();
+                    }
+                },
+            },
             "/compute_metric" => message(failed(2, Err(SqlError::new(NO_METRICS)))),
             "/trace_summary" => message(match turn() {
                 Ok(mut turn) => turn.trace_summary(body),

@@ -13,6 +13,7 @@ use super::result::{ResultWriter, StatementHead};
 use super::{API_VERSION, UPSTREAM_VERSION};
 use crate::engine::{Engine, Options};
 use crate::error::SqlError;
+use crate::export::{ExportFormat, export};
 use crate::summary::Summarizer;
 use crate::syntax::lexer::statement_after;
 
@@ -204,6 +205,19 @@ impl Processor {
         writer.end(error.as_deref())
     }
 
+    /// Writes the export of a message `ExportArgs`.
+    pub(super) fn export(
+        &mut self,
+        arguments: &[u8],
+        out: &mut dyn std::io::Write,
+    ) -> std::io::Result<()> {
+        let started = self.metatrace.now();
+        let format = export_format(arguments).map_err(|error| failed_output(&error))?;
+        let done = export(&mut self.engine, &self.trace, format, out);
+        self.metatrace.add("export", "", started);
+        done
+    }
+
     /// Starts the trace of the trace processor.
     pub(super) fn enable_metatrace(&mut self) {
         self.metatrace.start();
@@ -238,6 +252,25 @@ impl Processor {
             self.modules.push((name, sql));
         }
         Ok(())
+    }
+}
+
+fn failed_output(error: &SqlError) -> std::io::Error {
+    std::io::Error::other(error.message.clone())
+}
+
+/// Returns the format of a message `ExportArgs`.
+pub(super) fn export_format(arguments: &[u8]) -> Result<ExportFormat, SqlError> {
+    match Fields::find(1, arguments).and_then(|field| field.as_u64()) {
+        Some(2) => Ok(ExportFormat::Arrow),
+        Some(3) => Ok(ExportFormat::Sqlite),
+        Some(1) => Err(SqlError::new(
+            "The format 'perfetto' is not supported: its files are only read by the version of \
+             upstream's program that wrote them. Use sqlite or arrow_tar.",
+        )),
+        _ => Err(SqlError::new(
+            "The request has no format: use sqlite or arrow_tar.",
+        )),
     }
 }
 

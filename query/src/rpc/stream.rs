@@ -67,7 +67,7 @@ fn compute_metric(_: &mut Processor, _: &[u8]) -> Vec<u8> {
 pub(super) const NO_METRICS: &str =
     "computing metrics is not supported: use SQL, or trace summaries with metrics of version 2";
 
-const CALLS: [Call; 7] = [
+const CALLS: [Call; 6] = [
     Call {
         method: 5,
         arguments: 105,
@@ -110,14 +110,65 @@ const CALLS: [Call; 7] = [
         error: 1,
         run: Processor::destroy_summarizer,
     },
-    Call {
-        method: 21,
-        arguments: 116,
-        reply: 220,
-        error: 2,
-        run: |_, _| encode(|m| m.string(2, "the export over RPC is not supported")),
-    },
 ];
+
+/// The size of the parts of an export.
+const EXPORT_PART: usize = 1 << 20;
+
+/// Sends an export as messages `ExportResult`.
+struct ExportParts<'a> {
+    send: Send<'a>,
+    bytes: Vec<u8>,
+    /// The error of the first message that could not be sent.
+    failure: Option<io::Error>,
+}
+
+impl<'a> ExportParts<'a> {
+    fn new(send: Send<'a>) -> Self {
+        Self {
+            send,
+            bytes: Vec::new(),
+            failure: None,
+        }
+    }
+
+    /// Sends the last message.
+    fn end(self, done: io::Result<()>) -> io::Result<()> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        (self.send)(encode(|result| {
+            match done {
+                Ok(()) => result.bytes(1, &self.bytes),
+                Err(error) => result.string(2, &error.to_string()),
+            }
+            result.bool(3, false);
+        }))
+    }
+}
+
+impl Write for ExportParts<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() >= EXPORT_PART {
+            let message = encode(|result| {
+                result.bytes(1, &self.bytes);
+                result.bool(3, true);
+            });
+            self.bytes.clear();
+            if let Err(error) = (self.send)(message) {
+                let kind = error.kind();
+                self.failure = Some(error);
+                return Err(kind.into());
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// The largest size of a message.
 const MAX_MESSAGE: usize = 128 << 20;
@@ -289,6 +340,16 @@ impl Stream {
                         writer.end(Some(&busy.message))?;
                     }
                 }
+            }
+            21 => {
+                let arguments = arguments(116).unwrap_or_default();
+                let mut part = |part: Vec<u8>| self.reply(method, Some((220, &part)), send);
+                let mut parts = ExportParts::new(&mut part);
+                let done = match take() {
+                    Ok(mut turn) => turn.export(arguments, &mut parts),
+                    Err(busy) => Err(io::Error::other(busy.message)),
+                };
+                parts.end(done)?;
             }
             _ => match CALLS.iter().find(|call| call.method == method) {
                 Some(call) => {

@@ -159,7 +159,7 @@ fn wrong_arguments_are_explained() {
         (vec!["--report", "all"], "latency, cpu, threads"),
         (vec!["--report", "cpu", "select 1"], "by an option"),
         (vec!["--report", "cpu", "-f", "x"], "--report takes no SQL"),
-        (vec!["--export", "csv", "x"], "use parquet"),
+        (vec!["--export", "csv", "x"], "sqlite, arrow or parquet"),
         (vec!["other.pftrace", "--serve"], "--serve takes one trace"),
     ] {
         let output = run(query().arg(&f.trace).args(&arguments), "");

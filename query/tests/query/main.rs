@@ -5,6 +5,7 @@ mod command;
 mod common;
 mod computed;
 mod dialect;
+mod export;
 mod flamegraph;
 mod graphs;
 mod hostile;

@@ -22,11 +22,14 @@ print(tp.trace_summary([spec]).metric_bundles[0].row[0].values[0].double_value)
 tp.enable_metatrace()
 tp.query("select 42")
 print(b"select 42" in bytes(tp.disable_and_read_metatrace()))
+tp.export(sys.argv[2] + ".db", "sqlite")
+import sqlite3
+print(sqlite3.connect(sys.argv[2] + ".db").execute("select count(*) from slice").fetchone()[0])
 tp.close()
 "#;
 
 #[test]
-fn the_python_package_works_with_our_program() {
+fn query_138_the_python_package_works_with_our_program() {
     let Some(python) = std::env::var_os("PERFETTO_PYTHON") else {
         println!("skipped: PERFETTO_PYTHON does not name an interpreter with the package perfetto");
         return;
@@ -48,6 +51,6 @@ fn the_python_package_works_with_our_program() {
     );
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let expected =
-        "outer 100 None\ninner 40 None\ninnermost 10 None\nlater 30 None\nerror\n4.0\nTrue\n";
+        "outer 100 None\ninner 40 None\ninnermost 10 None\nlater 30 None\nerror\n4.0\nTrue\n4\n";
     assert_eq!(printed, expected);
 }

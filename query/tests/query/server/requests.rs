@@ -307,3 +307,38 @@ fn a_metatrace_has_the_queries() {
         "an error"
     );
 }
+
+#[test]
+fn query_136_exports_are_served_in_parts() {
+    let address = server();
+    post(address, "/parse", "", &encode(TRACE));
+    post(address, "/notify_eof", "", b"");
+    let arguments = |format: u64| message(|m| m.varint(1, format));
+    let whole = post(address, "/export", "", &arguments(2));
+    assert_eq!(whole.status, 200);
+    let parts = rpc(
+        address,
+        &[message(|m| {
+            m.varint(2, 21);
+            m.bytes(116, &arguments(2));
+        })],
+    );
+    let (mut body, mut more) = (Vec::new(), Vec::new());
+    for part in &parts {
+        let result = Fields::find(220, part)
+            .and_then(|f| f.as_bytes())
+            .expect("a result");
+        let data = Fields::find(1, result).and_then(|f| f.as_bytes());
+        body.extend_from_slice(data.unwrap_or_default());
+        more.push(number(result, 3) == Some(1));
+    }
+    assert!(body == whole.body, "both are the same archive");
+    assert_eq!(more.pop(), Some(false));
+    assert!(more.iter().all(|more| *more));
+    let database = post(address, "/export", "", &arguments(3));
+    assert!(database.body.starts_with(b"SQLite format 3\0"));
+    for wrong in [0, 1, 9] {
+        assert_eq!(post(address, "/export", "", &arguments(wrong)).status, 400);
+    }
+    assert_eq!(post(address, "/export", "", b"").status, 400);
+}
