@@ -8,7 +8,7 @@ import { rowAt, refOf } from './draw';
 import { count, duration } from './format';
 import { Labels, title } from './labels';
 import { depthAt, depthHeight, depthTop, isGroup, Layout } from './layout';
-import { Kind, NONE, type Details, type Found, type Ref, type Step, type Tile, type Trace } from './model';
+import { Kind, NONE, type Details, type Found, type Ref, type Step, type Tile, type Trace, type Why } from './model';
 import { Panel } from './panel';
 import { Link } from './permalink';
 import { OVERVIEW, RULER, Scene, type Arrow, type Box, type Picture } from './scene';
@@ -34,6 +34,7 @@ export class App {
     scroll = 0;
     selected: Ref | null = null;
     details: Details | null = null;
+    private causes: { node: number; id: number; of: Promise<Why | null> } | null = null;
     range: Selection | null = null;
     baseline: { from: number; to: number } | null = null;
     arrows: Arrow[] = [];
@@ -97,6 +98,7 @@ export class App {
         const whole = this.axis.span >= old.end;
         const renumbered = old.nodes.length !== trace.nodes.length;
         this.trace = trace;
+        this.causes = null;
         this.axis.end = trace.end;
         if (renumbered) {
             const opened = this.layout;
@@ -358,6 +360,15 @@ export class App {
             this.invalidate();
         });
         this.invalidate();
+    }
+
+    /** Returns the causes of the time of an event. They are asked for once. */
+    why(ref: Ref): Promise<Why | null> | null {
+        if (!this.source.why) return null;
+        if (this.causes?.node !== ref.node || this.causes.id !== ref.id) {
+            this.causes = { node: ref.node, id: ref.id, of: this.source.why(ref.node, ref.id) };
+        }
+        return this.causes.of;
     }
 
     step(to: Step): void {

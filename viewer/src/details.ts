@@ -6,6 +6,7 @@ import { el, name } from './dom';
 import { clock, count, date, duration, instant } from './format';
 import { title } from './labels';
 import type { Details, Ref } from './model';
+import { why } from './why';
 
 function refs(app: App, caption: string, list: { ref: Ref; note?: string }[]): HTMLElement | null {
     if (list.length === 0) return null;
@@ -49,6 +50,7 @@ export function details(app: App): HTMLElement {
             el('button', { title: '.', click: () => app.step('next') }, 'Next'),
             it.dur > 0 && el('button', { title: 'M', click: () => app.setRange({ from: it.start, to: it.start + it.dur, boxes: null }) }, 'Summarize its time'),
             (it.children ?? 0) > 0 && el('button', { title: '>', click: () => app.step('child') }, `First of ${count(it.children!)} children`)),
+        why(app),
         el('div', { class: 'columns' },
             el('section', {}, el('h3', {}, 'Event'), list(facts)),
             (it.args?.length ?? 0) > 0 && el('section', {}, el('h3', {}, 'Arguments'), list(it.args!.map(([key, value]) => [key, value]))),

@@ -128,6 +128,44 @@ export interface Details extends Ref {
     stack?: [string, string, string][];
 }
 
+/** A label, and the node of a thread. */
+export type Thread = [string, number | null];
+
+/** A cause of the time of an event, with those within it. */
+export interface Cause {
+    text: string;
+    kind: string;
+    thread: Thread;
+    ns: number;
+    count: number;
+    functions: [string, number][];
+    causes: Cause[];
+}
+
+/** A part of the chain of waits: level 0 is the thread itself, level 1 the one that it waited for. */
+export interface Bar {
+    level: number;
+    start: number;
+    dur: number;
+    kind: string;
+    text: string;
+    thread: Thread;
+    ref: Ref | null;
+    function: string | null;
+}
+
+/** The causes of the time of an event. */
+export interface Why {
+    start: number;
+    dur: number;
+    causes: Cause[];
+    bars: Bar[];
+    left_out: number;
+    waits: { start: number; dur: number; text: string; ref: Ref | null; waker: [string, Ref | null] | null; stack: string[]; waker_stack: string[] }[];
+    /** Sentences about data that the trace lacks. */
+    missing: string[];
+}
+
 export interface Found {
     total: number;
     rows: Ref[];

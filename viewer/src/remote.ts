@@ -1,7 +1,7 @@
 // A trace of the server.
 
 import { Frame } from './frame';
-import type { By, Details, Found, Lines, Range, Ref, Stacks, Step, Summary, Tile, Trace, Window } from './model';
+import type { By, Details, Found, Lines, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
 import type { Source } from './source';
 import { readStacks } from './stacks';
 import { readTiles } from './tiles';
@@ -54,6 +54,10 @@ export class RemoteSource implements Source {
 
     async details(node: number, id: number): Promise<Details> {
         return (await this.ask(`details?node=${node}&id=${id}`)).json();
+    }
+
+    async why(node: number, id: number): Promise<Why | null> {
+        return (await this.ask(`why?node=${node}&id=${id}`)).json();
     }
 
     async step(from: Ref, to: Step): Promise<Ref | null> {

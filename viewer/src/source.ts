@@ -1,4 +1,4 @@
-import type { By, Details, Found, Lines, Range, Ref, Stacks, Step, Summary, Tile, Trace, Window } from './model';
+import type { By, Details, Found, Lines, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
 
 /** The source of the trace. */
 export interface Source {
@@ -10,6 +10,8 @@ export interface Source {
     /** Returns a tile for each node, in the order of the request. */
     tiles(window: Window): Promise<Tile[]>;
     details(node: number, id: number): Promise<Details>;
+    /** Returns the causes of the time of an event; null if there are none. Exports have none. */
+    why?(node: number, id: number): Promise<Why | null>;
     step(from: Ref, to: Step): Promise<Ref | null>;
     search(text: string, limit: number): Promise<Found>;
     summary(range: Range): Promise<Summary>;

@@ -134,6 +134,57 @@ test('a served trace and an exported one show the same', async (t) => {
     });
 });
 
+/** A request of `reader`, which waits for 8 of its 14 ms for `writer`. */
+const WAIT = `# tracer: nop
+<idle>-0 [000] d..2 1.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=reader next_pid=10 next_prio=120
+reader-10 [000] d..2 1.001000: tracing_mark_write: B|10|request
+reader-10 [000] d..2 1.002000: sched_switch: prev_comm=reader prev_pid=10 prev_prio=120 prev_state=S ==> next_comm=writer next_pid=20 next_prio=120
+writer-20 [000] d..2 1.010000: sched_waking: comm=reader pid=10 prio=120 target_cpu=000
+writer-20 [000] d..2 1.011000: sched_switch: prev_comm=writer prev_pid=20 prev_prio=120 prev_state=S ==> next_comm=reader next_pid=10 next_prio=120
+reader-10 [000] d..2 1.015000: tracing_mark_write: E|10
+reader-10 [000] d..2 1.020000: sched_switch: prev_comm=reader prev_pid=10 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
+`;
+
+test('a slice and a wait are explained', async (t) => {
+    if (!ferretto) return t.skip('$FERRETTO names no program');
+    dir.write('wait.txt', WAIT);
+    const said = JSON.parse(execFileSync(ferretto, ['why', '--json', '--slice', 'request', 'wait.txt'], { cwd: dir.path, encoding: 'utf8' }));
+    assert.equal(said.dur, 14e6);
+    await served(['wait.txt'], (url) =>
+        on(url, async (page) => {
+            await press(page, '/');
+            await page.locator('#query').fill('request');
+            await press(page, 'Enter', 'Escape', '1');
+            const why = page.locator('#content .why');
+            const text = await why.innerText();
+            assert.match(text, /waited for something unknown, until woken by writer \(20\)/);
+            assert.match(text, /interrupts \(--irq\)/);
+            // The numbers are those of the command.
+            for (const cause of said.causes) {
+                const [share, ms] = [((cause.dur * 100) / said.dur).toFixed(1), cause.dur / 1e6];
+                assert.match(text, new RegExp(`${share} %\\s+${ms} ms`));
+            }
+            // The chain: the wait, and below it the thread that ended it, for the same time.
+            const bar = async (title) => {
+                const found = why.locator(`.chain button[title^="${title}"]`);
+                return { box: await found.boundingBox(), color: await found.evaluate((it) => getComputedStyle(it).backgroundColor), click: () => found.click() };
+            };
+            const [wait, writer, cpu] = [await bar('reader (10) waited'), await bar('writer (20) ran'), await bar('reader (10) writer (20) had it')];
+            const whole = await why.locator('.chain').boundingBox();
+            for (const { box } of [wait, writer]) assert.ok(Math.abs(box.width / whole.width - 8 / 14) < 0.01 && Math.abs((box.x - whole.x) / whole.width - 1 / 14) < 0.01);
+            assert.ok(writer.box.y >= wait.box.y + wait.box.height);
+            assert.equal(new Set([wait, writer, cpu].map(({ color }) => color)).size, 3);
+            // The wait of the thread names its waker, too.
+            await wait.click();
+            await settled(page);
+            assert.match(await page.locator('#content').innerText(), /100.0 %\s+8 ms\s+waited for .* until woken by writer/);
+            await page.getByRole('button', { name: 'Go to the thread that woke it' }).click();
+            await settled(page);
+            assert.match(await page.locator('#content').innerText(), /writer 20/);
+        }),
+    );
+});
+
 test('the first picture comes with the page', async (t) => {
     if (!ferretto) return t.skip('$FERRETTO names no program');
     await served(['shop.json'], (url) =>

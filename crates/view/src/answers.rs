@@ -93,6 +93,10 @@ impl Traces<'_> {
                 let details = of_row(head).and_then(|(node, id)| self.view.details(node, id));
                 details.map_or_else(not_found, |details| json_reply(&details))
             }
+            ("GET", "why") => {
+                let why = of_row(head).and_then(|(node, id)| self.view.why(node, id));
+                json_reply(&json!(why))
+            }
             ("GET", "next") => {
                 let step = match head.value("to").as_deref() {
                     Some("next") => Step::Next,
@@ -216,7 +220,7 @@ mod tests {
     /// Generates names and values of queries, some of them almost valid.
     fn names() -> impl Strategy<Value = &'static str> {
         select(vec![
-            "", "trace", "tiles", "details", "next", "search", "flows", "summary", "list",
+            "", "trace", "tiles", "details", "why", "next", "search", "flows", "summary", "list",
             "profile", "node", "id", "to", "in", "text", "limit", "nodes", "from", "level",
             "offset", "by", "of", "args", "thread", "before", "parent", "x", "%00",
         ])

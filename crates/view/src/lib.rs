@@ -25,6 +25,7 @@ mod server;
 mod summary;
 mod tiles;
 mod view;
+mod why;
 
 pub use export::{Export, ExportError};
 pub use facts::Circumstances;

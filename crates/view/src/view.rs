@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use ferretto_tables::{Continue, ImportError, Options, Progress, Tables, Trace};
+use ferretto_why::Prepared;
 
 use crate::counters::Counters;
 use crate::lanes::{Lanes, Times};
@@ -38,6 +39,8 @@ pub struct View {
     pub(crate) counters: Counters,
     /// The ends of arrows, computed on first use.
     pub(crate) flows: OnceLock<Flows>,
+    /// The states and events that explain times, prepared on first use.
+    pub(crate) why: OnceLock<Arc<Prepared>>,
     pub(crate) opening: Opening,
 }
 
@@ -94,6 +97,7 @@ impl View {
             lanes: AllLanes::default(),
             counters: Counters::default(),
             flows: OnceLock::new(),
+            why: OnceLock::new(),
             opening: Opening::default(),
         };
         let numbers = view.number_lanes(&rows);

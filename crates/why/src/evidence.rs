@@ -1,6 +1,8 @@
 //! The events of a trace that tell what a thread did in a state: system calls, interrupts,
 //! callstacks.
 
+use std::fmt;
+
 use ferretto_tables::schema::ArgValue;
 use ferretto_tables::{StringId, Trace};
 use rustc_hash::FxHashMap;
@@ -48,6 +50,70 @@ pub struct Recorded {
     pub samples: bool,
     /// Callstacks of waits.
     pub waits: bool,
+}
+
+/// A kind of data that a trace lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missing {
+    /// The data.
+    pub data: &'static str,
+    /// The option of `ferretto record` that records it.
+    pub option: &'static str,
+    /// The things that it tells.
+    pub tells: &'static str,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.data, self.option, self.tells)
+    }
+}
+
+impl Recorded {
+    /// Returns the kinds of data that are missing.
+    pub fn missing(&self) -> Vec<Missing> {
+        let all = [
+            (
+                self.switches,
+                "switches of threads",
+                "--sched",
+                "when a thread ran",
+            ),
+            (self.wakeups, "wake-ups", "--sched", "who ended a wait"),
+            (
+                self.system_calls,
+                "system calls",
+                "--syscalls",
+                "what a thread waited for",
+            ),
+            (
+                self.waits,
+                "callstacks of waits",
+                "--off-cpu",
+                "where a thread waited",
+            ),
+            (
+                self.samples,
+                "callstacks of running threads",
+                "--perf",
+                "which function ran",
+            ),
+            (
+                self.interrupts,
+                "interrupts",
+                "--irq",
+                "what ended a wait for a device, such as a disk, or a time",
+            ),
+        ];
+        let missing = all.into_iter().filter(|(has, ..)| !has);
+        missing
+            .map(|(_, data, option, tells)| Missing {
+                data,
+                option,
+                tells,
+            })
+            .collect()
+    }
 }
 
 /// The events of a trace that explain the states of its threads.
@@ -156,6 +222,16 @@ impl Evidence {
         let next = all.partition_point(|sample| sample.time <= state.start + WAIT_AFTER);
         let sample = all.get(next.checked_sub(1)?)?;
         (sample.time >= state.start - WAIT_BEFORE).then_some(sample.callsite)
+    }
+
+    /// Returns the callstack of the sample of a running thread that is nearest to a time.
+    pub(crate) fn nearest_stack(&self, thread: u32, time: i64) -> Option<u32> {
+        let all = self.samples.of(thread);
+        let next = all.partition_point(|sample| sample.time < time);
+        let near = all[next.saturating_sub(1)..].iter().take(2);
+        let distance = |sample: &Sample| sample.time.abs_diff(time);
+        let nearest = near.min_by_key(|sample| distance(sample))?;
+        (distance(nearest) <= SAMPLE_REACH as u64).then_some(nearest.callsite)
     }
 
     /// Calls `each` for the parts of an interval in which a thread ran in one system call, or in

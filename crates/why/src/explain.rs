@@ -120,6 +120,9 @@ pub struct ExplainedWait {
     pub address: Option<u64>,
     /// The callstack with which it began: `stack_profile_callsite.id`.
     pub callsite: Option<u32>,
+    /// The callstack of the thread that ended it, of the nearest sample:
+    /// `stack_profile_callsite.id`.
+    pub waker_callsite: Option<u32>,
     /// The interrupt that ended it.
     pub interrupt: Option<StringId>,
 }
@@ -502,6 +505,10 @@ impl<'a> Why<'a> {
             call: call.map(|call| call.name),
             address: set.and_then(|set| first_argument(self.trace, set)),
             callsite,
+            waker_callsite: match state.waker {
+                Waker::Thread(waker) => self.prepared.evidence.nearest_stack(waker, state.end),
+                Waker::Interrupt(_) | Waker::Unknown => None,
+            },
             interrupt,
         }
     }
@@ -546,6 +553,15 @@ impl<'a> Why<'a> {
 }
 
 impl Explanation {
+    /// Returns the number of waits between the selected thread and the one of a piece.
+    pub fn depth(&self, piece: &Piece) -> u32 {
+        let wait = piece.wait.and_then(|wait| self.waits.get(wait as usize));
+        wait.map_or(0, |wait| {
+            // The last wait of a chain is a state of the thread itself.
+            wait.wait.depth + u32::from(wait.wait.thread != piece.thread)
+        })
+    }
+
     fn add(&mut self, part: &Part, (start, end): (i64, i64), cause: Cause, callsite: Option<u32>) {
         if start >= end {
             return;

@@ -20,7 +20,7 @@ mod shares;
 mod stacks;
 mod threads;
 
-pub use evidence::Recorded;
+pub use evidence::{Missing, Recorded};
 pub use explain::{Cause, ExplainedWait, Explanation, Piece, Prepared, TABLES, Why};
 pub use kind::WaitKind;
 pub use partition::{Part, PartKind, Partition, Wait};

@@ -1,6 +1,6 @@
 //! The explanation as JSON. `docs/schema/why.json` describes it.
 
-use ferretto_why::{Cause, ExplainedWait, Explanation, Share, Shares, Why};
+use ferretto_why::{Cause, ExplainedWait, Explanation, Function, Share, Shares, Why};
 
 use super::phrases;
 use super::select::Selected;
@@ -102,9 +102,14 @@ fn wait(it: &mut Members<'_>, why: &Why<'_>, id: usize, wait: &ExplainedWait) {
     );
     it.add("address", wait.address);
     it.add("interrupt", wait.interrupt.map(|name| strings.text(name)));
-    let stack = wait
-        .callsite
-        .map_or(Vec::new(), |callsite| why.waiting_functions(callsite));
+    let stack = |functions: Option<Vec<Function>>| functions.unwrap_or_default();
+    let own = stack(
+        wait.callsite
+            .map(|callsite| why.waiting_functions(callsite)),
+    );
     it.name("stack")
-        .list(stack, |json, function| json.string(&function.name));
+        .list(own, |json, function| json.string(&function.name));
+    let waker = stack(wait.waker_callsite.map(|callsite| why.functions(callsite)));
+    it.name("waker_stack")
+        .list(waker, |json, function| json.string(&function.name));
 }

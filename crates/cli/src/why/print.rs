@@ -204,6 +204,15 @@ fn longest_waits(out: &mut impl Write, why: &Why<'_>, explanation: &Explanation)
                 let stack = phrases::stack(&why.waiting_functions(callsite), 6);
                 writeln!(out, "  {indent}           {stack}")?;
             }
+            if let (Some(waker), Some(callsite)) = (wait.waker(), wait.waker_callsite) {
+                let stack = phrases::stack(&why.functions(callsite), 4);
+                let waker = why.thread_label(waker);
+                writeln!(
+                    out,
+                    "  {indent}           woken by {} near {stack}",
+                    shown(&waker)
+                )?;
+            }
             let parent = at;
             let inner = (parent + 1..waits.len())
                 .take_while(|inner| waits[*inner].wait.depth > waits[parent].wait.depth)
@@ -262,35 +271,7 @@ fn meanwhile(
 
 /// Names the data that the trace lacks.
 fn missing(out: &mut impl Write, why: &Why<'_>) -> io::Result<()> {
-    let recorded = why.recorded();
-    let lacks = [
-        (recorded.wakeups, "wake-ups", "--sched", "who ended a wait"),
-        (
-            recorded.system_calls,
-            "system calls",
-            "--syscalls",
-            "what a thread waited for",
-        ),
-        (
-            recorded.waits,
-            "callstacks of waits",
-            "--off-cpu",
-            "where a thread waited",
-        ),
-        (
-            recorded.samples,
-            "callstacks of running threads",
-            "--perf",
-            "which function ran",
-        ),
-        (
-            recorded.interrupts,
-            "interrupts",
-            "--irq",
-            "what ended a wait for a device or a time",
-        ),
-    ];
-    let lacks: Vec<_> = lacks.into_iter().filter(|(has, ..)| !has).collect();
+    let lacks = why.recorded().missing();
     if lacks.is_empty() {
         return Ok(());
     }
@@ -298,8 +279,8 @@ fn missing(out: &mut impl Write, why: &Why<'_>) -> io::Result<()> {
         out,
         "\nMissing in this trace (ferretto record --why records all)"
     )?;
-    for (_, data, option, tells) in lacks {
-        writeln!(out, "  {data} ({option}): {tells}")?;
+    for missing in lacks {
+        writeln!(out, "  {missing}")?;
     }
     Ok(())
 }

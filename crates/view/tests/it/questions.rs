@@ -244,3 +244,32 @@ app 7/7 5.300000: 1500000 task-clock:\n\t401300 busy (/tmp/app)\n\n";
         }
     }
 }
+
+#[test]
+fn times_of_threads_have_causes() {
+    let view = crate::common::view(SCHED.as_bytes());
+    let index = index(&view);
+    let nodes = index.column("kind").len() as u32;
+    let mut explained = 0;
+    for node in 0..nodes {
+        for id in 0..8 {
+            let Some(why) = view.why(node, id) else {
+                continue;
+            };
+            let dur = view.details(node, id).expect("details")["dur"].clone();
+            assert_eq!(why["dur"].as_f64(), dur.as_f64());
+            let causes = why["causes"].as_array().expect("causes").iter();
+            let sum: i64 = causes
+                .map(|cause| cause["ns"].as_i64().expect("a time"))
+                .sum();
+            assert_eq!(Some(sum), why["dur"].as_i64());
+            explained += 1;
+        }
+    }
+    assert!(explained > 0);
+    assert!(view.why(u32::MAX, 0).is_none());
+    // Without scheduling, nothing can be said.
+    let view = nested();
+    let node = self::index(&view).node(5, "*");
+    assert!(view.details(node, 0).is_some() && view.why(node, 0).is_none());
+}
