@@ -29,7 +29,7 @@ use crate::modules;
 use crate::objects::{self, Objects};
 use crate::relations::{
     TraceTable, register_absent, register_callstacks, register_flat, register_layout,
-    register_pairs, register_pointer,
+    register_pairs, register_pointer, register_why,
 };
 use crate::sqlite::{Callee, Relations};
 use crate::stdlib;
@@ -153,6 +153,7 @@ impl Engine {
         register_absent(&connection, &relations)?;
         register_layout(&connection, &relations, trace, &limits)?;
         register_flat(&connection, &relations, trace, &limits)?;
+        register_why(&connection, &relations, trace, &limits)?;
         register_callstacks(&connection, &relations, trace, &limits)?;
         register_pointer(&connection, &relations, &objects)?;
         relations.register_module(&connection, CREATED)?;

@@ -8,6 +8,7 @@ mod pairs;
 mod pointer;
 mod stored;
 mod table;
+mod why;
 
 pub(crate) use self::absent::{register as register_absent, tables as absent_tables};
 pub(crate) use self::callstacks::register as register_callstacks;
@@ -17,3 +18,4 @@ pub(crate) use self::pairs::register as register_pairs;
 pub(crate) use self::pointer::{name_column, pointer_sql, register as register_pointer};
 pub(crate) use self::stored::{Stored, StoredRows};
 pub(crate) use self::table::TraceTable;
+pub(crate) use self::why::register as register_why;

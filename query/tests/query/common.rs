@@ -54,6 +54,11 @@ impl Session {
         Self(Engine::new(&import(TRACE), options).expect("engine"))
     }
 
+    /// Returns a session over a trace.
+    pub(crate) fn of(trace: &Arc<Trace>) -> Self {
+        Self(Engine::new(trace, &Options::default()).expect("engine"))
+    }
+
     /// Adds a module.
     pub(crate) fn add_module(&mut self, name: &str, sql: &str) {
         self.0.add_module(name, sql, false).expect("a module");
@@ -100,8 +105,7 @@ impl Session {
 
 /// Returns a session over a trace in text format.
 pub(crate) fn over(text: &str) -> Session {
-    let trace = import(text);
-    Session(Engine::new(&trace, &Options::default()).expect("engine"))
+    Session::of(&import(text))
 }
 
 /// A random number generator.

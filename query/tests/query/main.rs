@@ -25,3 +25,4 @@ mod summary;
 mod tables;
 mod timeline;
 mod trace;
+mod why;
