@@ -21,6 +21,7 @@
 //! - [`ProbeEvent`]: calls and returns of probed functions.
 //! - [`CpuMode`]: the mode of a CPU at the time of a sample.
 //! - [`perf_record`]: the records of the kernel's perf events.
+//! - [`track_event`]: reading of track events.
 //! - [`sequence`]: reading of sequences, by the rules of upstream's trace processor.
 #![forbid(unsafe_code)]
 
@@ -50,6 +51,7 @@ pub mod sequence_flags;
 mod sequence_writer;
 pub mod stat;
 pub mod system_calls;
+pub mod track_event;
 
 pub use cpu_mode::CpuMode;
 pub use flush::{FlushFlags, FlushInitiator, FlushReason};

@@ -237,19 +237,3 @@ macro_rules! varints {
 }
 
 varints!(u32, u64, i32, i64);
-
-impl Number for f64 {}
-
-impl<'a> Element<'a> for f64 {
-    #[inline]
-    fn of_field(field: &Field<'a>) -> Option<Self> {
-        field.as_f64()
-    }
-
-    #[inline]
-    fn next_packed(packed: &mut &'a [u8]) -> Option<Self> {
-        let (number, rest) = packed.split_first_chunk()?;
-        *packed = rest;
-        Some(Self::from_bits(u64::from_le_bytes(*number)))
-    }
-}

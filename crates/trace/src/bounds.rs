@@ -13,17 +13,18 @@ use std::io::Read;
 use ferretto_format::clock::MONOTONIC_COARSE;
 use ferretto_format::kernel_bundle::{BundleHeader, CompactKind, CompactSched};
 use ferretto_format::machine_clock::MachineClocks;
-use ferretto_format::sequence::{Clocks, PacketHeader, SequenceReader};
+use ferretto_format::sequence::{Clocks, PacketHeader};
+use ferretto_format::track_event::{EventKind, EventTrack};
 use ferretto_proto::fields::{
     ftrace_event, ftrace_event_bundle as bundle, ftrace_stats, perf_sample, process_stats,
     profile_packet, sys_stats, systemd_journald_event as journal, trace_packet as field,
-    tracing_service_event as service, track_event,
+    tracing_service_event as service,
 };
-use ferretto_wire::{Field, Fields, Value};
+use ferretto_wire::{Fields, Value};
 
-use crate::health::DefaultTrack;
 use crate::limits::{Budget, Limits, entry_bytes};
 use crate::reader::{ReadError, TraceReader};
+use crate::walk::{Content, PacketState, SequenceEvent, Walk};
 
 /// The maximum number of CPUs.
 const MAX_CPUS: usize = 1 << 14;
@@ -65,7 +66,7 @@ impl Bounds {
 /// Finds the first and the last event of a trace, packet by packet.
 #[derive(Debug)]
 pub struct BoundsReader {
-    sequences: SequenceReader<DefaultTrack>,
+    walk: Walk,
     times: EventTimes,
 }
 
@@ -74,36 +75,23 @@ impl BoundsReader {
     pub fn new(limits: Limits) -> Self {
         let budget = limits.budget();
         Self {
-            sequences: SequenceReader::new(&budget),
+            walk: Walk::new(&budget),
             times: EventTimes::new(&budget),
         }
     }
 
     /// Adds one encoded `TracePacket`.
     pub fn add(&mut self, packet: &[u8]) {
-        let mut content = None;
-        let header = PacketHeader::read(packet, |part: Field<'_>| {
-            if let Some(bytes) = part.as_bytes() {
-                content = Some((part.number, bytes));
+        let times = &mut self.times;
+        self.walk.packet(packet, |header, content, state, clocks| {
+            match content.filter(|_| header.snapshot.is_none() && state.is_usable()) {
+                Some((field::FTRACE_EVENTS, body)) => {
+                    times.kernel_events(header.machine, body, clocks);
+                }
+                Some(content) => times.packet(header, content, &state, clocks),
+                None => {}
             }
         });
-        let Some(header) = header else { return };
-        let shared = self.sequences.shared_time(&header);
-        let (time, track) = match self.sequences.read(&header, &mut |_| {}) {
-            Ok(Some(context)) => (context.time, context.state.track()),
-            Ok(None) => return,
-            Err(_) if header.needs_state => return,
-            Err(_) => (shared, 0),
-        };
-        let Some((kind, body)) = content else { return };
-        let time = time.and_then(Result::ok);
-        if kind == field::FTRACE_EVENTS {
-            let clocks = self.sequences.clocks();
-            return self.times.kernel_events(header.machine, body, clocks);
-        }
-        let clocks = self.sequences.clocks();
-        self.times
-            .packet(&header, (kind, body), (time, track), clocks);
     }
 
     /// Returns the bounds of the packets so far.
@@ -118,7 +106,7 @@ pub(crate) struct EventTimes {
     budget: Budget,
     bounds: Option<Bounds>,
     /// The slices by machine and track.
-    open: HashMap<(u32, u64), Open>,
+    open: HashMap<(u32, EventTrack), Open>,
     machines: BTreeMap<u32, Machine>,
     clocks: MachineClocks,
     /// The time from which the running thread of a CPU is known, by machine and CPU.
@@ -146,7 +134,7 @@ struct Open {
 }
 
 /// The memory of the slices of a track.
-const TRACK_BYTES: usize = entry_bytes::<((u32, u64), Open)>();
+const TRACK_BYTES: usize = entry_bytes::<((u32, EventTrack), Open)>();
 
 impl EventTimes {
     pub(crate) fn new(budget: &Budget) -> Self {
@@ -195,16 +183,16 @@ impl EventTimes {
         machine.map_or(0, |machine| machine.started)
     }
 
-    /// Adds a packet other than kernel events: its content, its time, and the default track of its
-    /// sequence.
+    /// Adds a packet other than kernel events.
     pub(crate) fn packet(
         &mut self,
         header: &PacketHeader<'_>,
-        (kind, body): (u32, &[u8]),
-        (time, track): (Option<u64>, u64),
+        (kind, body): Content<'_>,
+        state: &PacketState<'_>,
         clocks: &Clocks,
     ) {
         let machine = header.machine;
+        let time = state.time.and_then(Result::ok);
         match kind {
             field::REMOTE_CLOCK_SYNC => self.clocks.compare(machine, body),
             field::SERVICE_EVENT => {
@@ -221,10 +209,9 @@ impl EventTimes {
                     machine.is_preserved = true;
                 }
             }
-            field::TRACK_EVENT if header.sequence == 0 => {}
             field::TRACK_EVENT => {
-                if let Some(time) = time {
-                    self.track_event(machine, body, time, track);
+                if let (Some(time), Some(event)) = (time, &state.event) {
+                    self.track_event(machine, event, time);
                 }
             }
             field::PROFILE_PACKET => {
@@ -242,57 +229,32 @@ impl EventTimes {
         }
     }
 
-    fn track_event(&mut self, machine: u32, event: &[u8], time: u64, default_track: u64) {
-        let (mut kind, mut track, mut legacy) = (0, default_track, None);
-        let (mut has_value, mut has_extra) = (false, false);
-        for part in Fields::new(event).map_while(Result::ok) {
-            match part.number {
-                track_event::TYPE => kind = part.as_u64().unwrap_or(0),
-                track_event::TRACK_UUID => track = part.as_u64().unwrap_or(0),
-                track_event::LEGACY_EVENT => legacy = part.as_bytes(),
-                track_event::COUNTER_VALUE | track_event::DOUBLE_COUNTER_VALUE => has_value = true,
-                track_event::EXTRA_COUNTER_VALUES | track_event::EXTRA_DOUBLE_COUNTER_VALUES => {
-                    has_extra = true;
-                }
-                _ => {}
-            }
-        }
-        let legacy = |number| Fields::find(number, legacy?);
-        let phase = legacy(track_event::legacy_event::PHASE).and_then(|phase| phase.as_u32());
-        let phase = phase.and_then(char::from_u32);
-        match (kind, phase) {
-            (1, _) => {
+    fn track_event(&mut self, machine: u32, event: &SequenceEvent<'_>, time: u64) {
+        let track = (machine, event.track);
+        let encoded = &event.encoded;
+        match encoded.kind() {
+            Some(EventKind::Begin | EventKind::Legacy('b' | 'S')) => {
                 self.add(machine, time, time);
-                self.begin((machine, track), time);
+                self.begin(track, time);
             }
-            (2, _) => {
-                if self.end((machine, track), time) || has_extra {
+            Some(EventKind::End | EventKind::Legacy('e' | 'F')) => {
+                if self.end(track, time) || encoded.has_extra_counters {
                     self.add(machine, time, time);
                 }
             }
-            (4, _) if !has_value => {}
-            (3 | 4, _) => self.add(machine, time, time),
+            Some(EventKind::Counter) if encoded.counter.is_none() => {}
             // A state without a name is the end of the one before.
-            (5, _) => {
-                let names = [track_event::NAME, track_event::NAME_IID];
-                let has_name = names.map(|name| Fields::find(name, event).is_some());
-                if has_name.contains(&true) {
-                    self.add(machine, time, time);
-                }
+            Some(EventKind::State) if encoded.name().is_none() => {}
+            Some(EventKind::Legacy('X')) => {
+                let duration = encoded.duration().unwrap_or(0);
+                self.add(machine, time, time.saturating_add(duration));
             }
-            (_, Some('X')) => {
-                let duration = legacy(track_event::legacy_event::DURATION_US);
-                let duration = duration.and_then(|us| us.as_u64()).unwrap_or(0);
-                let end = time.saturating_add(duration.saturating_mul(1000));
-                self.add(machine, time, end);
-            }
-            // Ends follow their beginnings.
-            (_, Some('E' | 'e' | 'F' | 'M')) | (_, None) => {}
-            (_, Some(_)) => self.add(machine, time, time),
+            Some(EventKind::Legacy('M')) | None => {}
+            Some(_) => self.add(machine, time, time),
         }
     }
 
-    fn begin(&mut self, track: (u32, u64), time: u64) {
+    fn begin(&mut self, track: (u32, EventTrack), time: u64) {
         let Some(open) = self.slices(track) else {
             return;
         };
@@ -307,7 +269,7 @@ impl EventTimes {
     }
 
     /// Ends a slice. Returns false if none is open.
-    fn end(&mut self, track: (u32, u64), time: u64) -> bool {
+    fn end(&mut self, track: (u32, EventTrack), time: u64) -> bool {
         let Some(open) = self.slices(track) else {
             return false;
         };
@@ -324,7 +286,7 @@ impl EventTimes {
         true
     }
 
-    fn slices(&mut self, track: (u32, u64)) -> Option<&mut Open> {
+    fn slices(&mut self, track: (u32, EventTrack)) -> Option<&mut Open> {
         match self.open.entry(track) {
             Entry::Occupied(known) => Some(known.into_mut()),
             Entry::Vacant(new) if self.budget.take(TRACK_BYTES) => {

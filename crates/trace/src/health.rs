@@ -8,59 +8,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ferretto_format::clock::{BOOTTIME, SEQUENCE};
 use ferretto_format::clock_graph::ClockSnapshot;
 use ferretto_format::health::Health;
-use ferretto_format::sequence::{Fault, FaultSink, PacketHeader, SequenceReader, SequenceState};
+use ferretto_format::sequence::{Fault, PacketHeader};
 use ferretto_format::stat::Stat;
-use ferretto_proto::fields::{
-    trace_packet as field, trace_packet_defaults, track_descriptor, track_event,
-    track_event_defaults,
-};
-use ferretto_wire::{Field, Fields};
+use ferretto_format::track_event::{EventKind, EventTrack, MissingBase};
+use ferretto_proto::fields::trace_packet as field;
+use ferretto_proto::views::TrackDescriptorView;
 
 use crate::limits::{Budget, Limits, entry_bytes};
+use crate::walk::{Content, PacketState, SequenceEvent, Walk};
 
 /// The maximum number of simultaneously open slices of a track.
 const MAX_OPEN: u32 = 512;
 /// The maximum number of clocks, and of clocks of packets without a conversion.
 const MAX_CLOCKS: usize = 1 << 12;
-/// The values of `TrackEvent.type`.
-const SLICE_BEGIN: u64 = 1;
-const SLICE_END: u64 = 2;
-const COUNTER: u64 = 4;
-const STATE: u64 = 5;
-
-/// A packet that was read with the state of its sequence.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct PacketState {
-    pub(crate) fault: Option<Fault>,
-    pub(crate) time: Option<Result<u64, Fault>>,
-    /// The clock of the time.
-    pub(crate) clock: u32,
-    /// The default track of events; 0 is none.
-    pub(crate) default_track: u64,
-}
-
-impl PacketState {
-    /// Returns true if the content of the packet is shown.
-    pub(crate) fn is_usable(&self) -> bool {
-        self.fault.is_none_or(|fault| fault == Fault::NoSequence)
-    }
-
-    /// Returns the state of a packet that was not read.
-    pub(crate) fn faulty<S: SequenceState>(
-        fault: Fault,
-        header: &PacketHeader<'_>,
-        sequences: &SequenceReader<S>,
-    ) -> Self {
-        let default = sequences.clocks().default_clock(header.machine);
-        Self {
-            fault: Some(fault),
-            time: sequences.shared_time(header),
-            clock: header.clock.filter(|clock| *clock != 0).unwrap_or(default),
-            default_track: 0,
-        }
-    }
-}
-
 /// The open slices of a track.
 #[derive(Debug)]
 struct Open {
@@ -74,7 +34,7 @@ struct Open {
 }
 
 /// The memory of a track.
-const TRACK_BYTES: usize = entry_bytes::<(u64, Open)>();
+const TRACK_BYTES: usize = entry_bytes::<(EventTrack, Open)>();
 
 /// A clock, with the sequence to which it belongs if it is a sequence's.
 type ClockKey = (u32, u32);
@@ -85,7 +45,7 @@ pub(crate) struct HealthCounter {
     budget: Budget,
     health: Health,
     /// The open slices by track.
-    open: HashMap<u64, Open>,
+    open: HashMap<EventTrack, Open>,
     counters: BTreeSet<u64>,
     /// The clocks of snapshots, each with a clock that it is related to.
     related: BTreeMap<ClockKey, ClockKey>,
@@ -112,8 +72,8 @@ impl HealthCounter {
     pub(crate) fn packet(
         &mut self,
         header: &PacketHeader<'_>,
-        content: Option<(u32, &[u8])>,
-        state: PacketState,
+        content: Option<Content<'_>>,
+        state: &PacketState<'_>,
     ) {
         if !header.has_sequence {
             self.without_sequence(header);
@@ -142,12 +102,14 @@ impl HealthCounter {
             _ => {}
         }
         match content {
-            Some((field::TRACK_EVENT, event)) if header.has_sequence => {
-                self.event(header, event, state.default_track);
-            }
-            Some((field::TRACK_EVENT, _)) => {
+            Some((field::TRACK_EVENT, _)) if !header.has_sequence => {
                 let stat = Stat::track_event_missing_sequence_id;
                 self.health.add(stat, 1);
+            }
+            Some((field::TRACK_EVENT, _)) => {
+                if let Some(event) = &state.event {
+                    self.event(header, event, state.time.is_some());
+                }
             }
             Some((field::THREAD_DESCRIPTOR, _)) if !header.has_sequence => {
                 let stat = Stat::thread_descriptor_missing_sequence_id;
@@ -232,55 +194,60 @@ impl HealthCounter {
     }
 
     fn descriptor(&mut self, bytes: &[u8]) {
-        let Some(uuid) = Fields::find(track_descriptor::UUID, bytes).and_then(|id| id.as_u64())
-        else {
+        let descriptor = TrackDescriptorView::read(bytes);
+        let Some(uuid) = descriptor.uuid else {
             return self.health.add(Stat::track_descriptor_missing_uuid, 1);
         };
-        let is_counter = Fields::find(track_descriptor::COUNTER, bytes).is_some();
+        let is_counter = descriptor.counter.is_some();
         if is_counter && !self.counters.contains(&uuid) && self.budget.take(entry_bytes::<u64>()) {
             self.counters.insert(uuid);
         }
     }
 
-    fn event(&mut self, header: &PacketHeader<'_>, event: &[u8], default_track: u64) {
-        let (mut kind, mut track) = (0, default_track);
-        let (mut has_value, mut has_old_time) = (false, false);
-        for part in Fields::new(event).map_while(Result::ok) {
-            match part.number {
-                track_event::TYPE => kind = part.as_u64().unwrap_or(0),
-                track_event::TRACK_UUID => track = part.as_u64().unwrap_or(0),
-                track_event::COUNTER_VALUE | track_event::DOUBLE_COUNTER_VALUE => has_value = true,
-                track_event::TIMESTAMP_DELTA_US | track_event::TIMESTAMP_ABSOLUTE_US => {
-                    has_old_time = true;
-                }
-                _ => {}
-            }
+    fn event(&mut self, header: &PacketHeader<'_>, event: &SequenceEvent<'_>, has_time: bool) {
+        use Stat::{
+            track_event_skipped_thread_instruction_delta_without_valid_state as no_instructions,
+            track_event_skipped_thread_time_delta_without_valid_state as no_thread_time,
+            track_event_skipped_timestamp_delta_without_valid_state as no_time,
+        };
+        let missing = event.missing.map(|missing| match missing {
+            MissingBase::Time => no_time,
+            MissingBase::ThreadTime => no_thread_time,
+            MissingBase::Instructions => no_instructions,
+        });
+        if let Some(missing) = missing {
+            return self.health.add(missing, 1);
         }
-        if kind == COUNTER {
-            let fault = match (track, has_value, self.counters.contains(&track)) {
-                (0, _, _) => Some(Stat::track_event_counter_missing_track_uuid),
-                (_, false, _) => Some(Stat::track_event_counter_missing_value),
-                (_, _, false) => Some(Stat::track_event_counter_invalid_track_uuid),
+        let kind = event.encoded.kind();
+        if kind == Some(EventKind::Counter) {
+            let has_value = event.encoded.counter.is_some();
+            let fault = match event.uuid {
+                None | Some(0) => Some(Stat::track_event_counter_missing_track_uuid),
+                _ if !has_value => Some(Stat::track_event_counter_missing_value),
+                Some(uuid) if !self.counters.contains(&uuid) => {
+                    Some(Stat::track_event_counter_invalid_track_uuid)
+                }
                 _ => None,
             };
             if let Some(fault) = fault {
                 return self.health.add(fault, 1);
             }
         }
-        if header.timestamp.is_none() && !has_old_time {
+        if !has_time {
             return self.health.add(Stat::track_event_missing_timestamp, 1);
         }
         match kind {
-            STATE if track == 0 => self
-                .health
-                .add(Stat::track_event_state_missing_track_uuid, 1),
-            SLICE_BEGIN => self.begin(header.sequence, track),
-            SLICE_END => self.end(header.sequence, track),
+            Some(EventKind::State) if matches!(event.uuid, None | Some(0)) => {
+                let stat = Stat::track_event_state_missing_track_uuid;
+                self.health.add(stat, 1);
+            }
+            Some(EventKind::Begin) => self.begin(header.sequence, event.track),
+            Some(EventKind::End) => self.end(header.sequence, event.track),
             _ => {}
         }
     }
 
-    fn begin(&mut self, sequence: u32, track: u64) {
+    fn begin(&mut self, sequence: u32, track: EventTrack) {
         let open = match self.open.entry(track) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) if self.budget.take(TRACK_BYTES) => new.insert(Open {
@@ -299,7 +266,7 @@ impl HealthCounter {
         }
     }
 
-    fn end(&mut self, sequence: u32, track: u64) {
+    fn end(&mut self, sequence: u32, track: EventTrack) {
         let Some(open) = self.open.get_mut(&track) else {
             return;
         };
@@ -323,7 +290,7 @@ fn clock_key(sequence: u32, clock: u32) -> ClockKey {
 /// Counts the data of a trace that readers cannot show, packet by packet.
 #[derive(Debug)]
 pub struct HealthReader {
-    sequences: SequenceReader<DefaultTrack>,
+    walk: Walk,
     counter: HealthCounter,
 }
 
@@ -332,65 +299,21 @@ impl HealthReader {
     pub fn new(limits: Limits) -> Self {
         let budget = limits.budget();
         Self {
-            sequences: SequenceReader::new(&budget),
+            walk: Walk::new(&budget),
             counter: HealthCounter::new(&budget),
         }
     }
 
     /// Adds one encoded `TracePacket`.
     pub fn add(&mut self, packet: &[u8]) {
-        let mut content = None;
-        let header = PacketHeader::read(packet, |part: Field<'_>| {
-            if let Some(bytes) = part.as_bytes() {
-                content = Some((part.number, bytes));
-            }
+        let counter = &mut self.counter;
+        self.walk.packet(packet, |header, content, state, _| {
+            counter.packet(header, content, &state);
         });
-        let Some(header) = header else { return };
-        let state = match self.sequences.read(&header, &mut |_| {}) {
-            Ok(Some(context)) => PacketState {
-                fault: None,
-                time: context.time,
-                clock: context.clock,
-                default_track: context.state.track(),
-            },
-            Ok(None) => PacketState::default(),
-            Err(fault) => PacketState::faulty(fault, &header, &self.sequences),
-        };
-        self.counter.packet(&header, content, state);
     }
 
     /// Returns the counts at the end of the trace.
     pub fn finish(self) -> Health {
         self.counter.finish()
     }
-}
-
-/// The default track of a sequence's events; 0 is none.
-#[derive(Debug)]
-pub(crate) struct DefaultTrack(u64);
-
-impl DefaultTrack {
-    /// Returns the track.
-    pub(crate) fn track(&self) -> u64 {
-        self.0
-    }
-}
-
-impl SequenceState for DefaultTrack {
-    fn new(_: &Budget) -> Self {
-        Self(0)
-    }
-
-    fn restart(&mut self) {
-        self.0 = 0;
-    }
-
-    fn set_defaults(&mut self, defaults: &[u8]) {
-        let event = Fields::find(trace_packet_defaults::TRACK_EVENT_DEFAULTS, defaults);
-        let event = event.and_then(|event| event.as_bytes()).unwrap_or_default();
-        let track = Fields::find(track_event_defaults::TRACK_UUID, event);
-        self.0 = track.and_then(|track| track.as_u64()).unwrap_or(0);
-    }
-
-    fn intern(&mut self, _: &[u8], _: FaultSink<'_>) {}
 }

@@ -26,6 +26,7 @@ pub mod profile;
 mod reader;
 pub mod summary;
 mod threads;
+mod walk;
 
 pub use bounds::{Bounds, BoundsReader};
 pub use health::HealthReader;

@@ -103,6 +103,7 @@ const MESSAGES: &[(&str, &[&str])] = &[
     ("ProcessTree.Thread", &[]),
     ("ProcessDescriptor", &["pid", "cmdline", "process_name"]),
     ("ThreadDescriptor", &["pid", "tid", "thread_name"]),
+    ("CounterDescriptor", &[]),
     (
         "TrackDescriptor",
         &[
@@ -115,46 +116,17 @@ const MESSAGES: &[(&str, &[&str])] = &[
             "counter",
         ],
     ),
-    (
-        "TrackEvent",
-        &[
-            "category_iids",
-            "categories",
-            "name_iid",
-            "name",
-            "type",
-            "track_uuid",
-            "counter_value",
-            "double_counter_value",
-            "extra_counter_track_uuids",
-            "extra_counter_values",
-            "extra_double_counter_track_uuids",
-            "extra_double_counter_values",
-            "flow_ids_old",
-            "flow_ids",
-            "terminating_flow_ids_old",
-            "terminating_flow_ids",
-            "callstack",
-            "callstack_iid",
-            "debug_annotations",
-            "task_execution",
-            "log_message",
-            "timestamp_delta_us",
-            "timestamp_absolute_us",
-            "thread_time_delta_us",
-            "thread_time_absolute_us",
-            "thread_instruction_count_delta",
-            "thread_instruction_count_absolute",
-            "legacy_event",
-        ],
-    ),
     ("TrackEvent.LegacyEvent", &[]),
     ("DebugAnnotation", &[]),
+    ("DebugAnnotation.NestedValue", &[]),
     ("TrackEventDefaults", &[]),
     ("ClockSnapshot", &[]),
     ("ClockSnapshot.Clock", &[]),
     ("SysStats.CpuTimes", &[]),
 ];
+
+/// Enumerations of messages without a view.
+const ENUMS: &[&str] = &["TrackEvent.Type"];
 
 /// The package of the schema, as it begins the names of types.
 const PACKAGE: &str = ".perfetto.protos.";
@@ -183,7 +155,7 @@ pub(super) fn module(files: &[FileDescriptorProto]) -> Result<String> {
         }
     }
     let mut root = Module::default();
-    let mut enums = BTreeSet::new();
+    let mut enums: BTreeSet<&str> = ENUMS.iter().copied().collect();
     for (name, wanted) in MESSAGES {
         let message = types.messages.get(*name);
         let message = *message.with_context(|| format!("no message {name} for a view"))?;
@@ -334,6 +306,21 @@ fn write_view(code: &mut Code, name: &str, fields: &[&FieldDescriptorProto]) -> 
 
 /// Returns the Rust type of an element of a field, and the function that reads it.
 fn element(field: &FieldDescriptorProto) -> Result<(&'static str, &'static str)> {
+    let is_fixed = matches!(
+        field.r#type(),
+        Type::Double
+            | Type::Float
+            | Type::Fixed64
+            | Type::Sfixed64
+            | Type::Fixed32
+            | Type::Sfixed32
+    );
+    let is_list = field.label() == Label::Repeated;
+    ensure!(
+        !is_list || !is_fixed,
+        "no view of the list {}",
+        field.name()
+    );
     Ok(match field.r#type() {
         Type::Double | Type::Float => ("f64", "float"),
         Type::Int64 | Type::Sfixed64 => ("i64", "int64"),

@@ -8,7 +8,8 @@ use ferretto_format::budget::Budget;
 use ferretto_format::clock::BOOTTIME;
 use ferretto_format::sequence::{FaultSink, InternedEntry, SequenceState};
 use ferretto_format::sequence_flags::INCREMENTAL_STATE_CLEARED;
-use ferretto_proto::fields::{trace_packet, trace_packet_defaults, track_event_defaults};
+use ferretto_format::track_event::EventDefaults;
+use ferretto_proto::fields::{trace_packet, trace_packet_defaults};
 use ferretto_wire::{Encoder, Fields, encode};
 
 /// The memory overhead of an entry, in bytes.
@@ -126,10 +127,8 @@ pub(crate) struct Incremental {
     budget: Budget,
     /// The default clock of packets.
     pub(crate) clock: Option<u32>,
-    /// The default track of events.
-    pub(crate) track: Option<u64>,
-    pub(crate) extra_tracks: Vec<u64>,
-    pub(crate) extra_double_tracks: Vec<u64>,
+    /// The defaults of track events.
+    pub(crate) event_defaults: EventDefaults,
     /// The number of restarts.
     pub(crate) starts: u64,
 }
@@ -140,9 +139,7 @@ impl SequenceState for Incremental {
             epoch: Epoch::new(budget),
             budget: budget.clone(),
             clock: None,
-            track: None,
-            extra_tracks: Vec::new(),
-            extra_double_tracks: Vec::new(),
+            event_defaults: EventDefaults::default(),
             starts: 0,
         }
     }
@@ -150,9 +147,7 @@ impl SequenceState for Incremental {
     fn restart(&mut self) {
         self.epoch = Epoch::new(&self.budget);
         self.clock = None;
-        self.track = None;
-        self.extra_tracks.clear();
-        self.extra_double_tracks.clear();
+        self.event_defaults = EventDefaults::default();
         self.starts += 1;
     }
 
@@ -162,25 +157,7 @@ impl SequenceState for Incremental {
         }
         let clock = Fields::find(trace_packet_defaults::TIMESTAMP_CLOCK_ID, defaults);
         self.clock = clock.and_then(|clock| clock.as_u32());
-        self.track = None;
-        self.extra_tracks.clear();
-        self.extra_double_tracks.clear();
-        let event = Fields::find(trace_packet_defaults::TRACK_EVENT_DEFAULTS, defaults);
-        let Some(event) = event.and_then(|event| event.as_bytes()) else {
-            return;
-        };
-        for field in Fields::new(event).map_while(Result::ok) {
-            match field.number {
-                track_event_defaults::TRACK_UUID => self.track = field.as_u64(),
-                track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS => {
-                    self.extra_tracks.extend(field.as_varints());
-                }
-                track_event_defaults::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS => {
-                    self.extra_double_tracks.extend(field.as_varints());
-                }
-                _ => {}
-            }
-        }
+        self.event_defaults = EventDefaults::read(defaults);
     }
 
     fn intern(&mut self, interned: &[u8], _: FaultSink<'_>) {

@@ -11,8 +11,8 @@ pub use value::Value;
 
 use ferretto_format::budget::Budget;
 use ferretto_format::sequence::{Fault, PacketHeader, SequenceReader};
-use ferretto_proto::fields::{interned_data, trace_packet, track_event as field};
-use ferretto_wire::{Field, Fields};
+use ferretto_format::track_event::{CounterValue as Encoded, EventKind, TrackEvent};
+use ferretto_proto::fields::{interned_data, trace_packet};
 
 use self::state::State;
 pub(crate) use self::tracks::Tracks;
@@ -81,7 +81,7 @@ impl EventReader {
     /// Returns the default track of a sequence.
     pub(crate) fn default_track(&mut self, sequence: u32) -> u64 {
         let state = self.sequences.state_mut(sequence);
-        state.map_or(0, |state| state.default_track)
+        state.map_or(0, |state| state.defaults.track.unwrap_or(0))
     }
 
     /// Decodes the next packet: an event, a track descriptor, or neither. `None` if the packet is
@@ -90,7 +90,7 @@ impl EventReader {
         let (mut event, mut descriptor) = (None, None);
         let header = PacketHeader::read(packet, |part| match part.number {
             trace_packet::TRACK_EVENT => event = part.as_bytes(),
-            trace_packet::TRACK_DESCRIPTOR => descriptor = part.as_message(),
+            trace_packet::TRACK_DESCRIPTOR => descriptor = part.as_bytes(),
             _ => {}
         })?;
         if let Some(descriptor) = descriptor {
@@ -113,81 +113,47 @@ impl EventReader {
 }
 
 impl State {
-    fn event(&mut self, time: u64, encoded: &[u8], tracks: &Tracks) -> Event {
+    fn event(&mut self, time: u64, bytes: &[u8], tracks: &Tracks) -> Event {
+        let encoded = TrackEvent::read(bytes);
+        let table = interned_data::EVENT_CATEGORIES;
+        let categories = encoded.categories();
+        let name = encoded.name();
         let mut event = Event {
             time,
-            kind: Kind::Instant,
-            categories: Vec::new(),
-            name: None,
-            track: self.default_track,
-            arguments: Vec::new(),
-            flows: Vec::new(),
-            terminating_flows: Vec::new(),
+            kind: match encoded.kind() {
+                Some(EventKind::Begin) => Kind::Begin,
+                Some(EventKind::End) => Kind::End,
+                Some(EventKind::Counter) => Kind::Counter,
+                _ => Kind::Instant,
+            },
+            categories: categories
+                .filter_map(|category| self.text(table, category))
+                .collect(),
+            name: name.and_then(|name| self.text(interned_data::EVENT_NAMES, name)),
+            track: encoded.track.or(self.defaults.track).unwrap_or(0),
+            arguments: encoded
+                .annotations()
+                .map(|bytes| value::argument(bytes, self))
+                .collect(),
+            flows: encoded.flows().collect(),
+            terminating_flows: encoded.ending_flows().collect(),
             counter: None,
             extra_counters: Vec::new(),
-            encoded: encoded.to_vec(),
+            encoded: bytes.to_vec(),
         };
-        let mut kind = 0;
-        let mut extra = Extra::default();
-        for item in Fields::new(encoded).map_while(Result::ok) {
-            match item.number {
-                field::TYPE => kind = item.as_u64().unwrap_or(0),
-                field::TRACK_UUID => event.track = item.as_u64().unwrap_or(0),
-                field::COUNTER_VALUE => event.counter = item.as_i64().map(CounterValue::Integer),
-                field::DOUBLE_COUNTER_VALUE => {
-                    event.counter = item.as_f64().map(CounterValue::Double);
-                }
-                _ => {
-                    self.describe(&mut event, &item);
-                    extra.add(&item);
-                }
-            }
-        }
-        event.kind = match kind {
-            1 => Kind::Begin,
-            2 => Kind::End,
-            4 => Kind::Counter,
-            _ => Kind::Instant,
-        };
-        if let Some(value) = event.counter {
-            event.counter = Some(self.total(event.track, value, tracks));
-        }
-        event.extra_counters = self.pair(extra, tracks);
+        let counter = encoded.counter;
+        event.counter = counter.map(|value| self.total(event.track, value, tracks));
+        let extra = encoded.extra_counters(&self.defaults);
+        let extra = extra.into_iter().filter_map(|counter| {
+            let track = counter.track.ok()?;
+            Some((track, self.total(track, counter.value, tracks)))
+        });
+        event.extra_counters = extra.collect();
         event
     }
 
-    /// Decodes the name and the fields of an event.
-    fn describe(&self, event: &mut Event, item: &Field<'_>) {
-        let text = || item.as_str_lossy().map(|text| text.into_owned());
-        let fixed = || fixed64s(item);
-        match item.number {
-            field::CATEGORY_IIDS => {
-                let categories = item
-                    .as_varints()
-                    .filter_map(|iid| self.text(interned_data::EVENT_CATEGORIES, iid));
-                event.categories.extend(categories);
-            }
-            field::CATEGORIES => event.categories.extend(text()),
-            field::NAME_IID => {
-                let iid = item.as_u64().unwrap_or(0);
-                event.name = self.text(interned_data::EVENT_NAMES, iid);
-            }
-            field::NAME => event.name = text(),
-            field::DEBUG_ANNOTATIONS => {
-                if let Some(bytes) = item.as_bytes() {
-                    event
-                        .arguments
-                        .push(value::argument(bytes, &|table, iid| self.text(table, iid)));
-                }
-            }
-            field::FLOW_IDS => event.flows.extend(fixed()),
-            field::TERMINATING_FLOW_IDS => event.terminating_flows.extend(fixed()),
-            _ => {}
-        }
-    }
-
     /// Returns the value of a counter, given the value or its difference from the last one.
-    fn total(&mut self, track: u64, value: CounterValue, tracks: &Tracks) -> CounterValue {
+    fn total(&mut self, track: u64, value: Encoded, tracks: &Tracks) -> CounterValue {
         let description = tracks.get(track).map(|track| &track.kind);
         let Some(&TrackKind::Counter {
             is_incremental,
@@ -195,74 +161,19 @@ impl State {
             ..
         }) = description
         else {
-            return value;
+            return match value {
+                Encoded::Integer(value) => CounterValue::Integer(value),
+                Encoded::Double(value) => CounterValue::Double(value),
+            };
         };
         match value {
-            CounterValue::Integer(value) => {
+            Encoded::Integer(value) => {
                 let total = self.totals.entry(track).or_insert(0);
                 let before = if is_incremental { *total } else { 0 };
                 *total = before.wrapping_add(value);
                 CounterValue::Integer(total.wrapping_mul(multiplier))
             }
-            CounterValue::Double(value) => CounterValue::Double(value * multiplier as f64),
+            Encoded::Double(value) => CounterValue::Double(value * multiplier as f64),
         }
-    }
-
-    /// Returns the counters that an event sets, on the tracks that the event or the sequence lists.
-    fn pair(&mut self, extra: Extra, tracks: &Tracks) -> Vec<(u64, CounterValue)> {
-        let own = |own: Vec<u64>, default: &Vec<u64>| {
-            if own.is_empty() { default.clone() } else { own }
-        };
-        let integers = own(extra.tracks, &self.extra_counters);
-        let doubles = own(extra.double_tracks, &self.extra_double_counters);
-        let integers = integers
-            .into_iter()
-            .zip(extra.values.into_iter().map(CounterValue::Integer));
-        let doubles = doubles
-            .into_iter()
-            .zip(extra.double_values.into_iter().map(CounterValue::Double));
-        integers
-            .chain(doubles)
-            .map(|(track, value)| (track, self.total(track, value, tracks)))
-            .collect()
-    }
-}
-
-/// Tracks and values of the counters that an event sets.
-#[derive(Debug, Default)]
-struct Extra {
-    tracks: Vec<u64>,
-    values: Vec<i64>,
-    double_tracks: Vec<u64>,
-    double_values: Vec<f64>,
-}
-
-impl Extra {
-    fn add(&mut self, item: &Field<'_>) {
-        match item.number {
-            field::EXTRA_COUNTER_TRACK_UUIDS => self.tracks.extend(item.as_varints()),
-            field::EXTRA_COUNTER_VALUES => {
-                self.values.extend(item.as_varints().map(u64::cast_signed));
-            }
-            field::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS => {
-                self.double_tracks.extend(item.as_varints());
-            }
-            field::EXTRA_DOUBLE_COUNTER_VALUES => {
-                self.double_values
-                    .extend(fixed64s(item).into_iter().map(f64::from_bits));
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Returns the elements of a repeated 64-bit field, whether packed or not.
-fn fixed64s(field: &Field<'_>) -> Vec<u64> {
-    match field.as_bytes() {
-        Some(bytes) => {
-            let (whole, _) = bytes.as_chunks::<8>();
-            whole.iter().copied().map(u64::from_le_bytes).collect()
-        }
-        None => field.as_u64().into_iter().collect(),
     }
 }

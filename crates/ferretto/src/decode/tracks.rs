@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ferretto_proto::fields::{
-    counter_descriptor, process_descriptor, thread_descriptor, track_descriptor as field,
+use ferretto_proto::views::counter_descriptor::unit;
+use ferretto_proto::views::{
+    CounterDescriptorView, ProcessDescriptorView, ThreadDescriptorView, TrackDescriptorView,
 };
-use ferretto_wire::Fields;
 
 /// A track.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,74 +66,54 @@ impl Tracks {
         self.by_uuid.get(&uuid)
     }
 
-    pub(super) fn describe(&mut self, descriptor: Fields<'_>) {
-        let mut track = Track::default();
-        for item in descriptor.map_while(Result::ok) {
-            let text = || item.as_str_lossy().map(|text| text.into_owned());
-            match (item.number, item.as_message()) {
-                (field::UUID, _) => track.uuid = item.as_u64().unwrap_or(0),
-                (field::PARENT_UUID, _) => track.parent = item.as_u64().filter(|uuid| *uuid != 0),
-                (field::NAME | field::STATIC_NAME, _) => track.name = text(),
-                (field::PROCESS, Some(process)) => track.kind = read_process(process),
-                (field::THREAD, Some(thread)) => track.kind = read_thread(thread),
-                (field::COUNTER, Some(counter)) => track.kind = read_counter(counter),
-                _ => {}
-            }
-        }
+    /// Reads a `TrackDescriptor`.
+    pub(super) fn describe(&mut self, bytes: &[u8]) {
+        let descriptor = TrackDescriptorView::read(bytes);
+        let thread = descriptor.thread.map(thread);
+        let process = descriptor.process.map(process);
+        let counter = descriptor.counter.map(counter);
+        let track = Track {
+            uuid: descriptor.uuid.unwrap_or(0),
+            parent: descriptor.parent_uuid.filter(|uuid| *uuid != 0),
+            name: descriptor.name.or(descriptor.static_name).map(text),
+            kind: counter.or(thread).or(process).unwrap_or_default(),
+        };
         self.by_uuid.insert(track.uuid, track);
     }
 }
 
-fn read_process(process: Fields<'_>) -> TrackKind {
-    let (mut pid, mut name) = (0, None);
-    for item in process.map_while(Result::ok) {
-        match item.number {
-            process_descriptor::PID => pid = item.as_i64().unwrap_or(0) as i32,
-            process_descriptor::PROCESS_NAME => name = item.as_str_lossy(),
-            _ => {}
-        }
-    }
-    let name = name.map(|name| name.into_owned());
-    TrackKind::Process { pid, name }
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn read_thread(thread: Fields<'_>) -> TrackKind {
-    let (mut pid, mut tid, mut name) = (0, 0, None);
-    for item in thread.map_while(Result::ok) {
-        match item.number {
-            thread_descriptor::PID => pid = item.as_i64().unwrap_or(0) as i32,
-            thread_descriptor::TID => tid = item.as_i64().unwrap_or(0) as i32,
-            thread_descriptor::THREAD_NAME => name = item.as_str_lossy(),
-            _ => {}
-        }
+fn process(bytes: &[u8]) -> TrackKind {
+    let process = ProcessDescriptorView::read(bytes);
+    TrackKind::Process {
+        pid: process.pid.unwrap_or(0),
+        name: process.process_name.map(text),
     }
-    let name = name.map(|name| name.into_owned());
-    TrackKind::Thread { pid, tid, name }
 }
 
-fn read_counter(counter: Fields<'_>) -> TrackKind {
-    let (mut unit, mut multiplier, mut is_incremental) = (None, 1, false);
-    for item in counter.map_while(Result::ok) {
-        match item.number {
-            counter_descriptor::UNIT => {
-                unit = match item.as_u64() {
-                    Some(1) => Some("ns".into()),
-                    Some(2) => Some("count".into()),
-                    Some(3) => Some("bytes".into()),
-                    _ => unit,
-                };
-            }
-            counter_descriptor::UNIT_NAME => unit = item.as_str_lossy(),
-            counter_descriptor::UNIT_MULTIPLIER => multiplier = item.as_i64().unwrap_or(1),
-            counter_descriptor::IS_INCREMENTAL => {
-                is_incremental = item.as_bool().unwrap_or(false);
-            }
-            _ => {}
-        }
+fn thread(bytes: &[u8]) -> TrackKind {
+    let thread = ThreadDescriptorView::read(bytes);
+    TrackKind::Thread {
+        pid: thread.pid.unwrap_or(0),
+        tid: thread.tid.unwrap_or(0) as i32,
+        name: thread.thread_name.map(text),
     }
+}
+
+fn counter(bytes: &[u8]) -> TrackKind {
+    let counter = CounterDescriptorView::read(bytes);
+    let unit = match counter.unit {
+        Some(unit::UNIT_TIME_NS) => Some("ns".to_owned()),
+        Some(unit::UNIT_COUNT) => Some("count".to_owned()),
+        Some(unit::UNIT_SIZE_BYTES) => Some("bytes".to_owned()),
+        _ => None,
+    };
     TrackKind::Counter {
-        unit: unit.map(|unit| unit.into_owned()),
-        multiplier,
-        is_incremental,
+        unit: counter.unit_name.map(text).or(unit),
+        multiplier: counter.unit_multiplier.unwrap_or(1),
+        is_incremental: counter.is_incremental.unwrap_or(false),
     }
 }

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use ferretto_proto::fields::{debug_annotation as field, interned_data};
-use ferretto_wire::Fields;
+use ferretto_format::track_event::{Annotation, AnnotationValue, Scalar};
+use ferretto_proto::fields::interned_data;
+
+use super::state::State;
 
 /// The maximum nesting; deeper values are omitted.
 const MAX_DEPTH: u32 = 64;
@@ -82,53 +84,57 @@ from!(Uint, u64: u8, u16, u32, u64);
 from!(Double, f64: f32, f64);
 from!(Text, String: &str, String);
 
-/// Returns the text of an interned entry.
-type Lookup<'a> = &'a dyn Fn(u32, u64) -> Option<String>;
-
-/// Decodes the name and value of a DebugAnnotation.
-pub(super) fn argument(annotation: &[u8], lookup: Lookup<'_>) -> (String, Value) {
-    read(annotation, lookup, 0)
+/// Decodes the name and value of a `DebugAnnotation`.
+pub(super) fn argument(bytes: &[u8], state: &State) -> (String, Value) {
+    named(bytes, state, 0)
 }
 
-fn read(annotation: &[u8], lookup: Lookup<'_>, depth: u32) -> (String, Value) {
-    let mut name = String::new();
-    let mut value = Value::None;
-    let (mut type_name, mut dict, mut array) = (String::new(), Vec::new(), Vec::new());
-    for item in Fields::new(annotation).map_while(Result::ok) {
-        let text = || item.as_str_lossy().unwrap_or_default().into_owned();
-        let number = item.as_u64().unwrap_or(0);
-        let interned = |table| lookup(table, number).unwrap_or_default();
-        let nested = || read(item.as_bytes().unwrap_or(&[]), lookup, depth + 1);
-        match item.number {
-            field::NAME => name = text(),
-            field::NAME_IID => name = interned(interned_data::DEBUG_ANNOTATION_NAMES),
-            field::BOOL_VALUE => value = Value::Bool(number != 0),
-            field::UINT_VALUE => value = Value::Uint(number),
-            field::INT_VALUE => value = Value::Int(number.cast_signed()),
-            field::DOUBLE_VALUE => value = Value::Double(item.as_f64().unwrap_or(0.0)),
-            field::POINTER_VALUE => value = Value::Pointer(number),
-            field::STRING_VALUE | field::LEGACY_JSON_VALUE => value = Value::Text(text()),
-            field::STRING_VALUE_IID => {
-                value = Value::Text(interned(interned_data::DEBUG_ANNOTATION_STRING_VALUES));
-            }
-            field::PROTO_TYPE_NAME => type_name = text(),
-            field::PROTO_TYPE_NAME_IID => {
-                type_name = interned(interned_data::DEBUG_ANNOTATION_VALUE_TYPE_NAMES);
-            }
-            field::PROTO_VALUE => {
-                let bytes = item.as_bytes().unwrap_or(&[]).to_vec();
-                value = Value::Proto(String::new(), bytes);
-            }
-            field::DICT_ENTRIES if depth < MAX_DEPTH => dict.push(nested()),
-            field::ARRAY_VALUES if depth < MAX_DEPTH => array.push(nested().1),
-            _ => {}
+fn named(bytes: &[u8], state: &State, depth: u32) -> (String, Value) {
+    let annotation = Annotation::read(bytes);
+    let name = annotation.name;
+    let name = name.and_then(|name| state.text(interned_data::DEBUG_ANNOTATION_NAMES, name));
+    (
+        name.unwrap_or_default(),
+        value(annotation.value, state, depth),
+    )
+}
+
+fn value(encoded: AnnotationValue<'_>, state: &State, depth: u32) -> Value {
+    match encoded {
+        AnnotationValue::Scalar(encoded) => scalar(encoded, state),
+        AnnotationValue::Dict(entries) if depth < MAX_DEPTH => {
+            let entries = entries.iter();
+            Value::Dict(
+                entries
+                    .map(|bytes| named(bytes, state, depth + 1))
+                    .collect(),
+            )
+        }
+        AnnotationValue::Array(elements) if depth < MAX_DEPTH => {
+            let elements = elements.iter().map(|bytes| Annotation::read(bytes).value);
+            Value::Array(elements.map(|one| value(one, state, depth + 1)).collect())
+        }
+        AnnotationValue::Json(bytes) => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
+        AnnotationValue::Message(name, bytes) => {
+            let table = interned_data::DEBUG_ANNOTATION_VALUE_TYPE_NAMES;
+            let name = name.and_then(|name| state.text(table, name));
+            Value::Proto(name.unwrap_or_default(), bytes.to_vec())
+        }
+        // This library does not write nested values.
+        _ => Value::None,
+    }
+}
+
+fn scalar(encoded: Scalar<'_>, state: &State) -> Value {
+    match encoded {
+        Scalar::Bool(value) => Value::Bool(value),
+        Scalar::Uint(value) => Value::Uint(value),
+        Scalar::Int(value) => Value::Int(value),
+        Scalar::Double(value) => Value::Double(value),
+        Scalar::Pointer(value) => Value::Pointer(value),
+        Scalar::Text(text) => {
+            let text = state.text(interned_data::DEBUG_ANNOTATION_STRING_VALUES, text);
+            Value::Text(text.unwrap_or_default())
         }
     }
-    let value = match value {
-        Value::Proto(_, bytes) => Value::Proto(type_name, bytes),
-        Value::None if !dict.is_empty() => Value::Dict(dict),
-        Value::None if !array.is_empty() => Value::Array(array),
-        value => value,
-    };
-    (name, value)
 }

@@ -61,7 +61,7 @@ pub struct Clocks {
 impl Clocks {
     /// Creates clocks without any snapshot. Times are converted to boot time, or stay as they were
     /// written.
-    pub(super) fn new(is_converting: bool) -> Self {
+    pub(crate) fn new(is_converting: bool) -> Self {
         Self {
             graph: RefCell::default(),
             base: BOOTTIME,

@@ -35,6 +35,9 @@ pub trait SequenceState {
     /// Forgets everything: the previous state is void.
     fn restart(&mut self);
 
+    /// Handles a loss of packets. The state stays valid for packets that do not need all of it.
+    fn lose(&mut self) {}
+
     /// Handles a `TracePacketDefaults`, which replaces the previous ones.
     fn set_defaults(&mut self, defaults: &[u8]);
 
@@ -74,6 +77,8 @@ pub struct PacketContext<'a, S> {
     pub time: Option<Result<u64, Fault>>,
     /// The clock of the packet's timestamp, if it has one.
     pub clock: u32,
+    /// Set if all packets since the last restart are known.
+    pub is_valid: bool,
 }
 
 impl<'a, S> PacketContext<'a, S> {
@@ -84,6 +89,7 @@ impl<'a, S> PacketContext<'a, S> {
             clocks: self.clocks,
             time: self.time,
             clock: self.clock,
+            is_valid: self.is_valid,
         }
     }
 
@@ -94,6 +100,7 @@ impl<'a, S> PacketContext<'a, S> {
             clocks: self.clocks,
             time: self.time,
             clock: self.clock,
+            is_valid: self.is_valid,
         }
     }
 }
@@ -194,6 +201,7 @@ impl<S: SequenceState> SequenceReader<S> {
             clocks: &self.clocks,
             time,
             clock,
+            is_valid: sequence.is_valid,
         }))
     }
 
@@ -224,6 +232,7 @@ impl<S: SequenceState> Sequence<S> {
             self.state.restart();
         } else if !packet.loss.is_none() {
             self.is_valid = false;
+            self.state.lose();
         }
         if packet.needs_state && !self.is_valid {
             return Err(Fault::StateInvalid);

@@ -421,6 +421,40 @@ impl<'a> ThreadDescriptorView<'a> {
     }
 }
 
+/// The fields of a `CounterDescriptor`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CounterDescriptorView<'a> {
+    pub r#type: Option<i32>,
+    pub categories: Repeated<'a, &'a [u8]>,
+    pub unit: Option<i32>,
+    pub unit_name: Option<&'a [u8]>,
+    pub unit_multiplier: Option<i64>,
+    pub is_incremental: Option<bool>,
+    pub y_axis_share_key: Option<&'a [u8]>,
+}
+impl<'a> CounterDescriptorView<'a> {
+    /// Reads the fields up to the first malformed one.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+    /// Reads the fields up to the first malformed one. Returns true if there is none.
+    #[inline]
+    pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+        let mut it = Self::default();
+        let is_whole = view::walk(bytes, |field, at| match field.number {
+            1 => it.r#type = view::int32(&field).or(it.r#type),
+            2 => it.categories.add(bytes, at, 2),
+            3 => it.unit = view::int32(&field).or(it.unit),
+            6 => it.unit_name = view::bytes(&field).or(it.unit_name),
+            4 => it.unit_multiplier = view::int64(&field).or(it.unit_multiplier),
+            5 => it.is_incremental = view::boolean(&field).or(it.is_incremental),
+            7 => it.y_axis_share_key = view::bytes(&field).or(it.y_axis_share_key),
+            _ => {}
+        });
+        (it, is_whole)
+    }
+}
+
 /// The fields of a `TrackDescriptor`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrackDescriptorView<'a> {
@@ -449,82 +483,6 @@ impl<'a> TrackDescriptorView<'a> {
             3 => it.process = view::bytes(&field).or(it.process),
             4 => it.thread = view::bytes(&field).or(it.thread),
             8 => it.counter = view::bytes(&field).or(it.counter),
-            _ => {}
-        });
-        (it, is_whole)
-    }
-}
-
-/// The fields of a `TrackEvent`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TrackEventView<'a> {
-    pub category_iids: Repeated<'a, u64>,
-    pub categories: Repeated<'a, &'a [u8]>,
-    pub name_iid: Option<u64>,
-    pub name: Option<&'a [u8]>,
-    pub r#type: Option<i32>,
-    pub track_uuid: Option<u64>,
-    pub counter_value: Option<i64>,
-    pub double_counter_value: Option<f64>,
-    pub extra_counter_track_uuids: Repeated<'a, u64>,
-    pub extra_counter_values: Repeated<'a, i64>,
-    pub extra_double_counter_track_uuids: Repeated<'a, u64>,
-    pub extra_double_counter_values: Repeated<'a, f64>,
-    pub flow_ids_old: Repeated<'a, u64>,
-    pub flow_ids: Repeated<'a, u64>,
-    pub terminating_flow_ids_old: Repeated<'a, u64>,
-    pub terminating_flow_ids: Repeated<'a, u64>,
-    pub callstack: Option<&'a [u8]>,
-    pub callstack_iid: Option<u64>,
-    pub debug_annotations: Repeated<'a, &'a [u8]>,
-    pub task_execution: Option<&'a [u8]>,
-    pub log_message: Option<&'a [u8]>,
-    pub timestamp_delta_us: Option<i64>,
-    pub timestamp_absolute_us: Option<i64>,
-    pub thread_time_delta_us: Option<i64>,
-    pub thread_time_absolute_us: Option<i64>,
-    pub thread_instruction_count_delta: Option<i64>,
-    pub thread_instruction_count_absolute: Option<i64>,
-    pub legacy_event: Option<&'a [u8]>,
-}
-impl<'a> TrackEventView<'a> {
-    /// Reads the fields up to the first malformed one.
-    #[inline]
-    pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
-
-    /// Reads the fields up to the first malformed one. Returns true if there is none.
-    #[inline]
-    pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
-        let mut it = Self::default();
-        let is_whole = view::walk(bytes, |field, at| match field.number {
-            3 => it.category_iids.add(bytes, at, 3),
-            22 => it.categories.add(bytes, at, 22),
-            10 => it.name_iid = view::uint64(&field).or(it.name_iid),
-            23 => it.name = view::bytes(&field).or(it.name),
-            9 => it.r#type = view::int32(&field).or(it.r#type),
-            11 => it.track_uuid = view::uint64(&field).or(it.track_uuid),
-            30 => it.counter_value = view::int64(&field).or(it.counter_value),
-            44 => it.double_counter_value = view::float(&field).or(it.double_counter_value),
-            31 => it.extra_counter_track_uuids.add(bytes, at, 31),
-            12 => it.extra_counter_values.add(bytes, at, 12),
-            45 => it.extra_double_counter_track_uuids.add(bytes, at, 45),
-            46 => it.extra_double_counter_values.add(bytes, at, 46),
-            36 => it.flow_ids_old.add(bytes, at, 36),
-            47 => it.flow_ids.add(bytes, at, 47),
-            42 => it.terminating_flow_ids_old.add(bytes, at, 42),
-            48 => it.terminating_flow_ids.add(bytes, at, 48),
-            55 => it.callstack = view::bytes(&field).or(it.callstack),
-            56 => it.callstack_iid = view::uint64(&field).or(it.callstack_iid),
-            4 => it.debug_annotations.add(bytes, at, 4),
-            5 => it.task_execution = view::bytes(&field).or(it.task_execution),
-            21 => it.log_message = view::bytes(&field).or(it.log_message),
-            1 => it.timestamp_delta_us = view::int64(&field).or(it.timestamp_delta_us),
-            16 => it.timestamp_absolute_us = view::int64(&field).or(it.timestamp_absolute_us),
-            2 => it.thread_time_delta_us = view::int64(&field).or(it.thread_time_delta_us),
-            17 => it.thread_time_absolute_us = view::int64(&field).or(it.thread_time_absolute_us),
-            8 => it.thread_instruction_count_delta = view::int64(&field).or(it.thread_instruction_count_delta),
-            20 => it.thread_instruction_count_absolute = view::int64(&field).or(it.thread_instruction_count_absolute),
-            6 => it.legacy_event = view::bytes(&field).or(it.legacy_event),
             _ => {}
         });
         (it, is_whole)
@@ -687,6 +645,79 @@ pub mod clock_snapshot {
                 _ => {}
             });
             (it, is_whole)
+        }
+    }
+}
+
+/// Views of the messages in `counter_descriptor`, and values of its enumerations.
+pub mod counter_descriptor {
+    use crate::view::{self, Repeated};
+
+    /// The values of `BuiltinCounterType`.
+    pub mod builtin_counter_type {
+        pub const COUNTER_UNSPECIFIED: i32 = 0;
+        pub const COUNTER_THREAD_TIME_NS: i32 = 1;
+        pub const COUNTER_THREAD_INSTRUCTION_COUNT: i32 = 2;
+    }
+
+    /// The values of `Unit`.
+    pub mod unit {
+        pub const UNIT_UNSPECIFIED: i32 = 0;
+        pub const UNIT_TIME_NS: i32 = 1;
+        pub const UNIT_COUNT: i32 = 2;
+        pub const UNIT_SIZE_BYTES: i32 = 3;
+    }
+}
+
+/// Views of the messages in `debug_annotation`, and values of its enumerations.
+pub mod debug_annotation {
+    use crate::view::{self, Repeated};
+
+    /// The fields of a `NestedValue`.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct NestedValueView<'a> {
+        pub nested_type: Option<i32>,
+        pub dict_keys: Repeated<'a, &'a [u8]>,
+        pub dict_values: Repeated<'a, &'a [u8]>,
+        pub array_values: Repeated<'a, &'a [u8]>,
+        pub int_value: Option<i64>,
+        pub double_value: Option<f64>,
+        pub bool_value: Option<bool>,
+        pub string_value: Option<&'a [u8]>,
+    }
+    impl<'a> NestedValueView<'a> {
+        /// Reads the fields up to the first malformed one.
+        #[inline]
+        pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+        /// Reads the fields up to the first malformed one. Returns true if there is none.
+        #[inline]
+        pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+            let mut it = Self::default();
+            let is_whole = view::walk(bytes, |field, at| match field.number {
+                1 => it.nested_type = view::int32(&field).or(it.nested_type),
+                2 => it.dict_keys.add(bytes, at, 2),
+                3 => it.dict_values.add(bytes, at, 3),
+                4 => it.array_values.add(bytes, at, 4),
+                5 => it.int_value = view::int64(&field).or(it.int_value),
+                6 => it.double_value = view::float(&field).or(it.double_value),
+                7 => it.bool_value = view::boolean(&field).or(it.bool_value),
+                8 => it.string_value = view::bytes(&field).or(it.string_value),
+                _ => {}
+            });
+            (it, is_whole)
+        }
+    }
+
+    /// Views of the messages in `nested_value`, and values of its enumerations.
+    pub mod nested_value {
+        use crate::view::{self, Repeated};
+
+        /// The values of `NestedType`.
+        pub mod nested_type {
+            pub const UNSPECIFIED: i32 = 0;
+            pub const DICT: i32 = 1;
+            pub const ARRAY: i32 = 2;
         }
     }
 }

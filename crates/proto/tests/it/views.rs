@@ -1,11 +1,11 @@
 //! Borrowed views of messages.
 
 use ferretto_proto::fields::ftrace_event_bundle::compact_sched as compact;
-use ferretto_proto::fields::track_event;
+use ferretto_proto::fields::track_event_defaults as defaults;
 use ferretto_proto::views::ftrace_event_bundle::CompactSchedView;
 use ferretto_proto::views::trace_config::buffer_config::fill_policy;
 use ferretto_proto::views::trace_config::{BufferConfigView, DataSourceView};
-use ferretto_proto::views::{ClockSnapshotView, TraceConfigView, TrackEventView};
+use ferretto_proto::views::{ClockSnapshotView, TraceConfigView, TrackEventDefaultsView};
 use ferretto_proto::{Message, trace_config};
 use ferretto_wire::{Encoder, encode};
 use proptest::prelude::*;
@@ -62,28 +62,22 @@ fn a_view_has_the_fields_of_the_message() {
 #[test]
 fn numbers_are_read_packed_and_one_by_one() {
     let bytes = encode(|event: &mut Encoder<'_, _>| {
-        event.varint(track_event::CATEGORY_IIDS, 5);
-        event.string(track_event::CATEGORIES, "between");
-        event.bytes(track_event::CATEGORY_IIDS, &packed(&[6, 1 << 40]));
-        event.bytes(track_event::CATEGORY_IIDS, &[]);
-        event.varint(track_event::CATEGORY_IIDS, 7);
-        event.double(track_event::EXTRA_DOUBLE_COUNTER_VALUES, 0.5);
-        event.bytes(
-            track_event::EXTRA_DOUBLE_COUNTER_VALUES,
-            &[1.5_f64.to_le_bytes(), 2.5_f64.to_le_bytes()].concat(),
-        );
-        event.varint(track_event::EXTRA_COUNTER_VALUES, -3_i64 as u64);
+        event.varint(defaults::EXTRA_COUNTER_TRACK_UUIDS, 5);
+        event.varint(defaults::TRACK_UUID, 9);
+        event.bytes(defaults::EXTRA_COUNTER_TRACK_UUIDS, &packed(&[6, 1 << 40]));
+        event.bytes(defaults::EXTRA_COUNTER_TRACK_UUIDS, &[]);
+        event.varint(defaults::EXTRA_COUNTER_TRACK_UUIDS, 7);
     });
-    let event = TrackEventView::read(&bytes);
+    let defaults = TrackEventDefaultsView::read(&bytes);
     assert_eq!(
-        event.category_iids.iter().collect::<Vec<_>>(),
+        defaults
+            .extra_counter_track_uuids
+            .iter()
+            .collect::<Vec<_>>(),
         [5, 6, 1 << 40, 7]
     );
-    let doubles: Vec<f64> = event.extra_double_counter_values.iter().collect();
-    assert_eq!(doubles, [0.5, 1.5, 2.5]);
-    assert_eq!(event.extra_counter_values.iter().collect::<Vec<_>>(), [-3]);
-    assert_eq!(event.categories.iter().collect::<Vec<_>>(), [b"between"]);
-    assert!(event.flow_ids.is_empty());
+    assert_eq!(defaults.track_uuid, Some(9));
+    assert!(defaults.extra_double_counter_track_uuids.is_empty());
 }
 
 #[test]
@@ -107,19 +101,18 @@ fn a_view_ends_before_a_malformed_field_and_leaves_out_wrong_types() {
     );
     // The last value counts, but not one of another type.
     let bytes = encode(|event: &mut Encoder<'_, _>| {
-        event.varint(track_event::TYPE, 1);
-        event.varint(track_event::TYPE, 2);
-        event.string(track_event::TYPE, "no number");
+        event.varint(defaults::TRACK_UUID, 1);
+        event.varint(defaults::TRACK_UUID, 2);
+        event.string(defaults::TRACK_UUID, "no number");
     });
-    assert_eq!(TrackEventView::read(&bytes).r#type, Some(2));
+    assert_eq!(TrackEventDefaultsView::read(&bytes).track_uuid, Some(2));
 }
 
 proptest! {
     #[test]
     fn any_bytes_have_a_view(bytes in proptest::collection::vec(0..60_u8, 0..200)) {
-        let event = TrackEventView::read(&bytes);
-        prop_assert!(event.category_iids.iter().count() <= bytes.len());
-        prop_assert!(event.extra_double_counter_values.iter().count() <= bytes.len());
+        let event = TrackEventDefaultsView::read(&bytes);
+        prop_assert!(event.extra_counter_track_uuids.iter().count() <= bytes.len());
         let columns = CompactSchedView::read(&bytes);
         prop_assert!(columns.intern_table.iter().count() <= columns.intern_table.len());
         let snapshot = ClockSnapshotView::read(&bytes);

@@ -1,10 +1,9 @@
 //! Headers of packets, which the reading thread decodes.
 
 use ferretto_format::sequence::PacketHeader;
+use ferretto_format::track_event::EventGlance;
 use ferretto_proto::fields::trace_packet;
 use ferretto_wire::{Field, Value};
-
-use super::track_event::Glance;
 
 /// The fields of a packet that are needed before its topic.
 #[derive(Debug, Default)]
@@ -16,7 +15,7 @@ pub(super) struct Content<'a> {
     /// The first field that may belong to a topic.
     pub(super) data: Option<Field<'a>>,
     /// The fields of a track event that are needed in the order of the file, if they were read.
-    pub(super) glance: Option<Glance>,
+    pub(super) glance: Option<EventGlance>,
 }
 
 impl<'a> Content<'a> {
@@ -55,7 +54,7 @@ impl<'a> Content<'a> {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Head {
     has: u8,
-    glance: Option<Glance>,
+    glance: Option<EventGlance>,
     /// The number of the field that may belong to a topic.
     field: u32,
     data: Part,
@@ -139,7 +138,7 @@ impl Head {
                 | bit(header.pid.is_some(), has::PID)
                 | bit(header.needs_state, has::NEED)
                 | bit(header.interned.is_some(), has::INTERNED),
-            glance: (field == trace_packet::TRACK_EVENT).then(|| Glance::read(data)),
+            glance: (field == trace_packet::TRACK_EVENT).then(|| EventGlance::read(data)),
             field,
             data: Part::new(bytes, data)?,
             interned: Part::new(bytes, header.interned.unwrap_or(&bytes[..0]))?,

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use ferretto_format::Loss;
 use ferretto_format::budget::{Budget, entry_bytes};
 use ferretto_format::sequence::{InternedEntry, InternedTable};
-use ferretto_proto::fields::{interned_data, trace_packet_defaults, track_event_defaults};
+use ferretto_format::track_event::EventDefaults;
+use ferretto_proto::fields::{interned_data, trace_packet_defaults};
 use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
@@ -17,8 +18,6 @@ use crate::strings::{StringId, StringPool};
 
 /// The maximum number of sequences. Further ones share the state of sequence 0.
 const MAX_SEQUENCES: usize = 1 << 18;
-/// The maximum number of values in a list of counters.
-const MAX_LIST: usize = 64;
 
 /// A sequence: the row of its machine, and its id.
 type Key = (u32, u32);
@@ -100,11 +99,8 @@ pub(crate) struct State {
 pub(crate) struct Defaults {
     /// The clock of timestamps.
     pub(crate) clock: Option<u32>,
-    /// The track of track events.
-    pub(crate) track: Option<u64>,
-    /// The tracks of other counter values.
-    pub(crate) extra_tracks: Box<[u64]>,
-    pub(crate) extra_double_tracks: Box<[u64]>,
+    /// Those of track events.
+    pub(crate) event: EventDefaults,
     /// The encoded `TracePacketDefaults`, for other topics.
     pub(crate) bytes: Box<[u8]>,
 }
@@ -410,35 +406,13 @@ impl Interned {
 
 impl Defaults {
     fn read(bytes: &[u8]) -> Self {
-        let mut defaults = Self {
+        let clocks = Fields::new(bytes).map_while(Result::ok);
+        let clocks =
+            clocks.filter(|field| field.number == trace_packet_defaults::TIMESTAMP_CLOCK_ID);
+        Self {
+            clock: clocks.last().and_then(|clock| clock.as_u32()),
+            event: EventDefaults::read(bytes),
             bytes: bytes.into(),
-            ..Self::default()
-        };
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            match field.number {
-                trace_packet_defaults::TIMESTAMP_CLOCK_ID => defaults.clock = field.as_u32(),
-                trace_packet_defaults::TRACK_EVENT_DEFAULTS => {
-                    let (mut extra, mut doubles) = (Vec::new(), Vec::new());
-                    let fields = field.as_message().into_iter().flatten();
-                    for field in fields.map_while(Result::ok) {
-                        use track_event_defaults as of;
-                        match field.number {
-                            of::TRACK_UUID => defaults.track = field.as_u64(),
-                            of::EXTRA_COUNTER_TRACK_UUIDS => extra.extend(field.as_varints()),
-                            of::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS => {
-                                doubles.extend(field.as_varints());
-                            }
-                            _ => {}
-                        }
-                    }
-                    extra.truncate(MAX_LIST);
-                    doubles.truncate(MAX_LIST);
-                    defaults.extra_tracks = extra.into();
-                    defaults.extra_double_tracks = doubles.into();
-                }
-                _ => {}
-            }
         }
-        defaults
     }
 }

@@ -1,6 +1,7 @@
 //! Tokenizes packets: converts their times, and passes them to their topics.
 
 use ferretto_format::sequence::PacketHeader;
+use ferretto_format::track_event::EventGlance;
 
 use super::arena::{Arena, Span};
 use super::context::{Context, EventState};
@@ -9,7 +10,6 @@ use super::head::Content;
 use super::sequence::Sequences;
 use super::sorter::{Sorter, Stream};
 use super::topics::Topics;
-use super::track_event::Glance;
 use super::{MAX_PARKED, Parked};
 use crate::stats::Stat;
 use crate::store::{Lost, Store};
@@ -23,7 +23,7 @@ pub(crate) struct Input<'a> {
     /// The value of the field; empty if it is not a message.
     pub(crate) bytes: &'a [u8],
     /// The fields of a track event that are needed in the order of the file, if they were read.
-    pub(crate) glance: Option<Glance>,
+    pub(crate) glance: Option<EventGlance>,
     pub(crate) header: &'a PacketHeader<'a>,
     /// The offset of the packet in the file.
     pub(crate) offset: u64,

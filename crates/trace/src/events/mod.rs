@@ -28,16 +28,16 @@ use std::io::Read;
 
 use ferretto_format::clock;
 use ferretto_format::sequence::{Fault, PacketContext, PacketHeader, SequenceReader};
-use ferretto_proto::fields::{thread_descriptor, trace_packet as field};
-use ferretto_wire::{Field, Fields};
+pub use ferretto_format::track_event::{CounterValue as Number, EventKind as Kind};
+use ferretto_format::track_event::{TimeFault, TrackEvent};
+use ferretto_proto::fields::trace_packet as field;
+use ferretto_wire::Field;
 
-pub(crate) use self::event::kind_of;
-pub use self::event::{Correlation, Event, Kind, Number};
+pub use self::event::{Correlation, Event};
 pub use self::problem::{Problem, Problems};
 pub use self::tracks::{Counter, Track, Tracks};
 pub use self::value::Value;
 
-use self::event::OldTime;
 use self::slices::Slices;
 use self::state::State;
 use crate::limits::{Budget, Limits};
@@ -164,13 +164,12 @@ impl EventReader {
             }
         };
         if let Some(thread) = content.old_thread {
-            let number = |field| Fields::find(field, thread).and_then(|n| n.as_i64());
-            let tid = number(thread_descriptor::TID).unwrap_or(0) as i32;
-            let base = number(thread_descriptor::REFERENCE_TIMESTAMP_US).unwrap_or(0);
-            context.state.thread = Some((tid, base));
-            context.state.old_time_us = base;
+            let field = field::THREAD_DESCRIPTOR;
+            context.state.event.describe(field, thread);
         }
         if let Some(descriptor) = content.descriptor {
+            let field = field::TRACK_DESCRIPTOR;
+            context.state.event.describe(field, descriptor);
             self.tracks.describe(descriptor, problems);
         }
         let event = event(
@@ -227,33 +226,24 @@ fn event(
         time,
         ..
     } = context;
-    let Some(mut parsed) = event::parse(bytes, state, number, problems) else {
+    let encoded = TrackEvent::read(bytes);
+    let time = state.event.time(&encoded, time, machine, clocks);
+    if let Ok(None) | Err(TimeFault::Base(_)) = time {
+        problems.add(Problem::EventWithoutTime);
+        return None;
+    }
+    let Some(mut event) = event::resolve(&encoded, state, number, problems) else {
         problems.add(Problem::EventWithoutType);
         return None;
     };
-    let time = time.or_else(|| {
-        let at = match parsed.old_time? {
-            OldTime::Absolute(at) => at,
-            OldTime::Delta(delta) => state.old_time_us.wrapping_add(delta),
-        };
-        state.old_time_us = at;
-        let ns = (at as u64).wrapping_mul(1000);
-        Some(clocks.to_boot(machine, ns, clock::MONOTONIC))
-    });
-    parsed.event.time = match time {
-        Some(Ok(time)) => Some(time),
-        Some(Err(fault)) => {
-            problems.add(fault.into());
-            None
-        }
-        None => {
-            problems.add(Problem::EventWithoutTime);
-            return None;
-        }
-    };
-    parsed.count(state, |track| tracks.is_counter(track), problems);
-    if parsed.event.kind == Kind::State && !parsed.has_track {
+    event.time = time.unwrap_or(None);
+    if let Err(TimeFault::Clock(fault)) = time {
+        problems.add(fault.into());
+    }
+    event.count(&encoded, state, |track| tracks.is_counter(track), problems);
+    let has_track = encoded.track.or(state.event.defaults.track).is_some();
+    if event.kind == Kind::State && !has_track {
         problems.add(Problem::StateWithoutTrack);
     }
-    Some(parsed.event)
+    Some(event)
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::event::{Event, Kind};
+use super::Kind;
+use super::event::Event;
 use super::problem::{Problem, Problems};
 use crate::limits::{Budget, entry_bytes};
 

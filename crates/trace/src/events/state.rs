@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use ferretto_format::sequence::{Fault, FaultSink, InternedEntry, InternedStrings, SequenceState};
-use ferretto_proto::fields::{trace_packet_defaults, track_event_defaults};
-use ferretto_wire::Fields;
+use ferretto_format::track_event::{EventState, Text};
 
 use super::problem::{Problem, Problems};
 use crate::limits::{Budget, entry_bytes};
@@ -15,9 +14,6 @@ use crate::limits::{Budget, entry_bytes};
 const MAX_EVENT: usize = 16 << 20;
 /// The memory overhead of a part of an event, without its text.
 const ENTRY_BYTES: usize = 128;
-/// The maximum number of extra counters of an event that are read; viewers show fewer.
-pub(super) const MAX_EXTRA: usize = 64;
-
 /// The incremental state of a sequence of track events.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -27,20 +23,8 @@ pub(crate) struct State {
     interned: InternedStrings,
     /// The remaining memory limit of the current event.
     room: Cell<usize>,
-    /// The defaults and sums, valid until the incremental state is cleared.
-    pub(super) incremental: Incremental,
-    /// The content of the old `ThreadDescriptor` packet: the thread id, and the base of timestamps
-    /// in microseconds.
-    pub(super) thread: Option<(i32, i64)>,
-    pub(super) old_time_us: i64,
-}
-
-/// The defaults and sums, valid until the incremental state is cleared.
-#[derive(Debug, Default)]
-pub(crate) struct Incremental {
-    pub(super) track: Option<u64>,
-    pub(super) extra_tracks: Vec<u64>,
-    pub(super) extra_double_tracks: Vec<u64>,
+    /// The defaults and the base of relative times.
+    pub(super) event: EventState,
     /// The sums of incremental counters.
     sums: HashMap<u64, i64>,
 }
@@ -52,9 +36,8 @@ impl SequenceState for State {
             taken: 0,
             interned: InternedStrings::new(budget),
             room: Cell::new(0),
-            incremental: Incremental::default(),
-            thread: None,
-            old_time_us: 0,
+            event: EventState::default(),
+            sums: HashMap::new(),
         }
     }
 
@@ -62,19 +45,16 @@ impl SequenceState for State {
         self.budget.give_back(self.taken);
         self.taken = 0;
         self.interned.clear();
-        self.incremental = Incremental::default();
+        self.event.restart();
+        self.sums = HashMap::new();
+    }
+
+    fn lose(&mut self) {
+        self.event.lose();
     }
 
     fn set_defaults(&mut self, defaults: &[u8]) {
-        let state = &mut self.incremental;
-        state.track = None;
-        state.extra_tracks.clear();
-        state.extra_double_tracks.clear();
-        for field in Fields::new(defaults).map_while(Result::ok) {
-            if field.number == trace_packet_defaults::TRACK_EVENT_DEFAULTS {
-                state.set_event_defaults(field.as_bytes().unwrap_or_default());
-            }
-        }
+        self.event.set_defaults(defaults);
     }
 
     fn intern(&mut self, interned: &[u8], faults: FaultSink<'_>) {
@@ -90,30 +70,10 @@ impl SequenceState for State {
     }
 }
 
-impl Incremental {
-    fn set_event_defaults(&mut self, bytes: &[u8]) {
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            match field.number {
-                track_event_defaults::TRACK_UUID => self.track = field.as_u64(),
-                track_event_defaults::EXTRA_COUNTER_TRACK_UUIDS => {
-                    let room = MAX_EXTRA.saturating_sub(self.extra_tracks.len());
-                    self.extra_tracks.extend(field.as_varints().take(room));
-                }
-                track_event_defaults::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS => {
-                    let room = MAX_EXTRA.saturating_sub(self.extra_double_tracks.len());
-                    self.extra_double_tracks
-                        .extend(field.as_varints().take(room));
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
 impl State {
     /// Adds a difference to an incremental counter and returns its value.
     pub(super) fn sum(&mut self, track: u64, difference: i64) -> i64 {
-        let sum = match self.incremental.sums.entry(track) {
+        let sum = match self.sums.entry(track) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
                 let bytes = entry_bytes::<(u64, i64)>();
@@ -148,13 +108,23 @@ impl State {
         }
     }
 
-    /// Returns the text with this iid in a table of `InternedData`.
-    pub(super) fn text(&self, table: u32, iid: u64, problems: &mut Problems) -> Option<String> {
+    /// Returns a text, which may be interned in a table of `InternedData`.
+    pub(super) fn resolve(
+        &self,
+        table: u32,
+        text: Text<'_>,
+        problems: &mut Problems,
+    ) -> Option<String> {
+        let iid = match text {
+            Text::Literal(bytes) => return Some(self::text(bytes)),
+            Text::Interned(iid) => iid,
+        };
         let Some(entry) = self.interned.get(table, iid) else {
             problems.add(Problem::NotDefined);
             return None;
         };
-        self.take_room(entry.len(), problems).then(|| text(entry))
+        self.take_room(entry.len(), problems)
+            .then(|| self::text(entry))
     }
 }
 

@@ -1,18 +1,13 @@
 //! The values of arguments.
 
-use ferretto_proto::fields::debug_annotation::{self as field, nested_value as nested};
-use ferretto_wire::{Field, Fields};
+use ferretto_format::track_event::{Annotation, AnnotationValue, NestedValue, Scalar, Text};
+use ferretto_proto::fields::interned_data;
 
 use super::problem::{Problem, Problems};
 use super::state::{State, text};
 
 /// The maximum nesting depth of values. Others are left out.
 const MAX_DEPTH: usize = 100;
-
-/// Tables of `InternedData`.
-const NAMES: u32 = 3;
-const TYPE_NAMES: u32 = 27;
-const STRINGS: u32 = 29;
 
 /// The value of an argument.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,131 +73,99 @@ impl Reader<'_> {
         if !self.state.take_room(bytes.len(), self.problems) {
             return None;
         }
-        let mut name = None;
-        for part in Fields::new(bytes).map_while(Result::ok) {
-            match part.number {
-                field::NAME => name = part.as_str_lossy().map(|name| name.into_owned()),
-                field::NAME_IID => name = self.look_up(NAMES, &part),
-                _ => {}
-            }
-        }
-        let value = self.value(bytes, depth);
+        let annotation = Annotation::read(bytes);
+        let name = annotation.name;
+        let name = name.and_then(|name| self.text(interned_data::DEBUG_ANNOTATION_NAMES, name));
+        let value = self.value(annotation.value, depth);
         if name.is_none() {
             self.problems.add(Problem::BadArgument);
         }
         Some((name?, value))
     }
 
-    /// Reads the value. If there are several, the one that comes first in the viewer's order is
-    /// used.
-    fn value(&mut self, bytes: &[u8], depth: usize) -> Value {
+    fn value(&mut self, value: AnnotationValue<'_>, depth: usize) -> Value {
         if depth >= MAX_DEPTH {
             self.problems.add(Problem::ArgumentTooDeep);
             return Value::Nothing;
         }
-        const ORDER: [u32; 10] = [
-            field::BOOL_VALUE,
-            field::UINT_VALUE,
-            field::INT_VALUE,
-            field::DOUBLE_VALUE,
-            field::STRING_VALUE,
-            field::STRING_VALUE_IID,
-            field::POINTER_VALUE,
-            field::LEGACY_JSON_VALUE,
-            field::PROTO_VALUE,
-            field::NESTED_VALUE,
-        ];
-        let (mut members, mut elements) = (Vec::new(), Vec::new());
-        let mut best = (ORDER.len(), None);
-        for part in Fields::new(bytes).map_while(Result::ok) {
-            match (part.number, part.as_bytes()) {
-                (field::DICT_ENTRIES, Some(entry)) => members.extend(self.member(entry, depth + 1)),
-                (field::ARRAY_VALUES, Some(entry)) => {
+        match value {
+            AnnotationValue::None => Value::Nothing,
+            AnnotationValue::Scalar(value) => self.scalar(value),
+            AnnotationValue::Dict(entries) => {
+                let members = entries.iter();
+                let members = members.filter_map(|entry| self.member(entry, depth + 1));
+                Value::Dict(members.collect())
+            }
+            AnnotationValue::Array(entries) => {
+                let mut elements = Vec::new();
+                for entry in entries {
                     if self.state.take_room(entry.len(), self.problems) {
-                        elements.push(self.value(entry, depth + 1));
+                        elements.push(self.value(Annotation::read(entry).value, depth + 1));
                     }
                 }
-                (number, _) => {
-                    let place = ORDER.iter().position(|other| *other == number);
-                    if let Some(place) = place.filter(|place| *place <= best.0) {
-                        best = (place, Some(part));
-                    }
-                }
+                Value::Array(elements)
             }
-        }
-        match best.1 {
-            _ if !members.is_empty() => Value::Dict(members),
-            _ if !elements.is_empty() => Value::Array(elements),
-            Some(part) => self.single(part, bytes, depth),
-            None => Value::Nothing,
+            AnnotationValue::Json(bytes) => Value::Json(text(bytes)),
+            AnnotationValue::Message(name, bytes) => self.message(name, bytes),
+            AnnotationValue::Nested(bytes) => self.nested(bytes, depth + 1),
         }
     }
 
-    fn single(&mut self, part: Field<'_>, all: &[u8], depth: usize) -> Value {
-        let value = match part.number {
-            field::BOOL_VALUE => part.as_bool().map(Value::Bool),
-            field::UINT_VALUE => part.as_u64().map(Value::Uint),
-            field::INT_VALUE => part.as_i64().map(Value::Int),
-            field::DOUBLE_VALUE => part.as_f64().map(Value::Double),
-            field::STRING_VALUE => part.as_bytes().map(|bytes| Value::Text(text(bytes))),
-            field::STRING_VALUE_IID => self.look_up(STRINGS, &part).map(Value::Text),
-            field::POINTER_VALUE => part.as_u64().map(Value::Pointer),
-            field::LEGACY_JSON_VALUE => part.as_bytes().map(|bytes| Value::Json(text(bytes))),
-            field::PROTO_VALUE => self.message(part.as_bytes().unwrap_or_default(), all),
-            _ => Some(self.nested(part.as_bytes().unwrap_or_default(), depth + 1)),
-        };
-        value.unwrap_or(Value::Nothing)
-    }
-
-    fn message(&mut self, bytes: &[u8], all: &[u8]) -> Option<Value> {
-        let name = Fields::find(field::PROTO_TYPE_NAME, all).and_then(|name| name.as_bytes());
-        let name = match (name, Fields::find(field::PROTO_TYPE_NAME_IID, all)) {
-            (Some(name), _) => Some(text(name)),
-            (None, Some(iid)) => self.look_up(TYPE_NAMES, &iid),
-            (None, None) => {
-                self.problems.add(Problem::BadArgument);
-                None
+    fn scalar(&mut self, value: Scalar<'_>) -> Value {
+        match value {
+            Scalar::Bool(value) => Value::Bool(value),
+            Scalar::Uint(value) => Value::Uint(value),
+            Scalar::Int(value) => Value::Int(value),
+            Scalar::Double(value) => Value::Double(value),
+            Scalar::Pointer(value) => Value::Pointer(value),
+            Scalar::Text(text) => {
+                let text = self.text(interned_data::DEBUG_ANNOTATION_STRING_VALUES, text);
+                text.map_or(Value::Nothing, Value::Text)
             }
-        };
-        Some(Value::Message(name?, bytes.to_vec()))
+        }
     }
 
-    /// Reads a value in the old encoding, before dictionary entries and array elements existed.
+    fn message(&mut self, name: Option<Text<'_>>, bytes: &[u8]) -> Value {
+        let Some(name) = name else {
+            self.problems.add(Problem::BadArgument);
+            return Value::Nothing;
+        };
+        let name = self.text(interned_data::DEBUG_ANNOTATION_VALUE_TYPE_NAMES, name);
+        name.map_or(Value::Nothing, |name| Value::Message(name, bytes.to_vec()))
+    }
+
+    /// Reads a value in the encoding before dictionary entries and array elements existed.
     fn nested(&mut self, bytes: &[u8], depth: usize) -> Value {
         if depth >= MAX_DEPTH {
             self.problems.add(Problem::ArgumentTooDeep);
             return Value::Nothing;
         }
-        let (mut keys, mut values, mut elements) = (Vec::new(), Vec::new(), Vec::new());
-        let mut single = Value::Nothing;
-        for part in Fields::new(bytes).map_while(Result::ok) {
-            let inner = part.as_bytes().unwrap_or_default();
-            if part.as_bytes().is_some() && !self.state.take_room(inner.len(), self.problems) {
-                continue;
-            }
-            match part.number {
-                nested::DICT_KEYS => keys.push(text(inner)),
-                nested::DICT_VALUES => values.push(self.nested(inner, depth + 1)),
-                nested::ARRAY_VALUES => elements.push(self.nested(inner, depth + 1)),
-                nested::INT_VALUE => single = part.as_i64().map_or(Value::Nothing, Value::Int),
-                nested::DOUBLE_VALUE => {
-                    single = part.as_f64().map_or(Value::Nothing, Value::Double)
+        match NestedValue::read(bytes) {
+            NestedValue::None => Value::Nothing,
+            NestedValue::Scalar(value) => self.scalar(value),
+            NestedValue::Dict(keys, values) => {
+                let mut members = Vec::new();
+                for (key, value) in keys.into_iter().zip(values) {
+                    let bytes = key.len() + value.len();
+                    if self.state.take_room(bytes, self.problems) {
+                        members.push((text(key), self.nested(value, depth + 1)));
+                    }
                 }
-                nested::BOOL_VALUE => single = part.as_bool().map_or(Value::Nothing, Value::Bool),
-                nested::STRING_VALUE => single = Value::Text(text(inner)),
-                _ => {}
+                Value::Dict(members)
             }
-        }
-        if !keys.is_empty() {
-            Value::Dict(keys.into_iter().zip(values).collect())
-        } else if !elements.is_empty() {
-            Value::Array(elements)
-        } else {
-            single
+            NestedValue::Array(values) => {
+                let mut elements = Vec::new();
+                for value in values {
+                    if self.state.take_room(value.len(), self.problems) {
+                        elements.push(self.nested(value, depth + 1));
+                    }
+                }
+                Value::Array(elements)
+            }
         }
     }
 
-    fn look_up(&mut self, table: u32, iid: &Field<'_>) -> Option<String> {
-        self.state.text(table, iid.as_u64()?, self.problems)
+    fn text(&mut self, table: u32, text: Text<'_>) -> Option<String> {
+        self.state.resolve(table, text, self.problems)
     }
 }

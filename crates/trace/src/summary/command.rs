@@ -2,20 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ferretto_format::sequence::{
-    FaultSink, InternedEntry, InternedStrings, PacketContext, SequenceState,
-};
-use ferretto_proto::fields::{
-    interned_data, trace_attributes, trace_packet_defaults, track_event, track_event_defaults,
-};
+use ferretto_format::sequence::{FaultSink, InternedEntry, InternedStrings, SequenceState};
+use ferretto_format::track_event::{EventKind, EventState, Text};
+use ferretto_proto::fields::{interned_data, trace_attributes};
 use ferretto_wire::Fields;
 
 use super::pairing::{Name, Pairing};
 use super::resources::CommandResources;
-use crate::events::{Kind, kind_of};
 use crate::limits::{Budget, entry_bytes};
 use crate::printable::printable;
 use crate::threads::Threads;
+use crate::walk::SequenceEvent;
 
 /// The trace attribute with the recorded command and its arguments.
 pub const COMMAND_ATTRIBUTE: &str = "ferretto.command";
@@ -129,9 +126,15 @@ impl Command {
     }
 
     /// Reads the track event of a process. Does nothing if the trace has no command.
-    pub(super) fn event(&mut self, pid: i32, event: &[u8], context: PacketContext<'_, SliceState>) {
+    pub(super) fn event(
+        &mut self,
+        pid: i32,
+        time: Option<u64>,
+        event: &SequenceEvent<'_>,
+        state: &SliceState,
+    ) {
         if let Some(events) = &mut self.events {
-            events.event(pid, event, context);
+            events.event(pid, time, event, state);
         }
     }
 
@@ -179,38 +182,32 @@ impl Command {
     }
 }
 
-/// The part of a sequence's incremental state that concerns slices.
+/// The part of a sequence's incremental state that concerns track events.
 #[derive(Debug)]
 pub(super) struct SliceState {
     names: InternedStrings,
-    track: u64,
-}
-
-impl SliceState {
-    /// Returns the default track of events; 0 is none.
-    pub(super) fn default_track(&self) -> u64 {
-        self.track
-    }
+    pub(super) event: EventState,
 }
 
 impl SequenceState for SliceState {
     fn new(budget: &Budget) -> Self {
         Self {
             names: InternedStrings::new(budget),
-            track: 0,
+            event: EventState::default(),
         }
     }
 
     fn restart(&mut self) {
         self.names.clear();
-        self.track = 0;
+        self.event.restart();
+    }
+
+    fn lose(&mut self) {
+        self.event.lose();
     }
 
     fn set_defaults(&mut self, defaults: &[u8]) {
-        let event = Fields::find(trace_packet_defaults::TRACK_EVENT_DEFAULTS, defaults);
-        let event = event.and_then(|event| event.as_bytes()).unwrap_or_default();
-        let track = Fields::find(track_event_defaults::TRACK_UUID, event);
-        self.track = track.and_then(|track| track.as_u64()).unwrap_or(0);
+        self.event.set_defaults(defaults);
     }
 
     fn intern(&mut self, interned: &[u8], faults: FaultSink<'_>) {
@@ -245,50 +242,45 @@ impl Events {
         }
     }
 
-    fn event(&mut self, pid: i32, event: &[u8], context: PacketContext<'_, SliceState>) {
+    fn event(
+        &mut self,
+        pid: i32,
+        time: Option<u64>,
+        event: &SequenceEvent<'_>,
+        state: &SliceState,
+    ) {
         let is_new = !self.counts.contains_key(&pid);
         if !is_new || self.budget.take(entry_bytes::<(i32, u64)>()) {
             *self.counts.entry(pid).or_default() += 1;
         }
-        let Some(Ok(time)) = context.time else { return };
-        let (mut kind, mut track, mut name) = (0, context.state.track, &[][..]);
-        let mut legacy = None;
-        for field in Fields::new(event).map_while(Result::ok) {
-            match field.number {
-                track_event::TYPE => kind = field.as_u64().unwrap_or(0),
-                track_event::TRACK_UUID => track = field.as_u64().unwrap_or(0),
-                track_event::NAME => name = field.as_bytes().unwrap_or_default(),
-                track_event::LEGACY_EVENT => legacy = field.as_bytes(),
-                track_event::NAME_IID => {
-                    let iid = field.as_u64().unwrap_or(0);
-                    let known = context.state.names.get(interned_data::EVENT_NAMES, iid);
-                    name = known.unwrap_or_default();
-                }
-                _ => {}
-            }
-        }
-        // Other sequences do not write to the track of a thread, which is the sequence's default.
-        let is_shared = track != context.state.track;
-        let legacy = |number| Fields::find(number, legacy?);
-        let phase = legacy(track_event::legacy_event::PHASE).and_then(|phase| phase.as_u32());
-        let name = match kind_of(kind, phase.and_then(char::from_u32)) {
-            Some(kind @ (Kind::Begin | Kind::Legacy('X'))) => {
+        let Some(time) = time else { return };
+        let name = match event.encoded.kind() {
+            Some(EventKind::Begin | EventKind::Legacy('X')) => {
+                let name = match event.encoded.name() {
+                    Some(Text::Literal(name)) => name,
+                    Some(Text::Interned(iid)) => {
+                        let known = state.names.get(interned_data::EVENT_NAMES, iid);
+                        known.unwrap_or_default()
+                    }
+                    None => &[],
+                };
                 let Some(index) = self.index(pid, name) else {
                     return;
                 };
                 let slices = &mut self.slices[index as usize];
                 slices.count += 1;
-                if kind != Kind::Begin {
-                    let duration = legacy(track_event::legacy_event::DURATION_US);
-                    let duration = duration.and_then(|us| us.as_u64()).unwrap_or(0);
-                    return slices.end(duration.saturating_mul(1000));
+                if let Some(duration) = event.encoded.duration() {
+                    return slices.end(duration);
                 }
                 Some(index)
             }
-            Some(Kind::End) => None,
+            Some(EventKind::End) => None,
             _ => return,
         };
-        for slice in self.pairing.add(track, time, name, is_shared) {
+        let ended = self
+            .pairing
+            .add(event.track, time, name, !event.is_on_own_track);
+        for slice in ended {
             self.slices[slice.name as usize].end(slice.duration_ns);
         }
     }

@@ -75,11 +75,12 @@ use self::track_events::TrackEvents;
 use self::wanted::Wanted;
 use self::writers::Writer;
 use crate::bounds::EventTimes;
-use crate::health::{HealthCounter, PacketState};
+use crate::health::HealthCounter;
 use crate::limits::{Budget, Limits};
 use crate::profile::{Decoder, Module, SampleContent, SampleState, Selection, StackCounts};
 use crate::reader::{Compression, Damage, ReadError, TraceReader};
 use crate::threads::Threads;
+use crate::walk::PacketState;
 
 /// The maximum number of packet kinds, so that memory is bounded for any input.
 const MAX_KINDS: usize = 1 << 12;
@@ -296,6 +297,10 @@ impl SequenceState for SequenceSummary {
         self.slices.restart();
     }
 
+    fn lose(&mut self) {
+        self.slices.lose();
+    }
+
     fn set_defaults(&mut self, defaults: &[u8]) {
         self.samples.set_defaults(defaults);
         self.slices.set_defaults(defaults);
@@ -379,11 +384,11 @@ impl Summarizer {
         if let Some(snapshot) = header.snapshot {
             content.data = Some((packet_field::CLOCK_SNAPSHOT, snapshot));
         }
-        let (time, is_shown) = match is_whole {
+        let time = match is_whole {
             true => self.sequence_packet(&header, &content),
             false => {
                 self.malformed += 1;
-                (None, false)
+                None
             }
         };
         self.machines.note(&header);
@@ -402,38 +407,28 @@ impl Summarizer {
             if matches!(kind, packet_field::PERF_SAMPLE | packet_field::STACK_SAMPLE) {
                 self.is_profiler_root |= header.uid == Some(0);
             }
-            // Events that no reader can place are counted with the losses.
-            if is_shown && kind == packet_field::TRACK_EVENT {
-                self.track_events.event(body);
-            }
             self.data(&header, kind, body, time);
         }
     }
 
-    /// Reads a packet with the state of its sequence, and updates the state. Returns its boot time,
-    /// and true if readers show it.
-    fn sequence_packet(
-        &mut self,
-        header: &PacketHeader<'_>,
-        content: &Content<'_>,
-    ) -> (Option<u64>, bool) {
+    /// Reads a packet with the state of its sequence, and updates the state. Returns its boot time.
+    fn sequence_packet(&mut self, header: &PacketHeader<'_>, content: &Content<'_>) -> Option<u64> {
         let samples = &mut self.samples;
         let mut context = self
             .sequences
             .read(header, &mut |fault| samples.note(fault));
-        if let (Ok(Some(context)), Some((packet_field::TRACK_EVENT, event))) =
-            (&mut context, content.data)
-        {
-            let slices = context.reborrow().of_part(|state| &mut state.slices);
-            self.command.event(header.pid.unwrap_or(0), event, slices);
-        }
         let mut state = match &mut context {
-            Ok(Some(context)) => PacketState {
-                fault: None,
-                time: context.time,
-                clock: context.clock,
-                default_track: context.state.slices.default_track(),
-            },
+            Ok(Some(context)) => {
+                let of_event = context.reborrow();
+                let of_event = of_event.of_part(|state| &mut state.slices.event);
+                let state = PacketState::read(header, content.data, of_event);
+                if let Some(event) = &state.event {
+                    let time = state.time.and_then(Result::ok);
+                    let pid = header.pid.unwrap_or(0);
+                    self.command.event(pid, time, event, &context.state.slices);
+                }
+                state
+            }
             Ok(None) => PacketState::default(),
             Err(fault) => PacketState {
                 fault: Some(*fault),
@@ -448,15 +443,19 @@ impl Summarizer {
         if let Some(fault) = state.fault {
             state = PacketState::faulty(fault, header, &self.sequences);
         }
-        self.health.packet(header, content.data, state);
-        let time = state.time.and_then(Result::ok);
+        self.health.packet(header, content.data, &state);
         if let Some(data) = content.data.filter(|_| state.is_usable()) {
             let clocks = self.sequences.clocks();
-            let of_sequence = (time, state.default_track);
-            self.times.packet(header, data, of_sequence, clocks);
+            self.times.packet(header, data, &state, clocks);
         }
-        let is_shown = state.is_usable() && !matches!(state.time, Some(Err(_)));
-        (time, is_shown)
+        // Events that no reader can place are counted with the losses.
+        if let Some(event) = &state.event
+            && !matches!(state.time, Some(Err(_)))
+        {
+            self.track_events.event(&event.encoded);
+            self.remarks.event(&event.encoded);
+        }
+        state.time.and_then(Result::ok)
     }
 
     fn data(&mut self, header: &PacketHeader<'_>, kind: u32, body: &[u8], at: Option<u64>) {
@@ -487,7 +486,6 @@ impl Summarizer {
                     self.frequencies.sys_stats(body);
                 }
             }
-            packet_field::TRACK_EVENT => self.remarks.event(body),
             packet_field::TRACK_DESCRIPTOR => {
                 self.track_events
                     .descriptor(machine, body, &mut self.threads);

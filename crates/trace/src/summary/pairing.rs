@@ -6,13 +6,15 @@
 
 use std::collections::HashMap;
 
+use ferretto_format::track_event::EventTrack;
+
 use crate::limits::{Budget, entry_bytes};
 
 /// The maximum number of simultaneously open slices of a track.
 const MAX_OPEN: usize = 512;
 
 /// The memory of a track.
-const TRACK_BYTES: usize = entry_bytes::<(u64, Track)>();
+const TRACK_BYTES: usize = entry_bytes::<(EventTrack, Track)>();
 /// The memory of an element in a growing list.
 const OPEN_BYTES: usize = 2 * size_of::<Open>();
 const EDGE_BYTES: usize = 2 * size_of::<Edge>();
@@ -53,7 +55,7 @@ struct Track {
 #[derive(Debug)]
 pub(super) struct Pairing {
     budget: Budget,
-    tracks: HashMap<u64, Track>,
+    tracks: HashMap<EventTrack, Track>,
     ended: Vec<Ended>,
 }
 
@@ -70,7 +72,7 @@ impl Pairing {
     /// sequences may write to the track. Returns the slices that have ended.
     pub(super) fn add(
         &mut self,
-        track: u64,
+        track: EventTrack,
         time: u64,
         name: Option<Name>,
         is_shared: bool,
@@ -160,10 +162,10 @@ impl Track {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ended, Pairing};
+    use super::{Ended, EventTrack, Pairing};
     use crate::limits::Budget;
 
-    const TRACK: u64 = 7;
+    const TRACK: EventTrack = EventTrack::Uuid(7);
 
     fn pairs(
         budget: &Budget,

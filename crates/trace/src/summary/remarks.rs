@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ferretto_proto::fields::track_event;
+use ferretto_format::track_event::TrackEvent;
 use ferretto_text::amount::counted;
-use ferretto_wire::Fields;
 
 /// The category of the instants.
 const CATEGORY: &[u8] = b"ferretto.remark";
@@ -22,15 +21,11 @@ pub(super) struct Remarks {
 
 impl Remarks {
     /// Reads a `TrackEvent`.
-    pub(super) fn event(&mut self, bytes: &[u8]) {
-        let is_remark = Fields::find(track_event::CATEGORIES, bytes)
-            .and_then(|category| category.as_bytes())
-            .is_some_and(|category| category == CATEGORY);
-        if !is_remark {
+    pub(super) fn event(&mut self, event: &TrackEvent<'_>) {
+        if event.category != Some(CATEGORY) {
             return;
         }
-        let name = Fields::find(track_event::NAME, bytes).and_then(|name| name.as_bytes());
-        let sentence = sentence(name.unwrap_or_default());
+        let sentence = sentence(event.name.unwrap_or_default());
         if self.known.contains(&sentence) {
             return;
         }
@@ -62,6 +57,7 @@ fn sentence(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ferretto_proto::fields::track_event;
     use ferretto_wire::encode;
 
     use super::*;
@@ -76,21 +72,33 @@ mod tests {
     #[test]
     fn remarks_are_deduplicated_and_bounded() {
         let mut remarks = Remarks::default();
-        remarks.event(&instant("app", "another category"));
+        remarks.event(&TrackEvent::read(&instant("app", "another category")));
         for _ in 0..2 {
-            remarks.event(&instant("ferretto.remark", "a: not\nstarted"));
+            remarks.event(&TrackEvent::read(&instant(
+                "ferretto.remark",
+                "a: not\nstarted",
+            )));
         }
         assert_eq!(Remarks::default().finish(), [""; 0]);
         for number in 0..40 {
-            remarks.event(&instant("ferretto.remark", &number.to_string()));
+            remarks.event(&TrackEvent::read(&instant(
+                "ferretto.remark",
+                &number.to_string(),
+            )));
         }
-        remarks.event(&instant("ferretto.remark", &"x".repeat(5000)));
+        remarks.event(&TrackEvent::read(&instant(
+            "ferretto.remark",
+            &"x".repeat(5000),
+        )));
         let finished = remarks.finish();
         assert_eq!((&*finished[0], &*finished[1]), ("a: not started", "0"));
         assert_eq!(finished.len(), MAX_REMARKS + 1);
         assert_eq!(finished[MAX_REMARKS], "10 remarks left out");
         let mut long = Remarks::default();
-        long.event(&instant("ferretto.remark", &"x".repeat(5000)));
+        long.event(&TrackEvent::read(&instant(
+            "ferretto.remark",
+            &"x".repeat(5000),
+        )));
         assert_eq!(long.finish()[0].len(), MAX_LENGTH);
     }
 }

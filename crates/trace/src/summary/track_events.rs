@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use ferretto_proto::fields::track_event;
-use ferretto_proto::views::track_event::r#type as kind;
+use ferretto_format::track_event::TrackEvent;
+use ferretto_proto::views::track_event::r#type as event_type;
 use ferretto_proto::views::{ProcessDescriptorView, TrackDescriptorView};
-use ferretto_wire::Fields;
 
 use crate::printable::printable;
 use crate::threads::Threads;
@@ -45,12 +44,12 @@ pub(super) struct TrackEvents {
 
 impl TrackEvents {
     /// Reads a `TrackEvent`.
-    pub(super) fn event(&mut self, bytes: &[u8]) {
-        let count = match type_of(bytes) {
-            Some(kind::TYPE_SLICE_BEGIN) => &mut self.counts.begins,
-            Some(kind::TYPE_SLICE_END) => &mut self.counts.ends,
-            Some(kind::TYPE_INSTANT) => &mut self.counts.instants,
-            Some(kind::TYPE_COUNTER) => &mut self.counts.counters,
+    pub(super) fn event(&mut self, event: &TrackEvent<'_>) {
+        let count = match event.event_type {
+            event_type::TYPE_SLICE_BEGIN => &mut self.counts.begins,
+            event_type::TYPE_SLICE_END => &mut self.counts.ends,
+            event_type::TYPE_INSTANT => &mut self.counts.instants,
+            event_type::TYPE_COUNTER => &mut self.counts.counters,
             _ => &mut self.counts.others,
         };
         *count += 1;
@@ -73,12 +72,6 @@ impl TrackEvents {
             ..self.counts
         }
     }
-}
-
-/// Returns the type of a `TrackEvent`.
-fn type_of(bytes: &[u8]) -> Option<i32> {
-    let kind = Fields::find(track_event::TYPE, bytes)?;
-    kind.as_i64().map(|kind| kind as i32)
 }
 
 /// Reads a `ProcessDescriptor`. The command line in a process tree takes precedence.

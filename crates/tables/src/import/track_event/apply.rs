@@ -1,11 +1,15 @@
 //! Applies track events in the order of time.
 
+use ferretto_format::track_event::{
+    Annotation, AnnotationValue, GPU_CORRELATION, Scalar, Text, TrackEvent, legacy_phase,
+};
 use ferretto_proto::fields::track_event as field;
+use ferretto_proto::views::track_event::legacy_event::flow_direction;
+use ferretto_proto::views::track_event::{LegacyEventView, r#type as event_type};
 
 use super::super::context::{Context, EventState};
 use super::super::profiles::Profiles;
 use super::args::{ArgsReader, Surroundings};
-use super::event::{Event, GPU_CORRELATION, Legacy, event_type};
 use super::resolved::Names;
 use super::subject::Subject;
 use super::tokenizer::Extra;
@@ -28,7 +32,9 @@ pub(super) struct Fault;
 pub(super) struct Applying<'a, 'e> {
     pub(super) cx: &'a mut Context,
     pub(super) ts: i64,
-    pub(super) event: Event<'e>,
+    pub(super) event: TrackEvent<'e>,
+    /// The size of the encoded event in bytes.
+    pub(super) size: usize,
     /// The decoded names and annotations of the event, if it was decoded ahead.
     pub(super) names: Option<Names<'e>>,
     pub(super) extra: &'a Extra,
@@ -45,8 +51,9 @@ pub(super) struct Applying<'a, 'e> {
 impl Applying<'_, '_> {
     /// Adds the rows of the event.
     pub(super) fn apply(&mut self) -> Result<(), Fault> {
-        let legacy = self.event.legacy.map(Legacy::read).unwrap_or_default();
-        if self.event.kind == 0 && legacy.phase.is_none() {
+        let legacy = self.event.legacy().unwrap_or_default();
+        let phase = legacy_phase(&legacy);
+        if self.event.event_type == 0 && phase.is_none() {
             return Err(Fault);
         }
         self.of.thread_time = self.extra.thread_time;
@@ -62,23 +69,21 @@ impl Applying<'_, '_> {
         for place in 0..self.extra.others.len() {
             self.count_other(place);
         }
-        match self.event.kind {
-            event_type::COUNTER => return self.counter(),
-            event_type::STATE => return self.state(),
+        match self.event.event_type {
+            event_type::TYPE_COUNTER => return self.counter(),
+            event_type::TYPE_STATE => return self.state(),
             _ => {}
         }
         let is_of_thread = self.of.utid.is_some();
-        let phase = legacy
-            .phase
-            .unwrap_or(match (self.event.kind, is_of_thread) {
-                (event_type::SLICE_BEGIN, true) => b'B',
-                (event_type::SLICE_BEGIN, false) => b'b',
-                (event_type::SLICE_END, true) => b'E',
-                (event_type::SLICE_END, false) => b'e',
-                (event_type::INSTANT, true) => b'i',
-                (event_type::INSTANT, false) => b'n',
-                _ => 0,
-            });
+        let phase = phase.unwrap_or(match (self.event.event_type, is_of_thread) {
+            (event_type::TYPE_SLICE_BEGIN, true) => b'B',
+            (event_type::TYPE_SLICE_BEGIN, false) => b'b',
+            (event_type::TYPE_SLICE_END, true) => b'E',
+            (event_type::TYPE_SLICE_END, false) => b'e',
+            (event_type::TYPE_INSTANT, true) => b'i',
+            (event_type::TYPE_INSTANT, false) => b'n',
+            _ => 0,
+        });
         match phase {
             b'B' | b'E' | b'X' if !is_of_thread => Err(Fault),
             b'B' => self.begin(&legacy, phase),
@@ -115,7 +120,7 @@ impl Applying<'_, '_> {
         self.args.set_arrays(arrays);
         let event = &self.event;
         let of = &self.of;
-        if event.has_args
+        if event.has_other_fields
             || event.has_annotations
             || event.has_callstack
             || of.passthrough.is_some()
@@ -128,6 +133,7 @@ impl Applying<'_, '_> {
                 source_id: of.source_id,
                 passthrough: of.passthrough,
                 annotations: self.names.map(|names| names.annotations),
+                size: self.size,
             };
             let callsite =
                 self.reader
@@ -147,7 +153,7 @@ impl Applying<'_, '_> {
         }
     }
 
-    fn begin(&mut self, legacy: &Legacy<'_>, phase: u8) -> Result<(), Fault> {
+    fn begin(&mut self, legacy: &LegacyEventView<'_>, phase: u8) -> Result<(), Fault> {
         let track = self.track(legacy, Part::Begin)?;
         if !self.cx.store.wants(TableId::slice) {
             return Ok(());
@@ -174,7 +180,7 @@ impl Applying<'_, '_> {
         Ok(())
     }
 
-    fn end(&mut self, legacy: &Legacy<'_>) -> Result<(), Fault> {
+    fn end(&mut self, legacy: &LegacyEventView<'_>) -> Result<(), Fault> {
         let track = self.track(legacy, Part::End)?;
         let of = (self.of.category, self.of.name);
         let callsite = match self.cx.slices.open_args(track, of.0, of.1) {
@@ -207,28 +213,28 @@ impl Applying<'_, '_> {
         Ok(())
     }
 
-    fn complete(&mut self, legacy: &Legacy<'_>) -> Result<(), Fault> {
-        let dur = legacy.duration_us.wrapping_mul(1000);
+    fn complete(&mut self, legacy: &LegacyEventView<'_>) -> Result<(), Fault> {
+        let dur = legacy.duration_us.unwrap_or(0).wrapping_mul(1000);
         if dur < 0 {
             return Err(Fault);
         }
         let track = self.track(legacy, Part::Alone)?;
         let times = (
-            legacy.thread_duration_us.wrapping_mul(1000),
-            legacy.thread_instruction_delta,
+            legacy.thread_duration_us.unwrap_or(0).wrapping_mul(1000),
+            legacy.thread_instruction_delta.unwrap_or(0),
         );
         self.add_whole(legacy, track, dur, times, None);
         Ok(())
     }
 
-    fn instant(&mut self, legacy: &Legacy<'_>, phase: u8) -> Result<(), Fault> {
+    fn instant(&mut self, legacy: &LegacyEventView<'_>, phase: u8) -> Result<(), Fault> {
         let track = self.track(legacy, Part::Instant)?;
         let shown = (phase == b'R').then_some(phase);
         self.add_whole(legacy, track, 0, (0, 0), shown);
         Ok(())
     }
 
-    fn step(&mut self, legacy: &Legacy<'_>, phase: u8) -> Result<(), Fault> {
+    fn step(&mut self, legacy: &LegacyEventView<'_>, phase: u8) -> Result<(), Fault> {
         let track = self.track(legacy, Part::Instant)?;
         let callsite = self.read_args(Some(phase));
         let start = self.start(track);
@@ -242,7 +248,7 @@ impl Applying<'_, '_> {
     /// Adds a slice with a known end.
     fn add_whole(
         &mut self,
-        legacy: &Legacy<'_>,
+        legacy: &LegacyEventView<'_>,
         track: u32,
         dur: i64,
         (thread_dur, instructions): (i64, i64),
@@ -257,7 +263,7 @@ impl Applying<'_, '_> {
         let Some(slice) = cx.slices.complete(&mut cx.store, start, dur, self.args) else {
             return;
         };
-        if self.of.utid.is_some() && !matches!(legacy.phase, Some(b'n')) {
+        if self.of.utid.is_some() && !matches!(legacy_phase(legacy), Some(b'n')) {
             let table = &mut cx.store.tables.slice;
             if self.of.thread_time.is_some() {
                 table.thread_ts.set(slice, self.of.thread_time);
@@ -277,7 +283,7 @@ impl Applying<'_, '_> {
     }
 
     fn counter(&mut self) -> Result<(), Fault> {
-        let legacy = Legacy::default();
+        let legacy = LegacyEventView::default();
         let track = self.track(&legacy, Part::Alone)?;
         self.read_args(None);
         let cx = &mut *self.cx;
@@ -343,13 +349,13 @@ impl Applying<'_, '_> {
     }
 
     /// Adds flows to a slice.
-    fn follow(&mut self, legacy: &Legacy<'_>, slice: u32) {
+    fn follow(&mut self, legacy: &LegacyEventView<'_>, slice: u32) {
         let (cx, ts) = (&mut *self.cx, self.ts);
         if let Some(flow) = legacy.bind_id {
             match legacy.flow_direction {
-                Some(1) => cx.flows.end(&mut cx.store, ts, slice, flow),
-                Some(2) => cx.flows.begin(&mut cx.store, ts, slice, flow),
-                Some(3) => cx.flows.step(&mut cx.store, ts, slice, flow),
+                Some(flow_direction::FLOW_IN) => cx.flows.end(&mut cx.store, ts, slice, flow),
+                Some(flow_direction::FLOW_OUT) => cx.flows.begin(&mut cx.store, ts, slice, flow),
+                Some(flow_direction::FLOW_INOUT) => cx.flows.step(&mut cx.store, ts, slice, flow),
                 _ => cx.store.stats.add(Stat::flow_without_direction, 1),
             }
         }
@@ -360,14 +366,10 @@ impl Applying<'_, '_> {
         if !self.event.has_flows {
             return;
         }
-        let either = |new, old| match self.event.find(new) {
-            Some(_) => self.event.numbers(new),
-            None => self.event.numbers(old),
-        };
-        for flow in either(field::FLOW_IDS, field::FLOW_IDS_OLD) {
+        for flow in self.event.flows() {
             cx.flows.follow(&mut cx.store, ts, slice, flow);
         }
-        for flow in either(field::TERMINATING_FLOW_IDS, field::TERMINATING_FLOW_IDS_OLD) {
+        for flow in self.event.ending_flows() {
             cx.flows.terminate(&mut cx.store, ts, slice, flow);
         }
     }
@@ -391,7 +393,7 @@ impl Applying<'_, '_> {
     }
 
     /// Handles an event that is part of a flow of old traces.
-    fn old_flow(&mut self, legacy: &Legacy<'_>, phase: u8) -> Result<(), Fault> {
+    fn old_flow(&mut self, legacy: &LegacyEventView<'_>, phase: u8) -> Result<(), Fault> {
         let Some(id) = legacy.unscoped_id else {
             self.cx.store.stats.add(Stat::flow_invalid_id, 1);
             return Err(Fault);
@@ -399,7 +401,7 @@ impl Applying<'_, '_> {
         let flow = self.cx.flows.of_old((self.of.category, self.of.name, id));
         let track = self.track(legacy, Part::Alone)?;
         let (cx, ts) = (&mut *self.cx, self.ts);
-        if phase == b'f' && !legacy.binds_to_enclosing {
+        if phase == b'f' && legacy.bind_to_enclosing != Some(true) {
             cx.flows.end_at_next(&mut cx.slices, track, flow);
             return Ok(());
         }
@@ -425,17 +427,12 @@ impl Applying<'_, '_> {
             "process_name" => false,
             _ => return Ok(()),
         };
-        let mut fields = self.event.fields();
-        let annotation = fields.find(|part| part.number == field::DEBUG_ANNOTATIONS);
-        let bytes = annotation.and_then(|part| part.as_bytes()).ok_or(Fault)?;
-        let text = ferretto_wire::Fields::find(
-            ferretto_proto::fields::debug_annotation::STRING_VALUE,
-            bytes,
-        );
-        let text = text.and_then(|text| text.as_bytes()).unwrap_or_default();
-        let name = match text {
-            [] => StringId::NULL,
-            text => cx.store.strings.intern_bytes(text),
+        let annotation = self.event.annotations().next().ok_or(Fault)?;
+        let name = match Annotation::read(annotation).value {
+            AnnotationValue::Scalar(Scalar::Text(Text::Literal(text))) if !text.is_empty() => {
+                cx.store.strings.intern_bytes(text)
+            }
+            _ => StringId::NULL,
         };
         if is_thread {
             let utid = self.of.utid.ok_or(Fault)?;
@@ -453,7 +450,7 @@ impl Applying<'_, '_> {
         if callsite.is_none() {
             return;
         }
-        let is_end = self.event.kind == event_type::SLICE_END;
+        let is_end = self.event.event_type == event_type::TYPE_SLICE_END;
         let weight = self.event.find(field::CALLSTACK_WEIGHT);
         let row = TrackEventCallstacksRow {
             slice_id: slice,

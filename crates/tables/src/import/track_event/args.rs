@@ -1,15 +1,15 @@
 //! Arguments of track events.
 
-use ferretto_proto::fields::{
-    debug_annotation, interned_data, log_message, source_location, track_event as field,
+use ferretto_format::track_event::{
+    Annotation as Encoded, AnnotationValue, NestedValue, Scalar, Text, TrackEvent,
 };
+use ferretto_proto::fields::{interned_data, log_message, source_location, track_event as field};
 use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
 use super::super::context::{Context, EventState};
 use super::super::profiles::Profiles;
 use super::super::reflect::{Keys, Reflection};
-use super::event::Event;
 use super::resolved::Annotation;
 use crate::schema::{ArgValue, LogsRow, TableId};
 use crate::stats::Stat;
@@ -44,6 +44,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) passthrough: Option<u32>,
     /// The annotations of the event, if they were decoded ahead.
     pub(super) annotations: Option<&'a [Annotation]>,
+    /// The size of the encoded event in bytes.
+    pub(super) size: usize,
 }
 
 /// The error of an argument that is dropped.
@@ -65,17 +67,17 @@ impl ArgsReader {
     pub(super) fn read(
         &mut self,
         cx: &mut Context,
-        event: &Event<'_>,
+        event: &TrackEvent<'_>,
         state: EventState<'_>,
         around: &Surroundings<'_>,
         stacks: &mut Profiles,
         args: &mut ArgSet,
     ) -> Option<u32> {
-        self.keys.start(event.size);
+        self.keys.start(around.size);
         let mut callsite = None;
         let wants_args = cx.store.wants(TableId::args);
         let mut has_reflected = false;
-        if event.has_args || event.has_callstack {
+        if event.has_other_fields || event.has_callstack {
             for part in event.fields() {
                 let bytes = part.as_bytes().unwrap_or_default();
                 let number = part.as_u64().unwrap_or(0);
@@ -154,14 +156,11 @@ impl ArgsReader {
                 args.add(key, key, *value);
             }
         } else if event.has_annotations && wants_args {
-            Fields::walk(event.bytes, |part| {
-                if part.number == field::DEBUG_ANNOTATIONS {
-                    let bytes = part.as_bytes().unwrap_or_default();
-                    if self.annotation(cx, state, bytes, args).is_err() {
-                        cx.store.stats.add(Stat::track_event_parser_errors, 1);
-                    }
+            for bytes in event.annotations() {
+                if self.annotation(cx, state, bytes, args).is_err() {
+                    cx.store.stats.add(Stat::track_event_parser_errors, 1);
                 }
-            });
+            }
         }
         if let Some(utid) = around.passthrough {
             let strings = &mut cx.store.strings;
@@ -191,9 +190,10 @@ impl ArgsReader {
         bytes: &[u8],
         args: &mut ArgSet,
     ) -> Result<(), Fault> {
-        let annotation = EncodedAnnotation::read(cx, state, bytes)?;
-        let name = annotation.name.ok_or(Fault)?;
-        if let Some(value) = annotation.simple(cx, state)? {
+        let annotation = Encoded::read(bytes);
+        let name = name(cx, state, annotation.name)?;
+        if let AnnotationValue::Scalar(value) = annotation.value {
+            let value = scalar(cx, state, value)?;
             let key = self.debug_key(cx, name);
             args.add(key, key, value);
             return Ok(());
@@ -202,7 +202,7 @@ impl ArgsReader {
         self.keys.push("debug");
         let text = clean(cx.store.strings.text(name));
         self.keys.push(&text);
-        self.value(cx, state, &annotation, 0, args).map(|_| ())
+        self.value(cx, state, annotation.value, 0, args).map(|_| ())
     }
 
     /// Reads the value of an annotation under the current keys. Returns true if it has values.
@@ -210,66 +210,65 @@ impl ArgsReader {
         &mut self,
         cx: &mut Context,
         state: EventState<'_>,
-        annotation: &EncodedAnnotation<'_>,
+        value: AnnotationValue<'_>,
         depth: usize,
         args: &mut ArgSet,
     ) -> Result<bool, Fault> {
         if depth > MAX_DEPTH {
             return Err(Fault);
         }
-        let children = |number| {
-            let fields = Fields::new(annotation.bytes).map_while(Result::ok);
-            fields.filter(move |part| part.number == number)
-        };
         let mut has_any = false;
-        if annotation.has_entries {
-            for part in children(debug_annotation::DICT_ENTRIES) {
-                let bytes = part.as_bytes().unwrap_or_default();
-                let child = EncodedAnnotation::read(cx, state, bytes)?;
-                let name = child.name.ok_or(Fault)?;
-                let text = clean(cx.store.strings.text(name));
-                let mark = self.keys.push(&text);
-                let result = self.value(cx, state, &child, depth + 1, args);
-                self.keys.pop(mark);
-                has_any |= result?;
-            }
-            return Ok(has_any);
-        }
-        if annotation.has_elements {
-            let array = self.keys.id(&mut cx.store).ok_or(Fault)?;
-            let mut index = args.array_length(array);
-            for part in children(debug_annotation::ARRAY_VALUES) {
-                let bytes = part.as_bytes().unwrap_or_default();
-                let child = EncodedAnnotation::read(cx, state, bytes)?;
-                let mark = self.keys.push_index(index);
-                let result = self.value(cx, state, &child, depth + 1, args);
-                self.keys.pop(mark);
-                if result? {
-                    index += 1;
-                    args.lengthen_array(array);
-                    has_any = true;
+        match value {
+            AnnotationValue::None => {}
+            AnnotationValue::Dict(entries) => {
+                for bytes in entries {
+                    let child = Encoded::read(bytes);
+                    let name = name(cx, state, child.name)?;
+                    let text = clean(cx.store.strings.text(name));
+                    let mark = self.keys.push(&text);
+                    let result = self.value(cx, state, child.value, depth + 1, args);
+                    self.keys.pop(mark);
+                    has_any |= result?;
                 }
             }
-            return Ok(has_any);
+            AnnotationValue::Array(elements) => {
+                let array = self.keys.id(&mut cx.store).ok_or(Fault)?;
+                let mut index = args.array_length(array);
+                for bytes in elements {
+                    let child = Encoded::read(bytes);
+                    let mark = self.keys.push_index(index);
+                    let result = self.value(cx, state, child.value, depth + 1, args);
+                    self.keys.pop(mark);
+                    if result? {
+                        index += 1;
+                        args.lengthen_array(array);
+                        has_any = true;
+                    }
+                }
+            }
+            AnnotationValue::Scalar(value) => {
+                let value = scalar(cx, state, value)?;
+                self.keys.add(&mut cx.store, value, args);
+                has_any = true;
+            }
+            AnnotationValue::Json(json) => {
+                has_any = self.keys.add_json(&mut cx.store, json, args);
+            }
+            AnnotationValue::Message(type_name, bytes) => {
+                let table = interned_data::DEBUG_ANNOTATION_VALUE_TYPE_NAMES;
+                let type_name = resolve(cx, state, table, type_name.ok_or(Fault)?)?;
+                let type_name = cx.store.strings.text(type_name).to_owned();
+                let keys = &mut self.keys;
+                if !self.reflection.message(cx, &type_name, bytes, keys, args) {
+                    return Err(Fault);
+                }
+                has_any = true;
+            }
+            AnnotationValue::Nested(nested) => {
+                has_any = self.nested_value(cx, nested, depth, args);
+            }
         }
-        if let Some(value) = annotation.simple(cx, state)? {
-            self.keys.add(&mut cx.store, value, args);
-            return Ok(true);
-        }
-        if let Some(json) = annotation.json {
-            return Ok(self.keys.add_json(&mut cx.store, json, args));
-        }
-        if let Some(bytes) = annotation.proto {
-            let type_name = annotation.proto_type.ok_or(Fault)?;
-            let type_name = cx.store.strings.text(type_name).to_owned();
-            let keys = &mut self.keys;
-            let is_known = self.reflection.message(cx, &type_name, bytes, keys, args);
-            return if is_known { Ok(true) } else { Err(Fault) };
-        }
-        if let Some(nested) = annotation.nested {
-            return Ok(self.nested_value(cx, nested, depth, args));
-        }
-        Ok(false)
+        Ok(has_any)
     }
 
     /// Reads a `NestedValue` of old traces.
@@ -280,31 +279,26 @@ impl ArgsReader {
         depth: usize,
         args: &mut ArgSet,
     ) -> bool {
-        use debug_annotation::nested_value as of;
         if depth > MAX_DEPTH {
             return false;
         }
-        let fields = || Fields::new(bytes).map_while(Result::ok);
-        let kind = fields().find(|part| part.number == of::NESTED_TYPE);
         let mut has_any = false;
-        match kind.and_then(|kind| kind.as_u64()).unwrap_or(0) {
-            1 => {
-                let of_kind = |number| fields().filter(move |part| part.number == number);
-                for (key, value) in of_kind(of::DICT_KEYS).zip(of_kind(of::DICT_VALUES)) {
-                    let key = clean(&key.as_str_lossy().unwrap_or_default());
+        match NestedValue::read(bytes) {
+            NestedValue::None => {}
+            NestedValue::Dict(keys, values) => {
+                for (key, value) in keys.into_iter().zip(values) {
+                    let key = clean(&String::from_utf8_lossy(key));
                     let mark = self.keys.push(&key);
-                    let value = value.as_bytes().unwrap_or_default();
                     has_any |= self.nested_value(cx, value, depth + 1, args);
                     self.keys.pop(mark);
                 }
             }
-            2 => {
+            NestedValue::Array(elements) => {
                 let Some(array) = self.keys.id(&mut cx.store) else {
                     return false;
                 };
-                for value in fields().filter(|part| part.number == of::ARRAY_VALUES) {
+                for value in elements {
                     let mark = self.keys.push_index(args.array_length(array));
-                    let value = value.as_bytes().unwrap_or_default();
                     let is_there = self.nested_value(cx, value, depth + 1, args);
                     self.keys.pop(mark);
                     if is_there {
@@ -313,19 +307,8 @@ impl ArgsReader {
                     }
                 }
             }
-            _ => {
-                let value = fields().find_map(|part| {
-                    Some(match part.number {
-                        of::BOOL_VALUE => ArgValue::Bool(part.as_bool()?),
-                        of::INT_VALUE => ArgValue::Int(part.as_i64()?),
-                        of::DOUBLE_VALUE => ArgValue::Real(part.as_f64()?),
-                        of::STRING_VALUE => {
-                            ArgValue::Text(cx.store.strings.intern_bytes(part.as_bytes()?))
-                        }
-                        _ => return None,
-                    })
-                });
-                if let Some(value) = value {
+            NestedValue::Scalar(value) => {
+                if let Some(value) = literal(cx, value) {
                     self.keys.add(&mut cx.store, value, args);
                     has_any = true;
                 }
@@ -365,97 +348,49 @@ impl ArgsReader {
     }
 }
 
-/// A `DebugAnnotation`.
-#[derive(Debug, Default)]
-struct EncodedAnnotation<'a> {
-    bytes: &'a [u8],
-    name: Option<StringId>,
-    has_entries: bool,
-    has_elements: bool,
-    value: Option<ferretto_wire::Field<'a>>,
-    json: Option<&'a [u8]>,
-    nested: Option<&'a [u8]>,
-    proto: Option<&'a [u8]>,
-    proto_type: Option<StringId>,
+/// Returns the name of an annotation.
+fn name(
+    cx: &mut Context,
+    state: EventState<'_>,
+    name: Option<Text<'_>>,
+) -> Result<StringId, Fault> {
+    let table = interned_data::DEBUG_ANNOTATION_NAMES;
+    resolve(cx, state, table, name.ok_or(Fault)?)
 }
 
-impl<'a> EncodedAnnotation<'a> {
-    fn read(cx: &mut Context, state: EventState<'_>, bytes: &'a [u8]) -> Result<Self, Fault> {
-        use debug_annotation as of;
-        let mut annotation = Self {
-            bytes,
-            ..Self::default()
-        };
-        let mut missing = None;
-        Fields::walk(bytes, |part| {
-            if missing.is_some() {
-                return;
-            }
-            let mut text = |table| {
-                let iid = part.as_u64().unwrap_or(0);
-                let text = known(cx, state, table, iid);
-                text.map_err(|fault| missing = Some(fault)).ok()
-            };
-            match part.number {
-                of::NAME_IID => annotation.name = text(interned_data::DEBUG_ANNOTATION_NAMES),
-                of::NAME => {
-                    let text = part.as_bytes().unwrap_or_default();
-                    annotation.name = Some(cx.store.strings.intern_bytes(text));
-                }
-                of::DICT_ENTRIES => annotation.has_entries = true,
-                of::ARRAY_VALUES => annotation.has_elements = true,
-                of::LEGACY_JSON_VALUE => annotation.json = part.as_bytes(),
-                of::NESTED_VALUE => annotation.nested = part.as_bytes(),
-                of::PROTO_VALUE => annotation.proto = part.as_bytes(),
-                of::PROTO_TYPE_NAME => {
-                    let text = part.as_bytes().unwrap_or_default();
-                    annotation.proto_type = Some(cx.store.strings.intern_bytes(text));
-                }
-                of::PROTO_TYPE_NAME_IID => {
-                    annotation.proto_type = text(interned_data::DEBUG_ANNOTATION_VALUE_TYPE_NAMES);
-                }
-                of::BOOL_VALUE
-                | of::UINT_VALUE
-                | of::INT_VALUE
-                | of::DOUBLE_VALUE
-                | of::STRING_VALUE
-                | of::STRING_VALUE_IID
-                | of::POINTER_VALUE => annotation.value = Some(part),
-                _ => {}
-            }
-        });
-        match missing {
-            None => Ok(annotation),
-            Some(fault) => Err(fault),
-        }
+/// Returns a text, which may be interned in a table.
+fn resolve(
+    cx: &mut Context,
+    state: EventState<'_>,
+    table: u32,
+    text: Text<'_>,
+) -> Result<StringId, Fault> {
+    match text {
+        Text::Literal(text) => Ok(cx.store.strings.intern_bytes(text)),
+        Text::Interned(iid) => known(cx, state, table, iid),
     }
+}
 
-    /// Returns the value if it is a scalar.
-    fn simple(&self, cx: &mut Context, state: EventState<'_>) -> Result<Option<ArgValue>, Fault> {
-        use debug_annotation as of;
-        if self.has_entries || self.has_elements {
-            return Ok(None);
-        }
-        let Some(part) = self.value else {
-            return Ok(None);
-        };
-        let number = part.as_u64().unwrap_or(0);
-        Ok(Some(match part.number {
-            of::BOOL_VALUE => ArgValue::Bool(number != 0),
-            of::UINT_VALUE => ArgValue::Uint(number),
-            of::INT_VALUE => ArgValue::Int(number as i64),
-            of::DOUBLE_VALUE => ArgValue::Real(part.as_f64().unwrap_or(0.0)),
-            of::POINTER_VALUE => ArgValue::Pointer(number),
-            of::STRING_VALUE => {
-                let text = part.as_bytes().unwrap_or_default();
-                ArgValue::Text(cx.store.strings.intern_bytes(text))
-            }
-            _ => {
-                let table = interned_data::DEBUG_ANNOTATION_STRING_VALUES;
-                ArgValue::Text(known(cx, state, table, number)?)
-            }
-        }))
+/// Returns a value without parts, whose text may be interned.
+fn scalar(cx: &mut Context, state: EventState<'_>, value: Scalar<'_>) -> Result<ArgValue, Fault> {
+    if let Scalar::Text(Text::Interned(iid)) = value {
+        let table = interned_data::DEBUG_ANNOTATION_STRING_VALUES;
+        return Ok(ArgValue::Text(known(cx, state, table, iid)?));
     }
+    literal(cx, value).ok_or(Fault)
+}
+
+/// Returns a value without parts; `None` for an interned text.
+fn literal(cx: &mut Context, value: Scalar<'_>) -> Option<ArgValue> {
+    Some(match value {
+        Scalar::Bool(value) => ArgValue::Bool(value),
+        Scalar::Uint(value) => ArgValue::Uint(value),
+        Scalar::Int(value) => ArgValue::Int(value),
+        Scalar::Double(value) => ArgValue::Real(value),
+        Scalar::Pointer(value) => ArgValue::Pointer(value),
+        Scalar::Text(Text::Literal(text)) => ArgValue::Text(cx.store.strings.intern_bytes(text)),
+        Scalar::Text(Text::Interned(_)) => return None,
+    })
 }
 
 /// Returns an interned text. A missing one is counted.

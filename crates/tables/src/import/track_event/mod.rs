@@ -4,23 +4,21 @@ mod apply;
 mod args;
 mod counter;
 mod descriptor;
-mod event;
 mod names;
 mod resolved;
 mod subject;
 mod tokenizer;
 mod tracks;
 
-pub(crate) use self::event::Glance;
 pub(crate) use self::resolved::{Annotation, Resolved};
 
 use std::num::NonZeroU32;
 
+use ferretto_format::track_event::TrackEvent;
 use rustc_hash::FxHashMap;
 
 use self::apply::Applying;
 use self::args::ArgsReader;
-use self::event::Event;
 use self::subject::Subject;
 use self::tokenizer::{Extra, SequenceState};
 use self::tracks::Tracks;
@@ -139,11 +137,14 @@ impl TrackEvents {
             cx.store.stats.add(stat, 1);
             return;
         }
-        let (event, names) = match encoded.resolved {
-            None => (Event::read(encoded.bytes), None),
+        let (event, size, names) = match encoded.resolved {
+            None => {
+                let size = encoded.bytes.len();
+                (TrackEvent::read(encoded.bytes), size, None)
+            }
             Some((resolved, annotations)) => {
                 let (event, names) = resolved.event(encoded.bytes, annotations);
-                (event, Some(names))
+                (event, resolved.size(), Some(names))
             }
         };
         let thread = state.state.thread.get();
@@ -152,6 +153,7 @@ impl TrackEvents {
             cx,
             ts,
             event,
+            size,
             names,
             extra: &extra,
             state,

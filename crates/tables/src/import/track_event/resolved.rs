@@ -1,10 +1,12 @@
 //! Track events with interned names only, which are decoded ahead.
 
-use ferretto_proto::fields::{debug_annotation, interned_data, track_event as field};
-use ferretto_wire::{Field, Fields};
+use ferretto_format::track_event::{
+    Annotation as Encoded, AnnotationValue, Scalar, Text, TrackEvent,
+};
+use ferretto_proto::fields::{interned_data, track_event as field};
+use ferretto_wire::Fields;
 
 use super::super::sequence::Interned;
-use super::event::Event;
 use crate::schema::ArgValue;
 use crate::strings::StringId;
 
@@ -17,7 +19,7 @@ pub(crate) struct Resolved {
     /// False if the event must be decoded when it is applied.
     pub(crate) is_there: bool,
     has_flows: bool,
-    kind: u32,
+    event_type: i32,
     /// The size of the encoded event in bytes.
     size: u32,
     track: Option<u64>,
@@ -47,12 +49,12 @@ impl Resolved {
 
     #[inline]
     fn try_decode(bytes: &[u8], interned: &Interned, all: &mut Vec<Annotation>) -> Option<Self> {
-        let event = Event::read(bytes);
+        let event = TrackEvent::read(bytes);
         let has_more = event.legacy.is_some()
-            || event.has_args
+            || event.has_other_fields
             || event.has_callstack
-            || event.has_old_times
-            || event.has_extra;
+            || event.has_relative_times
+            || event.has_extra_counters;
         if has_more || event.category.is_some() || event.categories > 1 {
             return None;
         }
@@ -82,8 +84,8 @@ impl Resolved {
         Some(Self {
             is_there: true,
             has_flows: event.has_flows,
-            kind: event.kind,
-            size: event.size as u32,
+            event_type: event.event_type,
+            size: bytes.len() as u32,
             track: event.track,
             name,
             category,
@@ -98,21 +100,26 @@ impl Resolved {
         self.has_flows
     }
 
+    /// Returns the size of the encoded event in bytes.
+    #[inline]
+    pub(super) fn size(&self) -> usize {
+        self.size as usize
+    }
+
     /// Returns the event, and its names and annotations in `all`.
     #[inline]
     pub(super) fn event<'a>(
         &self,
         bytes: &'a [u8],
         all: &'a [Annotation],
-    ) -> (Event<'a>, Names<'a>) {
-        let event = Event {
+    ) -> (TrackEvent<'a>, Names<'a>) {
+        let event = TrackEvent {
             bytes,
-            size: self.size as usize,
-            kind: self.kind,
+            event_type: self.event_type,
             track: self.track,
             has_flows: self.has_flows,
             has_annotations: self.count > 0,
-            ..Event::default()
+            ..TrackEvent::default()
         };
         let first = self.first as usize;
         let annotations = all.get(first..first + self.count as usize);
@@ -125,36 +132,27 @@ impl Resolved {
     }
 }
 
-/// Reads a `DebugAnnotation` with one value and interned texts.
+/// Reads a `DebugAnnotation` with a value without parts, and interned texts.
 #[inline]
 fn annotation(bytes: &[u8], interned: &Interned) -> Option<Annotation> {
-    use debug_annotation as of;
-    let (mut name, mut value, mut is_simple) = (None, None::<Field<'_>>, true);
-    Fields::walk(bytes, |part| match part.number {
-        of::NAME_IID => {
-            let iid = part.as_u64().unwrap_or(0);
-            name = interned.text(interned_data::DEBUG_ANNOTATION_NAMES, iid);
-            is_simple &= name.is_some();
-        }
-        of::BOOL_VALUE
-        | of::UINT_VALUE
-        | of::INT_VALUE
-        | of::DOUBLE_VALUE
-        | of::STRING_VALUE_IID
-        | of::POINTER_VALUE => value = Some(part),
-        _ => is_simple = false,
-    });
-    let (Some(name), Some(value), true) = (name, value, is_simple) else {
+    let annotation = Encoded::read(bytes);
+    let (Some(Text::Interned(name)), AnnotationValue::Scalar(value)) =
+        (annotation.name, annotation.value)
+    else {
         return None;
     };
-    let number = value.as_u64().unwrap_or(0);
-    let value = match value.number {
-        of::BOOL_VALUE => ArgValue::Bool(number != 0),
-        of::UINT_VALUE => ArgValue::Uint(number),
-        of::INT_VALUE => ArgValue::Int(number as i64),
-        of::DOUBLE_VALUE => ArgValue::Real(value.as_f64().unwrap_or(0.0)),
-        of::POINTER_VALUE => ArgValue::Pointer(number),
-        _ => ArgValue::Text(interned.text(interned_data::DEBUG_ANNOTATION_STRING_VALUES, number)?),
+    let name = interned.text(interned_data::DEBUG_ANNOTATION_NAMES, name)?;
+    let value = match value {
+        Scalar::Bool(value) => ArgValue::Bool(value),
+        Scalar::Uint(value) => ArgValue::Uint(value),
+        Scalar::Int(value) => ArgValue::Int(value),
+        Scalar::Double(value) => ArgValue::Real(value),
+        Scalar::Pointer(value) => ArgValue::Pointer(value),
+        Scalar::Text(Text::Interned(iid)) => {
+            let table = interned_data::DEBUG_ANNOTATION_STRING_VALUES;
+            ArgValue::Text(interned.text(table, iid)?)
+        }
+        Scalar::Text(Text::Literal(_)) => return None,
     };
     Some((name, value))
 }

@@ -1,10 +1,12 @@
 //! The names, thread, process and track of a track event.
 
-use ferretto_proto::fields::{interned_data, track_event as field};
+use ferretto_format::track_event::{Text, legacy_phase};
+use ferretto_proto::fields::interned_data;
+use ferretto_proto::views::track_event::LegacyEventView;
+use ferretto_proto::views::track_event::legacy_event::instant_event_scope as scope;
 
 use super::Nesting;
 use super::apply::{Applying, Fault};
-use super::event::Legacy;
 use super::tracks::{Owner, Part};
 use crate::schema::ArgValue;
 use crate::stats::Stat;
@@ -62,22 +64,16 @@ impl Applying<'_, '_> {
                     }
                     all.extend_from_slice(text);
                 };
-                for part in event.fields() {
-                    if part.number == field::CATEGORY_IIDS {
-                        for iid in part.as_varints() {
-                            match self.state.text(table, iid) {
-                                Some(text) => add(strings.text(text).as_bytes()),
-                                None => {
-                                    let stats = &mut self.cx.store.stats;
-                                    stats.add(Stat::interned_data_tokenizer_errors, 1);
-                                }
+                for category in event.categories() {
+                    match category {
+                        Text::Literal(text) => add(text),
+                        Text::Interned(iid) => match self.state.text(table, iid) {
+                            Some(text) => add(strings.text(text).as_bytes()),
+                            None => {
+                                let stats = &mut self.cx.store.stats;
+                                stats.add(Stat::interned_data_tokenizer_errors, 1);
                             }
-                        }
-                    }
-                }
-                for part in event.fields() {
-                    if part.number == field::CATEGORIES {
-                        add(part.as_bytes().unwrap_or_default());
+                        },
                     }
                 }
                 match all.is_empty() {
@@ -89,12 +85,12 @@ impl Applying<'_, '_> {
     }
 
     /// Returns the name of the event.
-    pub(super) fn name(&mut self, legacy: &Legacy<'_>) -> StringId {
+    pub(super) fn name(&mut self, legacy: &LegacyEventView<'_>) -> StringId {
         if let Some(names) = &self.names {
             return names.name;
         }
         let iid = match self.event.name_iid {
-            0 => legacy.name_iid,
+            0 => legacy.name_iid.unwrap_or(0),
             iid => iid,
         };
         if iid != 0 {
@@ -112,10 +108,10 @@ impl Applying<'_, '_> {
     }
 
     /// Determines the owner of the event.
-    pub(super) fn find_owner(&mut self, legacy: &Legacy<'_>) -> Result<(), Fault> {
+    pub(super) fn find_owner(&mut self, legacy: &LegacyEventView<'_>) -> Result<(), Fault> {
         let cx = &mut *self.cx;
         let of = &mut self.of;
-        let track = self.event.track.or(self.state.state.defaults.track);
+        let track = self.event.track.or(self.state.state.defaults.event.track);
         of.uuid = track.unwrap_or(0);
         if of.uuid != 0 {
             let resolved = self.tracks.resolve(cx, of.uuid).ok_or(Fault)?;
@@ -143,15 +139,17 @@ impl Applying<'_, '_> {
         } else {
             let has_thread = self.thread.is_some();
             of.is_on_thread = has_thread
-                && (self.event.track.is_none() || self.event.kind == 0 || legacy.tid.is_some())
-                || legacy.pid.is_some();
+                && (self.event.track.is_none()
+                    || self.event.event_type == 0
+                    || legacy.tid_override.is_some())
+                || legacy.pid_override.is_some();
             if of.is_on_thread {
                 let (mut pid, mut tid) = self.thread.unwrap_or((0, 0));
-                if let Some(number) = legacy.pid {
+                if let Some(number) = legacy.pid_override {
                     pid = i64::from(number as u32);
                     tid = generated_tid(-1, pid);
                 }
-                if let Some(number) = legacy.tid {
+                if let Some(number) = legacy.tid_override {
                     let is_made_up = self.thread.is_some_and(|(_, tid)| tid >> 32 != 0);
                     tid = i64::from(number as u32);
                     if is_made_up {
@@ -166,14 +164,12 @@ impl Applying<'_, '_> {
                 of.upid = cx.store.tables.thread.upid.get(utid);
             }
         }
-        match legacy.phase {
+        match legacy_phase(legacy) {
             Some(b'b' | b'e' | b'n' | b'S' | b'T' | b'p' | b'F') => of.passthrough = of.utid,
-            Some(b'i' | b'I') => match legacy.scope {
-                // Global.
-                1 => of.passthrough = of.utid.take(),
-                // Of the process.
-                2 if of.upid.is_none() => return Err(Fault),
-                2 => of.passthrough = of.utid.take(),
+            Some(b'i' | b'I') => match legacy.instant_event_scope.unwrap_or(0) {
+                scope::SCOPE_GLOBAL => of.passthrough = of.utid.take(),
+                scope::SCOPE_PROCESS if of.upid.is_none() => return Err(Fault),
+                scope::SCOPE_PROCESS => of.passthrough = of.utid.take(),
                 _ if of.utid.is_none() => return Err(Fault),
                 _ => {}
             },
@@ -183,8 +179,8 @@ impl Applying<'_, '_> {
     }
 
     /// Returns the track of the event.
-    pub(super) fn track(&mut self, legacy: &Legacy<'_>, part: Part) -> Result<u32, Fault> {
-        match legacy.phase {
+    pub(super) fn track(&mut self, legacy: &LegacyEventView<'_>, part: Part) -> Result<u32, Fault> {
+        match legacy_phase(legacy) {
             Some(phase @ (b'b' | b'e' | b'n' | b'S' | b'T' | b'p' | b'F')) => {
                 // The event's own track counts as used in any case.
                 if !self.of.is_on_thread {
@@ -192,14 +188,21 @@ impl Applying<'_, '_> {
                 }
                 return self.async_track(legacy, phase);
             }
-            Some(b'i' | b'I') if legacy.scope == 1 || legacy.scope == 2 => {
+            Some(b'i' | b'I')
+                if matches!(
+                    legacy.instant_event_scope,
+                    Some(scope::SCOPE_GLOBAL | scope::SCOPE_PROCESS)
+                ) =>
+            {
                 if !self.of.is_on_thread {
                     self.own_row(part);
                 }
                 let mut source = ArgSet::default();
                 source.text(&mut self.cx.store, "source", "chrome");
-                let (type_, dimensions) = match (legacy.scope, self.of.upid) {
-                    (2, Some(upid)) => ("chrome_process_instant", Some(Dimension::Upid(upid))),
+                let (type_, dimensions) = match (legacy.instant_event_scope, self.of.upid) {
+                    (Some(scope::SCOPE_PROCESS), Some(upid)) => {
+                        ("chrome_process_instant", Some(Dimension::Upid(upid)))
+                    }
                     _ => ("legacy_chrome_global_instants", None),
                 };
                 let spec = TrackSpec::slices(type_, dimensions.as_slice()).with_source(source);
@@ -223,7 +226,7 @@ impl Applying<'_, '_> {
     }
 
     /// Returns the track of an event of old traces that may overlap others.
-    fn async_track(&mut self, legacy: &Legacy<'_>, phase: u8) -> Result<u32, Fault> {
+    fn async_track(&mut self, legacy: &LegacyEventView<'_>, phase: u8) -> Result<u32, Fault> {
         let (id, owner) = match (legacy.unscoped_id, legacy.global_id, legacy.local_id) {
             (Some(id), _, _) | (_, Some(id), _) => (id as i64, None),
             (_, _, Some(id)) => (id as i64, Some(self.of.upid.ok_or(Fault)?)),

@@ -1,7 +1,9 @@
 //! Tokenizes track events: times of old traces, and incremental counters.
 
 use ferretto_format::clock::MONOTONIC;
-use ferretto_proto::fields::{thread_descriptor, track_event as field};
+use ferretto_format::track_event::{EventGlance, MissingBase, NoTrack, RelativeTimes, TrackEvent};
+use ferretto_proto::views::ThreadDescriptorView;
+use ferretto_proto::views::track_event::r#type as event_type;
 use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
@@ -11,7 +13,6 @@ use super::super::sequence::Defaults;
 use super::super::sorter::Stream;
 use super::super::{Input, Out};
 use super::TrackEvents;
-use super::event::{Event, Glance, event_type};
 use crate::schema::ArgValue;
 use crate::stats::Stat;
 use crate::trackers::args::ArgSet;
@@ -25,50 +26,35 @@ const MAX_COUNTERS: usize = 1 << 16;
 /// The incremental state of a sequence for track events.
 #[derive(Debug, Default)]
 pub(super) struct SequenceState {
-    /// The base of time differences: the time, the thread's CPU time and its instruction count.
-    last: Option<[i64; 3]>,
+    times: RelativeTimes,
     counters: FxHashMap<u64, f64>,
 }
 
 impl SequenceState {
     /// Handles a restart of incremental state.
     pub(super) fn restart(&mut self) {
-        self.last = None;
+        self.times.reset();
         self.counters.clear();
     }
 
     /// Handles a loss of packets.
     pub(super) fn lose(&mut self) {
-        self.last = None;
+        self.times.reset();
     }
 
     /// Reads a `ThreadDescriptor`. Returns pid and tid.
     fn set_thread(&mut self, bytes: &[u8]) -> (i64, i64) {
-        use thread_descriptor as of;
-        let number = |number| {
-            let value = Fields::find(number, bytes).and_then(|value| value.as_i64());
-            value.unwrap_or(0)
-        };
-        let ns = |number: i64| number.saturating_mul(1000);
-        self.last = Some([
-            ns(number(of::REFERENCE_TIMESTAMP_US)),
-            ns(number(of::REFERENCE_THREAD_TIME_US)),
-            number(of::REFERENCE_THREAD_INSTRUCTION_COUNT),
-        ]);
-        (i64::from(number(of::PID) as i32), number(of::TID))
-    }
-
-    fn add(&mut self, which: usize, delta: i64) -> Option<i64> {
-        let last = self.last.as_mut()?;
-        last[which] = last[which].saturating_add(delta);
-        Some(last[which])
+        self.times.set(bytes);
+        let thread = ThreadDescriptorView::read(bytes);
+        let pid = i64::from(thread.pid.unwrap_or(0));
+        (pid, thread.tid.unwrap_or(0))
     }
 
     /// Decodes the times of an event of an old trace.
-    fn old_times(
+    fn relative_times(
         &mut self,
         cx: &mut Context,
-        event: &Event<'_>,
+        event: &TrackEvent<'_>,
         extra: &mut Extra,
         ts: &mut Option<i64>,
     ) -> Result<(), Refused> {
@@ -77,35 +63,24 @@ impl SequenceState {
             track_event_skipped_thread_time_delta_without_valid_state as no_thread_time,
             track_event_skipped_timestamp_delta_without_valid_state as no_time,
         };
-        let number = |number| event.find(number).and_then(|field| field.as_i64());
-        let ns = |value: i64| value.saturating_mul(1000);
-        let mut old = None;
-        if let Some(delta) = number(field::TIMESTAMP_DELTA_US) {
-            old = Some(self.add(0, ns(delta)).ok_or(no_time)?);
-        } else if let Some(time) = number(field::TIMESTAMP_ABSOLUTE_US).filter(|time| *time != 0) {
-            old = Some(ns(time));
-        }
-        if let Some(old) = old.filter(|old| *old >= 0) {
+        let times = self.times.read(event).map_err(|missing| match missing {
+            MissingBase::Time => no_time,
+            MissingBase::ThreadTime => no_thread_time,
+            MissingBase::Instructions => no_instructions,
+        })?;
+        if let Some(time) = times.time.filter(|time| *time >= 0) {
             let clock = ClockId::of_machine(cx.store.machine, MONOTONIC);
-            let converted = cx.clocks.trace_time(clock, old).unwrap_or_else(|error| {
+            let converted = cx.clocks.trace_time(clock, time).unwrap_or_else(|error| {
                 let trace = cx.clocks.trace_clock();
-                clock::log(error, &mut cx.store, clock, old, trace, None);
-                old
+                clock::log(error, &mut cx.store, clock, time, trace, None);
+                time
             });
             *ts = Some(converted);
-        } else if old.is_some() {
-            *ts = old;
+        } else if times.time.is_some() {
+            *ts = times.time;
         }
-        if let Some(delta) = number(field::THREAD_TIME_DELTA_US) {
-            extra.thread_time = Some(self.add(1, ns(delta)).ok_or(no_thread_time)?);
-        } else {
-            extra.thread_time = number(field::THREAD_TIME_ABSOLUTE_US).map(ns);
-        }
-        if let Some(delta) = number(field::THREAD_INSTRUCTION_COUNT_DELTA) {
-            extra.instructions = Some(self.add(2, delta).ok_or(no_instructions)?);
-        } else {
-            extra.instructions = number(field::THREAD_INSTRUCTION_COUNT_ABSOLUTE);
-        }
+        extra.thread_time = times.thread_time;
+        extra.instructions = times.instructions;
         Ok(())
     }
 
@@ -151,70 +126,36 @@ impl From<Stat> for Refused {
 
 /// Returns the value of a counter event. `absolute` converts the value of a track.
 fn counter(
-    event: &Event<'_>,
+    event: &TrackEvent<'_>,
     defaults: &Defaults,
     absolute: &mut dyn FnMut(u64, f64) -> Option<f64>,
 ) -> Result<f64, Refused> {
-    let uuid = event.track.or(defaults.track);
+    let uuid = event.track.or(defaults.event.track);
     let uuid = uuid.ok_or(Stat::track_event_counter_missing_track_uuid)?;
-    let value = event.counter.ok_or(Refused::of_track(
-        Stat::track_event_counter_missing_value,
-        uuid,
-    ))?;
-    let value = match value.number {
-        field::COUNTER_VALUE => value.as_i64().unwrap_or(0) as f64,
-        _ => value.as_f64().unwrap_or(0.0),
-    };
+    let missing = Stat::track_event_counter_missing_value;
+    let value = event.counter.ok_or(Refused::of_track(missing, uuid))?;
     let stat = Stat::track_event_counter_invalid_track_uuid;
-    absolute(uuid, value).ok_or(Refused::of_track(stat, uuid))
+    absolute(uuid, value.as_f64()).ok_or(Refused::of_track(stat, uuid))
 }
 
 /// Decodes the counters beside an event. `absolute` converts the value of a track.
 fn extra_counters(
-    event: &Event<'_>,
+    event: &TrackEvent<'_>,
     defaults: &Defaults,
     absolute: &mut dyn FnMut(u64, f64) -> Option<f64>,
     counters: &mut Vec<(u64, f64)>,
 ) -> Result<(), Refused> {
-    let lists = [
-        (
-            field::EXTRA_COUNTER_VALUES,
-            field::EXTRA_COUNTER_TRACK_UUIDS,
-            &defaults.extra_tracks,
-        ),
-        (
-            field::EXTRA_DOUBLE_COUNTER_VALUES,
-            field::EXTRA_DOUBLE_COUNTER_TRACK_UUIDS,
-            &defaults.extra_double_tracks,
-        ),
-    ];
-    for (values, tracks, default_tracks) in lists {
-        let is_double = values == field::EXTRA_DOUBLE_COUNTER_VALUES;
-        let values = event.numbers(values);
-        if values.is_empty() {
-            continue;
+    for counter in event.extra_counters(&defaults.event) {
+        let uuid = counter.track.map_err(|reason| match reason {
+            NoTrack::NoList => Stat::track_event_extra_counter_missing_track_uuids,
+            NoTrack::NotInList => Stat::track_event_extra_counter_track_uuid_mismatch,
+        })?;
+        if counters.len() >= MAX_EXTRA {
+            return Err(Stat::track_event_extra_counter_exceeds_max.into());
         }
-        let mut uuids = event.numbers(tracks);
-        if uuids.is_empty() {
-            uuids = default_tracks.to_vec();
-        }
-        if uuids.is_empty() {
-            return Err(Stat::track_event_extra_counter_missing_track_uuids.into());
-        }
-        for (place, value) in values.into_iter().enumerate() {
-            let uuid = uuids.get(place).copied().filter(|uuid| *uuid != 0);
-            let uuid = uuid.ok_or(Stat::track_event_extra_counter_track_uuid_mismatch)?;
-            if counters.len() >= MAX_EXTRA {
-                return Err(Stat::track_event_extra_counter_exceeds_max.into());
-            }
-            let value = match is_double {
-                true => f64::from_bits(value),
-                false => value as i64 as f64,
-            };
-            let value = absolute(uuid, value);
-            let value = value.ok_or(Stat::track_event_extra_counter_invalid_track)?;
-            counters.push((uuid, value));
-        }
+        let value = absolute(uuid, counter.value.as_f64());
+        let value = value.ok_or(Stat::track_event_extra_counter_invalid_track)?;
+        counters.push((uuid, value));
     }
     Ok(())
 }
@@ -232,12 +173,14 @@ impl TrackEvents {
                 .store
                 .log_at(Stat::track_event_missing_sequence_id, input.offset);
         }
-        let event = input.glance.unwrap_or_else(|| Glance::read(input.bytes));
-        let is_counter = event.kind == event_type::COUNTER;
+        let event = input
+            .glance
+            .unwrap_or_else(|| EventGlance::read(input.bytes));
+        let is_counter = event.event_type == event_type::TYPE_COUNTER;
         let mut ts = input.header.timestamp.map(|_| input.ts);
         let mut extra = None;
         if event.has_more || is_counter {
-            let event = Event::read(input.bytes);
+            let event = TrackEvent::read(input.bytes);
             let mut decoded = Extra::default();
             let result = self.decode(cx, input, &event, &mut decoded, &mut ts);
             if let Err(Refused { stat, track }) = result {
@@ -259,9 +202,9 @@ impl TrackEvents {
             None => Stat::track_event_missing_timestamp,
             Some(..0) => Stat::track_event_invalid_timestamp,
             Some(ts) => {
-                if event.kind == event_type::STATE
+                if event.event_type == event_type::TYPE_STATE
                     && !event.has_track
-                    && input.state.state.defaults.track.is_none()
+                    && input.state.state.defaults.event.track.is_none()
                 {
                     let stat = Stat::track_event_state_missing_track_uuid;
                     return cx.store.log_at(stat, input.offset);
@@ -279,13 +222,13 @@ impl TrackEvents {
         &mut self,
         cx: &mut Context,
         input: &Input<'_>,
-        event: &Event<'_>,
+        event: &TrackEvent<'_>,
         extra: &mut Extra,
         ts: &mut Option<i64>,
     ) -> Result<(), Refused> {
         let state = self.sequences.entry(input.sequence).or_default();
-        if event.has_old_times {
-            state.old_times(cx, event, extra, ts)?;
+        if event.has_relative_times {
+            state.relative_times(cx, event, extra, ts)?;
         }
         let tracks = &self.tracks;
         let mut absolute = |uuid, value| {
@@ -297,10 +240,10 @@ impl TrackEvents {
             })
         };
         let defaults = &input.state.state.defaults;
-        if event.kind == event_type::COUNTER {
+        if event.event_type == event_type::TYPE_COUNTER {
             extra.counter = counter(event, defaults, &mut absolute)?;
         }
-        if event.has_extra {
+        if event.has_extra_counters {
             extra_counters(event, defaults, &mut absolute, &mut extra.others)?;
         }
         Ok(())

@@ -61,8 +61,13 @@ fn track_events_are_counted_by_type() {
         });
     });
     for kind in [1, 1, 2, 3, 4, 0] {
-        trace = trace.packet(|p| p.nested(11, |event| event.varint(9, kind)));
+        trace = trace.packet(|p| {
+            p.varint(10, 1); // sequence
+            p.nested(11, |event| event.varint(9, kind));
+        });
     }
+    // No reader shows an event without a sequence.
+    trace = trace.packet(|p| p.nested(11, |event| event.varint(9, 1)));
     let counts = trace.summary().track_events;
     assert_eq!((counts.begins, counts.ends, counts.instants), (2, 1, 1));
     assert_eq!((counts.counters, counts.others, counts.tracks), (1, 1, 1));
