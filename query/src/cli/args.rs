@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ferretto_query::Options;
 use ferretto_query::export::ExportFormat;
@@ -9,6 +10,7 @@ use ferretto_query::output::Format;
 use ferretto_query::reports::Report;
 use lexopt::prelude::*;
 
+use super::background::parse_idle;
 use super::summarize::SummaryArgs;
 
 const HELP: &str = "\
@@ -52,6 +54,12 @@ Options:
                            Perfetto UI
       --port PORT          The port to listen on [default: 9001]
       --socket PATH        Listen on a Unix socket at this path instead. Only this user may connect
+      --idle-timeout TIME  End the server of a socket after this time without requests, such as 30m
+                           [default: never; 30m with --start]
+      --start NAME         Start a server in the background, for --remote
+      --remote NAME        Query the server with this name, or at this path of a socket, instead of a
+                           trace. Tables that statements create stay there
+      --stop NAME          End the server with this name
       --schema-docs        Print the tables with their columns as Markdown
       --timing             Print the durations of import and queries
   -h, --help               Print help
@@ -81,6 +89,16 @@ pub(super) struct Args {
     pub(super) socket: Option<PathBuf>,
     pub(super) timing: bool,
     pub(super) summary: SummaryArgs,
+    /// The time without requests after which a server ends; `None` if it is not given.
+    pub(super) idle: Option<Option<Duration>>,
+    /// The name of a server to start.
+    pub(super) start: Option<String>,
+    /// The name of a server to query.
+    pub(super) remote: Option<String>,
+    /// The name of a server to end.
+    pub(super) stop: Option<String>,
+    /// The arguments that a server in the background gets, too.
+    pub(super) passed_on: Vec<OsString>,
     /// The format and the file of an export.
     pub(super) export: Option<(ExportFormat, PathBuf)>,
 }
@@ -103,8 +121,45 @@ impl Default for Args {
             socket: None,
             timing: false,
             summary: SummaryArgs::default(),
+            idle: None,
+            start: None,
+            remote: None,
+            stop: None,
+            passed_on: Vec::new(),
             export: None,
         }
+    }
+}
+
+impl Args {
+    /// Keeps an option for a server in the background.
+    fn pass_on(&mut self, option: &str, value: &str) {
+        self.passed_on.extend([option.into(), value.into()]);
+    }
+
+    /// Fails if options exclude each other that concern servers in the background.
+    fn check_servers(&self) -> Result<(), String> {
+        let servers = [&self.start, &self.remote, &self.stop];
+        let count = servers.into_iter().flatten().count() + usize::from(self.serve);
+        if count > 1 {
+            return Err("--serve, --start, --remote and --stop exclude each other".into());
+        }
+        let is_query = self.sql.is_some() || self.file.is_some() || self.report.is_some();
+        let is_output = self.export.is_some() || !self.summary.specs.is_empty();
+        if self.start.is_some() && (is_query || is_output || self.traces.len() != 1) {
+            return Err("--start takes one trace, and no SQL".into());
+        }
+        if self.remote.is_some() && (!self.traces.is_empty() || is_output) {
+            return Err("--remote takes SQL, and no trace, summary or export".into());
+        }
+        if self.stop.is_some() && (is_query || is_output || !self.traces.is_empty()) {
+            return Err("--stop takes no trace and no SQL".into());
+        }
+        let can_idle = self.start.is_some() || self.socket.is_some();
+        if self.idle.is_some() && !can_idle {
+            return Err("--idle-timeout belongs to --start and --socket".into());
+        }
+        Ok(())
     }
 }
 
@@ -194,13 +249,17 @@ pub(super) fn parse() -> Result<Task, String> {
             }
             Long("memory-limit") => {
                 let size = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.pass_on("--memory-limit", &size);
                 args.limits.memory_limit = parse_size(&size)?;
             }
             Long("timeout") => {
                 args.limits.timeout_ms = parser.value().and_then(|v| v.parse()).map_err(failed)?;
+                let timeout = args.limits.timeout_ms.to_string();
+                args.pass_on("--timeout", &timeout);
             }
             Long("max-unpacked") => {
                 let size = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.pass_on("--max-unpacked", &size);
                 let bytes = parse_size(&size)?;
                 args.import.limits = args.import.limits.with_decompressed(Some(bytes));
             }
@@ -215,6 +274,19 @@ pub(super) fn parse() -> Result<Task, String> {
                 args.port = Some(parser.value().and_then(|v| v.parse()).map_err(failed)?);
             }
             Long("socket") => args.socket = Some(parser.value().map_err(failed)?.into()),
+            Long("idle-timeout") => {
+                let time = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.idle = Some(parse_idle(&time)?);
+            }
+            Long(name @ ("start" | "remote" | "stop")) => {
+                let name = name.to_owned();
+                let server = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                match name.as_str() {
+                    "start" => args.start = Some(server),
+                    "remote" => args.remote = Some(server),
+                    _ => args.stop = Some(server),
+                }
+            }
             Long("timing") => args.timing = true,
             Long("summarize") => {
                 let spec = parser.value().map_err(failed)?;
@@ -265,6 +337,10 @@ pub(super) fn parse() -> Result<Task, String> {
             other => return Err(failed(other.unexpected())),
         }
     }
+    if args.remote.is_some() && args.sql.is_none() {
+        let sql = words.pop().map(OsString::into_string).transpose();
+        args.sql = sql.map_err(|_| "the SQL is not UTF-8".to_owned())?;
+    }
     let is_summary = !args.summary.specs.is_empty();
     let is_summary_option =
         args.summary.metrics.is_some() || args.summary.metadata.is_some() || args.summary.is_binary;
@@ -312,11 +388,13 @@ pub(super) fn parse() -> Result<Task, String> {
     if args.traces.len() > 1 || args.traces.iter().any(|name| has_many(name)) {
         is_fleet = is_fleet.or(Some("many traces"));
     }
+    args.check_servers()?;
+    let needs_trace = !args.serve && args.remote.is_none() && args.stop.is_none();
     match is_fleet {
         Some(_) if args.serve => Err("--serve takes one trace".into()),
         Some(_) if args.traces.is_empty() => Err(NO_TRACE.into()),
         Some(reason) => Ok(Task::Fleet(reason)),
-        None if args.traces.is_empty() && !args.serve => Err(NO_TRACE.into()),
+        None if args.traces.is_empty() && needs_trace => Err(NO_TRACE.into()),
         None => Ok(Task::Run(Box::new(args))),
     }
 }

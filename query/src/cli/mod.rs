@@ -1,6 +1,7 @@
 //! The command line.
 
 mod args;
+mod background;
 mod classic;
 mod fleet;
 mod shell;
@@ -10,12 +11,12 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ferretto_output::{Printable, printable};
 use ferretto_query::Engine;
 use ferretto_query::export::{ExportFormat, export};
-use ferretto_query::output::{Csv, Format, output};
+use ferretto_query::output::{Csv, Format, Output, output};
 use ferretto_query::rpc::{Processor, Server, ServerOptions, SocketServer};
 use ferretto_query::summary::Metrics;
 use ferretto_tables::{Continue, Trace};
@@ -32,7 +33,14 @@ pub(crate) fn main() -> ExitCode {
         args::parse().map_err(Failure::Usage).and_then(|task| {
             let done = match task {
                 Task::Run(args) if args.serve => serve(&args).map(|()| ExitCode::SUCCESS),
-                Task::Run(args) => run(&args),
+                Task::Run(args) => match (&args.start, &args.stop, &args.remote) {
+                    (Some(name), ..) => {
+                        background::start(name, &args.traces[0], &args).map(|()| ExitCode::SUCCESS)
+                    }
+                    (_, Some(name), _) => background::stop(name).map(|()| ExitCode::SUCCESS),
+                    (.., Some(name)) => run_remote(name, &args).map(|()| ExitCode::SUCCESS),
+                    _ => run(&args),
+                },
                 Task::Fleet(reason) => Err(fleet::run(reason)),
                 Task::Done => Ok(ExitCode::SUCCESS),
             };
@@ -121,6 +129,30 @@ fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(done())
 }
 
+/// Runs statements on a server in the background.
+fn run_remote(name: &str, args: &Args) -> Result<(), String> {
+    let sql = match args.report {
+        Some(report) => Some(report.sql().to_owned()),
+        None => read_sql(args)?,
+    };
+    let Some(sql) = sql else {
+        return Err("--remote needs SQL: as an argument, from -f or standard input".into());
+    };
+    let mut client = background::connect(name)?;
+    let started = Instant::now();
+    let terminal = io::stdout().is_terminal();
+    let default = if terminal { Format::Table } else { Format::Csv };
+    let width = terminal.then(terminal_width).flatten();
+    let format = args.format.unwrap_or(default);
+    let mut rows = output(format, width, standard_output());
+    let result = client.run(&sql, &mut *rows);
+    finish(&mut *rows)?;
+    if args.timing {
+        eprintln!("queried in {:.3} s", started.elapsed().as_secs_f64());
+    }
+    result.map_err(|error| error.message)
+}
+
 /// Writes the tables of a trace to a file.
 fn write_export(
     engine: &mut Engine,
@@ -180,14 +212,19 @@ fn print_results(
 ) -> Result<(), String> {
     let mut rows = output(format, width, standard_output());
     let result = engine.run(sql, &mut *rows);
-    // A reader of the results that has enough closes the pipe.
-    match rows.finish() {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            return Err(format!("cannot write the result: {error}"));
-        }
-        _ => {}
-    }
+    finish(&mut *rows)?;
     result.map_err(|error| error.render(sql))
+}
+
+/// Writes the rest of the results.
+fn finish(rows: &mut dyn Output) -> Result<(), String> {
+    match rows.finish() {
+        // A reader of the results that has enough closes the pipe.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write the result: {error}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 const HEALTH: &str = "SELECT name || ifnull('[' || idx || ']', '') || ' = ' || value || ': '
@@ -236,7 +273,7 @@ fn serve(args: &Args) -> Result<(), String> {
             .map_err(|error| format!("{}: {error}", path.display()))?;
     }
     if let Some(path) = &args.socket {
-        return listen_on_socket(path, processor);
+        return listen_on_socket(path, processor, args.idle.flatten());
     }
     let options = ServerOptions {
         address: "localhost".to_owned(),
@@ -246,8 +283,13 @@ fn serve(args: &Args) -> Result<(), String> {
     listen(&options, processor)
 }
 
-/// Serves until the process is ended by a signal, and removes the socket.
-fn listen_on_socket(path: &Path, processor: Processor) -> Result<(), String> {
+/// Serves until the process is ended by a signal, or nothing was asked for this time, and removes
+/// the socket.
+fn listen_on_socket(
+    path: &Path,
+    processor: Processor,
+    idle: Option<Duration>,
+) -> Result<(), String> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
 
@@ -255,8 +297,21 @@ fn listen_on_socket(path: &Path, processor: Processor) -> Result<(), String> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(started)?;
     let server = SocketServer::bind(path).map_err(started)?;
     let running = server.run(processor);
-    let _running = running.map_err(|error| format!("cannot start threads: {error}"))?;
+    let running = running.map_err(|error| format!("cannot start threads: {error}"))?;
     eprintln!("listening on {}", path.display());
+    let running = Arc::new(running);
+    if let Some(idle) = idle {
+        let (running, handle) = (running.clone(), signals.handle());
+        std::thread::spawn(move || {
+            loop {
+                let left = idle.saturating_sub(running.idle());
+                if left.is_zero() {
+                    return handle.close();
+                }
+                std::thread::sleep(left.max(Duration::from_millis(1)));
+            }
+        });
+    }
     signals.forever().next();
     Ok(())
 }

@@ -177,6 +177,11 @@ impl ProcessorSite {
             is_local: true,
         }
     }
+
+    /// Returns the order of the clients.
+    pub(super) fn turns(&self) -> Arc<Turns> {
+        self.turns.clone()
+    }
 }
 
 /// The paths that the Python package requests with GET.

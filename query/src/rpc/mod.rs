@@ -1,6 +1,7 @@
 //! The protocol of upstream's trace processor: HTTP endpoints, and the same messages over
 //! WebSocket, Unix sockets and standard input and output.
 
+mod client;
 mod http;
 mod metatrace;
 mod result;
@@ -10,8 +11,9 @@ mod stream;
 mod summaries;
 mod turns;
 
+pub use client::Client;
 pub use http::{Server, ServerOptions};
-pub use socket::SocketServer;
+pub use socket::{RunningSocket, SocketServer};
 pub use state::Processor;
 pub use stream::serve_stream;
 

@@ -5,10 +5,12 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::http::{ProcessorSite, limits};
 use super::state::Processor;
-use super::turns::PATIENCE;
+use super::turns::{PATIENCE, Turns};
 
 /// A server on a Unix socket. Dropping it removes the socket.
 #[derive(Debug)]
@@ -52,13 +54,29 @@ impl SocketServer {
     /// # Errors
     ///
     /// Fails if no thread can be started.
-    pub fn run(&self, processor: Processor) -> io::Result<ferretto_http::Running> {
+    pub fn run(&self, processor: Processor) -> io::Result<RunningSocket> {
         let limits = limits(&processor);
         let site = ProcessorSite::new(processor, &limits, PATIENCE);
+        let turns = site.turns();
         // No TCP connections arrive.
         let mut server = ferretto_http::Server::new(limits, Box::new(|_| false))?;
         server.listen_for_sessions(self.listener.try_clone()?)?;
-        server.start("rpc", site)
+        let _running = server.start("rpc", site)?;
+        Ok(RunningSocket { _running, turns })
+    }
+}
+
+/// A server that runs until this is dropped.
+#[derive(Debug)]
+pub struct RunningSocket {
+    _running: ferretto_http::Running,
+    turns: Arc<Turns>,
+}
+
+impl RunningSocket {
+    /// Returns the time since the last request; zero during one.
+    pub fn idle(&self) -> Duration {
+        self.turns.idle()
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Turns {
 struct State {
     /// `None` while a client uses it.
     processor: Option<Processor>,
-    /// The time at which the client took it.
+    /// The time at which the client took it, or the last one returned it.
     since: Instant,
     /// The numbers of waiting requests.
     waiting: VecDeque<u64>,
@@ -59,6 +59,15 @@ impl Turns {
     /// Returns the message `StatusResult`, also during another client's request.
     pub(super) fn status(&self) -> Vec<u8> {
         self.state().status.clone()
+    }
+
+    /// Returns the time since the last request; zero during one.
+    pub(super) fn idle(&self) -> Duration {
+        let state = self.state();
+        match state.processor {
+            Some(_) => state.since.elapsed(),
+            None => Duration::ZERO,
+        }
     }
 
     /// Waits for the requests before this one. Queries end when the client is gone.
@@ -131,6 +140,7 @@ impl Drop for Turn<'_> {
             state.status = processor.status();
         }
         state.processor = self.processor.take();
+        state.since = Instant::now();
         drop(state);
         self.turns.changed.notify_all();
     }

@@ -16,6 +16,7 @@ mod profiles;
 mod python;
 mod random;
 mod recursion;
+mod remote;
 mod safety;
 mod server;
 mod shell;
