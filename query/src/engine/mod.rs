@@ -4,6 +4,7 @@ mod catalog;
 mod define;
 mod function;
 mod include;
+mod log;
 mod operator;
 mod safety;
 
@@ -19,6 +20,7 @@ use rusqlite::{Connection, InterruptHandle};
 
 use self::function::Function;
 use self::include::Module;
+use self::log::Log;
 use crate::error::{SqlError, nearest};
 use crate::flamegraph;
 use crate::functions;
@@ -112,6 +114,7 @@ pub struct Engine {
     runs: Arc<AtomicU64>,
     limits: Limits,
     read_only: safety::ReadOnly,
+    log: Log,
     /// The indexes of tables that make their own.
     indexes: HashSet<String>,
     macros: Macros,
@@ -166,6 +169,8 @@ impl Engine {
         flamegraph::register(&connection)?;
         let read_only = safety::ReadOnly::default();
         safety::restrict(&mut connection, options, &limits, &read_only)?;
+        let log = Log::default();
+        log.register(&connection, &relations, &limits)?;
         let callee = Callee::of(&connection)?;
         graphs::register_functions(&connection, &objects, &Arc::downgrade(&callee))?;
         catalog::register_table_info(&connection, &relations, &Arc::downgrade(&callee), &limits)?;
@@ -177,6 +182,7 @@ impl Engine {
             runs: Arc::default(),
             limits,
             read_only,
+            log,
             indexes: HashSet::new(),
             macros: Macros::new(),
             aliases: HashMap::new(),
@@ -234,7 +240,7 @@ impl Engine {
     ///
     /// Fails with the error of the first statement that fails.
     pub fn run(&mut self, sql: &str, rows: &mut dyn Rows) -> Result<(), SqlError> {
-        self.begin();
+        self.begin(sql);
         let result = self.run_statements(sql, rows);
         self.end(result)
     }
@@ -251,7 +257,7 @@ impl Engine {
             is_last: false,
             has_begun: false,
         };
-        self.begin();
+        self.begin(sql);
         let result = self.query_last(sql, &mut last);
         self.end(result)
     }
@@ -296,13 +302,15 @@ impl Engine {
     }
 
     /// Begins a text.
-    fn begin(&mut self) {
+    fn begin(&mut self, sql: &str) {
+        self.log.begin(sql);
         self.runs.fetch_add(1, Ordering::Relaxed);
         self.limits.start();
     }
 
     /// Ends a text.
     fn end(&mut self, result: Result<(), SqlError>) -> Result<(), SqlError> {
+        self.log.end();
         self.objects.clear();
         self.limits.explained(result)
     }
@@ -429,7 +437,12 @@ impl Engine {
             return Ok(ControlFlow::Break(()));
         }
         let mut results = statement.raw_query();
+        let mut is_first = true;
         while let Some(row) = results.next().map_err(placed)? {
+            if is_first {
+                self.log.has_row();
+                is_first = false;
+            }
             let mut values = Vec::with_capacity(names.len());
             for column in 0..names.len() {
                 values.push(row.get_ref(column).map_err(placed)?);

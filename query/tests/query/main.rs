@@ -26,4 +26,5 @@ mod summary;
 mod tables;
 mod timeline;
 mod trace;
+mod ui;
 mod why;

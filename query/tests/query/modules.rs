@@ -23,7 +23,7 @@ fn all_modules_can_be_included_and_their_tables_be_read() {
 }
 
 /// Thread 11 waits from 10 to 40 ms for thread 12, which wakes it, and runs until 50 ms.
-const SWITCHES: &str = r#"
+pub(crate) const SWITCHES: &str = r#"
 packet { ftrace_events { cpu: 0
   event { timestamp: 1000000 pid: 11 sched_switch { prev_comm: "one" prev_pid: 11 prev_prio: 120
     prev_state: 1 next_comm: "two" next_pid: 12 next_prio: 120 } }

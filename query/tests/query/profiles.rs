@@ -3,7 +3,7 @@
 use crate::common::over;
 
 /// Samples of `foo::bar` and of `work` below it, with counters, and a heap profile.
-const PROFILE: &str = r#"
+pub(crate) const PROFILE: &str = r#"
 packet { clock_snapshot { clocks { clock_id: 6 timestamp: 0 } clocks { clock_id: 4 timestamp: 0 } } }
 packet { trusted_packet_sequence_id: 1 sequence_flags: 1 timestamp: 1
   trace_packet_defaults { perf_sample_defaults {

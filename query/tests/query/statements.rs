@@ -331,3 +331,21 @@ fn functions_of_any_number_of_arguments_are_delegated() {
         "1,1"
     );
 }
+
+#[test]
+fn the_texts_of_a_session_are_logged() {
+    let mut session = Session::new();
+    session.rows("SELECT 1 AS a");
+    let error = session.error("SELECT nothing_there");
+    assert!(error.contains("No such column"), "{error}");
+    let sql = "SELECT query, started < ended, first_next > 0 FROM sqlstats WHERE ended > 0";
+    assert_eq!(
+        session.rows(sql),
+        ["\"SELECT 1 AS a\",1,1", "\"SELECT nothing_there\",1,0"]
+    );
+    let sql = "SELECT count(*), sum(ended = 0) FROM sqlstats";
+    for _ in 0..100 {
+        session.rows(sql);
+    }
+    assert_eq!(session.rows(sql), ["100,1"]);
+}
