@@ -253,8 +253,12 @@ SELECT id, name, kind, parent_id FROM __intrinsic_profiler_async_context;
 
 CREATE PERFETTO VIEW stack_sample_counter_track AS
 SELECT id, name, type, parent_id, source_arg_set_id, machine_id, counter_unit AS unit,
-  __arg_int(dimension_arg_set_id, 'session_id') AS session_id, cpu,
-  __arg_int(source_arg_set_id, 'is_timebase') AS is_timebase
+  CAST(extract_arg(source_arg_set_id, 'description') AS TEXT) AS description,
+  coalesce(
+    __arg_int(dimension_arg_set_id, 'session_id'),
+    __arg_int(dimension_arg_set_id, 'perf_session_id')
+  ) AS session_id,
+  cpu, __arg_int(source_arg_set_id, 'is_timebase') AS is_timebase
 FROM __intrinsic_track WHERE id IN (SELECT track_id FROM stack_sample_counter);
 
 CREATE PERFETTO VIEW cpu_profile_stack_sample AS
