@@ -7,8 +7,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{Access, FlockOperation, Mode, OFlags, access, flock};
-use rustix::io::Errno;
+use rustix::fs::{Access, FlockOperation, Mode, OFlags, access, fdatasync, flock};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::unfinished::Unfinished;
 use ferretto_client::destination::{Destination, RegularFile};
@@ -94,9 +94,22 @@ fn put(
     let (file, unfinished) =
         Unfinished::create(target.folder(), mode).with_context(cannot_write)?;
     fill(file.as_file(), &name, write)?;
+    if existing.is_some() {
+        write_to_disk(file.as_file()).with_context(cannot_write)?;
+    }
     file.persist(&target.path).with_context(cannot_write)?;
     drop(unfinished);
     Ok(())
+}
+
+/// Writes a file to the disk before it replaces another one. Otherwise an empty file may be left if
+/// the power fails, since the new name can be on the disk before the content is.
+fn write_to_disk(file: &File) -> io::Result<()> {
+    match retry_on_intr(|| fdatasync(file)) {
+        // The file system has nothing to write.
+        Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn put_on_standard_output(
