@@ -10,7 +10,7 @@ use ferretto_testing::faults::{Effect, End, Fault, Outcome, Run};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::judge::{self, Judged};
-use crate::plan::{Calls, cover};
+use crate::plan::cover;
 use crate::program;
 use crate::world::World;
 
@@ -167,7 +167,7 @@ fn traced() {
         buffers { size_kb: 4096 }
         data_sources { config { name: "track_event" } }
     "#;
-    cover("traced", Calls::ByTiming, |fault| service(CONFIG, fault));
+    cover("traced", |fault| service(CONFIG, fault));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn traced_into_file() {
         file_write_period_ms: 100
         fflush_post_write: FFLUSH_ENABLED
     "#;
-    cover("traced with write_into_file", Calls::ByTiming, |fault| {
+    cover("traced with write_into_file", |fault| {
         service(CONFIG, fault)
     });
 }
@@ -252,7 +252,7 @@ fn traced_probes() {
         } }
         duration_ms: 400
     "#;
-    cover("traced_probes", Calls::ByTiming, |fault| {
+    cover("traced_probes", |fault| {
         sources("traced_probes", CONFIG, &[], fault)
     });
 }
@@ -273,7 +273,7 @@ fn traced_perf() {
     "#;
     let busy = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
     let command = ["sh", "-c", busy].map(str::to_owned);
-    cover("traced_perf", Calls::ByTiming, |fault| {
+    cover("traced_perf", |fault| {
         sources("traced_perf", CONFIG, &command, fault)
     });
 }
@@ -293,8 +293,8 @@ fn heapprofd() {
         } }
         duration_ms: 10000
     "#;
-    let busy = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); set -- $@ $i; done";
-    cover("heapprofd", Calls::ByTiming, |fault| {
+    let busy = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); set -- $@ $i; done";
+    cover("heapprofd", |fault| {
         let world = World::new();
         let library = world.path("libferretto_heap.so");
         let path = library.to_str().expect("a path");

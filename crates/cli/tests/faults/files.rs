@@ -8,7 +8,7 @@ use ferretto_trace::TraceReader;
 use ferretto_wire::encode;
 
 use crate::judge::{self, Judged};
-use crate::plan::{Calls, cover};
+use crate::plan::cover;
 use crate::world::World;
 
 /// The content of the output before the command.
@@ -74,7 +74,7 @@ fn extent(file: &[u8]) -> u64 {
 fn covers(name: &str, args: &[&str]) {
     // The extent without faults. The content differs by a random id.
     let expected = Cell::new(0);
-    cover(name, Calls::Repeatable, |fault| {
+    cover(name, |fault| {
         let world = World::new();
         world.write("one", trace(0));
         world.write("two", trace(1500));

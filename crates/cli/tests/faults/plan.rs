@@ -11,23 +11,13 @@ use crate::judge::Judged;
 /// The number of runs with faults of a command in an ordinary test.
 const RUNS: usize = 24;
 
-/// The order of a command's calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Calls {
-    /// Each run has the same calls, so the same faults are tried.
-    Repeatable,
-    /// The calls depend on the timing of several threads and programs, so each run tries others.
-    /// Some are known to end in a wait or a false "no data lost": they are counted, and only fail
-    /// the test if a fault was asked for (`FAULT`, `FAULT_STRICT`).
-    ByTiming,
-}
-
-/// Runs a command without faults, and then with some.
+/// Runs a command without faults, and then with some. The calls of recordings and daemons depend on
+/// the timing of several threads and programs, so each run may try others.
 ///
 /// # Panics
 ///
 /// If a run went wrong. The message has the command that repeats it.
-pub(crate) fn cover(name: &str, calls: Calls, run: impl Fn(Option<Fault>) -> Judged) {
+pub(crate) fn cover(name: &str, run: impl Fn(Option<Fault>) -> Judged) {
     if !are_possible() {
         println!("skipped: programs cannot be traced with ptrace and seccomp here");
         return;
@@ -77,10 +67,6 @@ pub(crate) fn cover(name: &str, calls: Calls, run: impl Fn(Option<Fault>) -> Jud
         faults.len(),
         wrong.len(),
     );
-    let is_strict = ["FAULT", "FAULT_STRICT"].map(|name| env::var_os(name).is_some());
-    if calls == Calls::ByTiming && !is_strict.contains(&true) {
-        wrong.retain(|reason| is_crash(reason));
-    }
     assert!(
         wrong.is_empty(),
         "{name}:\n{}\nto repeat one: FAULT='{}' cargo test -p ferretto-cli --test faults -- --exact \
@@ -89,12 +75,6 @@ pub(crate) fn cover(name: &str, calls: Calls, run: impl Fn(Option<Fault>) -> Jud
         wrong[0].split(':').next().unwrap_or_default(),
         std::thread::current().name().unwrap_or_default(),
     );
-}
-
-/// Returns true if a program crashed, or destroyed a file.
-fn is_crash(reason: &str) -> bool {
-    let crashes = ["panicked", "ended by signal", "the earlier file is gone"];
-    crashes.iter().any(|crash| reason.contains(crash))
 }
 
 fn first_line(text: &str) -> &str {

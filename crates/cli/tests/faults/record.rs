@@ -5,7 +5,7 @@ use std::time::Duration;
 use ferretto_testing::faults::{End, Fault, Run};
 
 use crate::judge::{self, Judged};
-use crate::plan::{Calls, cover};
+use crate::plan::cover;
 use crate::program;
 use crate::world::World;
 
@@ -49,7 +49,7 @@ fn record() {
         buffers { size_kb: 4096 }
         data_sources { config { name: "track_event" } }
     "#;
-    cover("record", Calls::ByTiming, |fault| run(CONFIG, fault));
+    cover("record", |fault| run(CONFIG, fault));
 }
 
 #[test]
@@ -60,7 +60,5 @@ fn record_into_file() {
         write_into_file: true
         file_write_period_ms: 100
     "#;
-    cover("record into a file", Calls::ByTiming, |fault| {
-        run(CONFIG, fault)
-    });
+    cover("record into a file", |fault| run(CONFIG, fault));
 }
