@@ -276,3 +276,30 @@ fn many_traces_are_handed_to_ferretto_fleet() {
         assert_eq!(text(&output.stdout), task.join("|") + "|");
     }
 }
+
+#[test]
+fn query_121_losses_and_errors_of_a_trace_are_reported() {
+    let folder = tempfile::tempdir().expect("folder");
+    let program = folder.path().join("trace_processor_shell");
+    std::os::unix::fs::symlink(PROGRAM, &program).expect("link");
+    let errors = |text: &str| {
+        let trace = folder.path().join("t.pftrace");
+        std::fs::write(&trace, encode(text)).expect("trace");
+        let mut command = Command::new(&program);
+        command.args(["-Q", "select 1"]).arg(&trace);
+        let output = command.output().expect("the program");
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let clean = errors(TRACE);
+    assert!(!clean.contains("health"), "{clean}");
+    // A clock twice in one snapshot.
+    let clock = "clocks { clock_id: 6 timestamp: 1 }";
+    let broken = format!("packet {{ clock_snapshot {{ {clock} {clock} }} }}");
+    let reported = errors(&format!("{TRACE} {broken}"));
+    assert!(reported.contains("Trace health issues"), "{reported}");
+    assert!(
+        reported.contains("invalid_clock_snapshots = 1"),
+        "{reported}"
+    );
+}

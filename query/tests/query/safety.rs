@@ -11,7 +11,7 @@ const ENDLESS: &str =
     "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT max(n) FROM c";
 
 #[test]
-fn statements_reach_no_files() {
+fn query_125_statements_reach_no_files() {
     let mut session = Session::new();
     let folder = std::env::temp_dir().join(format!("ferretto-query-{}", std::process::id()));
     let file = folder.join("x.db");
