@@ -12,4 +12,4 @@ UNION ALL
 SELECT ts, dur, name, id, NULL AS parent_id, 1 AS is_soft_irq FROM linux_soft_irqs;
 
 CREATE PERFETTO VIEW linux_interrupt_mapping AS
-SELECT irq_id, name, machine_id FROM __intrinsic_linux_interrupt_mapping;
+SELECT id, irq_id, name, machine_id FROM __intrinsic_linux_interrupt_mapping;
