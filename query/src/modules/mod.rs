@@ -15,6 +15,7 @@ macro_rules! modules {
 modules! {
     "android.battery.charging_states": "android/battery/charging_states.sql",
     "android.battery.doze": "android/battery/doze.sql",
+    "android.cpu.cluster_type": "android/cpu/cluster_type.sql",
     "android.memory.heap_profile.callstacks": "android/memory/heap_profile/callstacks.sql",
     "android.memory.heap_profile.summary_tree": "android/memory/heap_profile/summary_tree.sql",
     "android.process_metadata": "android/process_metadata.sql",

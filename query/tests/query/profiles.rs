@@ -113,7 +113,7 @@ fn counters_are_found_by_sample() {
     );
     let sql = "SELECT c.name, s.source, c.is_timebase, c.description FROM stack_sample_session s
         JOIN stack_sample_counter_track c ON c.session_id = s.id";
-    assert_eq!(s.rows(sql), ["\"cpu-clock\",\"linux.perf\",1,\"[NULL]\""]);
+    assert_eq!(s.rows(sql), ["\"cpu-clock:u\",\"linux.perf\",1,\"[NULL]\""]);
 }
 
 #[test]

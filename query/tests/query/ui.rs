@@ -127,6 +127,11 @@ const TIMELINE: &[&str] = &[
      ON c.session_id = s.id",
     "SELECT utid FROM thread JOIN process USING (upid)
      WHERE thread.name GLOB '*a*' OR process.name GLOB '*a*'",
+    "INCLUDE PERFETTO MODULE android.cpu.cluster_type;
+     CREATE VIRTUAL TABLE active USING __intrinsic_counter_mipmap((
+       SELECT ts, active_cpu_count AS value FROM _active_cpu_count_for_cluster_type('big')));
+     SELECT * FROM interval_merge_overlapping_partitioned!(
+       (SELECT ts, dur, name FROM slice WHERE dur > 0), (name))",
     "SELECT query, started, ended FROM sqlstats ORDER BY started DESC LIMIT 10",
     "SELECT name FROM sqlite_master WHERE type = 'view' AND name = 'slice'",
     "INCLUDE PERFETTO MODULE linux.systemd_journald; SELECT (msg IS NOT NULL) IS 1 FROM logs",
