@@ -7,6 +7,7 @@ use ferretto_format::budget::Budget;
 use ferretto_format::decompression::{DecompressionBudget, DecompressionLimit};
 use ferretto_trace::{Damage, ReadError, TraceReader, Unpacking};
 
+use crate::error::ImportError;
 use crate::formats::{self, FileError, Format, HEAD_BYTES, Member};
 use crate::import::{
     Batch, Context, FileMachines, Importer, Source, begin_file, choose_trace_clock, end_file,
@@ -14,11 +15,11 @@ use crate::import::{
 };
 use crate::manifest::Manifest;
 use crate::options::Options;
+use crate::progress::Continue;
 use crate::schema::TraceFileRow;
 use crate::stats::Stat;
 use crate::store::Store;
 use crate::strings::StringId;
-use crate::trace::{Continue, ImportError};
 use crate::trackers::clock::{ClockId, TRACE_FILE};
 
 /// The maximum depth of nested archives.
@@ -311,7 +312,7 @@ impl<'a> FileImport<'a> {
             return Ok(FileMachines::default());
         }
         let machine = entry.and_then(|entry| entry.base_machine());
-        let machine = machine_row(&mut self.importer, machine);
+        let machine = self.importer.machine_row(machine);
         let Some(entry) = entry else {
             return Ok(FileMachines {
                 machine,
@@ -320,7 +321,7 @@ impl<'a> FileImport<'a> {
         };
         let importer = &mut self.importer;
         let machines = entry.machines.iter();
-        let machines = machines.map(|(id, name)| (*id, machine_row(importer, Some(name))));
+        let machines = machines.map(|(id, name)| (*id, importer.machine_row(Some(name))));
         let machines: Vec<_> = machines.collect();
         let clocks = entry.clocks.as_ref();
         Ok(FileMachines {
@@ -444,21 +445,6 @@ impl<'a> FileImport<'a> {
         reader.finish(&mut self.importer).map_err(failed)?;
         Ok(total)
     }
-}
-
-/// Returns the row of the machine with this name, or of the machine without a name.
-pub(crate) fn machine_row(importer: &mut Importer, name: Option<&str>) -> u32 {
-    let Context {
-        machines, store, ..
-    } = &mut importer.context;
-    let (machine, is_new) = match name {
-        Some(name) => machines.declare(store, name),
-        None => machines.intern(store, 0),
-    };
-    if is_new {
-        importer.start_machine(machine);
-    }
-    machine
 }
 
 fn broken(reason: &str, file: Option<&str>) -> ImportError {

@@ -45,11 +45,13 @@
 
 pub mod column;
 mod derived;
+mod error;
 mod files;
 mod formats;
 mod import;
 mod manifest;
 mod options;
+mod progress;
 pub mod schema;
 mod stats;
 mod store;
@@ -61,13 +63,15 @@ mod worker;
 
 pub use column::{Bitmap, ColumnKind, ColumnView, Numbers, Value, Values};
 pub use derived::Derived;
+pub use error::ImportError;
 pub use ferretto_format::health::{Health, LeftOut};
 pub use formats::Format;
 pub use options::Options;
+pub use progress::{Continue, Progress};
 pub use schema::{TableId, TableSet, Tables};
 pub use stats::{Scope, Severity, Source, Stat};
 pub use store::{Loss, Lost};
 pub use strings::{StringId, StringPool};
 pub use table::{ColumnSpec, Table, TableSpec};
-pub use trace::{Continue, ImportError, Progress, Trace};
+pub use trace::Trace;
 pub use trackers::flow::{FlowEnd, FlowEnds, FlowStep};

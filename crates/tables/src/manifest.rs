@@ -3,7 +3,6 @@
 use ferretto_format::clock;
 use serde_json::{Map, Value};
 
-use crate::files::machine_row;
 use crate::import::{Context, Importer, choose_trace_clock};
 use crate::trackers::clock::{ClockId, Reading, TRACE_FILE, add_snapshot};
 use crate::trackers::metadata::{Fact, FactScope};
@@ -131,14 +130,14 @@ impl Manifest {
         for entry in &self.files {
             let names = entry.machines.iter().map(|(_, name)| name);
             for name in entry.machine.iter().chain(names) {
-                machine_row(importer, Some(name));
+                importer.machine_row(Some(name));
             }
         }
         if let Some(time) = &self.trace_time {
             let machine = self.machine_of(&time.of, "trace_time: ")?;
             let is_named = time.of.file.is_some() || time.of.machine.is_some();
             let machine = if is_named {
-                machine_row(importer, machine)
+                importer.machine_row(machine)
             } else {
                 0
             };
@@ -163,8 +162,8 @@ impl Manifest {
     ) -> Result<(), String> {
         let here = entry.clock_machine(clocks)?;
         let there = self.machine_of(&clocks.sync_to, "clocks: sync_to.")?;
-        let here = machine_row(importer, here);
-        let there = machine_row(importer, there);
+        let here = importer.machine_row(here);
+        let there = importer.machine_row(there);
         let other = clocks.sync_to.file.as_deref().unwrap_or_default();
         let source = clock_of(importer, here, clocks.clock, &entry.path)?;
         let target = clock_of(importer, there, clocks.other, other)?;

@@ -1,16 +1,16 @@
 //! Imported traces.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 
-use ferretto_trace::ReadError;
-
 use crate::derived::SchedLog;
+use crate::error::ImportError;
 use crate::files::{FileImport, Row};
 use crate::import::Source;
 use crate::options::Options;
+use crate::progress::{Continue, Progress};
 use crate::schema::Tables;
 use crate::stats::{Stat, StatsTracker};
 use crate::store::{Loss, Store};
@@ -30,62 +30,6 @@ pub struct Trace {
     remarks: Vec<String>,
     losses: Vec<Loss>,
     flow_ends: FlowEnds,
-}
-
-/// The progress of an import.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// The number of bytes read.
-    pub bytes: u64,
-    /// The size of the file, if it is known.
-    pub of: Option<u64>,
-}
-
-/// The reason why an import failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    /// The file cannot be opened.
-    #[error("cannot open {}", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The file cannot be read.
-    #[error("cannot import the trace")]
-    Read(#[from] ReadError),
-    /// The format of the file is unknown.
-    #[error("Unknown trace type provided (ERR:fmt){}", within(file))]
-    UnknownFormat {
-        /// The path of the file in an archive, if it is in one.
-        file: Option<String>,
-    },
-    /// The file is malformed.
-    #[error("Trace parse failure: {reason} (ERR:tp-parse){}", within(file))]
-    Parse {
-        /// The rule that the file breaks.
-        reason: String,
-        /// The path of the file in an archive, if it is in one.
-        file: Option<String>,
-    },
-    /// The import was cancelled.
-    #[error("the import was cancelled")]
-    Cancelled,
-}
-
-fn within(file: &Option<String>) -> String {
-    let file = file.as_ref();
-    file.map_or(String::new(), |name| format!(" in {name}"))
-}
-
-/// The return value of a progress callback.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Continue {
-    /// Continue the import.
-    Yes,
-    /// Cancel the import, which then fails with [`ImportError::Cancelled`].
-    No,
 }
 
 impl Trace {

@@ -17,6 +17,7 @@ mod event;
 mod ftrace;
 mod gpu;
 mod head;
+mod input;
 mod machines;
 mod message;
 mod packets;
@@ -40,10 +41,10 @@ pub(crate) use self::arena::Batch;
 pub(crate) use self::context::Context;
 pub(crate) use self::event::{Line, LineKind};
 pub(crate) use self::ftrace::Print;
+pub(crate) use self::input::{Input, Out};
 pub(crate) use self::machines::FileMachines;
 pub(crate) use self::packets::{Source, read_packets};
 pub(crate) use self::snapshots::choose_trace_clock;
-pub(crate) use self::tokenizer::{Input, Out};
 pub(crate) use self::trace_info::{begin_file, end_file, guess_uuid};
 
 use ferretto_format::budget::Budget;
@@ -58,7 +59,7 @@ use self::parser::Parser;
 use self::protovm::Vms;
 use self::sequence::Sequences;
 use self::sorter::{Sorter, Stream};
-use self::tokenizer::{Place, Tokenizer};
+use self::tokenizer::{PacketLocation, Tokenizer};
 use self::topics::Topics;
 use crate::options::Options;
 use crate::schema::ArgValue;
@@ -100,6 +101,21 @@ struct Parked {
 const MAX_PARKED: usize = 256 << 20;
 
 impl Importer {
+    /// Returns the row of the machine with this name, or of the machine without a name.
+    pub(crate) fn machine_row(&mut self, name: Option<&str>) -> u32 {
+        let Context {
+            machines, store, ..
+        } = &mut self.context;
+        let (machine, is_new) = match name {
+            Some(name) => machines.declare(store, name),
+            None => machines.intern(store, 0),
+        };
+        if is_new {
+            self.start_machine(machine);
+        }
+        machine
+    }
+
     /// Creates an import. Memory of sequences is taken from `budget`.
     pub(crate) fn new(store: Store, budget: &Budget, options: &Options) -> Self {
         let mut context = Context::new(store, options);
@@ -252,7 +268,7 @@ impl Importer {
                     latest: &mut self.latest,
                     parked: &mut self.parked,
                 };
-                let at = Place {
+                let at = PacketLocation {
                     span,
                     offset,
                     sequence,
@@ -356,7 +372,7 @@ impl Importer {
             latest: &mut self.latest,
             parked: &mut self.parked,
         };
-        let at = Place {
+        let at = PacketLocation {
             span,
             offset,
             sequence,

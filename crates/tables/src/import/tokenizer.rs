@@ -1,89 +1,22 @@
 //! Tokenizes packets: converts their times, and passes them to their topics.
 
 use ferretto_format::sequence::PacketHeader;
-use ferretto_format::track_event::EventGlance;
 
 use super::arena::{Arena, Span};
 use super::context::{Context, EventState};
-use super::event::Event;
 use super::head::Content;
+use super::input::{Input, Out};
 use super::sequence::Sequences;
-use super::sorter::{Sorter, Stream};
+use super::sorter::Sorter;
 use super::topics::Topics;
 use super::{MAX_PARKED, Parked};
 use crate::stats::Stat;
-use crate::store::{Lost, Store};
+use crate::store::Lost;
 use crate::trackers::clock::{self, ClockId};
-
-/// A packet in the order of the file.
-#[derive(Debug)]
-pub(crate) struct Input<'a> {
-    /// The field of `TracePacket` with the data of the topic.
-    pub(crate) field: u32,
-    /// The value of the field; empty if it is not a message.
-    pub(crate) bytes: &'a [u8],
-    /// The fields of a track event that are needed in the order of the file, if they were read.
-    pub(crate) glance: Option<EventGlance>,
-    pub(crate) header: &'a PacketHeader<'a>,
-    /// The offset of the packet in the file.
-    pub(crate) offset: u64,
-    /// The time of the packet.
-    pub(crate) ts: i64,
-    /// The index of its sequence in [`Sequences::all`].
-    pub(crate) sequence: u32,
-    pub(crate) state: EventState<'a>,
-    arena: &'a Arena,
-    span: Span,
-}
-
-impl Input<'_> {
-    /// Returns true if all packets since the last restart of incremental state were received.
-    pub(crate) fn is_state_valid(&self) -> bool {
-        self.state.sequences.all[self.sequence as usize].is_valid
-    }
-
-    /// Returns the span of a length-delimited field in the packet.
-    #[inline]
-    pub(crate) fn span(&self, part: &[u8]) -> Span {
-        self.arena.part(self.span, part)
-    }
-}
-
-/// Collects the events of one packet.
-#[derive(Debug)]
-pub(crate) struct Out<'a> {
-    sorter: &'a mut Sorter,
-    state: u32,
-    /// The number of events.
-    events: u32,
-}
-
-impl Out<'_> {
-    /// Pushes an event.
-    #[inline]
-    pub(crate) fn push(&mut self, store: &mut Store, stream: Stream, ts: i64, event: Event) {
-        self.push_until(store, stream, (ts, ts), event);
-    }
-
-    /// Pushes a composite event with the times of its first and last part.
-    #[inline]
-    pub(crate) fn push_until(
-        &mut self,
-        store: &mut Store,
-        stream: Stream,
-        times: (i64, i64),
-        event: Event,
-    ) {
-        let sorter = &mut self.sorter;
-        if sorter.push_until(store, stream, times, self.state, event) {
-            self.events += 1;
-        }
-    }
-}
 
 /// The location of a packet.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct PacketLocation {
     pub(super) span: Span,
     /// The offset in the file.
     pub(super) offset: u64,
@@ -106,7 +39,7 @@ impl Tokenizer<'_> {
     pub(super) fn packet(
         &mut self,
         arena: &Arena,
-        at: Place,
+        at: PacketLocation,
         header: &PacketHeader<'_>,
         content: &Content<'_>,
     ) -> u32 {
@@ -118,7 +51,7 @@ impl Tokenizer<'_> {
             parked,
             ..
         } = self;
-        let Place {
+        let PacketLocation {
             span,
             offset,
             sequence,

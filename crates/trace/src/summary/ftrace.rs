@@ -16,6 +16,7 @@ use ferretto_wire::Fields;
 
 use super::activity::{Activity, KernelEvent};
 use super::config::Config;
+use super::described::Described;
 use super::loss::{Cause, Loss};
 use super::sched::Sched;
 use crate::bounds::EventTimes;
@@ -44,28 +45,6 @@ pub(super) struct Around<'a> {
     pub(super) threads: &'a mut Threads,
     pub(super) times: &'a mut EventTimes,
     pub(super) header: BundleHeader,
-}
-
-/// An event that the recorder described.
-#[derive(Debug)]
-pub(super) struct Described {
-    pub(super) group: String,
-    pub(super) name: String,
-    pub(super) probe: Option<ProbeEvent>,
-    /// True if calls and returns of the function are recorded.
-    pub(super) is_paired: bool,
-}
-
-impl Described {
-    /// Returns true if one event is the call and the other the return of a function.
-    fn is_counterpart(&self, other: &Self) -> bool {
-        let (Some(probe), Some(of_other)) = (&self.probe, &other.probe) else {
-            return false;
-        };
-        self.group == other.group
-            && probe.function == of_other.function
-            && probe.is_return != of_other.is_return
-    }
 }
 
 /// The summary of kernel events.

@@ -7,6 +7,7 @@ mod activity;
 mod command;
 mod config;
 mod counters;
+mod described;
 mod disks;
 mod ending;
 mod finish;

@@ -11,7 +11,6 @@ use super::super::context::{Context, EventState};
 use super::super::profiles::Profiles;
 use super::args::{ArgsReader, Surroundings};
 use super::resolved::Names;
-use super::subject::Subject;
 use super::tokenizer::Extra;
 use super::tracks::{Part, Tracks};
 use crate::schema::{TableId, TrackEventCallstacksRow};
@@ -26,6 +25,23 @@ use crate::trackers::track::{Dimension, TrackSpec};
 /// The error of an event that is dropped. It is counted, independent of the kind of error.
 #[derive(Debug)]
 pub(super) struct Fault;
+
+/// The names, thread, process and track of an event.
+#[derive(Debug, Default)]
+pub(super) struct Subject {
+    pub(super) category: StringId,
+    pub(super) name: StringId,
+    pub(super) uuid: u64,
+    pub(super) utid: Option<u32>,
+    pub(super) upid: Option<u32>,
+    /// The writing thread, if the event is not on its track.
+    pub(super) passthrough: Option<u32>,
+    /// Set if the event has no track and is on that of the writing thread.
+    pub(super) is_on_thread: bool,
+    pub(super) thread_time: Option<i64>,
+    pub(super) instructions: Option<i64>,
+    pub(super) source_id: Option<i64>,
+}
 
 /// A track event that is being applied.
 #[derive(Debug)]

@@ -17,9 +17,8 @@ use std::num::NonZeroU32;
 use ferretto_format::track_event::TrackEvent;
 use rustc_hash::FxHashMap;
 
-use self::apply::Applying;
+use self::apply::{Applying, Subject};
 use self::args::ArgsReader;
-use self::subject::Subject;
 use self::tokenizer::{Extra, SequenceState};
 use self::tracks::Tracks;
 use super::context::{Context, EventState};

@@ -14,23 +14,6 @@ use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// The names, thread, process and track of an event.
-#[derive(Debug, Default)]
-pub(super) struct Subject {
-    pub(super) category: StringId,
-    pub(super) name: StringId,
-    pub(super) uuid: u64,
-    pub(super) utid: Option<u32>,
-    pub(super) upid: Option<u32>,
-    /// The writing thread, if the event is not on its track.
-    pub(super) passthrough: Option<u32>,
-    /// Set if the event has no track and is on that of the writing thread.
-    pub(super) is_on_thread: bool,
-    pub(super) thread_time: Option<i64>,
-    pub(super) instructions: Option<i64>,
-    pub(super) source_id: Option<i64>,
-}
-
 /// Returns a generated tid for a thread whose tid is not unique in the trace.
 fn generated_tid(tid: i64, pid: i64) -> i64 {
     pid << 32 | tid

@@ -12,8 +12,8 @@ use ferretto_wire::Fields;
 pub use self::rows::{ActivityKind, ActivitySummary};
 
 use self::rows::{Call, Name, Sum, rows};
+use super::described::Described;
 use super::disks::Disks;
-use super::ftrace::Described;
 use crate::limits::{Budget, entry_bytes};
 use crate::printable::printable;
 use crate::threads::Threads;
