@@ -37,9 +37,9 @@ impl View {
     pub fn index(&self, of: Circumstances<'_>) -> Vec<u8> {
         let mut frame = Frame::new("trace");
         frame.field("version", VERSION);
-        frame.field("name", self.name.as_str());
-        frame.field("start", self.origin.to_string());
-        frame.field("end", self.end.to_string());
+        frame.field("name", self.name());
+        frame.field("start", self.bounds().start.to_string());
+        frame.field("end", self.bounds().end.to_string());
         frame.field("wall", self.wall().map(|wall| wall.to_string()));
         frame.field("live", of.live);
         frame.field("generation", of.generation);
@@ -48,7 +48,7 @@ impl View {
         frame.field("profiles", Value::Array(self.profile_list()));
         let (mut losses, mut remarks) = self.losses();
         if let Some(from) = of.lost_from {
-            let dur = self.end.saturating_sub(from);
+            let dur = self.bounds().end.saturating_sub(from);
             losses.push(json!({
                 "start": self.relative(from), "dur": dur, "node": null,
                 "text": "left out to bound the size of the file",
@@ -64,8 +64,8 @@ impl View {
     }
 
     fn add_nodes(&self, frame: &mut Frame) {
-        let strings = self.trace.strings();
-        let nodes = &self.nodes;
+        let strings = self.trace().strings();
+        let nodes = self.scene().nodes();
         let mut texts = Texts::default();
         let (mut name, mut unit) = (Vec::new(), Vec::new());
         let (mut min, mut max) = (Vec::new(), Vec::new());
@@ -113,8 +113,8 @@ impl View {
     /// Returns the times of the first and last event of a node.
     fn extent(&self, content: &Content, lane: u32, depth: u16) -> Option<(i64, i64)> {
         if let Content::Counter(_) = content {
-            let rows = self.counters.rows(lane);
-            let ts = self.trace.tables().counter.ts();
+            let rows = self.scene().counters().rows(lane);
+            let ts = self.trace().tables().counter.ts();
             return Some((ts.get(*rows.first()?), ts.get(*rows.last()?)));
         }
         let (lanes, times) = self.lanes(content)?;
@@ -131,9 +131,10 @@ impl View {
     }
 
     fn extremes(&self, counter: u32) -> (f64, f64) {
-        let value = self.trace.tables().counter.value();
+        let value = self.trace().tables().counter.value();
         let values = self
-            .counters
+            .scene()
+            .counters()
             .rows(counter)
             .iter()
             .map(|row| value.get(*row));
@@ -144,18 +145,18 @@ impl View {
 
     /// Returns the Unix time of the start of the trace.
     fn wall(&self) -> Option<i64> {
-        let clocks = &self.trace.tables().clock_snapshot;
+        let clocks = &self.trace().tables().clock_snapshot;
         let row = (0..clocks.len()).find(|row| {
             let is_real = clocks.clock_id().get(*row) == REALTIME;
             is_real && clocks.clock_value().get(*row) > 0
         })?;
-        let since = clocks.ts().get(row).checked_sub(self.origin)?;
+        let since = clocks.ts().get(row).checked_sub(self.bounds().start)?;
         clocks.clock_value().get(row).checked_sub(since)
     }
 
     /// Returns losses with a time, and remarks on other missing data.
     fn losses(&self) -> (Vec<Value>, Vec<Value>) {
-        let (tables, strings) = (self.trace.tables(), self.trace.strings());
+        let (tables, strings) = (self.trace().tables(), self.trace().strings());
         let stats = &tables.stats;
         let is_bad = |row: u32| {
             let severity = strings.text(stats.severity().get(row));
@@ -163,17 +164,14 @@ impl View {
         };
         let bad: Vec<u32> = (0..stats.len()).filter(|row| is_bad(*row)).collect();
         let logs = &tables.trace_import_logs;
-        let lost = self.trace.losses().iter().take(MAX_REMARKS).map(|loss| {
+        let lost = self.trace().losses().iter().take(MAX_REMARKS).map(|loss| {
             let (node, text) = match loss.lost {
                 Lost::Packets { sequence } => {
                     (NONE, format!("packets of sequence {sequence} were lost"))
                 }
                 Lost::KernelEvents { ucpu } => {
-                    let cpu = ucpu.and_then(|ucpu| self.cpu_nodes.get(ucpu as usize));
-                    (
-                        cpu.copied().unwrap_or(NONE),
-                        "kernel events were lost".to_owned(),
-                    )
+                    let cpu = ucpu.map_or(NONE, |ucpu| self.scene().cpu(ucpu));
+                    (cpu, "kernel events were lost".to_owned())
                 }
             };
             let node = (node != NONE).then_some(node);
@@ -194,9 +192,9 @@ impl View {
                 losses.push(json!({"start": start, "dur": 0, "node": null, "text": text}));
             }
         }
-        let mut remarks: Vec<Value> = self.trace.remarks().iter().map(|r| json!(r)).collect();
+        let mut remarks: Vec<Value> = self.trace().remarks().iter().map(|r| json!(r)).collect();
         remarks.extend(self.rings());
-        let health = self.trace.health();
+        let health = self.trace().health();
         remarks.extend(health.iter().map(|reason| json!(reason.to_string())));
         let names: BTreeSet<&str> = health.iter().map(|reason| reason.stat.name()).collect();
         for row in bad.into_iter().take(MAX_REMARKS) {
@@ -217,7 +215,7 @@ impl View {
 
     /// Returns a sentence about each ring buffer in which newer data has overwritten older data.
     fn rings(&self) -> impl Iterator<Item = Value> {
-        let (stats, strings) = (&self.trace.tables().stats, self.trace.strings());
+        let (stats, strings) = (&self.trace().tables().stats, self.trace().strings());
         let is_ring = |row: &u32| {
             let name = strings.text(stats.name().get(*row));
             name == "traced_buf_bytes_overwritten" && stats.value().get(*row) > 0
@@ -234,7 +232,7 @@ impl View {
 
     /// Returns facts about the trace to show: label and text.
     fn facts(&self) -> Vec<Value> {
-        let (tables, strings) = (self.trace.tables(), self.trace.strings());
+        let (tables, strings) = (self.trace().tables(), self.trace().strings());
         let mut facts = Vec::new();
         let metadata = &tables.metadata;
         for row in 0..metadata.len() {
@@ -247,13 +245,5 @@ impl View {
             facts.push(json!([name, value]));
         }
         facts
-    }
-
-    /// Returns the node of a thread.
-    pub(crate) fn thread_node(&self, utid: u32) -> u32 {
-        self.thread_nodes
-            .get(utid as usize)
-            .copied()
-            .unwrap_or(NONE)
     }
 }

@@ -26,10 +26,10 @@ impl View {
     ) -> Value {
         let window = self.absolute(from)..self.absolute(to);
         let logs = self.with_events(nodes).into_iter();
-        let logs = logs.filter(|node| self.nodes[*node as usize].kind == Kind::Log);
+        let logs = logs.filter(|node| self.scene().nodes()[*node as usize].kind == Kind::Log);
         let lanes: Vec<(u32, &[u32])> = logs
             .filter_map(|node| {
-                let of = &self.nodes[node as usize];
+                let of = &self.scene().nodes()[node as usize];
                 let (lanes, times) = self.lanes(&of.content)?;
                 Some((node, lanes.rows_within(of.lane, window.clone(), times)))
             })
@@ -37,7 +37,7 @@ impl View {
         let total: usize = lanes.iter().map(|(_, rows)| rows.len()).sum();
         let time = |list: usize, at: usize| {
             let (node, rows) = lanes[list];
-            let (_, times) = self.lanes(&self.nodes[node as usize].content)?;
+            let (_, times) = self.lanes(&self.scene().nodes()[node as usize].content)?;
             Some((times.start(*rows.get(at)?), list, at))
         };
         let mut next: BinaryHeap<_> = (0..lanes.len())
@@ -61,8 +61,8 @@ impl View {
     }
 
     fn listed(&self, node: u32, row: u32) -> Value {
-        let (tables, strings) = (self.trace.tables(), self.trace.strings());
-        let content = &self.nodes[node as usize].content;
+        let (tables, strings) = (self.trace().tables(), self.trace().strings());
+        let content = &self.scene().nodes()[node as usize].content;
         let start = self.time_of(content, row).unwrap_or_default().0;
         let label = self.label(content, row);
         let (text, level, utid) = match content {

@@ -1,7 +1,6 @@
 //! The page with embedded data for its first picture, which then needs no request.
 
 use std::borrow::Cow;
-use std::sync::OnceLock;
 
 use crate::facts::Circumstances;
 use crate::nodes::Kind;
@@ -20,33 +19,27 @@ const MAX_DRAWN: usize = 150;
 const COARSE: u32 = 4;
 const PIXELS: u32 = 10;
 
-/// The computed parts of a first picture, which depend only on the trace.
-#[derive(Debug, Default)]
-pub(crate) struct Opening {
-    overview: OnceLock<Vec<u8>>,
-    /// Coarse rows of the nodes that are likely in sight.
-    tiles: OnceLock<Vec<u8>>,
-}
-
 impl View {
     /// Computes the first picture before it is requested, which takes some time.
     pub(crate) fn prepare(&self) {
         self.first_overview();
-        if self.nodes.len() <= MAX_NODES {
+        if self.scene().nodes().len() <= MAX_NODES {
             self.first_tiles();
         }
     }
 
     /// Returns the load of the whole trace in equal steps.
     pub(crate) fn first_overview(&self) -> &[u8] {
-        self.opening.overview.get_or_init(|| self.overview())
+        self.first_picture()
+            .overview
+            .get_or_init(|| self.overview())
     }
 
     /// Returns the page with the data of its first picture: the nodes, and coarse rows of those
     /// that are likely in sight.
     pub(crate) fn page(&self, of: Circumstances<'_>) -> Vec<u8> {
         let mut frames: Vec<(&str, Cow<'_, [u8]>)> = Vec::new();
-        if self.nodes.len() <= MAX_NODES {
+        if self.scene().nodes().len() <= MAX_NODES {
             frames.push(("trace", self.index(of).into()));
             frames.push(("tiles", self.first_tiles().into()));
         }
@@ -57,20 +50,22 @@ impl View {
     }
 
     fn first_tiles(&self) -> &[u8] {
-        self.opening.tiles.get_or_init(|| self.make_first_tiles())
+        self.first_picture()
+            .tiles
+            .get_or_init(|| self.make_first_tiles())
     }
 
     fn make_first_tiles(&self) -> Vec<u8> {
-        let mut nodes: Vec<u32> = (0..self.nodes.len() as u32).collect();
+        let mut nodes: Vec<u32> = (0..self.scene().nodes().len() as u32).collect();
         // Sorted as in the page.
-        nodes.sort_by_key(|node| match self.nodes[*node as usize].kind {
+        nodes.sort_by_key(|node| match self.scene().nodes()[*node as usize].kind {
             Kind::Cpu => 0,
             Kind::Process => 1,
             Kind::Counter => 3,
             _ => 2,
         });
         nodes.retain(|node| {
-            let kind = self.nodes[*node as usize].kind;
+            let kind = self.scene().nodes()[*node as usize].kind;
             !matches!(kind, Kind::Machine | Kind::Thread | Kind::Group)
         });
         nodes.truncate(MAX_DRAWN);

@@ -16,7 +16,13 @@ impl View {
             return Vec::new();
         }
         let is_cpu = |node: &&Node| node.kind == Kind::Cpu && node.rows > 0;
-        let cpus: Vec<&Node> = self.nodes.iter().filter(is_cpu).take(MAX_NODES).collect();
+        let cpus: Vec<&Node> = self
+            .scene()
+            .nodes()
+            .iter()
+            .filter(is_cpu)
+            .take(MAX_NODES)
+            .collect();
         let mut sums = vec![0.0_f64; STEPS];
         if !cpus.is_empty() {
             self.add_load(&cpus, step, &mut sums);
@@ -27,7 +33,7 @@ impl View {
             let is_other = matches!(node.kind, Kind::Counter | Kind::States);
             !is_other && node.rows > 0
         };
-        let mut nodes: Vec<&Node> = self.nodes.iter().filter(is_counted).collect();
+        let mut nodes: Vec<&Node> = self.scene().nodes().iter().filter(is_counted).collect();
         nodes.sort_by_key(|node| std::cmp::Reverse(node.rows));
         nodes.truncate(MAX_NODES);
         self.add_events(&nodes, step, &mut sums);
@@ -69,7 +75,7 @@ impl View {
                 continue;
             };
             for lane in node.lane..node.lane + u32::from(node.depth) {
-                let window = self.origin..self.end.saturating_add(1);
+                let window = self.bounds().start..self.bounds().end.saturating_add(1);
                 lanes.show(lane, window, coarseness, times, &mut each);
             }
         }

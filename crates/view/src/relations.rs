@@ -24,43 +24,13 @@ pub enum Step {
     Child,
 }
 
-/// The ends of arrows.
-#[derive(Debug, Default)]
-pub(crate) struct Flows {
-    /// Slice, the other slice, and true if the arrow starts at the former; sorted.
-    ends: Vec<(u32, u32, bool)>,
-}
-
 impl View {
-    fn flows(&self) -> &Flows {
-        self.flows.get_or_init(|| {
-            let table = &self.trace.tables().flow;
-            let mut ends = Vec::with_capacity(2 * table.len() as usize);
-            for row in 0..table.len() {
-                let (from, to) = (table.slice_out().get(row), table.slice_in().get(row));
-                ends.push((from, to, true));
-                ends.push((to, from, false));
-            }
-            ends.sort_unstable();
-            Flows { ends }
-        })
-    }
-
-    /// Returns the slices at the other ends of a slice's arrows, and true for arrows that start at
-    /// it.
-    pub(crate) fn flows_of(&self, slice: u32) -> impl Iterator<Item = (u32, bool)> {
-        let ends = &self.flows().ends;
-        let first = ends.partition_point(|end| end.0 < slice);
-        let ends = ends[first..].iter().take_while(move |end| end.0 == slice);
-        ends.map(|(_, other, is_out)| (*other, *is_out))
-    }
-
     /// Returns the direct children of a slice.
     pub(crate) fn children(&self, slice: u32) -> Vec<u32> {
         let Some((node, depth)) = self.position_of_slice(slice) else {
             return Vec::new();
         };
-        let of = &self.nodes[node as usize];
+        let of = &self.scene().nodes()[node as usize];
         if depth + 1 >= u32::from(of.depth) {
             return Vec::new();
         }
@@ -69,7 +39,7 @@ impl View {
         };
         let window = times.start(slice)..times.end(slice).saturating_add(1);
         let rows = lanes.rows_within(of.lane + depth + 1, window, times);
-        let parents = self.trace.tables().slice.parent_id();
+        let parents = self.trace().tables().slice.parent_id();
         let rows = rows.iter().copied().take(MAX_LOOKED_AT);
         rows.filter(|row| parents.get(*row) == Some(slice))
             .collect()
@@ -78,7 +48,7 @@ impl View {
     /// Returns a neighbour of a row; `None` if it has none.
     pub fn next(&self, node: u32, id: u32, step: Step) -> Option<Value> {
         let of = self.node(node)?;
-        let slices = &self.trace.tables().slice;
+        let slices = &self.trace().tables().slice;
         let is_slice = matches!(of.content, Content::Slices(_));
         match step {
             Step::Parent | Step::Child if !is_slice => return None,
@@ -115,9 +85,9 @@ impl View {
     pub fn arrows(&self, from: f64, to: f64, nodes: Option<&[u32]>, limit: usize) -> Vec<u8> {
         let limit = limit.min(MAX_FLOWS);
         let window = self.absolute(from)..self.absolute(to);
-        let slices = &self.trace.tables().slice;
+        let slices = &self.trace().tables().slice;
         let wanted = nodes.map(|nodes| {
-            let mut wanted = vec![false; self.nodes.len()];
+            let mut wanted = vec![false; self.scene().nodes().len()];
             for node in self.with_events(Some(nodes)) {
                 wanted[node as usize] = true;
             }
@@ -126,7 +96,7 @@ impl View {
         let mut columns: [Vec<u32>; 6] = Default::default();
         let (mut from_time, mut to_time) = (Vec::new(), Vec::new());
         let mut total = 0_u64;
-        let table = &self.trace.tables().flow;
+        let table = &self.trace().tables().flow;
         for row in 0..table.len() {
             let ends = [table.slice_out().get(row), table.slice_in().get(row)];
             if !ends

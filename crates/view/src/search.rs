@@ -61,8 +61,8 @@ impl Matches {
         if let Some(Some(known)) = self.args.get(set as usize) {
             return *known;
         }
-        let strings = view.trace.strings();
-        let found = view.trace.tables().args.set(set).any(|arg| {
+        let strings = view.trace().strings();
+        let found = view.trace().tables().args.set(set).any(|arg| {
             let key = strings.text(arg.key);
             let has_value = self.value.is_in(&arg_text(arg.value, strings));
             match &self.key {
@@ -90,7 +90,7 @@ impl View {
     pub fn search(&self, text: &str, search_in: SearchIn, limit: usize) -> Vec<u8> {
         let limit = limit.min(MAX_FOUND);
         let lower = text.to_lowercase();
-        let (tables, strings) = (self.trace.tables(), self.trace.strings());
+        let (tables, strings) = (self.trace().tables(), self.trace().strings());
         let needle = Needle(lower.clone());
         let pair = lower
             .split_once(['=', ':'])
@@ -120,7 +120,7 @@ impl View {
         frame.field("nodes", self.nodes_named(&needle, search_in));
         let (mut start, mut dur, mut name) = (Vec::new(), Vec::new(), Vec::new());
         for one in &found {
-            let content = &self.nodes[one.node as usize].content;
+            let content = &self.scene().nodes()[one.node as usize].content;
             let time = self.time_of(content, one.row).unwrap_or_default();
             start.push(time.0);
             dur.push(time.1);
@@ -140,7 +140,7 @@ impl View {
     /// Calls `each` with all matches, table by table, and with the number of rows kept of the
     /// table.
     fn each_match(&self, matches: &mut Matches, mut each: impl FnMut(&mut usize, Found)) {
-        let tables = self.trace.tables();
+        let tables = self.trace().tables();
         let args = |matches: &mut Matches, sets: &NullableColumn<u32>, row: u32| {
             matches.args(self, sets.get(row))
         };
@@ -163,7 +163,7 @@ impl View {
                 );
             }
         }
-        for (index, of) in self.nodes.iter().enumerate() {
+        for (index, of) in self.scene().nodes().iter().enumerate() {
             let node = index as u32;
             if !matches!(
                 of.content,
@@ -212,7 +212,7 @@ impl View {
         if search_in == SearchIn::Args || needle.0.is_empty() {
             return Vec::new();
         }
-        let named = (0..self.nodes.len() as u32)
+        let named = (0..self.scene().nodes().len() as u32)
             .filter(|node| *node != NONE && needle.is_in(&self.title(*node)));
         named.take(MAX_NODES).collect()
     }

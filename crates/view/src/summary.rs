@@ -148,7 +148,7 @@ impl View {
         let nodes = self.with_events(nodes);
         let rows: usize = nodes
             .iter()
-            .map(|node| self.nodes[*node as usize].rows as usize)
+            .map(|node| self.scene().nodes()[*node as usize].rows as usize)
             .sum();
         let threads = if rows < MANY {
             1
@@ -197,7 +197,7 @@ impl View {
         threads.sort_by_key(|(utid, time)| (-*time, *utid));
         left_out += threads.len().saturating_sub(MAX_ENTRIES);
         let threads = threads.into_iter().take(MAX_ENTRIES).map(|(utid, time)| {
-            let node = self.thread_node(utid);
+            let node = self.scene().thread(utid);
             let process = self.node(self.process_of(node)).is_some();
             json!({
                 "node": (node != NONE).then_some(node),
@@ -221,7 +221,7 @@ impl View {
         let mut sums = named.sums;
         sums.sort_by_key(|(name, sum)| (-sum.total, u64::MAX - sum.count, *name));
         *left_out += sums.len().saturating_sub(MAX_ENTRIES);
-        let strings = self.trace.strings();
+        let strings = self.trace().strings();
         let first = sums.into_iter().take(MAX_ENTRIES);
         first
             .map(|(name, sum)| show(strings.text(name), sum))
@@ -229,8 +229,8 @@ impl View {
     }
 
     fn sum(&self, node: u32, window: &Range<i64>, sums: &mut Sums) {
-        let tables = self.trace.tables();
-        let of = &self.nodes[node as usize];
+        let tables = self.trace().tables();
+        let of = &self.scene().nodes()[node as usize];
         if let Content::Counter(_) = of.content {
             return self.sum_counter(node, window, sums);
         }
@@ -249,7 +249,7 @@ impl View {
                         let state = tables.thread_state.state().get(row);
                         sums.states.of(state).add(dur);
                         if tables.thread_state.ucpu().get(row).is_some()
-                            && self.trace.strings().text(state) == "Running"
+                            && self.trace().strings().text(state) == "Running"
                         {
                             *sums.running.entry(utid).or_default() += dur;
                         }
@@ -277,12 +277,13 @@ impl View {
     }
 
     fn sum_counter(&self, node: u32, window: &Range<i64>, sums: &mut Sums) {
-        let of = &self.nodes[node as usize];
-        let table = &self.trace.tables().counter;
+        let of = &self.scene().nodes()[node as usize];
+        let table = &self.trace().tables().counter;
         let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
         let (mut area, mut before): (f64, Option<(i64, f64)>) = (0.0, None);
         let mut count = 0_u64;
-        self.counters
+        self.scene()
+            .counters()
             .show(of.lane, window.clone(), 0, table, |point| {
                 if let Some((since, value)) = before {
                     area += value * (point.time - since.max(window.start)) as f64;
@@ -299,10 +300,10 @@ impl View {
             return;
         }
         area += last * (window.end - since.max(window.start)) as f64;
-        let first = self.counters.rows(of.lane).first();
+        let first = self.scene().counters().rows(of.lane).first();
         let first = first.map_or(window.start, |row| table.ts().get(*row));
         let length = window.end.saturating_sub(first.max(window.start)).max(1);
-        let strings = self.trace.strings();
+        let strings = self.trace().strings();
         sums.counters.push(json!({
             "node": node, "name": of.name.text(strings), "unit": strings.text(of.unit),
             "count": count, "min": min, "max": max, "mean": area / length as f64, "last": last,

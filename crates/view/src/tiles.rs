@@ -121,8 +121,9 @@ impl View {
             return;
         };
         if let Content::Counter(_) = node.content {
-            let table = &self.trace.tables().counter;
-            self.counters
+            let table = &self.trace().tables().counter;
+            self.scene()
+                .counters()
                 .show(node.lane, window, level, table, |point| {
                     columns.time.push(self.relative(point.time));
                     columns.min.push(point.min);
@@ -146,7 +147,7 @@ impl View {
                 columns.depth.push(depth);
                 columns
                     .name
-                    .push(texts.of(self.trace.strings(), label.name));
+                    .push(texts.of(self.trace().strings(), label.name));
                 columns.id.push(shown.row);
                 columns.other.push(label.other);
                 columns.count.push(shown.count);
@@ -160,29 +161,28 @@ impl View {
 
     /// Returns the name of a row, and the node to which it refers.
     pub(crate) fn label(&self, content: &Content, row: u32) -> Label {
-        let tables = self.trace.tables();
-        let of = |nodes: &[u32], row: u32| nodes.get(row as usize).copied().unwrap_or(NONE);
+        let tables = self.trace().tables();
         let (name, other) = match content {
             Content::None | Content::Counter(_) | Content::Samples(_) => (StringId::NULL, NONE),
             Content::Slices(_) => (tables.slice.name().get(row), NONE),
             Content::Cpu(_) | Content::Activity(_) => {
                 let utid = tables.sched_slice.utid().get(row);
-                (tables.thread.name().get(utid), of(&self.thread_nodes, utid))
+                (tables.thread.name().get(utid), self.scene().thread(utid))
             }
             Content::States(_) => {
                 let ucpu = tables.thread_state.ucpu().get(row);
                 let state = tables.thread_state.state().get(row);
-                (state, ucpu.map_or(NONE, |ucpu| of(&self.cpu_nodes, ucpu)))
+                (state, ucpu.map_or(NONE, |ucpu| self.scene().cpu(ucpu)))
             }
             Content::Values(_) => (tables.state.value().get(row), NONE),
             Content::Ftrace(_) => {
                 let utid = tables.ftrace_event.utid().get(row);
                 let name = tables.ftrace_event.name().get(row);
-                (name, of(&self.thread_nodes, utid))
+                (name, self.scene().thread(utid))
             }
             Content::Lines => {
                 let utid = tables.logs.utid().get(row);
-                let node = utid.map_or(NONE, |utid| of(&self.thread_nodes, utid));
+                let node = utid.map_or(NONE, |utid| self.scene().thread(utid));
                 (tables.logs.tag().get(row), node)
             }
             Content::Heap(_) => (tables.heap_profile.heap_name().get(row), NONE),

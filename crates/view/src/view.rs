@@ -4,59 +4,37 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use ferretto_tables::{Continue, ImportError, Options, Progress, Tables, Trace};
+use ferretto_tables::{Continue, ImportError, Options, Progress, Trace};
 use ferretto_why::Prepared;
 
-use crate::counters::Counters;
+use crate::flows::Flows;
 use crate::lanes::{Lanes, Times};
-use crate::nodes::{self, Content, MachineRows, NONE, Node};
-use crate::opening::Opening;
-use crate::profile::{Profile, sample_weights, sources};
-use crate::relations::Flows;
-
-/// The maximum depth of slices. Deeper ones are not shown.
-const MAX_DEPTH: u32 = 1024;
+use crate::nodes::{Content, Node};
+use crate::profile::Profiles;
+use crate::scene::{Scene, times};
 
 /// A trace prepared for viewing: its tables, its nodes, and its levels of detail.
 #[derive(Debug)]
 pub struct View {
-    pub(crate) trace: Trace,
-    pub(crate) name: String,
-    /// The time of the first event.
-    pub(crate) origin: i64,
-    /// The time of the last event.
-    pub(crate) end: i64,
-    pub(crate) nodes: Vec<Node>,
-    /// The node of each track, and the depth at which the track starts.
-    pub(crate) track_nodes: Vec<(u32, u16)>,
-    pub(crate) thread_nodes: Vec<u32>,
-    pub(crate) cpu_nodes: Vec<u32>,
-    pub(crate) process_nodes: Vec<u32>,
-    pub(crate) profiles: Vec<Profile>,
-    /// The weight of each sample; empty if all weights are equal.
-    pub(crate) weights: Vec<f64>,
-    pub(crate) lanes: AllLanes,
-    pub(crate) counters: Counters,
+    trace: Trace,
+    name: String,
+    /// The times of the first and of the last event.
+    bounds: Range<i64>,
+    scene: Scene,
+    profiles: Profiles,
     /// The ends of arrows, computed on first use.
-    pub(crate) flows: OnceLock<Flows>,
+    flows: OnceLock<Flows>,
     /// The states and events that explain times, prepared on first use.
-    pub(crate) why: OnceLock<Arc<Prepared>>,
-    pub(crate) opening: Opening,
+    prepared: OnceLock<Arc<Prepared>>,
+    first: FirstPicture,
 }
 
-/// The lanes of each table.
+/// The computed parts of a first picture, which depend only on the trace.
 #[derive(Debug, Default)]
-pub(crate) struct AllLanes {
-    pub(crate) slices: Lanes,
-    pub(crate) sched: Lanes,
-    /// CPU slices by process.
-    pub(crate) activity: Lanes,
-    pub(crate) states: Lanes,
-    pub(crate) values: Lanes,
-    pub(crate) samples: Lanes,
-    pub(crate) ftrace: Lanes,
-    pub(crate) lines: Lanes,
-    pub(crate) heap: Lanes,
+pub(crate) struct FirstPicture {
+    pub(crate) overview: OnceLock<Vec<u8>>,
+    /// Coarse rows of the nodes that are likely in sight.
+    pub(crate) tiles: OnceLock<Vec<u8>>,
 }
 
 impl View {
@@ -78,175 +56,17 @@ impl View {
     /// Prepares a trace.
     pub fn new(trace: Trace, name: &str, threads: usize) -> Self {
         let bounds = trace.tables().trace_bounds.row(0);
-        let (origin, end) = bounds.map_or((0, 0), |bounds| (bounds.start_ts, bounds.end_ts));
-        let rows = count(&trace, end);
-        let built = nodes::build(trace.tables(), trace.strings(), &rows);
-        let profiles = sources(&trace);
-        let mut view = Self {
-            weights: sample_weights(&trace, &profiles),
-            profiles,
+        let bounds = bounds.map_or(0..0, |bounds| bounds.start_ts..bounds.end_ts);
+        Self {
+            scene: Scene::new(&trace, &bounds, threads),
+            profiles: Profiles::new(&trace),
             trace,
             name: name.to_owned(),
-            origin,
-            end,
-            nodes: built.nodes,
-            track_nodes: built.tracks,
-            thread_nodes: built.threads,
-            cpu_nodes: built.cpus,
-            process_nodes: built.processes,
-            lanes: AllLanes::default(),
-            counters: Counters::default(),
+            bounds,
             flows: OnceLock::new(),
-            why: OnceLock::new(),
-            opening: Opening::default(),
-        };
-        let numbers = view.number_lanes(&rows);
-        view.sort(&numbers);
-        view.build(threads.max(1));
-        view
-    }
-
-    /// Numbers the lanes of each node.
-    fn number_lanes(&mut self, rows: &MachineRows) -> Numbers {
-        let tables = self.trace.tables();
-        let mut numbers = Numbers {
-            tracks: vec![NONE; tables.track.len() as usize],
-            ..Numbers::default()
-        };
-        let count = |len: u32| vec![NONE; len as usize];
-        numbers.cpus = count(tables.cpu.len());
-        numbers.activity = count(tables.process.len());
-        numbers.states = count(tables.thread.len());
-        numbers.samples = count(tables.thread.len());
-        numbers.ftrace = count(tables.cpu.len());
-        numbers.heap = count(tables.process.len());
-        for node in &mut self.nodes {
-            let lane = match &node.content {
-                Content::None => continue,
-                Content::Slices(tracks) => {
-                    let first = numbers.slice_lanes;
-                    for track in tracks {
-                        numbers.tracks[*track as usize] = numbers.slice_lanes;
-                        numbers.slice_lanes += u32::from(rows.depths[*track as usize]);
-                    }
-                    first
-                }
-                Content::Counter(track) => {
-                    numbers.tracks[*track as usize] = numbers.counters;
-                    bump(&mut numbers.counters)
-                }
-                Content::Values(track) => {
-                    numbers.tracks[*track as usize] = numbers.values;
-                    bump(&mut numbers.values)
-                }
-                Content::Cpu(ucpu) => own_lane(&mut numbers.cpus, *ucpu),
-                Content::Activity(upid) => own_lane(&mut numbers.activity, *upid),
-                Content::States(utid) => own_lane(&mut numbers.states, *utid),
-                Content::Samples(utid) => own_lane(&mut numbers.samples, *utid),
-                Content::Ftrace(ucpu) => own_lane(&mut numbers.ftrace, *ucpu),
-                Content::Heap(upid) => own_lane(&mut numbers.heap, *upid),
-                Content::Lines => 0,
-            };
-            node.lane = lane;
+            prepared: OnceLock::new(),
+            first: FirstPicture::default(),
         }
-        numbers
-    }
-
-    /// Sorts the rows of tables into the lanes.
-    fn sort(&mut self, numbers: &Numbers) {
-        let tables = self.trace.tables();
-        let known = |lanes: &[u32], row: u32| {
-            lanes
-                .get(row as usize)
-                .copied()
-                .filter(|lane| *lane != NONE)
-        };
-        let lanes = &mut self.lanes;
-        let slice = &tables.slice;
-        lanes.slices = Lanes::new(slice.len(), numbers.slice_lanes as usize, |row| {
-            let depth = slice.depth().get(row);
-            if depth >= MAX_DEPTH {
-                return None;
-            }
-            Some(known(&numbers.tracks, slice.track_id().get(row))? + depth)
-        });
-        let (sched, thread) = (&tables.sched_slice, &tables.thread);
-        lanes.sched = Lanes::new(sched.len(), numbers.cpus.len(), |row| {
-            let is_idle = thread.is_idle().get(sched.utid().get(row));
-            known(&numbers.cpus, sched.ucpu().get(row)).filter(|_| !is_idle)
-        });
-        lanes.activity = Lanes::new(sched.len(), numbers.activity.len(), |row| {
-            let upid = thread.upid().get(sched.utid().get(row))?;
-            known(&numbers.activity, upid)
-        });
-        let states = &tables.thread_state;
-        lanes.states = Lanes::new(states.len(), numbers.states.len(), |row| {
-            known(&numbers.states, states.utid().get(row)).filter(|_| !is_gone(&self.trace, row))
-        });
-        let values = &tables.state;
-        lanes.values = Lanes::new(values.len(), numbers.values as usize, |row| {
-            known(&numbers.tracks, values.track_id().get(row))
-        });
-        let samples = &tables.profiler_sample;
-        lanes.samples = Lanes::new(samples.len(), numbers.samples.len(), |row| {
-            known(&numbers.samples, sample_thread(tables, row)?)
-        });
-        let ftrace = &tables.ftrace_event;
-        lanes.ftrace = Lanes::new(ftrace.len(), numbers.ftrace.len(), |row| {
-            known(&numbers.ftrace, ftrace.ucpu().get(row))
-        });
-        lanes.lines = Lanes::new(tables.logs.len(), 1, |_| Some(0));
-        let heap = &tables.heap_profile;
-        lanes.heap = Lanes::new(heap.len(), numbers.heap.len(), |row| {
-            known(&numbers.heap, heap.upid().get(row))
-        });
-        self.counters = Counters::new(&tables.counter, numbers.counters as usize, |track| {
-            known(&numbers.tracks, track)
-        });
-    }
-
-    fn build(&mut self, threads: usize) {
-        let (tables, origin, end) = (self.trace.tables(), self.origin, self.end);
-        let lanes = &mut self.lanes;
-        let build = |lanes: &mut Lanes, content: &Content| {
-            if let Some(times) = times(tables, end, content) {
-                lanes.build(times, origin, threads);
-            }
-        };
-        build(&mut lanes.slices, &Content::Slices(Vec::new()));
-        build(&mut lanes.sched, &Content::Cpu(0));
-        build(&mut lanes.activity, &Content::Activity(0));
-        build(&mut lanes.states, &Content::States(0));
-        build(&mut lanes.values, &Content::Values(0));
-        build(&mut lanes.samples, &Content::Samples(0));
-        build(&mut lanes.ftrace, &Content::Ftrace(0));
-        for (lanes, content) in [
-            (&mut lanes.lines, Content::Lines),
-            (&mut lanes.heap, Content::Heap(0)),
-        ] {
-            if let Some(times) = times(tables, end, &content) {
-                lanes.sort(times);
-            }
-            build(lanes, &content);
-        }
-        self.counters.build(&tables.counter, origin, threads);
-    }
-
-    /// Returns the lanes of nodes with this content, and the times of their rows.
-    pub(crate) fn lanes(&self, content: &Content) -> Option<(&Lanes, Times<'_>)> {
-        let lanes = match content {
-            Content::None | Content::Counter(_) => return None,
-            Content::Slices(_) => &self.lanes.slices,
-            Content::Cpu(_) => &self.lanes.sched,
-            Content::Activity(_) => &self.lanes.activity,
-            Content::States(_) => &self.lanes.states,
-            Content::Values(_) => &self.lanes.values,
-            Content::Samples(_) => &self.lanes.samples,
-            Content::Ftrace(_) => &self.lanes.ftrace,
-            Content::Lines => &self.lanes.lines,
-            Content::Heap(_) => &self.lanes.heap,
-        };
-        Some((lanes, times(self.trace.tables(), self.end, content)?))
     }
 
     /// Returns the trace.
@@ -256,210 +76,81 @@ impl View {
 
     /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
-        self.nodes.len()
+        self.scene.nodes().len()
     }
 
     /// Returns the length of the trace in nanoseconds.
     pub fn duration(&self) -> i64 {
-        self.end.saturating_sub(self.origin)
-    }
-
-    /// Returns the memory of the levels of detail, without the tables, in bytes.
-    pub fn memory(&self) -> usize {
-        let lanes = &self.lanes;
-        let all = [
-            &lanes.slices,
-            &lanes.sched,
-            &lanes.activity,
-            &lanes.states,
-            &lanes.values,
-            &lanes.samples,
-            &lanes.ftrace,
-            &lanes.lines,
-            &lanes.heap,
-        ];
-        all.iter().map(|lanes| lanes.memory()).sum::<usize>()
-            + self.counters.memory()
-            + self.nodes.capacity() * size_of::<Node>()
-            + 8 * self.track_nodes.capacity()
-            + 4 * (self.thread_nodes.capacity() + self.cpu_nodes.capacity())
+        self.bounds.end.saturating_sub(self.bounds.start)
     }
 
     /// Converts a time of the page to one of the trace.
     pub(crate) fn absolute(&self, time: f64) -> i64 {
-        self.origin.saturating_add(time as i64)
+        self.bounds.start.saturating_add(time as i64)
     }
 
     /// Converts a time of the trace to one of the page.
     pub(crate) fn relative(&self, ts: i64) -> f64 {
-        ts.saturating_sub(self.origin) as f64
+        ts.saturating_sub(self.bounds.start) as f64
     }
 
-    /// Returns a node with events; `None` if it has none.
+    /// Returns the name of the file.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the times of the first and of the last event.
+    pub(crate) fn bounds(&self) -> Range<i64> {
+        self.bounds.clone()
+    }
+
+    /// Returns the nodes, their lanes and counters.
+    pub(crate) fn scene(&self) -> &Scene {
+        &self.scene
+    }
+
+    /// Returns a node; `None` if there is no such node.
     pub(crate) fn node(&self, node: u32) -> Option<&Node> {
-        self.nodes.get(node as usize)
+        self.scene.node(node)
     }
 
     /// Returns the nodes with events among these and their descendants, in order. Without a list,
     /// returns all nodes with events.
     pub(crate) fn with_events(&self, nodes: Option<&[u32]>) -> Vec<u32> {
-        let everything = 0..self.nodes.len() as u32;
-        let below = |node: &u32| Some(*node..self.node(*node)?.behind);
-        let mut ranges: Vec<Range<u32>> = match nodes {
-            None => std::iter::once(everything).collect(),
-            Some(nodes) => nodes.iter().filter_map(below).collect(),
-        };
-        ranges.sort_by_key(|range| range.start);
-        let mut all = Vec::new();
-        let mut seen = 0;
-        for range in ranges {
-            for node in range.start.max(seen)..range.end {
-                if self.nodes[node as usize].content != Content::None {
-                    all.push(node);
-                }
-            }
-            seen = seen.max(range.end);
-        }
-        all
+        self.scene.with_events(nodes)
     }
-}
 
-fn bump(number: &mut u32) -> u32 {
-    *number += 1;
-    *number - 1
-}
+    /// Returns the lanes of nodes with this content, and the times of their rows.
+    pub(crate) fn lanes(&self, content: &Content) -> Option<(&Lanes, Times<'_>)> {
+        let lanes = self.scene.lanes(content)?;
+        let times = times(self.trace.tables(), self.bounds.end, content)?;
+        Some((lanes, times))
+    }
 
-/// Marks a lane as used, and returns it. The table has one lane for each row of another.
-fn own_lane(lanes: &mut [u32], row: u32) -> u32 {
-    if let Some(lane) = lanes.get_mut(row as usize) {
-        *lane = row;
+    /// Returns the profiles.
+    pub(crate) fn profiles(&self) -> &Profiles {
+        &self.profiles
     }
-    row
-}
 
-/// The numbering of lanes.
-#[derive(Debug, Default)]
-struct Numbers {
-    slice_lanes: u32,
-    counters: u32,
-    values: u32,
-    /// The first lane of each track.
-    tracks: Vec<u32>,
-    cpus: Vec<u32>,
-    activity: Vec<u32>,
-    states: Vec<u32>,
-    samples: Vec<u32>,
-    ftrace: Vec<u32>,
-    heap: Vec<u32>,
-}
+    /// Returns the ends of arrows.
+    pub(crate) fn flows(&self) -> &Flows {
+        let flow = &self.trace.tables().flow;
+        self.flows.get_or_init(|| Flows::new(flow))
+    }
 
-fn times<'a>(tables: &'a Tables, end: i64, content: &Content) -> Option<Times<'a>> {
-    let (ts, dur) = match content {
-        Content::None | Content::Counter(_) => return None,
-        Content::Slices(_) => (tables.slice.ts(), Some(tables.slice.dur())),
-        Content::Cpu(_) | Content::Activity(_) => {
-            (tables.sched_slice.ts(), Some(tables.sched_slice.dur()))
-        }
-        Content::States(_) => (tables.thread_state.ts(), Some(tables.thread_state.dur())),
-        Content::Values(_) => (tables.state.ts(), Some(tables.state.dur())),
-        Content::Samples(_) => (tables.profiler_sample.ts(), None),
-        Content::Ftrace(_) => (tables.ftrace_event.ts(), None),
-        Content::Lines => (tables.logs.ts(), None),
-        Content::Heap(_) => (tables.heap_profile.ts_end(), None),
-    };
-    Some(Times::new(ts, dur, end))
-}
+    /// Returns the states and events that explain times.
+    pub(crate) fn prepared(&self) -> &Arc<Prepared> {
+        self.prepared
+            .get_or_init(|| Arc::new(Prepared::new(&self.trace)))
+    }
 
-/// Returns the thread of a sample.
-pub(crate) fn sample_thread(tables: &Tables, row: u32) -> Option<u32> {
-    let task = tables.profiler_sample.task_context_id().get(row)?;
-    tables.profiler_task_context.utid().get(task)
-}
+    /// Returns the computed parts of the first picture.
+    pub(crate) fn first_picture(&self) -> &FirstPicture {
+        &self.first
+    }
 
-/// Returns true for the last state of a thread that has exited, which has no end and is not shown.
-fn is_gone(trace: &Trace, row: u32) -> bool {
-    let (states, thread) = (&trace.tables().thread_state, &trace.tables().thread);
-    if states.dur().get(row) >= 0 {
-        return false;
+    /// Returns the memory of the levels of detail, without the tables, in bytes.
+    pub fn memory(&self) -> usize {
+        self.scene.memory()
     }
-    let has_ended = thread.end_ts().get(states.utid().get(row)).is_some();
-    has_ended
-        || trace
-            .strings()
-            .text(states.state().get(row))
-            .starts_with('X')
-}
-
-/// Counts the rows of all objects.
-fn count(trace: &Trace, end: i64) -> MachineRows {
-    let tables = trace.tables();
-    let zeros = |len: u32| vec![0_u32; len as usize];
-    let mut rows = MachineRows {
-        tracks: zeros(tables.track.len()),
-        depths: vec![0; tables.track.len() as usize],
-        sched: zeros(tables.cpu.len()),
-        cpu_time: vec![0; tables.thread.len() as usize],
-        ran: zeros(tables.process.len()),
-        states: zeros(tables.thread.len()),
-        samples: zeros(tables.thread.len()),
-        ftrace: zeros(tables.cpu.len()),
-        heap: zeros(tables.process.len()),
-        logs: tables.logs.len(),
-    };
-    fn add(counts: &mut [u32], row: u32) {
-        if let Some(count) = counts.get_mut(row as usize) {
-            *count += 1;
-        }
-    }
-    let slice = &tables.slice;
-    for row in 0..slice.len() {
-        let (track, depth) = (slice.track_id().get(row), slice.depth().get(row));
-        if depth < MAX_DEPTH {
-            add(&mut rows.tracks, track);
-            if let Some(known) = rows.depths.get_mut(track as usize) {
-                *known = (*known).max(depth as u16 + 1);
-            }
-        }
-    }
-    for track in tables.counter.track_id().as_slice() {
-        add(&mut rows.tracks, *track);
-    }
-    for track in tables.state.track_id().as_slice() {
-        add(&mut rows.tracks, *track);
-    }
-    let sched = &tables.sched_slice;
-    for row in 0..sched.len() {
-        let utid = sched.utid().get(row);
-        if tables.thread.is_idle().get(utid) {
-            continue;
-        }
-        add(&mut rows.sched, sched.ucpu().get(row));
-        let dur = match sched.dur().get(row) {
-            dur if dur < 0 => end.saturating_sub(sched.ts().get(row)),
-            dur => dur,
-        };
-        if let Some(time) = rows.cpu_time.get_mut(utid as usize) {
-            *time = time.saturating_add(dur.max(0));
-        }
-        if let Some(upid) = tables.thread.upid().get(utid) {
-            add(&mut rows.ran, upid);
-        }
-    }
-    for row in 0..tables.thread_state.len() {
-        if !is_gone(trace, row) {
-            add(&mut rows.states, tables.thread_state.utid().get(row));
-        }
-    }
-    for row in 0..tables.profiler_sample.len() {
-        if let Some(utid) = sample_thread(tables, row) {
-            add(&mut rows.samples, utid);
-        }
-    }
-    for ucpu in tables.ftrace_event.ucpu().iter() {
-        add(&mut rows.ftrace, ucpu);
-    }
-    for upid in tables.heap_profile.upid().as_slice() {
-        add(&mut rows.heap, *upid);
-    }
-    rows
 }

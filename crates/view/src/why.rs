@@ -1,9 +1,8 @@
 //! The causes of the time of a row: a slice of a thread, or a state of one.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use ferretto_why::{Cause, ExplainedWait, Explanation, Piece, Prepared, Share, Shares, Why};
+use ferretto_why::{Cause, ExplainedWait, Explanation, Piece, Share, Shares, Why};
 use serde_json::{Value, json};
 
 use crate::nodes::{Content, NONE};
@@ -33,10 +32,8 @@ impl View {
     /// Returns the causes of the time of a row as JSON; `None` if the row has no thread.
     pub fn why(&self, node: u32, id: u32) -> Option<Value> {
         let (thread, interval) = self.explicable(node, id)?;
-        let prepared = self
-            .why
-            .get_or_init(|| Arc::new(Prepared::new(&self.trace)));
-        let why = Why::with(&self.trace, prepared.clone());
+        let prepared = self.prepared();
+        let why = Why::with(self.trace(), prepared.clone());
         if !why.recorded().switches {
             return None;
         }
@@ -64,7 +61,7 @@ impl View {
     fn explicable(&self, node: u32, id: u32) -> Option<(u32, Range<i64>)> {
         let of = self.node(node)?;
         self.time_of(&of.content, id)?;
-        let tables = self.trace.tables();
+        let tables = self.trace().tables();
         let thread = match &of.content {
             Content::Slices(_) => tables.track.utid().get(tables.slice.track_id().get(id))?,
             Content::States(_) => tables.thread_state.utid().get(id),
@@ -150,7 +147,7 @@ impl View {
     }
 
     fn known_node(&self, thread: u32) -> Option<u32> {
-        Some(self.thread_node(thread)).filter(|node| *node != NONE)
+        Some(self.scene().thread(thread)).filter(|node| *node != NONE)
     }
 
     fn state_reference(&self, thread: u32, time: i64) -> Option<Value> {

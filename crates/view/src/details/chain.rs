@@ -10,8 +10,8 @@ const MAX_CHAIN: usize = 32;
 impl View {
     /// Returns the state of a thread at a time.
     pub(crate) fn state_at(&self, utid: u32, ts: i64) -> Option<u32> {
-        let rows = self.lanes.states.rows(utid);
-        let table = &self.trace.tables().thread_state;
+        let rows = self.scene().states().rows(utid);
+        let table = &self.trace().tables().thread_state;
         let behind = rows.partition_point(|row| table.ts().get(*row) <= ts);
         rows.get(behind.checked_sub(1)?).copied()
     }
@@ -19,15 +19,15 @@ impl View {
     /// For a running state, returns the state before it in which the thread waited for a CPU. For a
     /// runnable state, returns the state itself.
     pub(crate) fn runnable_before(&self, state: u32) -> Option<u32> {
-        let table = &self.trace.tables().thread_state;
+        let table = &self.trace().tables().thread_state;
         if table.waker_utid().get(state).is_some() {
             return Some(state);
         }
-        let strings = self.trace.strings();
+        let strings = self.trace().strings();
         if strings.text(table.state().get(state)) != "Running" {
             return None;
         }
-        let rows = self.lanes.states.rows(table.utid().get(state));
+        let rows = self.scene().states().rows(table.utid().get(state));
         let ts = table.ts();
         let position = rows.partition_point(|row| ts.get(*row) < ts.get(state));
         let before = *rows.get(position.checked_sub(1)?)?;
@@ -38,7 +38,7 @@ impl View {
     /// Returns the thread that woke the thread of this state, the thread that woke that one, and so
     /// on.
     pub(crate) fn wake_up_chain(&self, mut state: u32) -> Vec<Value> {
-        let table = &self.trace.tables().thread_state;
+        let table = &self.trace().tables().thread_state;
         let mut chain = Vec::new();
         while chain.len() < MAX_CHAIN {
             let Some(runnable) = self.runnable_before(state) else {
@@ -68,8 +68,8 @@ impl View {
     }
 
     fn waking_text(&self, waker: u32, runnable: u32, in_interrupt: bool) -> String {
-        let tables = self.trace.tables();
-        let strings = self.trace.strings();
+        let tables = self.trace().tables();
+        let strings = self.trace().strings();
         let thread = |utid: u32| {
             let name = strings.text(tables.thread.name().get(utid));
             format!("{name} {}", tables.thread.tid().get(utid))

@@ -40,7 +40,7 @@ impl View {
             details.put("start", start);
             details.put("dur", dur);
             let name = self.label(&of.content, id).name;
-            details.put("name", self.trace.strings().text(name));
+            details.put("name", self.trace().strings().text(name));
         }
         match &of.content {
             Content::None | Content::Counter(_) => {}
@@ -59,7 +59,7 @@ impl View {
 
     /// Returns start and duration of a row; `None` if the table has no such row.
     pub(crate) fn time_of(&self, content: &Content, row: u32) -> Option<(f64, f64)> {
-        let tables = self.trace.tables();
+        let tables = self.trace().tables();
         let rows = match content {
             Content::None | Content::Counter(_) => 0,
             Content::Slices(_) => tables.slice.len(),
@@ -81,9 +81,9 @@ impl View {
 
     /// Returns the node and the depth of a slice.
     pub(crate) fn position_of_slice(&self, row: u32) -> Option<(u32, u32)> {
-        let slices = &self.trace.tables().slice;
+        let slices = &self.trace().tables().slice;
         let track = slices.track_id().get(row);
-        let (node, line) = *self.track_nodes.get(track as usize)?;
+        let (node, line) = self.scene().track(track)?;
         (node != NONE).then(|| (node, u32::from(line) + slices.depth().get(row)))
     }
 
@@ -92,14 +92,14 @@ impl View {
         let of = self.node(node)?;
         let (start, dur) = self.time_of(&of.content, row)?;
         let name = self.label(&of.content, row).name;
-        let name = self.trace.strings().text(name);
+        let name = self.trace().strings().text(name);
         Some(json!({
             "node": node, "id": row, "start": start, "dur": dur, "depth": depth, "name": name,
         }))
     }
 
     pub(crate) fn reference_to_slice(&self, row: u32) -> Option<Value> {
-        if row >= self.trace.tables().slice.len() {
+        if row >= self.trace().tables().slice.len() {
             return None;
         }
         let (node, depth) = self.position_of_slice(row)?;
@@ -108,10 +108,10 @@ impl View {
 
     /// Returns the node of the states of a thread.
     pub(crate) fn states_node(&self, utid: u32) -> Option<u32> {
-        let thread = self.thread_node(utid);
+        let thread = self.scene().thread(utid);
         let behind = self.node(thread)?.behind;
         let mut nodes = thread + 1..behind;
-        nodes.find(|node| self.nodes[*node as usize].kind == Kind::States)
+        nodes.find(|node| self.scene().nodes()[*node as usize].kind == Kind::States)
     }
 }
 
@@ -127,7 +127,7 @@ impl Details<'_> {
     }
 
     fn text(&self, id: StringId) -> String {
-        self.view.trace.strings().text(id).to_owned()
+        self.view.trace().strings().text(id).to_owned()
     }
 
     fn text_fact(&mut self, label: &str, id: StringId) {
@@ -139,10 +139,10 @@ impl Details<'_> {
 
     /// Adds a thread and its process.
     fn thread(&mut self, label: &str, utid: u32) {
-        let table = &self.view.trace.tables().thread;
+        let table = &self.view.trace().tables().thread;
         let name = self.text(table.name().get(utid));
         let text = format!("{name} {}", table.tid().get(utid));
-        let node = self.view.thread_node(utid);
+        let node = self.view.scene().thread(utid);
         self.fact(label, text.trim_start(), node);
     }
 
@@ -150,11 +150,11 @@ impl Details<'_> {
         let Some(upid) = upid else {
             return;
         };
-        let table = &self.view.trace.tables().process;
+        let table = &self.view.trace().tables().process;
         let name = self.text(table.name().get(upid));
         let text = format!("{name} {}", table.pid().get(upid));
-        let node = self.view.process_nodes.get(upid as usize).copied();
-        self.fact("Process", text.trim_start(), node.unwrap_or(NONE));
+        let node = self.view.scene().process(upid);
+        self.fact("Process", text.trim_start(), node);
         self.text_fact("Command line", table.cmdline().get(upid));
     }
 
@@ -162,16 +162,23 @@ impl Details<'_> {
         let Some(ucpu) = ucpu else {
             return;
         };
-        let number = self.view.trace.tables().cpu.cpu().get(ucpu).unwrap_or(ucpu);
-        let node = self.view.cpu_nodes.get(ucpu as usize).copied();
-        self.fact("CPU", number.to_string(), node.unwrap_or(NONE));
+        let number = self
+            .view
+            .trace()
+            .tables()
+            .cpu
+            .cpu()
+            .get(ucpu)
+            .unwrap_or(ucpu);
+        let node = self.view.scene().cpu(ucpu);
+        self.fact("CPU", number.to_string(), node);
     }
 
     fn args(&mut self, set: Option<u32>) {
         let Some(set) = set else {
             return;
         };
-        let (tables, strings) = (self.view.trace.tables(), self.view.trace.strings());
+        let (tables, strings) = (self.view.trace().tables(), self.view.trace().strings());
         let all = tables.args.set(set).take(MAX_RELATED * 10).map(|arg| {
             let key = strings.text(arg.key);
             json!([key, arg_text(arg.value, strings), arg.value.type_name()])
@@ -184,7 +191,7 @@ impl Details<'_> {
         let Some(callsite) = callsite else {
             return;
         };
-        let trace = &self.view.trace;
+        let trace = self.view.trace();
         let all = frames(trace, callsite).into_iter();
         let all = all.flat_map(|frame| functions(trace, frame));
         let all: Vec<Value> = all.map(|f| json!([f.name, f.file, f.line])).collect();
@@ -209,7 +216,7 @@ impl Details<'_> {
 
     fn slice(&mut self, node: u32, id: u32) {
         let view = self.view;
-        let tables = view.trace.tables();
+        let tables = view.trace().tables();
         let slices = &tables.slice;
         self.put("kind", "slice");
         let category = self.text(slices.category().get(id));
@@ -239,7 +246,8 @@ impl Details<'_> {
         self.put("parents", parents);
         self.put("children", view.children(id).len());
         let flows: Vec<Value> = view
-            .flows_of(id)
+            .flows()
+            .of(id)
             .take(MAX_RELATED)
             .filter_map(|(other, is_out)| {
                 let to = view.reference_to_slice(other)?;
@@ -255,7 +263,7 @@ impl Details<'_> {
     }
 
     fn sched(&mut self, id: u32) {
-        let tables = self.view.trace.tables();
+        let tables = self.view.trace().tables();
         let table = &tables.sched_slice;
         let utid = table.utid().get(id);
         self.put("kind", "sched");
@@ -269,7 +277,7 @@ impl Details<'_> {
     }
 
     fn state(&mut self, id: u32) {
-        let tables = self.view.trace.tables();
+        let tables = self.view.trace().tables();
         let table = &tables.thread_state;
         let utid = table.utid().get(id);
         self.put("kind", "state");
@@ -288,7 +296,7 @@ impl Details<'_> {
             return;
         };
         if let Some(runnable) = self.view.runnable_before(state) {
-            let table = &self.view.trace.tables().thread_state;
+            let table = &self.view.trace().tables().thread_state;
             let waited = table.dur().get(runnable);
             if waited >= 0 && runnable != state {
                 self.fact("Waited for a CPU", format!("{waited} ns"), NONE);
@@ -305,7 +313,7 @@ impl Details<'_> {
     }
 
     fn value(&mut self, node: u32, id: u32) {
-        let table = &self.view.trace.tables().state;
+        let table = &self.view.trace().tables().state;
         self.put("kind", "value");
         let category = self.text(table.category().get(id));
         self.put("category", category);
@@ -314,7 +322,7 @@ impl Details<'_> {
     }
 
     fn sample(&mut self, id: u32) {
-        let tables = self.view.trace.tables();
+        let tables = self.view.trace().tables();
         let table = &tables.profiler_sample;
         self.put("kind", "sample");
         if let Some(task) = table.task_context_id().get(id) {
@@ -330,9 +338,14 @@ impl Details<'_> {
             self.text_fact("Mode", contexts.cpu_mode().get(context));
         }
         self.text_fact("Callstack ends early", table.unwind_error().get(id));
-        if let Some(weight) = self.view.weights.get(id as usize).filter(|w| **w > 0.0) {
+        if let Some(weight) = self
+            .view
+            .profiles()
+            .weight(id)
+            .filter(|weight| *weight > 0.0)
+        {
             let session = table.session_id().get(id).unwrap_or(NONE);
-            let profiles = &self.view.profiles;
+            let profiles = self.view.profiles().all();
             let is_sampled = |it: &&Profile| it.measure == Measure::Samples(session);
             match profiles.iter().find(is_sampled) {
                 Some(profile) => {
@@ -346,7 +359,7 @@ impl Details<'_> {
     }
 
     fn ftrace(&mut self, id: u32) {
-        let table = &self.view.trace.tables().ftrace_event;
+        let table = &self.view.trace().tables().ftrace_event;
         self.put("kind", "event");
         self.thread("Thread", table.utid().get(id));
         self.cpu(Some(table.ucpu().get(id)));
@@ -354,7 +367,7 @@ impl Details<'_> {
     }
 
     fn line(&mut self, id: u32) {
-        let table = &self.view.trace.tables().logs;
+        let table = &self.view.trace().tables().logs;
         self.put("kind", "line");
         if let Some(utid) = table.utid().get(id) {
             self.thread("Thread", utid);
@@ -365,7 +378,7 @@ impl Details<'_> {
     }
 
     fn heap(&mut self, node: u32, id: u32) {
-        let tables = self.view.trace.tables();
+        let tables = self.view.trace().tables();
         self.put("kind", "dump");
         self.owner(node);
         let Some(dump) = tables.heap_profile.row(id) else {
@@ -387,16 +400,20 @@ impl Details<'_> {
     }
 
     fn counter(&mut self, lane: u32, track: u32, id: u32) -> Option<()> {
-        let tables = self.view.trace.tables();
+        let tables = self.view.trace().tables();
         let row = tables.counter.row(id)?;
-        let rows = self.view.counters.rows(lane);
+        let rows = self.view.scene().counters().rows(lane);
         let position = rows.partition_point(|other| *other < id);
         self.put("kind", "counter");
         self.put("start", self.view.relative(row.ts));
         let next = rows
             .get(position + 1)
             .map(|next| tables.counter.ts().get(*next));
-        self.put("dur", next.unwrap_or(self.view.end).saturating_sub(row.ts));
+        self.put(
+            "dur",
+            next.unwrap_or(self.view.bounds().end)
+                .saturating_sub(row.ts),
+        );
         let name = self.text(tables.track.name().get(track));
         self.put("name", name);
         let unit = self.text(tables.track.counter_unit().get(track));

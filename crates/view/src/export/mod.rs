@@ -132,7 +132,7 @@ impl Export {
             }
             // A part is not worth leaving out if the page stays much too large.
             let is_enough = |without: u64| size.saturating_sub(without) <= max_size / 4 * 5;
-            if attempt == 0 && !(view.lanes.ftrace.is_empty() && view.lanes.lines.is_empty()) {
+            if attempt == 0 && view.scene().has_logs() {
                 part.logs = false;
                 if is_enough(estimate.logs) {
                     continue;
@@ -202,7 +202,7 @@ impl View {
     fn time_before(&self, share: f64) -> i64 {
         /// The number of sampled events.
         const LOOKED_AT: usize = 1 << 16;
-        let tables = self.trace.tables();
+        let tables = self.trace().tables();
         let columns = [
             tables.slice.ts(),
             tables.sched_slice.ts(),
@@ -224,7 +224,7 @@ impl View {
             .get(index)
             .copied()
             .filter(|_| share > 0.0)
-            .unwrap_or(self.origin)
+            .unwrap_or(self.bounds().start)
     }
 
     fn left_out(&self, part: Part) -> Option<String> {

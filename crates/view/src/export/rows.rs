@@ -55,13 +55,13 @@ impl<'a> Rows<'a> {
         if self.text_numbers.len() <= raw {
             self.text_numbers.resize(raw + 1, NONE);
         }
-        let number = self.texts.of(self.view.trace.strings(), id);
+        let number = self.texts.of(self.view.trace().strings(), id);
         self.text_numbers[raw] = number;
         number.into()
     }
 
     fn time(&self, ts: i64) -> u64 {
-        ts.saturating_sub(self.view.origin).max(0) as u64
+        ts.saturating_sub(self.view.bounds().start).max(0) as u64
     }
 
     #[inline]
@@ -111,8 +111,8 @@ const fn number(name: &'static str) -> (&'static str, &'static str, Code) {
 /// Returns the frames of all events of a part of a trace.
 pub(super) fn frames(view: &View, part: Part) -> Vec<(&'static str, Vec<u8>)> {
     let mut sets = Sets::default();
-    let mut callsites = Callsites::new(&view.trace);
-    let mut slice_rows = vec![NONE; view.trace.tables().slice.len() as usize];
+    let mut callsites = Callsites::new(view.trace());
+    let mut slice_rows = vec![NONE; view.trace().tables().slice.len() as usize];
     let mut frames = vec![
         slices(view, part, &mut sets, &mut slice_rows),
         sched(view, part),
@@ -129,14 +129,14 @@ pub(super) fn frames(view: &View, part: Part) -> Vec<(&'static str, Vec<u8>)> {
     frames.push(("callsites", callsites.frame()));
     frames.extend(flows(view, &slice_rows));
     if part.args {
-        frames.push(("args", sets.frame(&view.trace)));
+        frames.push(("args", sets.frame(view.trace())));
     }
     frames
 }
 
 /// Returns the nodes with such content.
 fn nodes(view: &View, is_wanted: impl Fn(&Content) -> bool) -> impl Iterator<Item = (u32, &Node)> {
-    let all = view.nodes.iter().enumerate();
+    let all = view.scene().nodes().iter().enumerate();
     let wanted = all.filter(move |(_, node)| is_wanted(&node.content));
     wanted.map(|(index, node)| (index as u32, node))
 }
@@ -161,7 +161,7 @@ fn events<'a>(view: &'a View, node: &'a Node, part: Part) -> impl Iterator<Item 
                 (ts < part.until).then(|| Event {
                     row: *row,
                     depth,
-                    start: ts.saturating_sub(view.origin).max(0) as u64,
+                    start: ts.saturating_sub(view.bounds().start).max(0) as u64,
                     dur: times.end(*row).saturating_sub(ts) as u64,
                 })
             })
@@ -185,7 +185,7 @@ fn slices(
         ("flags", "u8", Code::Varint),
     ];
     let mut rows = Rows::new(view, "slices", &columns);
-    let table = &view.trace.tables().slice;
+    let table = &view.trace().tables().slice;
     let mut count = 0;
     for (node_index, node) in nodes(view, |content| matches!(content, Content::Slices(_))) {
         rows.blocks.push((node_index, 0));
@@ -231,14 +231,14 @@ fn sched(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
         number("state"),
     ];
     let mut rows = Rows::new(view, "sched", &columns);
-    let table = &view.trace.tables().sched_slice;
+    let table = &view.trace().tables().sched_slice;
     for (node_index, node) in nodes(view, |content| matches!(content, Content::Cpu(_))) {
         rows.blocks.push((node_index, 0));
         events(view, node, part).for_each(
             |Event {
                  row, start, dur, ..
              }| {
-                let thread = view.thread_node(table.utid().get(row));
+                let thread = view.scene().thread(table.utid().get(row));
                 let state = rows.text(table.end_state().get(row));
                 // Negative priorities wrap to 32 bits.
                 let priority = u64::from(table.priority().get(row) as u32);
@@ -261,7 +261,7 @@ fn states(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
         ("flags", "u8", Code::Varint),
     ];
     let mut rows = Rows::new(view, "states", &columns);
-    let table = &view.trace.tables().thread_state;
+    let table = &view.trace().tables().thread_state;
     let is_states = |content: &Content| matches!(content, Content::States(_));
     let mut written_rows = vec![NONE; table.len() as usize];
     let mut count = 0;
@@ -279,11 +279,9 @@ fn states(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
              }| {
                 let state = rows.text(table.state().get(row));
                 let cpu = table.ucpu().get(row);
-                let cpu = cpu
-                    .and_then(|cpu| view.cpu_nodes.get(cpu as usize))
-                    .copied();
+                let cpu = cpu.map(|cpu| view.scene().cpu(cpu));
                 let waker = table.waker_utid().get(row);
-                let waker = waker.map_or(NONE, |utid| view.thread_node(utid));
+                let waker = waker.map_or(NONE, |utid| view.scene().thread(utid));
                 let waker_state = table.waker_id().get(row);
                 let waker_state = waker_state
                     .and_then(|row| written_rows.get(row as usize))
@@ -318,7 +316,7 @@ fn values(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec
         ("flags", "u8", Code::Varint),
     ];
     let mut rows = Rows::new(view, "values", &columns);
-    let table = &view.trace.tables().state;
+    let table = &view.trace().tables().state;
     for (node_index, node) in nodes(view, |content| matches!(content, Content::Values(_))) {
         rows.blocks.push((node_index, 0));
         events(view, node, part).for_each(
@@ -340,15 +338,15 @@ fn values(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec
 fn counters(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
     /// The range of numbers that are written as integers.
     const WHOLE: std::ops::Range<f64> = 0.0..9e15;
-    let table = &view.trace.tables().counter;
+    let table = &view.trace().tables().counter;
     let (mut blocks, mut rows) = (Vec::new(), Vec::new());
     let (mut time, mut value) = (Vec::new(), Vec::new());
     for (node_index, node) in nodes(view, |content| matches!(content, Content::Counter(_))) {
         let before = time.len();
-        for row in view.counters.rows(node.lane) {
+        for row in view.scene().counters().rows(node.lane) {
             let ts = table.ts().get(*row);
             if ts < part.until {
-                time.push(ts.saturating_sub(view.origin).max(0) as u64);
+                time.push(ts.saturating_sub(view.bounds().start).max(0) as u64);
                 value.push(table.value().get(*row));
             }
         }
@@ -384,7 +382,7 @@ fn logs(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec<u
         number("args"),
     ];
     let mut rows = Rows::new(view, "logs", &columns);
-    let tables = view.trace.tables();
+    let tables = view.trace().tables();
     let is_log = |content: &Content| matches!(content, Content::Ftrace(_) | Content::Lines);
     for (node_index, node) in nodes(view, is_log) {
         rows.blocks.push((node_index, 0));
@@ -394,7 +392,7 @@ fn logs(view: &View, part: Part, sets: &mut Sets) -> Option<(&'static str, Vec<u
             let (ts, text, level, set) = match node.content {
                 Content::Lines => {
                     let logs = &tables.logs;
-                    let source = view.trace.strings().text(logs.log_source().get(row));
+                    let source = view.trace().strings().text(logs.log_source().get(row));
                     let level = level(source, logs.prio().get(row));
                     let level = rows.texts.number(level);
                     let text = rows.text(logs.msg().get(row));
@@ -425,7 +423,7 @@ fn samples(
         ("weight", "f64", Code::Varint),
     ];
     let mut rows = Rows::new(view, "samples", &columns);
-    let table = &view.trace.tables().profiler_sample;
+    let table = &view.trace().tables().profiler_sample;
     for (node_index, node) in nodes(view, |content| matches!(content, Content::Samples(_))) {
         rows.blocks.push((node_index, 0));
         events(view, node, part).for_each(|Event { row, .. }| {
@@ -434,14 +432,15 @@ fn samples(
                 Measure::Samples(of) | Measure::OffCpu(of) => of == session,
                 Measure::Heap { .. } => false,
             };
-            let profile = view.profiles.iter().position(is_of);
+            let profile = view.profiles().all().iter().position(is_of);
             let callsite = table.callsite_id().get(row);
             let is_off_cpu = profile.is_some_and(|profile| {
-                matches!(view.profiles[profile].measure, Measure::OffCpu(_))
+                matches!(view.profiles().all()[profile].measure, Measure::OffCpu(_))
             });
-            let is_weighted = profile.is_some_and(|profile| view.profiles[profile].is_weighted);
+            let is_weighted =
+                profile.is_some_and(|profile| view.profiles().all()[profile].is_weighted);
             let weight = if is_weighted {
-                view.weights.get(row as usize).copied().unwrap_or(0.0) as u64
+                view.profiles().weight(row).unwrap_or(0.0) as u64
             } else {
                 1
             };
@@ -459,7 +458,7 @@ fn samples(
 }
 
 fn heap(view: &View, part: Part, callsites: &mut Callsites<'_>) -> Option<(&'static str, Vec<u8>)> {
-    let table = &view.trace.tables().heap_profile_allocation;
+    let table = &view.trace().tables().heap_profile_allocation;
     let (mut start, mut process) = (Vec::new(), Vec::new());
     let (mut profiles, mut sites, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     for row in 0..table.len() {
@@ -467,16 +466,16 @@ fn heap(view: &View, part: Part, callsites: &mut Callsites<'_>) -> Option<(&'sta
         if ts >= part.until {
             continue;
         }
-        let node = view.process_nodes.get(table.upid().get(row) as usize);
+        let node = view.scene().process(table.upid().get(row));
         let site = callsites.row(Some(table.callsite_id().get(row)));
-        for (index, profile) in view.profiles.iter().enumerate() {
+        for (index, profile) in view.profiles().all().iter().enumerate() {
             let Measure::Heap { heap, of } = profile.measure else {
                 continue;
             };
             let weight = of.weight(table.count().get(row), table.size().get(row));
             if heap == table.heap_name().get(row) && weight != 0.0 {
-                start.push(ts.saturating_sub(view.origin).max(0) as u64);
-                process.push(u64::from(node.copied().unwrap_or(NONE)));
+                start.push(ts.saturating_sub(view.bounds().start).max(0) as u64);
+                process.push(u64::from(node));
                 profiles.push(index as u64);
                 sites.push(u64::from(site));
                 weights.push(weight);
@@ -496,7 +495,7 @@ fn heap(view: &View, part: Part, callsites: &mut Callsites<'_>) -> Option<(&'sta
 }
 
 fn flows(view: &View, slice_rows: &[u32]) -> Option<(&'static str, Vec<u8>)> {
-    let table = &view.trace.tables().flow;
+    let table = &view.trace().tables().flow;
     let row_of = |slice: u32| slice_rows.get(slice as usize).copied().unwrap_or(NONE);
     let (mut from, mut to) = (Vec::new(), Vec::new());
     for row in 0..table.len() {

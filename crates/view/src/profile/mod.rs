@@ -6,11 +6,12 @@ mod tree;
 
 use serde_json::{Value, json};
 
-pub(crate) use self::source::{Measure, Profile, sample_weights, sources};
+pub(crate) use self::source::{Measure, Profile, Profiles};
 pub(crate) use self::stacks::{Stacks, frames, functions};
 use self::tree::Tree;
 use crate::nodes::{Content, NONE};
-use crate::view::{View, sample_thread};
+use crate::scene::sample_thread;
+use crate::view::View;
 
 /// The roots of a tree of callstacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub struct ProfileRequest<'a> {
 
 impl View {
     pub(crate) fn profile_list(&self) -> Vec<Value> {
-        let all = self.profiles.iter().enumerate();
+        let all = self.profiles().all().iter().enumerate();
         all.map(|(id, profile)| {
             json!({"id": id, "kind": profile.measure.kind(), "name": profile.name, "unit": profile.unit})
         })
@@ -49,9 +50,9 @@ impl View {
 
     /// Returns callstacks as a frame; `None` if there is no such profile.
     pub fn profile(&self, request: &ProfileRequest<'_>) -> Option<Vec<u8>> {
-        let profile = self.profiles.get(request.profile)?;
+        let profile = self.profiles().all().get(request.profile)?;
         let is_off_cpu = matches!(profile.measure, Measure::OffCpu(_));
-        let mut stacks = Stacks::new(&self.trace, is_off_cpu);
+        let mut stacks = Stacks::new(self.trace(), is_off_cpu);
         let mut tree = Tree::default();
         self.each_weight(request, profile, |callsite, weight, root| {
             let root = match request.by {
@@ -68,9 +69,9 @@ impl View {
 
     /// Returns the profile that corresponds to one of another trace.
     pub(crate) fn same_profile(&self, other: &Self, profile: usize) -> Option<usize> {
-        let wanted = other.profiles.get(profile)?;
+        let wanted = other.profiles().all().get(profile)?;
         let like = |strict: bool| {
-            self.profiles.iter().position(|known| {
+            self.profiles().all().iter().position(|known| {
                 known.measure.kind() == wanted.measure.kind()
                     && known.unit == wanted.unit
                     && (!strict || known.name == wanted.name)
@@ -86,7 +87,7 @@ impl View {
         profile: &Profile,
         mut each: impl FnMut(Option<u32>, f64, u32),
     ) {
-        let tables = self.trace.tables();
+        let tables = self.trace().tables();
         let window = self.absolute(request.from)..self.absolute(request.to);
         match profile.measure {
             Measure::Samples(session) | Measure::OffCpu(session) => {
@@ -96,7 +97,7 @@ impl View {
                         return;
                     }
                     let weight = if profile.is_weighted {
-                        self.weights.get(row as usize).copied()
+                        self.profiles().weight(row)
                     } else {
                         Some(1.0)
                     };
@@ -110,12 +111,12 @@ impl View {
                         for row in first..end {
                             let row = row as u32;
                             let thread = sample_thread(tables, row);
-                            sample(row, thread.map_or(NONE, |utid| self.thread_node(utid)));
+                            sample(row, thread.map_or(NONE, |utid| self.scene().thread(utid)));
                         }
                     }
                     Some(nodes) => {
                         for node in self.with_events(Some(nodes)) {
-                            let of = &self.nodes[node as usize];
+                            let of = &self.scene().nodes()[node as usize];
                             if let Content::Samples(_) = of.content
                                 && let Some((lanes, times)) = self.lanes(&of.content)
                             {
@@ -130,9 +131,11 @@ impl View {
             Measure::Heap { heap, of } => {
                 let wanted = request.nodes.map(|nodes| {
                     let nodes = self.with_events(Some(nodes)).into_iter();
-                    let heaps = nodes.filter_map(|node| match self.nodes[node as usize].content {
-                        Content::Heap(upid) => Some(upid),
-                        _ => None,
+                    let heaps = nodes.filter_map(|node| {
+                        match self.scene().nodes()[node as usize].content {
+                            Content::Heap(upid) => Some(upid),
+                            _ => None,
+                        }
                     });
                     heaps.collect::<Vec<u32>>()
                 });
@@ -145,9 +148,9 @@ impl View {
                         continue;
                     }
                     let weight = of.weight(table.count().get(row), table.size().get(row));
-                    let node = self.process_nodes.get(upid as usize).copied();
+                    let node = self.scene().process(upid);
                     let callsite = Some(table.callsite_id().get(row));
-                    each(callsite, weight, node.unwrap_or(NONE));
+                    each(callsite, weight, node);
                 }
             }
         }
@@ -171,7 +174,7 @@ impl View {
             return "unknown".to_owned();
         };
         use crate::nodes::Kind;
-        let name = of.name.text(self.trace.strings());
+        let name = of.name.text(self.trace().strings());
         match (of.number, of.kind) {
             (Some(number), Kind::Process | Kind::Thread) => {
                 format!("{name} {number}").trim_start().to_owned()

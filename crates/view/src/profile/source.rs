@@ -67,8 +67,36 @@ impl Measure {
     }
 }
 
+/// The profiles of a trace, and the weights of its samples.
+#[derive(Debug)]
+pub(crate) struct Profiles {
+    all: Vec<Profile>,
+    /// The weight of each sample; empty if all weights are equal.
+    weights: Vec<f64>,
+}
+
+impl Profiles {
+    pub(crate) fn new(trace: &Trace) -> Self {
+        let all = sources(trace);
+        Self {
+            weights: sample_weights(trace, &all),
+            all,
+        }
+    }
+
+    /// Returns all profiles.
+    pub(crate) fn all(&self) -> &[Profile] {
+        &self.all
+    }
+
+    /// Returns the weight of a sample; `None` if all weights are equal.
+    pub(crate) fn weight(&self, sample: u32) -> Option<f64> {
+        self.weights.get(sample as usize).copied()
+    }
+}
+
 /// Returns the profiles of a trace.
-pub(crate) fn sources(trace: &Trace) -> Vec<Profile> {
+fn sources(trace: &Trace) -> Vec<Profile> {
     let (tables, strings) = (trace.tables(), trace.strings());
     let mut profiles = Vec::new();
     let mut seen: FxHashMap<u32, u32> = FxHashMap::default();
@@ -160,7 +188,7 @@ fn timebase(trace: &Trace, sample: u32) -> Option<u32> {
 }
 
 /// Returns the weight of each sample, such as its waiting time. Empty if no profile has weights.
-pub(crate) fn sample_weights(trace: &Trace, profiles: &[Profile]) -> Vec<f64> {
+fn sample_weights(trace: &Trace, profiles: &[Profile]) -> Vec<f64> {
     if !profiles.iter().any(|profile| profile.is_weighted) {
         return Vec::new();
     }
