@@ -14,6 +14,7 @@ pub struct Progress {
 pub enum Continue {
     /// Continue the import.
     Yes,
-    /// Cancel the import, which then fails with [`ImportError::Cancelled`](crate::ImportError::Cancelled).
+    /// Cancel the import, which then fails with
+    /// [`ImportError::Cancelled`](crate::ImportError::Cancelled).
     No,
 }
