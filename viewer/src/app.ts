@@ -1,30 +1,24 @@
-// The state of the page and the operations on it. Input, panels and the scene depend on the app, but not on each other.
+// The state of the page and the operations on it. Panels and labels see it as a `Page`, and do not depend on it or on each other.
 
 import { Axis } from './axis';
 import { Cache } from './cache';
 import { palette, type Palette } from './colors';
 import { byId } from './dom';
 import { rowAt, refOf } from './draw';
-import { count, duration } from './format';
+import { count, duration, text } from './format';
 import { Labels, title } from './labels';
 import { depthAt, depthHeight, depthTop, isGroup, Layout } from './layout';
 import { Kind, NONE, type Details, type Found, type Ref, type Step, type Tile, type Trace, type Why } from './model';
+import type { Page, Selection } from './page';
 import { Panel } from './panel';
 import { Link } from './permalink';
 import { OVERVIEW, RULER, Scene, type Arrow, type Box, type Picture } from './scene';
 import type { Source } from './source';
 import { flowArrows } from './flows';
 
-export interface Selection {
-    from: number;
-    to: number;
-    /** The rows that the box touches; null for all. */
-    boxes: Set<number> | null;
-}
-
 const MAX_HITS = 10_000;
 
-export class App {
+export class App implements Page {
     readonly stage = byId('stage');
     readonly scene = new Scene(byId<HTMLCanvasElement>('boxes'), byId<HTMLCanvasElement>('letters'));
     readonly axis: Axis;
@@ -507,8 +501,4 @@ export class App {
         else if (!some) output.textContent = found.nodes.length > 0 ? `${count(found.nodes.length)} tracks` : 'No match';
         else output.textContent = `${count(this.hit + 1)} of ${count(found.total)}`;
     }
-}
-
-export function text(error: unknown): string {
-    return error instanceof Error ? error.message : String(error);
 }

@@ -1,14 +1,14 @@
 // The tab with the selected event.
 
-import type { App } from './app';
 import { css, nameColor } from './colors';
 import { el, name } from './dom';
 import { clock, count, date, duration, instant } from './format';
 import { title } from './labels';
 import type { Details, Ref } from './model';
+import type { Page } from './page';
 import { why } from './why';
 
-function refs(app: App, caption: string, list: { ref: Ref; note?: string }[]): HTMLElement | null {
+function refs(app: Page, caption: string, list: { ref: Ref; note?: string }[]): HTMLElement | null {
     if (list.length === 0) return null;
     return el('section', {}, el('h3', {}, caption), el('ol', { class: 'refs' }, ...list.map(({ ref, note }) =>
         el('li', {},
@@ -18,7 +18,7 @@ function refs(app: App, caption: string, list: { ref: Ref; note?: string }[]): H
         ))));
 }
 
-export function details(app: App): HTMLElement {
+export function details(app: Page): HTMLElement {
     const { details: it, selected } = app;
     if (!selected) {
         return el('p', { class: 'hint' },
@@ -61,7 +61,7 @@ export function details(app: App): HTMLElement {
             stack(it)));
 }
 
-function swatch(app: App, it: Details): HTMLElement {
+function swatch(app: Page, it: Details): HTMLElement {
     const swatch = el('span', { class: 'swatch' });
     swatch.style.background = css(app.colors.fills[nameColor(it.name)]);
     return swatch;

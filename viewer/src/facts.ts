@@ -1,10 +1,10 @@
 // The tab with facts about the trace, and its missing data.
 
-import type { App } from './app';
 import { el } from './dom';
 import { clock, count, date, duration, instant } from './format';
+import type { Page } from './page';
 
-export function facts(app: App): HTMLElement {
+export function facts(app: Page): HTMLElement {
     const { trace } = app;
     const rows: [string, string][] = [
         ['Name', trace.name],

@@ -1,12 +1,12 @@
 // The tab with the flamegraph: callstacks of the range, or of the whole trace.
 
-import type { App } from './app';
 import { css, nameColor, oklch } from './colors';
 import { el, name } from './dom';
 import { openExport } from './embedded';
 import { change, flameTree, layout, matched, type FlameBox, type FlameTree, type Frame } from './flametree';
 import { count, duration, percent, quantity } from './format';
 import type { By, Stacks } from './model';
+import type { Page } from './page';
 import type { Source } from './source';
 import { hideTip } from './tip';
 
@@ -38,7 +38,7 @@ export class FlameTab {
     private focus: FlameBox | null = null;
     private line = 18;
 
-    constructor(private app: App) {
+    constructor(private app: Page) {
         this.root.className = 'flame-parts';
         this.root.style.display = 'contents';
         const { trace } = app;

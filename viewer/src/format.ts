@@ -93,3 +93,8 @@ export function quantity(value: number, unit: string): string {
 export function percent(part: number, whole: number): string {
     return whole > 0 ? `${digits((100 * part) / whole, 1)} %` : '–';
 }
+
+/** Returns the message of an error. */
+export function text(error: unknown): string {
+    return error instanceof Error ? error.message : String(error);
+}

@@ -1,13 +1,13 @@
 // The tab with the matches of a search.
 
-import type { App } from './app';
 import { el, name } from './dom';
 import { count, duration, instant } from './format';
 import { title } from './labels';
+import type { Page } from './page';
 
 const SHOWN = 300;
 
-export function found(app: App): HTMLElement {
+export function found(app: Page): HTMLElement {
     const { found: it } = app;
     if (!app.query) {
         return el('p', { class: 'hint' }, 'Search for a part of a name or of an argument’s value (', el('kbd', {}, '/'),

@@ -1,10 +1,10 @@
 // The names of the rows, left of the picture: a tree that is accessible by keyboard and screen reader.
 
-import type { App } from './app';
 import { byId, el } from './dom';
 import { count, quantity } from './format';
 import { isGroup } from './layout';
 import { Kind, NONE, type Nodes } from './model';
+import type { Page } from './page';
 import { OVERVIEW, RULER, type Box } from './scene';
 
 const NAMES: Record<number, string> = {
@@ -83,7 +83,7 @@ export class Labels {
     private root = byId('labels');
     private pool: Label[] = [];
 
-    constructor(private app: App) {
+    constructor(private app: Page) {
         this.root.addEventListener('click', (event) => {
             const label = this.of(event.target as Node);
             if (!label) return;

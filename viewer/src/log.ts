@@ -1,13 +1,13 @@
 // The tab with a list of messages and kernel events of a range.
 
-import type { App } from './app';
 import { el, name } from './dom';
 import { count, instant } from './format';
 import { Kind, type Line } from './model';
+import type { Page } from './page';
 
 const PAGE = 500;
 
-export async function log(app: App): Promise<HTMLElement> {
+export async function log(app: Page): Promise<HTMLElement> {
     const { nodes } = app.trace;
     if (!nodes.kind.includes(Kind.Log)) {
         return el('p', { class: 'hint' }, 'This trace has no messages and no kernel events to list.');
@@ -44,7 +44,7 @@ export async function log(app: App): Promise<HTMLElement> {
         more);
 }
 
-function row(app: App, line: Line): HTMLElement {
+function row(app: Page, line: Line): HTMLElement {
     const thread = line.thread;
     return el('tr', {},
         el('td', { class: 'number' }, el('button', {

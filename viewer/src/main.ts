@@ -1,8 +1,9 @@
 // The page: opens the embedded trace or that of the server, and draws it.
 
-import { App, text } from './app';
+import { App } from './app';
 import { byId } from './dom';
 import { EmbeddedSource } from './embedded';
+import { text } from './format';
 import { listen } from './input';
 import { RemoteSource } from './remote';
 import type { Source } from './source';

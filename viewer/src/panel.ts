@@ -1,17 +1,14 @@
 // The panel below the picture, with one tab at a time. It is closed until it has content.
 
-import type { App } from './app';
-import { text } from './app';
 import { details } from './details';
 import { byId, el } from './dom';
+import { text } from './format';
 import { FlameTab } from './flame';
 import { found } from './found';
 import { facts } from './facts';
 import { log } from './log';
+import { TABS, type Page, type Tab, type Tabs } from './page';
 import { summary } from './summary';
-
-export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace'] as const;
-export type Tab = (typeof TABS)[number];
 
 const NAMES: Record<Tab, string> = {
     details: 'Details',
@@ -22,14 +19,14 @@ const NAMES: Record<Tab, string> = {
     trace: 'Trace',
 };
 
-export class Panel {
+export class Panel implements Tabs {
     tab: Tab = 'details';
     private content = byId('content');
     private buttons = new Map<Tab, HTMLButtonElement>();
     private flame: FlameTab;
     private drawn = 0;
 
-    constructor(private app: App) {
+    constructor(private app: Page) {
         this.flame = new FlameTab(app);
         const tabs = byId('tabs');
         for (const tab of TABS) {

@@ -1,13 +1,12 @@
 // The fragment of the address: a link to the current view.
 
-import type { App } from './app';
-import type { Tab } from './panel';
+import type { Page, Tab } from './page';
 
 export class Link {
     private shown = '';
     private wanted = false;
 
-    constructor(private app: App) {}
+    constructor(private app: Page) {}
 
     /** Requests an update of the address when the page is no longer busy. */
     note(): void {

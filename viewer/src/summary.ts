@@ -1,14 +1,14 @@
 // The tab with statistics of the selected range.
 
-import type { App } from './app';
 import { stateName } from './colors';
 import { el, name, table, type Cell } from './dom';
 import { count, duration, instant, percent, quantity } from './format';
+import type { Page } from './page';
 
 const time = (value: number, share?: number): Cell =>
     share === undefined ? { text: duration(value), key: value } : { text: duration(value), key: value, share };
 
-export async function summary(app: App): Promise<HTMLElement> {
+export async function summary(app: Page): Promise<HTMLElement> {
     const { range } = app;
     if (!range) {
         return el('p', { class: 'hint' },
@@ -65,7 +65,7 @@ export async function summary(app: App): Promise<HTMLElement> {
             : el('p', { class: 'hint' }, 'No events on these rows in this time range.'));
 }
 
-function find(app: App, text: string): void {
+function find(app: Page, text: string): void {
     const query = document.getElementById('query') as HTMLInputElement;
     query.value = text;
     app.search(text);

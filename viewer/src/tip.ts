@@ -1,17 +1,17 @@
 // The tooltip at the mouse.
 
-import type { App } from './app';
 import { stateName } from './colors';
 import { byId, el, name } from './dom';
 import { count, duration, instant, quantity } from './format';
 import { Kind } from './model';
+import type { Page } from './page';
 import { OVERVIEW, RULER } from './scene';
 
 export function hideTip(): void {
     byId('tip').hidden = true;
 }
 
-export function showTip(app: App, x: number, y: number, pageX: number, pageY: number): void {
+export function showTip(app: Page, x: number, y: number, pageX: number, pageY: number): void {
     const tip = byId('tip');
     const loss = app.trace.losses.find((loss) => {
         const [x0, x1] = [app.axis.x(loss.start), app.axis.x(loss.start + loss.dur)];

@@ -1,13 +1,13 @@
 // The causes of the time of the selected event, and the chain of waits as a picture.
 
-import type { App } from './app';
 import { css } from './colors';
 import { el, name } from './dom';
 import { count, duration } from './format';
 import type { Bar, Cause, Thread, Why } from './model';
+import type { Page } from './page';
 
 /** Returns a section that is filled once the source has the causes. */
-export function why(app: App): HTMLElement | null {
+export function why(app: Page): HTMLElement | null {
     const { selected, details } = app;
     const of = selected && details && selected.dur > 0 && ['slice', 'state'].includes(details.kind) ? app.why(selected) : null;
     if (!of) return null;
@@ -30,7 +30,7 @@ export function why(app: App): HTMLElement | null {
 
 const percent = (part: number, whole: number) => `${((part * 100) / whole).toFixed(1)} %`;
 
-function color(app: App, kind: string): string {
+function color(app: Page, kind: string): string {
     const { states } = app.colors;
     if (kind === 'wait') return css(states.sleeping);
     if (kind.startsWith('cpu')) return css(states.runnable);
@@ -39,7 +39,7 @@ function color(app: App, kind: string): string {
 }
 
 /** The threads that the time belongs to, each below the one that waited for it. */
-function chain(app: App, it: Why): HTMLElement {
+function chain(app: Page, it: Why): HTMLElement {
     const levels = 1 + Math.max(0, ...it.bars.map((bar) => bar.level));
     const bar = (of: Bar) => {
         const text = `${of.thread[0]} ${of.text}`;
@@ -57,11 +57,11 @@ function chain(app: App, it: Why): HTMLElement {
         it.left_out > 0 && el('p', { class: 'faint' }, `${count(it.left_out)} shorter parts are left out`));
 }
 
-function thread(app: App, [label, node]: Thread): HTMLElement {
+function thread(app: Page, [label, node]: Thread): HTMLElement {
     return node === null ? name(label) : el('button', { class: 'link', click: () => app.setFocus(node) }, name(label));
 }
 
-function causes(app: App, list: Cause[], whole: number, inner: boolean): HTMLElement {
+function causes(app: Page, list: Cause[], whole: number, inner: boolean): HTMLElement {
     const shown = list.filter((cause) => cause.ns * 100 >= whole);
     return el('ol', { class: 'causes' }, ...shown.map((cause) => {
         const swatch = el('span', { class: 'swatch' });
@@ -77,7 +77,7 @@ function causes(app: App, list: Cause[], whole: number, inner: boolean): HTMLEle
     }));
 }
 
-function waits(app: App, list: Why['waits']): HTMLElement {
+function waits(app: Page, list: Why['waits']): HTMLElement {
     const stack = (caption: string, functions: string[]) => functions.length > 0
         && el('details', {}, el('summary', {}, caption), el('ol', { class: 'refs' }, ...functions.map((it) => el('li', {}, name(it, 'unknown')))));
     return el('ol', { class: 'refs' }, ...list.map((wait) => {

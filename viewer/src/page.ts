@@ -1,0 +1,67 @@
+// The page as its panels and labels see it.
+
+import type { Axis } from './axis';
+import type { Palette } from './colors';
+import type { Layout } from './layout';
+import type { Details, Found, Ref, Step, Tile, Trace, Why } from './model';
+import type { Scene } from './scene';
+import type { Source } from './source';
+
+/** The tabs of the panel, in order. */
+export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace'] as const;
+export type Tab = (typeof TABS)[number];
+
+export interface Selection {
+    from: number;
+    to: number;
+    /** The rows that the box touches; null for all. */
+    boxes: Set<number> | null;
+}
+
+/** The panel as the tabs and the address of the page see it. */
+export interface Tabs {
+    /** The tab that is open, or null. */
+    readonly shown: Tab | null;
+    open(tab: Tab): void;
+    setBaseline(): void;
+}
+
+export interface Page {
+    readonly source: Source;
+    readonly trace: Trace;
+    readonly scene: Scene;
+    readonly axis: Axis;
+    readonly layout: Layout;
+    readonly colors: Palette;
+    readonly panel: Tabs;
+    scroll: number;
+    selected: Ref | null;
+    readonly details: Details | null;
+    readonly range: Selection | null;
+    baseline: { from: number; to: number } | null;
+    readonly found: Found | null;
+    readonly query: string;
+    readonly hit: number;
+    /** The node of the focused row. */
+    focus: number;
+
+    /** Draws the page again. */
+    invalidate(): void;
+    say(sentence: string): void;
+    /** Marks the page as busy until a promise is settled, and shows its error. */
+    task<T>(promise: Promise<T>, then: (value: T) => void): Promise<void>;
+    toggle(node: number): void;
+    pin(node: number): void;
+    setFocus(node: number): void;
+    at(x: number, y: number): { tile: Tile; row: number; node: number } | null;
+    select(ref: Ref, reveal?: boolean): void;
+    step(to: Step): void;
+    /** Returns the causes of the time of a row, or null if the source cannot compute them. */
+    why(ref: Ref): Promise<Why | null> | null;
+    fit(): void;
+    setRange(range: Selection | null, show?: boolean): void;
+    rangeNodes(): number[] | null;
+    remember(query: string): void;
+    search(query: string, go?: boolean): void;
+    goToHit(index: number): void;
+}
