@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
+use crate::assert::AssertArgs;
 use crate::chrome::JsonArgs;
 use crate::diff::DiffArgs;
 use crate::doctor::DoctorArgs;
@@ -29,6 +30,7 @@ Exit codes:
   2        wrong command line
   3        done, but a part of the trace could not be read or shown; which one is on standard error;
            doctor: something does not work here
+  1, 2     assert: a rule is broken; a rule cannot be judged
   126, 127 record -- COMMAND: it cannot be run, it was not found
   128+N    record -- COMMAND: it was ended by signal N
   record -- COMMAND otherwise returns what the command returned.
@@ -56,6 +58,7 @@ pub(crate) enum Command {
     Query(QueryArgs),
     Why(WhyArgs),
     Diff(DiffArgs),
+    Assert(AssertArgs),
     Flamegraph(FlamegraphArgs),
     Folded(FoldedArgs),
     Pprof(PprofArgs),

@@ -7,6 +7,7 @@
 //! | 2 | the command line is wrong |
 //! | 3 | success, but a part of the trace could not be read or shown, with a message on standard error |
 //! | 3 | `doctor`: a check failed |
+//! | 1, 2 | `assert`: a rule is broken; a rule cannot be judged |
 //! | 126, 127 | `record -- COMMAND`: the command cannot be run, or was not found |
 //! | 128 + n | `record -- COMMAND`: the command was ended by signal n |
 //!

@@ -12,6 +12,7 @@
 mod messages;
 
 mod args;
+mod assert;
 mod backend;
 mod browser;
 mod chrome;
@@ -133,6 +134,7 @@ fn main() -> ExitCode {
         Command::Query(args) => query::run(&args).map(|never| match never {}),
         Command::Why(args) => why::run(&args).map(Extent::exit_code),
         Command::Diff(args) => diff::run(&args).map(Extent::exit_code),
+        Command::Assert(args) => Ok(assert::run(&args)),
         Command::Flamegraph(args) => profile::flamegraph(&args).map(Extent::exit_code),
         Command::Folded(args) => profile::folded(&args).map(Extent::exit_code),
         Command::Pprof(args) => profile::pprof(&args).map(Extent::exit_code),

@@ -4,6 +4,7 @@
 //!   each with a [`Feature`] that means the same in other recordings. The trace itself is no longer
 //!   needed.
 //! - [`Comparison`] compares two sets of recordings, and ranks the features that changed.
+//! - [`rules`] are bounds of the values of a recording, for gates.
 //! - [`statistics`] are the tests that tell changes from chance.
 #![forbid(unsafe_code)]
 
@@ -13,9 +14,11 @@ mod cpu;
 mod feature;
 mod path;
 mod recording;
+pub mod rules;
 mod setup;
 mod slices;
 pub mod statistics;
+mod toml;
 mod values;
 
 pub use compare::{Change, Comparison, Limits};

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::pattern::is_like;
 
 /// Returns the files that paths name. Patterns in the last part of a path are expanded.
-pub(super) fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+pub(crate) fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         let pattern = path.file_name().and_then(|name| name.to_str());

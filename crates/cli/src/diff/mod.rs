@@ -11,6 +11,8 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use ferretto_diff::{Comparison, Limits, Recording, TABLES};
 
+pub(crate) use self::files::expanded;
+pub(crate) use self::print::escaped;
 use crate::moment::Range;
 use crate::read::{self, Extent};
 
@@ -63,10 +65,7 @@ pub(crate) fn run(args: &DiffArgs) -> Result<Extent> {
         _ if args.before.is_empty() => {
             bail!("name two recordings, or sets with --before and --after")
         }
-        _ => (
-            files::expanded(&args.before)?,
-            files::expanded(&args.after)?,
-        ),
+        _ => (expanded(&args.before)?, expanded(&args.after)?),
     };
     let mut extent = Extent::Whole;
     let before = recordings(&before, args.before_range, &mut extent)?;

@@ -197,7 +197,7 @@ fn relative(change: &Change) -> String {
 }
 
 /// Returns a text without the characters that mean something in Markdown.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in shown(text).chars() {
         if matches!(

@@ -5,6 +5,7 @@
 #[allow(dead_code, reason = "this program uses a part of it")]
 mod world;
 
+mod assert;
 mod commands;
 mod diff;
 

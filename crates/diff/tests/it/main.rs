@@ -1,5 +1,7 @@
 //! Integration tests, in one program.
 
 mod changes;
+mod judgements;
 mod made;
+
 mod statistics;

@@ -1,0 +1,85 @@
+//! Verdicts as text, as JUnit's XML and as Markdown.
+
+use std::fmt::Write as _;
+
+use ferretto_diff::rules::Verdict;
+use ferretto_text::terminal::shown;
+
+use super::Judgement;
+
+/// Returns the word for a verdict, and its value or reason.
+fn words(judgement: &Judgement) -> (&'static str, String) {
+    match &judgement.verdict {
+        Verdict::Holds(value) => ("ok", judgement.measure.format(*value)),
+        Verdict::Broken(_, text) => ("FAILED", text.clone()),
+        Verdict::Unknown(reason) => ("unknown", reason.clone()),
+    }
+}
+
+/// Returns the verdicts as lines.
+pub(super) fn text(judgements: &[Judgement]) -> String {
+    let mut text = String::new();
+    for judgement in judgements {
+        let (word, value) = words(judgement);
+        let (rule, file) = (shown(&judgement.rule), shown(&judgement.file));
+        let _ = writeln!(text, "{word:<8} {rule}: {} ({file})", shown(&value));
+    }
+    text
+}
+
+/// Returns the verdicts as Markdown.
+pub(super) fn markdown(judgements: &[Judgement]) -> String {
+    let mut text = "| | rule | value | recording |\n|---|---|---|---|\n".to_owned();
+    let escaped = crate::diff::escaped;
+    for judgement in judgements {
+        let (word, value) = words(judgement);
+        let (rule, file) = (escaped(&judgement.rule), escaped(&judgement.file));
+        let _ = writeln!(text, "| {word} | {rule} | {} | {file} |", escaped(&value));
+    }
+    text
+}
+
+/// Returns the verdicts as JUnit's XML.
+pub(super) fn junit(judgements: &[Judgement]) -> String {
+    let count = |is: fn(&Verdict) -> bool| judgements.iter().filter(|it| is(&it.verdict)).count();
+    let failures = count(|it| matches!(it, Verdict::Broken(..)));
+    let errors = count(|it| matches!(it, Verdict::Unknown(_)));
+    let mut text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"ferretto assert\" \
+         tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\">\n",
+        judgements.len()
+    );
+    for judgement in judgements {
+        let (_, value) = words(judgement);
+        let (rule, file) = (xml(&judgement.rule), xml(&judgement.file));
+        let _ = write!(text, "  <testcase classname=\"{file}\" name=\"{rule}\"");
+        let _ = match judgement.verdict {
+            Verdict::Holds(_) => writeln!(text, "/>"),
+            Verdict::Broken(..) => {
+                writeln!(text, "><failure message=\"{}\"/></testcase>", xml(&value))
+            }
+            Verdict::Unknown(_) => {
+                writeln!(text, "><error message=\"{}\"/></testcase>", xml(&value))
+            }
+        };
+    }
+    text.push_str("</testsuite>\n");
+    text
+}
+
+/// Returns a text for attributes of XML, which has no control characters.
+fn xml(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\u{fffe}' | '\u{ffff}' => escaped.push('?'),
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,449 @@
+//! Rules: bounds of the values of recordings.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use ferretto_tables::Trace;
+
+use crate::feature::Kind;
+use crate::recording::Recording;
+use crate::statistics::{mean, quantile, squares, student};
+use crate::toml::{self, Table, Value, quoted};
+
+/// A statistic of the durations of slices.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Statistic {
+    /// A quantile, from 0 to 1.
+    Quantile(f64),
+    /// The mean.
+    Mean,
+    /// The sum.
+    Total,
+    /// The number.
+    Count,
+}
+
+/// A value of a recording.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Measure {
+    /// The time from the beginning to the end of the recorded command.
+    Duration,
+    /// A statistic of the slices of a name.
+    Slice(String, Statistic),
+    /// The share of a function of the time on CPUs.
+    Function(String),
+    /// The greatest share of a function that is not known.
+    NewFunctions,
+    /// The number of calls of a system call.
+    Calls(String),
+    /// The number of losses of data.
+    Loss,
+    /// The number that a query returns.
+    Sql(String),
+}
+
+/// A bound of a value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// The name.
+    pub name: String,
+    /// The value.
+    pub measure: Measure,
+    /// The least value that is allowed.
+    pub min: Option<f64>,
+    /// The greatest value that is allowed.
+    pub max: Option<f64>,
+}
+
+/// Rules of a file.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rules {
+    /// The rules, in their order.
+    pub rules: Vec<Rule>,
+    /// The functions that are not new.
+    pub known_functions: BTreeSet<String>,
+}
+
+/// A judgement of a rule.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// The value is within its bounds.
+    Holds(f64),
+    /// The value is outside of its bounds.
+    Broken(f64, String),
+    /// The value is not known, for this reason.
+    Unknown(String),
+}
+
+impl Measure {
+    /// Returns the units of its bounds, each with its factor. The first is the one to show.
+    fn units(&self) -> &'static [(&'static str, f64)] {
+        match self {
+            Self::Slice(_, Statistic::Count) | Self::Calls(_) | Self::Loss | Self::Sql(_) => &[],
+            Self::Duration | Self::Slice(..) => &[
+                ("ms", 1e6),
+                ("us", 1e3),
+                ("µs", 1e3),
+                ("ns", 1.0),
+                ("s", 1e9),
+            ],
+            Self::Function(_) | Self::NewFunctions => &[("%", 0.01)],
+        }
+    }
+
+    /// Formats a value.
+    pub fn format(&self, value: f64) -> String {
+        match self.units().first() {
+            Some((unit, factor)) => format!("{:.3} {unit}", value / factor),
+            None => format!("{value}"),
+        }
+    }
+}
+
+impl Rules {
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the text is not TOML, or a rule is not known, with the line.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut rules = Self::default();
+        for table in toml::parse(text)? {
+            match table.name.as_str() {
+                "" => {
+                    for (key, value, line) in table.keys {
+                        match (key.as_str(), value) {
+                            ("known-functions", Value::Texts(names)) => {
+                                rules.known_functions.extend(names);
+                            }
+                            _ => return Err(format!("line {line}: unknown key {key}")),
+                        }
+                    }
+                }
+                "rule" => rules.rules.push(rule(&table)?),
+                _ => return Err(format!("line {}: expected [[rule]]", table.line)),
+            }
+        }
+        if rules.rules.is_empty() {
+            return Err("it has no rules; begin each with [[rule]]".to_owned());
+        }
+        Ok(rules)
+    }
+
+    /// Returns the text of these rules.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if !self.known_functions.is_empty() {
+            let names: Vec<String> = self
+                .known_functions
+                .iter()
+                .map(|name| quoted(name))
+                .collect();
+            let _ = writeln!(text, "known-functions = [{}]\n", names.join(", "));
+        }
+        for rule in &self.rules {
+            let _ = writeln!(text, "[[rule]]\nname = {}", quoted(&rule.name));
+            let (key, value) = match &rule.measure {
+                Measure::Duration => ("measure", "duration"),
+                Measure::NewFunctions => ("measure", "new-functions"),
+                Measure::Loss => ("measure", "loss"),
+                Measure::Slice(name, _) => ("slice", name.as_str()),
+                Measure::Function(name) => ("function", name.as_str()),
+                Measure::Calls(name) => ("calls", name.as_str()),
+                Measure::Sql(sql) => ("sql", sql.as_str()),
+            };
+            let _ = writeln!(text, "{key} = {}", quoted(value));
+            if let Measure::Slice(_, statistic) = &rule.measure {
+                let statistic = match statistic {
+                    Statistic::Quantile(part) if *part >= 1.0 => "max".to_owned(),
+                    Statistic::Quantile(part) => format!("p{}", part * 100.0),
+                    Statistic::Mean => "mean".to_owned(),
+                    Statistic::Total => "total".to_owned(),
+                    Statistic::Count => "count".to_owned(),
+                };
+                let _ = writeln!(text, "measure = {}", quoted(&statistic));
+            }
+            for (key, bound) in [("min", rule.min), ("max", rule.max)] {
+                let Some(bound) = bound else {
+                    continue;
+                };
+                let _ = match rule.measure.units().first() {
+                    Some((unit, factor)) => {
+                        writeln!(text, "{key} = \"{:.6}{unit}\"", bound / factor)
+                    }
+                    None => writeln!(text, "{key} = {bound}"),
+                };
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Reads a rule.
+fn rule(table: &Table) -> Result<Rule, String> {
+    let text = |wanted: &str| -> Result<Option<&str>, String> {
+        match table.keys.iter().find(|(key, _, _)| key == wanted) {
+            None => Ok(None),
+            Some((_, Value::Text(text), _)) => Ok(Some(text)),
+            Some((_, _, line)) => Err(format!("line {line}: {wanted} has to be a text")),
+        }
+    };
+    let known = [
+        "name", "measure", "slice", "function", "calls", "sql", "min", "max",
+    ];
+    if let Some((key, _, line)) = table
+        .keys
+        .iter()
+        .find(|(key, _, _)| !known.contains(&key.as_str()))
+    {
+        return Err(format!(
+            "line {line}: unknown key {key}; known are {}",
+            known.join(", ")
+        ));
+    }
+    let line = table.line;
+    let measure = text("measure")?;
+    let subjects = (
+        text("slice")?,
+        text("function")?,
+        text("calls")?,
+        text("sql")?,
+    );
+    let measure = match (subjects, measure) {
+        ((Some(name), None, None, None), measure) => {
+            Measure::Slice(name.to_owned(), statistic(measure.unwrap_or("p50"), line)?)
+        }
+        ((None, Some(name), None, None), None | Some("share")) => {
+            Measure::Function(name.to_owned())
+        }
+        ((None, None, Some(name), None), None | Some("count")) => Measure::Calls(name.to_owned()),
+        ((None, None, None, Some(sql)), None) => Measure::Sql(sql.to_owned()),
+        ((None, None, None, None), Some("duration")) => Measure::Duration,
+        ((None, None, None, None), Some("new-functions")) => Measure::NewFunctions,
+        ((None, None, None, None), Some("loss")) => Measure::Loss,
+        _ => {
+            return Err(format!(
+                "line {line}: a rule has one of slice (with measure p50, p99, max, mean, total or \
+                 count), function, calls, sql, or measure = \"duration\", \"loss\" or \
+                 \"new-functions\""
+            ));
+        }
+    };
+    let bound = |wanted: &str| -> Result<Option<f64>, String> {
+        let Some((_, value, line)) = table.keys.iter().find(|(key, _, _)| key == wanted) else {
+            return Ok(None);
+        };
+        let error = || match measure.units() {
+            [] => format!("line {line}: {wanted} has to be a number"),
+            units => {
+                let units: Vec<&str> = units.iter().map(|(unit, _)| *unit).collect();
+                format!(
+                    "line {line}: {wanted} has to be a number with one of {}",
+                    units.join(", ")
+                )
+            }
+        };
+        let parsed = match value {
+            Value::Number(number) if measure.units().is_empty() || *number == 0.0 => Some(*number),
+            Value::Text(text) => measure.units().iter().find_map(|(unit, factor)| {
+                let number = text.trim().strip_suffix(unit)?.trim().parse::<f64>().ok()?;
+                number.is_finite().then_some(number * factor)
+            }),
+            _ => None,
+        };
+        parsed.map(Some).ok_or_else(error)
+    };
+    let (min, max) = (bound("min")?, bound("max")?);
+    let max = max.or((measure == Measure::Loss).then_some(0.0));
+    let name = text("name")?.map_or_else(|| format!("the rule in line {line}"), str::to_owned);
+    Ok(Rule {
+        name,
+        measure,
+        min,
+        max,
+    })
+}
+
+fn statistic(text: &str, line: usize) -> Result<Statistic, String> {
+    let percent = text
+        .strip_prefix('p')
+        .and_then(|text| text.parse::<f64>().ok());
+    match (text, percent) {
+        ("max", _) => Ok(Statistic::Quantile(1.0)),
+        ("mean", _) => Ok(Statistic::Mean),
+        ("total", _) => Ok(Statistic::Total),
+        ("count", _) => Ok(Statistic::Count),
+        (_, Some(percent)) if (0.0..=100.0).contains(&percent) => {
+            Ok(Statistic::Quantile(percent / 100.0))
+        }
+        _ => Err(format!(
+            "line {line}: unknown measure of slices; known are p50, p99 and so on, max, mean, total, count"
+        )),
+    }
+}
+
+/// Returns the shares of functions of the time on CPUs.
+pub fn functions(recording: &Recording) -> BTreeMap<String, f64> {
+    let mut functions: BTreeMap<String, f64> = BTreeMap::new();
+    for (feature, value) in recording.values.iter() {
+        if feature.kind == Kind::Cpu && !feature.detail.is_empty() {
+            *functions.entry(feature.detail.clone()).or_default() += value.value;
+        }
+    }
+    let all: f64 = functions.values().sum();
+    for share in functions.values_mut() {
+        *share /= all.max(1.0);
+    }
+    functions
+}
+
+/// Returns the value of a measure, which is not a query.
+///
+/// # Errors
+///
+/// Fails if the recording does not tell the value, with the reason.
+pub fn value(
+    measure: &Measure,
+    trace: &Trace,
+    recording: &Recording,
+    known: &BTreeSet<String>,
+) -> Result<f64, String> {
+    let no_samples = || "the recording has no callstacks; record them with --perf".to_owned();
+    match measure {
+        Measure::Duration if recording.scope() == crate::Scope::Command => Ok(recording.duration),
+        Measure::Duration => Err("it is not the recording of a command".to_owned()),
+        Measure::Loss => Ok(recording.losses as f64),
+        Measure::Sql(_) => Err("it is a query".to_owned()),
+        Measure::Calls(name) => {
+            let calls = recording
+                .values
+                .iter()
+                .filter(|(it, _)| it.kind == Kind::Calls);
+            let mut calls = calls.peekable();
+            if calls.peek().is_none() {
+                return Err(
+                    "the recording has no system calls; record them with --syscalls".to_owned(),
+                );
+            }
+            Ok(calls
+                .filter(|(it, _)| it.detail == *name)
+                .map(|(_, value)| value.value)
+                .sum())
+        }
+        Measure::Function(name) => {
+            let functions = functions(recording);
+            if functions.is_empty() {
+                return Err(no_samples());
+            }
+            Ok(functions.get(name).copied().unwrap_or(0.0))
+        }
+        Measure::NewFunctions if known.is_empty() => Err(
+            "no functions are known; name recordings with --baseline, or calibrate the rules"
+                .to_owned(),
+        ),
+        Measure::NewFunctions => {
+            let functions = functions(recording);
+            if functions.is_empty() {
+                return Err(no_samples());
+            }
+            let new = functions.iter().filter(|(name, _)| !known.contains(*name));
+            Ok(new.map(|(_, share)| *share).fold(0.0, f64::max))
+        }
+        Measure::Slice(name, statistic) => slices(trace, name, *statistic),
+    }
+}
+
+/// Returns a statistic of the slices of a name.
+fn slices(trace: &Trace, name: &str, statistic: Statistic) -> Result<f64, String> {
+    let slices = &trace.tables().slice;
+    let id = trace.strings().find(name);
+    let durations = (0..slices.len())
+        .filter(|row| id == Some(slices.name().get(*row)))
+        .map(|row| slices.dur().get(row));
+    // Those that are open at the end have no duration.
+    let mut durations: Vec<f64> = durations
+        .filter(|dur| *dur >= 0)
+        .map(|dur| dur as f64)
+        .collect();
+    if statistic == Statistic::Count {
+        return Ok(durations.len() as f64);
+    }
+    if durations.is_empty() {
+        return Err(format!("the recording has no slice {name}"));
+    }
+    durations.sort_by(f64::total_cmp);
+    Ok(match statistic {
+        Statistic::Quantile(part) => quantile(&durations, part),
+        Statistic::Mean => mean(&durations),
+        Statistic::Total | Statistic::Count => durations.iter().sum(),
+    })
+}
+
+impl Rule {
+    /// Judges a value.
+    pub fn judge(&self, value: Result<f64, String>) -> Verdict {
+        let value = match value {
+            Ok(value) => value,
+            Err(reason) => return Verdict::Unknown(reason),
+        };
+        let format = |value| self.measure.format(value);
+        match (self.min, self.max) {
+            (None, None) => {
+                Verdict::Unknown("it has no bounds; give min or max, or calibrate it".to_owned())
+            }
+            (_, Some(max)) if value > max => Verdict::Broken(
+                value,
+                format!("{} is more than {}", format(value), format(max)),
+            ),
+            (Some(min), _) if value < min => Verdict::Broken(
+                value,
+                format!("{} is less than {}", format(value), format(min)),
+            ),
+            _ => Verdict::Holds(value),
+        }
+    }
+
+    /// Sets the upper bound, or the lower one if the rule has only that, so that a further recording
+    /// like these is outside with a probability of at most `chance`.
+    pub fn calibrate(&mut self, values: &[f64], chance: f64) {
+        /// The assumed variation between recordings, and its degrees of freedom.
+        const ASSUMED: f64 = 0.05;
+        const DEGREES: f64 = 4.0;
+        let count = values.len() as f64;
+        let middle = mean(values);
+        let least = middle.abs() * 1e-3 + 1e-9;
+        let logs: Vec<f64> = values
+            .iter()
+            .map(|value| (value.max(0.0) + least).ln())
+            .collect();
+        let (sum, degrees) = (squares(&logs), count - 1.0);
+        let moderated = (DEGREES * ASSUMED * ASSUMED + sum) / (DEGREES + degrees);
+        let (variance, degrees) = if degrees > 0.0 && sum / degrees > moderated {
+            (sum / degrees, degrees)
+        } else {
+            (moderated, DEGREES + degrees)
+        };
+        // The quantile of Student's distribution, by bisection.
+        let (mut low, mut high) = (0.0, 1000.0);
+        for _ in 0..60 {
+            let t = (low + high) / 2.0;
+            if student(t, degrees) > chance {
+                low = t;
+            } else {
+                high = t;
+            }
+        }
+        let width = high * (variance * (1.0 + 1.0 / count)).sqrt();
+        let bound = |sign: f64| (mean(&logs) + sign * width).exp();
+        match (self.min, self.max, &self.measure) {
+            (_, _, Measure::Loss) => {}
+            (Some(_), None, _) => self.min = Some(bound(-1.0)),
+            // A share that was 0 may be small.
+            (_, _, Measure::NewFunctions | Measure::Function(_)) => {
+                self.max = Some(bound(1.0).clamp(0.05, 1.0));
+            }
+            _ => self.max = Some(bound(1.0)),
+        }
+    }
+}

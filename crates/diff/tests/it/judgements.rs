@@ -1,0 +1,112 @@
+//! Rules: their text, their verdicts, their calibration.
+
+use ferretto_diff::rules::{Measure, Rules, Statistic, Verdict};
+use ferretto_testing::Random;
+
+#[test]
+fn rules_are_read_and_written() {
+    let text = "known-functions = ['main']\n[[rule]] # a comment\nname = \"fast \\\"p99\\\"\"\n\
+                slice = \"request\"\nmeasure = \"p99\"\nmax = \"20ms\"\n\
+                [[rule]]\nmeasure = \"loss\"\n[[rule]]\nfunction = \"parse\"\nmax = \"5 %\"\n\
+                [[rule]]\nsql = 'SELECT 1'\nmin = 1_000\n";
+    let rules = Rules::parse(text).expect("rules");
+    let first = &rules.rules[0];
+    assert_eq!(first.name, "fast \"p99\"");
+    assert_eq!(
+        first.measure,
+        Measure::Slice("request".to_owned(), Statistic::Quantile(0.99))
+    );
+    assert_eq!(first.max, Some(20e6));
+    assert_eq!(rules.rules[1].max, Some(0.0));
+    assert_eq!(rules.rules[2].max, Some(0.05));
+    assert_eq!(rules.rules[3].min, Some(1000.0));
+    let again = Rules::parse(&rules.text()).expect("rules");
+    assert_eq!(again.known_functions, rules.known_functions);
+    let measures = |rules: &Rules| -> Vec<_> {
+        rules
+            .rules
+            .iter()
+            .map(|rule| (rule.measure.clone(), rule.min, rule.max))
+            .collect()
+    };
+    assert_eq!(measures(&again), measures(&rules));
+}
+
+#[test]
+fn wrong_rules_are_refused_with_their_line() {
+    for (text, expected) in [
+        ("", "no rules"),
+        (
+            "[[rule]]\nslice = \"a\"\nmax = 5",
+            "line 3: max has to be a number with one of ms",
+        ),
+        (
+            "[[rule]]\ncalls = \"read\"\nmax = \"5ms\"",
+            "line 3: max has to be a number",
+        ),
+        (
+            "[[rule]]\nslice = \"a\"\nmeasure = \"often\"",
+            "line 1: unknown measure",
+        ),
+        ("[[rule]]\nslise = \"a\"", "line 2: unknown key slise"),
+        (
+            "[[rule]]\nslice = \"a\"\nsql = \"b\"",
+            "line 1: a rule has one of",
+        ),
+        ("[[rule]]\nslice = \"a", "line 2: the text has no end"),
+        ("[[rule]]\nslice = [\"a\"", "line 2: expected a text"),
+        (
+            "[[rule]]\nslice = \"a\"\nslice = \"b\"",
+            "line 3: slice is given twice",
+        ),
+        ("[rule]", "line 1: expected"),
+        ("[[rules]]", "line 1: expected [[rule]]"),
+        ("[[rule]]\nsql = \"a\" b", "line 2: unexpected text"),
+    ] {
+        let error = Rules::parse(text).expect_err(text);
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn values_are_judged() {
+    let rules = Rules::parse("[[rule]]\nslice = \"a\"\nmin = \"1ms\"\nmax = \"2ms\"").unwrap();
+    let judge = |value| rules.rules[0].judge(value);
+    assert_eq!(judge(Ok(1.5e6)), Verdict::Holds(1.5e6));
+    assert!(
+        matches!(judge(Ok(2.1e6)), Verdict::Broken(_, text) if text == "2.100 ms is more than 2.000 ms")
+    );
+    assert!(matches!(judge(Ok(0.1e6)), Verdict::Broken(..)));
+    assert_eq!(
+        judge(Err("no".to_owned())),
+        Verdict::Unknown("no".to_owned())
+    );
+}
+
+#[test]
+fn calibrated_rules_hold_for_more_of_the_same() {
+    let rules = Rules::parse("[[rule]]\nslice = \"a\"").unwrap();
+    let mut random = Random(7);
+    let mut broken = 0;
+    // Values that vary by 3 and by 30 %.
+    for variation in [0.03, 0.3] {
+        let mut value = || {
+            let uniform = |random: &mut Random| random.below(1 << 20) as f64 / f64::from(1 << 20);
+            let sum: f64 = (0..12).map(|_| uniform(&mut random)).sum();
+            1e6 * ((sum - 6.0) * variation).exp()
+        };
+        for _ in 0..20 {
+            let mut rule = rules.rules[0].clone();
+            let values: Vec<f64> = (0..8).map(|_| value()).collect();
+            rule.calibrate(&values, 0.002);
+            broken += (0..100)
+                .filter(|_| matches!(rule.judge(Ok(value())), Verdict::Broken(..)))
+                .count();
+            // A bound that nothing exceeds were of no use.
+            let max = rule.max.expect("a bound");
+            assert!(max < 1e6 * (12.0 * variation + 0.5).exp(), "{max}");
+        }
+    }
+    // Of 4000.
+    assert!(broken <= 20, "{broken}");
+}
