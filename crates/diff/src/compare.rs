@@ -122,6 +122,8 @@ struct Pair<'a> {
     before: Vec<f64>,
     after: Vec<f64>,
     known: Vec<&'a Value>,
+    /// The time of a sample that the values are estimated from; 0 if they are not.
+    sample_time: f64,
 }
 
 impl Pair<'_> {
@@ -140,7 +142,7 @@ impl Pair<'_> {
         let assumed = assumed(self.feature, busyness).powi(2);
         let sum = squares(&before) + squares(&after);
         let (variance, degrees) = if degrees == 0.0 {
-            (assumed + self.error() / 2.0, ONLY_ASSUMED_DEGREES)
+            (assumed + self.error(least) / 2.0, ONLY_ASSUMED_DEGREES)
         } else if sum > assumed * degrees {
             (sum / degrees, degrees)
         } else {
@@ -164,20 +166,21 @@ impl Pair<'_> {
     }
 
     /// Returns the variance of the difference that is due to the recordings' own errors.
-    fn error(&self) -> f64 {
+    fn error(&self, least: f64) -> f64 {
         let of_value = |(seed, value): (usize, &&Value)| {
-            let sampled = if value.samples > 0.0 {
-                1.0 / value.samples
-            } else {
-                0.0
-            };
             let windows = match self.feature.kind {
                 Kind::Wait => block_error(&value.windows, seed as u64).powi(2),
                 _ => 0.0,
             };
-            value.error.powi(2) + sampled + windows
+            value.error.powi(2) + windows
         };
-        self.known.iter().enumerate().map(of_value).sum()
+        let known: f64 = self.known.iter().enumerate().map(of_value).sum();
+        // Samples are counted, also those that are not there. They come in groups.
+        let sampled = self.before.iter().chain(&self.after).map(|value| {
+            let count = (value.max(0.0) / self.sample_time.max(1.0)) + 0.5;
+            2.0 * count * (self.sample_time / (value.max(0.0) + least)).powi(2)
+        });
+        known + sampled.sum::<f64>()
     }
 }
 
@@ -276,7 +279,16 @@ impl Test<'_> {
                 _ => value,
             }
         };
+        // Functions on the critical path are known from the samples of their time on CPUs.
+        let sampled = feature.same().filter(|same| !same.detail.is_empty());
+        let sampled = sampled.as_ref().unwrap_or(feature);
+        let all = || self.before.iter().chain(self.after);
+        let sample_times = all().filter_map(|recording| recording.values.get(sampled));
+        let sample_time = sample_times
+            .map(|value| value.sample_time)
+            .fold(0.0, f64::max);
         let pair = Pair {
+            sample_time,
             feature,
             before: self.before.iter().map(value).collect(),
             after: self.after.iter().map(value).collect(),
@@ -308,7 +320,7 @@ impl Test<'_> {
                 return None;
             }
             (Kind::Median | Kind::Tail, _) => most * 0.02,
-            (_, Unit::Time) => self.scale * self.limits.share / 2.0,
+            (_, Unit::Time) => (self.scale * self.limits.share / 2.0).max(5.0 * sample_time),
             (_, Unit::Count) => 20.0,
             (_, Unit::Bytes) => 1024.0 * 1024.0,
             (_, Unit::Value) => most.abs() * 0.02,

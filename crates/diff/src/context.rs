@@ -25,12 +25,12 @@ impl<'a> Context<'a> {
     /// there is none.
     pub(crate) fn new(trace: &'a Trace, range: Option<Range<i64>>) -> Self {
         let why = Why::new(trace);
-        let tables = trace.tables();
+        let (tables, strings) = (trace.tables(), trace.strings());
         let threads = 0..tables.thread.len().min(why.schedule().threads());
         let is_command = |thread: &u32| {
             range.is_none()
                 && why.is_command(*thread)
-                && !why.is_recorder(*thread)
+                && !is_launcher(strings.text(tables.thread.name().get(*thread)))
                 && !why.schedule().states(*thread).is_empty()
         };
         let sampled = sampled(trace);
@@ -75,14 +75,22 @@ impl<'a> Context<'a> {
             Some(process) => self.has_process(process),
             None => self.command.is_none(),
         };
-        has_process && !tables.thread.is_idle().get(thread) && !self.why.is_recorder(thread)
+        // Before a command runs its program, it has the name of the recorder.
+        let is_compared = self.command.is_some() || !self.why.is_recorder(thread);
+        has_process && is_compared && !tables.thread.is_idle().get(thread)
     }
 
     /// Returns the name of a process.
     pub(crate) fn process_name(&self, process: u32) -> String {
-        let name = self.trace.tables().process.name().get(process);
-        let name = self.trace.strings().text(name);
-        common_name(name.rsplit('/').next().unwrap_or(name))
+        let tables = self.trace.tables();
+        let strings = self.trace.strings();
+        let name = strings.text(tables.process.name().get(process));
+        let name = name.rsplit('/').next().unwrap_or(name);
+        // If the event is missing with which the command got its name, its thread may have it.
+        let thread = self.command.filter(|_| is_launcher(name));
+        let thread = thread.filter(|thread| tables.thread.upid().get(*thread) == Some(process));
+        let of_thread = thread.map(|thread| strings.text(tables.thread.name().get(thread)));
+        common_name(of_thread.unwrap_or(name))
     }
 
     /// Returns the name of the process of a thread.
@@ -103,6 +111,9 @@ impl<'a> Context<'a> {
             // Threads of the kernel that do the same have numbers.
             let end = name.find([':', '/']).unwrap_or(name.len());
             return common_name(&name[..end]);
+        }
+        if is_launcher(name) && self.command.is_some() {
+            return self.process_of(thread);
         }
         common_name(name)
     }
@@ -150,6 +161,11 @@ impl<'a> Context<'a> {
             0.0
         }
     }
+}
+
+/// Returns true for the names of a command before it runs its program.
+fn is_launcher(name: &str) -> bool {
+    matches!(name, "ferretto" | "exe")
 }
 
 /// Returns the processes of which the trace has callstacks.

@@ -113,6 +113,7 @@ fn functions(context: &Context<'_>, running: &FxHashMap<u32, i64>, values: &mut 
         let feature = of_thread.detail(function);
         values.add_parts(feature.clone(), &parts);
         if let Some(value) = values.entry(feature) {
+            value.sample_time = value.sample_time.max(of_sample);
             value.samples += (total as f64 / of_sample.max(1.0)).round();
         }
     }

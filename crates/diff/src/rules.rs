@@ -404,8 +404,8 @@ impl Rule {
         }
     }
 
-    /// Sets the upper bound, or the lower one if the rule has only that, so that a further recording
-    /// like these is outside with a probability of at most `chance`.
+    /// Sets the upper bound, or the lower one if the rule has only that, so that a further
+    /// recording like these is outside with a probability of at most `chance`.
     pub fn calibrate(&mut self, values: &[f64], chance: f64) {
         /// The assumed variation between recordings, and its degrees of freedom.
         const ASSUMED: f64 = 0.05;

@@ -15,7 +15,11 @@ pub(crate) fn read(context: &Context<'_>) -> Vec<(String, String)> {
     if let Some(command) = context.command {
         let process = trace.tables().thread.upid().get(command);
         let line = process.map(|process| trace.tables().process.cmdline().get(process));
-        add(trace, "command", line.unwrap_or(StringId::NULL), &mut facts);
+        let line = line.unwrap_or(StringId::NULL);
+        // That of the recorder, if the event of the program's start is missing.
+        if !trace.strings().text(line).contains("launch-command") {
+            add(trace, "command", line, &mut facts);
+        }
     }
     let metadata = &trace.tables().metadata;
     for row in 0..metadata.len() {

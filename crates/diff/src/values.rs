@@ -21,6 +21,8 @@ pub(crate) struct Value {
     pub(crate) windows: Vec<f32>,
     /// The number of samples that the value is estimated from; 0 if it is not.
     pub(crate) samples: f64,
+    /// The time of a sample.
+    pub(crate) sample_time: f64,
     /// For slices: the sum of their durations.
     pub(crate) total: f64,
     /// The wait of another thread that this explains, in words.
