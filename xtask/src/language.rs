@@ -42,6 +42,10 @@ const RIDDLED: [&str; 17] = [
     "xtask/",
 ];
 
+/// The folders whose code may match field numbers: protocols that are not in the schema, and tests,
+/// which do not rely on the names that they check.
+const NUMBERED: [&str; 5] = ["/tests/", "bench/", "crates/testing/", "interop/", "query/"];
+
 /// Wraps the comments that are too wide.
 pub(crate) fn write() -> Result<()> {
     for file in files()? {
@@ -94,6 +98,13 @@ fn findings(file: &File) -> Vec<String> {
         for number in flags(&file.text) {
             found.push(format!(
                 "{name}:{number}: use if instead of match for a flag"
+            ));
+        }
+    }
+    if name.ends_with(".rs") && !NUMBERED.iter().any(|part| name.contains(part)) {
+        for number in numbered_fields(&file.text) {
+            found.push(format!(
+                "{name}:{number}: name the field instead of its number, or use a view"
             ));
         }
     }
@@ -231,6 +242,32 @@ fn flags(text: &str) -> Vec<usize> {
     };
     let arms = text.lines().enumerate().filter(|(_, line)| is_arm(line));
     arms.map(|(index, _)| index + 1).collect()
+}
+
+/// Finds the arms with numbers of a `match` over the number of a field.
+fn numbered_fields(text: &str) -> Vec<usize> {
+    let indent_of = |line: &str| line.len() - line.trim_start().len();
+    let mut found = Vec::new();
+    // The indents of the open matches.
+    let mut matches = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let (indent, line) = (indent_of(line), line.trim());
+        if line.is_empty() {
+            continue;
+        }
+        while matches.last().is_some_and(|open| *open >= indent) {
+            matches.pop();
+        }
+        let is_in_match = matches.last().is_some_and(|open| open + 4 == indent);
+        let arm = line.trim_start_matches(['|', ' ', '(']);
+        if is_in_match && arm.starts_with(|first: char| ('1'..='9').contains(&first)) {
+            found.push(index + 1);
+        }
+        if line.contains("match ") && line.contains(".number") && line.ends_with('{') {
+            matches.push(indent);
+        }
+    }
+    found
 }
 
 fn first_word(text: &str) -> &str {
@@ -399,6 +436,13 @@ mod tests {
         assert!(names("replace(Placeholder, in_place, \"the place \\\" room\", roomy)").is_empty());
         let arms = "match is_new {\n    true => 1,\n    false => 2,\n}\n(true, false) => 3,\n";
         assert_eq!(flags(arms), [2, 3]);
+    }
+
+    #[test]
+    fn fields_have_names() {
+        let text = "match part.number {\n    1 => one(),\n    of::TWO => {\n        match n {\n            \
+                    3 => 4,\n        }\n    }\n    | 5\n    | 6 => 7,\n}\nmatch n {\n    8 => 9,\n}\n";
+        assert_eq!(numbered_fields(text), [2, 8, 9]);
     }
 
     #[test]

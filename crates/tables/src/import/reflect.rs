@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use ferretto_proto::fields::extension_descriptor;
 use ferretto_wire::{Field, Fields, Value};
 use rustc_hash::FxHashMap;
 
@@ -175,8 +176,8 @@ impl Reflection {
         for field in Fields::new(bytes).map_while(Result::ok) {
             let bytes = field.as_bytes().unwrap_or_default();
             match field.number {
-                1 => self.pool.add_files(bytes),
-                2 => {
+                extension_descriptor::EXTENSION_SET => self.pool.add_files(bytes),
+                extension_descriptor::EXTENSION_SET_GZIP => {
                     let mut unpacked = Vec::new();
                     let reader = ferretto_trace::Unpacking::new(bytes, Default::default());
                     if reader.take(MAX_BYTES).read_to_end(&mut unpacked).is_ok() {

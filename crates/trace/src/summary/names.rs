@@ -1,5 +1,6 @@
 //! Names of packets and kernel events by field number, from the embedded schema.
 
+use ferretto_proto::fields::trace_packet as field;
 use ferretto_text::schema::Schema;
 
 /// Returns the name of a field of the message with a full name, or `#number` for an unknown field.
@@ -15,17 +16,40 @@ pub(super) fn field_name(message: &str, number: u32) -> String {
 /// Returns the data source that writes packets of this kind, if the kind determines it.
 pub(super) fn source_of(kind: u32) -> Option<&'static str> {
     Some(match kind {
-        1 | 34 => "linux.ftrace",
-        2 | 9 => "linux.process_stats",
-        7 => "linux.sys_stats",
-        4 => "linux.inode_file_map",
-        67 | 128 | 130 => "linux.system_info",
-        132 => "linux.systemd_journald",
-        11 | 43 | 44 | 60 | 90 => "track_event",
-        66 | 135 => "linux.perf",
-        37 | 54 | 61 | 68 | 74 | 75 => "profiling",
-        49 => "perfetto.metatrace",
-        6 | 33 | 35 | 36 | 45 | 46 | 69 | 72 | 89 | 107 | 113 | 124 | 125 | 126 | 134 => SERVICE,
+        field::FTRACE_EVENTS | field::FTRACE_STATS => "linux.ftrace",
+        field::PROCESS_TREE | field::PROCESS_STATS => "linux.process_stats",
+        field::SYS_STATS => "linux.sys_stats",
+        field::INODE_FILE_MAP => "linux.inode_file_map",
+        field::CPU_INFO | field::GPU_INFO | field::INTERRUPT_INFO => "linux.system_info",
+        field::JOURNALD_EVENT => "linux.systemd_journald",
+        field::TRACK_EVENT
+        | field::PROCESS_DESCRIPTOR
+        | field::THREAD_DESCRIPTOR
+        | field::TRACK_DESCRIPTOR
+        | field::TRACK_EVENT_RANGE_OF_INTEREST => "track_event",
+        field::PERF_SAMPLE | field::STACK_SAMPLE => "linux.perf",
+        field::PROFILE_PACKET
+        | field::STREAMING_PROFILE_PACKET
+        | field::MODULE_SYMBOLS
+        | field::SMAPS_PACKET
+        | field::STREAMING_ALLOCATION
+        | field::STREAMING_FREE => "profiling",
+        field::PERFETTO_METATRACE => "perfetto.metatrace",
+        field::CLOCK_SNAPSHOT
+        | field::TRACE_CONFIG
+        | field::TRACE_STATS
+        | field::SYNCHRONIZATION_MARKER
+        | field::SYSTEM_INFO
+        | field::TRIGGER
+        | field::SERVICE_EVENT
+        | field::EXTENSION_DESCRIPTOR
+        | field::TRACE_UUID
+        | field::REMOTE_CLOCK_SYNC
+        | field::CLONE_SNAPSHOT_TRIGGER
+        | field::TRACE_PROVENANCE
+        | field::PROTOVMS
+        | field::TRACE_ATTRIBUTES
+        | field::CONCURRENT_SESSION_EVENT => SERVICE,
         _ => return None,
     })
 }

@@ -3,7 +3,10 @@
 use ferretto_format::track_event::{
     Annotation as Encoded, AnnotationValue, NestedValue, Scalar, Text, TrackEvent,
 };
-use ferretto_proto::fields::{interned_data, log_message, source_location, track_event as field};
+use ferretto_proto::fields::inline_callstack::{self, frame};
+use ferretto_proto::fields::{
+    interned_data, log_message, source_location, task_execution, track_event as field,
+};
 use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
@@ -17,6 +20,8 @@ use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 use crate::trackers::stack_profile::SourceFrame;
 
+/// The first number of extensions of `TrackEvent`.
+const FIRST_EXTENSION: u32 = 1000;
 /// The maximum depth of nested values.
 const MAX_DEPTH: usize = 64;
 /// The maximum number of frames of a callstack.
@@ -84,7 +89,8 @@ impl ArgsReader {
                 let result = match part.number {
                     field::SOURCE_LOCATION_IID => place(cx, state, number, &PLACE_KEYS, args),
                     field::TASK_EXECUTION => {
-                        let iid = Fields::find(1, bytes).and_then(|iid| iid.as_u64());
+                        let iid = Fields::find(task_execution::POSTED_FROM_IID, bytes)
+                            .and_then(|iid| iid.as_u64());
                         place(cx, state, iid.unwrap_or(0), &TASK_KEYS, args)
                     }
                     field::LOG_MESSAGE => log_line(cx, state, bytes, around, args),
@@ -119,14 +125,20 @@ impl ArgsReader {
                         }
                     }
                     field::SOURCE_LOCATION
-                    | 24..=27
-                    | 29
-                    | 32
-                    | 35
-                    | 38..=41
-                    | 43
-                    | 49
-                    | 1000.. => {
+                    | field::CC_SCHEDULER_STATE
+                    | field::CHROME_USER_EVENT
+                    | field::CHROME_KEYED_SERVICE
+                    | field::CHROME_LEGACY_IPC
+                    | field::CHROME_LATENCY_INFO
+                    | field::CHROME_FRAME_REPORTER
+                    | field::CHROME_APPLICATION_STATE_INFO
+                    | field::CHROME_RENDERER_SCHEDULER_STATE
+                    | field::CHROME_WINDOW_HANDLE_EVENT_INFO
+                    | field::CHROME_CONTENT_SETTINGS_EVENT_INFO
+                    | field::CHROME_ACTIVE_PROCESSES
+                    | field::CHROME_MESSAGE_PUMP
+                    | field::CHROME_MOJO_EVENT_INFO
+                    | FIRST_EXTENSION.. => {
                         has_reflected = true;
                         Ok(())
                     }
@@ -325,15 +337,18 @@ impl ArgsReader {
             .get_or_insert_with(|| cx.stacks.add_source_mapping(&mut cx.store, name));
         let mut rows = Vec::new();
         let frames = Fields::new(bytes).map_while(Result::ok);
-        for frame in frames.filter(|part| part.number == 1).take(MAX_FRAMES) {
+        for function_frame in frames
+            .filter(|part| part.number == inline_callstack::FRAMES)
+            .take(MAX_FRAMES)
+        {
             let (mut function, mut file, mut line) = (StringId::EMPTY, StringId::NULL, None);
-            let parts = frame.as_message().into_iter().flatten();
+            let parts = function_frame.as_message().into_iter().flatten();
             for part in parts.map_while(Result::ok) {
                 let bytes = part.as_bytes().unwrap_or_default();
                 match part.number {
-                    1 => function = cx.store.strings.intern_bytes(bytes),
-                    2 => file = cx.store.strings.intern_bytes(bytes),
-                    3 => line = part.as_u32(),
+                    frame::FUNCTION_NAME => function = cx.store.strings.intern_bytes(bytes),
+                    frame::SOURCE_FILE => file = cx.store.strings.intern_bytes(bytes),
+                    frame::LINE_NUMBER => line = part.as_u32(),
                     _ => {}
                 }
             }

@@ -2,6 +2,7 @@
 
 use ferretto_format::clock::MONOTONIC;
 use ferretto_format::track_event::{EventGlance, MissingBase, NoTrack, RelativeTimes, TrackEvent};
+use ferretto_proto::fields::track_event_range_of_interest;
 use ferretto_proto::views::ThreadDescriptorView;
 use ferretto_proto::views::track_event::r#type as event_type;
 use ferretto_wire::Fields;
@@ -291,7 +292,9 @@ impl TrackEvents {
     /// Reads a `TrackEventRangeOfInterest`.
     pub(in super::super) fn range_of_interest(&mut self, cx: &mut Context, bytes: &[u8]) {
         use crate::trackers::metadata::{Fact, FactScope};
-        match Fields::find(1, bytes).and_then(|start| start.as_i64()) {
+        match Fields::find(track_event_range_of_interest::START_US, bytes)
+            .and_then(|start| start.as_i64())
+        {
             Some(start) => {
                 let name = "range_of_interest_start_us";
                 let fact = Fact::Int(start);
