@@ -22,10 +22,9 @@ const RIDDLES: [&str; 8] = [
     "crew", "place", "placed", "places", "room", "rooms", "settle", "settled",
 ];
 /// The folders whose names may still contain them.
-const RIDDLED: [&str; 17] = [
+const RIDDLED: [&str; 16] = [
     "crates/cli/",
     "crates/edit/",
-    "crates/foreign/",
     "crates/format/",
     "crates/http/",
     "crates/tables/src/import/",
