@@ -17,6 +17,8 @@ const MAX_LEVELS: usize = 4;
 const MAX_FUNCTIONS: usize = 24;
 /// The number of the longest waits that are listed.
 const MAX_WAITS: usize = 5;
+/// The number of losses.
+const MAX_LOSSES: usize = 5;
 
 /// A bar of the picture of a chain: the thread that the time of its level belongs to.
 struct Bar {
@@ -45,7 +47,9 @@ impl View {
         bars.truncate(MAX_BARS);
         bars.sort_by_key(|bar| (bar.level, bar.start));
         let missing = why.recorded().missing();
-        let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        let mut missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        let losses = why.losses_in(&interval).into_iter().take(MAX_LOSSES);
+        missing.extend(losses.map(|loss| format!("lost in this time: {}", loss.text)));
         Some(json!({
             "start": self.relative(interval.start),
             "dur": shares.ns,

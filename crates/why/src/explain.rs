@@ -24,6 +24,7 @@ pub const TABLES: TableSet = TableSet::of(&[
     TableId::thread_state,
     TableId::args,
     TableId::cpu,
+    TableId::metadata,
     TableId::profiler_sample,
     TableId::profiler_task_context,
     TableId::stack_profile_callsite,
@@ -263,9 +264,16 @@ impl<'a> Why<'a> {
     pub fn is_command(&self, thread: u32) -> bool {
         let tables = self.trace.tables();
         let process = tables.thread.upid().get(thread);
-        let parent = process.and_then(|process| tables.process.parent_upid().get(process));
-        tables.thread.is_main_thread().get(thread) == Some(true)
-            && parent.is_some_and(|parent| threads::records(self.trace, parent))
+        let Some(process) =
+            process.filter(|_| tables.thread.is_main_thread().get(thread) == Some(true))
+        else {
+            return false;
+        };
+        if let Some(pid) = threads::command_pid(tables, self.trace.strings()) {
+            return tables.process.pid().get(process) == pid;
+        }
+        let parent = tables.process.parent_upid().get(process);
+        parent.is_some_and(|parent| threads::records(self.trace, parent))
     }
 
     /// Returns the interval in which a thread existed. A command of a recording begins when the

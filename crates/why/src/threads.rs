@@ -2,6 +2,7 @@
 
 use ferretto_tables::schema::Tables;
 use ferretto_tables::{StringPool, Trace};
+use ferretto_trace::summary::COMMAND_PID_ATTRIBUTE;
 
 use crate::evidence::{Evidence, call_name};
 use crate::kind;
@@ -147,6 +148,17 @@ fn delivers(
     // Without interrupts in the trace, the call decides.
     let interrupt = cpu.and_then(|cpu| evidence.interrupt_at(cpu, time));
     interrupt.is_none_or(|interrupt| kind::delivers(strings.text(interrupt.name)))
+}
+
+/// Returns the process of the recorded command, as the recording tells.
+pub fn command_pid(tables: &Tables, strings: &StringPool) -> Option<i64> {
+    let metadata = &tables.metadata;
+    (0..metadata.len()).find_map(|row| {
+        let name = strings.text(metadata.name().get(row));
+        let key = name.strip_prefix("trace_attribute.")?;
+        let value = metadata.int_value().get(row);
+        value.filter(|_| key == COMMAND_PID_ATTRIBUTE)
+    })
 }
 
 /// Returns for each thread if it is the kernel's.

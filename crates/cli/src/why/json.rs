@@ -31,6 +31,11 @@ pub(super) fn explanation(
         longest.sort_by_key(|at| (waits[*at].wait.start - waits[*at].wait.end, *at));
         longest.truncate(MAX_WAITS);
         all.objects("waits", longest, |it, at| wait(it, why, at, &waits[at]));
+        let losses = why.losses_in(&selected.interval);
+        all.objects("losses", &losses, |it, loss| {
+            it.add("ts", loss.ts);
+            it.add("lost", &loss.text);
+        });
         all.name("recorded").object(|it| {
             let recorded = why.recorded();
             it.add("switches", recorded.switches);

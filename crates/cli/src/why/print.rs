@@ -1,6 +1,7 @@
 //! The explanation as text: one screen.
 
 use std::io::{self, Write};
+use std::ops::Range;
 
 use ferretto_text::amount::{counted, duration, grouped};
 use ferretto_text::terminal::shown;
@@ -19,6 +20,8 @@ const MAX_LEVELS: usize = 4;
 const MAX_OTHERS: usize = 3;
 /// The number of waits that are shown.
 const MAX_WAITS: usize = 3;
+/// The number of losses that are shown.
+const MAX_LOSSES: usize = 5;
 
 pub(super) fn explanation(
     out: &mut impl Write,
@@ -32,6 +35,7 @@ pub(super) fn explanation(
     let mut lines = MAX_LINES;
     causes(out, why, &shares.causes, shares.ns, 0, &mut lines)?;
     longest_waits(out, why, explanation)?;
+    losses(out, why, &selected.interval)?;
     missing(out, why)
 }
 
@@ -201,7 +205,7 @@ fn longest_waits(out: &mut impl Write, why: &Why<'_>, explanation: &Explanation)
             }
             writeln!(out)?;
             if let Some(callsite) = wait.callsite {
-                let stack = phrases::stack(&why.waiting_functions(callsite), 6);
+                let stack = phrases::waiting_stack(&why.waiting_functions(callsite));
                 writeln!(out, "  {indent}           {stack}")?;
             }
             if let (Some(waker), Some(callsite)) = (wait.waker(), wait.waker_callsite) {
@@ -265,6 +269,30 @@ fn meanwhile(
     if let Some(callsite) = piece.callsite {
         let stack = phrases::stack(&why.functions(callsite), 6);
         writeln!(out, "  {indent}           {stack}")?;
+    }
+    Ok(())
+}
+
+/// Names the data that was lost.
+fn losses(out: &mut impl Write, why: &Why<'_>, interval: &Range<i64>) -> io::Result<()> {
+    let losses = why.losses_in(interval);
+    if losses.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\nLost in this time, so causes may be wrong (ferretto summary tells how to avoid it)"
+    )?;
+    let zero = why.trace().tables().trace_bounds.start_ts().get(0);
+    for loss in losses.iter().take(MAX_LOSSES) {
+        writeln!(out, "  at {}: {}", time((loss.ts - zero).max(0)), loss.text)?;
+    }
+    if losses.len() > MAX_LOSSES {
+        writeln!(
+            out,
+            "  {} more",
+            grouped((losses.len() - MAX_LOSSES) as u64)
+        )?;
     }
     Ok(())
 }

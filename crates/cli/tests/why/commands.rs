@@ -96,6 +96,75 @@ fn a_thread_is_explained_through_the_holder_of_a_lock() {
 }
 
 #[test]
+fn missing_data_is_named_with_its_option() {
+    let world = World::new();
+    let text = |without: &[&str]| {
+        let kept = LOCK.lines();
+        let kept = kept.filter(|line| !without.iter().any(|word| line.contains(word)));
+        write(&world, &kept.collect::<Vec<_>>().join("\n"));
+        why(&world, &["--thread", "a"])
+    };
+    let all = text(&[]);
+    assert!(!all.contains("wake-ups (--sched)"), "{all}");
+    let without = text(&["sched_waking"]);
+    assert!(
+        without.contains("wake-ups (--sched): who ended a wait"),
+        "{without}"
+    );
+    let without = text(&["sys_enter", "sys_exit"]);
+    assert!(without.contains("system calls (--syscalls)"), "{without}");
+    for option in ["--off-cpu", "--perf", "--irq"] {
+        assert!(without.contains(option), "{option} in {without}");
+    }
+}
+
+#[test]
+fn lost_data_in_the_interval_is_named() {
+    let world = World::new();
+    let after = r#"
+    packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0 lost_events: true
+        event { timestamp: 8000 pid: 0 sched_switch { prev_pid: 0 prev_comm: "swapper/0"
+            prev_state: 0 next_pid: 1 next_comm: "a" next_prio: 120 } }
+        event { timestamp: 9000 pid: 1 sched_switch { prev_pid: 1 prev_comm: "a" prev_state: 1
+            next_pid: 0 next_comm: "swapper/0" next_prio: 120 } } } }"#;
+    write(&world, &format!("{LOCK}{after}"));
+    let run = |args: &[&str]| {
+        let words = [&["why", "t", "--thread", "a"], args].concat();
+        world.run("ferretto", &words).text().to_owned()
+    };
+    let text = run(&[]);
+    assert!(text.contains("Lost in this time"), "{text}");
+    assert!(text.contains("kernel events of CPU 0"), "{text}");
+    let json: Value = serde_json::from_str(&run(&["--json"])).expect("JSON");
+    // The last event before the loss.
+    assert_eq!(json["losses"][0]["ts"], 7000);
+    // The time before is not affected.
+    let text = run(&["--range", "1000..6500"]);
+    assert!(!text.contains("Lost in this time"), "{text}");
+}
+
+#[test]
+fn the_recorded_command_is_explained() {
+    let world = World::new();
+    // Process 2 is the kernel's.
+    let lock = LOCK.replace("pid: 2 ", "pid: 7 ");
+    let tree = r#"
+    packet { process_tree { processes { pid: 1 ppid: 9 cmdline: "a" }
+        processes { pid: 7 ppid: 8 cmdline: "b" } processes { pid: 8 cmdline: "ferretto" }
+        processes { pid: 9 cmdline: "ferretto" } } }"#;
+    let attribute = r#"
+    packet { trace_attributes { attribute { key: "ferretto.command.pid" long_value: 1 } } }"#;
+    write(&world, &format!("{lock}{tree}{attribute}"));
+    let text = why(&world, &[]);
+    assert!(text.starts_with("a (1), "), "{text}");
+    assert!(text.contains("the recorded command"), "{text}");
+    // Without it, a child of a program that records is taken: the busiest.
+    write(&world, &format!("{lock}{tree}"));
+    let text = why(&world, &[]);
+    assert!(text.starts_with("b (7), "), "{text}");
+}
+
+#[test]
 fn slices_and_ranges_are_explained() {
     let world = World::new();
     write(&world, LOCK);
