@@ -81,6 +81,11 @@ impl From<rusqlite::Error> for SqlError {
             },
             Error::SqliteFailure(code, message) => Self::new(match code.code {
                 ErrorCode::OperationInterrupted => "The query was cancelled.".to_owned(),
+                ErrorCode::TooBig => {
+                    "A text or blob is larger than a quarter of the memory limit, or \
+                                      than 1 GB."
+                        .to_owned()
+                }
                 ErrorCode::OutOfMemory => "The query needs more memory than the limit.".to_owned(),
                 _ => sentence(&message.unwrap_or_else(|| code.to_string())),
             }),

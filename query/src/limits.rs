@@ -14,6 +14,13 @@ use crate::error::SqlError;
 
 /// The largest depth of functions that call each other.
 const MAX_DEPTH: usize = 200;
+/// The memory in bytes that a byte of the text of statements may take, as tokens and their copies.
+const OF_TEXT: u64 = 256;
+/// The memory in bytes that a byte of a registered module takes at most: it is held twice, beside
+/// what else the session holds.
+const OF_MODULE: u64 = 8;
+/// The memory of a module besides its text.
+const MODULE: u64 = 256;
 /// The number of bytes that a holder of rows may keep before it asks for more.
 const PIECE: u64 = 1 << 16;
 
@@ -119,6 +126,34 @@ impl Limits {
         };
         self.0.depth.fetch_sub(1, Ordering::Relaxed);
         result
+    }
+
+    /// Fails if the tokens of a text of statements would take too much memory.
+    pub(crate) fn check_text(&self, sql: &str) -> Result<(), SqlError> {
+        let most = self.0.memory / OF_TEXT;
+        if self.0.memory > 0 && sql.len() as u64 > most {
+            return Err(SqlError::new(format!(
+                "The text has more than {most} bytes, the most with this memory limit \
+                 (--memory-limit)."
+            )));
+        }
+        Ok(())
+    }
+
+    /// Fails if modules would take too much memory.
+    pub(crate) fn check_modules<'a>(
+        &self,
+        modules: impl Iterator<Item = &'a (String, String)>,
+    ) -> Result<(), SqlError> {
+        let size = |(name, sql): &(String, String)| (name.len() + sql.len()) as u64 + MODULE;
+        let most = self.0.memory / OF_MODULE;
+        if self.0.memory > 0 && modules.map(size).sum::<u64>() > most {
+            return Err(SqlError::new(format!(
+                "The registered modules have more than {most} bytes, the most with this memory \
+                 limit (--memory-limit)."
+            )));
+        }
+        Ok(())
     }
 
     /// Returns an account of memory.

@@ -5,7 +5,8 @@
 //! - [`Site`] judges requests by their heads, and answers them.
 //! - [`Client`] tells a handler that its client is gone.
 //! - [`Limits`] and [`Budget`] bound connections, times and memory.
-//! - [`Peer`] is the user of a connection, [`Ticket`] an address that is of use only once.
+//! - [`Peer`] is the user of a connection, [`Peers`] finds it, [`Ticket`] an address that is of use
+//!   only once.
 #![forbid(unsafe_code)]
 
 mod budget;
@@ -22,7 +23,7 @@ mod workers;
 
 pub use budget::{Budget, Buffer, OverBudget};
 pub use head::Head;
-pub use peer::{Peer, Users};
+pub use peer::{Peer, Peers, Users};
 pub use reply::{Client, Length, Reply, Sender};
 pub use response::Response;
 pub use secret::{Ticket, is_same, random_name};

@@ -43,7 +43,28 @@ impl Users {
 
 /// A source of the users of connections.
 #[derive(Debug)]
-pub(crate) enum Peers {
+pub struct Peers(Source);
+
+impl Default for Peers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Peers {
+    /// Returns a source that works, as a connection of this process shows.
+    pub fn new() -> Self {
+        Self(Source::new())
+    }
+
+    /// Returns the other ends of connections; `None` for those that have ended.
+    pub fn of(&self, streams: &[&TcpStream]) -> Vec<Option<Peer>> {
+        self.0.of(streams)
+    }
+}
+
+#[derive(Debug)]
+enum Source {
     /// Questions to the kernel about one connection.
     Diagnosis(OwnedFd),
     /// The kernel's list of all connections, whose cost is its length.
@@ -52,9 +73,8 @@ pub(crate) enum Peers {
     Unknown,
 }
 
-impl Peers {
-    /// Returns a source that works, as a connection of this process shows.
-    pub(crate) fn new() -> Self {
+impl Source {
+    fn new() -> Self {
         let Ok((_client, probe)) = connection() else {
             return Self::Unknown;
         };
@@ -75,7 +95,7 @@ impl Peers {
 
     /// Returns the other ends of connections; `None` for those that have ended. The list of all
     /// connections is read at most once.
-    pub(crate) fn of(&self, streams: &[&TcpStream]) -> Vec<Option<Peer>> {
+    fn of(&self, streams: &[&TcpStream]) -> Vec<Option<Peer>> {
         let mut table = None;
         let peer = |stream: &&TcpStream| {
             let (theirs, ours) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
@@ -233,9 +253,9 @@ mod tests {
                 println!("skipped: this machine has no {host}");
                 continue;
             };
-            let mut sources = vec![Peers::Table];
-            match Peers::new() {
-                Peers::Table => println!("skipped: the kernel has no socket diagnosis"),
+            let mut sources = vec![Source::Table];
+            match Source::new() {
+                Source::Table => println!("skipped: the kernel has no socket diagnosis"),
                 found => sources.push(found),
             }
             for source in &sources {

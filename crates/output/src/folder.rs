@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -78,13 +78,13 @@ impl Folder {
         File::create_new(path)
     }
 
-    /// Gives the folder its name, and others the permissions of the process's new folders. An empty
-    /// folder is replaced.
+    /// Gives the folder its name. An empty folder is replaced. Others get the permissions of the
+    /// process's new folders, if they may read all `inputs`.
     ///
     /// # Errors
     ///
     /// Fails if the folder cannot be renamed. It is removed then.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish<'a>(self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
         let cannot_write = || format!("cannot write to {}", self.name);
         // The permissions of a new folder are those that the mask of the process leaves.
         let example = self.path().join(".mode");
@@ -92,9 +92,22 @@ impl Folder {
             .and_then(|()| fs::metadata(&example))
             .and_then(|made| {
                 fs::remove_dir(&example)?;
-                fs::set_permissions(self.path(), made.permissions())
+                let mode = made.mode() & permitted(inputs);
+                fs::set_permissions(self.path(), Permissions::from_mode(mode))
             })
             .with_context(cannot_write)?;
         fs::rename(self.draft.path(), &self.target).with_context(cannot_write)
     }
+}
+
+/// Returns the permissions for a folder: users who may not read all inputs may not enter it.
+fn permitted<'a>(inputs: impl IntoIterator<Item = &'a Path>) -> u32 {
+    const GROUP: (u32, u32) = (0o040, 0o070);
+    const OTHERS: (u32, u32) = (0o004, 0o007);
+    let found = inputs.into_iter().filter_map(|input| input.metadata().ok());
+    found.fold(0o777, |mode, input| {
+        let hidden = [GROUP, OTHERS].into_iter();
+        let hidden = hidden.filter(|(read, _)| input.mode() & read == 0);
+        hidden.fold(mode, |mode, (_, all)| mode & !all)
+    })
 }

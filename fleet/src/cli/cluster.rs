@@ -3,18 +3,19 @@
 use std::fs::Permissions;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use ferretto_fleet::cluster::{ExecutorOptions, PORT, execute, schedule};
+use ferretto_fleet::cluster::{Access, ExecutorOptions, PORT, execute, schedule};
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Distribute parts of queries to executors, for 'ferretto-fleet --cluster'.
 ///
-/// Every client that reaches the port can run queries, and so read all files that the executors
-/// can read: all users of this machine, and others if --bind is given. There is no encryption.
+/// A client can run any query, and so read all files that the executors can read. Clients are
+/// programs of this user on this machine, or with --secret-file all that know the secret. There is
+/// no encryption.
 #[derive(Debug, Parser)]
 #[command(name = "ferretto-fleet scheduler", max_term_width = 100)]
 struct Scheduler {
@@ -25,6 +26,11 @@ struct Scheduler {
     /// The port to listen on; 0 for any free port.
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     port: u16,
+
+    /// The file with the secret of the cluster, which only its owner may read. Clients and
+    /// executors need the same. Without it, only programs of this user on this machine can connect.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
 }
 
 /// Run the parts of queries that a scheduler distributes.
@@ -58,6 +64,14 @@ struct Executor {
     /// folder for temporary files.
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
+
+    /// The bytes that a query may write to temporary files, beyond which it fails.
+    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = super::parse_size)]
+    max_spill: u64,
+
+    /// The file with the secret of the scheduler.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
 }
 
 /// Runs a scheduler or an executor if the first argument is that subcommand.
@@ -70,8 +84,10 @@ pub(super) fn main() -> Option<ExitCode> {
         "scheduler" => {
             let args = Scheduler::parse_from(arguments);
             super::runtime().and_then(|runtime| {
-                let work = schedule((args.bind, args.port).into(), |address| {
+                let access = access(args.secret_file.as_deref())?;
+                let work = schedule((args.bind, args.port).into(), &access, |address| {
                     eprintln!("scheduler listens on df://{address}");
+                    say_who_may_connect(&access);
                 });
                 runtime.block_on(until_ended(work))
             })
@@ -83,6 +99,17 @@ pub(super) fn main() -> Option<ExitCode> {
         _ => return None,
     };
     Some(super::report(result))
+}
+
+fn access(secret: Option<&Path>) -> Result<Access, String> {
+    Access::of(secret).map_err(|e| e.to_string())
+}
+
+/// Says whom a server without a secret admits.
+fn say_who_may_connect(access: &Access) {
+    if !access.has_secret() {
+        eprintln!("without --secret-file, only programs of this user on this machine can connect");
+    }
 }
 
 async fn run_executor(args: Executor) -> Result<(), String> {
@@ -97,6 +124,8 @@ async fn run_executor(args: Executor) -> Result<(), String> {
     };
     let folder = folder.map_err(|e| format!("cannot create a folder for results: {e}"))?;
     let options = ExecutorOptions {
+        access: access(args.secret_file.as_deref())?,
+        max_spill: args.max_spill,
         scheduler: args.scheduler,
         bind: args.bind,
         external: args.external,
@@ -105,6 +134,7 @@ async fn run_executor(args: Executor) -> Result<(), String> {
         folder: folder.path().to_owned(),
     };
     eprintln!("executor runs for {}", options.scheduler);
+    say_who_may_connect(&options.access);
     until_ended(execute(options)).await
 }
 

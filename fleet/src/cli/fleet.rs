@@ -8,8 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ferretto_fleet::cluster;
-use ferretto_fleet::engine::{Engine, Options};
+use ferretto_fleet::cluster::{self, Access};
+use ferretto_fleet::engine::Engine;
 use ferretto_fleet::fleet::{self, Fleet, Importer, TraceFile};
 
 use super::{Args, INCOMPLETE};
@@ -23,14 +23,14 @@ pub(super) async fn run(
     let started = Instant::now();
     let text = |e: ferretto_fleet::error::SqlError| e.to_string();
     let files = fleet::find(names).await.map_err(text)?;
-    let limits = Options {
-        memory_limit: args.memory_limit,
-        threads: args.threads,
-    };
+    let limits = args.limits();
     let importer = Arc::new(Importer::new(args.memory_limit));
     let progress = Progress::start(importer.clone(), &files);
     let fleet = match &args.cluster {
-        Some(address) => cluster::connect(address, &limits, files, importer.clone()),
+        Some(address) => {
+            let access = Access::of(args.secret_file.as_deref()).map_err(text)?;
+            cluster::connect(address, &access, &limits, files, importer.clone())
+        }
         None => Fleet::new(&limits, files, importer.clone()),
     };
     let fleet = fleet.map_err(text)?;
@@ -71,7 +71,7 @@ pub(super) async fn run(
         failures.len()
     );
     for failure in failures {
-        eprintln!("  {}: {}", failure.path, failure.reason);
+        super::remark(format_args!("  {}: {}", failure.path, failure.reason));
     }
     Ok(ExitCode::from(INCOMPLETE))
 }

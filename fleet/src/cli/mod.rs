@@ -15,6 +15,7 @@ use ferretto_fleet::error::SqlError;
 use ferretto_fleet::fleet::{is_address, is_pattern};
 use ferretto_fleet::output::{Format, write};
 use ferretto_fleet::trace::LoadedTrace;
+use ferretto_output::{Printable, printable};
 use ferretto_query::reports::Report;
 
 /// Query many traces with SQL.
@@ -41,6 +42,10 @@ struct Args {
     /// The memory limit of a query, such as 2G. Beyond it, the query writes to disk or fails.
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_size)]
     memory_limit: u64,
+
+    /// The bytes that queries may write to temporary files, such as 1T. Beyond it, a query fails.
+    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = parse_size)]
+    max_spill: u64,
 
     /// The number of threads of a query and of the import. The default is one for each processor.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -70,9 +75,21 @@ struct Args {
     /// Run queries on the executors of this scheduler, such as df://localhost:50050.
     #[arg(long, value_name = "URL", conflicts_with = "export")]
     cluster: Option<String>,
+
+    /// The file with the secret of the scheduler and its executors.
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    secret_file: Option<PathBuf>,
 }
 
 impl Args {
+    fn limits(&self) -> Options {
+        Options {
+            memory_limit: self.memory_limit,
+            threads: self.threads,
+            max_spill: Some(self.max_spill),
+        }
+    }
+
     /// Returns the traces, and the SQL after them.
     fn split(&self) -> (Vec<String>, Option<String>) {
         let mut traces = self.inputs.clone();
@@ -109,7 +126,8 @@ fn parse_size(text: &str) -> Result<u64, String> {
         "K" | "KB" | "KIB" => 1 << 10,
         "M" | "MB" | "MIB" => 1 << 20,
         "G" | "GB" | "GIB" => 1 << 30,
-        unit => return Err(format!("'{unit}' is not a unit: use K, M or G")),
+        "T" | "TB" | "TIB" => 1 << 40,
+        unit => return Err(format!("'{unit}' is not a unit: use K, M, G or T")),
     };
     let number: u64 = digits
         .parse()
@@ -144,6 +162,7 @@ const INCOMPLETE: u8 = 3;
 
 /// Creates the threads that run queries.
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    check_threads().map_err(|e| format!("cannot start threads: {e}; see 'ulimit -u'"))?;
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_stack_size(STACK)
@@ -151,11 +170,34 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
         .map_err(|e| format!("cannot start threads: {e}"))
 }
 
+/// Checks that the threads of the runtime can be started, which would panic otherwise: a worker for
+/// each processor, and a few that read files.
+fn check_threads() -> io::Result<()> {
+    let count = std::thread::available_parallelism().map_or(1, usize::from) + 8;
+    let (over, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    std::thread::scope(|scope| {
+        // Dropped at a failure, too. All threads end then.
+        let _over = over;
+        for _ in 0..count {
+            let wait = || {
+                let wait = wait
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
+                // Nothing is sent.
+                let _ = wait.recv();
+            };
+            std::thread::Builder::new().spawn_scoped(scope, wait)?;
+        }
+        Ok(())
+    })
+}
+
 fn report(result: Result<(), String>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("ferretto-fleet: {message}");
+            remark(format_args!("ferretto-fleet: {message}"));
             ExitCode::FAILURE
         }
     }
@@ -207,16 +249,13 @@ async fn run(args: Args) -> Result<ExitCode, String> {
     let options = import_options(args.threads);
     let trace = LoadedTrace::open(&path, &options, |_| ferretto_tables::Continue::Yes)
         .map_err(|e| format!("{}: {e}", path.display()))?;
-    for remark in trace.tables().remarks() {
-        eprintln!("{}: {remark}", path.display());
+    for text in trace.tables().remarks() {
+        remark(format_args!("{}: {text}", path.display()));
     }
     if args.timing {
         eprintln!("imported in {:.3} s", started.elapsed().as_secs_f64());
     }
-    let limits = Options {
-        memory_limit: args.memory_limit,
-        threads: args.threads,
-    };
+    let limits = args.limits();
     let mut engine = Engine::new(&limits, Some(&trace)).map_err(|e| e.to_string())?;
     print_health(&trace);
     let Some(sql) = sql else {
@@ -245,13 +284,28 @@ async fn print_query(args: &Args, engine: &mut Engine, sql: &str) -> Result<(), 
     let format = args
         .format
         .unwrap_or(if terminal { Format::Table } else { Format::Csv });
-    let mut out = io::BufWriter::new(io::stdout());
+    let mut out = standard_output();
     let width = terminal.then(terminal_width).flatten();
     print_results(engine, sql, format, width, &mut out)
         .await
         .map_err(|e| e.render(sql))?;
     out.flush()
         .map_err(|e| format!("cannot write the result: {e}"))
+}
+
+/// Returns a writer of results. On a terminal, texts of a trace cannot control it.
+fn standard_output() -> io::BufWriter<Box<dyn Write + Send>> {
+    let out = io::stdout();
+    io::BufWriter::new(if out.is_terminal() {
+        Box::new(Printable::new(out))
+    } else {
+        Box::new(out)
+    })
+}
+
+/// Prints a line on standard error, where texts of a trace cannot control the terminal.
+fn remark(line: impl std::fmt::Display) {
+    eprintln!("{}", printable(&line.to_string()));
 }
 
 /// Runs all statements and prints their results, separated by empty lines.
@@ -297,7 +351,10 @@ fn print_health(trace: &LoadedTrace) {
         }
         eprintln!("  {title}:");
         for line in lines {
-            eprintln!("    {} = {}: {}", line.name, line.value, line.description);
+            remark(format_args!(
+                "    {} = {}: {}",
+                line.name, line.value, line.description
+            ));
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The interactive shell.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use ferretto_fleet::engine::Engine;
 use ferretto_fleet::output::Format;
+use ferretto_output::printable;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -15,7 +16,7 @@ use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Editor, Helper};
 
-use super::{print_results, terminal_width};
+use super::{print_results, standard_output, terminal_width};
 
 const HELP: &str = "\
 A statement ends with a semicolon and may have several lines.
@@ -184,7 +185,7 @@ pub(super) async fn run(engine: &mut Engine) -> Result<(), String> {
                     Ok(sql) => print_query(engine, &sql, format, timing).await,
                     Err(error) => println!("cannot read {path}: {error}"),
                 },
-                _ => println!("{}", describe(engine, name, argument).await),
+                _ => println!("{}", printable(&describe(engine, name, argument).await)),
             }
         } else {
             print_query(engine, text, format, timing).await;
@@ -242,7 +243,7 @@ fn type_name(data_type: &impl std::fmt::Display) -> &'static str {
 /// Runs SQL and prints the results, until Ctrl-C.
 async fn print_query(engine: &mut Engine, sql: &str, format: Format, timing: bool) {
     let started = Instant::now();
-    let mut out = io::BufWriter::new(io::stdout());
+    let mut out = standard_output();
     let done = tokio::select! {
         done = print_results(engine, sql, format, terminal_width(), &mut out) => Some(done),
         _ = tokio::signal::ctrl_c() => None,
@@ -250,7 +251,7 @@ async fn print_query(engine: &mut Engine, sql: &str, format: Format, timing: boo
     let _ = out.flush();
     match done {
         None => println!("cancelled"),
-        Some(Err(error)) => println!("{}", error.render(sql)),
+        Some(Err(error)) => println!("{}", printable(&error.render(sql))),
         Some(Ok(())) if timing => {
             println!("{:.3} ms", started.elapsed().as_secs_f64() * 1000.0);
         }

@@ -1,27 +1,38 @@
 //! Queries over many traces, run by several processes: Ballista's scheduler and executors, which
 //! exchange scans of traces.
 
+mod access;
 mod codec;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow_flight::flight_service_server::FlightServiceServer;
 use ballista_core::config::TaskSchedulingPolicy;
+use ballista_core::error::BallistaError;
 use ballista_core::extension::{SessionConfigExt, SessionStateExt};
 use ballista_core::registry::BallistaFunctionRegistry;
+use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
+use ballista_executor::ArrowFlightServerProvider;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use ballista_executor::flight_service::BallistaFlightService;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
-use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
+use ballista_scheduler::scheduler_process::create_scheduler;
 use datafusion::execution::SessionState;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use tokio::net::TcpListener;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Server;
 use url::Url;
 
 use crate::engine::{Options, session};
 use crate::error::SqlError;
 use crate::fleet::{Fleet, Importer, TraceFile};
+pub use access::Access;
 use codec::{LogicalCodec, PhysicalCodec, Scopes};
 
 /// The default port of schedulers.
@@ -31,6 +42,9 @@ const MESSAGE: u32 = 256 << 20;
 /// The smallest number of parts of a query. With many parts, little work is lost if an executor
 /// fails.
 const PARTS: usize = 16;
+/// The time for which the results of a task are kept, and between two searches for older ones.
+const KEPT_SECONDS: u64 = 6 * 3600;
+const CLEANING_SECONDS: u64 = 600;
 /// The time without a heartbeat after which an executor counts as failed.
 const SILENCE_SECONDS: u64 = 10;
 
@@ -38,9 +52,10 @@ fn failed(error: impl std::fmt::Display) -> SqlError {
     SqlError::new(error.to_string())
 }
 
-fn with_limits(config: SessionConfig) -> SessionConfig {
+fn with_limits(config: SessionConfig, access: &Access) -> SessionConfig {
     session::config(config, &Options::default())
         .with_ballista_grpc_client_max_message_size(MESSAGE as usize)
+        .with_ballista_override_create_grpc_client_endpoint(access.endpoint())
 }
 
 /// Returns a session with our functions.
@@ -66,13 +81,14 @@ fn address(text: &str) -> Result<(String, u16), SqlError> {
 /// Returns a fleet whose queries run on a scheduler's executors.
 pub fn connect(
     scheduler: &str,
+    access: &Access,
     options: &Options,
     files: Vec<TraceFile>,
     importer: Arc<Importer>,
 ) -> Result<Fleet, SqlError> {
     let (host, port) = address(scheduler)?;
     let scopes = Scopes::new(importer.clone());
-    let config = with_limits(SessionConfig::new_with_ballista())
+    let config = with_limits(SessionConfig::new_with_ballista(), access)
         .with_target_partitions(PARTS.max(files.len().div_ceil(64)))
         .with_ballista_logical_extension_codec(LogicalCodec::new(scopes.clone()))
         .with_ballista_physical_extension_codec(PhysicalCodec::new(scopes));
@@ -95,28 +111,35 @@ pub fn connect(
 }
 
 /// Schedules queries until the process ends. Calls `listening` with the bound address.
+///
+/// Executors ask for work, and have no server besides that of their results: this one and that are
+/// our own, so that all requests are checked.
 pub async fn schedule(
     bind: SocketAddr,
+    access: &Access,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<(), SqlError> {
-    let listener = tokio::net::TcpListener::bind(bind)
+    access.check_bind(bind.ip())?;
+    let listener = TcpListener::bind(bind)
         .await
         .map_err(|e| SqlError::new(format!("cannot listen on {bind}: {e}")))?;
     let bound = listener.local_addr().map_err(failed)?;
     let scopes = Scopes::new(Arc::new(Importer::new(0)));
+    let producer = access.clone();
     let config = SchedulerConfig {
         external_host: bound.ip().to_string(),
         bind_host: bound.ip().to_string(),
         bind_port: bound.port(),
-        scheduling_policy: TaskSchedulingPolicy::PushStaged,
+        scheduling_policy: TaskSchedulingPolicy::PullStaged,
         grpc_server_max_decoding_message_size: MESSAGE,
         grpc_server_max_encoding_message_size: MESSAGE,
         grpc_client_max_message_size: MESSAGE,
         executor_timeout_seconds: SILENCE_SECONDS,
         expire_dead_executor_interval_seconds: 1,
-        override_config_producer: Some(Arc::new(
-            || with_limits(SessionConfig::new_with_ballista()),
-        )),
+        override_config_producer: Some(Arc::new(move || {
+            with_limits(SessionConfig::new_with_ballista(), &producer)
+        })),
+        override_create_grpc_client_endpoint: Some(access.endpoint()),
         override_session_builder: Some(Arc::new(state)),
         override_logical_codec: Some(LogicalCodec::new(scopes.clone())),
         override_physical_codec: Some(PhysicalCodec::new(scopes)),
@@ -128,8 +151,13 @@ pub async fn schedule(
     let scheduler =
         create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config));
     let scheduler = scheduler.await.map_err(failed)?;
+    let service = SchedulerGrpcServer::new(scheduler)
+        .max_encoding_message_size(MESSAGE as usize)
+        .max_decoding_message_size(MESSAGE as usize);
     listening(bound);
-    start_grpc_service_with_listener(listener, scheduler)
+    Server::builder()
+        .add_service(InterceptedService::new(service, access.clone()))
+        .serve_with_incoming(access.incoming(listener))
         .await
         .map_err(failed)
 }
@@ -145,18 +173,40 @@ pub struct ExecutorOptions {
     pub external: Option<String>,
     /// The number of concurrent tasks; 0 for one per processor.
     pub threads: usize,
+    /// The peers that may fetch results.
+    pub access: Access,
     /// The memory limit of queries, and, separately, of imported traces, in bytes.
     pub memory: u64,
-    /// The folder for intermediate results.
+    /// The bytes of temporary files of a query.
+    pub max_spill: u64,
+    /// The folder for intermediate results and temporary files.
     pub folder: PathBuf,
 }
 
-/// Returns a free port.
-fn free_port(ip: std::net::IpAddr) -> Result<u16, SqlError> {
-    let listener = TcpListener::bind((ip, 0))
-        .and_then(|listener| listener.local_addr())
-        .map_err(|e| SqlError::new(format!("cannot listen on {ip}: {e}")))?;
-    Ok(listener.port())
+/// Returns the server of an executor's results.
+fn results(listener: TcpListener, access: Access) -> Arc<ArrowFlightServerProvider> {
+    // It is started once.
+    let listener = Mutex::new(Some(listener));
+    Arc::new(move |folder, _, mut shutdown, _| {
+        let listener = listener
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let access = access.clone();
+        tokio::spawn(async move {
+            let Some(listener) = listener else {
+                return Ok(());
+            };
+            let service = FlightServiceServer::new(BallistaFlightService::new(folder))
+                .max_decoding_message_size(MESSAGE as usize)
+                .max_encoding_message_size(MESSAGE as usize);
+            Server::builder()
+                .add_service(InterceptedService::new(service, access.clone()))
+                .serve_with_incoming_shutdown(access.incoming(listener), shutdown.recv())
+                .await
+                .map_err(BallistaError::TonicError)
+        })
+    })
 }
 
 /// Executes parts of queries until the process ends.
@@ -164,27 +214,46 @@ pub async fn execute(options: ExecutorOptions) -> Result<(), SqlError> {
     let (scheduler_host, scheduler_port) = address(&options.scheduler)?;
     let importer = Arc::new(Importer::new(options.memory));
     let scopes = Scopes::new(importer);
-    let state = state(with_limits(SessionConfig::new_with_ballista()))?;
+    let access = options.access;
+    access.check_bind(options.bind)?;
+    let listener = TcpListener::bind((options.bind, 0))
+        .await
+        .map_err(|e| SqlError::new(format!("cannot listen on {}: {e}", options.bind)))?;
+    let port = listener.local_addr().map_err(failed)?.port();
+    let state = state(with_limits(SessionConfig::new_with_ballista(), &access))?;
     let registry = BallistaFunctionRegistry::from(&state);
+    let (folder, max_spill) = (options.folder.clone(), options.max_spill);
+    let producer = access.clone();
     let config = ExecutorProcessConfig {
         bind_host: options.bind.to_string(),
         external_host: Some(options.external.unwrap_or_else(|| options.bind.to_string())),
-        port: free_port(options.bind)?,
-        grpc_port: free_port(options.bind)?,
+        port,
+        // Nothing listens there: only pushed tasks need it.
+        grpc_port: port,
         scheduler_host,
         scheduler_port,
         scheduler_connect_timeout_seconds: 60,
         vcores: options.threads,
-        task_scheduling_policy: TaskSchedulingPolicy::PushStaged,
+        task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
         work_dir: Some(options.folder.to_string_lossy().into_owned()),
         memory_pool_size: Some(options.memory),
         grpc_max_decoding_message_size: MESSAGE,
         grpc_max_encoding_message_size: MESSAGE,
         executor_heartbeat_interval_seconds: 1,
+        job_data_ttl_seconds: KEPT_SECONDS,
+        job_data_clean_up_interval_seconds: CLEANING_SECONDS,
+        override_arrow_flight_service: Some(results(listener, access.clone())),
+        override_create_grpc_client_endpoint: Some(access.endpoint()),
+        override_runtime_producer: Some(Arc::new(move |_| {
+            RuntimeEnvBuilder::new()
+                .with_temp_file_path(folder.clone())
+                .with_max_temp_directory_size(max_spill)
+                .build_arc()
+        })),
         override_function_registry: Some(Arc::new(registry)),
-        override_config_producer: Some(Arc::new(
-            || with_limits(SessionConfig::new_with_ballista()),
-        )),
+        override_config_producer: Some(Arc::new(move || {
+            with_limits(SessionConfig::new_with_ballista(), &producer)
+        })),
         override_logical_codec: Some(LogicalCodec::new(scopes.clone())),
         override_physical_codec: Some(PhysicalCodec::new(scopes)),
         ..ExecutorProcessConfig::default()

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
@@ -10,7 +11,7 @@ use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingF
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-use super::Options;
+use super::{MAX_SPILL, Options};
 use crate::computed::{FunctionPlanner, TableInfo};
 use crate::error::SqlError;
 use crate::flamegraph::{self, FlamegraphPlanner};
@@ -19,6 +20,18 @@ use crate::intervals::IntervalPlanner;
 use crate::order::InOrder;
 use crate::planner::{MixedTypes, SqlitePlanner};
 use crate::trace::LookupById;
+
+/// The engine's functions whose results are as long as a number says. Their memory is not counted
+/// in the limit, SQLite has none of them, and there are table functions for rows.
+const UNBOUNDED: [&str; 7] = [
+    "array_repeat",
+    "array_resize",
+    "generate_series",
+    "lpad",
+    "range",
+    "repeat",
+    "rpad",
+];
 
 /// Returns the configuration for these limits.
 pub(crate) fn config(base: SessionConfig, options: &Options) -> SessionConfig {
@@ -37,7 +50,12 @@ pub(crate) fn config(base: SessionConfig, options: &Options) -> SessionConfig {
 
 /// Returns the environment of queries with its memory limit.
 pub(crate) fn runtime(options: &Options) -> Result<Arc<RuntimeEnv>, SqlError> {
-    let mut runtime = RuntimeEnvBuilder::new();
+    let spill = options.max_spill.unwrap_or(MAX_SPILL);
+    let mut runtime = RuntimeEnvBuilder::new().with_max_temp_directory_size(spill);
+    if spill == 0 {
+        let mode = DiskManagerMode::Disabled;
+        runtime = runtime.with_disk_manager_builder(DiskManagerBuilder::default().with_mode(mode));
+    }
     if options.memory_limit > 0 {
         let limit = usize::try_from(options.memory_limit).unwrap_or(usize::MAX);
         let pool = TrackConsumersPool::new(FairSpillPool::new(limit), NonZeroUsize::MIN);
@@ -48,10 +66,13 @@ pub(crate) fn runtime(options: &Options) -> Result<Arc<RuntimeEnv>, SqlError> {
 
 /// Returns a session with our planners, without our functions.
 pub(crate) fn state(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> SessionState {
-    let state = SessionStateBuilder::new_with_default_features()
+    let mut builder = SessionStateBuilder::new_with_default_features()
         .with_config(config)
-        .with_runtime_env(runtime)
-        .build();
+        .with_runtime_env(runtime);
+    if let Some(functions) = builder.scalar_functions() {
+        functions.retain(|function| !UNBOUNDED.contains(&function.name()));
+    }
+    let state = builder.build();
     let mut planners = state.expr_planners().to_vec();
     let planner = SqlitePlanner::new(&functions::all());
     planners.insert(0, Arc::new(planner.clone()));

@@ -1,8 +1,8 @@
 //! The export of traces as partitioned Parquet files: `DIR/table=NAME/trace_id=ID/data.parquet`.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
@@ -15,6 +15,7 @@ use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::file::metadata::{KeyValue, SortingColumn};
 use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::physical_plan::execute_stream;
+use ferretto_output::Folder;
 use ferretto_tables::{TableId, TableSet};
 use futures::StreamExt;
 use futures::future::try_join_all;
@@ -71,47 +72,6 @@ pub struct Exported {
     pub rows: u64,
 }
 
-/// A temporary folder that is removed unless it is renamed to its target.
-struct Draft {
-    folder: PathBuf,
-    target: PathBuf,
-}
-
-impl Draft {
-    fn new(target: &Path) -> Result<Self, SqlError> {
-        let failed = |e| SqlError::new(format!("cannot write to {}: {e}", target.display()));
-        let target = std::path::absolute(target).map_err(failed)?;
-        let taken = match fs::read_dir(&target) {
-            Ok(mut entries) => entries.next().is_some(),
-            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
-        };
-        if taken {
-            return Err(SqlError::new(format!(
-                "{} exists already and is not an empty folder: name a new one",
-                target.display()
-            )));
-        }
-        let name = target.file_name().unwrap_or_default().to_string_lossy();
-        let draft = format!(".{name}.export-{}", std::process::id());
-        let folder = target.with_file_name(draft);
-        fs::create_dir(&folder).map_err(failed)?;
-        Ok(Self { folder, target })
-    }
-
-    /// Renames the folder to its target, so that only complete exports have that name.
-    fn finish(self) -> Result<(), SqlError> {
-        fs::rename(&self.folder, &self.target)
-            .map_err(|e| SqlError::new(format!("cannot write to {}: {e}", self.target.display())))
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // After the rename, there is none.
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
 /// A relation to export.
 struct Relation {
     name: String,
@@ -166,11 +126,11 @@ pub async fn export(
     for name in relations {
         known.push(relation(fleet, name).await?);
     }
-    let draft = Draft::new(target)?;
+    let draft = Folder::new(target).map_err(output_error)?;
     let parts = split(fleet.files().to_vec(), threads.max(1));
     let work = parts
         .into_iter()
-        .map(|files| part(fleet, &known, &draft.folder, files));
+        .map(|files| part(fleet, &known, &draft, files));
     let mut all = Exported::default();
     let mut rows: Vec<TraceRow> = Vec::new();
     for (exported, traces) in try_join_all(work).await? {
@@ -179,9 +139,10 @@ pub async fn export(
         all.rows += exported.rows;
         rows.extend(traces);
     }
-    write_traces(fleet, &draft.folder, rows)?;
+    write_traces(fleet, &draft, rows)?;
     all.files += 1;
-    draft.finish()?;
+    let inputs = fleet.files().iter().map(|file| Path::new(&file.path));
+    draft.finish(inputs).map_err(output_error)?;
     Ok(all)
 }
 
@@ -194,7 +155,7 @@ struct TraceRow {
 async fn part(
     fleet: &Fleet,
     relations: &[Relation],
-    folder: &Path,
+    folder: &Folder,
     files: Vec<TraceFile>,
 ) -> Result<(Exported, Vec<TraceRow>), SqlError> {
     let tables = relations
@@ -242,6 +203,10 @@ fn properties(sorted: Option<usize>) -> Result<WriterProperties, SqlError> {
         .build())
 }
 
+fn output_error(error: anyhow::Error) -> SqlError {
+    SqlError::new(format!("{error:#}"))
+}
+
 fn parquet_error(error: impl std::fmt::Display) -> SqlError {
     SqlError::new(format!("cannot write Parquet: {error}"))
 }
@@ -251,7 +216,7 @@ async fn write_relation(
     relation: &Relation,
     trace: &LoadedTrace,
     file: &TraceFile,
-    folder: &Path,
+    folder: &Folder,
 ) -> Result<u64, SqlError> {
     let about = |e: SqlError| SqlError::new(format!("{}: {}: {e}", file.path, relation.name));
     let plan = relation.unbound.bind(trace, file, &fleet.scope)?;
@@ -273,12 +238,8 @@ async fn write_relation(
             Some(writer) => writer,
             // A table without rows has no file.
             None => {
-                let folder = folder
-                    .join(format!("table={}", relation.name))
-                    .join(format!("trace_id={}", file.id));
-                let made = fs::create_dir_all(&folder)
-                    .and_then(|()| File::create_new(folder.join("data.parquet")));
-                let made = made.map_err(parquet_error)?;
+                let name = format!("table={}/trace_id={}/data.parquet", relation.name, file.id);
+                let made = folder.create(name).map_err(parquet_error)?;
                 let properties = properties(relation.ts)?;
                 let new = ArrowWriter::try_new(made, batch.schema(), Some(properties));
                 writer.insert(new.map_err(parquet_error)?)
@@ -298,7 +259,7 @@ async fn write_relation(
 }
 
 /// Writes the table `trace` with a row for each file, also for unreadable ones.
-fn write_traces(fleet: &Fleet, folder: &Path, rows: Vec<TraceRow>) -> Result<(), SqlError> {
+fn write_traces(fleet: &Fleet, folder: &Folder, rows: Vec<TraceRow>) -> Result<(), SqlError> {
     let failures = fleet.scope.importer.failures();
     let files = fleet.files();
     let known: HashMap<String, _> = rows.into_iter().map(|r| (r.id, r.bounds)).collect();
@@ -344,9 +305,9 @@ fn write_traces(fleet: &Fleet, folder: &Path, rows: Vec<TraceRow>) -> Result<(),
         ("error", texts(files.iter().map(error).collect()), true),
     ])
     .map_err(SqlError::arrow)?;
-    let folder = folder.join("table=trace");
-    fs::create_dir_all(&folder).map_err(parquet_error)?;
-    let made = File::create_new(folder.join("data.parquet")).map_err(parquet_error)?;
+    let made = folder
+        .create("table=trace/data.parquet")
+        .map_err(parquet_error)?;
     let mut writer = ArrowWriter::try_new(made, batch.schema(), Some(properties(None)?))
         .map_err(parquet_error)?;
     writer.write(&batch).map_err(parquet_error)?;

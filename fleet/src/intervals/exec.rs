@@ -187,9 +187,17 @@ impl ExecutionPlan for IntervalExec {
                 }
                 inputs.push(batch);
             }
-            let pieces = sweep(work, &inputs, &keys)?;
+            // Pieces can be many more than rows, so they are counted before they are added.
+            let mut pending = 0;
+            let mut grow = |pieces: usize| {
+                pending += pieces;
+                if pending < PIECES {
+                    return Ok(());
+                }
+                reservation.try_grow(std::mem::take(&mut pending) * PIECE)
+            };
+            let pieces = sweep(work, &inputs, &keys, &mut grow)?;
             let rows = pieces.at.len();
-            reservation.try_grow(rows * size_of::<(Interval, [u32; 4])>())?;
             let batches = (0..rows).step_by(size.max(1)).map(move |start| {
                 let _reservation = &reservation;
                 let end = (start + size).min(rows);
@@ -201,6 +209,14 @@ impl ExecutionPlan for IntervalExec {
         Ok(Box::pin(RecordBatchStreamAdapter::new(output, stream)))
     }
 }
+
+/// The memory of a piece with its rows, and that of its copies while pieces are sorted.
+const PIECE: usize = 160;
+/// The number of pieces that are counted together.
+const PIECES: usize = 4096;
+
+/// Counts pieces, and fails if they would take too much memory.
+type Grow<'a> = &'a mut dyn FnMut(usize) -> Result<()>;
 
 /// Pieces with their rows of all inputs.
 struct Pieces {
@@ -282,7 +298,7 @@ fn intervals(batch: &RecordBatch, keys: usize, rows: &std::ops::Range<usize>) ->
         .collect()
 }
 
-fn sweep(work: Work, inputs: &[RecordBatch], keys: &[usize]) -> Result<Pieces> {
+fn sweep(work: Work, inputs: &[RecordBatch], keys: &[usize], grow: Grow<'_>) -> Result<Pieces> {
     let mut out = Pieces {
         at: Vec::new(),
         rows: vec![Vec::new(); inputs.len()],
@@ -323,7 +339,7 @@ fn sweep(work: Work, inputs: &[RecordBatch], keys: &[usize]) -> Result<Pieces> {
             members.push(range);
         }
         let keyed = (0..inputs.len()).find(|i| keys[*i] == most && !members[*i].is_empty());
-        group(work, inputs, keys, &members, &mut out);
+        group(work, inputs, keys, &members, &mut out, grow)?;
         let origin = keyed.map_or((0, 0), |input| (input, members[input].start));
         out.keys.resize(out.at.len(), origin);
     }
@@ -336,7 +352,8 @@ fn group(
     keys: &[usize],
     members: &[std::ops::Range<usize>],
     out: &mut Pieces,
-) {
+    grow: Grow<'_>,
+) -> Result<()> {
     let row = |input: usize, index: usize| (members[input].start + index) as u32;
     match work {
         Work::Span(kind) => {
@@ -352,6 +369,7 @@ fn group(
                 SpanKind::Left => with_gaps(&left, &meet(&left, &right)),
                 SpanKind::Outer => outer(&left, &right),
             };
+            grow(pieces.len())?;
             for piece in pieces {
                 out.at.push(piece.at);
                 out.rows[0].push(piece.left.map(|i| row(0, i)));
@@ -363,7 +381,7 @@ fn group(
             let mut rows: Vec<Vec<u32>> = vec![(0..at.len()).map(|i| row(0, i)).collect()];
             for input in 1..inputs.len() {
                 let right = intervals(&inputs[input], keys[input], &members[input]);
-                let pieces = meet_all(&at, &right);
+                let pieces = meet_all(&at, &right, grow)?;
                 let left = |p: &super::sweep::Piece| p.left.unwrap_or_default();
                 for list in &mut rows {
                     *list = pieces.iter().map(|p| list[left(p)]).collect();
@@ -394,6 +412,7 @@ fn group(
                     open.push(next);
                     next += 1;
                 }
+                grow(open.len())?;
                 for member in &open {
                     out.at.push(Interval { start, end });
                     out.rows[0].push(Some(row(0, *member)));
@@ -417,6 +436,7 @@ fn group(
             }
         }
     }
+    Ok(())
 }
 
 /// Leaves out the rows before and after all of the other side, so that a side without keys is not

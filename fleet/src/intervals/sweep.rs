@@ -143,14 +143,22 @@ pub fn as_of(left: &[i64], right: &[i64]) -> Vec<Option<usize>> {
 }
 
 /// Returns the intersection of each left interval with each right one. Intervals of one side may
-/// overlap.
-pub fn meet_all(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
+/// overlap. `grow` is called with the number of pieces before they are added.
+///
+/// # Errors
+///
+/// Those of `grow`.
+pub fn meet_all<E>(
+    left: &[Interval],
+    right: &[Interval],
+    grow: &mut dyn FnMut(usize) -> Result<(), E>,
+) -> Result<Vec<Piece>, E> {
     let apart = |side: &[Interval]| {
         side.windows(2)
             .all(|pair| pair[0].end <= pair[1].start && pair[0].start < pair[1].start)
     };
     if apart(left) && apart(right) {
-        return meet(left, right);
+        return Ok(meet(left, right));
     }
     let mut pieces = Vec::new();
     let mut open: [Vec<usize>; 2] = [Vec::new(), Vec::new()];
@@ -168,6 +176,7 @@ pub fn meet_all(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
         let others = if from_left { right } else { left };
         let side = &mut open[usize::from(from_left)];
         side.retain(|i| others[*i].end > new.start || others[*i].start == new.start);
+        grow(side.len())?;
         for other in side.iter().copied() {
             let at = Interval {
                 start: new.start,
@@ -192,5 +201,5 @@ pub fn meet_all(left: &[Interval], right: &[Interval]) -> Vec<Piece> {
         }
     }
     pieces.sort_by_key(|piece| (piece.at.start, piece.left, piece.right));
-    pieces
+    Ok(pieces)
 }

@@ -1,8 +1,10 @@
 //! Queries that run on a scheduler and executors, each in its own process.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -26,14 +28,26 @@ struct Cluster {
     _scheduler: Process,
     address: String,
     folder: tempfile::TempDir,
+    /// The options with the secret.
+    secret: Vec<String>,
 }
 
 impl Cluster {
     fn new(executors: usize) -> Self {
+        Self::start(executors, "")
+    }
+
+    /// Starts a cluster. Its peers prove to know the secret if it is not empty.
+    fn start(executors: usize, secret: &str) -> Self {
         let folder = tempfile::tempdir().expect("folder");
+        let secret = match secret {
+            "" => Vec::new(),
+            secret => secret_file(folder.path(), secret, 0o600),
+        };
         std::fs::create_dir(folder.path().join("in")).expect("folder");
         let mut scheduler = query()
             .args(["scheduler", "--port", "0"])
+            .args(&secret)
             .stderr(Stdio::piped())
             .spawn()
             .expect("a scheduler");
@@ -54,6 +68,7 @@ impl Cluster {
             _scheduler: Process(scheduler),
             address,
             folder,
+            secret,
         };
         for number in 0..executors {
             cluster.add_executor(number);
@@ -74,6 +89,7 @@ impl Cluster {
                 "--work-dir",
             ])
             .arg(folder)
+            .args(&self.secret)
             .stderr(Stdio::null())
             .spawn();
         self.executors.push(Process(executor.expect("an executor")));
@@ -94,7 +110,159 @@ impl Cluster {
     fn run(&self, traces: &str, sql: &str) -> Output {
         let mut command = query();
         command.args([traces, sql, "--cluster", &self.address]);
-        command.output().expect("the program")
+        command.args(&self.secret).output().expect("the program")
+    }
+}
+
+/// Writes a secret to a file, and returns the options for it.
+fn secret_file(folder: &Path, secret: &str, mode: u32) -> Vec<String> {
+    let path = folder.join(format!("{secret}.{mode}"));
+    std::fs::write(&path, secret).expect("a file");
+    std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("set");
+    let path = path.to_string_lossy().into_owned();
+    vec!["--secret-file".to_owned(), path]
+}
+
+/// Runs a client with these options, and returns its error.
+fn refused(cluster: &Cluster, traces: &str, options: &[String]) -> String {
+    let mut command = query();
+    command.args([traces, "select count(*) from slice"]);
+    command.args(["--cluster", &cluster.address]).args(options);
+    let output = command.output().expect("the program");
+    assert!(!output.status.success());
+    // There may be a header.
+    assert!(!output.stdout.contains(&b'8'));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn peers_prove_to_know_the_secret() {
+    let secret = "0123456789abcdef";
+    let cluster = Cluster::start(1, secret);
+    let traces = cluster.traces(2);
+    let count = ok(&cluster.run(&traces, "select count(*) as n from slice"));
+    assert_eq!(count, ["8"]);
+    let folder = cluster.folder.path();
+    for other in ["0123456789abcdeF", "0123456789abcdef0", "0123456789abcde"] {
+        let options = secret_file(folder, other, 0o600);
+        let error = refused(&cluster, &traces, &options);
+        let is_short = other.len() < 16;
+        let expected = if is_short {
+            "a secret is one word of 16 to 256"
+        } else {
+            "does not know the secret"
+        };
+        assert!(error.contains(expected), "{error}");
+    }
+    let error = refused(&cluster, &traces, &[]);
+    assert!(error.contains("does not know the secret"), "{error}");
+    let error = refused(&cluster, &traces, &secret_file(folder, secret, 0o644));
+    assert!(error.contains("others may read"), "{error}");
+    // An executor needs it, too.
+    let mut executor = query();
+    executor.args(["executor", "--scheduler", &cluster.address]);
+    executor.args(secret_file(folder, "fedcba9876543210", 0o600));
+    executor.stderr(Stdio::null()).stdout(Stdio::null());
+    let executor = Process(executor.spawn().expect("an executor"));
+    let error = refused(&cluster, &traces, &[]);
+    assert!(error.contains("does not know the secret"), "{error}");
+    // Results are fetched from executors, which check it as well.
+    let pid = cluster.executors[0].0.id();
+    for port in ports(pid) {
+        assert_eq!(reply(port, "not the secret"), UNAUTHENTICATED);
+        assert_eq!(reply(port, secret), INVALID);
+    }
+    drop(executor);
+}
+
+/// The codes of gRPC for peers without the secret, and for requests that mean nothing.
+const UNAUTHENTICATED: &str = "16";
+const INVALID: &str = "13";
+
+/// Returns the TCP ports on which a process listens.
+fn ports(pid: u32) -> Vec<u16> {
+    let mut inodes = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let target = std::fs::read_link(entry.path()).unwrap_or_default();
+        inodes.push(target.to_string_lossy().into_owned());
+    }
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let listening = table.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let is_its = inodes.contains(&format!("socket:[{}]", words.get(9)?));
+        let port = u16::from_str_radix(words[1].split_once(':')?.1, 16).ok()?;
+        (is_its && words[3] == "0A").then_some(port)
+    });
+    listening.collect()
+}
+
+/// Asks a server for a result that does not exist, and returns the code of its reply.
+fn reply(port: u16, secret: &str) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        let address = format!("http://127.0.0.1:{port}");
+        let endpoint = tonic::transport::Endpoint::from_shared(address).expect("an address");
+        let endpoint = endpoint.user_agent(format!("ferretto-fleet/{secret}"));
+        let channel = endpoint
+            .expect("an agent")
+            .connect()
+            .await
+            .expect("connected");
+        let mut client = arrow_flight::flight_service_client::FlightServiceClient::new(channel);
+        let ticket = arrow_flight::Ticket::new(vec![0xff]);
+        let error = client.do_get(ticket).await.expect_err("refused");
+        (error.code() as i32).to_string()
+    })
+}
+
+#[test]
+fn a_cluster_without_a_secret_is_this_users() {
+    let open = query()
+        .args(["scheduler", "--bind", "0.0.0.0", "--port", "0"])
+        .output();
+    let error = String::from_utf8_lossy(&open.expect("the program").stderr).into_owned();
+    assert!(error.contains("0.0.0.0 needs --secret-file"), "{error}");
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be several users");
+        return;
+    }
+    let cluster = Cluster::new(1);
+    let traces = cluster.traces(1);
+    assert_eq!(
+        ok(&cluster.run(&traces, "select count(*) as n from slice")),
+        ["4"]
+    );
+    // Another user's connections end at once, without a byte.
+    let mut ports = ports(cluster.executors[0].0.id());
+    ports.push(
+        cluster
+            .address
+            .rsplit(':')
+            .next()
+            .expect("a port")
+            .parse()
+            .expect("a port"),
+    );
+    assert!(ports.len() >= 2, "{ports:?}");
+    for port in ports {
+        let script = format!(
+            "exec 3<>/dev/tcp/127.0.0.1/{port}; (printf 'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n' >&3) 2>/dev/null; timeout 20 head -c 1 <&3 | wc -c"
+        );
+        let output = Command::new("bash")
+            .args(["-c", &script])
+            .uid(65_534)
+            .output();
+        let shown = output.expect("bash").stdout;
+        assert_eq!(String::from_utf8_lossy(&shown).trim(), "0");
+        let mut own = Command::new("bash");
+        let shown = own.args(["-c", &script]).output().expect("bash").stdout;
+        assert_eq!(String::from_utf8_lossy(&shown).trim(), "1");
     }
 }
 

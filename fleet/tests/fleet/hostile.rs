@@ -217,3 +217,53 @@ fn functions_and_views_cannot_refer_to_themselves() {
     );
     assert_eq!(csv.expect("rows").lines().last(), Some("2,4"));
 }
+
+/// Runs the program over an empty trace within 64 MB of memory for queries, and returns its error.
+fn error_within_memory(sql: &str, more: &[&str]) -> String {
+    let mut command = crate::common::query();
+    // Aborts at far more than the limit.
+    command
+        .env_clear()
+        .args(["--memory-limit", "64M", "--threads", "2"])
+        .args(more);
+    command.args(["/dev/null", sql]);
+    let output = command.output().expect("the program");
+    assert_eq!(output.status.code(), Some(1), "{sql}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn functions_without_bounds_do_not_exist() {
+    for sql in [
+        "SELECT cardinality(range(1, 2000000000))",
+        "SELECT length(repeat('x', 2000000000))",
+        "SELECT length(lpad('x', 2000000000))",
+        "SELECT cardinality(array_repeat(1, 2000000000))",
+        "SELECT cardinality(generate_series(1, 2000000000))",
+    ] {
+        let error = error_within_memory(sql, &[]);
+        assert!(error.contains("unction"), "{sql}: {error}");
+    }
+}
+
+#[test]
+fn pieces_of_intervals_are_counted() {
+    let overlapping =
+        "SELECT value AS id, value AS ts, 1000000 AS dur FROM generate_series(1, 100000)";
+    for sql in [
+        format!("SELECT count(*) FROM interval_self_intersect!(({overlapping}))"),
+        format!(
+            "SELECT count(*) FROM _interval_intersect!((({overlapping}), ({overlapping})), ())"
+        ),
+    ] {
+        let error = error_within_memory(&sql, &[]);
+        assert!(error.contains("more memory than allowed"), "{sql}: {error}");
+    }
+}
+
+#[test]
+fn temporary_files_are_limited() {
+    let sql = "SELECT value FROM generate_series(1, 20000000) ORDER BY (value * 7919) % 1000003";
+    let error = error_within_memory(sql, &["--max-spill", "20M", "--format", "csv"]);
+    assert!(error.contains("disk"), "{error}");
+}

@@ -73,7 +73,9 @@ Options for which ferretto-fleet must be installed:
                            'table=slice/trace_id=…/data.parquet'
       --tables NAMES       The tables and views to export, separated by commas
       --cluster URL        Run queries on the executors of this scheduler, such as
-                           df://localhost:50050";
+                           df://localhost:50050
+      --secret-file FILE   The file with the secret of the scheduler and its executors
+      --max-spill SIZE     The temporary files of a query, beyond which it fails [default: 16G]";
 
 /// The arguments of the program.
 pub(super) struct Args {
@@ -329,6 +331,14 @@ pub(super) fn parse() -> Result<Task, String> {
             Long("cluster") => {
                 parser.value().map_err(failed)?;
                 is_fleet = Some("--cluster");
+            }
+            Long(name @ ("secret-file" | "max-spill")) => {
+                is_fleet = is_fleet.or(Some(if name == "max-spill" {
+                    "--max-spill"
+                } else {
+                    "--secret-file"
+                }));
+                parser.value().map_err(failed)?;
             }
             Value(word) if words.is_empty() && (word == "scheduler" || word == "executor") => {
                 return Ok(Task::Fleet("a cluster"));

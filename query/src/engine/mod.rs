@@ -229,6 +229,14 @@ impl Engine {
         }
     }
 
+    /// Fails if modules would take too much memory.
+    pub(crate) fn check_modules<'a>(
+        &self,
+        modules: impl Iterator<Item = &'a (String, String)>,
+    ) -> Result<(), SqlError> {
+        self.limits.check_modules(modules)
+    }
+
     /// Ends texts once the variable is true. It replaces the last one.
     pub(crate) fn end_with(&mut self, over: Option<Arc<AtomicBool>>) {
         self.limits.end_with(over);
@@ -263,6 +271,7 @@ impl Engine {
     }
 
     fn query_last(&mut self, sql: &str, last: &mut Last<'_>) -> Result<(), SqlError> {
+        self.limits.check_text(sql)?;
         let statements = split(tokenize(sql)?);
         let Some((end, before)) = statements.split_last() else {
             return Err(SqlError::new("No valid SQL to run."));
@@ -316,6 +325,7 @@ impl Engine {
     }
 
     fn run_statements(&mut self, sql: &str, rows: &mut dyn Rows) -> Result<(), SqlError> {
+        self.limits.check_text(sql)?;
         let statements = split(tokenize(sql)?);
         if statements.is_empty() {
             return Err(SqlError::new("No valid SQL to run."));

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::limits::Limit;
 
 use super::Options;
 use crate::error::SqlError;
@@ -94,6 +95,10 @@ pub(super) fn restrict(
     if options.memory_limit > 0 {
         let limit = i64::try_from(options.memory_limit).unwrap_or(i64::MAX);
         connection.query_row(&format!("PRAGMA hard_heap_limit = {limit}"), [], |_| Ok(()))?;
+    }
+    // One text or blob, of which functions keep copies, is a part of the memory.
+    if let Ok(length @ 1..) = i32::try_from(options.memory_limit / 4) {
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, length)?;
     }
     let read_only = read_only.clone();
     connection.authorizer(Some(move |context: AuthContext<'_>| {

@@ -246,6 +246,10 @@ impl Processor {
                 _ => {}
             }
         }
+        let is_replaced =
+            |(known, _): &&(String, String)| modules.iter().any(|(name, _)| name == known);
+        let kept = self.modules.iter().filter(|module| !is_replaced(module));
+        self.engine.check_modules(kept.chain(&modules))?;
         for (name, sql) in modules {
             self.engine.add_module(&name, &sql, replace)?;
             self.modules.retain(|(known, _)| *known != name);

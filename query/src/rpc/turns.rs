@@ -12,6 +12,10 @@ use crate::error::SqlError;
 
 /// The time for which a request waits until the requests before it are done.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// The duration of a turn after which free memory is looked for, and the bytes that are worth
+/// returning to the system.
+const LONG: Duration = Duration::from_millis(10);
+const WORTH_RELEASING: u64 = 16 << 20;
 /// The time between two looks for the end of a waiting client.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -140,8 +144,13 @@ impl Drop for Turn<'_> {
             state.status = processor.status();
         }
         state.processor = self.processor.take();
+        let was_long = state.since.elapsed() >= LONG;
         state.since = Instant::now();
         drop(state);
         self.turns.changed.notify_all();
+        // Others use the machine, too. The threads that answer keep what they have freed.
+        if was_long && ferretto_malloc::heap().is_some_and(|heap| heap.free >= WORTH_RELEASING) {
+            ferretto_malloc::release();
+        }
     }
 }

@@ -236,3 +236,184 @@ fn pages_cannot_change_a_session() {
     assert!(reply.starts_with("HTTP/1.1 403 "), "{reply}");
     assert_eq!(query(address, "SELECT a FROM mine").cells, ["1"]);
 }
+
+/// The memory limit of the tests of statements in MiB.
+const LIMIT: u64 = 64;
+
+/// Statements that would take more memory than there is.
+fn statements() -> Vec<(&'static str, String)> {
+    let numbers = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 100000000)";
+    let all = "generate_series(1, 100000) a, generate_series(1, 100000) b";
+    let of = |sql: &str| format!("SELECT count(*) FROM ({sql})");
+    let overlapping = format!(
+        "CREATE PERFETTO TABLE i AS {numbers} SELECT n AS id, n AS ts, 1000000 AS dur FROM c LIMIT 100000;
+         SELECT count(*) FROM _interval_intersect!((i, i), ())"
+    );
+    let self_overlapping = "SELECT count(*) FROM interval_self_intersect!((
+         SELECT value AS id, value AS ts, 1000000 AS dur FROM generate_series(1, 100000)))";
+    let doubled = format!(
+        "SELECT length({}'x')",
+        "replace(".repeat(40) + "'xxxxxxxxxx'" + &", 'x', 'xxxxxxxxxx')".repeat(40) + " || "
+    );
+    vec![
+        (
+            "sorting 10^10 rows",
+            of(&format!(
+                "SELECT a.value + b.value AS x FROM {all} ORDER BY random()"
+            )),
+        ),
+        (
+            "distinct values",
+            of(&format!(
+                "SELECT DISTINCT a.value * 100000 + b.value FROM {all}"
+            )),
+        ),
+        (
+            "groups",
+            of(&format!(
+                "SELECT count(*) FROM {all} GROUP BY a.value * 100000 + b.value"
+            )),
+        ),
+        (
+            "a union",
+            of(&format!(
+                "SELECT random() FROM {all} UNION SELECT random() FROM {all}"
+            )),
+        ),
+        (
+            "window functions",
+            of(&format!(
+                "SELECT row_number() OVER (ORDER BY random()) FROM {all}"
+            )),
+        ),
+        (
+            "recursion",
+            "WITH RECURSIVE c(n) AS (SELECT 1 UNION SELECT n + 1 FROM c) SELECT max(n) FROM c"
+                .into(),
+        ),
+        (
+            "a table",
+            format!("CREATE TABLE t AS SELECT random() AS x FROM {all}"),
+        ),
+        (
+            "a Perfetto table",
+            format!("CREATE PERFETTO TABLE p AS SELECT random() AS x FROM {all}"),
+        ),
+        (
+            "an index",
+            "CREATE PERFETTO TABLE q AS SELECT value AS x FROM generate_series(1, 10000000)".into(),
+        ),
+        ("overlapping intervals", overlapping),
+        ("intervals of one table", self_overlapping.into()),
+        (
+            "group_concat",
+            format!("SELECT length(group_concat(printf('%.10000c', a.value))) FROM {all}"),
+        ),
+        (
+            "json_group_array",
+            format!("SELECT length(json_group_array(printf('%.10000c', a.value))) FROM {all}"),
+        ),
+        (
+            "json_group_object",
+            format!("SELECT length(json_group_object(printf('%.10000c', a.value), 1)) FROM {all}"),
+        ),
+        (
+            "printf",
+            "SELECT length(printf('%.*c', 2000000000, 'x'))".into(),
+        ),
+        (
+            "a wide printf",
+            "SELECT length(printf('%2000000000d', 1))".into(),
+        ),
+        ("zeroblob", "SELECT hex(zeroblob(900000000))".into()),
+        ("randomblob", "SELECT length(randomblob(900000000))".into()),
+        (
+            "replace",
+            "SELECT length(replace(printf('%.1000000c', 'x'), 'x', printf('%.1000c', 'y')))".into(),
+        ),
+        ("nested replace", doubled),
+        (
+            "a regular expression",
+            "SELECT 'x' REGEXP 'x{1000}{1000}{1000}'".into(),
+        ),
+        ("quotes", "SELECT length(quote(zeroblob(60000000)))".into()),
+        (
+            "base64",
+            "SELECT length(base64_encode(zeroblob(60000000)))".into(),
+        ),
+        (
+            "JSON",
+            "SELECT length(json_array(printf('%.30000000c', char(1))))".into(),
+        ),
+        (
+            "rows",
+            format!("{numbers} SELECT __perfetto_rows(n) FROM c"),
+        ),
+        (
+            "last_non_null",
+            format!("{numbers} SELECT last_non_null(n) FROM c"),
+        ),
+        ("a long text", format!("SELECT 1{}", " + 1".repeat(1 << 20))),
+        ("values", format!("VALUES{}(1)", "(1),".repeat(1 << 20))),
+        (
+            "cardinality",
+            "SELECT cardinality(range(1, 2000000000))".into(),
+        ),
+        ("repeat", "SELECT length(repeat('x', 2000000000))".into()),
+    ]
+}
+
+#[test]
+fn statements_stay_within_the_memory_limit() {
+    let server = Server::start(&["--memory-limit", "64M", "--timeout", "5000"]);
+    for (name, sql) in statements() {
+        let mut error = None;
+        let begin = Instant::now();
+        let peak = measure(name, &server.process, 2 * LIMIT, Vec::new(), || {
+            error = query(server.address, &sql).error;
+        });
+        let error = error.expect(name);
+        println!(
+            "  {:.0} ms: {}",
+            begin.elapsed().as_secs_f64() * 1e3,
+            error.lines().next().unwrap_or_default()
+        );
+        // A list that grows is copied once.
+        assert!(peak < 2 * LIMIT + 32, "{name}: {peak} MiB");
+        query(
+            server.address,
+            "DROP TABLE IF EXISTS t; DROP TABLE IF EXISTS p; DROP TABLE IF EXISTS q; DROP TABLE IF EXISTS i",
+        );
+    }
+}
+
+#[test]
+fn registered_modules_are_within_the_memory_limit() {
+    let server = Server::start(&["--memory-limit", "64M"]);
+    let register = |number: usize| {
+        let module = encode(|m| {
+            m.string(1, &format!("a.b{number}"));
+            m.string(2, &format!("-- {}", "x".repeat(1 << 20)));
+        });
+        let arguments = encode(|m| m.bytes(2, &module));
+        let message = encode(|m| {
+            m.varint(2, 13);
+            m.bytes(108, &arguments);
+        });
+        let body = encode(|m| m.bytes(1, &message));
+        let reply = post(server.address, "/rpc", "", &body);
+        String::from_utf8_lossy(&reply.body).into_owned()
+    };
+    let mut refused = 0;
+    let peak = measure("modules", &server.process, LIMIT, Vec::new(), || {
+        for number in 0..100 {
+            refused +=
+                u64::from(register(number).contains("The registered modules have more than"));
+        }
+    });
+    assert_eq!(refused, 93);
+    assert!(peak < LIMIT, "{peak} MiB");
+    // Each may be replaced.
+    assert!(!register(3).contains("have more than"));
+    assert_eq!(query(server.address, "SELECT a FROM mine").cells, ["1"]);
+}

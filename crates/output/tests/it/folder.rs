@@ -19,10 +19,19 @@ fn a_folder_has_its_name_once_it_is_complete() {
     assert!(folder.create("a/b/data").is_err());
     let mode = fs::metadata(folder.path()).expect("there").permissions();
     assert_eq!(mode.mode() & 0o777, 0o700);
-    folder.finish().expect("finished");
+    folder.finish([]).expect("finished");
     assert_eq!(fs::read(target.join("a/b/data")).expect("read"), b"x");
     drop(Folder::new(&world.path().join("other")).expect("begun"));
     assert_eq!(fs::read_dir(world.path()).expect("read").count(), 1);
+    // A folder about a private file is private.
+    let private = world.path().join("input");
+    fs::write(&private, "").expect("a file");
+    fs::set_permissions(&private, Permissions::from_mode(0o600)).expect("set");
+    let other = world.path().join("other");
+    let folder = Folder::new(&other).expect("begun");
+    folder.finish([private.as_path()]).expect("finished");
+    let mode = fs::metadata(&other).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
     let error = Folder::new(&target).expect_err("taken").to_string();
     assert!(error.contains("exists already"), "{error}");
 }
