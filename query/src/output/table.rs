@@ -36,6 +36,10 @@ pub struct Table<W> {
 
 /// Returns a text as one line that cannot control a terminal.
 fn shown(text: &str) -> String {
+    // Most texts have no other characters.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.to_owned();
+    }
     let text = text.replace(['\n', '\t', '\r'], " ");
     printable(&text).into_owned()
 }
