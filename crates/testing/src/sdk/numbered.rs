@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use ferretto_trace::TraceReader;
-use ferretto_trace::events::{EventReader, Problems, Value};
+use ferretto_trace::events::{EventReader, Problem, Problems, Value};
+use ferretto_trace::{Limits, TraceReader};
 use ferretto_wire::Fields;
+
+/// The memory of a reader, which keeps the times of all slices.
+const MEMORY: u64 = 4 << 30;
 
 /// Writes events of a thread: alternating instants and slices, all with the same arguments.
 pub fn write(thread: u64, numbers: std::ops::Range<u64>) {
@@ -45,7 +48,7 @@ pub struct Numbered {
 /// Reads a trace packet by packet.
 pub fn read(input: impl Read) -> Numbered {
     let mut packets = TraceReader::new(input);
-    let mut reader = EventReader::new();
+    let mut reader = EventReader::with_limits(Limits::memory(MEMORY));
     let mut numbered = Numbered::default();
     // Sequences with a loss since their last event.
     let mut lossy: BTreeMap<u64, bool> = BTreeMap::new();
@@ -86,6 +89,8 @@ pub fn read(input: impl Read) -> Numbered {
         *lossy = false;
     }
     numbered.problems = reader.finish().1;
+    let left_out = numbered.problems.count(Problem::NoMemory);
+    assert_eq!(left_out, 0, "events beyond the memory of the reader");
     numbered
 }
 
