@@ -10,6 +10,8 @@ mod counters;
 mod state;
 mod times;
 
+use std::hash::{Hash, Hasher};
+
 use ferretto_proto::fields::track_event::{self as field, legacy_event};
 use ferretto_proto::views::track_event::LegacyEventView;
 use ferretto_proto::views::track_event::r#type as event_type;
@@ -44,7 +46,7 @@ pub enum EventKind {
 }
 
 /// The track of a slice or state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventTrack {
     /// The track with a uuid.
     Uuid(u64),
@@ -52,6 +54,17 @@ pub enum EventTrack {
     Sequence(u32),
     /// The track of the events with an id, of old writers.
     Id(u64),
+}
+
+impl Hash for EventTrack {
+    /// Hashes one number, as readers look up the track of each event.
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(match self {
+            Self::Uuid(uuid) => *uuid,
+            Self::Sequence(sequence) => u64::from(*sequence) ^ 1 << 62,
+            Self::Id(id) => id ^ 1 << 63,
+        });
+    }
 }
 
 /// A text in an event, or the iid of an interned one.
@@ -258,7 +271,7 @@ impl<'a> TrackEvent<'a> {
         let iids = of(field::CATEGORY_IIDS).flat_map(|part| part.as_varints());
         let texts = of(field::CATEGORIES).filter_map(|part| part.as_bytes());
         let all = iids.map(Text::Interned).chain(texts.map(Text::Literal));
-        all.take(MAX_LIST)
+        all.take(MAX_LIST.min(self.categories as usize))
     }
 
     /// Returns the encoded debug annotations.
