@@ -420,7 +420,7 @@ fn visit(folder: &str, names: &mut Vec<String>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{flags, questions, riddles, unnamed, wrap};
+    use super::{flags, numbered_fields, questions, riddles, unnamed, wrap};
 
     #[test]
     fn names_say_what_they_stand_for() {
