@@ -23,10 +23,9 @@ use crate::trace::LookupById;
 
 /// The engine's functions whose results are as long as a number says. Their memory is not counted
 /// in the limit, SQLite has none of them, and there are table functions for rows.
-const UNBOUNDED: [&str; 7] = [
+const UNBOUNDED: [&str; 6] = [
     "array_repeat",
     "array_resize",
-    "generate_series",
     "lpad",
     "range",
     "repeat",

@@ -239,7 +239,6 @@ fn functions_without_bounds_do_not_exist() {
         "SELECT length(repeat('x', 2000000000))",
         "SELECT length(lpad('x', 2000000000))",
         "SELECT cardinality(array_repeat(1, 2000000000))",
-        "SELECT cardinality(generate_series(1, 2000000000))",
     ] {
         let error = error_within_memory(sql, &[]);
         assert!(error.contains("unction"), "{sql}: {error}");
