@@ -310,9 +310,11 @@ impl Activity {
         };
         // Several functions can be open in a thread.
         let function = Name::Text(probe.function.clone());
-        let known = match probe.is_return {
-            true => self.names.get(&(kind, function)).copied(),
-            false => self.count(kind, function, 0),
+        // The bundle of another CPU, which has the call, may follow that with the return.
+        let known = if probe.is_return {
+            self.index(kind, function)
+        } else {
+            self.count(kind, function, 0)
         };
         let Some(sum) = known else { return };
         let thread = u64::from(event.pid.cast_unsigned());
@@ -360,21 +362,26 @@ impl Activity {
 
     /// Counts an event, and returns the index of its sum.
     fn count(&mut self, kind: ActivityKind, name: Name, bytes: u64) -> Option<u32> {
-        let key = (kind, name);
-        let index = match self.names.get(&key) {
-            Some(index) => *index,
-            None if !self.budget.take(key.1.bytes()) => return None,
-            None => {
-                let index = self.sums.len() as u32;
-                self.sums.push(Sum::default());
-                self.names.insert(key, index);
-                index
-            }
-        };
+        let index = self.index(kind, name)?;
         let sum = self.sums.get_mut(index as usize)?;
         sum.count = sum.count.saturating_add(1);
         sum.bytes = sum.bytes.saturating_add(bytes);
         Some(index)
+    }
+
+    /// Returns the index of the sum of a name, which is made if it does not exist.
+    fn index(&mut self, kind: ActivityKind, name: Name) -> Option<u32> {
+        let key = (kind, name);
+        match self.names.get(&key) {
+            Some(index) => Some(*index),
+            None if !self.budget.take(key.1.bytes()) => None,
+            None => {
+                let index = self.sums.len() as u32;
+                self.sums.push(Sum::default());
+                self.names.insert(key, index);
+                Some(index)
+            }
+        }
     }
 
     fn wait(&mut self, edge: Edge) {
@@ -559,8 +566,10 @@ impl Activity {
             let Some(sum) = self.sums.get(*index as usize) else {
                 continue;
             };
+            if sum.count == 0 {
+                continue;
+            }
             let name = match name {
-                Name::SystemCall(_) if sum.count == 0 => continue,
                 Name::SystemCall(of) => {
                     let name = call(&of.machine, &of.number);
                     let tid = i32::try_from(of.thread).unwrap_or(0);

@@ -637,22 +637,28 @@ fn the_calls_of_the_recorded_processes_are_counted_with_their_failures() {
 #[test]
 fn calls_of_probed_functions_have_times() {
     let (call, back, lone) = (65_536, 65_537, 65_538);
-    let summary = Trace::recording(100, 110, |_| {})
-        .packet(|p| {
+    let mut trace = Trace::recording(100, 110, |_| {});
+    // The thread returned from its first call on another CPU, whose bundle is the first.
+    let bundles: [&[(u64, u32)]; 2] = [
+        &[(101, back), (104, back)],
+        &[
+            (101, call),
+            (102, call),
+            (103, lone),
+            (106, back),
+            (107, call),
+        ],
+    ];
+    for (cpu, events) in bundles.into_iter().enumerate() {
+        trace = trace.packet(|p| {
             p.nested(1, |bundle| {
-                let events = [
-                    (101, back),
-                    (101, call),
-                    (102, call),
-                    (103, lone),
-                    (104, back),
-                    (106, back),
-                    (107, call),
-                ];
+                bundle.varint(1, cpu as u64);
                 for (at, kind) in events {
-                    event(bundle, at, 7, kind, |body| body.varint(1, 0x40));
+                    event(bundle, *at, 7, *kind, |body| body.varint(1, 0x40));
                 }
-                event(bundle, 109, 7, 238, |exit| exit.varint(2, 7));
+                if cpu == 1 {
+                    event(bundle, 109, 7, 238, |exit| exit.varint(2, 7));
+                }
                 for (number, name, field) in [
                     (call, "work", "__probe_ip"),
                     (back, "work__return", "__probe_ret_ip"),
@@ -668,8 +674,9 @@ fn calls_of_probed_functions_have_times() {
                     });
                 }
             });
-        })
-        .summary();
+        });
+    }
+    let summary = trace.summary();
     let rows = summary.activity.iter();
     let rows = rows.map(|it| (&*it.name, it.count, it.finished, it.total_ns, it.max_ns));
     assert_eq!(
