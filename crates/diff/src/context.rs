@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use ferretto_tables::Trace;
-use ferretto_why::{StateKind, Why};
+use ferretto_why::{StateKind, Why, is_launcher};
 use rustc_hash::FxHashSet;
 
 use crate::values::WINDOWS;
@@ -25,12 +25,12 @@ impl<'a> Context<'a> {
     /// there is none.
     pub(crate) fn new(trace: &'a Trace, range: Option<Range<i64>>) -> Self {
         let why = Why::new(trace);
-        let (tables, strings) = (trace.tables(), trace.strings());
+        let tables = trace.tables();
         let threads = 0..tables.thread.len().min(why.schedule().threads());
         let is_command = |thread: &u32| {
             range.is_none()
                 && why.is_command(*thread)
-                && !is_launcher(strings.text(tables.thread.name().get(*thread)))
+                && !is_launcher(why.thread_name(*thread))
                 && !why.schedule().states(*thread).is_empty()
         };
         let sampled = sampled(trace);
@@ -89,7 +89,7 @@ impl<'a> Context<'a> {
         // If the event is missing with which the command got its name, its thread may have it.
         let thread = self.command.filter(|_| is_launcher(name));
         let thread = thread.filter(|thread| tables.thread.upid().get(*thread) == Some(process));
-        let of_thread = thread.map(|thread| strings.text(tables.thread.name().get(thread)));
+        let of_thread = thread.map(|thread| self.why.thread_name(thread));
         common_name(of_thread.unwrap_or(name))
     }
 
@@ -105,8 +105,7 @@ impl<'a> Context<'a> {
 
     /// Returns the name of a thread.
     pub(crate) fn thread_name(&self, thread: u32) -> String {
-        let name = self.trace.tables().thread.name().get(thread);
-        let name = self.trace.strings().text(name);
+        let name = self.why.thread_name(thread);
         if self.why.is_kernel_thread(thread) {
             // Threads of the kernel that do the same have numbers.
             let end = name.find([':', '/']).unwrap_or(name.len());
@@ -161,11 +160,6 @@ impl<'a> Context<'a> {
             0.0
         }
     }
-}
-
-/// Returns true for the names of a command before it runs its program.
-fn is_launcher(name: &str) -> bool {
-    matches!(name, "ferretto" | "exe")
 }
 
 /// Returns the processes of which the trace has callstacks.

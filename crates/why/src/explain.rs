@@ -307,6 +307,11 @@ impl<'a> Why<'a> {
         threads::label(self.trace.tables(), self.trace.strings(), thread)
     }
 
+    /// Returns the name of a thread. Empty if it is not known.
+    pub fn thread_name(&self, thread: u32) -> &str {
+        threads::name(self.trace.tables(), self.trace.strings(), thread)
+    }
+
     /// Returns the functions of a callstack, the innermost first.
     pub fn functions(&self, callsite: u32) -> Vec<Function> {
         stacks::functions(self.trace, callsite)

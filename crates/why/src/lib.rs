@@ -29,4 +29,4 @@ pub use partition::{Part, PartKind, Partition, Wait};
 pub use schedule::{Run, Schedule, State, StateKind, Waker};
 pub use shares::{Share, Shares};
 pub use stacks::Function;
-pub use threads::command_pid;
+pub use threads::{command_pid, is_launcher};

@@ -2,7 +2,7 @@
 
 use ferretto_tables::schema::Tables;
 use ferretto_tables::{StringPool, Trace};
-use ferretto_trace::summary::COMMAND_PID_ATTRIBUTE;
+use ferretto_trace::summary::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE};
 
 use crate::evidence::{Evidence, call_name};
 use crate::kind;
@@ -177,10 +177,41 @@ pub(crate) fn of_kernel(trace: &Trace) -> Vec<bool> {
         .collect()
 }
 
+/// Returns the name of the program of the recorded command, as the recording tells.
+fn command_name<'a>(tables: &Tables, strings: &'a StringPool) -> Option<&'a str> {
+    let metadata = &tables.metadata;
+    let command = (0..metadata.len()).find_map(|row| {
+        let name = strings.text(metadata.name().get(row));
+        let key = name.strip_prefix("trace_attribute.")?;
+        let value = strings.get(metadata.str_value().get(row));
+        value.filter(|_| key == COMMAND_ATTRIBUTE)
+    })?;
+    let program = command.split(' ').next()?;
+    program.rsplit('/').next().filter(|name| !name.is_empty())
+}
+
+/// Returns true for the names of a command before it runs its program.
+pub fn is_launcher(name: &str) -> bool {
+    matches!(name, "ferretto" | "exe")
+}
+
+/// Returns the name of a thread. That of a command that ends soon can be the one that it had before
+/// it ran its program: then it is the program's. Empty if it is not known.
+pub(crate) fn name<'a>(tables: &Tables, strings: &'a StringPool, thread: u32) -> &'a str {
+    let name = strings.text(tables.thread.name().get(thread));
+    let is_command = || {
+        let process = tables.thread.upid().get(thread);
+        let pid = process.map(|process| tables.process.pid().get(process));
+        pid == Some(tables.thread.tid().get(thread)) && pid == command_pid(tables, strings)
+    };
+    let program = (is_launcher(name) && is_command()).then(|| command_name(tables, strings));
+    program.flatten().unwrap_or(name)
+}
+
 /// Returns the name of a thread, with its number.
 pub(crate) fn label(tables: &Tables, strings: &StringPool, thread: u32) -> String {
     let tid = tables.thread.tid().get(thread);
-    match strings.text(tables.thread.name().get(thread)) {
+    match name(tables, strings, thread) {
         "" => format!("thread {tid}"),
         name => format!("{name} ({tid})"),
     }

@@ -158,6 +158,13 @@ fn the_recorded_command_is_explained() {
     let text = why(&world, &[]);
     assert!(text.starts_with("a (1), "), "{text}");
     assert!(text.contains("the recorded command"), "{text}");
+    // A command that ends soon can keep the name that it had before it ran its program.
+    let early = format!("{lock}{tree}").replace("\"a\"", "\"exe\"");
+    let command = r#"
+    packet { trace_attributes { attribute { key: "ferretto.command" string_value: "./app 5" } } }"#;
+    write(&world, &format!("{early}{attribute}{command}"));
+    let text = why(&world, &[]);
+    assert!(text.starts_with("app (1), "), "{text}");
     // Without it, a child of a program that records is taken: the busiest.
     write(&world, &format!("{lock}{tree}"));
     let text = why(&world, &[]);
