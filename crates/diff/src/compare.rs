@@ -298,9 +298,11 @@ impl Test<'_> {
                 .filter_map(|recording| recording.values.get(feature))
                 .collect(),
         };
-        // Durations of slices that only one side has are not a change of durations.
+        // Durations of slices that only one side has are not a change of durations, and memory that
+        // was not sampled did not shrink.
         let count = self.before.len() + self.after.len();
-        if !is_total && pair.known.len() < count {
+        let is_everywhere = pair.known.len() == count;
+        if (!is_total || feature.kind == Kind::Growth) && !is_everywhere {
             return None;
         }
         let (before, after) = (mean(&pair.before), mean(&pair.after));

@@ -23,7 +23,7 @@ pub enum Kind {
     SelfTime,
     /// The mean value of a counter.
     Counter,
-    /// The growth of a counter of memory.
+    /// The growth of the memory of a process, from the first sample to the highest.
     Growth,
 }
 

@@ -10,6 +10,7 @@
 
 mod compare;
 mod context;
+mod counters;
 mod cpu;
 mod feature;
 mod path;

@@ -8,7 +8,7 @@ use ferretto_tables::{Severity, TableSet, Trace};
 use crate::context::Context;
 use crate::feature::{Kind, WAITED_FOR_CPU};
 use crate::values::Values;
-use crate::{cpu, path, setup, slices};
+use crate::{counters, cpu, path, setup, slices};
 
 /// The tables that a comparison needs.
 pub const TABLES: TableSet = ferretto_why::TABLES
@@ -54,6 +54,7 @@ impl Recording {
         path::read(&context, &mut values);
         cpu::read(&context, &mut values);
         slices::read(&context, &mut values);
+        counters::read(&context, &mut values);
         let scope = match context.command {
             Some(_) => Scope::Command,
             None => Scope::Period,

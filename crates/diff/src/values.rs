@@ -54,6 +54,14 @@ impl Values {
         }
     }
 
+    /// Adds to the value of a feature, and keeps the largest error.
+    pub(crate) fn add_with_error(&mut self, feature: Feature, value: f64, error: f64) {
+        if let Some(known) = self.entry(feature) {
+            known.value += value;
+            known.error = known.error.max(error);
+        }
+    }
+
     /// Adds to the value of a feature, by window.
     pub(crate) fn add_parts(&mut self, feature: Feature, parts: &[i64; WINDOWS]) {
         let Some(known) = self.entry(feature) else {

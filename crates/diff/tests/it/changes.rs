@@ -3,7 +3,7 @@
 
 use ferretto_diff::{Change, Comparison, Kind, Limits};
 
-use crate::made::Step::{self, Calls, Lock, Ready, Run, Sleep, Slice};
+use crate::made::Step::{self, Calls, Counter, Lock, Memory, Ready, Run, Sleep, Slice};
 use crate::made::{recording, recordings};
 
 /// The steps of the command before any change.
@@ -114,6 +114,42 @@ fn durations_of_slices_are_compared_by_name() {
         (450_000.0..550_000.0).contains(&median.difference()),
         "{median:?}"
     );
+}
+
+/// Returns the steps of a command whose counter and memory grow from 10 and 4 MiB on.
+fn growing(values: u64, kib: u64) -> Vec<Step> {
+    let steps = |at: u64| {
+        [
+            Run(5_000),
+            Counter(10 + values * at),
+            Memory(4096 + kib * at),
+        ]
+    };
+    (0..16).flat_map(steps).collect()
+}
+
+#[test]
+fn counters_and_memory_are_compared() {
+    let usual = growing(1, 256);
+    assert!(compare(&usual, &usual, 30).is_empty());
+    let of = |comparison: &Comparison, kind| {
+        let is = |it: &&Change| it.feature.kind == kind;
+        comparison.changes.iter().find(is).cloned()
+    };
+    let leak = compare(&usual, &growing(1, 2048), 40);
+    let memory = of(&leak, Kind::Growth).expect("a change");
+    assert_eq!(memory.feature.text(), "app: memory, growth");
+    // From the first sample to the last of sixteen.
+    assert_eq!(memory.before, f64::from(15 * 256 * 1024));
+    assert_eq!(memory.after, f64::from(15 * 2048 * 1024));
+    assert!(of(&leak, Kind::Counter).is_none(), "{leak:#?}");
+    let longer = compare(&usual, &growing(6, 256), 50);
+    let queue = of(&longer, Kind::Counter).expect("a change");
+    assert_eq!(queue.feature.text(), "app: queue, mean");
+    assert!((15.0..20.0).contains(&queue.before), "{queue:?}");
+    assert!((50.0..60.0).contains(&queue.after), "{queue:?}");
+    // Memory that one recording does not tell is no change.
+    assert!(of(&compare(&BASE, &usual, 60), Kind::Growth).is_none());
 }
 
 #[test]

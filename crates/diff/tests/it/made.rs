@@ -20,10 +20,14 @@ pub(crate) enum Step {
     Lock(u64),
     /// It waits for a CPU, while the program `neighbour` has it.
     Ready(u64),
+    /// It sets the counter `queue`.
+    Counter(u64),
+    /// The kernel tells that it has this many KiB of memory.
+    Memory(u64),
     /// It calls this many times `getppid`.
     Calls(u64),
 }
-use Step::{Calls, Lock, Ready, Run, Sleep, Slice};
+use Step::{Calls, Counter, Lock, Memory, Ready, Run, Sleep, Slice};
 
 /// The command `app`, its thread `peer`, and others.
 const PROCESSES: &str = r#"
@@ -124,6 +128,21 @@ impl Made {
                 self.switch(0, 200, 0);
                 self.time += self.length(us);
                 self.switch(0, 100, 0);
+            }
+            Counter(value) => {
+                self.event(
+                    0,
+                    100,
+                    &format!("print {{ buf: \"C|100|queue|{value}\\n\" }}"),
+                );
+            }
+            Memory(kib) => {
+                self.time += 1;
+                let _ = writeln!(
+                    self.text,
+                    "packet {{ timestamp: {} process_stats {{ processes {{ pid: 100 vm_rss_kb: {kib} }} }} }}",
+                    self.time
+                );
             }
             Calls(count) => {
                 for _ in 0..count {

@@ -1,0 +1,123 @@
+//! Counters of programs, and the growth of the memory of processes.
+
+use rustc_hash::FxHashMap;
+
+use crate::context::{Context, common_name};
+use crate::feature::{Feature, Kind};
+use crate::values::{Values, WINDOWS};
+
+/// The number of samples from which on a counter is compared.
+const MIN_SAMPLES: u32 = 4;
+
+/// The samples of a track.
+#[derive(Debug, Default)]
+struct Samples {
+    count: u32,
+    first: f64,
+    highest: f64,
+    /// The last sample: time and value.
+    last: (i64, f64),
+    /// The time of the samples, and the sums of the values and of their squares over it.
+    time: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Samples {
+    fn add(&mut self, time: i64, value: f64) {
+        if self.count == 0 {
+            (self.first, self.highest) = (value, value);
+        } else {
+            self.hold_until(time);
+        }
+        self.count += 1;
+        self.highest = self.highest.max(value);
+        self.last = (time, value);
+    }
+
+    /// Holds the last value until this time.
+    fn hold_until(&mut self, time: i64) {
+        let (since, value) = self.last;
+        let length = time.saturating_sub(since).max(0) as f64;
+        self.time += length;
+        self.sum += value * length;
+        self.squares += value * value * length;
+    }
+
+    /// Returns the mean, and its relative standard error. `None` if it is not positive.
+    fn mean(&self) -> Option<(f64, f64)> {
+        let mean = self.sum / self.time;
+        let variance = (self.squares / self.time - mean * mean).max(0.0);
+        // Neighbouring samples are alike: no more of them count than there are windows.
+        let count = f64::from(self.count.min(WINDOWS as u32));
+        (mean.is_finite() && mean > 0.0).then(|| (mean, variance.sqrt() / mean / count.sqrt()))
+    }
+}
+
+/// Reads the counters.
+pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
+    let tables = context.trace.tables();
+    let counters = &tables.counter;
+    let features: Vec<Option<Feature>> = (0..tables.track.len())
+        .map(|track| feature(context, track))
+        .collect();
+    let mut samples: FxHashMap<u32, Samples> = FxHashMap::default();
+    for row in 0..counters.len() {
+        let track = counters.track_id().get(row);
+        let time = counters.ts().get(row);
+        let value = counters.value().get(row);
+        let is_compared = matches!(features.get(track as usize), Some(Some(_)));
+        if is_compared && value.is_finite() && context.range.contains(&time) {
+            samples.entry(track).or_default().add(time, value);
+        }
+    }
+    let mut samples: Vec<_> = samples.into_iter().collect();
+    samples.sort_by_key(|(track, _)| *track);
+    for (track, mut samples) in samples {
+        let Some(feature) = features[track as usize].clone() else {
+            continue;
+        };
+        if samples.count < MIN_SAMPLES {
+            continue;
+        }
+        samples.hold_until(context.range.end);
+        if feature.kind == Kind::Growth {
+            // Between two samples memory can be higher: few of them tell the highest badly.
+            let error = 0.3 / f64::from(samples.count).sqrt();
+            values.add_with_error(feature, samples.highest - samples.first, error);
+        } else if let Some((mean, error)) = samples.mean() {
+            values.add_with_error(feature, mean, error);
+        }
+    }
+}
+
+/// Returns the feature of a track of counters. `None` if it is not compared: counters of the machine
+/// tell of all programs.
+fn feature(context: &Context<'_>, track: u32) -> Option<Feature> {
+    let (tables, strings) = (context.trace.tables(), context.trace.strings());
+    let tracks = &tables.track;
+    let type_ = strings.text(tracks.type_().get(track));
+    let name = strings.text(tracks.name().get(track));
+    let kind = match type_ {
+        "process_memory" if name == "mem.rss" => Kind::Growth,
+        "atrace_counter" => Kind::Counter,
+        _ if type_.ends_with("counter_track_event") => Kind::Counter,
+        _ => return None,
+    };
+    let name = match kind {
+        Kind::Growth => "memory".to_owned(),
+        _ => common_name(name),
+    };
+    let feature = match (tracks.utid().get(track), tracks.upid().get(track)) {
+        (Some(thread), _) if context.has_thread(thread) => {
+            Feature::of_process(kind, &context.process_of(thread))
+                .thread(&context.thread_name(thread))
+        }
+        (None, Some(process)) if context.has_process(process) => {
+            Feature::of_process(kind, &context.process_name(process))
+        }
+        (None, None) => Feature::of_process(kind, ""),
+        _ => return None,
+    };
+    Some(feature.name(&name))
+}
