@@ -224,7 +224,7 @@ impl Comparison {
             .flat_map(|recording| recording.values.iter().map(|(feature, _)| feature))
             .collect();
         let mut tested: Vec<Change> = features
-            .into_iter()
+            .iter()
             .filter_map(|feature| test.change(feature))
             .collect();
         let p: Vec<f64> = tested.iter().map(|change| change.p).collect();
@@ -233,6 +233,7 @@ impl Comparison {
         }
         let count = tested.len();
         tested.retain(|change| change.q <= limits.rate && test.is_relevant(change));
+        tested.retain(|change| !test.has_other_name(change, &features));
         let (effects, causes) = tested
             .into_iter()
             .partition(|change| change.feature.kind.is_effect());
@@ -354,6 +355,52 @@ impl Test<'_> {
                 .find(via)
                 .map_or(String::new(), |value| value.via.clone()),
         })
+    }
+
+    /// Returns true if a feature that only one side has is there in the other one, too, but under
+    /// another name. A process or thread that ends soon has the name of its program, of the
+    /// interpreter of that, or of its parent: it depends on when the recorder saw it.
+    fn has_other_name(&self, change: &Change, features: &BTreeSet<&Feature>) -> bool {
+        let of = &change.feature;
+        let (least, most) = (
+            change.before.min(change.after),
+            change.before.max(change.after),
+        );
+        if of.process.is_empty() || least > most * 0.1 {
+            return false;
+        }
+        let is_alike = |feature: &Feature| {
+            feature.kind == of.kind && feature.name == of.name && feature.detail == of.detail
+        };
+        let total = |has_name: &dyn Fn(&Feature) -> bool| {
+            let alike = features.iter().filter(|feature| is_alike(feature));
+            let alike: Vec<&&Feature> = alike.filter(|feature| has_name(feature)).collect();
+            let mean = |recordings: &[Recording]| {
+                let values = recordings.iter().map(|recording| {
+                    let values = alike
+                        .iter()
+                        .filter_map(|feature| recording.values.get(feature));
+                    let sum: f64 = values.map(|value| value.value).sum();
+                    match self.scope {
+                        Scope::Command => sum,
+                        Scope::Period => sum * 1e9 / recording.duration,
+                    }
+                });
+                mean(&values.collect::<Vec<_>>())
+            };
+            (mean(self.after) - mean(self.before)).abs()
+        };
+        let thread = match of.kind {
+            Kind::Calls => &of.thread,
+            _ if of.thread.is_empty() => &of.process,
+            _ => &of.thread,
+        };
+        let unchanged = change.difference().abs() / 2.0;
+        // Threads of this name in all processes, and all threads of the process.
+        total(&|feature| feature.thread == *thread) < unchanged
+            || !of.thread.is_empty()
+                && total(&|feature| feature.process == of.process && !feature.thread.is_empty())
+                    < unchanged
     }
 
     /// Returns true if a change is large enough to matter.

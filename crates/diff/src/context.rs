@@ -80,6 +80,14 @@ impl<'a> Context<'a> {
         has_process && is_compared && !tables.thread.is_idle().get(thread)
     }
 
+    /// Returns true if a thread is one of the programs that record the command.
+    pub(crate) fn is_of_recorder(&self, thread: u32) -> bool {
+        // Before the command runs its program, it has the name of the recorder.
+        let process = |thread| self.trace.tables().thread.upid().get(thread);
+        let of_command = self.command.and_then(process);
+        self.why.is_recorder(thread) && process(thread) != of_command
+    }
+
     /// Returns the name of a process.
     pub(crate) fn process_name(&self, process: u32) -> String {
         let tables = self.trace.tables();

@@ -1,6 +1,6 @@
 //! The critical path of the recorded command: the causes of its duration.
 
-use ferretto_why::{Cause, Piece};
+use ferretto_why::{Cause, Explanation, Piece};
 use rustc_hash::FxHashMap;
 
 use crate::context::Context;
@@ -40,6 +40,14 @@ fn words(context: &Context<'_>, piece: &Piece) -> Option<(String, String)> {
     Some((name.to_owned(), detail))
 }
 
+/// Returns true if the command waited for the programs that record it, however indirectly.
+fn is_of_recorder(context: &Context<'_>, piece: &Piece, explanation: &Explanation) -> bool {
+    let above = |wait: u32| explanation.waits[wait as usize].wait.parent;
+    let mut waits = std::iter::successors(piece.wait, |wait| above(*wait));
+    context.is_of_recorder(piece.thread)
+        || waits.any(|wait| context.is_of_recorder(explanation.waits[wait as usize].wait.thread))
+}
+
 /// Reads the critical path of the command.
 pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
     let Some(command) = context.command else {
@@ -58,6 +66,9 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
         let Some((name, detail)) = words(context, piece) else {
             continue;
         };
+        if is_of_recorder(context, piece, &explanation) {
+            continue;
+        }
         let time = piece.end - piece.start;
         let feature = Feature::of_process(Kind::Path, &context.process_of(piece.thread))
             .thread(&context.thread_name(piece.thread))
