@@ -91,8 +91,8 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
     }
 }
 
-/// Returns the feature of a track of counters. `None` if it is not compared: counters of the machine
-/// tell of all programs.
+/// Returns the feature of a track of counters. `None` if it is not compared: counters of the
+/// machine tell of all programs.
 fn feature(context: &Context<'_>, track: u32) -> Option<Feature> {
     let (tables, strings) = (context.trace.tables(), context.trace.strings());
     let tracks = &tables.track;
