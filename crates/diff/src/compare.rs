@@ -266,20 +266,24 @@ struct Test<'a> {
 }
 
 impl Test<'_> {
+    /// Returns the value of a feature, 0 if the recording does not have it. Totals are per second
+    /// unless a command is compared.
+    fn value(&self, recording: &Recording, feature: &Feature) -> f64 {
+        let known = recording.values.get(feature);
+        let value = known.map_or(0.0, |value| value.value);
+        match self.scope {
+            Scope::Period if feature.kind.is_total() => value * 1e9 / recording.duration,
+            _ => value,
+        }
+    }
+
     /// Tests a feature. `None` if its values are too small to matter.
     fn change(&self, feature: &Feature) -> Option<Change> {
         if self.scope == Scope::Period && matches!(feature.kind, Kind::Duration | Kind::Path) {
             return None;
         }
-        let is_total = !matches!(feature.kind, Kind::Median | Kind::Tail | Kind::Counter);
-        let value = |recording: &Recording| {
-            let known = recording.values.get(feature);
-            let value = known.map_or(0.0, |value| value.value);
-            match self.scope {
-                Scope::Period if is_total => value * 1e9 / recording.duration,
-                _ => value,
-            }
-        };
+        let is_total = feature.kind.is_total();
+        let value = |recording: &Recording| self.value(recording, feature);
         // Functions on the critical path are known from the samples of their time on CPUs.
         let sampled = feature.same().filter(|same| !same.detail.is_empty());
         let sampled = sampled.as_ref().unwrap_or(feature);
@@ -366,7 +370,7 @@ impl Test<'_> {
             change.before.min(change.after),
             change.before.max(change.after),
         );
-        if of.process.is_empty() || least > most * 0.1 {
+        if !of.kind.is_total() || of.process.is_empty() || least > most * 0.1 {
             return false;
         }
         let is_alike = |feature: &Feature| {
@@ -376,17 +380,8 @@ impl Test<'_> {
             let alike = features.iter().filter(|feature| is_alike(feature));
             let alike: Vec<&&Feature> = alike.filter(|feature| has_name(feature)).collect();
             let mean = |recordings: &[Recording]| {
-                let values = recordings.iter().map(|recording| {
-                    let values = alike
-                        .iter()
-                        .filter_map(|feature| recording.values.get(feature));
-                    let sum: f64 = values.map(|value| value.value).sum();
-                    match self.scope {
-                        Scope::Command => sum,
-                        Scope::Period => sum * 1e9 / recording.duration,
-                    }
-                });
-                mean(&values.collect::<Vec<_>>())
+                let sum = |recording| alike.iter().map(|it| self.value(recording, it)).sum();
+                mean(&recordings.iter().map(sum).collect::<Vec<_>>())
             };
             (mean(self.after) - mean(self.before)).abs()
         };

@@ -69,6 +69,11 @@ impl Kind {
         }
     }
 
+    /// Returns true if its values are sums over the compared time.
+    pub(crate) fn is_total(self) -> bool {
+        !matches!(self, Self::Median | Self::Tail | Self::Counter)
+    }
+
     /// Returns true if its values tell that something is slower, not why.
     pub fn is_effect(self) -> bool {
         matches!(
