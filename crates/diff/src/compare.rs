@@ -96,6 +96,14 @@ const ONLY_ASSUMED_DEGREES: f64 = 40.0;
 const PERMUTED: f64 = 4.0;
 const MAX_CHANCE: f64 = 0.03;
 
+/// The standard deviation in nanoseconds by which times of a command vary between recordings of the
+/// same, however short they are: a thread is woken later, a page is not in memory. It is assumed if
+/// there is one recording each.
+const NOISE: f64 = 3e5;
+
+/// The duration in nanoseconds of a command below which one recording each tells little.
+const SHORT: f64 = 1e8;
+
 /// Returns the variation of a feature between recordings of the same, as a standard deviation of
 /// the logarithm. It is assumed, and decides alone if there is one recording each.
 fn assumed(feature: &Feature, busyness: Busyness) -> f64 {
@@ -124,6 +132,8 @@ struct Pair<'a> {
     known: Vec<&'a Value>,
     /// The time of a sample that the values are estimated from; 0 if they are not.
     sample_time: f64,
+    /// The standard deviation of the values that is assumed beside that of their logarithms.
+    noise: f64,
 }
 
 impl Pair<'_> {
@@ -178,7 +188,8 @@ impl Pair<'_> {
         // Samples are counted, also those that are not there. They come in groups.
         let sampled = self.before.iter().chain(&self.after).map(|value| {
             let count = (value.max(0.0) / self.sample_time.max(1.0)) + 0.5;
-            2.0 * count * (self.sample_time / (value.max(0.0) + least)).powi(2)
+            let noise = self.noise.powi(2);
+            (2.0 * count * self.sample_time.powi(2) + noise) / (value.max(0.0) + least).powi(2)
         });
         known + sampled.sum::<f64>()
     }
@@ -292,8 +303,15 @@ impl Test<'_> {
         let sample_time = sample_times
             .map(|value| value.sample_time)
             .fold(0.0, f64::max);
+        let is_single = self.before.len() == 1 && self.after.len() == 1;
+        let has_noise = is_single && self.scope == Scope::Command && is_total;
+        let noise = match feature.kind.unit() {
+            Unit::Time if has_noise => NOISE,
+            _ => 0.0,
+        };
         let pair = Pair {
             sample_time,
+            noise,
             feature,
             before: self.before.iter().map(value).collect(),
             after: self.after.iter().map(value).collect(),
@@ -327,7 +345,10 @@ impl Test<'_> {
                 return None;
             }
             (Kind::Median | Kind::Tail, _) => most * 0.02,
-            (_, Unit::Time) => (self.scale * self.limits.share / 2.0).max(5.0 * sample_time),
+            (_, Unit::Time) => {
+                let share = self.scale * self.limits.share / 2.0;
+                share.max(5.0 * sample_time).max(2.0 * noise)
+            }
             (_, Unit::Count) => 20.0,
             (_, Unit::Bytes) => 1024.0 * 1024.0,
             (_, Unit::Value) => most.abs() * 0.02,
@@ -507,6 +528,15 @@ fn remarks(before: &[Recording], after: &[Recording], busyness: Busyness) -> Vec
             "One recording each: the variation between recordings is assumed, not known. Compare \
              several with --before and --after.",
         );
+        let is_short = |recording: &Recording| {
+            recording.scope == Scope::Command && recording.own_duration < SHORT
+        };
+        if all().any(is_short) {
+            add(
+                "The command is short: chance alone changes its times by milliseconds, so a change \
+                 listed here may be none.",
+            );
+        }
     } else if before.len() + after.len() < 6 {
         add("Few recordings: only large changes are certain. Compare five of each.");
     }
