@@ -8,7 +8,7 @@ import { build } from 'esbuild';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const target = join(here, '../crates/view/page/index.html');
-const LIMIT = 200_000;
+const LIMIT = 350_000;
 
 const bundle = async (entry, loader) => {
     const result = await build({

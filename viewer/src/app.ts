@@ -5,14 +5,17 @@ import { Cache } from './cache';
 import { palette, type Palette } from './colors';
 import { byId } from './dom';
 import { rowAt, refOf } from './draw';
-import { count, duration, text } from './format';
+import { noteTime, runLine, runLines } from './commands';
+import { count, duration, formats, text } from './format';
 import { Labels, title } from './labels';
+import { Marks } from './marks';
 import { depthAt, depthHeight, depthTop, isGroup, Layout } from './layout';
 import { Kind, NONE, type Details, type Found, type Ref, type Step, type Tile, type Trace, type Why } from './model';
 import type { Page, Selection } from './page';
 import { Panel } from './panel';
 import { Link } from './permalink';
 import { OVERVIEW, RULER, Scene, type Arrow, type Box, type Picture } from './scene';
+import { applyFormats, isDark, saveSettings, SETTINGS, type Settings } from './settings';
 import type { Source } from './source';
 import { flowArrows } from './flows';
 
@@ -38,6 +41,11 @@ export class App implements Page {
     /** The node of the focused row. */
     focus: number;
     hoverX: number | null = null;
+    readonly marks = new Marks();
+    /** The macro that is being recorded. */
+    recording: { name: string; lines: string[] } | null = null;
+    /** The name of the events to highlight. */
+    highlight: string | null = null;
     readonly labels: Labels;
     readonly panel: Panel;
     /** The id of the requested animation frame, or 0. */
@@ -45,16 +53,20 @@ export class App implements Page {
     private pending = 0;
     private link: Link;
     private asked = 0;
+    /** The last shown note. */
+    private note = -1;
 
     constructor(
         readonly source: Source,
         public trace: Trace,
+        readonly settings: Settings,
     ) {
         const em = parseFloat(getComputedStyle(document.body).fontSize);
         this.axis = new Axis(trace.end, 100);
         this.layout = new Layout(trace.nodes, Math.round(em * 1.38));
+        this.layout.sortProcesses(settings.sort);
         this.cache = this.newCache();
-        this.colors = palette(document.documentElement.dataset.theme === 'dark');
+        this.colors = palette(isDark(settings), settings.colors);
         this.focus = this.layout.length > 0 ? this.layout.row(0).node : NONE;
         this.labels = new Labels(this);
         this.panel = new Panel(this);
@@ -97,6 +109,7 @@ export class App implements Page {
         if (renumbered) {
             const opened = this.layout;
             this.layout = new Layout(trace.nodes, opened.unit);
+            this.layout.sortProcesses(this.settings.sort);
             this.selected = null;
             this.arrows = [];
         } else this.layout.renew(trace.nodes);
@@ -109,7 +122,7 @@ export class App implements Page {
 
     setTheme(dark: boolean): void {
         document.documentElement.dataset.theme = dark ? 'dark' : 'light';
-        this.colors = palette(dark);
+        this.colors = palette(dark, this.settings.colors);
         this.panel.redraw();
         this.invalidate();
     }
@@ -150,6 +163,8 @@ export class App implements Page {
             wall: this.trace.wall,
             hoverX: this.hoverX,
             end: this.trace.end,
+            notes: this.marks.notes,
+            highlight: this.highlight,
         };
     }
 
@@ -419,7 +434,21 @@ export class App implements Page {
         this.invalidate();
     }
 
+    /** Selects the state of the thread that woke the selected one. */
+    toWaker(): void {
+        const waker = this.details?.chain?.[0];
+        if (waker) this.select(waker.ref);
+        else this.say('The trace does not have what woke this thread');
+    }
+
     // ---- ranges
+
+    /** Selects the time of the selected event as a range. */
+    rangeOfEvent(): void {
+        const { selected } = this;
+        if (selected && selected.dur > 0) this.setRange({ from: selected.start, to: selected.start + selected.dur, boxes: null });
+        else this.say('Select an event with a duration first');
+    }
 
     setRange(range: Selection | null, show = true): void {
         this.range = range;
@@ -447,8 +476,128 @@ export class App implements Page {
         this.details = null;
         this.arrows = [];
         this.range = null;
+        this.highlight = null;
         this.panel.redraw();
         this.invalidate();
+    }
+
+    // ---- commands, settings and notes
+
+    run(line: string): void {
+        runLine(this, line);
+    }
+
+    startWith(lines: string[]): void {
+        void this.idle().then(() => runLines(this, lines));
+    }
+
+    /** Waits until the page is no longer busy. */
+    async idle(): Promise<void> {
+        await new Promise((done) => requestAnimationFrame(done));
+        while (document.documentElement.dataset.busy === '1') {
+            await new Promise((done) => document.addEventListener('settled', done, { once: true }));
+        }
+    }
+
+    set(setting: keyof Settings, value: string): void {
+        const { values } = SETTINGS[setting];
+        if (!Object.hasOwn(values, value)) throw new Error(`“${value}” is none of ${Object.keys(values).join(', ')}`);
+        Object.assign(this.settings, { [setting]: value });
+        saveSettings(this.settings);
+        applyFormats(this.settings);
+        if (setting === 'sort') this.layout.sortProcesses(this.settings.sort);
+        this.setTheme(isDark(this.settings));
+    }
+
+    setZero(time: number): void {
+        this.marks.zero = formats.zero = time;
+        this.changed();
+    }
+
+    changed(): void {
+        this.panel.redraw();
+        this.invalidate();
+    }
+
+    addNote(text: string): void {
+        const { selected, range, axis } = this;
+        const middle = this.hoverX === null ? (axis.t0 + axis.t1) / 2 : axis.time(this.hoverX);
+        const [from, to] = selected ? [selected.start, selected.start + selected.dur] : range ? [range.from, range.to] : [middle, middle];
+        const at = this.marks.add({ from, to, text });
+        this.panel.open('notes');
+        this.say(`A note at ${noteTime({ from, to })}`);
+        if (!text) document.querySelectorAll<HTMLInputElement>('#content input.note')[at]?.focus();
+        this.invalidate();
+    }
+
+    showNote(at: number): void {
+        const { from, to, text } = this.marks.notes[at];
+        this.axis.reveal(from, to - from);
+        this.say(text || noteTime({ from, to }));
+        this.invalidate();
+    }
+
+    /** Shows the next or previous note after the middle of the picture. */
+    goToNote(by: 1 | -1): void {
+        const { notes } = this.marks;
+        if (notes.length === 0) return this.say('There are no notes');
+        this.note = (this.note + by + notes.length + (this.note < 0 && by < 0 ? 1 : 0)) % notes.length;
+        this.showNote(this.note);
+    }
+
+    saveWorkspace(name: string): void {
+        if (!name) throw new Error('a workspace needs a name');
+        this.marks.workspaces.set(name, [...this.layout.pinned]);
+        this.marks.workspace = name;
+        this.say(`The pinned rows are saved as “${name}”`);
+        this.changed();
+    }
+
+    useWorkspace(name: string): void {
+        const rows = this.marks.workspaces.get(name);
+        if (!rows) throw new Error(`there is no workspace “${name}”`);
+        this.marks.workspace = name;
+        this.layout.pinned = [...rows];
+        this.say(`Workspace “${name}”`);
+        this.changed();
+    }
+
+    endRecording(): void {
+        if (!this.recording) return this.say('No macro is being recorded');
+        const { name, lines } = this.recording;
+        this.recording = null;
+        this.marks.macros.set(name, lines.join('\n'));
+        this.say(`The macro “${name}” has ${lines.length} commands`);
+        this.changed();
+    }
+
+    saveState(): void {
+        const text = this.marks.file(this.trace.nodes, location.hash);
+        const link = document.createElement('a');
+        link.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
+        link.download = `${this.trace.name || 'trace'}.state.json`;
+        link.click();
+        URL.revokeObjectURL(link.href);
+        this.say(`The state is saved as ${link.download}`);
+    }
+
+    loadState(): void {
+        const input = document.createElement('input');
+        input.type = 'file';
+        input.accept = '.json';
+        input.addEventListener('change', () => {
+            const file = input.files?.[0];
+            if (!file) return;
+            void this.task(file.text(), (text) => {
+                const address = this.marks.readFile(text, this.trace.nodes);
+                const marks = this.marks.parts();
+                // Numbers of rows in the address are those of the saved trace. Notes and names suit others as well.
+                const kept = address.replace(/^#/, '').split('&').filter((part) => part && !/^(notes|spaces|macros|zero|run)=/.test(part));
+                location.hash = [...kept, ...marks].join('&');
+                this.setZero(this.marks.zero);
+            });
+        });
+        input.click();
     }
 
     // ---- search
@@ -490,6 +639,20 @@ export class App implements Page {
         this.hit = index;
         this.select(this.found!.rows[index]);
         this.showHits();
+    }
+
+    /** Shows only tracks with a name or command line. */
+    filter(wanted: string): void {
+        let found;
+        try {
+            found = this.layout.filter(wanted);
+        } catch (error) {
+            return this.say(text(error));
+        }
+        this.scroll = 0;
+        if (wanted.trim()) this.say(found === 0 ? 'No track has such a name' : `${count(found)} tracks`);
+        else this.say('');
+        this.invalidate();
     }
 
     private showHits(): void {

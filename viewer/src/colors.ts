@@ -1,12 +1,17 @@
 // Muted colours that are the same for the same name, with readable text on each. They are computed in OKLCH, where equal
 // lightness is perceived as equal, so that one text colour suits all.
 
+/** The user's choice of colours. */
+export type Scheme = 'muted' | 'strong' | 'safe';
+
 export interface Palette {
     dark: boolean;
     /** Fill colours of names, 0xAABBGGRR. */
     fills: Uint32Array;
     /** The fill colours of merged events. */
     merged: Uint32Array;
+    /** The fill colour of events that are not highlighted. */
+    pale: number;
     text: string;
     faint: string;
     line: number;
@@ -18,6 +23,7 @@ export interface Palette {
     group: number;
     select: string;
     flow: string;
+    note: string;
     loss: string;
     lossFill: string;
     lossBar: number;
@@ -62,23 +68,35 @@ export function css(color: number): string {
     return `rgb(${color & 255} ${(color >> 8) & 255} ${(color >> 16) & 255} / ${((color >>> 24) / 255).toFixed(3)})`;
 }
 
-/** Returns the hues around the circle, each in two strengths. */
-function fills(lightness: number, chroma: number, alpha: number): Uint32Array {
+/** Returns the hues around the circle, each in two strengths. The safe ones differ between blue and yellow, and in lightness. */
+function fills(lightness: number, chroma: number, scheme: Scheme): Uint32Array {
     const colors = new Uint32Array(HUES * 2);
+    const strength = scheme === 'strong' ? 1.5 : 1;
     for (let i = 0; i < HUES; i++) {
-        const hue = (i * 360) / HUES + 8;
-        colors[2 * i] = packed(lightness, chroma, hue, alpha);
-        colors[2 * i + 1] = packed(lightness + 0.045, chroma * 0.62, hue, alpha);
+        const hue = scheme === 'safe' ? (i % 2 === 0 ? 250 : 85) : (i * 360) / HUES + 8;
+        const light = scheme === 'safe' ? lightness + (((i >> 1) % 3) - 1) * 0.045 : lightness;
+        colors[2 * i] = packed(light, chroma * strength, hue);
+        colors[2 * i + 1] = packed(light + 0.045, chroma * strength * 0.62, hue);
     }
     return colors;
 }
 
-export function palette(dark: boolean): Palette {
+/** Returns the fill colours without their hue, for events that are not highlighted. */
+function pale(lightness: number): number {
+    return packed(lightness, 0.006, 250);
+}
+
+/** The hues of running, runnable and blocked threads. */
+const STATE_HUES: Record<Scheme, [number, number, number]> = { muted: [150, 85, 28], strong: [150, 85, 28], safe: [250, 95, 50] };
+
+export function palette(dark: boolean, scheme: Scheme = 'muted'): Palette {
+    const [running, runnable, blocked] = STATE_HUES[scheme];
     return dark
         ? {
               dark,
-              fills: fills(0.44, 0.085, 1),
-              merged: fills(0.4, 0.06, 1),
+              fills: fills(0.44, 0.085, scheme),
+              merged: fills(0.4, 0.06, scheme),
+              pale: pale(0.29),
               text: '#f2f4f7',
               faint: '#98a2b0',
               line: packed(0.32, 0.01, 250),
@@ -90,6 +108,7 @@ export function palette(dark: boolean): Palette {
               group: packed(0.42, 0.05, 235),
               select: '#ffffff',
               flow: '#e8b04b',
+              note: '#c9a4ff',
               loss: '#ef6a5b',
               lossFill: 'rgb(239 106 91 / 0.16)',
               lossBar: 0xff5b6aef,
@@ -103,17 +122,18 @@ export function palette(dark: boolean): Palette {
               border: 0xff4a4037,
               hit: 0xff4bc8f0,
               states: {
-                  running: packed(0.6, 0.12, 150),
-                  runnable: packed(0.62, 0.1, 85),
-                  blocked: packed(0.57, 0.14, 28),
+                  running: packed(0.6, 0.12, running),
+                  runnable: packed(0.62, 0.1, runnable),
+                  blocked: packed(0.57, 0.14, blocked),
                   sleeping: packed(0.33, 0.012, 250),
                   other: packed(0.45, 0.05, 300),
               },
           }
         : {
               dark,
-              fills: fills(0.83, 0.078, 1),
-              merged: fills(0.8, 0.055, 1),
+              fills: fills(0.83, 0.078, scheme),
+              merged: fills(0.8, 0.055, scheme),
+              pale: pale(0.94),
               text: '#16202b',
               faint: '#5d6875',
               line: packed(0.92, 0.006, 250),
@@ -125,6 +145,7 @@ export function palette(dark: boolean): Palette {
               group: packed(0.8, 0.05, 235),
               select: '#0b1520',
               flow: '#a86400',
+              note: '#7a3cc0',
               loss: '#c2321f',
               lossFill: 'rgb(194 50 31 / 0.12)',
               lossBar: 0xff1f32c2,
@@ -138,9 +159,9 @@ export function palette(dark: boolean): Palette {
               border: 0xffc9c0b8,
               hit: 0xff0078d0,
               states: {
-                  running: packed(0.68, 0.14, 150),
-                  runnable: packed(0.82, 0.12, 85),
-                  blocked: packed(0.66, 0.16, 28),
+                  running: packed(0.68, 0.14, running),
+                  runnable: packed(0.82, 0.12, runnable),
+                  blocked: packed(0.66, 0.16, blocked),
                   sleeping: packed(0.92, 0.008, 250),
                   other: packed(0.78, 0.05, 300),
               },

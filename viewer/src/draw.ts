@@ -36,6 +36,8 @@ export interface Brush {
     /** The vertical bounds of drawing. */
     top: number;
     bottom: number;
+    /** The name of the highlighted events; others are pale. */
+    highlight: string | null;
 }
 
 const MAX_MARKS = 4000;
@@ -124,6 +126,7 @@ function drawRows(brush: Brush, kind: number, lane: Lane, y: number, tile: Tile,
             covered = x1;
             let fill: number;
             if (kind === Kind.States) fill = stateColor(text, colors);
+            else if (brush.highlight !== null && brush.highlight !== text) fill = colors.pale;
             else fill = (merged ? colors.merged : colors.fills)[nameColor(text)];
             const w = x1 - x0;
             if (kind === Kind.Cpu && merged) {

@@ -1,5 +1,8 @@
 // Times and numbers as readable text.
 
+/** The user's choices. */
+export const formats: { times: 'units' | 'seconds' | 'ns'; bytes: 'binary' | 'decimal'; zero: number } = { times: 'units', bytes: 'binary', zero: 0 };
+
 const UNITS: [number, string][] = [
     [86_400e9, 'd'],
     [3600e9, 'h'],
@@ -26,6 +29,8 @@ const two = (value: number) => String(value).padStart(2, '0');
 /** Formats a duration with about four significant digits. */
 export function duration(ns: number): string {
     if (ns < 0) return `−${duration(-ns)}`;
+    if (formats.times === 'seconds') return `${digits(ns / 1e9, 9)} s`;
+    if (formats.times === 'ns') return `${digits(ns, 0)} ns`;
     for (const [size, unit] of UNITS) {
         if (ns >= size || size === 1) {
             const value = ns / size;
@@ -35,13 +40,22 @@ export function duration(ns: number): string {
     return '0 ns';
 }
 
-/** Formats a time since the beginning with nanoseconds. */
-export function instant(ns: number): string {
+/** Formats a time since zero with nanoseconds. */
+export function instant(time: number): string {
+    const ns = time - formats.zero;
     const sign = ns < 0 ? '−' : '';
     const whole = Math.round(Math.abs(ns));
     const seconds = Math.floor(whole / 1e9);
     const fraction = String(whole % 1e9).padStart(9, '0');
     return `${sign}${count(seconds)}.${fraction.slice(0, 3)} ${fraction.slice(3, 6)} ${fraction.slice(6)} s`;
+}
+
+/** Returns the nanoseconds of a text such as `1.5 s`, `200ms` or `3`, which are seconds; NaN if it is none. */
+export function parseTime(text: string): number {
+    const parts = /^\s*([-−]?)([\d.,]+)\s*(ns|us|µs|ms|s|min|h|)\s*$/.exec(text);
+    if (!parts) return NaN;
+    const sizes: Record<string, number> = { ns: 1, us: 1e3, µs: 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3600e9 };
+    return (parts[1] ? -1 : 1) * Number(parts[2].replaceAll(',', '')) * sizes[parts[3] || 's'];
 }
 
 /** Formats a time of the ruler with the precision of its step. */
@@ -75,10 +89,10 @@ export function quantity(value: number, unit: string): string {
     if (!Number.isFinite(value)) return '–';
     if (unit === 'ns') return duration(value);
     if (unit === 'bytes' || unit === 'B') {
-        const steps = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
+        const [base, steps] = formats.bytes === 'binary' ? [1024, ['bytes', 'KiB', 'MiB', 'GiB', 'TiB']] : [1000, ['bytes', 'kB', 'MB', 'GB', 'TB']];
         let step = 0;
-        while (Math.abs(value) >= 1024 && step < steps.length - 1) {
-            value /= 1024;
+        while (Math.abs(value) >= base && step < steps.length - 1) {
+            value /= base;
             step += 1;
         }
         return `${digits(value, step === 0 || value >= 100 ? 0 : 1)} ${steps[step]}`;

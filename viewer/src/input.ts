@@ -1,17 +1,13 @@
 // Mouse, touchpad and keyboard.
 
 import type { App } from './app';
+import { commandOf, execute } from './commands';
 import { byId } from './dom';
-import { count } from './format';
-import { openHelp } from './help';
 import { OVERVIEW, RULER } from './scene';
 import { showTip, hideTip } from './tip';
 
 /** The distance in pixels below which a press is a click. */
 const SLOP = 4;
-/** The share of the width that a key pans. */
-const KEY_PAN = 0.12;
-const KEY_ZOOM = 0.75;
 
 export function listen(app: App): void {
     pointer(app);
@@ -214,7 +210,11 @@ function keys(app: App): void {
     document.addEventListener('keydown', (event) => {
         const target = event.target as HTMLElement;
         const typing = target.matches('input, select, textarea');
-        if (byId<HTMLDialogElement>('help').open) return;
+        if (document.querySelector('dialog[open]')) return;
+        if (event.key === 'k' && (event.ctrlKey || event.metaKey)) {
+            event.preventDefault();
+            return app.run('palette');
+        }
         if (event.key === 'Escape') {
             if (typing) target.blur();
             else app.clear();
@@ -223,64 +223,29 @@ function keys(app: App): void {
         if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
         if (target.closest('[role="tablist"]') && event.key.startsWith('Arrow')) return;
         const inContent = target.closest('#content') !== null;
-        const width = app.axis.width;
         const inTree = target === labels;
-        const actions: Record<string, () => void> = {
-            w: () => app.zoom(KEY_ZOOM),
-            '+': () => app.zoom(KEY_ZOOM),
-            '=': () => app.zoom(KEY_ZOOM),
-            s: () => app.zoom(1 / KEY_ZOOM),
-            '-': () => app.zoom(1 / KEY_ZOOM),
-            a: () => app.pan(-width * KEY_PAN),
-            d: () => app.pan(width * KEY_PAN),
-            f: () => app.fit(),
-            n: () => app.nextHit(1),
-            N: () => app.nextHit(-1),
-            '.': () => app.step('next'),
-            ',': () => app.step('previous'),
-            '<': () => app.step('parent'),
-            '>': () => app.step('child'),
-            '[': () => app.follow(false),
-            ']': () => app.follow(true),
-            e: () => app.selectInFocus(),
-            m: () => markRange(app),
-            v: () => app.setRange({ from: Math.max(0, app.axis.t0), to: Math.min(app.trace.end, app.axis.t1), boxes: null }),
-            b: () => app.panel.setBaseline(),
-            p: () => app.pin(app.focus),
-            t: () => app.setTheme(document.documentElement.dataset.theme !== 'dark'),
-            '/': () => byId('query').focus(),
-            g: () => labels.focus(),
-            '?': () => openHelp(),
-            Home: () => app.all(),
-        };
-        actions['0'] = () => app.panel.close();
-        for (let i = 1; i <= 6; i++) actions[String(i)] = () => app.panel.openNumber(i - 1);
+        const actions: Record<string, () => void> = {};
         if (!inContent) {
             Object.assign(actions, {
                 ArrowUp: () => (event.shiftKey ? moveRow(app, false) : app.moveFocus(-1)),
                 ArrowDown: () => (event.shiftKey ? moveRow(app, true) : app.moveFocus(1)),
                 PageUp: () => app.setScroll(app.scroll - app.bodyHeight * 0.85),
                 PageDown: () => app.setScroll(app.scroll + app.bodyHeight * 0.85),
-                ArrowLeft: () => (inTree ? openRow(app, false) : app.pan(-width * KEY_PAN)),
-                ArrowRight: () => (inTree ? openRow(app, true) : app.pan(width * KEY_PAN)),
+                ArrowLeft: () => (inTree ? openRow(app, false) : app.run('pan-left')),
+                ArrowRight: () => (inTree ? openRow(app, true) : app.run('pan-right')),
                 Enter: () => {
                     if (target === labels || target === app.stage) app.selectInFocus();
                 },
             });
             if (target.matches('button') && (event.key === 'Enter' || event.key === ' ')) return;
         }
-        const action = actions[event.key] ?? (event.shiftKey && event.key !== 'N' ? actions[event.key.toLowerCase()] : undefined);
-        if (!action) return;
+        const action = actions[event.key];
+        const command = commandOf(event.key) ?? (event.shiftKey ? commandOf(event.key.toLowerCase()) : undefined);
+        if (!action && !command) return;
         event.preventDefault();
-        action();
+        if (action) action();
+        else execute(app, command!);
     });
-}
-
-/** Selects the time of the selected event, or the visible time, as a range. */
-function markRange(app: App): void {
-    const { selected } = app;
-    if (selected && selected.dur > 0) app.setRange({ from: selected.start, to: selected.start + selected.dur, boxes: null });
-    else app.say('Select an event with a duration first');
 }
 
 function moveRow(app: App, down: boolean): void {
@@ -311,22 +276,11 @@ function bar(app: App): void {
     byId('zoom-in').addEventListener('click', () => app.zoom(0.5, app.axis.width / 2));
     byId('zoom-out').addEventListener('click', () => app.zoom(2, app.axis.width / 2));
     byId('zoom-all').addEventListener('click', () => app.all());
-    byId('theme').addEventListener('click', () => app.setTheme(document.documentElement.dataset.theme !== 'dark'));
-    byId('help-open').addEventListener('click', () => openHelp());
     const filter = byId<HTMLInputElement>('filter');
     filter.addEventListener('input', () => {
-        const found = app.layout.filter(filter.value);
-        app.scroll = 0;
-        if (filter.value.trim()) app.say(found === 0 ? 'No track name contains this text' : `${count(found)} tracks`);
-        else app.say('');
-        app.invalidate();
+        app.filter(filter.value);
     });
-    byId('open-all').addEventListener('click', () => {
-        app.layout.setAllOpen(true);
-        app.invalidate();
-    });
-    byId('close-all').addEventListener('click', () => {
-        app.layout.setAllOpen(false);
-        app.invalidate();
-    });
+    for (const id of ['open-all', 'close-all', 'settings-open', 'palette-open', 'theme', 'help-open']) {
+        byId(id).addEventListener('click', () => app.run(id.replace('-open', '')));
+    }
 }

@@ -36,6 +36,19 @@ export function title(nodes: Nodes, node: number): string {
     return kind === Kind.Process && Number.isNaN(number) === false ? `${shown} ${number}` : shown;
 }
 
+/** Returns the names of a node and of its ancestors, from the outermost on. */
+export function pathOf(nodes: Nodes, node: number): string {
+    const names: string[] = [];
+    for (let at = node; at !== NONE; at = nodes.parent[at]) names.unshift(nodes.name(at) || NAMES[nodes.kind[at]] || '');
+    return names.join(' › ');
+}
+
+/** Returns the node with such a path, or NONE. */
+export function nodeAt(nodes: Nodes, path: string): number {
+    for (let node = 0; node < nodes.length; node++) if (path.endsWith(nodes.name(node) || NAMES[nodes.kind[node]] || '') && pathOf(nodes, node) === path) return node;
+    return NONE;
+}
+
 function meta(nodes: Nodes, node: number): string {
     const kind = nodes.kind[node];
     const number = nodes.number[node];
@@ -63,8 +76,12 @@ function short(name: string): string {
     return at >= 0 && at + 1 < program.length && !program.startsWith('<') ? [program.slice(at + 1), ...rest].join(' ') : name;
 }
 
-/** Returns the name of the only thread of a process if it differs from that of the process. */
+/** Returns the arguments of the command line of a process; for others, the name of its only thread if it differs. */
 function another(nodes: Nodes, node: number, thread: number): string {
+    const command = nodes.command(node);
+    const [program, ...rest] = command.split(' ');
+    if (rest.length > 0) return short(program) === short(nodes.name(node)).split(' ')[0] ? rest.join(' ') : short(command);
+    if (thread === NONE) return '';
     const name = nodes.name(thread);
     return short(nodes.name(node)).startsWith(name) ? '' : name;
 }
@@ -156,9 +173,10 @@ export class Labels {
             const thread = app.layout.onlyThread(node);
             label.what.textContent = kind === Kind.Process ? short(shown) : shown;
             const threadName = thread === NONE ? '' : `, thread ${[title(nodes, thread), meta(nodes, thread)].join(' ').trim()}`;
-            label.root.title = `${shown}${threadName}${nodes.rows[node] ? `, ${count(nodes.rows[node])} events` : ''}`;
+            const command = nodes.command(node) && nodes.command(node) !== nodes.name(node) ? `, ${nodes.command(node)}` : '';
+            label.root.title = `${shown}${command}${threadName}${nodes.rows[node] ? `, ${count(nodes.rows[node])} events` : ''}`;
             const deep = kind === Kind.Slices && !open && nodes.depth[node] > 1;
-            const more = deep ? `${nodes.depth[node]} deep` : thread === NONE ? meta(nodes, node) : another(nodes, node, thread);
+            const more = deep ? `${nodes.depth[node]} deep` : kind === Kind.Process ? another(nodes, node, thread) : meta(nodes, node);
             label.meta.textContent = more;
             label.meta.classList.toggle('short', more.length <= 8);
             label.pin.setAttribute('aria-pressed', String(box.pinned));

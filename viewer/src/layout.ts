@@ -1,6 +1,10 @@
 // The rows of the picture: the visible nodes, their order and height, and the lanes of each row.
 
+import { matcher } from './match';
 import { Kind, NONE, type Nodes } from './model';
+
+/** The order of processes. */
+export type Sort = 'activity' | 'tree' | 'start' | 'cpu' | 'name';
 
 /** The place of a node within a row. */
 export interface Lane {
@@ -68,6 +72,8 @@ export class Layout {
     /** Set for tracks of slices with a reduced height. */
     private low: Uint8Array;
     private shown: Uint8Array | null = null;
+    /** The level of each node below the processes that started its process. */
+    private indent: Uint8Array;
     private inRow: Uint8Array;
     /** The only thread of a process, which is drawn in the row of the process. */
     private only: Int32Array;
@@ -91,6 +97,7 @@ export class Layout {
         this.open = new Uint8Array(count);
         this.low = new Uint8Array(count);
         this.inRow = new Uint8Array(count);
+        this.indent = new Uint8Array(count);
         this.only = new Int32Array(count).fill(NONE);
         this.weight = new Float64Array(count);
         const cpus = new Uint8Array(count);
@@ -267,8 +274,11 @@ export class Layout {
         this.arrange();
     }
 
+    /** Opens or closes all groups. The rows of the top level stay in sight. */
     setAllOpen(open: boolean): void {
-        this.open.fill(open ? 1 : 0);
+        const { kind, parent } = this.nodes;
+        const isTop = (node: number) => parent[node] === NONE || kind[node] === Kind.Machine;
+        for (let node = 0; node < this.nodes.length; node++) this.open[node] = open || isTop(node) ? 1 : 0;
         for (let node = 0; node < this.nodes.length; node++) this.low[node] = this.isDeep(node) ? 1 : 0;
         this.arrange();
     }
@@ -307,10 +317,11 @@ export class Layout {
         if (changed) this.arrange();
     }
 
-    /** Shows only nodes whose name contains the text, with their ancestors and descendants. Returns the number of matches. */
+    /** Shows only nodes whose name or command line contains the text or matches the expression, with their ancestors and
+     * descendants. Returns the number of matches. */
     filter(text: string): number {
-        const wanted = text.trim().toLowerCase();
-        if (wanted === '') {
+        const matches = matcher(text);
+        if (text.trim() === '') {
             this.shown = null;
             this.arrange();
             return this.nodes.length;
@@ -319,7 +330,7 @@ export class Layout {
         const shown = new Uint8Array(count);
         let found = 0;
         for (let node = 0; node < count; node++) {
-            if (this.nodes.name(node).toLowerCase().includes(wanted)) {
+            if (matches(this.nodes.name(node)) || matches(this.nodes.command(node))) {
                 shown[node] = 2;
                 found += 1;
             } else if (parent[node] !== NONE && shown[parent[node]] === 2) shown[node] = 2;
@@ -357,6 +368,54 @@ export class Layout {
         return true;
     }
 
+    /** Orders the processes of each machine. Other rows keep their places. */
+    sortProcesses(by: Sort): void {
+        const { length: count, parent, kind, above, began, cpu } = this.nodes;
+        const depth = new Map<number, number>();
+        const order = (processes: number[]): number[] => {
+            const given = [...processes].sort((a, b) => a - b);
+            const last = (time: number) => (Number.isNaN(time) ? -Infinity : time);
+            if (by === 'cpu') return given.sort((a, b) => cpu[b] - cpu[a]);
+            if (by === 'start') return given.sort((a, b) => last(began[a]) - last(began[b]) || 0);
+            if (by === 'name') return given.sort((a, b) => this.nodes.name(a).localeCompare(this.nodes.name(b)));
+            if (by !== 'tree') return given;
+            const there = new Set(given);
+            const children = new Map<number, number[]>();
+            for (const node of given) {
+                const of = there.has(above[node]) && above[node] !== node ? above[node] : NONE;
+                children.set(of, [...(children.get(of) ?? []), node]);
+            }
+            const sorted: number[] = [];
+            const rest: [number, number][] = (children.get(NONE) ?? []).reverse().map((node) => [node, 0]);
+            for (let next = rest.pop(); next; next = rest.pop()) {
+                if (depth.has(next[0])) continue;
+                sorted.push(next[0]);
+                depth.set(...next);
+                for (const child of (children.get(next[0]) ?? []).reverse()) rest.push([child, next[1] + 1]);
+            }
+            // Processes that started each other in a circle.
+            return [...sorted, ...given.filter((node) => !depth.has(node))];
+        };
+        const sort = (first: number): number => {
+            const siblings: number[] = [];
+            for (let at = first; at !== NONE; at = this.next[at]) siblings.push(at);
+            const processes = order(siblings.filter((node) => kind[node] === Kind.Process));
+            if (processes.length < 2) return first;
+            const sorted = siblings.map((node) => (kind[node] === Kind.Process ? processes.shift()! : node));
+            sorted.forEach((node, i) => (this.next[node] = sorted[i + 1] ?? NONE));
+            return sorted[0];
+        };
+        this.root = sort(this.root);
+        for (let node = 0; node < count; node++) {
+            if (kind[node] === Kind.Machine || kind[node] === Kind.Group) this.first[node] = sort(this.first[node]);
+        }
+        for (let node = 0; node < count; node++) {
+            const inherited = parent[node] === NONE ? 0 : this.indent[parent[node]];
+            this.indent[node] = kind[node] === Kind.Process ? Math.min(depth.get(node) ?? 0, 100) : inherited;
+        }
+        this.arrange();
+    }
+
     pin(node: number): void {
         this.pinned = this.pinned.includes(node) ? this.pinned.filter((other) => other !== node) : [...this.pinned, node];
     }
@@ -379,7 +438,7 @@ export class Layout {
             const passed = this.isPassed(node);
             if (visible) {
                 this.rows[length] = node;
-                this.levels[length] = Math.min(level, 255);
+                this.levels[length] = Math.min(level + this.indent[node], 255);
                 this.tops[length] = y;
                 y += this.height(node);
                 length += 1;

@@ -6,6 +6,7 @@ import { EmbeddedSource } from './embedded';
 import { text } from './format';
 import { listen } from './input';
 import { RemoteSource } from './remote';
+import { applyFormats, isDark, loadSettings } from './settings';
 import type { Source } from './source';
 import { readFirst, readFrames, Store } from './store';
 
@@ -15,20 +16,14 @@ async function source(): Promise<Source> {
     return frames ? new EmbeddedSource(new Store(frames)) : new RemoteSource('', first);
 }
 
-function theme(): void {
-    const dark = matchMedia('(prefers-color-scheme: dark)');
-    const set = () => (document.documentElement.dataset.theme = dark.matches ? 'dark' : 'light');
-    set();
-    dark.addEventListener('change', set);
-}
-
 async function main(): Promise<void> {
-    theme();
+    const settings = loadSettings();
+    applyFormats(settings);
     try {
         const from = await source();
-        const app = new App(from, await from.open());
+        const app = new App(from, await from.open(), settings);
         listen(app);
-        matchMedia('(prefers-color-scheme: dark)').addEventListener('change', (event) => app.setTheme(event.matches));
+        matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => app.setTheme(isDark(settings)));
         follow(app, from);
     } catch (error) {
         const empty = byId('empty');

@@ -49,8 +49,16 @@ export interface Nodes {
     readonly max: Float64Array;
     readonly first: Float64Array;
     readonly last: Float64Array;
+    /** The process that started a process, or NONE. */
+    readonly above: Int32Array;
+    /** The time at which a process started; NaN if it is unknown. */
+    readonly began: Float64Array;
+    /** The CPU time of a process or thread. */
+    readonly cpu: Float64Array;
     name(node: number): string;
     unit(node: number): string;
+    /** The command line of a process. */
+    command(node: number): string;
 }
 
 export interface Trace {

@@ -3,13 +3,25 @@
 import type { Axis } from './axis';
 import type { Palette } from './colors';
 import type { Layout } from './layout';
+import type { Marks } from './marks';
 import type { Details, Found, Ref, Step, Tile, Trace, Why } from './model';
 import type { Scene } from './scene';
+import type { Settings } from './settings';
 import type { Source } from './source';
 
 /** The tabs of the panel, in order. */
-export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace'] as const;
+export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace', 'notes'] as const;
 export type Tab = (typeof TABS)[number];
+
+export const TAB_NAMES: Record<Tab, string> = {
+    details: 'Details',
+    range: 'Range',
+    flame: 'Flamegraph',
+    log: 'Log',
+    search: 'Search',
+    trace: 'Trace',
+    notes: 'Notes',
+};
 
 export interface Selection {
     from: number;
@@ -34,6 +46,9 @@ export interface Page {
     readonly layout: Layout;
     readonly colors: Palette;
     readonly panel: Tabs;
+    /** Notes, workspaces and macros. */
+    readonly marks: Marks;
+    readonly settings: Settings;
     scroll: number;
     selected: Ref | null;
     readonly details: Details | null;
@@ -44,6 +59,16 @@ export interface Page {
     readonly hit: number;
     /** The node of the focused row. */
     focus: number;
+
+    /** Runs a command as in a macro: its name, then its argument. */
+    run(line: string): void;
+    set(setting: keyof Settings, value: string): void;
+    /** Draws the panel and the picture again after a change of notes, workspaces or macros. */
+    changed(): void;
+    showNote(at: number): void;
+    setZero(time: number): void;
+    /** Runs commands of the address once the trace is drawn. */
+    startWith(lines: string[]): void;
 
     /** Draws the page again. */
     invalidate(): void;

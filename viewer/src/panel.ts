@@ -7,17 +7,9 @@ import { FlameTab } from './flame';
 import { found } from './found';
 import { facts } from './facts';
 import { log } from './log';
-import { TABS, type Page, type Tab, type Tabs } from './page';
+import { notes } from './notes';
+import { TABS, TAB_NAMES, type Page, type Tab, type Tabs } from './page';
 import { summary } from './summary';
-
-const NAMES: Record<Tab, string> = {
-    details: 'Details',
-    range: 'Range',
-    flame: 'Flamegraph',
-    log: 'Log',
-    search: 'Search',
-    trace: 'Trace',
-};
 
 export class Panel implements Tabs {
     tab: Tab = 'details';
@@ -31,7 +23,7 @@ export class Panel implements Tabs {
         const tabs = byId('tabs');
         for (const tab of TABS) {
             const toggle = () => (this.shown === tab ? this.close() : this.open(tab));
-            const button = el('button', { role: 'tab', id: `tab-${tab}`, 'aria-controls': 'content', click: toggle }, NAMES[tab]);
+            const button = el('button', { role: 'tab', id: `tab-${tab}`, 'aria-controls': 'content', click: toggle }, TAB_NAMES[tab]);
             this.buttons.set(tab, button);
             tabs.append(button);
         }
@@ -75,10 +67,6 @@ export class Panel implements Tabs {
         }
         this.content.setAttribute('aria-labelledby', `tab-${this.tab}`);
         byId('panel-close').hidden = shown === null;
-    }
-
-    openNumber(at: number): void {
-        if (TABS[at]) this.open(TABS[at]);
     }
 
     /** Shows a tab with new content, unless the list of matches is in use. */
@@ -143,6 +131,8 @@ export class Panel implements Tabs {
                 return content.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest' });
             case 'trace':
                 return put(facts(app));
+            case 'notes':
+                return put(notes(app));
         }
     }
 }

@@ -2,6 +2,15 @@
 
 import type { Page, Tab } from './page';
 
+function decoded(text: string): string {
+    try {
+        return decodeURIComponent(text);
+    } catch {
+        // The address was truncated.
+        return '';
+    }
+}
+
 export class Link {
     private shown = '';
     private wanted = false;
@@ -29,6 +38,7 @@ export class Link {
         }
         if (app.layout.pinned.length > 0) parts.push(`pin=${app.layout.pinned.join('.')}`);
         if (app.query) parts.push(`find=${encodeURIComponent(app.query)}`);
+        parts.push(...app.marks.parts());
         if (app.panel.shown) parts.push(`tab=${app.panel.shown}`);
         const hash = `#${parts.join('&')}`;
         if (hash === this.shown) return;
@@ -49,6 +59,8 @@ export class Link {
         const numbers = (key: string) => (parts.get(key) ?? '').split(/[,.]/).map(Number);
         const finite = (values: number[], least: number) => values.length >= least && values.every(Number.isFinite) && parts.size > 0;
         const { length } = app.trace.nodes;
+        app.marks.read(parts, app.trace.nodes);
+        app.setZero(app.marks.zero);
         const there = (node: number) => Number.isInteger(node) && node >= 0 && node < length;
         if (parts.has('pin')) app.layout.pinned = numbers('pin').filter(there);
         const at = numbers('at');
@@ -66,15 +78,10 @@ export class Link {
             app.select({ node, id, start, dur, depth, name: '' }, !parts.has('at'));
         }
         if (parts.has('find')) {
-            let query = '';
-            try {
-                query = decodeURIComponent(parts.get('find')!);
-            } catch {
-                // The address was truncated.
-            }
-            app.remember(query);
+            app.remember(decoded(parts.get('find')!));
         }
         if (tab) app.panel.open(tab);
+        if (parts.has('run')) app.startWith(decoded(parts.get('run')!).split(';'));
         app.invalidate();
     }
 }

@@ -5,9 +5,10 @@ import { ticks, type Axis } from './axis';
 import type { Cache } from './cache';
 import type { Palette } from './colors';
 import { drawLane, type Brush, type Label, type Mark } from './draw';
-import { clock, date, duration, tick } from './format';
+import { clock, date, duration, formats, tick } from './format';
 import { accelerated, flat, hasCard, RectList, type Painter } from './gl';
 import { depthHeight, depthTop, type Lane, type Layout } from './layout';
+import type { Note } from './marks';
 import type { Loss, Nodes, Ref } from './model';
 
 export const OVERVIEW = 30;
@@ -46,6 +47,16 @@ export interface Picture {
     wall: bigint | null;
     hoverX: number | null;
     end: number;
+    notes: Note[];
+    /** The name of the highlighted events; others are pale. */
+    highlight: string | null;
+}
+
+/** Returns the times of the lines of the ruler. They are round numbers since zero. */
+function lines(axis: Axis, width: number, room: number): { step: number; times: number[] } {
+    const { zero } = formats;
+    const { step, times } = ticks(axis.t0 - zero, axis.t1 - zero, width, room);
+    return { step, times: times.map((time) => time + zero) };
 }
 
 export class Scene {
@@ -171,6 +182,7 @@ export class Scene {
             width,
             top,
             bottom: height,
+            highlight: picture.highlight,
         };
         for (const pass of [false, true]) {
             if (pass) {
@@ -222,7 +234,7 @@ export class Scene {
 
     private grid(picture: Picture, width: number, height: number): void {
         const { axis, colors } = picture;
-        const { times } = ticks(axis.t0, axis.t1, this.width, 8 * this.em);
+        const { times } = lines(axis, this.width, 8 * this.em);
         const top = Math.round(OVERVIEW * this.ratio);
         for (const time of times) this.rects.add(Math.round(axis.x(time) * this.ratio), top, 1, height - top, colors.line);
         for (const time of [0, picture.end]) {
@@ -356,6 +368,16 @@ export class Scene {
             text.lineTo(x0, top);
             text.fill();
         }
+        for (const note of picture.notes) {
+            const [x0, x1] = edges(note.from, note.to);
+            if (x1 < 0 || x0 > width) continue;
+            text.fillStyle = colors.note;
+            text.fillRect(x0, top, Math.max(1, ratio), height - top);
+            if (note.to > note.from) text.fillRect(x1 - ratio, top, Math.max(1, ratio), height - top);
+            text.globalAlpha = 0.1;
+            if (note.to > note.from) text.fillRect(x0, top, x1 - x0, height - top);
+            text.globalAlpha = 1;
+        }
         if (hoverX !== null) {
             text.fillStyle = colors.faint;
             text.fillRect(Math.round(hoverX * ratio), OVERVIEW * ratio, 1, height);
@@ -427,6 +449,10 @@ export class Scene {
         for (const loss of picture.losses) {
             this.rects.add(Math.round(loss.start * scale), 0, Math.max(2, ratio), small, colors.lossBar);
         }
+        for (const note of picture.notes) {
+            text.fillStyle = colors.note;
+            text.fillRect(Math.round(note.from * scale), 0, Math.max(2 * ratio, (note.to - note.from) * scale), 4 * ratio);
+        }
         const x0 = Math.max(0, axis.t0 * scale);
         const x1 = Math.min(width, axis.t1 * scale);
         text.fillStyle = colors.shade;
@@ -436,7 +462,7 @@ export class Scene {
         text.lineWidth = ratio;
         text.strokeRect(x0 + ratio / 2, ratio / 2, Math.max(2 * ratio, x1 - x0 - ratio), small - ratio);
 
-        const { step, times } = ticks(axis.t0, axis.t1, this.width, 8 * this.em);
+        const { step, times } = lines(axis, this.width, 8 * this.em);
         const upper = small + 11 * ratio;
         const lower = small + 28 * ratio;
         // The length of the range replaces the times of day.
@@ -450,7 +476,7 @@ export class Scene {
         for (const time of times) {
             const x = axis.x(time) * ratio;
             if (x < 0 || x > width) continue;
-            const label = tick(time, step);
+            const label = tick(time - formats.zero, step);
             const room = this.measure(label);
             this.rects.add(Math.round(x), small, 1, 6 * ratio, colors.border);
             if (x > free && x + room + 8 * ratio < width) {
@@ -469,11 +495,30 @@ export class Scene {
                 freeBelow = x + room + 10 * ratio;
             }
         }
+        this.flags(picture, width, small, lower);
         if (range) {
             text.fillStyle = colors.accent;
             text.fillRect(badge, small + 19 * ratio, long, 18 * ratio);
             text.fillStyle = colors.onAccent;
             text.fillText(length, badge + 6 * ratio, lower + ratio * 0.5);
         }
+    }
+
+    /** Draws the texts of notes as flags over the times of day. */
+    private flags(picture: Picture, width: number, small: number, lower: number): void {
+        const { axis, colors, notes } = picture;
+        const text = this.text;
+        const ratio = this.ratio;
+        const shown = notes.filter((note) => note.to >= axis.t0 && note.from <= axis.t1);
+        shown.forEach((note, i) => {
+            const x = Math.max(0, axis.x(note.from) * ratio);
+            const next = shown[i + 1];
+            const room = Math.min(next ? axis.x(next.from) * ratio : width, width) - x - 2 * ratio;
+            const word = room > 30 * ratio ? this.fit(note.text, Math.min(room, 220 * ratio) - 10 * ratio) : '';
+            text.fillStyle = colors.note;
+            text.fillRect(x, small + 19 * ratio, word ? this.measure(word) + 10 * ratio : 7 * ratio, 18 * ratio);
+            text.fillStyle = colors.dark ? '#14181d' : '#ffffff';
+            if (word) text.fillText(word, x + 5 * ratio, lower + ratio * 0.5);
+        });
     }
 }

@@ -30,6 +30,7 @@ function readNodes(frame: Frame, strings: string[]): Nodes {
     for (let node = 0; node < length; node++) if (parent[node] >= node) parent[node] = NONE;
     const names = frame.u32('name', length);
     const units = frame.u32('unit', length);
+    const commands = frame.u32('command', length);
     return {
         length,
         parent,
@@ -41,6 +42,10 @@ function readNodes(frame: Frame, strings: string[]): Nodes {
         max: frame.f64('max', length),
         first: frame.f64('first', length, NaN),
         last: frame.f64('last', length, NaN),
+        above: frame.i32('above', length, NONE),
+        began: frame.f64('began', length, NaN),
+        cpu: frame.f64('cpu', length),
+        command: (node) => strings[commands[node]] ?? '',
         name: (node) => strings[names[node]] ?? '',
         unit: (node) => strings[units[node]] ?? '',
     };

@@ -103,3 +103,20 @@ export async function clickEvent(page, name, time, dy = 12) {
     await page.mouse.click(await xOf(page, time), y + dy);
     await settled(page);
 }
+
+/** Runs a command by its name from the palette, with an argument. */
+export async function command(page, name, argument = '') {
+    await page.keyboard.press('Control+k');
+    await page.locator('#palette input').fill(name);
+    await page.keyboard.press('Enter');
+    if (argument) {
+        await page.locator('#palette input').fill(argument);
+        await page.keyboard.press('Enter');
+    }
+    await settled(page);
+}
+
+/** Returns the colour of a point of one of the canvases, in pixels from its corner. */
+export async function pixel(page, id, { x, y }) {
+    return page.evaluate(({ id, x, y }) => [...document.getElementById(id).getContext('2d').getImageData(x, y, 1, 1).data], { id, x, y });
+}
