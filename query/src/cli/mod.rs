@@ -213,7 +213,15 @@ fn print_results(
     let mut rows = output(format, width, standard_output());
     let result = engine.run(sql, &mut *rows);
     finish(&mut *rows)?;
+    print_remarks(engine);
     result.map_err(|error| error.render(sql))
+}
+
+/// Prints remarks on the results of the last statements.
+fn print_remarks(engine: &Engine) {
+    for text in engine.remarks() {
+        remark(format_args!("warning: {text}"));
+    }
 }
 
 /// Writes the rest of the results.
@@ -345,5 +353,6 @@ fn print_csv(engine: &mut Engine, sql: &str) -> Result<(), String> {
     rows.finish()
         .and_then(|mut out| out.flush())
         .map_err(|error| format!("cannot write the result: {error}"))?;
+    print_remarks(engine);
     result.map_err(|error| error.render(sql))
 }

@@ -115,6 +115,7 @@ pub struct Engine {
     limits: Limits,
     read_only: safety::ReadOnly,
     log: Log,
+    unread: modules::Unread,
     /// The indexes of tables that make their own.
     indexes: HashSet<String>,
     macros: Macros,
@@ -162,7 +163,7 @@ impl Engine {
         relations.register_module(&connection, CREATED)?;
         functions::register(&connection, &limits)?;
         functions::register_trace(&connection, trace)?;
-        modules::register_absent(&connection, trace)?;
+        let unread = modules::register_absent(&connection, trace)?;
         objects::register(&connection, &objects)?;
         intervals::register(&connection, &relations, &objects)?;
         graphs::register(&connection, &relations, &objects)?;
@@ -183,6 +184,7 @@ impl Engine {
             limits,
             read_only,
             log,
+            unread,
             indexes: HashSet::new(),
             macros: Macros::new(),
             aliases: HashMap::new(),
@@ -219,6 +221,19 @@ impl Engine {
     /// Returns the names of all modules.
     pub fn module_names(&self) -> impl Iterator<Item = &str> {
         self.packages.keys().map(String::as_str)
+    }
+
+    /// Returns remarks on the results of the statements since the last call: modules that gave no
+    /// rows although the trace may have their events.
+    pub fn remarks(&self) -> Vec<String> {
+        let modules = self.unread.take().into_iter();
+        let remarks = modules.map(|module| {
+            format!(
+                "the module '{module}' has no rows: Ferretto does not read its events yet, and \
+                 the trace may have some"
+            )
+        });
+        remarks.collect()
     }
 
     /// Returns a handle that cancels statements.

@@ -1,13 +1,13 @@
-//! Modules about events that Ferretto does not read. Traces of other systems have no such events,
-//! so their tables are empty, as upstream's are. In a trace of the system that has them, reading
-//! them is an error.
+//! Modules about events that Ferretto does not read. Their tables are empty, as upstream's are for
+//! traces without such events. For a trace that may have them, the session tells who reads them.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferretto_tables::Trace;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Error, Result};
+use rusqlite::{Connection, Result};
 
 const LIST: &str = include_str!("absent.txt");
 
@@ -78,25 +78,55 @@ fn has_metadata(trace: &Trace, prefixes: &[&str]) -> bool {
     })
 }
 
-/// Registers the function that guards the tables: it returns 0, or fails if the trace may have the
-/// events of a module.
-pub(crate) fn register(connection: &Connection, trace: &Arc<Trace>) -> Result<()> {
-    let has_android = has_metadata(trace, &["android_"]);
-    let has_chrome = has_metadata(trace, &["cr-", "chrome"]);
+/// Returns true if a trace has packets that were not imported.
+fn has_skipped_packets(trace: &Trace) -> bool {
+    let stats = &trace.tables().stats;
+    (0..stats.len()).any(|row| {
+        let name = trace.strings().get(stats.name().get(row));
+        name == Some("packets_not_imported") && stats.value().get(row) > 0
+    })
+}
+
+/// The modules that statements have read although the trace may have their events.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Unread(Arc<Mutex<BTreeSet<String>>>);
+
+impl Unread {
+    fn modules(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the modules since the last call.
+    pub(crate) fn take(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.modules())
+    }
+}
+
+/// Registers the function that guards the tables: it returns 0, and remembers the module if the
+/// trace may have its events.
+pub(crate) fn register(connection: &Connection, trace: &Arc<Trace>) -> Result<Unread> {
+    let has_skipped = has_skipped_packets(trace);
+    let has_android = has_skipped || has_metadata(trace, &["android_"]);
+    let has_chrome = has_skipped || has_metadata(trace, &["cr-", "chrome"]);
     let flags = FunctionFlags::SQLITE_UTF8
         | FunctionFlags::SQLITE_DETERMINISTIC
         | FunctionFlags::SQLITE_INNOCUOUS;
+    let unread = Unread::default();
+    let known = unread.clone();
     connection.create_scalar_function("__perfetto_lacks", 1, flags, move |context| {
         let ValueRef::Text(module) = context.get_raw(0) else {
             return Ok(0);
         };
         let module = String::from_utf8_lossy(module);
-        let system = match module.split('.').next().unwrap_or_default() {
-            "chrome" | "v8" if has_chrome => "Chrome",
-            "android" | "pixel" | "pkvm" | "wattson" if has_android => "Android",
-            _ => return Ok(0),
+        let has_events = match module.split('.').next().unwrap_or_default() {
+            "chrome" | "v8" => has_chrome,
+            "android" | "pixel" | "pkvm" | "wattson" => has_android,
+            _ => has_skipped,
         };
-        let message = format!("the module '{module}' does not read traces of {system} yet");
-        Err(Error::UserFunctionError(message.into()))
-    })
+        if has_events {
+            known.modules().insert(module.into_owned());
+        }
+        Ok(0)
+    })?;
+    Ok(unread)
 }

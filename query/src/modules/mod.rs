@@ -3,7 +3,7 @@
 
 mod absent;
 
-pub(crate) use self::absent::register as register_absent;
+pub(crate) use self::absent::{Unread, register as register_absent};
 
 macro_rules! modules {
     ($($name:literal: $file:literal,)*) => {

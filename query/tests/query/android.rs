@@ -279,3 +279,49 @@ fn interactions_with_latency_have_a_state() {
         ]
     );
 }
+
+/// A trace of Android, with a packet that is not imported.
+const ANDROID: &str = r#"
+    packet { system_info { android_build_fingerprint: "maker/board:14/X/1:user/keys" } }
+    packet { timestamp: 5 packages_list { packages { name: "app" uid: 10001 } } }
+    packet { timestamp: 9 packages_list { packages { name: "app" uid: 10001 } } }"#;
+
+#[test]
+fn modules_without_an_importer_are_empty_and_say_so() {
+    let mut s = over(ANDROID);
+    assert_eq!(
+        s.rows(
+            "INCLUDE PERFETTO MODULE android.startup.startups;
+             INCLUDE PERFETTO MODULE wattson.windows;
+             SELECT count() FROM android_startups;
+             SELECT count() FROM wattson_window_markers"
+        ),
+        ["0", "", "\"count()\"", "0"]
+    );
+    let remarks = s.0.remarks();
+    let names = ["'android.startup.startups'", "'wattson.windows'"];
+    assert_eq!(remarks.len(), names.len(), "{remarks:?}");
+    for (remark, name) in remarks.iter().zip(names) {
+        assert!(remark.contains(name), "{remark}");
+    }
+    assert_eq!(s.0.remarks(), Vec::<String>::new());
+    // The index is the number of the field `packages_list`.
+    assert_eq!(
+        s.rows("SELECT idx, value, severity FROM stats WHERE name = 'packets_not_imported'"),
+        ["47,2,\"info\""]
+    );
+}
+
+#[test]
+fn traces_without_the_events_of_a_module_cause_no_remarks() {
+    let mut s = Session::new();
+    s.rows(
+        "INCLUDE PERFETTO MODULE android.startup.startups;
+         SELECT count() FROM android_startups",
+    );
+    assert_eq!(s.0.remarks(), Vec::<String>::new());
+    assert_eq!(
+        s.value("(SELECT count() FROM stats WHERE name = 'packets_not_imported')"),
+        "0"
+    );
+}

@@ -365,4 +365,5 @@ define! {
     perf_text_unreadable_lines, single, Error, Trace, Machine;
     collapsed_stack_unreadable_lines, single, Error, Trace, Machine;
     strace_unreadable_lines, single, Error, Trace, Machine;
+    packets_not_imported, indexed, Info, Analysis, Machine;
 }

@@ -25,6 +25,7 @@ use super::ftrace::add_named;
 use super::message::Message;
 use super::{Input, Out};
 use crate::schema::InterruptMappingRow;
+use crate::stats::Stat;
 
 /// The state of the system between packets.
 #[derive(Debug, Default)]
@@ -45,7 +46,15 @@ impl System {
         match field {
             packet::CPU_INFO => cpus::parse(cx, bytes),
             packet::INTERRUPT_INFO => self.interrupts(cx, bytes),
-            _ => {}
+            // These have no events.
+            packet::SYNCHRONIZATION_MARKER
+            | packet::PROTOVMS
+            | packet::TRACE_PROVENANCE
+            | packet::FOR_TESTING => {}
+            _ => {
+                let stats = &mut cx.store.stats;
+                stats.add_indexed(Stat::packets_not_imported, i64::from(field), 1);
+            }
         }
     }
 
