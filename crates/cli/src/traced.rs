@@ -18,7 +18,7 @@ use crate::usage::Row;
 pub(crate) struct Traced {
     permissions: Option<SocketPermissions>,
     relays: RelayEndpoints,
-    unidentified: bool,
+    require_identity: Option<bool>,
     allowed_hosts: Vec<AllowedHost>,
     output_folders: Vec<PathBuf>,
     user_cpu: Option<u64>,
@@ -63,10 +63,20 @@ impl Daemon for Traced {
             Self::take_host,
         ),
         DaemonOption(
-            "allow-unidentified",
-            "serve producers on other machines that send no identity",
+            "require-identity",
+            "refuse producers on other machines that send no identity; the\n\
+                     default with --allow-host or FERRETTO_TLS",
             |daemon, _| {
-                daemon.unidentified = true;
+                daemon.require_identity = Some(true);
+                Ok(Taken::Known)
+            },
+        ),
+        DaemonOption(
+            "allow-unidentified",
+            "serve producers on other machines that send no identity; the\n\
+                     default without these",
+            |daemon, _| {
+                daemon.require_identity = Some(false);
                 Ok(Taken::Known)
             },
         ),
@@ -111,7 +121,7 @@ Sockets passed by systemd (LISTEN_FDS) replace these, and systemd is notified wh
             .context("Failed to start the traced service: a socket name is wrong")?;
         host.permissions = self.permissions;
         host.relays = self.relays;
-        host.unidentified = self.unidentified;
+        host.require_identity = self.require_identity;
         host.allowed_hosts = self.allowed_hosts;
         host.service.output_folders = self.output_folders;
         host.watchdog = Some(WatchdogLimits {

@@ -151,11 +151,15 @@ impl Client {
     /// Returns the event that announces this client to the service.
     pub(crate) fn announcement(&self) -> Event {
         let peer = self.connection.peer();
+        let machine_name = match &self.remote {
+            Some(remote) if self.connection.is_unidentified() => remote.host.to_string(),
+            _ => String::from_utf8_lossy(&peer.machine_name).into_owned(),
+        };
         let peer = Peer {
             uid: peer.uid,
             pid: Some(peer.pid).filter(|&pid| pid > 0),
             machine_id: peer.machine_id,
-            machine_name: String::from_utf8_lossy(&peer.machine_name).into_owned(),
+            machine_name,
             can_share_memory: self.socket.is_unix(),
         };
         match self.role {

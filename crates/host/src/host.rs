@@ -166,6 +166,7 @@ impl Host {
             // This fails only if the reactor is already gone.
             let _ = waker.wake();
         };
+        let requires_identity = options.requires_identity();
         let mut reactor = Reactor::new(
             poll.registry().try_clone()?,
             listeners,
@@ -176,7 +177,7 @@ impl Host {
             options.notices,
         );
         reactor.only_user = options.only_user;
-        reactor.unidentified = options.unidentified;
+        reactor.requires_identity = requires_identity;
         reactor.security = options.security;
         reactor.remotes.allow(options.allowed_hosts);
         if let Some(limits) = options.watchdog {

@@ -36,9 +36,11 @@ pub struct HostOptions {
     pub relays: RelayEndpoints,
     /// The other machines that may connect; if empty, all that can reach a socket.
     pub allowed_hosts: Vec<AllowedHost>,
-    /// Serve producers on other machines that do not identify themselves, as upstream does. They
-    /// count as processes of this machine, but of none of its users.
-    pub unidentified: bool,
+    /// Refuse producers on other machines that do not identify themselves. By default they are
+    /// served as upstream's service does, unless connections are encrypted or
+    /// [`allowed_hosts`](Self::allowed_hosts) are named. Their data counts as that of this machine,
+    /// but of none of its users and processes, and their address is their machine's name.
+    pub require_identity: Option<bool>,
     /// The encryption of connections from other machines; by default that of the process. If there
     /// is one, connections without it are refused.
     pub security: Option<Arc<dyn Security>>,
@@ -154,6 +156,12 @@ impl Default for Limits {
 }
 
 impl HostOptions {
+    /// Returns true if producers on other machines have to identify themselves.
+    pub(crate) fn requires_identity(&self) -> bool {
+        self.require_identity
+            .unwrap_or(self.security.is_some() || !self.allowed_hosts.is_empty())
+    }
+
     /// Returns options to listen at these addresses, with the defaults of `traced`.
     pub fn at(producers: Vec<Address>, consumer: Address) -> Self {
         Self {
@@ -161,7 +169,7 @@ impl HostOptions {
             consumer,
             relays: RelayEndpoints::Nowhere,
             allowed_hosts: Vec::new(),
-            unidentified: false,
+            require_identity: None,
             security: process_security().ok().flatten(),
             permissions: None,
             service: service_options(),

@@ -105,8 +105,8 @@ pub(crate) struct Reactor {
     /// The only user served besides root; `None` serves everyone.
     pub(crate) only_user: Option<u32>,
     pub(crate) remotes: Remotes,
-    /// Set if producers on other machines need not identify themselves.
-    pub(crate) unidentified: bool,
+    /// Set if producers on other machines have to identify themselves.
+    pub(crate) requires_identity: bool,
     /// The encryption of connections from other machines.
     pub(crate) security: Option<Arc<dyn Security>>,
     pub(crate) boost: ThreadBoost,
@@ -161,7 +161,7 @@ impl Reactor {
             notices,
             only_user: None,
             remotes: Remotes::default(),
-            unidentified: false,
+            requires_identity: false,
             security: None,
             boost: ThreadBoost::new(),
             watchdog: None,

@@ -149,7 +149,7 @@ impl Reactor {
         match client.connection.take_frame(payload, fd) {
             Some(Action::Send(frame)) => self.send(id, frame, None),
             Some(Action::Invoke(_))
-                if client.connection.is_unidentified() && !self.unidentified =>
+                if client.connection.is_unidentified() && self.requires_identity =>
             {
                 let client = client.name();
                 self.notices.report(&Notice::Unidentified { client });

@@ -81,7 +81,6 @@ fn sync(phase: Option<Phase>) -> relay::Request {
 fn host_and_relay() -> (TestHost, Address, Client<relay::Port>) {
     let host = TestHost::start_with(|options| {
         options.producers.push("127.0.0.1:0".parse().unwrap());
-        options.unidentified = true;
         options.relays = RelayEndpoints::Everywhere;
     });
     let tcp = Address::Tcp {

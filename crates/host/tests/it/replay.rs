@@ -297,7 +297,6 @@ impl Replay {
         let host = TestHost::start_with(|options| {
             if remote_producers {
                 options.producers.push("127.0.0.1:0".parse().unwrap());
-                options.unidentified = true;
                 options.relays = RelayEndpoints::Everywhere;
             }
         });

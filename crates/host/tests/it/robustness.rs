@@ -72,7 +72,6 @@ fn garbage_on_both_sockets_affects_no_other_client() {
 fn garbage_from_other_machines_affects_no_other_client() {
     let host = TestHost::start_with(|options| {
         options.producers.push("127.0.0.1:0".parse().unwrap());
-        options.unidentified = true;
         options.relays = ferretto_host::RelayEndpoints::Everywhere;
     });
     let address = ferretto_ipc::Address::Tcp {

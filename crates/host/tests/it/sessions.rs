@@ -190,7 +190,6 @@ fn ipc_036_a_producer_s_memory_is_adopted_only_if_it_is_safe() {
 fn ipc_042_a_producer_over_tcp_sends_its_chunks_inline() {
     let host = TestHost::start_with(|options| {
         options.producers.push("127.0.0.1:0".parse().unwrap());
-        options.unidentified = true;
     });
     let address = Address::Tcp {
         host: "127.0.0.1".to_owned(),

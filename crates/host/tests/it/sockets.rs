@@ -88,7 +88,6 @@ fn ipc_026_every_producer_address_is_served() {
     let host = TestHost::start_with(|options| {
         options.producers.push(address.clone());
         options.producers.push("127.0.0.1:0".parse().unwrap());
-        options.unidentified = true;
     });
     let port = host.port.unwrap();
     let tcp = Address::Tcp {
@@ -126,7 +125,6 @@ fn ipc_031_producers_are_known_by_the_kernel_s_word() {
 fn ipc_032_a_producer_over_tcp_says_who_it_is() {
     let host = TestHost::start_with(|options| {
         options.producers.push("127.0.0.1:0".parse().unwrap());
-        options.unidentified = true;
     });
     let tcp = Address::Tcp {
         host: "127.0.0.1".to_owned(),

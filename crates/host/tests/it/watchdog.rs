@@ -63,7 +63,6 @@ fn a_user_who_exceeds_the_allowance_is_throttled_and_then_disconnected_by_name()
             patience: 1,
         });
         options.producers.push("127.0.0.1:0".parse().unwrap());
-        options.unidentified = true;
         options.relays = RelayEndpoints::Everywhere;
     });
     let mut busy = host.producer();

@@ -136,35 +136,36 @@ fn ten_thousand_connections_of_one_machine_do_not_block_others() {
 }
 
 #[test]
-fn relay_009_a_remote_producer_without_an_identity_is_refused() {
-    let ask = |world: &World| {
+fn relay_009_a_remote_producer_without_an_identity_is_admitted_by_its_address() {
+    let ask = |change: fn(&mut ferretto_host::HostOptions)| {
+        let world = World::start_with(&ferretto_testing::relay::any_port(), change);
         let mut socket = Socket::connect(&world.remote).unwrap();
         let hello = ferretto_ipc::frame::invoke_method(1, 1, 1, false, 0, |_| {});
         socket.queue(hello, None).unwrap();
         assert!(socket.flush().unwrap());
         ferretto_testing::relay::wait_readable(socket.as_fd());
         let reply = socket.receive(&mut [0; 4096]).unwrap();
-        (socket, reply)
+        let is_served = matches!(reply, ferretto_ipc::socket::Received::Data { .. });
+        let mut consumer = Consumer::connect(&world.consumers, LIMIT).unwrap();
+        let state = consumer.query_service_state(LIMIT).unwrap();
+        assert_eq!(state.producers.len(), usize::from(is_served), "{reply:?}");
+        state.producers.into_iter().next()
     };
-    let world = World::start();
-    let (_socket, reply) = ask(&world);
-    assert!(
-        matches!(reply, ferretto_ipc::socket::Received::Closed),
-        "{reply:?}"
-    );
-    let world = World::start_with(&ferretto_testing::relay::any_port(), |options| {
-        options.unidentified = true
-    });
-    let (_socket, reply) = ask(&world);
-    assert!(
-        matches!(reply, ferretto_ipc::socket::Received::Data { .. }),
-        "{reply:?}"
-    );
-    let mut consumer = Consumer::connect(&world.consumers, LIMIT).unwrap();
-    let state = consumer.query_service_state(LIMIT).unwrap();
-    let producer = &state.producers[0];
-    // The user is never root.
-    assert_eq!(producer.uid, Some(65_534));
+    let producer = ask(|_| {}).expect("it is served");
+    // Never root, no process and no other machine of this name.
+    assert_eq!((producer.uid, producer.pid), (Some(65_534), None));
+    assert_eq!(producer.machine_id, None);
+    assert_eq!(producer.machine_name.as_deref(), Some(&b"127.0.0.1"[..]));
+    assert!(ask(|options| options.require_identity = Some(true)).is_none());
+    let name_hosts = |options: &mut ferretto_host::HostOptions| {
+        options.allowed_hosts.push("127.0.0.0/8".parse().unwrap());
+    };
+    assert!(ask(name_hosts).is_none());
+    let both = |options: &mut ferretto_host::HostOptions| {
+        options.allowed_hosts.push("127.0.0.0/8".parse().unwrap());
+        options.require_identity = Some(false);
+    };
+    assert!(ask(both).is_some());
 }
 
 #[test]

@@ -112,7 +112,9 @@ impl Service {
 
 fn producer_state(id: ProducerId, producer: &Producer) -> tracing_service_state::Producer {
     let remote = producer.is_remote();
+    // A producer that does not identify itself has an address in place of a machine.
     let machine_name = producer.peer().machine_name.clone().into_bytes();
+    let is_named = remote || !machine_name.is_empty();
     tracing_service_state::Producer {
         id: Some(id.into()),
         name: Some(producer.name().to_vec()),
@@ -121,7 +123,7 @@ fn producer_state(id: ProducerId, producer: &Producer) -> tracing_service_state:
         pid: producer.peer().pid,
         frozen: Some(false),
         machine_id: remote.then_some(producer.peer().machine_id),
-        machine_name: remote.then_some(machine_name),
+        machine_name: is_named.then_some(machine_name),
         ..Default::default()
     }
 }
