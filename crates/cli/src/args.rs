@@ -77,6 +77,12 @@ pub(crate) enum Command {
     MachineClock,
 }
 
+/// Returns true if a command line requests an answer for programs.
+pub(crate) fn wants_json(args: &[OsString]) -> bool {
+    let own = args.iter().skip(1).take_while(|arg| *arg != "--");
+    own.into_iter().any(|arg| arg == "--json")
+}
+
 /// Suggests a correction for a misplaced word on the command line of `record`.
 pub(crate) fn hint(args: &[OsString], error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};

@@ -12,8 +12,9 @@ use ferretto_trace::events::{EventReader, Kind};
 use ferretto_trace::{Limits, TraceReader};
 
 use crate::duration::parse_duration;
+use crate::json;
 use crate::moment::Moment;
-use crate::output::{is_standard, print_written, write_private};
+use crate::output::{self, is_standard, print_written, write_private};
 use crate::parts::Parts;
 use crate::read::{DEFAULT_TRACE, Extent, LimitArgs, parse_bytes, seekable};
 
@@ -47,6 +48,9 @@ pub(crate) struct CutArgs {
     /// File for the part [default: the name of the trace with -cut, such as trace-cut.pftrace]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Print one JSON object, for programs
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     limits: LimitArgs,
 }
@@ -70,6 +74,9 @@ pub(crate) struct SplitArgs {
     /// The file from which the names of the parts are derived [default: the trace]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Print one JSON object, for programs
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     limits: LimitArgs,
 }
@@ -86,6 +93,9 @@ pub(crate) struct MergeArgs {
     /// File for the merged trace
     #[arg(short, long, value_name = "FILE", default_value = "merged.pftrace")]
     output: PathBuf,
+    /// Print one JSON object, for programs
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     limits: LimitArgs,
 }
@@ -119,13 +129,28 @@ pub(crate) fn cut(args: &CutArgs) -> Result<Extent> {
         .output
         .clone()
         .unwrap_or_else(|| derived(&args.file, "-cut"));
+    refuse_two_results(args.json, &output)?;
     let (uuid, mut taken) = (uuid()?, None);
     write_private(&output, &[&args.file], |out| {
         taken = Some(ferretto_edit::cut(&mut trace, window, limits, uuid, out).map_err(explained)?);
         Ok(())
     })?;
-    print_written([&output])?;
-    Ok(taken.map_or(Extent::Whole, |taken| report(&name, &taken)))
+    let extent = taken
+        .as_ref()
+        .map_or(Extent::Whole, |taken| report(&name, taken));
+    if args.json {
+        output::print(json::answer(|all| {
+            all.add("input", &name);
+            all.add("output", output.display().to_string());
+            all.add("from_ns", window.from);
+            all.add("to_ns", window.to);
+            all.add("packets", taken.map_or(0, |taken| taken.packets));
+            all.add("complete", extent == Extent::Whole);
+        }))?;
+    } else {
+        print_written([&output])?;
+    }
+    Ok(extent)
 }
 
 /// Runs `ferretto split`.
@@ -173,8 +198,21 @@ pub(crate) fn split(args: &SplitArgs) -> Result<Extent> {
         damage,
         left_out,
     };
-    print_written(parts.complete())?;
-    Ok(report(&name, &taken))
+    let extent = report(&name, &taken);
+    let complete = parts.complete();
+    if args.json {
+        output::print(json::answer(|all| {
+            all.add("input", &name);
+            all.name("outputs").list(complete, |json, path| {
+                json.string(&path.display().to_string());
+            });
+            all.add("packets", packets);
+            all.add("complete", extent == Extent::Whole);
+        }))?;
+    } else {
+        print_written(complete)?;
+    }
+    Ok(extent)
 }
 
 /// Runs `ferretto merge`.
@@ -205,17 +243,43 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<Extent> {
                 .unwrap_or("machine")
         })
         .collect();
-    let (uuid, mut all) = (uuid()?, Vec::new());
+    refuse_two_results(args.json, &args.output)?;
+    let (uuid, mut taken) = (uuid()?, Vec::new());
     write_private(&args.output, &inputs, |out| {
-        all = ferretto_edit::merge(&mut traces, &stems, limits, uuid, out).map_err(explained)?;
+        taken = ferretto_edit::merge(&mut traces, &stems, limits, uuid, out).map_err(explained)?;
         Ok(())
     })?;
-    print_written([&args.output])?;
     let extents = names
         .iter()
-        .zip(&all)
+        .zip(&taken)
         .map(|(name, taken)| report(name, taken));
-    Ok(extents.fold(Extent::Whole, Extent::and))
+    let extents: Vec<Extent> = extents.collect();
+    let extent = extents.iter().copied().fold(Extent::Whole, Extent::and);
+    if args.json {
+        output::print(json::answer(|all| {
+            let inputs = names.iter().zip(&taken).zip(&extents);
+            all.objects("inputs", inputs, |it, ((name, taken), extent)| {
+                it.add("file", name);
+                it.add("packets", taken.packets);
+                it.add("complete", *extent == Extent::Whole);
+            });
+            all.add("output", args.output.display().to_string());
+            all.add("complete", extent == Extent::Whole);
+        }))?;
+    } else {
+        print_written([&args.output])?;
+    }
+    Ok(extent)
+}
+
+/// Refuses to print an answer among the bytes of a trace.
+fn refuse_two_results(json: bool, output: &Path) -> Result<()> {
+    if json && is_standard(output) {
+        bail!(
+            "--json prints its answer on standard output, so the trace needs a file; use -o FILE"
+        );
+    }
+    Ok(())
 }
 
 /// Refuses a file that does not start with a packet.

@@ -19,6 +19,8 @@ use std::process::ExitCode;
 
 use ferretto_text::terminal::shown_lines;
 
+use crate::messages;
+
 /// Wrong command line.
 pub(crate) const USAGE: u8 = 2;
 /// Done with the readable part of a trace.
@@ -33,7 +35,7 @@ pub(crate) fn report(program: &str, error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("{program}: {}", message(error));
+    messages::tell_error(program, &message(error));
     ExitCode::FAILURE
 }
 

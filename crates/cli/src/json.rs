@@ -2,9 +2,25 @@
 
 use std::fmt::Write as _;
 
+use ferretto_text::terminal::controls;
+
+/// The version of the answers. It grows when a field is removed or changes its meaning.
+const VERSION: u32 = 1;
+
 /// A JSON text under construction. Members and elements are given by the closures.
 #[derive(Default)]
 pub(crate) struct Json(String);
+
+/// Returns an answer of a command as one line: an object whose first member is the version.
+/// `docs/schema` describes the answers.
+pub(crate) fn answer(members: impl FnOnce(&mut Members<'_>)) -> String {
+    let mut json = Json::default();
+    json.object(|all| {
+        all.add("version", VERSION);
+        members(all);
+    });
+    json.into_line()
+}
 
 impl Json {
     /// Returns the text, as one line.
@@ -31,7 +47,7 @@ impl Json {
                 '\\' => self.0.push_str("\\\\"),
                 '\n' => self.0.push_str("\\n"),
                 // Writing to a string cannot fail.
-                c if c.is_control() => drop(write!(self.0, "\\u{:04x}", u32::from(c))),
+                c if controls(c) => drop(write!(self.0, "\\u{:04x}", u32::from(c))),
                 c => self.0.push(c),
             }
         }
@@ -81,6 +97,15 @@ macro_rules! numbers {
 }
 
 numbers!(i32, i64, u32, u64, usize);
+
+/// JSON has only finite numbers.
+impl Value for f64 {
+    fn write(&self, json: &mut Json) {
+        let finite = if self.is_finite() { *self } else { 0.0 };
+        // Writing to a string cannot fail.
+        let _ = write!(json.0, "{finite}");
+    }
+}
 
 impl Value for bool {
     fn write(&self, json: &mut Json) {
@@ -154,8 +179,8 @@ mod tests {
     #[test]
     fn names_are_escaped() {
         let mut json = Json::default();
-        json.string("a\"b\\c\nd\u{1b}\u{9b}é");
-        assert_eq!(json.0, "\"a\\\"b\\\\c\\nd\\u001b\\u009bé\"");
+        json.string("a\"b\\c\nd\u{1b}\u{9b}\u{202e}é");
+        assert_eq!(json.0, "\"a\\\"b\\\\c\\nd\\u001b\\u009b\\u202eé\"");
     }
 
     #[test]

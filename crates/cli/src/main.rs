@@ -114,9 +114,16 @@ fn main() -> ExitCode {
     {
         return program(vec!["--help".into()]);
     }
+    if args::wants_json(&args) {
+        messages::use_json();
+    }
     let command = match Ferretto::try_parse_from(&args) {
         Ok(ferretto) => ferretto.command,
         Err(error) => {
+            if error.use_stderr() && messages::is_json() {
+                messages::tell_error("ferretto", &error.render().to_string());
+                return ExitCode::from(errors::USAGE);
+            }
             // Help and version are errors in clap, too. A closed reader is not a failure.
             let _ = error.print();
             if let Some(hint) = args::hint(&args, &error) {

@@ -2,14 +2,18 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Error, Result, bail};
 use clap::Args;
 
+use crate::messages;
+
+/// The bytes of messages that are passed on.
+const MAX_REPORTED: u64 = 1 << 20;
 const PROGRAM: &str = "ferretto-query";
 
 const NOT_INSTALLED: &str = "ferretto-query is not installed: it is neither in the folder of this \
@@ -18,7 +22,7 @@ const NOT_INSTALLED: &str = "ferretto-query is not installed: it is neither in t
 /// Query a trace with SQL
 ///
 /// Runs the program ferretto-query, from the folder of this program or $PATH, with the same
-/// arguments.
+/// arguments. --json prints an array of objects, like --format json, and errors as JSON lines.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct QueryArgs {
@@ -34,11 +38,44 @@ pub(crate) struct QueryArgs {
 /// Replaces this process by the program. Returns only if that fails.
 pub(crate) fn run(args: &QueryArgs) -> Result<std::convert::Infallible> {
     let program = program();
-    let error = Command::new(&program).args(&args.arguments).exec();
+    let mut command = Command::new(&program);
+    for argument in &args.arguments {
+        match argument.to_str() {
+            Some("--json") => command.args(["--format", "json"]),
+            _ => command.arg(argument),
+        };
+    }
+    if messages::is_json() {
+        return translated(command);
+    }
+    let error = command.exec();
     if error.kind() == io::ErrorKind::NotFound {
         bail!(NOT_INSTALLED);
     }
     Err(Error::new(error)).with_context(|| format!("cannot run {}", program.display()))
+}
+
+/// Runs the program, and prints what it reports as JSON lines. Ends this process with its code.
+fn translated(mut command: Command) -> Result<std::convert::Infallible> {
+    let child = command.stderr(Stdio::piped()).spawn();
+    let mut child = match child {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(NOT_INSTALLED),
+        child => child.context("cannot run ferretto-query")?,
+    };
+    let mut reported = Vec::new();
+    if let Some(stderr) = child.stderr.take() {
+        let read = stderr.take(MAX_REPORTED).read_to_end(&mut reported);
+        read.context("cannot read the messages of ferretto-query")?;
+    }
+    let status = child.wait().context("cannot wait for ferretto-query")?;
+    let text = String::from_utf8_lossy(&reported);
+    let text = text.trim().trim_start_matches("ferretto-query: ");
+    if !text.is_empty() && status.success() {
+        eprintln!("{text}");
+    } else if !text.is_empty() {
+        messages::tell_error("ferretto-query", text);
+    }
+    std::process::exit(status.code().unwrap_or(1));
 }
 
 /// Returns the program that runs queries.

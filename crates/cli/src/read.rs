@@ -279,7 +279,7 @@ pub(crate) fn tables(path: &Path, tables: TableSet) -> Result<(String, Trace, Ex
         (name, trace)
     };
     for remark in trace.remarks() {
-        anstream::eprintln!("ferretto: {}: {}", shown(&name), shown(remark));
+        eprintln!("ferretto: {}: {}", shown(&name), shown(remark));
     }
     let extent = match trace.remarks().is_empty() {
         true => Extent::Whole,

@@ -13,7 +13,7 @@ use ferretto_proto::tracing_service_state::Producer;
 use ferretto_text::amount::{counted, human_bytes, human_time};
 use ferretto_text::terminal::shown_bytes;
 
-use crate::json::Json;
+use crate::json;
 
 /// The timeout of the service's reply.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -222,8 +222,7 @@ fn buffer_text(buffer: &BufferUse) -> String {
 }
 
 fn json(view: &View<'_>) -> String {
-    let mut json = Json::default();
-    json.object(|all| {
+    json::answer(|all| {
         all.add("service", shown(&view.state.tracing_service_version));
         all.objects("machines", &view.machines, |members, machine| {
             members.add("id", machine.id);
@@ -251,16 +250,16 @@ fn json(view: &View<'_>) -> String {
             members.add("name", shown(&session.unique_session_name));
             members.add("uid", session.consumer_uid);
             members.add("sources", session.num_data_sources);
-            members.add("duration_ms", session.duration_ms);
+            let duration = session.duration_ms.map(|ms| u64::from(ms) * 1_000_000);
+            members.add("duration_ns", duration);
             members.objects("buffers", state::buffers(session), |members, buffer| {
-                members.add("size", buffer.size);
-                members.add("used", buffer.used);
-                members.add("overwritten", buffer.overwritten);
+                members.add("size_bytes", buffer.size);
+                members.add("used_bytes", buffer.used);
+                members.add("overwritten_bytes", buffer.overwritten);
                 members.add("chunks_discarded", buffer.discarded);
             });
         });
-    });
-    json.into_line()
+    })
 }
 
 /// Escapes text that could control the terminal.

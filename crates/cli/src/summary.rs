@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use ferretto_trace::summarize_within;
 
-use crate::print;
 use crate::read::{Extent, FileArgs, Input, open_any};
+use crate::{output, print};
 
 /// Show the contents and losses of a trace
 ///
@@ -39,8 +39,7 @@ pub(crate) fn run(args: &SummaryArgs) -> Result<Extent> {
             .and(imported)
     };
     if args.json {
-        let mut out = io::stdout().lock();
-        print::json::summary(&mut out, &name, &summary).context("cannot write the summary")?;
+        output::print(print::json::summary(&name, &summary))?;
         return Ok(extent());
     }
     let stdout = io::stdout();

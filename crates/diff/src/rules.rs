@@ -91,6 +91,16 @@ impl Measure {
         }
     }
 
+    /// Returns the unit of the values, for programs.
+    pub fn unit(&self) -> &'static str {
+        match self {
+            Self::Slice(_, Statistic::Count) | Self::Calls(_) | Self::Loss => "count",
+            Self::Sql(_) => "value",
+            Self::Duration | Self::Slice(..) => "ns",
+            Self::Function(_) | Self::NewFunctions => "share",
+        }
+    }
+
     /// Formats a value.
     pub fn format(&self, value: f64) -> String {
         match self.units().first() {

@@ -61,6 +61,9 @@ pub(crate) struct AssertArgs {
     /// Write the verdicts as Markdown to this file
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Print one JSON object with the verdicts, for programs
+    #[arg(long, conflicts_with = "calibrate")]
+    json: bool,
 }
 
 /// The verdict of a rule about a recording.
@@ -137,15 +140,20 @@ fn judge(args: &AssertArgs) -> Result<u8> {
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
-    output::print(report::text(&judgements))?;
     let any = |is: fn(&Verdict) -> bool| judgements.iter().any(|it| is(&it.verdict));
-    if any(|verdict| matches!(verdict, Verdict::Broken(..))) {
-        return Ok(BROKEN);
-    }
-    if !is_whole || any(|verdict| matches!(verdict, Verdict::Unknown(_))) {
-        return Ok(UNKNOWN);
-    }
-    Ok(0)
+    let (word, code) = if any(|verdict| matches!(verdict, Verdict::Broken(..))) {
+        ("broken", BROKEN)
+    } else if !is_whole || any(|verdict| matches!(verdict, Verdict::Unknown(_))) {
+        ("unknown", UNKNOWN)
+    } else {
+        ("holds", 0)
+    };
+    output::print(if args.json {
+        report::json(word, &judgements)
+    } else {
+        report::text(&judgements)
+    })?;
+    Ok(code)
 }
 
 /// Reads the rules of a file.

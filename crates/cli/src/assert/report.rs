@@ -1,4 +1,4 @@
-//! Verdicts as text, as JUnit's XML and as Markdown.
+//! Verdicts as text, as JSON, as JUnit's XML and as Markdown.
 
 use std::fmt::Write as _;
 
@@ -6,6 +6,7 @@ use ferretto_diff::rules::Verdict;
 use ferretto_text::terminal::shown;
 
 use super::Judgement;
+use crate::json;
 
 /// Returns the word for a verdict, and its value or reason.
 fn words(judgement: &Judgement) -> (&'static str, String) {
@@ -25,6 +26,26 @@ pub(super) fn text(judgements: &[Judgement]) -> String {
         let _ = writeln!(text, "{word:<8} {rule}: {} ({file})", shown(&value));
     }
     text
+}
+
+/// Returns the verdicts as one line, for programs. `docs/schema/assert.json` describes it.
+pub(super) fn json(verdict: &str, judgements: &[Judgement]) -> String {
+    json::answer(|all| {
+        all.add("verdict", verdict);
+        all.objects("rules", judgements, |it, judgement| {
+            let (word, value) = match judgement.verdict {
+                Verdict::Holds(value) => ("holds", Some(value)),
+                Verdict::Broken(value, _) => ("broken", Some(value)),
+                Verdict::Unknown(_) => ("unknown", None),
+            };
+            it.add("rule", &judgement.rule);
+            it.add("file", &judgement.file);
+            it.add("verdict", word);
+            it.add("value", value);
+            it.add("unit", judgement.measure.unit());
+            it.add("text", words(judgement).1);
+        });
+    })
 }
 
 /// Returns the verdicts as Markdown.

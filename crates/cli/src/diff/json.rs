@@ -2,12 +2,11 @@
 
 use ferretto_diff::{Change, Comparison, Scope, Unit};
 
-use crate::json::{Json, Members};
+use crate::json::{self, Members};
 
 /// Returns the comparison as one line.
 pub(super) fn comparison(comparison: &Comparison) -> String {
-    let mut json = Json::default();
-    json.object(|all| {
+    json::answer(|all| {
         let scope = match comparison.scope {
             Scope::Command => "command",
             Scope::Period => "period",
@@ -17,9 +16,9 @@ pub(super) fn comparison(comparison: &Comparison) -> String {
             it.add("before", comparison.recordings.0);
             it.add("after", comparison.recordings.1);
         });
-        all.name("dur").object(|it| {
-            number(it, "before", comparison.durations.0);
-            number(it, "after", comparison.durations.1);
+        all.name("dur_ns").object(|it| {
+            it.add("before", comparison.durations.0);
+            it.add("after", comparison.durations.1);
         });
         all.add("tested", comparison.tested);
         all.objects("changes", &comparison.changes, change);
@@ -31,8 +30,7 @@ pub(super) fn comparison(comparison: &Comparison) -> String {
         });
         all.name("remarks")
             .list(&comparison.remarks, |json, remark| json.string(remark));
-    });
-    json.into_line()
+    })
 }
 
 fn change(it: &mut Members<'_>, change: &Change) {
@@ -59,15 +57,9 @@ fn change(it: &mut Members<'_>, change: &Change) {
         Unit::Value => "value",
     };
     it.add("unit", unit);
-    number(it, "before", change.before);
-    number(it, "after", change.after);
-    number(it, "size", change.size);
-    number(it, "p", change.p);
-    number(it, "q", change.q);
-}
-
-/// Adds a number. JSON has none that are not finite.
-fn number(it: &mut Members<'_>, name: &str, value: f64) {
-    let value = if value.is_finite() { value } else { 0.0 };
-    it.name(name).number(&format!("{value}"));
+    it.add("before", change.before);
+    it.add("after", change.after);
+    it.add("size", change.size);
+    it.add("p", change.p);
+    it.add("q", change.q);
 }

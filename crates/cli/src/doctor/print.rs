@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use ferretto_text::terminal::shown;
 
 use super::check::{Check, State};
-use crate::json::Json;
+use crate::json;
 
 const GOOD: Style = AnsiColor::Green.on_default().bold();
 const PARTLY: Style = AnsiColor::Yellow.on_default().bold();
@@ -47,8 +47,7 @@ pub(super) fn text(out: &mut impl Write, checks: &[Check]) -> io::Result<()> {
 
 /// Prints the checks as one JSON object on one line.
 pub(super) fn json(out: &mut impl Write, checks: &[Check]) -> io::Result<()> {
-    let mut json = Json::default();
-    json.object(|all| {
+    let text = json::answer(|all| {
         all.add(
             "works",
             checks.iter().all(|check| check.state == State::Works),
@@ -63,5 +62,5 @@ pub(super) fn json(out: &mut impl Write, checks: &[Check]) -> io::Result<()> {
                 .list(&check.remedies, |json, text| json.string(text));
         });
     });
-    out.write_all(json.into_line().as_bytes())
+    out.write_all(text.as_bytes())
 }

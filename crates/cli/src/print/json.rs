@@ -2,13 +2,11 @@
 //!
 //! Times are nanoseconds, sizes bytes. Unknown values are `null`.
 
-use std::io::{self, Write};
-
 use ferretto_trace::Summary;
 use ferretto_trace::profile::{Count, Share};
-use ferretto_trace::summary::{CommandResources, CommandSummary, ProfileSummary};
+use ferretto_trace::summary::{CommandResources, CommandSummary, Level, ProfileSummary};
 
-use crate::json::{Json, Members, Value};
+use crate::json::{self, Json, Members, Value};
 
 /// Adds fields of a struct as members with the same names.
 macro_rules! fields {
@@ -25,60 +23,62 @@ impl Value for Count {
     }
 }
 
-/// Prints a summary as one JSON object on one line.
-pub(crate) fn summary(out: &mut impl Write, name: &str, summary: &Summary) -> io::Result<()> {
-    let mut json = Json::default();
-    json.object(|all| {
-        all.add("file", name);
-        all.add("bytes", summary.bytes);
-        let compressed = summary.compressed.map(|(_, bytes)| bytes);
-        all.add("compressed_bytes", compressed);
-        fields!(all, summary => packets, duration_ns);
-        all.add("complete", summary.is_complete());
-        all.objects("left_out", summary.health.iter(), |members, reason| {
-            members.add("reason", reason.stat.name());
-            fields!(members, reason => count);
-            members.add("text", reason.stat.description());
-        });
-        all.objects("losses", &summary.losses, |members, loss| {
-            members.add("cause", loss.cause.as_str());
-            fields!(members, loss => place, amount, advice);
-        });
-        let text = |json: &mut Json, text: &String| json.string(text);
-        all.name("unknown").list(&summary.unknown, text);
-        all.name("notes").list(&summary.notes, text);
-        match &summary.command {
-            Some(of_command) => all.name("command").object(|all| command(all, of_command)),
-            None => all.add("command", None::<u64>),
-        }
-        sources(all, summary);
-        machine(all, summary);
-        all.objects("machines", &summary.machines, |members, machine| {
-            fields!(members, machine => id, name, packets, gaps);
-            members.add(
-                "clock_offset_ns",
-                machine.clock.map(|clock| clock.offset_ns),
-            );
-            members.add("clock_error_ns", machine.clock.map(|clock| clock.error_ns));
-            let drift = machine.clock.and_then(|clock| clock.drift_ns_per_s);
-            members.add("clock_drift_ns_per_s", drift);
-        });
-        all.objects("profiles", &summary.profiles, profile);
-        all.objects("heaps", &summary.heaps, |members, heap| {
-            fields!(members, heap => machine, pid, process, heap, interval, dumps);
-            members.add("allocated", heap.total.allocated);
-            members.add("freed", heap.total.freed);
-            members.add("peak", heap.total.peak);
-            let bytes = |json: &mut Json, bytes: &u64| bytes.write(json);
-            members.name("live").list(&heap.live, bytes);
-            members.objects("sites", &heap.sites, |members, site| {
-                fields!(members, site.function => name, module);
-                members.add("not_freed", site.function.own);
-                members.add("growth_bytes", site.growth);
-            });
+/// Returns a summary as one JSON object on one line.
+pub(crate) fn summary(name: &str, summary: &Summary) -> String {
+    json::answer(|all| members(all, name, summary))
+}
+
+/// Adds the members of a summary.
+pub(crate) fn members(all: &mut Members<'_>, name: &str, summary: &Summary) {
+    all.add("file", name);
+    all.add("bytes", summary.bytes);
+    let compressed = summary.compressed.map(|(_, bytes)| bytes);
+    all.add("compressed_bytes", compressed);
+    fields!(all, summary => packets, duration_ns);
+    all.add("complete", summary.is_complete());
+    all.objects("left_out", summary.health.iter(), |members, reason| {
+        members.add("reason", reason.stat.name());
+        fields!(members, reason => count);
+        members.add("text", reason.stat.description());
+    });
+    all.objects("losses", &summary.losses, |members, loss| {
+        members.add("cause", loss.cause.as_str());
+        fields!(members, loss => place, amount, advice);
+    });
+    let text = |json: &mut Json, text: &String| json.string(text);
+    all.name("unknown").list(&summary.unknown, text);
+    all.name("notes").list(&summary.notes, text);
+    match &summary.command {
+        Some(of_command) => all.name("command").object(|all| command(all, of_command)),
+        None => all.add("command", None::<u64>),
+    }
+    sources(all, summary);
+    machine(all, summary);
+    all.objects("machines", &summary.machines, |members, machine| {
+        fields!(members, machine => id, name, packets, gaps);
+        members.add(
+            "clock_offset_ns",
+            machine.clock.map(|clock| clock.offset_ns),
+        );
+        members.add("clock_error_ns", machine.clock.map(|clock| clock.error_ns));
+        let drift = machine.clock.and_then(|clock| clock.drift_ns_per_s);
+        members.add("clock_drift_ns_per_s", drift);
+    });
+    all.objects("profiles", &summary.profiles, profile);
+    all.objects("heaps", &summary.heaps, |members, heap| {
+        fields!(members, heap => machine, pid, process, heap, dumps);
+        members.add("interval_bytes", heap.interval);
+        members.add("allocated", heap.total.allocated);
+        members.add("freed", heap.total.freed);
+        members.add("peak", heap.total.peak);
+        let bytes = |json: &mut Json, bytes: &u64| bytes.write(json);
+        members.name("live_bytes").list(&heap.live, bytes);
+        members.objects("sites", &heap.sites, |members, site| {
+            fields!(members, site.function => name, module);
+            members.add("not_freed", site.function.own);
+            members.add("growth_bytes", site.growth);
         });
     });
-    out.write_all(json.into_line().as_bytes())
 }
 
 fn command(members: &mut Members<'_>, command: &CommandSummary) {
@@ -95,7 +95,9 @@ fn command(members: &mut Members<'_>, command: &CommandSummary) {
 }
 
 fn resources(members: &mut Members<'_>, used: &CommandResources) {
-    fields!(members, used => wall_ns, user_ns, system_ns, peak_memory, peak_memory_below);
+    fields!(members, used => wall_ns, user_ns, system_ns);
+    members.add("peak_memory_bytes", used.peak_memory);
+    members.add("peak_memory_below_bytes", used.peak_memory_below);
     fields!(members, used => minor_faults, major_faults, voluntary_switches, involuntary_switches);
     fields!(members, used => disk_bytes_read, disk_bytes_written);
     fields!(members, used => read_calls, write_calls, bytes_read, bytes_written);
@@ -135,14 +137,13 @@ fn machine(all: &mut Members<'_>, summary: &Summary) {
         fields!(members, memory => page_faults, disk_page_faults, swapped_in, swapped_out, killed);
         match memory.available {
             Some(available) => members.name("available").object(|members| {
-                fields!(members, available => first, lowest, highest, last);
+                level(members, available);
             }),
             None => members.add("available", None::<u64>),
         }
         members.objects("processes", &memory.processes, |members, process| {
             fields!(members, process => machine, pid, name);
-            let level = process.memory;
-            fields!(members, level => first, lowest, highest, last);
+            level(members, process.memory);
         });
     });
     all.objects("activity", &summary.activity, |members, activity| {
@@ -158,6 +159,14 @@ fn machine(all: &mut Members<'_>, summary: &Summary) {
             fields!(members, call => name, count, finished, errors, total_ns, max_ns);
         },
     );
+}
+
+/// Adds the levels of an amount of memory.
+fn level(members: &mut Members<'_>, level: Level) {
+    members.add("first_bytes", level.first);
+    members.add("lowest_bytes", level.lowest);
+    members.add("highest_bytes", level.highest);
+    members.add("last_bytes", level.last);
 }
 
 fn profile(members: &mut Members<'_>, profile: &ProfileSummary) {

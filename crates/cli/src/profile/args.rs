@@ -169,6 +169,16 @@ pub(crate) struct FlamegraphArgs {
     /// Start at the top: callees are below their callers
     #[arg(long)]
     pub(super) icicle: bool,
+    /// Print one JSON object instead, for programs: the functions with the most samples, and the
+    /// tree of callstacks
+    #[arg(long, conflicts_with_all = ["output", "title", "before", "diff", "icicle"])]
+    pub(super) json: bool,
+    /// With --json: the number of functions
+    #[arg(long, value_name = "N", default_value_t = 30, requires = "json")]
+    pub(super) top: usize,
+    /// With --json: the levels of the tree
+    #[arg(long, value_name = "N", default_value_t = 6, requires = "json")]
+    pub(super) depth: usize,
 }
 
 /// Print the callstacks of a trace as folded lines

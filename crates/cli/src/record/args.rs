@@ -126,6 +126,10 @@ pub(crate) struct RecordArgs {
     /// Print only errors and losses
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Print one JSON object after the recording, for programs, and progress and errors as JSON
+    /// lines on standard error, where the output of the COMMAND goes, too
+    #[arg(long, conflicts_with_all = ["hosts", "print_config", "view"])]
+    pub(crate) json: bool,
     /// Show the trace in a browser after the recording, like ferretto view
     #[arg(long, conflicts_with_all = ["print_config", "hosts"])]
     pub(crate) view: bool,

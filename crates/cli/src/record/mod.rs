@@ -50,6 +50,7 @@ use self::progress::Progress;
 use self::watched::Watched;
 use crate::backend::{Backend, NotProfiled, Own};
 use crate::errors::{CANNOT_RUN, message};
+use crate::messages;
 use crate::output::is_standard;
 use crate::session::{End, Plan, Session, Signals, Task, clone_session};
 use crate::snapshots::{Snapshot, Snapshots};
@@ -76,8 +77,14 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         && let Err(missing) = program::find(program)
     {
         let program = program.to_string_lossy();
-        eprintln!("ferretto: cannot run {program}: {}", missing.as_str());
+        let reason = format!("cannot run {program}: {}", missing.as_str());
+        messages::tell_error("ferretto", &shown(&reason));
         return Ok(ExitCode::from(missing.exit_code()));
+    }
+    if args.json && is_standard(&args.output) {
+        bail!(
+            "--json prints its answer on standard output, so the trace needs a file; use -o FILE"
+        );
     }
     perf::check(&args)?;
     if args.view && is_standard(&args.output) {
@@ -141,7 +148,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
             let Some(NotRun { code, .. }) = error.downcast_ref() else {
                 return Err(error);
             };
-            eprintln!("ferretto: {}", message(&error));
+            messages::tell_error("ferretto", &message(&error));
             return Ok(ExitCode::from(*code));
         }
     };
@@ -151,7 +158,9 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
         signals.set_cleaned();
     }
     if args.flight.only_if_command_fails() && end.code == Some(ExitCode::SUCCESS) {
-        if !args.quiet {
+        if args.json {
+            report::answer(&args.output, report::State::Discarded, None, None)?;
+        } else if !args.quiet {
             eprintln!(
                 "ferretto: the command succeeded, so {} is not written",
                 target.name
@@ -162,10 +171,18 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
     if end.aborted {
         eprintln!("ferretto: aborted; {} is incomplete", target.name);
         target.keep(&mut signals)?;
+        if args.json {
+            report::answer(&args.output, report::State::Aborted, None, None)?;
+        }
         return Ok(end.code.unwrap_or(ExitCode::from(INTERRUPTED)));
     }
     target.rename()?;
-    if !report::closing(target, &triggers, &mut signals, args.quiet)? {
+    let closed = if args.json {
+        report::closing_answer(target, &args.output, &triggers, &mut signals)?
+    } else {
+        report::closing(target, &triggers, &mut signals, args.quiet)?
+    };
+    if !closed {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     if args.view {
@@ -311,7 +328,7 @@ fn record(
         );
     }
     // A command on the same terminal would garble the line.
-    let visible = !args.quiet && args.command.is_empty();
+    let visible = !args.quiet && (args.json || args.command.is_empty());
     let mut progress = Progress::new(visible, plan.duration(), target.sized());
     let mut backend = if args.system {
         Backend::system()?
@@ -319,18 +336,19 @@ fn record(
         own_backend(&missing, args.quiet, &progress)?
     };
     progress.tick();
-    let profiler = match (&mut backend, perf::sources(&plan.config)) {
-        (Backend::Own(own), sources @ 1..) => {
-            let to_stderr = target.is_standard_output();
-            Some(start_profiler(args, own, sources, to_stderr, &progress)?)
-        }
-        _ => None,
-    };
+    // A command that is held for the profiler already has the variables of the heap profiler.
     let heap = match &mut backend {
         Backend::Own(own) if args.heap.is_some() => {
             let (starts, live) = own.start_heap(heap::socket(args)?, progress.reporter())?;
             progress.show_heap(live);
             Some(starts)
+        }
+        _ => None,
+    };
+    let profiler = match (&mut backend, perf::sources(&plan.config)) {
+        (Backend::Own(own), sources @ 1..) => {
+            let to_stderr = args.json || target.is_standard_output();
+            Some(start_profiler(args, own, sources, to_stderr, &progress)?)
         }
         _ => None,
     };
@@ -346,7 +364,7 @@ fn record(
     let command = CommandLine {
         words: args.command.clone(),
         variables: backend.variables(),
-        output_to_stderr: target.is_standard_output(),
+        output_to_stderr: args.json || target.is_standard_output(),
     };
     let watched = Watched::new(&args.pids);
     // A file that may be discarded is renamed at the end.

@@ -1,4 +1,4 @@
-//! The progress line of a recording, on terminals only.
+//! The progress of a recording: a line on terminals, or events for programs.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ferretto_heapprofd::Live;
 use ferretto_text::amount::{duration, human_bytes};
 
+use crate::messages;
 use crate::summary::terminal_width;
 
 /// A progress line on standard error, if that is a terminal.
@@ -22,13 +23,50 @@ pub(super) struct Progress {
     file: Option<File>,
     heap: Option<Arc<Live>>,
     stopping: bool,
+    events: Option<Events>,
+}
+
+/// The progress as events for programs, at most one a period unless the state changes.
+#[derive(Debug, Default)]
+struct Events {
+    last: Option<(&'static str, Instant)>,
+}
+
+/// The least time between two events of the same state.
+const PERIOD: Duration = Duration::from_secs(1);
+
+impl Events {
+    fn tell(&mut self, state: &'static str, progress: &Facts) {
+        let now = Instant::now();
+        if let Some((last, at)) = self.last
+            && last == state
+            && now < at + PERIOD
+        {
+            return;
+        }
+        self.last = Some((state, now));
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        messages::tell_event("progress", |all| {
+            all.add("state", state);
+            all.add("elapsed_ns", progress.elapsed.map(ns));
+            all.add("duration_ns", progress.duration.map(ns));
+            all.add("written_bytes", progress.bytes);
+        });
+    }
+}
+
+/// The facts of an event.
+struct Facts {
+    elapsed: Option<Duration>,
+    duration: Option<Duration>,
+    bytes: Option<u64>,
 }
 
 impl Progress {
     /// Creates a progress line that shows the size of `file`. Shows nothing unless `visible`.
     pub(super) fn new(visible: bool, duration: Option<Duration>, file: Option<File>) -> Self {
         let line = Line(Arc::new(Mutex::new(Shown {
-            visible: visible && io::stderr().is_terminal(),
+            visible: visible && !messages::is_json() && io::stderr().is_terminal(),
             drawn: false,
         })));
         Self {
@@ -38,6 +76,7 @@ impl Progress {
             file,
             heap: None,
             stopping: false,
+            events: (visible && messages::is_json()).then(Events::default),
         }
     }
 
@@ -65,6 +104,20 @@ impl Progress {
 
     /// Updates the line.
     pub(super) fn tick(&mut self) {
+        if let Some(events) = &mut self.events {
+            let state = match self.started {
+                _ if self.stopping => "stopping",
+                None => "starting",
+                Some(_) => "recording",
+            };
+            let size = self.file.as_ref().and_then(|file| file.metadata().ok());
+            let facts = Facts {
+                elapsed: self.started.map(|started| started.elapsed()),
+                duration: self.duration,
+                bytes: size.map(|size| size.len()),
+            };
+            return events.tell(state, &facts);
+        }
         match self.started {
             _ if self.stopping => self.line.draw("collecting the last events"),
             None => self.line.draw("starting"),

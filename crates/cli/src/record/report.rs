@@ -1,17 +1,19 @@
 //! Messages of `record` before and after a recording.
 
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use ferretto_proto::TraceConfig;
+use ferretto_trace::Summary;
 use ferretto_trace::summary::Cause;
 use rustix::process::{Resource, getrlimit};
 
 use super::output::Target;
 use crate::errors::without_numbers;
-use crate::print;
 use crate::session::Signals;
 use crate::summary::terminal_width;
+use crate::{json, output, print};
 use ferretto_text::terminal::shown_bytes;
 
 /// Returns the requested data sources that are not permitted, with a message about each.
@@ -89,6 +91,70 @@ pub(super) fn triggers(config: &TraceConfig) -> Vec<String> {
     triggers
         .map(|trigger| shown_bytes(trigger.name.as_deref().unwrap_or_default()))
         .collect()
+}
+
+/// The outcome of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// It was written.
+    Complete,
+    /// It was aborted by a second signal, and its file is incomplete.
+    Aborted,
+    /// Its command succeeded, so its file is not written.
+    Discarded,
+    /// None of its triggers fired, so nothing was recorded.
+    NotTriggered,
+}
+
+/// Prints the outcome of a recording for programs. `docs/schema/record.json` describes it.
+pub(super) fn answer(
+    output: &Path,
+    state: State,
+    earlier: Option<&Path>,
+    summary: Option<&Summary>,
+) -> Result<()> {
+    let output = output.display().to_string();
+    output::print(json::answer(|all| {
+        all.add("output", &output);
+        let state = match state {
+            State::Complete => "complete",
+            State::Aborted => "aborted",
+            State::Discarded => "discarded",
+            State::NotTriggered => "not-triggered",
+        };
+        all.add("state", state);
+        let earlier = earlier.map(|path| path.display().to_string());
+        all.add("earlier_file", earlier);
+        match summary {
+            Some(summary) => all
+                .name("summary")
+                .object(|all| print::json::members(all, &output, summary)),
+            None => all.add("summary", None::<u64>),
+        }
+    }))
+}
+
+/// Prints the outcome of a recording that waited for `triggers` for programs. Returns false if a
+/// signal to end came before the trace was forwarded.
+pub(super) fn closing_answer(
+    target: Target,
+    output: &Path,
+    triggers: &[String],
+    signals: &mut Signals,
+) -> Result<bool> {
+    let draft = target.draft();
+    let is_forwarded = target.are_parts();
+    let Some(summary) = target.into_summary(signals)? else {
+        answer(output, State::Complete, None, None)?;
+        return Ok(!is_forwarded);
+    };
+    if summary.packets == 0 && !triggers.is_empty() {
+        answer(output, State::NotTriggered, None, None)?;
+        return Ok(true);
+    }
+    let earlier = draft.and_then(|draft| draft.old());
+    answer(output, State::Complete, earlier.as_deref(), Some(&summary))?;
+    Ok(true)
 }
 
 /// Prints the closing summary of a recording that waited for `triggers` on standard error; with

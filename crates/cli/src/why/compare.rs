@@ -11,7 +11,7 @@ use ferretto_why::{Shares, Why};
 use super::print::{percent, time};
 use super::select::{Instance, instances};
 use super::{WhyArgs, phrases};
-use crate::json::Json;
+use crate::json;
 
 /// The number of slices around the median that are explained at most.
 const MAX_TYPICAL: usize = 200;
@@ -110,7 +110,7 @@ impl Comparison {
             let _ = writeln!(
                 text,
                 "{:>10}  {:>10}  {:>10}",
-                "median", "longest", "difference"
+                "median_ns", "longest", "difference"
             );
             for (cause, means) in self.causes.iter().take(MAX_CAUSES) {
                 let difference = means.slow - means.typical;
@@ -146,30 +146,28 @@ impl Comparison {
 
     /// Returns the comparison for programs.
     pub(super) fn json(&self, why: &Why<'_>) -> String {
-        let mut json = Json::default();
-        json.object(|all| {
+        json::answer(|all| {
             all.add("name", &self.name);
             all.add("count", self.count);
-            all.add("median", self.median);
-            all.add("p99", self.p99);
+            all.add("median_ns", self.median);
+            all.add("p99_ns", self.p99);
             all.add("typical_count", self.typical);
             all.add("slow_count", self.slow);
             all.objects("causes", &self.causes, |it, (cause, means)| {
                 it.add("cause", cause);
-                it.add("typical", means.typical);
-                it.add("slow", means.slow);
+                it.add("typical_ns", means.typical);
+                it.add("slow_ns", means.slow);
             });
             all.objects("worst", &self.worst, |it, (instance, shares)| {
                 it.add("slice", instance.slice);
-                it.add("ts", instance.start);
-                it.add("dur", instance.dur());
+                it.add("ts_ns", instance.start);
+                it.add("dur_ns", instance.dur());
                 it.name("thread")
                     .object(|it| super::json::thread(it, why, instance.thread));
                 it.objects("causes", &shares.causes, |it, share| {
                     super::json::cause(it, why, share);
                 });
             });
-        });
-        json.into_line()
+        })
     }
 }

@@ -4,7 +4,7 @@ use ferretto_why::{Cause, ExplainedWait, Explanation, Function, Share, Shares, W
 
 use super::phrases;
 use super::select::Selected;
-use crate::json::{Json, Members};
+use crate::json::{self, Members};
 
 /// The number of waits that are listed, the longest first.
 const MAX_WAITS: usize = 100;
@@ -17,13 +17,12 @@ pub(super) fn explanation(
     explanation: &Explanation,
     shares: &Shares,
 ) -> String {
-    let mut json = Json::default();
-    json.object(|all| {
+    json::answer(|all| {
         all.name("thread")
             .object(|it| thread(it, why, selected.thread));
         all.add("slice", selected.slice);
-        all.add("ts", selected.interval.start);
-        all.add("dur", shares.ns);
+        all.add("ts_ns", selected.interval.start);
+        all.add("dur_ns", shares.ns);
         all.add("reason", selected.reason.as_deref());
         all.objects("causes", &shares.causes, |it, share| cause(it, why, share));
         let waits = &explanation.waits;
@@ -33,7 +32,7 @@ pub(super) fn explanation(
         all.objects("waits", longest, |it, at| wait(it, why, at, &waits[at]));
         let losses = why.losses_in(&selected.interval);
         all.objects("losses", &losses, |it, loss| {
-            it.add("ts", loss.ts);
+            it.add("ts_ns", loss.ts);
             it.add("lost", &loss.text);
         });
         all.name("recorded").object(|it| {
@@ -45,8 +44,7 @@ pub(super) fn explanation(
             it.add("samples", recorded.samples);
             it.add("waits", recorded.waits);
         });
-    });
-    json.into_line()
+    })
 }
 
 pub(super) fn thread(it: &mut Members<'_>, why: &Why<'_>, thread: u32) {
@@ -78,13 +76,13 @@ pub(super) fn cause(it: &mut Members<'_>, why: &Why<'_>, share: &Share) {
         _ => {}
     }
     it.name("thread").object(|it| thread(it, why, share.thread));
-    it.add("dur", share.ns);
+    it.add("dur_ns", share.ns);
     it.add("count", share.count);
     let mut functions = why.functions_of_share(share);
     functions.truncate(MAX_FUNCTIONS);
     it.objects("functions", functions, |it, (name, ns)| {
         it.add("name", name);
-        it.add("dur", ns);
+        it.add("dur_ns", ns);
     });
     it.objects("causes", &share.inner, |it, share| cause(it, why, share));
 }
@@ -93,8 +91,8 @@ fn wait(it: &mut Members<'_>, why: &Why<'_>, id: usize, wait: &ExplainedWait) {
     let strings = why.trace().strings();
     it.add("id", id);
     it.add("parent", wait.wait.parent);
-    it.add("ts", wait.wait.start);
-    it.add("dur", wait.wait.end - wait.wait.start);
+    it.add("ts_ns", wait.wait.start);
+    it.add("dur_ns", wait.wait.end - wait.wait.start);
     it.add("kind", wait.kind.name());
     it.name("thread")
         .object(|it| thread(it, why, wait.wait.thread));

@@ -89,7 +89,11 @@ fn program_of_pages() {
 /// Returns a number of the summary's resources, and of the attributes in the tables.
 fn of_command(readers: &Readers, keys: &[&str]) -> Answers {
     let resources = &readers.summary["command"]["resources"];
-    let of_summary = keys.iter().map(|key| resources[*key].as_i64()).sum();
+    let of_summary = keys.iter().map(|key| match *key {
+        "peak_memory" => resources["peak_memory_bytes"].as_i64(),
+        key => resources[key].as_i64(),
+    });
+    let of_summary = of_summary.sum();
     let metadata = &readers.tables().metadata;
     let of_tables = |key: &&str| {
         let name = format!("trace_attribute.ferretto.command.{key}");

@@ -51,8 +51,8 @@ fn add_up(of: &Value) {
     if causes.is_empty() {
         return;
     }
-    let sum: i64 = causes.iter().map(|it| it["dur"].as_i64().unwrap()).sum();
-    assert_eq!(Some(sum), of["dur"].as_i64(), "{of}");
+    let sum: i64 = causes.iter().map(|it| it["dur_ns"].as_i64().unwrap()).sum();
+    assert_eq!(Some(sum), of["dur_ns"].as_i64(), "{of}");
     causes.iter().for_each(add_up);
 }
 
@@ -61,7 +61,10 @@ fn a_thread_is_explained_through_the_holder_of_a_lock() {
     let world = World::new();
     write(&world, LOCK);
     let all = json(&world, &["--thread", "a"]);
-    assert_eq!((&all["ts"], &all["dur"]), (&1000.into(), &6000.into()));
+    assert_eq!(
+        (&all["ts_ns"], &all["dur_ns"]),
+        (&1000.into(), &6000.into())
+    );
     add_up(&all);
     let lock = &all["causes"][0];
     assert_eq!(
@@ -69,15 +72,15 @@ fn a_thread_is_explained_through_the_holder_of_a_lock() {
         (&"wait".into(), &"lock".into())
     );
     assert_eq!(
-        (&lock["dur"], &lock["waker"]["tid"]),
+        (&lock["dur_ns"], &lock["waker"]["tid"]),
         (&3000.into(), &2.into())
     );
     assert_eq!(lock["causes"][0]["thread"]["name"], "b");
-    assert_eq!(lock["causes"][0]["dur"], 3000);
+    assert_eq!(lock["causes"][0]["dur_ns"], 3000);
     let causes = all["causes"].as_array().unwrap();
     let cpu = causes.iter().find(|it| it["cause"] == "cpu").unwrap();
     assert_eq!(
-        (&cpu["dur"], &cpu["causes"][0]["behind"]["tid"]),
+        (&cpu["dur_ns"], &cpu["causes"][0]["behind"]["tid"]),
         (&1000.into(), &2.into())
     );
     assert_eq!(all["waits"][0]["call"], "futex");
@@ -137,7 +140,7 @@ fn lost_data_in_the_interval_is_named() {
     assert!(text.contains("kernel events of CPU 0"), "{text}");
     let json: Value = serde_json::from_str(&run(&["--json"])).expect("JSON");
     // The last event before the loss.
-    assert_eq!(json["losses"][0]["ts"], 7000);
+    assert_eq!(json["losses"][0]["ts_ns"], 7000);
     // The time before is not affected.
     let text = run(&["--range", "1000..6500"]);
     assert!(!text.contains("Lost in this time"), "{text}");
@@ -176,17 +179,23 @@ fn slices_and_ranges_are_explained() {
     let world = World::new();
     write(&world, LOCK);
     let slice = json(&world, &["--slice", "sys_futex"]);
-    assert_eq!((&slice["ts"], &slice["dur"]), (&1900.into(), &4200.into()));
+    assert_eq!(
+        (&slice["ts_ns"], &slice["dur_ns"]),
+        (&1900.into(), &4200.into())
+    );
     add_up(&slice);
     let of_id = json(&world, &["--slice", &slice["slice"].to_string()]);
     assert_eq!(of_id["causes"], slice["causes"]);
     // Nanoseconds of the clock of the trace.
     let range = json(&world, &["--thread", "a", "--range", "3500..4500"]);
-    assert_eq!((&range["ts"], &range["dur"]), (&3500.into(), &1000.into()));
+    assert_eq!(
+        (&range["ts_ns"], &range["dur_ns"]),
+        (&3500.into(), &1000.into())
+    );
     add_up(&range);
     let worst = json(&world, &["--slice", "sys_futex", "--worst", "3"]);
     assert_eq!(
-        (&worst["count"], &worst["median"]),
+        (&worst["count"], &worst["median_ns"]),
         (&1.into(), &4200.into())
     );
     add_up(&worst["worst"][0]);

@@ -1,5 +1,6 @@
 //! `ferretto flamegraph FILE`.
 
+mod json;
 mod layout;
 mod name;
 mod picture;
@@ -16,8 +17,8 @@ use ferretto_trace::profile::{
 
 use self::picture::Picture;
 use self::svg::{Style, Texts, Unit, svg};
-use super::{FlamegraphArgs, Samples, output};
-use crate::output::write;
+use super::{FlamegraphArgs, Samples, output as output_of};
+use crate::output::{self, write};
 use crate::print::{sample_amount, sampled_by, unit_noun};
 use crate::read::Extent;
 
@@ -27,6 +28,11 @@ const MAX_BOXES: usize = 20_000;
 const MAX_BYTES: usize = 1_000_000;
 
 pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
+    if args.json {
+        let (text, extent) = json::answer(args)?;
+        output::print(text)?;
+        return Ok(extent);
+    }
     let limits = match args.before {
         Some(_) => args.selection.limits.limits().half(),
         None => args.selection.limits.limits(),
@@ -62,7 +68,7 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
         icicle: args.icicle,
         unit: unit(&samples),
     };
-    let path = output(args.output.as_deref(), &args.file, "svg");
+    let path = output_of(args.output.as_deref(), &args.file, "svg");
     let mut limit = MAX_BOXES;
     let image = loop {
         let image = svg(

@@ -44,7 +44,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         match self {
             Self::Other(name) => name,
             Self::Samples => "samples",
