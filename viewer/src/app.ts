@@ -1,5 +1,6 @@
 // The state of the page and the operations on it. Panels and labels see it as a `Page`, and do not depend on it or on each other.
 
+import { about } from './about';
 import { Axis } from './axis';
 import { Cache } from './cache';
 import { palette, type Palette } from './colors';
@@ -20,6 +21,7 @@ import type { Source } from './source';
 import { flowArrows } from './flows';
 
 const MAX_HITS = 10_000;
+const NO_MATCHES = new Uint8Array(0);
 
 export class App implements Page {
     readonly stage = byId('stage');
@@ -74,6 +76,7 @@ export class App implements Page {
         byId('title').textContent = trace.name;
         document.title = trace.name ? `${trace.name} – Ferretto` : 'Ferretto';
         this.sayEmpty();
+        byId('where').textContent = about(trace);
         new ResizeObserver(() => this.resize()).observe(this.stage);
         this.resize();
         this.layout.openIfRoom(this.bodyHeight);
@@ -94,7 +97,7 @@ export class App implements Page {
         const empty = byId('empty');
         const none = nodes.length === 0 || this.layout.weight.every((weight) => weight === 0);
         empty.hidden = !none;
-        if (none) empty.textContent = 'This trace has no events to draw. The tab “Trace” has facts about it.';
+        if (none) empty.textContent = 'This trace has no events to draw. The tab “Trace” (6) has facts about it, and what is missing.';
     }
 
     /** Replaces a trace that has grown, and keeps the state. */
@@ -159,6 +162,7 @@ export class App implements Page {
             arrows: this.arrows,
             losses: this.trace.losses,
             hits: this.found?.rows ?? [],
+            density: this.found?.density ?? NO_MATCHES,
             overview: this.trace.overview,
             wall: this.trace.wall,
             hoverX: this.hoverX,
@@ -233,7 +237,7 @@ export class App implements Page {
     /** Shows a message, which screen readers announce as well. */
     say(sentence: string): void {
         byId('status').textContent = sentence;
-        byId('where').textContent = byId('where').title = sentence;
+        byId('where').textContent = byId('where').title = sentence || about(this.trace);
     }
 
     // ---- rows
@@ -627,6 +631,15 @@ export class App implements Page {
             if (this.hit < -1) this.hit = -1;
             if (found.rows.length > 0) this.nextHit(1);
         });
+    }
+
+    pick(highlight: string | null, query: string | null): void {
+        this.highlight = highlight;
+        this.invalidate();
+        if (query === null) return this.say('They are highlighted in the picture; Esc shows all');
+        byId<HTMLInputElement>('query').value = query;
+        this.search(query, false);
+        this.say('N goes to the next of them; Esc shows all');
     }
 
     nextHit(by: number): void {

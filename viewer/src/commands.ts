@@ -8,8 +8,9 @@ import { title } from './labels';
 import { matcher } from './match';
 import { NONE } from './model';
 import { openPalette } from './palette';
+import { group } from './pivottable';
 import { TABS, TAB_NAMES } from './page';
-import { openSettings, SETTINGS, type Settings } from './settings';
+import { openSettings, ownKeys, setKey, SETTINGS, type Settings } from './settings';
 
 export type Group = 'Moving' | 'Events' | 'Ranges' | 'Tracks' | 'Notes' | 'Page';
 
@@ -93,6 +94,14 @@ export const COMMANDS: Command[] = [
             const [from, to] = timesOf(argument);
             if (to === undefined || to <= from) throw new Error('a range needs two times, the earlier one first');
             app.setRange({ from: Math.max(0, from), to: Math.min(app.trace.end, to), boxes: null });
+        },
+    },
+    {
+        id: 'group', name: 'Group the events of the range', group: 'Ranges', argument: 'slices, states, cpu or events, then columns or arguments: slices status thread', needs: true,
+        run: (app, argument) => {
+            group(argument);
+            if (!app.range) throw new Error('Select a range first, as with V');
+            app.panel.open('range');
         },
     },
     { id: 'keep-range', name: 'Keep the range for comparison', group: 'Ranges', keys: ['b'], run: (app) => app.panel.setBaseline() },
@@ -193,6 +202,16 @@ export const COMMANDS: Command[] = [
         id: `set-${key}`, name: `Set: ${SETTINGS[key].name.toLowerCase()}`, group: 'Page', argument: 'a value', needs: true,
         choices: () => Object.entries(SETTINGS[key].values) as [string, string][], run: (app, argument) => app.set(key, argument),
     })),
+    {
+        id: 'key', name: 'Give a key a command', group: 'Page', argument: 'the key, then the command as in a macro: x search status=500', needs: true, outside: true,
+        run: (app, argument) => {
+            const [key, ...rest] = argument.split(' ');
+            const id = rest[0] ?? '';
+            if (id && !byName.has(id)) throw new Error(`there is no command “${id}”; macros show the names of commands`);
+            setKey(key, rest.join(' '));
+            app.say(id ? `The key ${key} runs “${rest.join(' ')}”` : `The key ${key} has its own command again`);
+        },
+    },
     { id: 'palette', name: 'All commands', group: 'Page', keys: [':'], outside: true, run: (app) => openPalette(app) },
     { id: 'help', name: 'List of all keys', group: 'Page', keys: ['?'], outside: true, run: () => openHelp() },
 ];
@@ -200,9 +219,13 @@ export const COMMANDS: Command[] = [
 const byKey = new Map(COMMANDS.flatMap((command) => (command.keys ?? []).map((key) => [key, command] as const)));
 const byName = new Map(COMMANDS.map((command) => [command.id, command]));
 
-/** Returns the command of a key. */
-export function commandOf(key: string): Command | undefined {
-    return byKey.get(key);
+/** Runs the command of a key. Returns false if it has none. */
+export function runKey(app: App, key: string): boolean {
+    const own = ownKeys.get(key);
+    const command = byKey.get(key);
+    if (own) runLine(app, own);
+    else if (command) execute(app, command);
+    return own !== undefined || command !== undefined;
 }
 
 /** Runs a command, shows its error, and adds it to the macro that is being recorded. */

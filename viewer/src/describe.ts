@@ -80,6 +80,11 @@ export function describe(store: Store, node: number, id: number): Details {
         }
         case Kind.Samples:
             owner(store, node, facts);
+            {
+                const profile = store.trace.profiles[store.column('samples', 'profile', REF_NONE)[id]];
+                const weight = store.frames.get('samples')!.f64('weight', table.length, 1)[id];
+                if (profile) facts.push(['Kind', profile.name], [profile.kind === 'offcpu' ? 'Waited' : 'Weight', quantity(weight, profile.unit)]);
+            }
             details.stack = stack(store, store.column('samples', 'callsite', REF_NONE)[id]);
             break;
         case Kind.Log: {
@@ -111,7 +116,7 @@ function owner(store: Store, node: number, facts: Fact[]): void {
     }
 }
 
-function named(store: Store, node: number): string {
+export function named(store: Store, node: number): string {
     const number = store.nodes.number[node];
     return `${store.nodes.name(node)}${Number.isNaN(number) ? '' : ` ${number}`}`.trim();
 }
@@ -124,7 +129,7 @@ function threadFacts(store: Store, label: string, thread: number): Fact[] {
     return facts;
 }
 
-function args(store: Store, set: number): [string, string, string][] {
+export function args(store: Store, set: number): [string, string, string][] {
     const sets = store.column('args', 'set');
     if (!set || sets.length === 0) return [];
     let low = 0;

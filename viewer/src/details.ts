@@ -1,6 +1,6 @@
 // The tab with the selected event.
 
-import { css, nameColor } from './colors';
+import { css, nameColor, stateColor, stateName } from './colors';
 import { el, name } from './dom';
 import { clock, count, date, duration, instant } from './format';
 import { title } from './labels';
@@ -38,11 +38,14 @@ export function details(app: Page): HTMLElement {
     }
     if (it.dur > 0) facts.push(['Duration', duration(it.dur)]);
     if (it.category) facts.push(['Category', it.category]);
-    for (const [key, value, node] of it.facts ?? []) facts.push([key, node == null ? value : link(value, node)]);
+    for (const [key, value, node] of it.facts ?? []) {
+        const shown = key === 'Left in state' ? stateName(value) : /^-?\d+ ns$/.test(value) ? duration(parseInt(value, 10)) : value;
+        facts.push([key, node == null ? shown : link(value, node)]);
+    }
     const flows = it.flows ?? [];
     const place = (ref: Ref) => `on ${title(nodes, ref.node)}`;
     return el('div', {},
-        el('h2', { class: 'title' }, swatch(app, it), name(it.name),
+        el('h2', { class: 'title' }, swatch(app, it), name(heading(it)),
             it.dur > 0 ? el('span', { class: 'faint' }, duration(it.dur)) : null),
         el('div', { class: 'buttons' },
             el('button', { title: 'F', click: () => app.fit() }, 'Zoom to event'),
@@ -61,9 +64,19 @@ export function details(app: Page): HTMLElement {
             stack(it)));
 }
 
+/** Returns the name of an event: states in words, samples with their kind and weight. */
+function heading(it: Details): string {
+    if (it.kind === 'state') return stateName(it.name);
+    if (it.kind !== 'sample') return it.name;
+    const fact = (label: string) => it.facts?.find(([key]) => key === label)?.[1];
+    const weight = fact('Weight') ?? fact('Waited');
+    return [fact('Kind') ?? 'Sample', weight].filter(Boolean).join(': ');
+}
+
 function swatch(app: Page, it: Details): HTMLElement {
     const swatch = el('span', { class: 'swatch' });
-    swatch.style.background = css(app.colors.fills[nameColor(it.name)]);
+    const { colors } = app;
+    swatch.style.background = css(it.kind === 'state' ? stateColor(it.name, colors) : it.kind === 'sample' ? colors.sample : colors.fills[nameColor(it.name)]);
     return swatch;
 }
 

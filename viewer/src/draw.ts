@@ -125,8 +125,8 @@ function drawRows(brush: Brush, kind: number, lane: Lane, y: number, tile: Tile,
             x1 = Math.min(width, Math.max(Math.round(x1), x0 + 1));
             covered = x1;
             let fill: number;
-            if (kind === Kind.States) fill = stateColor(text, colors);
-            else if (brush.highlight !== null && brush.highlight !== text) fill = colors.pale;
+            if (brush.highlight !== null && brush.highlight !== text) fill = colors.pale;
+            else if (kind === Kind.States) fill = stateColor(text, colors);
             else fill = (merged ? colors.merged : colors.fills)[nameColor(text)];
             const w = x1 - x0;
             if (kind === Kind.Cpu && merged) {

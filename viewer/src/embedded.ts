@@ -1,13 +1,18 @@
 // A trace embedded in this page, or in another export.
 
 import { REF_NONE } from './frame';
-import { Kind, NONE, type By, type Details, type Found, type Line, type Lines, type Range, type Ref, type Stacks, type Step, type Summary, type Tile, type Trace, type Window } from './model';
-import { describe } from './describe';
+import { Kind, NONE, type By, type Details, type Found, type Line, type Lines, type Pivot, type PivotOf, type Range, type Ref, type Stacks, type Step, type Summary, type Tile, type Trace, type Window } from './model';
+import { args, describe } from './describe';
 import { makeTile } from './merge';
+import { expression, matcher } from './match';
+import { pivot } from './pivots';
 import { profile } from './profile';
 import type { Source } from './source';
 import { lowerBound, readFrames, runs, Store, type Table } from './store';
 import { sums } from './sums';
+
+/** The number of steps of the density of matches. */
+const STEPS = 800;
 
 export async function openExport(html: string): Promise<Source> {
     // Scripts do not run in a separate document that is never shown.
@@ -66,16 +71,18 @@ export class EmbeddedSource implements Source {
 
     async search(text: string, limit: number): Promise<Found> {
         const { store } = this;
-        const wanted = text.toLowerCase();
-        const pair = /^([^=:]+)[=:](.*)$/.exec(wanted);
-        const sets = this.argumentSets(wanted, pair);
+        const matches = matcher(text);
+        const pair = expression(text) ? null : /^([^=:]+)[=:](.*)$/.exec(text);
+        const sets = this.argumentSets(matches, pair && [matcher(pair[1]), matcher(pair[2])]);
         const rows: Ref[] = [];
+        const counts = new Uint32Array(STEPS);
+        const step = Math.max(1, store.trace.end / STEPS);
         let total = 0;
         for (const [place, columns] of [['slices', ['name']], ['values', ['name']], ['logs', ['name', 'text']]] as const) {
             const frame = store.frames.get(place);
             const table = place === 'slices' ? store.slices : place === 'values' ? store.values : store.logs;
             if (!frame || !table) continue;
-            const matching = Uint8Array.from(frame.strings, (string) => (string.toLowerCase().includes(wanted) ? 1 : 0));
+            const matching = Uint8Array.from(frame.strings, (string) => (matches(string) ? 1 : 0));
             const texts = columns.map((column) => store.column(place, column));
             const args = store.column(place, 'args');
             for (let row = 0; row < table.length; row++) {
@@ -83,25 +90,28 @@ export class EmbeddedSource implements Source {
                 for (let i = 0; !found && i < texts.length; i++) found = matching[texts[i][row]] === 1;
                 if (!found) continue;
                 total += 1;
+                counts[Math.min(STEPS - 1, Math.floor(table.start[row] / step))] += 1;
                 if (rows.length < limit) rows.push(this.ref(store.nodeOf(table, row), table, row));
             }
         }
         rows.sort((a, b) => a.start - b.start);
         const nodes: number[] = [];
         for (let node = 0; node < store.nodes.length && nodes.length < 1000; node++) {
-            if (store.nodes.name(node).toLowerCase().includes(wanted)) nodes.push(node);
+            if (matches(store.nodes.name(node)) || matches(store.nodes.command(node))) nodes.push(node);
         }
-        return { total, rows, nodes };
+        const most = counts.reduce((most, count) => Math.max(most, count), 1);
+        const density = Uint8Array.from(total > 0 ? counts : [], (count) => Math.ceil(Math.sqrt(count / most) * 255));
+        return { total, rows, nodes, density };
     }
 
     /** Returns the sets of arguments with a text in a key or value, or with a value at a key. */
-    private argumentSets(wanted: string, pair: RegExpExecArray | null): Set<number> {
+    private argumentSets(matches: (text: string) => boolean, pair: [(text: string) => boolean, (text: string) => boolean] | null): Set<number> {
         const frame = this.store.frames.get('args');
         const sets = new Set<number>();
         if (!frame) return sets;
-        const has = (part: string) => Uint8Array.from(frame.strings, (string) => (string.toLowerCase().includes(part) ? 1 : 0));
-        const any = has(wanted);
-        const [keys, values] = pair ? [has(pair[1].trim()), has(pair[2].trim())] : [any, any];
+        const has = (test: (text: string) => boolean) => Uint8Array.from(frame.strings, (string) => (test(string) ? 1 : 0));
+        const any = has(matches);
+        const [keys, values] = pair ? pair.map(has) : [any, any];
         const [set, key, value] = ['set', 'key', 'value'].map((name) => this.store.column('args', name));
         for (let i = 0; i < set.length; i++) {
             if (any[key[i]] || any[value[i]] || (pair && keys[key[i]] && values[value[i]])) sets.add(set[i]);
@@ -112,6 +122,10 @@ export class EmbeddedSource implements Source {
 
     async summary(range: Range): Promise<Summary> {
         return sums(this.store, range);
+    }
+
+    async pivot(range: Range, of: PivotOf, by: string[]): Promise<Pivot> {
+        return pivot(this.store, range, of, by);
     }
 
     async profile(id: number, range: Range, by: By, _before: boolean): Promise<Stacks> {
@@ -136,7 +150,8 @@ export class EmbeddedSource implements Source {
             start: table.start[row],
             level: store.text('logs', 'level', row),
             name: store.text('logs', 'name', row),
-            text: store.text('logs', 'text', row),
+            // Kernel events have arguments instead.
+            text: store.text('logs', 'text', row) || args(store, store.column('logs', 'args')[row]).slice(0, 64).map(([key, value]) => `${key}=${value}`).join(' '),
             thread: thread[row] < store.nodes.length ? [store.nodes.name(thread[row]), thread[row]] : null,
         }));
         return { total: all.length, rows };

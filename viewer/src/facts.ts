@@ -1,5 +1,6 @@
 // The tab with facts about the trace, and its missing data.
 
+import { contents, legend } from './about';
 import { el } from './dom';
 import { clock, count, date, duration, instant } from './format';
 import type { Page } from './page';
@@ -17,6 +18,7 @@ export function facts(app: Page): HTMLElement {
     const list = (items: [string, string][]) =>
         el('dl', {}, ...items.flatMap(([key, value]) => [el('dt', {}, el('bdi', {}, key)), el('dd', {}, el('bdi', {}, value))]));
     return el('div', { class: 'columns' },
+        el('section', {}, el('h3', {}, 'Recording'), contents(app)),
         el('section', {}, el('h3', {}, 'Trace'), list(rows)),
         el('section', {}, el('h3', {}, 'Missing data'),
             trace.losses.length + trace.remarks.length === 0
@@ -25,5 +27,6 @@ export function facts(app: Page): HTMLElement {
                     ...trace.remarks.map((remark) => el('li', {}, remark)),
                     ...trace.losses.slice(0, 200).map((loss) => el('li', {},
                         el('button', { class: 'link', click: () => { app.axis.reveal(loss.start, loss.dur); app.invalidate(); } }, instant(loss.start)),
-                        ' ', el('span', { class: 'warn' }, loss.text))))));
+                        ' ', el('span', { class: 'warn' }, loss.text))))),
+        el('section', {}, el('h3', {}, 'Colours'), legend(app.colors)));
 }

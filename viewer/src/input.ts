@@ -1,7 +1,7 @@
 // Mouse, touchpad and keyboard.
 
 import type { App } from './app';
-import { commandOf, execute } from './commands';
+import { runKey } from './commands';
 import { byId } from './dom';
 import { OVERVIEW, RULER } from './scene';
 import { showTip, hideTip } from './tip';
@@ -240,11 +240,9 @@ function keys(app: App): void {
             if (target.matches('button') && (event.key === 'Enter' || event.key === ' ')) return;
         }
         const action = actions[event.key];
-        const command = commandOf(event.key) ?? (event.shiftKey ? commandOf(event.key.toLowerCase()) : undefined);
-        if (!action && !command) return;
-        event.preventDefault();
         if (action) action();
-        else execute(app, command!);
+        else if (!runKey(app, event.key) && !(event.shiftKey && runKey(app, event.key.toLowerCase()))) return;
+        event.preventDefault();
     });
 }
 

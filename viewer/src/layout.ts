@@ -45,12 +45,13 @@ export function isGroup(kind: number): boolean {
     return kind === Kind.Machine || kind === Kind.Process || kind === Kind.Thread || kind === Kind.Group;
 }
 
-/** The order of siblings by their kinds. */
+/** The order of siblings by their kinds. What the trace was recorded for comes first. */
 const ORDER: number[][] = [
-    [Kind.Machine, Kind.Cpu],
+    [Kind.Machine, Kind.Heap],
+    [Kind.Cpu],
     [Kind.Process, Kind.Thread],
     [Kind.Group, Kind.Slices, Kind.Values, Kind.States, Kind.Samples],
-    [Kind.Heap, Kind.Log],
+    [Kind.Log],
     [Kind.Counter],
 ];
 
@@ -114,7 +115,7 @@ export class Layout {
         for (let rank = ORDER.length; rank >= 0; rank--) {
             for (let node = count - 1; node >= 0; node--) {
                 const of = cpus[node] ? Kind.Cpu : counters[node] ? Kind.Counter : kind[node];
-                const at = ORDER.findIndex((kinds) => kinds.includes(kind[node] === Kind.Machine ? Kind.Machine : of));
+                const at = nodes.subject[node] ? 0 : ORDER.findIndex((kinds) => kinds.includes(kind[node] === Kind.Machine ? Kind.Machine : of));
                 if ((at < 0 ? ORDER.length : at) !== rank) continue;
                 const above = parent[node];
                 if (above === NONE) {

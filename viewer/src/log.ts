@@ -10,7 +10,7 @@ const PAGE = 500;
 export async function log(app: Page): Promise<HTMLElement> {
     const { nodes } = app.trace;
     if (!nodes.kind.includes(Kind.Log)) {
-        return el('p', { class: 'hint' }, 'This trace has no messages and no kernel events to list.');
+        return el('p', { class: 'hint' }, 'This trace has no messages and no kernel events to list. Programs write messages with the SDK; ', el('code', {}, 'ferretto record'), ' records kernel events.');
     }
     const { range } = app;
     let window = range
@@ -34,7 +34,7 @@ export async function log(app: Page): Promise<HTMLElement> {
             shown += next.rows.length;
             more.hidden = shown >= total || next.rows.length === 0;
         }));
-    if (total === 0) return el('p', { class: 'hint' }, 'No lines in this time range.');
+    if (total === 0) return el('p', { class: 'hint' }, 'No lines in this time range. ', el('kbd', {}, 'Esc'), ' clears the range and lists all.');
     return el('div', {},
         el('h2', { class: 'title' }, `${count(total)} ${total === 1 ? 'line' : 'lines'}`, el('span', { class: 'faint' }, range ? 'of the range' : 'of the whole trace')),
         el('table', { class: 'lines' },

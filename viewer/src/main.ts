@@ -2,6 +2,7 @@
 
 import { App } from './app';
 import { byId } from './dom';
+import { embed } from './embedding';
 import { EmbeddedSource } from './embedded';
 import { text } from './format';
 import { listen } from './input';
@@ -23,6 +24,7 @@ async function main(): Promise<void> {
         const from = await source();
         const app = new App(from, await from.open(), settings);
         listen(app);
+        embed(app);
         matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => app.setTheme(isDark(settings)));
         follow(app, from);
     } catch (error) {

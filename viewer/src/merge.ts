@@ -173,11 +173,16 @@ function dumps(store: Store, node: number, window: Window): Tile {
     };
 }
 
-/** Returns the load of a process: the share of each step in which its threads run, relative to the CPUs it can use. */
+/** The maximum number of steps of a window. */
+const MAX_STEPS = 8192;
+
+/** Returns the load of a process: the share of each step in which its threads run, relative to the CPUs it can use. The
+ * server computes the same. */
 function activity(store: Store, node: number, window: Window): Tile {
     const tile = { ...emptyTile(node, window.from, window.to, window.level) };
     const states = store.states;
-    const step = Math.max(2 ** window.level * 2, (window.to - window.from) / 4096);
+    const [from, to] = [Math.max(0, window.from), Math.min(window.to, store.trace.end + 1)];
+    const step = Math.max(2 ** (window.level + 1), Math.ceil((to - from) / MAX_STEPS));
     const sums = new Map<number, number>();
     if (!states) return tile;
     const state = store.column('states', 'state');
@@ -187,15 +192,15 @@ function activity(store: Store, node: number, window: Window): Tile {
         const block = store.nodes.kind[child] === Kind.States ? states.blocks.get(child) : undefined;
         if (!block) continue;
         threads += 1;
-        let i = Math.max(block[0], lowerBound(states.start, ...block, window.from) - 1);
-        for (; i < block[1] && states.start[i] < window.to; i++) {
+        let i = Math.max(block[0], lowerBound(states.start, ...block, from) - 1);
+        for (; i < block[1] && states.start[i] < to; i++) {
             if (state[i] !== running) continue;
-            const end = Math.min(states.start[i] + states.dur[i], window.to);
-            for (let at = Math.max(states.start[i], window.from); at < end; ) {
+            const end = Math.min(states.start[i] + states.dur[i], to);
+            for (let at = Math.max(states.start[i], from); at < end; ) {
                 const bucket = Math.floor(at / step);
                 const until = Math.min(end, (bucket + 1) * step);
                 sums.set(bucket, (sums.get(bucket) ?? 0) + until - at);
-                at = Math.max(until, at + 1e-3);
+                at = until;
             }
         }
     }

@@ -55,6 +55,8 @@ export interface Nodes {
     readonly began: Float64Array;
     /** The CPU time of a process or thread. */
     readonly cpu: Float64Array;
+    /** 1 for nodes that the trace was recorded for, as disks. */
+    readonly subject: Uint8Array;
     name(node: number): string;
     unit(node: number): string;
     /** The command line of a process. */
@@ -177,8 +179,10 @@ export interface Why {
 export interface Found {
     total: number;
     rows: Ref[];
-    /** The nodes whose name contains the text. */
+    /** The nodes whose name or command line contains the text. */
     nodes: number[];
+    /** The number of matches in equal steps of the trace, from 0 to 255. */
+    density: Uint8Array;
 }
 
 export interface NameSum {
@@ -198,6 +202,45 @@ export interface CounterSum {
     max: number;
     mean: number;
     last: number;
+    process: string | null;
+    /** The growth per second of a cumulative counter, null for others. */
+    rate: number | null;
+}
+
+/** Flows that begin or end in a range, by direction and names. */
+export interface FlowSum {
+    direction: 'in' | 'out' | 'within';
+    from: string;
+    to: string;
+    count: number;
+    mean: number;
+}
+
+/** The events of a pivot. */
+export type PivotOf = 'slices' | 'states' | 'cpu' | 'events';
+
+/** The events with the same values of the columns of a pivot. */
+export interface PivotRow {
+    keys: string[];
+    /** The node of the last value that is one. */
+    node: number | null;
+    count: number;
+    total: number;
+    self: number;
+    min: number;
+    max: number;
+    p50: number;
+    p90: number;
+    p99: number;
+    /** The numbers of events in steps of equal ratio from the shortest to the longest. */
+    bins: number[];
+}
+
+export interface Pivot {
+    rows: PivotRow[];
+    /** The keys of arguments that are columns as well. */
+    args: string[];
+    left_out: number;
 }
 
 export interface Summary {
@@ -205,6 +248,7 @@ export interface Summary {
     threads: { node: number; name: string; cpu: number }[];
     states: { name: string; count: number; total: number }[];
     counters: CounterSum[];
+    flows: FlowSum[];
     left_out: number;
 }
 

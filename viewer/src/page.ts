@@ -89,4 +89,6 @@ export interface Page {
     remember(query: string): void;
     search(query: string, go?: boolean): void;
     goToHit(index: number): void;
+    /** Highlights the events with a name in the picture, and searches for a text. */
+    pick(highlight: string | null, query: string | null): void;
 }

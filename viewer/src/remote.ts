@@ -1,7 +1,7 @@
 // A trace of the server.
 
 import { Frame } from './frame';
-import type { By, Details, Found, Lines, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
+import type { By, Details, Found, Lines, Pivot, PivotOf, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
 import type { Source } from './source';
 import { readStacks } from './stacks';
 import { readTiles } from './tiles';
@@ -83,11 +83,15 @@ export class RemoteSource implements Source {
                 name: frame.strings[name[i]] ?? '',
             });
         }
-        return { total: frame.header.total ?? rows.length, rows, nodes: frame.header.nodes ?? [] };
+        return { total: frame.header.total ?? rows.length, rows, nodes: frame.header.nodes ?? [], density: frame.u8('density') };
     }
 
     async summary(range: Range): Promise<Summary> {
         return (await this.ask('summary', range)).json();
+    }
+
+    async pivot(range: Range, of: PivotOf, by: string[]): Promise<Pivot> {
+        return (await this.ask('pivot', { ...range, of, by })).json();
     }
 
     async profile(profile: number, range: Range, by: By, before: boolean): Promise<Stacks> {

@@ -42,6 +42,8 @@ export interface Picture {
     arrows: Arrow[];
     losses: Loss[];
     hits: Ref[];
+    /** The number of matches in equal steps of the trace, from 0 to 255. */
+    density: Uint8Array;
     /** The load of the whole trace, from 0 to 255, in equal steps. */
     overview: Uint8Array;
     wall: bigint | null;
@@ -426,7 +428,7 @@ export class Scene {
 
     /** Draws the overview and the ruler. They cover the rows that scroll below them. */
     private head(picture: Picture, width: number): void {
-        const { axis, colors, end, overview, hits, wall } = picture;
+        const { axis, colors, end, overview, wall } = picture;
         const text = this.text;
         const ratio = this.ratio;
         const [small, head] = [OVERVIEW * ratio, (OVERVIEW + RULER) * ratio];
@@ -439,12 +441,12 @@ export class Scene {
             const h = Math.round((overview[i] / 255) * (small - 6 * ratio));
             if (h > 0) this.rects.add(Math.floor(i * wide), small - h, Math.ceil(wide), h, colors.busy);
         }
-        let last = -9;
-        for (const hit of hits) {
-            const x = Math.round(hit.start * scale);
-            if (x - last < 2) continue;
-            last = x;
-            this.rects.add(x, 0, Math.max(2, ratio), 5 * ratio, colors.hit);
+        // The density of matches, from the top down.
+        const { density } = picture;
+        const apart = width / Math.max(1, density.length);
+        for (let i = 0; i < density.length; i++) {
+            const h = Math.round((density[i] / 255) * 14 * ratio);
+            if (h > 0) this.rects.add(Math.floor(i * apart), 0, Math.max(2, Math.ceil(apart)), Math.max(4 * ratio, h), colors.hit);
         }
         for (const loss of picture.losses) {
             this.rects.add(Math.round(loss.start * scale), 0, Math.max(2, ratio), small, colors.lossBar);

@@ -27,18 +27,37 @@ export const SETTINGS: { [K in keyof Settings]: { name: string; values: Record<S
 };
 
 const KEY = 'ferretto.settings';
+const OWN_KEYS = 'ferretto.keys';
 
-function kept(): Record<string, unknown> {
+/** The user's own keys, each with a command and its argument. */
+export const ownKeys = new Map<string, string>(Object.entries(kept(OWN_KEYS)).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
+
+/** Gives a key a command, or takes it away if the command is empty. */
+export function setKey(key: string, line: string): void {
+    if (line) ownKeys.set(key, line);
+    else ownKeys.delete(key);
+    keep(OWN_KEYS, Object.fromEntries(ownKeys));
+}
+
+function kept(key: string): Record<string, unknown> {
     try {
-        return JSON.parse(localStorage.getItem(KEY) ?? '{}') ?? {};
+        return JSON.parse(localStorage.getItem(key) ?? '{}') ?? {};
     } catch {
         // The browser keeps nothing for this page, or something else wrote it.
         return {};
     }
 }
 
+function keep(key: string, value: object): void {
+    try {
+        localStorage.setItem(key, JSON.stringify(value));
+    } catch {
+        // It applies until the page is closed.
+    }
+}
+
 export function loadSettings(): Settings {
-    const found = kept();
+    const found = kept(KEY);
     const all = Object.entries(SETTINGS).map(([key, { values }]) => {
         const value = found[key];
         return [key, typeof value === 'string' && Object.hasOwn(values, value) ? value : Object.keys(values)[0]];
@@ -47,11 +66,7 @@ export function loadSettings(): Settings {
 }
 
 export function saveSettings(settings: Settings): void {
-    try {
-        localStorage.setItem(KEY, JSON.stringify(settings));
-    } catch {
-        // They apply until the page is closed.
-    }
+    keep(KEY, settings);
 }
 
 export function isDark({ theme }: Settings): boolean {
@@ -80,7 +95,9 @@ export function openSettings(app: Page): void {
         el('button', { click: () => app.run('zero-reset') }, 'at the start of the trace'));
     dialog.replaceChildren(
         el('h2', { id: 'settings-title' }, 'Settings'),
-        el('dl', {}, ...rows.flat(), el('dt', {}, 'Zero of time'), zero),
+        el('dl', {}, ...rows.flat(), el('dt', {}, 'Zero of time'), zero,
+            ownKeys.size > 0 && el('dt', {}, 'Own keys'),
+            ownKeys.size > 0 && el('dd', {}, ...[...ownKeys].flatMap(([key, line]) => [el('kbd', {}, key), ` ${line} `]))),
         el('div', { class: 'buttons' }, el('button', { click: () => dialog.close() }, 'Close')));
     dialog.showModal();
 }

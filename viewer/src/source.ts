@@ -1,4 +1,4 @@
-import type { By, Details, Found, Lines, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
+import type { By, Details, Found, Lines, Pivot, PivotOf, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
 
 /** The source of the trace. */
 export interface Source {
@@ -15,6 +15,8 @@ export interface Source {
     step(from: Ref, to: Step): Promise<Ref | null>;
     search(text: string, limit: number): Promise<Found>;
     summary(range: Range): Promise<Summary>;
+    /** Returns statistics of events by at most three columns; those of arguments begin with `arg:`. */
+    pivot(range: Range, of: PivotOf, by: string[]): Promise<Pivot>;
     profile(profile: number, range: Range, by: By, before: boolean): Promise<Stacks>;
     list(range: Range, offset: number, limit: number): Promise<Lines>;
     /** Calls `grown` when a live trace has grown, and `gone` when the server has ended. */

@@ -1,7 +1,8 @@
 // Statistics of a range of an export.
 
 import { REF_NONE } from './frame';
-import { Kind, type CounterSum, type NameSum, type Range, type Summary } from './model';
+import { Kind, NONE, type CounterSum, type FlowSum, type NameSum, type Range, type Summary } from './model';
+import { named } from './describe';
 import { values } from './merge';
 import { lowerBound, runs, type Store } from './store';
 
@@ -76,6 +77,7 @@ export function sums(store: Store, { from, to, nodes }: Range): Summary {
         threads: threads.slice(0, MAX_ENTRIES),
         states: [...states.values()].sort((a, b) => b.total - a.total),
         counters: counters.slice(0, MAX_ENTRIES),
+        flows: flowSums(store, { from, to, nodes }).slice(0, MAX_ENTRIES),
         left_out: Math.max(0, all.length - MAX_ENTRIES) + Math.max(0, threads.length - MAX_ENTRIES) + Math.max(0, counters.length - MAX_ENTRIES),
     };
 }
@@ -97,5 +99,45 @@ function counter(store: Store, node: number, from: number, to: number): CounterS
     }
     if (Number.isNaN(last)) return [];
     const mean = to > begin ? area / (to - begin) : last;
-    return [{ node, name: store.nodes.name(node), unit: store.nodes.unit(node), min, max, mean, last }];
+    let process = node;
+    while (process !== NONE && store.nodes.kind[process] !== Kind.Process) process = store.nodes.parent[process];
+    return [{
+        node, name: store.nodes.name(node), unit: store.nodes.unit(node), min, max, mean, last,
+        process: process === NONE ? null : named(store, process), rate: rate(store, first, end, from, to),
+    }];
+}
+
+/** Returns the growth of a counter per second; null if its values decrease or are all the same. */
+function rate(store: Store, first: number, end: number, from: number, to: number): number | null {
+    const { start } = store.counters!;
+    const value = values(store);
+    for (let row = first + 1; row < end; row++) if (value[row] < value[row - 1]) return null;
+    if (value[first] === value[end - 1]) return null;
+    const at = (time: number) => value[Math.max(first, lowerBound(start, first, end, time + 0.5) - 1)];
+    const length = Math.min(to, store.trace.end) - Math.max(from, 0);
+    return length > 0 ? (at(to) - at(from)) / (length / 1e9) : null;
+}
+
+/** Returns the flows that begin or end in a range, by direction and names. */
+function flowSums(store: Store, { from, to, nodes }: Range): FlowSum[] {
+    const { slices } = store;
+    const [out, into] = [store.column('flows', 'from'), store.column('flows', 'to')];
+    if (!slices || out.length === 0) return [];
+    const chosen = new Uint8Array(store.nodes.length);
+    for (const node of store.within(nodes)) chosen[node] = 1;
+    const inside = (row: number) => slices.start[row] >= from && slices.start[row] < to && chosen[store.nodeOf(slices, row)] === 1;
+    const found = new Map<string, FlowSum>();
+    for (let i = 0; i < out.length; i++) {
+        const [begins, ends] = [inside(out[i]), inside(into[i])];
+        if (!begins && !ends) continue;
+        const direction = begins ? (ends ? 'within' : 'out') : 'in';
+        const names = [out[i], into[i]].map((row) => store.text('slices', 'name', row));
+        const key = [direction, ...names].join('\0');
+        const sum = found.get(key) ?? { direction, from: names[0], to: names[1], count: 0, mean: 0 };
+        const delay = slices.start[into[i]] - slices.start[out[i]];
+        sum.mean += (delay - sum.mean) / (sum.count + 1);
+        sum.count += 1;
+        found.set(key, sum);
+    }
+    return [...found.values()].sort((a, b) => b.count - a.count);
 }

@@ -45,6 +45,7 @@ function readNodes(frame: Frame, strings: string[]): Nodes {
         above: frame.i32('above', length, NONE),
         began: frame.f64('began', length, NaN),
         cpu: frame.f64('cpu', length),
+        subject: frame.u8('subject', length),
         command: (node) => strings[commands[node]] ?? '',
         name: (node) => strings[names[node]] ?? '',
         unit: (node) => strings[units[node]] ?? '',

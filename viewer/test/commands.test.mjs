@@ -243,6 +243,33 @@ test('processes are in the order of their tree, start, CPU time or name', async 
     });
 });
 
+test('a key takes another command, which the browser keeps', () =>
+    on(url, async (page) => {
+        await command(page, 'Give a key a command', 'x search status=500');
+        await page.reload();
+        await settled(page);
+        await press(page, 'x');
+        assert.match(await page.locator('#hits').innerText(), /of 1$/);
+        await command(page, 'Give a key a command', 'x nonsense');
+        assert.match(await page.locator('#where').innerText(), /no command “nonsense”/);
+        await page.evaluate(() => localStorage.clear());
+    }));
+
+test('a page around this one runs commands and learns the view', async () => {
+    const around = dir.write('around.html', `<!doctype html><link rel="icon" href="data:,"><iframe src="server.html" width="1200" height="700"></iframe><script>
+        window.said = [];
+        addEventListener('message', (event) => {
+            said.push(event.data);
+            if (event.data.ferretto === 'ready') frames[0].postMessage({ ferretto: 'run', commands: ['search status=500', 'fit'] }, '*');
+        });</script>`);
+    const page = await browser.newPage();
+    await page.goto(around);
+    await page.waitForFunction(() => window.said.some((it) => it.ferretto === 'done'));
+    const last = await page.evaluate(() => window.said.at(-1).address);
+    assert.match(last, /event=/);
+    await page.close();
+});
+
 test('closing all groups keeps the top rows', () =>
     on(url, async (page) => {
         await page.getByLabel('Close all groups').click();

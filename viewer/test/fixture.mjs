@@ -77,7 +77,7 @@ export class Trace {
     siteKeys = new Map();
 
     node(parent, kind, name, more = {}) {
-        return this.nodes.push({ parent, kind, name, number: NaN, unit: '', depth: 1, rows: 0, min: 0, max: 0, above: -1, began: NaN, cpu: 0, command: '', ...more }) - 1;
+        return this.nodes.push({ parent, kind, name, number: NaN, unit: '', depth: 1, rows: 0, min: 0, max: 0, above: -1, began: NaN, cpu: 0, subject: 0, command: '', ...more }) - 1;
     }
     grow(time) {
         if (time > this.end) this.end = time;
@@ -155,6 +155,7 @@ export class Trace {
                 above: column(nodes, 'above', 'i32'),
                 began: column(nodes, 'began', 'f64'),
                 cpu: column(nodes, 'cpu', 'f64'),
+                subject: column(nodes, 'subject', 'u8'),
                 command: named(nodes, 'command', texts),
                 overview: ['u8', this.end > 0 ? this.overview() : []],
             })],

@@ -5,7 +5,8 @@ import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { clickEvent, folder, launch, open, press, row, seen, settled, visit } from './browser.mjs';
+import { clickEvent, command, folder, launch, open, press, row, seen, settled, visit } from './browser.mjs';
+import { dice } from './traces.mjs';
 
 const ferretto = process.env.FERRETTO && resolve(process.env.FERRETTO);
 let browser;
@@ -144,6 +145,54 @@ writer-20 [000] d..2 1.011000: sched_switch: prev_comm=writer prev_pid=20 prev_p
 reader-10 [000] d..2 1.015000: tracing_mark_write: E|10
 reader-10 [000] d..2 1.020000: sched_switch: prev_comm=reader prev_pid=10 prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120
 `;
+
+/** Two processes with two threads each on two CPUs, in the text format of the kernel. */
+function switches() {
+    const lines = ['# tracer: nop'];
+    const tasks = [[70, 70, 'loop'], [71, 70, 'loop-2'], [80, 80, 'pulse'], [81, 80, 'pulse-2']];
+    const running = [null, null];
+    const roll = dice(3);
+    const task = (it, cpu) => (it ? [it[2], it[0], it[1]] : [`swapper/${cpu}`, 0, 0]);
+    for (let i = 0; i < 3000; i++) {
+        const cpu = i % 2;
+        const at = (1 + i * 0.0007 + roll() * 0.0003).toFixed(6);
+        const next = roll() < 0.4 ? null : tasks[cpu + 2 * Math.floor(roll() * 2)];
+        if (next === running[cpu]) continue;
+        const [prev, pid, tgid] = task(running[cpu], cpu);
+        const [name, tid] = task(next, cpu);
+        lines.push(`${prev}-${pid} (${tgid ? String(tgid).padStart(5) : '-----'}) [00${cpu}] d..2 ${at}: sched_switch: prev_comm=${prev} prev_pid=${pid} prev_prio=120 prev_state=S ==> next_comm=${name} next_pid=${tid} next_prio=120`);
+        running[cpu] = next;
+    }
+    return `${lines.join('\n')}\n`;
+}
+
+test('a served page and an exported one draw the same processes and have the same statistics', async (t) => {
+    if (!ferretto) return t.skip('no program in $FERRETTO');
+    dir.write('switches.txt', switches());
+    execFileSync(ferretto, ['view', 'switches.txt', '-o', 'switches.html'], { cwd: dir.path, stdio: 'ignore' });
+    const results = [];
+    const look = async (page) => {
+        const result = [];
+        for (const keys of [[], ['w', 'w', 'w', 'd']]) {
+            await press(page, ...keys);
+            const stage = await page.locator('#stage').boundingBox();
+            for (const label of await page.locator('#labels .label.group:visible').all()) {
+                const { y, height } = await label.boundingBox();
+                result.push((await page.screenshot({ clip: { x: stage.x, y, width: stage.width, height } })).toString('base64'));
+            }
+        }
+        for (const line of ['range 0.1 s 1 s', 'group cpu process', 'group states state thread', 'group events name']) {
+            await command(page, line.startsWith('range') ? 'Select a range of time' : 'Group the events', line.replace(/^\w+ /, ''));
+            result.push(await page.locator('#content').innerText());
+        }
+        results.push(result);
+    };
+    await served(['switches.txt'], (url) => visit(browser, url, look));
+    await visit(browser, pathToFileURL(`${dir.path}/switches.html`).href, look);
+    const [one, other] = results;
+    assert.ok(one.length > 6);
+    one.forEach((part, i) => assert.ok(part === other[i], part.length < 5000 ? `${part}\n----\n${other[i]}` : `picture ${i}`));
+});
 
 test('a slice and a wait are explained', async (t) => {
     if (!ferretto) return t.skip('$FERRETTO names no program');

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     tiles(&view);
     let start = Instant::now();
-    let found = view.search("a", SearchIn::Names, 1000);
+    let found = view.search("a", SearchIn::Names, 1000).unwrap_or_default();
     println!("search: {:?}, {} KB", start.elapsed(), found.len() >> 10);
     let start = Instant::now();
     view.summary(0.0, view.duration() as f64, None);

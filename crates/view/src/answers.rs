@@ -4,6 +4,7 @@ use ferretto_http::{Head, Response};
 use serde_json::{Value, json};
 
 use crate::facts::Circumstances;
+use crate::pivot::{PivotOf, PivotRequest};
 use crate::profile::{By, ProfileRequest};
 use crate::relations::Step;
 use crate::search::SearchIn;
@@ -117,7 +118,10 @@ impl Traces<'_> {
                 };
                 let limit = head.number("limit").map_or(LIMIT, |limit| limit as usize);
                 let text = head.value("text").unwrap_or_default();
-                Response::bytes(self.view.search(&text, search_in, limit))
+                match self.view.search(&text, search_in, limit) {
+                    Ok(found) => Response::bytes(found),
+                    Err(error) => bad(&error.to_string()),
+                }
             }
             ("POST", _) => match serde_json::from_slice(body) {
                 Ok(fields) => self.post(name, &Fields(fields)),
@@ -161,8 +165,31 @@ impl Traces<'_> {
                 json_reply(&self.view.list(from, to, nodes, offset, limit))
             }
             "profile" => self.profile(fields, (from, to), nodes),
+            "pivot" => self.pivot(fields, (from, to), nodes),
             _ => not_found(),
         }
+    }
+
+    fn pivot(self, fields: &Fields, (from, to): (f64, f64), nodes: Option<&[u32]>) -> Response {
+        let of = match fields.text("of") {
+            Some("slices") => PivotOf::Slices,
+            Some("states") => PivotOf::States,
+            Some("cpu") => PivotOf::Cpu,
+            Some("events") => PivotOf::Events,
+            _ => return bad("'of' is slices, states, cpu or events."),
+        };
+        let by = fields.0.get("by").and_then(Value::as_array);
+        let by: Option<Vec<&str>> = by.and_then(|by| by.iter().map(Value::as_str).collect());
+        let Some(by) = by else {
+            return bad("'by' is a list of names of columns.");
+        };
+        json_reply(&self.view.pivot(&PivotRequest {
+            from,
+            to,
+            nodes,
+            of,
+            by: &by,
+        }))
     }
 
     fn profile(self, fields: &Fields, (from, to): (f64, f64), nodes: Option<&[u32]>) -> Response {
@@ -221,8 +248,8 @@ mod tests {
     fn names() -> impl Strategy<Value = &'static str> {
         select(vec![
             "", "trace", "tiles", "details", "why", "next", "search", "flows", "summary", "list",
-            "profile", "node", "id", "to", "in", "text", "limit", "nodes", "from", "level",
-            "offset", "by", "of", "args", "thread", "before", "parent", "x", "%00",
+            "pivot", "profile", "node", "id", "to", "in", "text", "limit", "nodes", "from",
+            "level", "offset", "by", "of", "args", "thread", "before", "parent", "x", "%00",
         ])
     }
 
@@ -244,6 +271,10 @@ mod tests {
             "true",
             "\"thread\"",
             "\"before\"",
+            "\"cpu\"",
+            "\"slices\"",
+            "[\"name\",\"arg:debug.b\",\"thread\"]",
+            "\"/(/\"",
             "[]",
             "[[]]",
             "[0,1,2,3,4]",

@@ -70,6 +70,10 @@ impl View {
         let (mut name, mut unit) = (Vec::new(), Vec::new());
         let (mut min, mut max) = (Vec::new(), Vec::new());
         let (mut first, mut last) = (Vec::new(), Vec::new());
+        let mut texts_of_commands = vec![0; nodes.len()];
+        for (node, text) in texts_of_commands.iter_mut().enumerate() {
+            *text = texts.number(self.command(node as u32));
+        }
         for node in nodes {
             name.push(texts.number(node.name.text(strings)));
             unit.push(texts.of(strings, node.unit));
@@ -108,6 +112,39 @@ impl View {
         frame.f64s("max", &max);
         frame.f64s("first", &first);
         frame.f64s("last", &last);
+        self.add_processes(frame, texts_of_commands);
+    }
+
+    /// Adds the properties of processes, and the nodes that the recording was about.
+    fn add_processes(&self, frame: &mut Frame, commands: Vec<u32>) {
+        let nodes = self.scene().nodes();
+        let table = &self.trace().tables().process;
+        let (mut above, mut began) = (vec![-1; nodes.len()], vec![f64::NAN; nodes.len()]);
+        for upid in 0..table.len() {
+            let Some(node) = Some(self.scene().process(upid)).filter(|node| *node != NONE) else {
+                continue;
+            };
+            let parent = table.parent_upid().get(upid);
+            above[node as usize] = parent.map_or(-1, |parent| self.scene().process(parent) as i32);
+            if let Some(start) = table.start_ts().get(upid) {
+                began[node as usize] = self.relative(start);
+            }
+        }
+        let mut cpu = vec![0.0; nodes.len()];
+        for (utid, time) in self.scene().cpu_time().iter().enumerate() {
+            let thread = self.scene().thread(utid as u32);
+            for node in [thread, self.process_of(thread)] {
+                if let Some(sum) = cpu.get_mut(node as usize) {
+                    *sum += *time as f64;
+                }
+            }
+        }
+        frame.u32s("command", &commands);
+        frame.i32s("above", &above);
+        frame.f64s("began", &began);
+        frame.f64s("cpu", &cpu);
+        let first = nodes.iter().map(|node| node.is_subject.into());
+        frame.u8s("subject", &first.collect::<Vec<u8>>());
     }
 
     /// Returns the times of the first and last event of a node.

@@ -4,6 +4,7 @@
 //! the encoding of the replies.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod answers;
 mod base64;
 mod counters;
@@ -19,6 +20,7 @@ mod opening;
 mod overview;
 mod page;
 mod parallel;
+mod pivot;
 mod profile;
 mod relations;
 mod scene;
@@ -31,9 +33,10 @@ mod why;
 
 pub use export::{Export, ExportError};
 pub use facts::Circumstances;
+pub use pivot::{PivotOf, PivotRequest};
 pub use profile::{By, ProfileRequest};
 pub use relations::Step;
-pub use search::SearchIn;
+pub use search::{InvalidExpression, SearchIn};
 pub use server::{Live, Server};
 pub use tiles::Window;
 pub use view::View;

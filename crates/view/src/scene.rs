@@ -20,6 +20,10 @@ pub(crate) struct Scene {
     threads: Vec<u32>,
     cpus: Vec<u32>,
     processes: Vec<u32>,
+    /// The process of each node of a process, others have [`NONE`].
+    upids: Vec<u32>,
+    /// The CPU time of each thread in nanoseconds.
+    cpu_time: Vec<i64>,
     lanes: AllLanes,
     counters: Counters,
 }
@@ -45,12 +49,20 @@ impl Scene {
         let tables = trace.tables();
         let rows = count(trace, bounds.end);
         let built = nodes::build(tables, trace.strings(), &rows);
+        let mut upids = vec![NONE; built.nodes.len()];
+        for (upid, node) in built.processes.iter().enumerate() {
+            if let Some(known) = upids.get_mut(*node as usize) {
+                *known = upid as u32;
+            }
+        }
         let mut scene = Self {
+            upids,
             nodes: built.nodes,
             tracks: built.tracks,
             threads: built.threads,
             cpus: built.cpus,
             processes: built.processes,
+            cpu_time: rows.cpu_time.clone(),
             lanes: AllLanes::default(),
             counters: Counters::default(),
         };
@@ -231,6 +243,17 @@ impl Scene {
         self.processes.get(upid as usize).copied().unwrap_or(NONE)
     }
 
+    /// Returns the process of a node; `None` for nodes of other kinds.
+    pub(crate) fn process_at(&self, node: u32) -> Option<u32> {
+        let upid = self.upids.get(node as usize).copied();
+        upid.filter(|upid| *upid != NONE)
+    }
+
+    /// Returns the CPU time of each thread, by `utid`, in nanoseconds.
+    pub(crate) fn cpu_time(&self) -> &[i64] {
+        &self.cpu_time
+    }
+
     /// Returns the node of a CPU, or [`NONE`].
     pub(crate) fn cpu(&self, ucpu: u32) -> u32 {
         self.cpus.get(ucpu as usize).copied().unwrap_or(NONE)
@@ -288,6 +311,8 @@ impl Scene {
             + self.counters.memory()
             + self.nodes.capacity() * size_of::<Node>()
             + 8 * self.tracks.capacity()
+            + 8 * self.cpu_time.capacity()
+            + 4 * self.upids.capacity()
             + 4 * (self.threads.capacity() + self.cpus.capacity())
     }
 }

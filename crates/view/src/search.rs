@@ -2,6 +2,8 @@
 
 use ferretto_tables::column::NullableColumn;
 use ferretto_tables::{StringId, StringPool};
+use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
 
 use crate::details::arg_text;
 use crate::frame::{Frame, Texts};
@@ -24,19 +26,71 @@ pub enum SearchIn {
     All,
 }
 
-/// A text to search for, ignoring case.
-struct Needle(String);
+/// The number of steps of the density of matches.
+const STEPS: usize = 800;
+
+/// A regular expression that is not valid.
+#[derive(Debug, thiserror::Error)]
+#[error("{text} is not a valid regular expression: {reason}")]
+pub struct InvalidExpression {
+    text: String,
+    reason: String,
+}
+
+/// A text to search for, ignoring case, or a regular expression between slashes.
+enum Needle {
+    Text(String),
+    Expression(Box<Regex>),
+}
 
 impl Needle {
+    fn new(text: &str) -> Result<Self, InvalidExpression> {
+        let Some(pattern) = expression(text) else {
+            return Ok(Self::Text(text.to_lowercase()));
+        };
+        let syntax = syntax::Config::new().case_insensitive(true);
+        let built = Regex::builder().syntax(syntax).build(pattern);
+        let built = built.map_err(|error| {
+            let reason = match error.syntax_error() {
+                Some(syntax) => syntax.to_string(),
+                None => error.to_string(),
+            };
+            InvalidExpression {
+                text: text.to_owned(),
+                // The last line has the reason, those before point into the expression.
+                reason: reason
+                    .lines()
+                    .last()
+                    .unwrap_or_default()
+                    .replace("error: ", ""),
+            }
+        });
+        Ok(Self::Expression(Box::new(built?)))
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Text(text) if text.is_empty())
+    }
+
     fn is_in(&self, text: &str) -> bool {
-        if text.is_ascii() && self.0.is_ascii() {
-            let (text, needle) = (text.as_bytes(), self.0.as_bytes());
+        let wanted = match self {
+            Self::Expression(expression) => return expression.is_match(text),
+            Self::Text(wanted) => wanted,
+        };
+        if text.is_ascii() && wanted.is_ascii() {
+            let (text, needle) = (text.as_bytes(), wanted.as_bytes());
             let mut windows = text.windows(needle.len().max(1));
             needle.is_empty() || windows.any(|part| part.eq_ignore_ascii_case(needle))
         } else {
-            text.to_lowercase().contains(&self.0)
+            text.to_lowercase().contains(wanted)
         }
     }
+}
+
+/// Returns the pattern of a regular expression between slashes.
+fn expression(text: &str) -> Option<&str> {
+    let pattern = text.trim().strip_prefix('/')?.strip_suffix('/')?;
+    (!pattern.is_empty()).then_some(pattern)
 }
 
 /// The texts and sets of arguments that match.
@@ -86,26 +140,39 @@ struct Found {
 }
 
 impl View {
-    /// Returns the rows that contain a text, as a frame. `key=value` searches arguments.
-    pub fn search(&self, text: &str, search_in: SearchIn, limit: usize) -> Vec<u8> {
+    /// Returns the rows that contain a text or match an expression between slashes, as a frame.
+    /// `key=value` searches arguments.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the expression is not valid.
+    pub fn search(
+        &self,
+        text: &str,
+        search_in: SearchIn,
+        limit: usize,
+    ) -> Result<Vec<u8>, InvalidExpression> {
         let limit = limit.min(MAX_FOUND);
-        let lower = text.to_lowercase();
         let (tables, strings) = (self.trace().tables(), self.trace().strings());
-        let needle = Needle(lower.clone());
-        let pair = lower
+        let needle = Needle::new(text)?;
+        let pair = text
             .split_once(['=', ':'])
-            .filter(|(key, _)| !key.is_empty());
+            .filter(|(key, _)| !key.is_empty() && expression(text).is_none());
         let mut matches = Matches {
             names: names(strings, &needle, search_in),
             args: vec![None; tables.args.len() as usize],
-            key: pair.map(|(key, _)| Needle(key.trim().to_owned())),
-            value: Needle(pair.map_or(lower.clone(), |(_, value)| value.trim().to_owned())),
+            key: pair.map(|(key, _)| Needle::new(key.trim())).transpose()?,
+            value: Needle::new(pair.map_or(text, |(_, value)| value.trim()))?,
             search_in,
         };
         let (mut found, mut total) = (Vec::new(), 0_u64);
-        if !lower.is_empty() {
+        let mut density = vec![0_u32; STEPS];
+        let step = (self.duration() as f64 / STEPS as f64).max(1.0);
+        if !needle.is_empty() {
             self.each_match(&mut matches, |table, one| {
                 total += 1;
+                let at = (self.relative(one.ts) / step).max(0.0) as usize;
+                density[at.min(STEPS - 1)] += 1;
                 if *table < limit {
                     *table += 1;
                     found.push(one);
@@ -134,7 +201,16 @@ impl View {
         frame.f64s("start", &start);
         frame.f64s("dur", &dur);
         frame.u32s("name", &name);
-        frame.finish()
+        if total > 0 {
+            let most = density.iter().copied().max().unwrap_or(1).max(1);
+            let share = |count: &u32| (f64::from(*count) / f64::from(most)).sqrt() * 255.0;
+            let shares: Vec<u8> = density
+                .iter()
+                .map(|count| share(count).ceil() as u8)
+                .collect();
+            frame.u8s("density", &shares);
+        }
+        Ok(frame.finish())
     }
 
     /// Calls `each` with all matches, table by table, and with the number of rows kept of the
@@ -209,11 +285,12 @@ impl View {
     }
 
     fn nodes_named(&self, needle: &Needle, search_in: SearchIn) -> Vec<u32> {
-        if search_in == SearchIn::Args || needle.0.is_empty() {
+        if search_in == SearchIn::Args || needle.is_empty() {
             return Vec::new();
         }
         let named = (0..self.scene().nodes().len() as u32)
-            .filter(|node| *node != NONE && needle.is_in(&self.title(*node)));
+            .filter(|node| *node != NONE)
+            .filter(|node| needle.is_in(&self.title(*node)) || needle.is_in(self.command(*node)));
         named.take(MAX_NODES).collect()
     }
 }

@@ -135,7 +135,7 @@ impl Sums {
 }
 
 /// Returns the duration of a row within a window.
-fn within(times: Times<'_>, row: u32, window: &Range<i64>) -> i64 {
+pub(crate) fn within(times: Times<'_>, row: u32, window: &Range<i64>) -> i64 {
     let (start, end) = (times.start(row), times.end(row));
     let length = end.min(window.end).saturating_sub(start.max(window.start));
     length.max(0)
@@ -206,9 +206,10 @@ impl View {
                 "cpu": time,
             })
         });
+        let flows = self.flow_sums(&window, &nodes, &mut left_out);
         json!({
             "names": names, "states": states, "threads": threads.collect::<Vec<_>>(),
-            "counters": counters, "left_out": left_out,
+            "counters": counters, "flows": flows, "left_out": left_out,
         })
     }
 
@@ -304,9 +305,74 @@ impl View {
         let first = first.map_or(window.start, |row| table.ts().get(*row));
         let length = window.end.saturating_sub(first.max(window.start)).max(1);
         let strings = self.trace().strings();
+        let process = self.process_of(node);
+        let process = self.node(process).map(|_| self.title(process));
         sums.counters.push(json!({
             "node": node, "name": of.name.text(strings), "unit": strings.text(of.unit),
+            "process": process, "rate": self.rate(of.lane, window),
             "count": count, "min": min, "max": max, "mean": area / length as f64, "last": last,
         }));
+    }
+
+    /// Returns the growth of a counter per second; `None` if it is not cumulative, and so its
+    /// values decrease or are not more than one.
+    fn rate(&self, counter: u32, window: &Range<i64>) -> Option<f64> {
+        let table = &self.trace().tables().counter;
+        let rows = self.scene().counters().rows(counter);
+        let value = |row: &u32| table.value().get(*row);
+        let is_cumulative = rows.is_sorted_by(|one, next| value(one) <= value(next));
+        let (first, last) = (value(rows.first()?), value(rows.last()?));
+        if !is_cumulative || first == last {
+            return None;
+        }
+        let at = |time: i64| {
+            let position = rows.partition_point(|row| table.ts().get(*row) <= time);
+            rows.get(position.saturating_sub(1)).map(value)
+        };
+        let growth = at(window.end)? - at(window.start)?;
+        let start = window.start.max(self.bounds().start);
+        let length = window.end.min(self.bounds().end).saturating_sub(start);
+        (length > 0).then(|| growth / (length as f64 / 1e9))
+    }
+
+    /// Returns the numbers and mean delays of flows that begin or end in a window on these nodes,
+    /// by direction and names.
+    fn flow_sums(&self, window: &Range<i64>, nodes: &[u32], left_out: &mut usize) -> Vec<Value> {
+        let (slices, table) = (&self.trace().tables().slice, &self.trace().tables().flow);
+        let mut is_chosen = vec![false; self.scene().nodes().len()];
+        for node in nodes {
+            is_chosen[*node as usize] = true;
+        }
+        let is_inside = |slice: u32| {
+            let place = self.position_of_slice(slice);
+            place.is_some_and(|(node, _)| is_chosen[node as usize])
+                && window.contains(&slices.ts().get(slice))
+        };
+        let mut sums: FxHashMap<(&str, StringId, StringId), (u64, i64)> = FxHashMap::default();
+        for row in 0..table.len() {
+            let (from, to) = (table.slice_out().get(row), table.slice_in().get(row));
+            let direction = match (is_inside(from), is_inside(to)) {
+                (true, true) => "within",
+                (true, false) => "out",
+                (false, true) => "in",
+                (false, false) => continue,
+            };
+            let name = |slice| slices.name().get(slice);
+            let delay = slices.ts().get(to).saturating_sub(slices.ts().get(from));
+            let sum = sums.entry((direction, name(from), name(to))).or_default();
+            *sum = (sum.0 + 1, sum.1.saturating_add(delay));
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by_key(|(key, (count, _))| (u64::MAX - count, *key));
+        *left_out += sums.len().saturating_sub(MAX_ENTRIES);
+        let text = |id| self.trace().strings().text(id);
+        let sums = sums.into_iter().take(MAX_ENTRIES);
+        sums.map(|((direction, from, to), (count, delay))| {
+            json!({
+                "direction": direction, "from": text(from), "to": text(to), "count": count,
+                "mean": delay as f64 / count as f64,
+            })
+        })
+        .collect()
     }
 }

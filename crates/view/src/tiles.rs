@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use ferretto_tables::StringId;
 
+use crate::activity::Steps;
 use crate::frame::{Code, Frame, Texts};
 use crate::lanes::Shown;
 use crate::nodes::{Content, NONE};
@@ -46,6 +47,23 @@ struct Columns {
     point: Vec<u32>,
 }
 
+impl Columns {
+    /// Adds the load of a process in steps.
+    fn add_steps(&mut self, steps: &Steps) {
+        for (number, load) in &steps.loads {
+            self.start.push(*number as f64 * steps.length);
+            self.dur.push(steps.length);
+            self.depth.push(0);
+            self.name.push(0);
+            self.id.push(0);
+            self.other.push(NONE);
+            self.count.push(2);
+            self.load.push(*load);
+            self.flags.push(0);
+        }
+    }
+}
+
 impl View {
     /// Returns the events of these nodes in a window, as a frame.
     pub fn tiles(&self, nodes: &[u32], window: Window) -> Vec<u8> {
@@ -59,9 +77,13 @@ impl View {
         let mut texts = Texts::default();
         let (mut rows, mut points) = (Vec::new(), Vec::new());
         let range = self.absolute(window.from)..self.absolute(window.to);
+        let activity = self.activity(nodes, window);
         for node in nodes {
             let before = (columns.start.len(), columns.time.len());
-            self.add_rows(*node, range.clone(), window.level, &mut texts, &mut columns);
+            match activity.get(node) {
+                Some(steps) => columns.add_steps(steps),
+                None => self.add_rows(*node, range.clone(), window.level, &mut texts, &mut columns),
+            }
             rows.push((columns.start.len() - before.0) as u32);
             points.push((columns.time.len() - before.1) as u32);
             if columns.start.len() + columns.time.len() > most {

@@ -338,22 +338,19 @@ impl Details<'_> {
             self.text_fact("Mode", contexts.cpu_mode().get(context));
         }
         self.text_fact("Callstack ends early", table.unwind_error().get(id));
-        if let Some(weight) = self
-            .view
-            .profiles()
-            .weight(id)
-            .filter(|weight| *weight > 0.0)
-        {
-            let session = table.session_id().get(id).unwrap_or(NONE);
-            let profiles = self.view.profiles().all();
-            let is_sampled = |it: &&Profile| it.measure == Measure::Samples(session);
-            match profiles.iter().find(is_sampled) {
-                Some(profile) => {
-                    let amount = format!("{weight} {}", profile.unit);
-                    self.fact("Amount", amount, NONE);
-                }
-                None => self.fact("Waited", format!("{weight} ns"), NONE),
-            }
+        let session = table.session_id().get(id).unwrap_or(NONE);
+        let is_of = |it: &&Profile| match it.measure {
+            Measure::Samples(of) | Measure::OffCpu(of) => of == session,
+            Measure::Heap { .. } => false,
+        };
+        let profiles = self.view.profiles();
+        if let Some(profile) = profiles.all().iter().find(is_of) {
+            self.fact("Kind", &*profile.name, NONE);
+            let weight = profiles.weight(id).filter(|_| profile.is_weighted);
+            let is_off_cpu = matches!(profile.measure, Measure::OffCpu(_));
+            let label = if is_off_cpu { "Waited" } else { "Weight" };
+            let weight = format!("{} {}", weight.unwrap_or(1.0), profile.unit);
+            self.fact(label, weight, NONE);
         }
         self.stack(table.callsite_id().get(id));
     }

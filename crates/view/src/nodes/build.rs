@@ -158,6 +158,7 @@ impl NodeBuilder<'_> {
                 lane: NONE,
                 depth: 0,
                 rows: 0,
+                is_subject: class == Class::Subject,
             },
         });
         self.drafts.len() as u32 - 1
@@ -435,8 +436,10 @@ impl NodeBuilder<'_> {
             "counter" => (Class::Counter, Kind::Counter, Content::Counter(track)),
             "state" => (Class::Slices, Kind::Values, Content::Values(track)),
             _ => {
+                let is_disk = strings.text(table.type_().get(track)) == "block_io";
                 let is_own = table.utid().get(track).is_some() && is_nameless;
                 let class = match () {
+                    () if is_disk => Class::Subject,
                     () if is_own => Class::OwnSlices,
                     // Tracks of the kernel.
                     () if is_nameless && table.upid().get(track).is_none() => Class::Log,
@@ -504,7 +507,7 @@ impl NodeBuilder<'_> {
             if dumps > 0 {
                 let process = self.process(upid);
                 let name = Name::Text("Heap".into());
-                let draft = self.add(process, Class::Samples, 0, Kind::Heap, name);
+                let draft = self.add(process, Class::Subject, 0, Kind::Heap, name);
                 self.fill(draft, Content::Heap(upid), dumps, 1);
             }
         }

@@ -90,4 +90,6 @@ pub(crate) struct Node {
     /// The number of lanes.
     pub(crate) depth: u16,
     pub(crate) rows: u32,
+    /// True if the trace was recorded for such nodes, as disks and heaps, which then come first.
+    pub(crate) is_subject: bool,
 }

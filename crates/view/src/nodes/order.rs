@@ -8,6 +8,8 @@ use super::{NONE, Node};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     Machine,
+    /// A disk, or a heap in its process.
+    Subject,
     Cpus,
     Cpu,
     States,

@@ -182,4 +182,11 @@ impl View {
             _ => name.to_owned(),
         }
     }
+
+    /// Returns the command line of a process, or an empty text.
+    pub(crate) fn command(&self, node: u32) -> &str {
+        let (tables, strings) = (self.trace().tables(), self.trace().strings());
+        let upid = self.scene().process_at(node);
+        upid.map_or("", |upid| strings.text(tables.process.cmdline().get(upid)))
+    }
 }

@@ -2,6 +2,7 @@
 
 mod common;
 mod export;
+mod pivot;
 mod questions;
 mod server;
 mod tiles;

@@ -76,7 +76,7 @@ fn details_of_a_slice_include_its_neighbours() {
 fn a_search_finds_names_and_arguments() {
     let view = nested();
     let found = |text: &str, search_in| {
-        let frame = Frame::read(&view.search(text, search_in, 100));
+        let frame = Frame::read(&view.search(text, search_in, 100).expect("valid"));
         let names: Vec<String> = frame
             .texts("name")
             .iter()
@@ -90,7 +90,7 @@ fn a_search_finds_names_and_arguments() {
     assert_eq!(found("at=40", SearchIn::Names).len(), 0);
     assert_eq!(found("args.at:100", SearchIn::All), ["answer \u{202e}"]);
     assert_eq!(found("", SearchIn::All).len(), 0);
-    let few = Frame::read(&view.search("parse", SearchIn::Names, 1));
+    let few = Frame::read(&view.search("parse", SearchIn::Names, 1).expect("valid"));
     assert_eq!(
         (few.header["total"].as_u64(), few.column("id").len()),
         (Some(2), 1)

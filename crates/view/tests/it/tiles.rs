@@ -142,7 +142,10 @@ fn a_trace_without_events_has_no_nodes() {
     let index = index(&view);
     assert_eq!(index.column("kind").len(), 0);
     assert_eq!(
-        view.search("x", ferretto_view::SearchIn::All, 10).len() % 8,
+        view.search("x", ferretto_view::SearchIn::All, 10)
+            .expect("text")
+            .len()
+            % 8,
         0
     );
     assert_eq!(view.summary(0.0, 1e9, None)["names"], serde_json::json!([]));

@@ -1,0 +1,159 @@
+// Statistics of ranges: pivots, histograms, counters, flows, and the events of a row in the picture.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { clickEvent, command, folder, launch, pixel, press, row, settled, visit, xOf } from './browser.mjs';
+import { Kind, Trace } from './fixture.mjs';
+import { server } from './traces.mjs';
+
+const MS = 1e6;
+let browser;
+let dir;
+let url;
+
+before(async () => {
+    browser = await launch();
+    dir = folder();
+    const trace = server();
+    const process = trace.nodes.findIndex(({ name }) => name === 'server');
+    const sent = trace.node(process, Kind.Counter, 'sent', { unit: 'bytes' });
+    for (let i = 0; i <= 20; i++) trace.counter(sent, i * 10 * MS, i * 2048);
+    url = dir.write('server.html', trace.html());
+});
+after(async () => {
+    await browser?.close();
+    dir?.remove();
+});
+
+const on = (address, work, options) => visit(browser, address, work, options);
+const content = (page) => page.locator('#content').innerText();
+const section = (page, caption) => page.locator('#content section', { has: page.getByRole('heading', { name: caption }) });
+
+test('slices have percentiles and a histogram, and can be grouped by columns and arguments', () =>
+    on(url, async (page) => {
+        await press(page, 'v');
+        const slices = section(page, /^Slices by/);
+        assert.match(await slices.innerText(), /Count\s+Total\s+Self[^]*p50\s+p90\s+p99/);
+        assert.match(await slices.locator('tr', { hasText: 'request' }).innerText(), /request\s+20\s+120 ms\s+20 ms\s+6 ms\s+6 ms\s+6 ms\s+6 ms\s+6 ms\s+6 ms/);
+        await page.getByLabel('Slices: by', { exact: true }).selectOption({ label: 'status' });
+        await settled(page);
+        const rows = () => section(page, /^Slices by/).locator('tbody tr').allInnerTexts();
+        assert.match((await rows()).find((text) => text.startsWith('200')), /^200\s+19\s+114 ms/);
+        assert.match((await rows()).find((text) => text.startsWith('500')), /^500\s+1\s+6 ms/);
+        await page.getByLabel('Slices: then by').selectOption('thread');
+        await settled(page);
+        assert.match(await section(page, 'Slices by status and thread').innerText(), /200\s+worker-1 102\s+10\s+60 ms/);
+        // A click on the value of an argument finds its events.
+        await section(page, /^Slices by/).getByRole('button', { name: '500', exact: true }).click();
+        await settled(page);
+        assert.match(await page.locator('#hits').innerText(), /of 1$/);
+    }));
+
+test('a histogram has bars for durations', async () => {
+    const trace = new Trace();
+    const thread = trace.node(trace.node(-1, Kind.Process, 'p', { number: 1 }), Kind.Thread, 't', { number: 1 });
+    const slices = trace.node(thread, Kind.Slices, 't');
+    // Ninety short ones and ten long ones.
+    for (let i = 0; i < 100; i++) trace.slice(slices, i * MS, i % 10 === 0 ? 900_000 : 1000 + i, 'work');
+    await on(dir.write('bars.html', trace.html()), async (page) => {
+        await press(page, 'v');
+        const bars = section(page, /^Slices by/).getByRole('img');
+        assert.equal(await bars.getAttribute('aria-label'), '100 from 1.001 µs to 900 µs, on a logarithmic scale');
+        const heights = await bars.locator('span').evaluateAll((all) => all.map((it) => it.getBoundingClientRect().height));
+        assert.equal(heights.length, 20);
+        assert.ok(heights[0] > 5 * heights[19] && heights[19] > 0, `${heights}`);
+        assert.deepEqual(heights.slice(2, 19).filter((height) => height > 0), []);
+    });
+});
+
+test('a click on a name highlights its events in the picture', () =>
+    on(url, async (page) => {
+        const color = async (name, time, dy) => {
+            const { y } = await row(page, name);
+            const stage = await page.locator('#stage').boundingBox();
+            return pixel(page, 'boxes', { x: Math.round((await xOf(page, time)) - stage.x), y: Math.round(y - stage.y + dy) });
+        };
+        await press(page, 'v');
+        const places = [['worker-1', 6 * MS, 58], ['worker-1', 2.9 * MS, 58], ['client 200', 4 * MS, 12]];
+        const colors = async () => Promise.all(places.map((place) => color(...place)));
+        const before = await colors();
+        await section(page, /^Slices by/).getByRole('button', { name: 'query', exact: true }).click();
+        await settled(page);
+        const [query, parse] = await colors();
+        assert.deepEqual(query, before[0]);
+        assert.notDeepEqual(parse, before[1]);
+        assert.match(await page.locator('#hits').innerText(), /of 20$/);
+        await press(page, 'n');
+        assert.match(await page.locator('#status').innerText(), /^query/);
+        await press(page, 'Escape');
+        assert.deepEqual((await colors())[1], before[1]);
+    }));
+
+test('CPU time is grouped by thread and process, and states are in words', () =>
+    on(url, async (page) => {
+        await command(page, 'Select a range of time', '20 ms 60 ms');
+        assert.match(await section(page, 'CPU time by thread').innerText(), /worker-1 102\s+12 ms\s+30 %\s+2\s+6 ms/);
+        await page.getByLabel('CPU time: by', { exact: true }).selectOption('process');
+        await settled(page);
+        assert.match(await section(page, 'CPU time by process').innerText(), /server 100\s+26 ms\s+65 %/);
+        const states = section(page, 'States of threads by state');
+        assert.match(await states.innerText(), /Running[^]*Runnable|Sleeping/);
+        await page.getByLabel('States of threads: then by').selectOption('thread');
+        await settled(page);
+        assert.match(await section(page, 'States of threads by state and thread').innerText(), /Runnable\s+worker-1 102\s+2\s+1 ms/);
+        assert.match(await section(page, /^Kernel events and messages/).innerText(), /server\s+4/);
+    }));
+
+test('cumulative counters have a rate, and flows are counted by direction', () =>
+    on(url, async (page) => {
+        await press(page, 'v');
+        const counters = section(page, 'Counters');
+        assert.match(await counters.innerText(), /sent\s+server 100\s+195 KiB/);
+        assert.match(await counters.innerText(), /rss\s+server 100\s+\s*977 KiB/);
+        assert.match(await section(page, 'Flows').innerText(), /accept\s+request\s+within it\s+20\s+1 ms/);
+        await page.locator('#labels .label', { hasText: 'accept' }).click();
+        await press(page, 'r');
+        const flows = await section(page, 'Flows').innerText();
+        assert.match(flows, /accept\s+request\s+out of it\s+20/);
+        assert.match(flows, /call 0\s+accept\s+into the selection\s+1/);
+    }));
+
+test('expressions search, and the overview shows the density of matches', () =>
+    on(url, async (page) => {
+        const find = async (text) => {
+            await press(page, '/');
+            await page.locator('#query').fill(text);
+            await press(page, 'Enter', 'Escape');
+            return page.locator('#hits').innerText();
+        };
+        assert.match(await find('/^call 1\\d$/'), /of 10$/);
+        const { width } = await page.locator('#stage').boundingBox();
+        const marked = async (time) => {
+            const [r, g, b] = await pixel(page, 'boxes', { x: Math.floor((Math.floor((time / (205 * MS)) * 800) * width) / 800), y: 2 });
+            return r > b + 60 && r > g;
+        };
+        assert.deepEqual([await marked(50 * MS), await marked(100 * MS), await marked(190 * MS)], [false, true, true]);
+        assert.match(await find('status=/^5..$/'), /of 1$/);
+        await find('/(/');
+        assert.match(await page.locator('#where').innerText(), /not a valid regular expression/);
+    }));
+
+test('a sample has its kind and weight, and a state its name and colour', () =>
+    on(url, async (page) => {
+        const { y } = await row(page, 'worker-1');
+        await page.mouse.click(await xOf(page, 1.6 * MS), y + 20);
+        await settled(page);
+        await press(page, 'w');
+        await page.locator('#labels .label', { hasText: 'worker-1' }).first().click();
+        await command(page, 'Go to a time', '1 ms 3 ms');
+        const sample = await row(page, 'worker-1');
+        await page.mouse.click(await xOf(page, 1.6 * MS), sample.y + 20);
+        await settled(page);
+        assert.match(await content(page), /^CPU samples: 1 samples?/);
+        await page.mouse.click(await xOf(page, 2.5 * MS), sample.y + 8);
+        await settled(page);
+        assert.match(await content(page), /^Running/);
+        const swatch = await page.locator('#content h2 .swatch').evaluate((it) => getComputedStyle(it).backgroundColor);
+        const stage = await page.locator('#stage').boundingBox();
+        const [r, g, b] = await pixel(page, 'boxes', { x: Math.round((await xOf(page, 2.5 * MS)) - stage.x), y: Math.round(sample.y - stage.y + 8) });
+        assert.equal(swatch, `rgb(${r}, ${g}, ${b})`);
+    }));
