@@ -32,12 +32,13 @@ export async function summary(app: Page): Promise<HTMLElement> {
     }
     const span = to - from;
     return el('div', {},
-        el('h2', { class: 'title' }, duration(span), el('span', { class: 'faint' }, `${instant(from)} – ${instant(to)}`)),
-        el('div', { class: 'buttons' },
-            el('button', { title: 'F', click: () => { app.selected = null; app.fit(); } }, 'Zoom to range'),
-            app.trace.profiles.length > 0 && el('button', { click: () => app.panel.open('flame') }, 'Flamegraph'),
-            el('button', { title: 'B', click: () => app.panel.setBaseline() }, 'Keep to compare'),
-            el('button', { title: 'I', click: () => app.run('note') }, 'Add a note')),
+        el('div', { class: 'head' },
+            el('h2', { class: 'title' }, duration(span), el('span', { class: 'faint' }, `${instant(from)} – ${instant(to)}`)),
+            el('div', { class: 'buttons' },
+                el('button', { title: 'F', click: () => { app.selected = null; app.fit(); } }, 'Zoom to range'),
+                app.trace.profiles.length > 0 && el('button', { click: () => app.panel.open('flame') }, 'Flamegraph'),
+                el('button', { title: 'B', click: () => app.panel.setBaseline() }, 'Keep to compare'),
+                el('button', { title: 'I', click: () => app.run('note') }, 'Add a note'))),
         sums.left_out > 0 ? el('p', { class: 'hint' }, `${count(sums.left_out)} more names are left out.`) : null,
         parts.length > 0
             ? el('div', { class: 'columns' }, ...parts)

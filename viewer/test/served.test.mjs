@@ -198,7 +198,7 @@ test('a slice and a wait are explained', async (t) => {
     if (!ferretto) return t.skip('$FERRETTO names no program');
     dir.write('wait.txt', WAIT);
     const said = JSON.parse(execFileSync(ferretto, ['why', '--json', '--slice', 'request', 'wait.txt'], { cwd: dir.path, encoding: 'utf8' }));
-    assert.equal(said.dur, 14e6);
+    assert.equal(said.dur_ns, 14e6);
     await served(['wait.txt'], (url) =>
         on(url, async (page) => {
             await press(page, '/');
@@ -210,7 +210,7 @@ test('a slice and a wait are explained', async (t) => {
             assert.match(text, /interrupts \(--irq\)/);
             // The numbers are those of the command.
             for (const cause of said.causes) {
-                const [share, ms] = [((cause.dur * 100) / said.dur).toFixed(1), cause.dur / 1e6];
+                const [share, ms] = [((cause.dur_ns * 100) / said.dur_ns).toFixed(1), cause.dur_ns / 1e6];
                 assert.match(text, new RegExp(`${share} %\\s+${ms} ms`));
             }
             // The chain: the wait, and below it the thread that ended it, for the same time.
