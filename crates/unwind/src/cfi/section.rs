@@ -1,7 +1,9 @@
 //! A section of frame descriptions whose entries are read on request.
 
 use ferretto_elf::Part;
-use gimli::{DebugFrame, EhFrame, EndianSlice, LittleEndian};
+use gimli::{DebugFrame, EhFrame, EndianSlice, LittleEndian, Vendor};
+
+use crate::registers::Machine;
 
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -25,12 +27,14 @@ pub(super) struct Section {
     pub(super) part: Part,
     pub(super) address: u64,
     pub(super) form: Form,
+    pub(super) machine: Machine,
 }
 
 /// A frame description and its common entry, extracted into a section of their own.
-#[derive(Default)]
 pub(super) struct Excerpt {
     bytes: Vec<u8>,
+    /// Determines the meaning of instructions that only one machine has.
+    vendor: Vendor,
     /// The offset of the description. The common entry is at offset 0.
     pub(super) description: usize,
     /// The base address of relative addresses in the description: that of the start of the excerpt.
@@ -38,15 +42,29 @@ pub(super) struct Excerpt {
 }
 
 impl Excerpt {
+    fn new(machine: Machine) -> Self {
+        Self {
+            bytes: Vec::new(),
+            vendor: match machine {
+                Machine::Aarch64 => Vendor::AArch64,
+                Machine::X86_64 | Machine::Bits32 => Vendor::Default,
+            },
+            description: 0,
+            address: 0,
+        }
+    }
+
     pub(super) fn eh_frame(&self) -> EhFrame<Slice<'_>> {
         let mut section = EhFrame::new(&self.bytes, LittleEndian);
         section.set_address_size(8);
+        section.set_vendor(self.vendor);
         section
     }
 
     pub(super) fn debug_frame(&self) -> DebugFrame<Slice<'_>> {
         let mut section = DebugFrame::new(&self.bytes, LittleEndian);
         section.set_address_size(8);
+        section.set_vendor(self.vendor);
         section
     }
 }
@@ -124,7 +142,7 @@ impl Section {
     ) -> Option<Excerpt> {
         const USUAL: usize = 256;
         let mut windows = [USUAL; 2].map(|ahead| Window::new(&self.part, ahead));
-        let mut excerpt = Excerpt::default();
+        let mut excerpt = Excerpt::new(self.machine);
         let [here, common] = &mut windows;
         let (prefix, size) = (self.prefix(here, offset)?, MAX_PROGRAM as u64);
         (prefix.size <= size).then_some(())?;
@@ -219,7 +237,7 @@ impl Section {
         const AHEAD: usize = 64 << 10;
         let mut here = Window::new(&self.part, AHEAD);
         let mut common = Window::new(&self.part, MAX_COMMON);
-        let mut excerpt = Excerpt::default();
+        let mut excerpt = Excerpt::new(self.machine);
         let mut offset = 0_u64;
         while let Some(prefix) = self.prefix(&mut here, offset) {
             let is_usual = prefix.size <= MAX_PROGRAM as u64;

@@ -52,6 +52,7 @@ pub(crate) struct Table {
 /// Reads the sections of a file.
 struct Source<'e> {
     elf: &'e Elf,
+    machine: Machine,
     /// Set if the sections have to be read now because the file may vanish.
     may_vanish: bool,
     loaded: usize,
@@ -91,6 +92,7 @@ impl Table {
     pub(crate) fn read(elf: &Elf, machine: Machine, may_vanish: bool) -> Result<Self, ElfError> {
         let mut source = Source {
             elf,
+            machine,
             may_vanish,
             loaded: 0,
         };
@@ -118,6 +120,7 @@ impl Table {
                     part: source.section(header)?,
                     address: 0,
                     form: Form::DebugFrame,
+                    machine,
                 };
                 let index = Index::build(&section, &bases);
                 Some((section, index))
@@ -151,6 +154,7 @@ impl Table {
             part: eh_frame,
             address,
             form,
+            machine: source.machine,
         };
         Ok(Some((section, header)))
     }
@@ -190,6 +194,7 @@ impl Table {
             part: source.part(part)?,
             address,
             form: Form::EhFrame,
+            machine: source.machine,
         };
         Ok(Some((section, Some(header))))
     }

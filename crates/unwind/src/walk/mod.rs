@@ -372,7 +372,8 @@ fn keeps_frame_pointer(rule: &Rule, machine: Machine) -> bool {
 /// Returns the mask of address bits. On arm64, unused bits of return addresses may hold a
 /// signature.
 fn address_bits(machine: Machine, end: u64) -> u64 {
-    const LEAST: u32 = 48;
+    // Of the kernels with the smallest address spaces.
+    const LEAST: u32 = 36;
     match machine {
         Machine::Aarch64 => {
             let bits = (u64::BITS - end.leading_zeros()).max(LEAST);

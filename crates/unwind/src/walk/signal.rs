@@ -38,9 +38,9 @@ pub(super) fn step(state: &mut WalkState<'_>) -> Step {
         }
         order
     };
-    /// `siginfo_t`, then in `ucontext_t` flags, link, alternate stack, signal mask, and the fault's
-    /// address.
-    const AARCH64_AT: u64 = 128 + 176;
+    /// `siginfo_t`, then in `ucontext_t` flags, link, alternate stack, signal mask and padding to
+    /// 176 bytes, and the fault's address.
+    const AARCH64_AT: u64 = 128 + 176 + 8;
     let (start, order, pc): (_, &[usize], _) = match state.registers.machine() {
         Machine::Aarch64 => (AARCH64_AT, &AARCH64_ORDER, 32),
         _ => (X86_64_AT, &X86_64_ORDER, 16),

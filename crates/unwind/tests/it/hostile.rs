@@ -1,13 +1,10 @@
 //! Hostile targets: arbitrary stacks, maps, files and tables.
 
-// The tests read registers of x86-64.
-#![cfg(target_arch = "x86_64")]
-
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
-use crate::target::{Target, cc, names, unwind};
+use crate::target::{POINTERS, Target, cc, names, unwind};
 use ferretto_testing::Random;
 use ferretto_unwind::{Cache, Frame, Machine, Mode, Process, Registers, StackCopy, UnwindError};
 
@@ -52,7 +49,7 @@ fn the_walk_of_a_cyclic_stack_ends() {
             stopped.stack[offset..offset + 8].copy_from_slice(&next.to_le_bytes());
             stopped.stack[offset + 8..offset + 16].copy_from_slice(&within_dive.to_le_bytes());
         }
-        stopped.registers.set(6, at(0) as u64);
+        stopped.registers.set(POINTERS.0, at(0) as u64);
         stopped.registers.set_pc(within_dive);
         let (frames, result) = unwind(&mut target.process(), &stopped.sample(), Mode::Dwarf);
         assert_eq!(
@@ -144,10 +141,10 @@ fn process_of(folder: &Path, file: &Path, size: u64) -> Process {
 
 /// Returns registers at `offset` of the file, and a stack of return addresses all over the file.
 fn sample_at(offset: u64, size: u64) -> (Registers, Vec<u8>) {
-    let mut registers = Registers::new(Machine::X86_64);
+    let mut registers = Registers::new(Machine::NATIVE);
     registers.set_pc(BASE + offset);
-    registers.set(7, 0x7000_0000);
-    registers.set(6, 0x7000_0040);
+    registers.set(POINTERS.1, 0x7000_0000);
+    registers.set(POINTERS.0, 0x7000_0040);
     let stack = (0..512_u64).flat_map(|index| (BASE + index * 97 % size).to_le_bytes());
     (registers, stack.collect())
 }
@@ -303,8 +300,8 @@ fn damaged_tables_never_panic() {
 /// Unwinds a function in an endless loop with these directives in its frame description.
 fn with_directives(directives: &str) -> (Vec<Frame>, Result<(), UnwindError>) {
     let source = format!(
-        "#include <stdio.h>\nvoid bad(void);
-        __asm__(\".text\\n.type bad,@function\\nbad: .cfi_startproc\\n{directives}\\n1: jmp 1b\\n.cfi_endproc\\n.size bad,.-bad\\n\");
+        "#include <stdio.h>\nvoid bad(void);\n#ifdef __aarch64__\n#define JUMP \"b\"\n#else\n#define JUMP \"jmp\"\n#endif
+        __asm__(\".text\\n.type bad,@function\\nbad: .cfi_startproc\\n{directives}\\n1: \" JUMP \" 1b\\n.cfi_endproc\\n.size bad,.-bad\\n\");
         int main() {{ puts(\"ready\"); fflush(stdout); bad(); return 1; }}"
     );
     let target = Target::c(&source, &["-O1"]);
@@ -321,15 +318,27 @@ fn endless_expressions_are_aborted() {
     // Each iteration pushes a value: lit1, skip -4.
     let (_, result) = with_directives(".cfi_escape 0x0f, 4, 0x31, 0x2f, 0xfc, 0xff");
     assert_eq!(result, Err(UnwindError::UnwindInfo));
-    // A valid expression is followed: the stack pointer and eight.
-    let (frames, result) = with_directives(".cfi_escape 0x0f, 2, 0x77, 8");
+    // A valid expression is followed: the stack pointer, and on x86-64 eight.
+    let valid = if cfg!(target_arch = "aarch64") {
+        ".cfi_escape 0x0f, 2, 0x8f, 0"
+    } else {
+        ".cfi_escape 0x0f, 2, 0x77, 8"
+    };
+    let (frames, result) = with_directives(valid);
     assert_eq!(result, Ok(()));
     assert_eq!(names(&frames)[..2], ["bad", "main"]);
 }
 
 #[test]
 fn huge_call_frame_programs_are_not_interpreted() {
-    let (frames, result) = with_directives(".rept 150000\\n.cfi_escape 0x2e, 0\\n.endr\\npush $1");
+    // Without the return address where it is at the start of a function.
+    let lost = if cfg!(target_arch = "aarch64") {
+        "mov x30, #1\\nmov x29, #1"
+    } else {
+        "push $1"
+    };
+    let directives = format!(".rept 150000\\n.cfi_escape 0x2e, 0\\n.endr\\n{lost}");
+    let (frames, result) = with_directives(&directives);
     assert_eq!(result, Err(UnwindError::UnwindInfo));
     assert_eq!(names(&frames), ["bad", "ERROR UNWIND_INFO"]);
 }
@@ -399,6 +408,8 @@ fn unused_tables_are_dropped() {
     }
 }
 
+// The functions have instructions of x86-64.
+#[cfg(target_arch = "x86_64")]
 /// Builds a library of `functions` functions, each with a frame description and a symbol.
 fn large(folder: &Path, functions: usize) -> std::path::PathBuf {
     let source = format!(
@@ -423,6 +434,7 @@ fn large(folder: &Path, functions: usize) -> std::path::PathBuf {
     )
 }
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn perf_035_many_large_files_take_bounded_memory_and_stacks_stay_correct() {
     const FUNCTIONS: u64 = 5000;

@@ -1,8 +1,5 @@
 //! JIT-compiled code, and programs in namespaces of their own.
 
-// The tests read registers of x86-64.
-#![cfg(target_arch = "x86_64")]
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::PathBuf;
@@ -20,12 +17,20 @@ const JIT: &str = r#"
 #include <sys/mman.h>
 #include <unistd.h>
 int main(int argc, char **argv) {
+#ifdef __aarch64__
+    /* stp x29,x30,[sp,#-16]!; mov x29,sp; b . */
+    unsigned inner[] = {0xa9bf7bfd, 0x910003fd, 0x14000000};
+    /* stp x29,x30,[sp,#-16]!; mov x29,sp; bl inner; ldp x29,x30,[sp],#16; ret */
+    unsigned outer[] = {0xa9bf7bfd, 0x910003fd, 0x97ffffee, 0xa8c17bfd, 0xd65f03c0};
+#else
     /* push %rbp; mov %rsp,%rbp; jmp . */
     char inner[] = "\x55\x48\x89\xe5\xeb\xfe";
     /* push %rbp; mov %rsp,%rbp; call inner (at the beginning of the page, 64 bytes before); pop %rbp; ret */
     char outer[] = "\x55\x48\x89\xe5\xe8\xb7\xff\xff\xff\x5d\xc3";
+#endif
     char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memcpy(code, inner, sizeof inner); memcpy(code + 64, outer, sizeof outer);
+    __builtin___clear_cache(code, code + 4096);
     if (argc > 1) {
         int file = open(argv[1], O_RDWR);
         mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
@@ -36,6 +41,9 @@ int main(int argc, char **argv) {
     ((void (*)(void))(code + 64))();
 }
 "#;
+
+/// The offset of the loop in `inner`.
+const LOOP: u64 = if cfg!(target_arch = "aarch64") { 8 } else { 4 };
 
 /// A file that is removed on drop.
 struct TempPath(PathBuf);
@@ -80,7 +88,7 @@ impl Made {
         loop {
             let stopped = self.target.stop();
             let pc = stopped.registers.pc();
-            if pc >= self.code + 4 && pc < self.code + 64 {
+            if pc >= self.code + LOOP && pc < self.code + 64 {
                 let mut frames = Vec::new();
                 let result = process.unwind(&cache, &stopped.sample(), Mode::Dwarf, &mut frames);
                 assert_eq!(result, Ok(()), "{:?}", names(&frames));

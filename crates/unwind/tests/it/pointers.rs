@@ -1,12 +1,9 @@
 //! Frame pointers and the kernel's chain, alone and combined with unwind tables.
 
-// The tests read registers of x86-64.
-#![cfg(target_arch = "x86_64")]
-
-use crate::target::{Target, cc, names, unwind};
+use crate::target::{POINTERS, Target, cc, names, unwind};
 use ferretto_unwind::{Cache, Frame, Mode, StackCopy};
 
-const POINTERS: &str = "-fno-omit-frame-pointer";
+const KEPT: &str = "-fno-omit-frame-pointer";
 
 /// Functions without local variables, so the caller's frame is directly above.
 const SMALL: &str = r#"
@@ -32,7 +29,7 @@ fn until_main(frames: &[Frame]) -> Vec<(String, u64)> {
 
 #[test]
 fn perf_049_frame_pointers_and_tables_agree_at_each_instruction() {
-    let target = Target::c(SMALL, &["-O1", POINTERS]);
+    let target = Target::c(SMALL, &["-O1", KEPT]);
     // Steps past the output.
     target.stop_in("leaf");
     let mut process = target.process();
@@ -59,7 +56,7 @@ fn perf_049_at_least_the_sampled_function_is_found() {
     let target = Target::c(SMALL, &["-O1", "-fomit-frame-pointer"]);
     let mut stopped = target.stop_in("leaf");
     for fp in [0, 1, 8, u64::MAX - 7, stopped.registers.sp() - 16] {
-        stopped.registers.set(6, fp);
+        stopped.registers.set(POINTERS.0, fp);
         let mode = Mode::FramePointer;
         let (frames, result) = unwind(&mut target.process(), &stopped.sample(), mode);
         assert_eq!(result, Ok(()), "{:?}", names(&frames));
@@ -72,7 +69,7 @@ fn perf_049_at_least_the_sampled_function_is_found() {
 fn perf_049_code_without_tables_is_unwound_by_its_instructions() {
     let flags = [
         "-O0",
-        POINTERS,
+        KEPT,
         "-fno-asynchronous-unwind-tables",
         "-fno-unwind-tables",
     ];
@@ -105,7 +102,7 @@ fn perf_049_code_without_tables_is_unwound_by_its_instructions() {
 
 #[test]
 fn perf_050_the_kernels_chain_is_named_by_the_maps() {
-    let target = Target::c(SMALL, &["-O1", POINTERS]);
+    let target = Target::c(SMALL, &["-O1", KEPT]);
     let stopped = target.stop_in("third");
     let chain = stopped.chain(127);
     let sample = StackCopy {
@@ -132,7 +129,7 @@ fn perf_050_the_kernels_chain_is_named_by_the_maps() {
 
 #[test]
 fn perf_050_unmapped_addresses_are_frames_without_mapping() {
-    let target = Target::c(SMALL, &["-O1", POINTERS]);
+    let target = Target::c(SMALL, &["-O1", KEPT]);
     let sample = StackCopy {
         registers: None,
         stack: &[],
@@ -172,13 +169,13 @@ fn perf_050_a_library_loaded_later_is_found_for_the_kernels_chain() {
         folder.path(),
         "library.so",
         library,
-        &["-O1", POINTERS, "-shared", "-fPIC"],
+        &["-O1", KEPT, "-shared", "-fPIC"],
     );
     let program = cc(
         folder.path(),
         "program",
         source,
-        &["-O1", POINTERS, "-rdynamic"],
+        &["-O1", KEPT, "-rdynamic"],
     );
     let mut target = Target::start(folder, &program);
     let mut process = target.process();
@@ -229,7 +226,7 @@ fn dives(frames: &[Frame]) -> (usize, bool) {
 
 #[test]
 fn perf_034_the_kernels_chain_continues_after_the_copied_stack() {
-    let mut target = Target::c(DEEP, &["-O1", POINTERS]);
+    let mut target = Target::c(DEEP, &["-O1", KEPT]);
     let stopped = target.stop_in("bottom");
     let chain = stopped.chain(127);
     let cut = StackCopy {
@@ -275,7 +272,7 @@ fn perf_034_the_kernels_chain_continues_after_the_copied_stack() {
 
 #[test]
 fn perf_034_the_chain_continues_when_the_process_is_gone() {
-    let target = Target::c(DEEP, &["-O1", POINTERS]);
+    let target = Target::c(DEEP, &["-O1", KEPT]);
     let stopped = target.stop_in("bottom");
     let chain = stopped.chain(127);
     let mut process = target.process();

@@ -1,13 +1,10 @@
 //! Callstacks of real programs of all kinds.
 
-// The tests read registers of x86-64.
-#![cfg(target_arch = "x86_64")]
-
 use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 
-use crate::target::{Target, between, cc, names, rustc, unwind};
+use crate::target::{POINTERS, Target, between, cc, has, names, rustc, unwind};
 use ferretto_unwind::{Map, Mode, Process, UnwindError};
 
 /// Functions that call each other, also through a library. The last one loops for ever.
@@ -49,9 +46,19 @@ fn perf_034_static_programs_and_fixed_addresses_are_unwound() {
     assert_whole_chain(&["-O2", "-static-pie", "-fomit-frame-pointer"]);
 }
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn perf_034_functions_that_align_their_stack_are_unwound() {
     assert_whole_chain(&["-O1", "-mavx2", "-mstackrealign", "-fomit-frame-pointer"]);
+}
+
+#[test]
+fn perf_049_programs_with_pointer_authentication_are_unwound() {
+    for protection in ["standard", "pac-ret", "pac-ret+leaf+b-key"] {
+        let protection = format!("-mbranch-protection={protection}");
+        assert_whole_chain(&["-O2", "-fomit-frame-pointer", &protection]);
+        assert_whole_chain(&["-O0", "-fno-omit-frame-pointer", &protection]);
+    }
 }
 
 #[test]
@@ -70,6 +77,9 @@ fn perf_034_unwind_tables_in_debug_information_are_used() {
 
 #[test]
 fn perf_034_frame_addresses_are_valid_for_symbolizers() {
+    if !has("addr2line") {
+        return;
+    }
     for flags in [
         &["-g", "-O1"][..],
         &["-g", "-O1", "-no-pie", "-Wl,-Ttext-segment=0x8800000"],
@@ -101,6 +111,9 @@ fn perf_034_frame_addresses_are_valid_for_symbolizers() {
 /// A program with two executable segments with different load biases.
 #[test]
 fn perf_034_addresses_in_a_second_executable_segment_are_correct() {
+    if !has("addr2line") {
+        return;
+    }
     let source = CHAIN.replace(
         "void leaf(",
         "__attribute__((section(\".far\"))) void leaf(",
@@ -142,7 +155,9 @@ fn perf_034_rust_programs_are_unwound() {
         "-C",
         "symbol-mangling-version=v0",
     ];
-    let program = rustc(folder.path(), "program", source, &flags);
+    let Some(program) = rustc(folder.path(), "program", source, &flags) else {
+        return;
+    };
     let target = Target::start(folder, &program);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     loop {
@@ -220,17 +235,24 @@ const SIGNAL: &str = r#"
 #include <sys/time.h>
 #include <ucontext.h>
 #include <unistd.h>
+#ifdef __aarch64__
+#define INTERRUPTED(uc) (uc)->uc_mcontext.pc
+#define RETURN "mov x8, #139\nsvc #0\n"
+#else
+#define INTERRUPTED(uc) (uc)->uc_mcontext.gregs[REG_RIP]
+#define RETURN "mov $15,%rax\nsyscall\n"
+#endif
 volatile int stop, in_handler;
 __attribute__((noinline)) void spin(void) { while (!stop); }
 void handler(int signal, siginfo_t *info, void *context) {
     ucontext_t *uc = context;
-    printf("%llx\n", uc->uc_mcontext.gregs[REG_RIP]); fflush(stdout);
+    printf("%llx\n", INTERRUPTED(uc)); fflush(stdout);
     spin(); in_handler++;
 }
 __attribute__((noinline)) void interrupted(void) { while (!in_handler); }
 #ifdef OWN_RESTORER
 void restorer(void);
-__asm__(".text\n.type restorer,@function\nrestorer: mov $15,%rax\nsyscall\n.size restorer,.-restorer\n");
+__asm__(".text\n.type restorer,@function\nrestorer: " RETURN ".size restorer,.-restorer\n");
 struct { void *handler; unsigned long flags; void *restorer; unsigned long mask; } action =
     {handler, SA_SIGINFO | 0x04000000, restorer, 0};
 void install(void) { syscall(SYS_rt_sigaction, SIGALRM, &action, 0, 8); }
@@ -358,6 +380,8 @@ fn perf_034_deleted_programs_are_unwound() {
     assert!(path.ends_with("program (deleted)"), "{path}");
 }
 
+// On arm64, libraries have one segment for headers and code.
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn perf_034_a_library_within_another_file_is_unwound() {
     // As with an archive, the program maps a library from the middle of a file.
@@ -422,9 +446,16 @@ fn perf_034_frameless_code_without_tables_is_unwound() {
     let source = r#"
         #include <stdio.h>
         long bare(long number);
-        __asm__(".text\n.type bare,@function\nbare: mov %rdi,%rax\nsyscall\nret\n.size bare,.-bare\n");
+        #ifdef __aarch64__
+        #define CODE "mov x8, x0\nmov x0, #0\nmov x1, #0\nmov x2, #0\nmov x3, #0\nsvc #0\nret\n"
+        #define PAUSE 73
+        #else
+        #define CODE "mov %rdi,%rax\nsyscall\nret\n"
+        #define PAUSE 34
+        #endif
+        __asm__(".text\n.type bare,@function\nbare: " CODE ".size bare,.-bare\n");
         volatile int stop;
-        __attribute__((noinline)) void waits(void) { char frame[500]; frame[3] = stop; bare(34); stop += frame[3]; }
+        __attribute__((noinline)) void waits(void) { char frame[500]; frame[3] = stop; bare(PAUSE); stop += frame[3]; }
         int main() { puts("ready"); fflush(stdout); waits(); return stop; }
     "#;
     let flags = ["-O2", "-fomit-frame-pointer"];
@@ -432,7 +463,7 @@ fn perf_034_frameless_code_without_tables_is_unwound() {
     let mut stopped = target.stop_in("bare");
     for fp in [None, Some(1), Some(stopped.registers.sp() + 64)] {
         if let Some(fp) = fp {
-            stopped.registers.set(6, fp);
+            stopped.registers.set(POINTERS.0, fp);
         }
         let (frames, result) = unwind(&mut target.process(), &stopped.sample(), Mode::Dwarf);
         assert_eq!(result, Ok(()), "{:?}", names(&frames));

@@ -2,7 +2,10 @@
 
 #![allow(dead_code)]
 
+use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -14,30 +17,70 @@ use nix::sys::{ptrace, signal, wait};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+/// The folder of compiled programs, for machines without a compiler.
+const PROGRAMS: &str = "UNWIND_PROGRAMS";
+/// A compiler for such a machine. The tests fill the folder with it.
+const OTHER_COMPILER: &str = "UNWIND_OTHER_CC";
+
 /// Compiles `source` with `cc`.
 pub(crate) fn cc(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let input = folder.join(format!("{name}.c"));
     fs::write(&input, source).unwrap();
     let output = folder.join(name);
-    let mut command = Command::new("cc");
-    command
-        .current_dir(folder)
-        .arg(&input)
-        .arg("-o")
-        .arg(&output);
-    run(command.args(flags));
+    let compile = |compiler: &OsStr, output: &Path, flags: &mut dyn Iterator<Item = &&str>| {
+        let mut command = Command::new(compiler);
+        command
+            .current_dir(folder)
+            .arg(&input)
+            .arg("-o")
+            .arg(output)
+            .args(flags);
+        command
+    };
+    let programs = env::var_os(PROGRAMS).map(PathBuf::from);
+    if let Some(programs) = programs {
+        let mut hash = DefaultHasher::new();
+        (name, source, flags).hash(&mut hash);
+        let program = programs.join(format!("{:016x}", hash.finish()));
+        let Some(compiler) = env::var_os(OTHER_COMPILER) else {
+            fs::copy(&program, &output).expect("a program compiled before");
+            return output;
+        };
+        // Not all programs are for all machines.
+        let _ = compile(&compiler, &program, &mut flags.iter()).output();
+    }
+    // Flags of another machine.
+    let is_known =
+        |flag: &&&str| cfg!(target_arch = "aarch64") || !flag.starts_with("-mbranch-protection");
+    run(&mut compile(
+        "cc".as_ref(),
+        &output,
+        &mut flags.iter().filter(is_known),
+    ));
     output
 }
 
-/// Compiles `source` with `rustc`.
-pub(crate) fn rustc(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+/// Returns true if a program is installed.
+pub(crate) fn has(program: &str) -> bool {
+    let is_found = Command::new(program).arg("--version").output().is_ok();
+    if !is_found {
+        println!("skipped: {program} is not installed");
+    }
+    is_found
+}
+
+/// Compiles `source` with `rustc`. Returns `None` if there is none.
+pub(crate) fn rustc(folder: &Path, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let input = folder.join(format!("{name}.rs"));
     fs::write(&input, source).unwrap();
     let output = folder.join(name);
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    if !has(&compiler.to_string_lossy()) {
+        return None;
+    }
     let mut command = Command::new(compiler);
     run(command.arg(&input).arg("-o").arg(&output).args(flags));
-    output
+    Some(output)
 }
 
 pub(crate) fn run(command: &mut Command) {
@@ -188,18 +231,8 @@ impl Target {
     }
 
     fn registers(&self, pid: Pid, most: usize) -> Stopped {
-        let raw = ptrace::getregs(pid).unwrap();
-        let sp = raw.rsp;
-        let numbered = [
-            raw.rax, raw.rdx, raw.rcx, raw.rbx, raw.rsi, raw.rdi, raw.rbp, sp, raw.r8, raw.r9,
-            raw.r10, raw.r11, raw.r12, raw.r13, raw.r14, raw.r15,
-        ];
-        let mut registers = Registers::new(Machine::X86_64);
-        registers.set_pc(raw.rip);
-        for (number, value) in numbered.into_iter().enumerate() {
-            registers.set(number, value);
-        }
-        let stack = self.copy(sp, most);
+        let registers = registers(pid);
+        let stack = self.copy(registers.sp(), most);
         Stopped { registers, stack }
     }
 
@@ -236,6 +269,41 @@ impl Target {
         stack
     }
 }
+
+/// Reads the registers of a stopped thread.
+#[cfg(target_arch = "x86_64")]
+fn registers(pid: Pid) -> Registers {
+    let raw = ptrace::getregs(pid).unwrap();
+    let numbered = [
+        raw.rax, raw.rdx, raw.rcx, raw.rbx, raw.rsi, raw.rdi, raw.rbp, raw.rsp, raw.r8, raw.r9,
+        raw.r10, raw.r11, raw.r12, raw.r13, raw.r14, raw.r15,
+    ];
+    let mut registers = Registers::new(Machine::X86_64);
+    registers.set_pc(raw.rip);
+    for (number, value) in numbered.into_iter().enumerate() {
+        registers.set(number, value);
+    }
+    registers
+}
+
+/// Reads the registers of a stopped thread.
+#[cfg(target_arch = "aarch64")]
+fn registers(pid: Pid) -> Registers {
+    let raw = ptrace::getregs(pid).unwrap();
+    let mut registers = Registers::new(Machine::Aarch64);
+    registers.set_pc(raw.pc);
+    for (number, value) in raw.regs.into_iter().chain([raw.sp]).enumerate() {
+        registers.set(number, value);
+    }
+    registers
+}
+
+/// The numbers of the frame pointer and the stack pointer of this machine.
+pub(crate) const POINTERS: (usize, usize) = if cfg!(target_arch = "aarch64") {
+    (29, 31)
+} else {
+    (6, 7)
+};
 
 impl Stopped {
     /// Returns the chain that the kernel would record: the program counter and at most `most`
