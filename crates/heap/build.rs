@@ -43,6 +43,10 @@ fn main() {
         .arg("-o")
         .arg(out.join("libferretto_heap.so"))
         .arg(root.join("preload/lib.rs"));
+    // Before 2.34, glibc has `dlsym` in a library of its own, which the program may not use.
+    if env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "gnu") {
+        library.args(["-C", "link-arg=-Wl,--no-as-needed,-l:libdl.so.2"]);
+    }
     if let Some(linker) = env::var_os("RUSTC_LINKER") {
         let mut option = std::ffi::OsString::from("linker=");
         option.push(linker);

@@ -7,7 +7,6 @@ use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::ring::PAGE;
 use crate::sys;
 
 /// The default path of the profiler's socket. The page's path is the socket's with [`SUFFIX`]
@@ -15,6 +14,8 @@ use crate::sys;
 pub const DEFAULT_SOCKET: &str = "/run/perfetto/heapprofd.sock";
 /// The suffix of the page's path.
 pub const SUFFIX: &str = ".page";
+/// The size of the page's file, on all systems.
+pub const PAGE: usize = 4096;
 /// Longest path of a socket.
 pub const MAX_PATH: usize = 107;
 

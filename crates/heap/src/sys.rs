@@ -40,6 +40,7 @@ pub const MFD_CLOEXEC: u32 = 1;
 pub const MFD_ALLOW_SEALING: u32 = 2;
 
 pub const CLOCK_MONOTONIC_COARSE: c_int = 6;
+pub const AT_PAGESZ: u64 = 6;
 pub const AT_SECURE: u64 = 23;
 pub const RLIMIT_STACK: c_int = 3;
 pub const PR_GET_DUMPABLE: c_int = 3;
@@ -49,10 +50,29 @@ pub const EINTR: c_int = 4;
 pub const EAGAIN: c_int = 11;
 pub const ENOMEM: c_int = 12;
 
-#[cfg(target_arch = "x86_64")]
-pub const SYS_GETTID: c_long = 186;
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_endian = "little",
+    target_pointer_width = "64",
+)))]
+compile_error!(
+    "the heap profiler's client supports 64-bit Linux on x86-64 and little-endian arm64 only"
+);
+
+// The numbers of system calls for which old C libraries have no functions.
+#[cfg(not(target_arch = "aarch64"))]
+mod number {
+    pub(super) const FSTAT: super::c_long = 5;
+    pub(super) const GETTID: super::c_long = 186;
+    pub(super) const GETRANDOM: super::c_long = 318;
+}
 #[cfg(target_arch = "aarch64")]
-pub const SYS_GETTID: c_long = 178;
+mod number {
+    pub(super) const FSTAT: super::c_long = 80;
+    pub(super) const GETTID: super::c_long = 178;
+    pub(super) const GETRANDOM: super::c_long = 278;
+}
 
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -108,13 +128,14 @@ pub struct Limit {
 pub struct Stat {
     pub device: u64,
     pub inode: u64,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(not(target_arch = "aarch64"))]
     links: u64,
     pub mode: u32,
     #[cfg(target_arch = "aarch64")]
     links: u32,
     pub uid: u32,
     pub gid: u32,
+    #[cfg(not(target_arch = "aarch64"))]
     padding: u32,
     rdev: u64,
     #[cfg(target_arch = "aarch64")]
@@ -122,6 +143,8 @@ pub struct Stat {
     pub size: i64,
     rest: [u64; 16],
 }
+
+const _: () = assert!(core::mem::offset_of!(Stat, size) == 48);
 
 impl Default for Stat {
     fn default() -> Self {
@@ -134,7 +157,6 @@ unsafe extern "C" {
     pub fn open(path: *const c_char, flags: c_int, mode: u32) -> c_int;
     pub fn close(fd: c_int) -> c_int;
     pub fn read(fd: c_int, buffer: *mut c_void, count: usize) -> isize;
-    pub fn fstat(fd: c_int, stat: *mut Stat) -> c_int;
     pub fn ftruncate(fd: c_int, length: i64) -> c_int;
     pub fn fcntl(fd: c_int, command: c_int, argument: c_int) -> c_int;
     pub fn memfd_create(name: *const c_char, flags: u32) -> c_int;
@@ -174,7 +196,6 @@ unsafe extern "C" {
     pub fn nanosleep(time: *const Timespec, rest: *mut Timespec) -> c_int;
     pub fn sched_yield() -> c_int;
     pub fn prctl(option: c_int, argument: usize, ...) -> c_int;
-    pub fn getrandom(buffer: *mut c_void, length: usize, flags: u32) -> isize;
     pub fn getrlimit(resource: c_int, limit: *mut Limit) -> c_int;
     pub fn getauxval(kind: u64) -> u64;
     pub fn getenv(name: *const c_char) -> *const c_char;
@@ -186,7 +207,16 @@ unsafe extern "C" {
         remote_count: u64,
         flags: u64,
     ) -> isize;
-    pub fn pthread_atfork(
+    // `pthread_atfork` of glibc is not in its shared library.
+    #[cfg(target_env = "gnu")]
+    fn __register_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+        library: *mut c_void,
+    ) -> c_int;
+    #[cfg(not(target_env = "gnu"))]
+    fn pthread_atfork(
         prepare: Option<extern "C" fn()>,
         parent: Option<extern "C" fn()>,
         child: Option<extern "C" fn()>,
@@ -202,6 +232,37 @@ unsafe extern "C" {
     pub fn realloc(old: *mut c_void, size: usize) -> *mut c_void;
     pub fn free(old: *mut c_void);
     pub fn posix_memalign(out: *mut *mut c_void, alignment: usize, size: usize) -> c_int;
+}
+
+/// Calls a function in the child after each `fork`. It must never be unloaded.
+pub fn at_fork(child: extern "C" fn()) {
+    // SAFETY: the function exists as long as the process.
+    unsafe {
+        #[cfg(target_env = "gnu")]
+        __register_atfork(None, None, Some(child), core::ptr::null_mut());
+        #[cfg(not(target_env = "gnu"))]
+        pthread_atfork(None, None, Some(child));
+    }
+}
+
+/// Reads the state of a file.
+///
+/// # Safety
+///
+/// `stat` is valid for writes.
+pub unsafe fn fstat(fd: c_int, stat: *mut Stat) -> c_int {
+    // SAFETY: by contract. The kernel's structure is the C library's on these machines.
+    unsafe { syscall(number::FSTAT, fd, stat) as c_int }
+}
+
+/// Fills a buffer with random bytes. Returns how many, or a negative number.
+///
+/// # Safety
+///
+/// `buffer` is valid for writes of `length` bytes.
+pub unsafe fn getrandom(buffer: *mut c_void, length: usize, flags: u32) -> isize {
+    // SAFETY: by contract.
+    unsafe { syscall(number::GETRANDOM, buffer, length, flags) as isize }
 }
 
 /// Returns the error of the last call.
@@ -236,6 +297,13 @@ impl Drop for KeptErrno {
     }
 }
 
+/// Returns the size of a page of memory in bytes.
+#[must_use]
+pub fn page_size() -> usize {
+    // SAFETY: always succeeds: the kernel gives this value to each program.
+    unsafe { getauxval(AT_PAGESZ) as usize }
+}
+
 /// Returns the ID of this process.
 #[must_use]
 pub fn pid() -> i32 {
@@ -247,7 +315,7 @@ pub fn pid() -> i32 {
 #[must_use]
 pub fn tid() -> i32 {
     // SAFETY: always succeeds, and takes no arguments.
-    unsafe { syscall(SYS_GETTID) as i32 }
+    unsafe { syscall(number::GETTID) as i32 }
 }
 
 /// Sleeps for less than a second.
@@ -264,4 +332,25 @@ pub fn sleep_us(microseconds: i64) {
 pub fn close_fd(fd: c_int) {
     // SAFETY: the caller owns the descriptor. Errors can be ignored.
     unsafe { close(fd) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_layout_of_a_files_state_is_the_c_librarys() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let expected = file.metadata().unwrap();
+        let mut stat = Stat::default();
+        // SAFETY: `stat` is large enough.
+        assert_eq!(unsafe { fstat(file.as_raw_fd(), &mut stat) }, 0);
+        assert_eq!((stat.device, stat.inode), (expected.dev(), expected.ino()));
+        assert_eq!((stat.uid, stat.gid), (expected.uid(), expected.gid()));
+        assert_eq!(stat.mode, expected.mode());
+        assert_eq!(stat.size as u64, expected.size());
+    }
 }

@@ -55,7 +55,8 @@ impl Plan {
         let ring_size = match heap.shmem_size_bytes.unwrap_or(0) {
             0 => ring::DEFAULT_SIZE,
             size if size.is_power_of_two() && (ring::MIN_SIZE..=ring::MAX_SIZE).contains(&size) => {
-                size
+                // The smallest ring is a page of the system.
+                size.max(ferretto_heap::sys::page_size() as u64)
             }
             size => return Err(Refusal::RingSize(size)),
         };
@@ -201,7 +202,8 @@ mod tests {
     fn heap_005_rings_are_powers_of_two() {
         let size = |size| plan(move |heap| heap.shmem_size_bytes = Some(size));
         assert_eq!(size(0).unwrap().ring_size, 8 << 20);
-        assert_eq!(size(8192).unwrap().ring_size, 8192);
+        let least = (ferretto_heap::sys::page_size() as u64).max(8192);
+        assert_eq!(size(8192).unwrap().ring_size, least);
         for wrong in [4096, 4096 * 3, 500 << 20, 1 << 40] {
             assert_eq!(size(wrong).unwrap_err(), Refusal::RingSize(wrong));
         }

@@ -10,8 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
+use ferretto_heap::control::PAGE;
 use ferretto_heap::control::{self, ControlPage};
-use ferretto_heap::ring::PAGE;
 use ferretto_profiling::{HandOver, HandOverSocket};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 

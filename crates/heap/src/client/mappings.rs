@@ -43,8 +43,7 @@ impl Mapping {
     /// Returns a part of it, with its share of the weight; `None` if the part is empty.
     fn part(&self, start: u64, end: u64) -> Option<Self> {
         let bytes = end.checked_sub(start).filter(|&bytes| bytes > 0)?;
-        let whole = u128::from(self.end - self.start);
-        let weight = (u128::from(self.weight) * u128::from(bytes) / whole) as u64;
+        let weight = scaled(self.weight, bytes, self.end - self.start);
         (weight > 0).then_some(Self { start, end, weight })
     }
 
@@ -52,6 +51,32 @@ impl Mapping {
     fn without(&self, start: u64, end: u64) -> [Option<Self>; 2] {
         [self.part(self.start, start), self.part(end, self.end)]
     }
+}
+
+/// Returns `weight * part / whole`, or the largest number if that is larger.
+///
+/// A division of 128 bits would call a function of the compiler's library, which refers to the
+/// unwinder of Rust programs on some systems.
+fn scaled(weight: u64, part: u64, whole: u64) -> u64 {
+    let product = u128::from(weight) * u128::from(part);
+    let (mut rest, low) = ((product >> 64) as u64, product as u64);
+    if rest >= whole {
+        return u64::MAX;
+    }
+    if rest == 0 {
+        return low / whole;
+    }
+    let mut quotient = 0;
+    for bit in (0..64).rev() {
+        let is_large = rest >> 63 != 0;
+        rest = rest << 1 | low >> bit & 1;
+        quotient <<= 1;
+        if is_large || rest >= whole {
+            rest = rest.wrapping_sub(whole);
+            quotient |= 1;
+        }
+    }
+    quotient
 }
 
 /// The current sampled mappings, guarded by the client's lock.
@@ -218,8 +243,7 @@ pub(super) fn moved(moving: Moving, new: Option<(u64, u64)>) {
         // The weight changes in proportion to the size.
         let moved = old.part(old.start.max(moving.start), old.end.min(moving.end));
         let moved = moved.and_then(|moved| {
-            let ratio = u128::from(moved.weight) * u128::from(end - start);
-            let weight = (ratio / u128::from(moved.end - moved.start)) as u64;
+            let weight = scaled(moved.weight, end - start, moved.end - moved.start);
             (weight > 0).then_some(Mapping { start, end, weight })
         });
         for mapping in parts.into_iter().chain([moved]).flatten() {
@@ -246,6 +270,34 @@ mod tests {
         );
         assert_eq!(mapping.without(0, 150), [None, part(150, 200, 500)]);
         assert_eq!(mapping.without(50, 300), [None, None]);
+    }
+
+    #[test]
+    fn weights_are_scaled_without_overflow() {
+        let numbers = [
+            1,
+            2,
+            3,
+            1000,
+            1 << 32,
+            (1 << 63) + 5,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
+        for weight in numbers {
+            for part in numbers {
+                for whole in numbers {
+                    let exact = u128::from(weight) * u128::from(part) / u128::from(whole);
+                    let expected = u64::try_from(exact).unwrap_or(u64::MAX);
+                    assert_eq!(
+                        scaled(weight, part, whole),
+                        expected,
+                        "{weight} {part} {whole}"
+                    );
+                }
+            }
+        }
+        assert_eq!(scaled(1, 1, 0), u64::MAX);
     }
 
     #[test]

@@ -40,9 +40,6 @@ static SEEN: AtomicU32 = AtomicU32::new(0);
 static SOCKET: SocketPath = SocketPath(core::cell::UnsafeCell::new([0; MAX_PATH + 1]));
 static IS_PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// The smallest page size of all architectures.
-const PAGE_BYTES: u64 = 4096;
-
 struct SocketPath(core::cell::UnsafeCell<[u8; MAX_PATH + 1]>);
 
 // SAFETY: `prepare` writes it once before it sets `PAGE`, and it is read only after that.
@@ -69,9 +66,8 @@ pub fn prepare(socket: Option<&CStr>) {
     unsafe { (&mut *SOCKET.0.get())[..name.len()].copy_from_slice(name) };
     let page = CStr::from_bytes_until_nul(&page).ok().and_then(Page::open);
     let Some(page) = page else { return };
+    sys::at_fork(in_forked_child);
     // SAFETY: the handler is a function that is never unloaded.
-    unsafe { sys::pthread_atfork(None, None, Some(in_forked_child)) };
-    // SAFETY: as above.
     unsafe { sys::__cxa_atexit(at_exit, ptr::null_mut(), ptr::null_mut()) };
     PAGE.store(ptr::from_ref(page).cast_mut(), Ordering::Release);
     connect_if_announced();
@@ -221,13 +217,14 @@ fn records_mappings() -> bool {
 
 /// Rounds up to the end of a page.
 fn page_end(address: u64) -> u64 {
-    address.saturating_add(PAGE_BYTES - 1) & !(PAGE_BYTES - 1)
+    let page = sys::page_size() as u64;
+    address.saturating_add(page - 1) & !(page - 1)
 }
 
 /// Extends a range to whole pages. `None` if it is empty or not aligned to a page.
 fn range(address: *mut c_void, length: usize) -> Option<(u64, u64)> {
     let start = address as u64;
-    let is_range = length > 0 && start.is_multiple_of(PAGE_BYTES);
+    let is_range = length > 0 && start.is_multiple_of(sys::page_size() as u64);
     let end = page_end(start.checked_add(length as u64)?);
     is_range.then_some((start, end))
 }

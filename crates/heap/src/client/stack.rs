@@ -217,12 +217,26 @@ pub(super) fn chain(registers: &Registers, end: u64, out: &mut [u64; MAX_CHAIN])
         if address == 0 {
             break;
         }
-        out[count] = address;
+        out[count] = without_signature(address);
         count += 1;
         low = frame + 16;
         frame = next;
     }
     count
+}
+
+/// Removes the signature of pointer authentication from a return address.
+fn without_signature(address: u64) -> u64 {
+    #[cfg(target_arch = "aarch64")]
+    {
+        let stripped;
+        // SAFETY: `xpaclri` changes only this register, and does nothing on processors without
+        // pointer authentication.
+        unsafe { asm!("hint #7", inout("x30") address => stripped, options(nomem, nostack)) };
+        stripped
+    }
+    #[cfg(not(target_arch = "aarch64"))]
+    address
 }
 
 /// Copies a stack whose end is known.
@@ -240,12 +254,23 @@ pub(super) fn copy(from: u64, to: *mut u8, bytes: usize) {
         );
     }
     #[cfg(not(target_arch = "x86_64"))]
-    for at in 0..bytes {
-        // SAFETY: as above.
-        unsafe {
-            to.add(at)
-                .write_volatile((from as *const u8).add(at).read_volatile())
-        };
+    {
+        let is_aligned = from.is_multiple_of(8) && (to as u64).is_multiple_of(8);
+        let words = if is_aligned { bytes / 8 } else { 0 };
+        for at in 0..words {
+            // SAFETY: as above, and both are aligned.
+            unsafe {
+                let word = (from as *const u64).add(at).read_volatile();
+                to.cast::<u64>().add(at).write_volatile(word);
+            }
+        }
+        for at in words * 8..bytes {
+            // SAFETY: as above.
+            unsafe {
+                to.add(at)
+                    .write_volatile((from as *const u8).add(at).read_volatile())
+            };
+        }
     }
 }
 
@@ -310,24 +335,50 @@ mod tests {
     }
 
     #[test]
+    fn stacks_are_copied_at_any_alignment() {
+        let from: std::vec::Vec<u8> = (0..200).collect();
+        for start in 0..9 {
+            for offset in 0..9 {
+                let mut to = [0; 200];
+                let bytes = 200 - 9 - offset;
+                let target = to[offset..].as_mut_ptr();
+                copy(from.as_ptr() as u64 + start as u64, target, bytes);
+                assert_eq!(to[offset..offset + bytes], from[start..start + bytes]);
+            }
+        }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[test]
+    fn signatures_are_removed_from_return_addresses() {
+        let address = 0x4000_1234;
+        let signed: u64;
+        // SAFETY: `pacia1716` changes only x17.
+        unsafe { asm!("hint #8", inout("x17") address => signed, in("x16") 64_u64) };
+        assert_eq!(without_signature(signed), address);
+    }
+
+    #[test]
     fn stacks_with_an_unknown_end_are_copied_up_to_unmapped_memory() {
         let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS;
         let mut to = std::vec![7_u8; FOREIGN_BYTES];
+        let page = sys::page_size();
+        let start = (page - 96) as u64;
         // SAFETY: the mapping is new, and only its first page is written.
         let base = unsafe {
             let base = sys::mmap(
                 ptr::null_mut(),
-                8192,
+                2 * page,
                 sys::PROT_READ | sys::PROT_WRITE,
                 flags,
                 -1,
                 0,
             );
-            sys::munmap(base.add(4096), 4096);
-            base.cast::<u8>().add(4000).write(9);
+            sys::munmap(base.add(page), page);
+            base.cast::<u8>().add(page - 96).write(9);
             base as u64
         };
-        copy_foreign(base + 4000, to.as_mut_ptr());
+        copy_foreign(base + start, to.as_mut_ptr());
         assert_eq!(to[0], 9);
         assert!(to[1..].iter().all(|&byte| byte == 0));
     }

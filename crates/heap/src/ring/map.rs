@@ -2,8 +2,9 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use super::{Metadata, PAGE};
+use super::{HEADER, Metadata, is_valid_size};
 use crate::sys;
 
 /// A ring's memory: the metadata page, then the data twice in a row.
@@ -11,6 +12,8 @@ use crate::sys;
 pub struct Mapping {
     base: *mut u8,
     size: u64,
+    /// The size of the metadata page.
+    page: usize,
 }
 
 // SAFETY: the mapping is valid in all threads. Accesses to the page are atomic, and they order the
@@ -29,12 +32,13 @@ impl Mapping {
         if unsafe { sys::fstat(fd, &mut stat) } != 0 {
             return None;
         }
-        let size = u64::try_from(stat.size).ok()?.checked_sub(PAGE as u64)?;
-        if !size.is_power_of_two() || !(super::MIN_SIZE..=super::MAX_SIZE).contains(&size) {
+        let page = sys::page_size();
+        let size = u64::try_from(stat.size).ok()?.checked_sub(page as u64)?;
+        if !is_valid_size(size) {
             return None;
         }
         let data = size as usize;
-        let whole = PAGE + 2 * data;
+        let whole = page + 2 * data;
         let flags = sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_NORESERVE;
         // SAFETY: a new mapping does not affect existing memory.
         let base = unsafe { sys::mmap(ptr::null_mut(), whole, sys::PROT_NONE, flags, -1, 0) };
@@ -44,10 +48,11 @@ impl Mapping {
         let mapping = Self {
             base: base.cast(),
             size,
+            page,
         };
         let access = sys::PROT_READ | sys::PROT_WRITE;
         let flags = sys::MAP_SHARED | sys::MAP_FIXED;
-        let parts = [(0, PAGE + data, 0), (PAGE + data, data, PAGE)];
+        let parts = [(0, page + data, 0), (page + data, data, page)];
         for (at, length, offset) in parts {
             // SAFETY: the range lies within the mapping made above.
             let mapped = unsafe {
@@ -70,7 +75,7 @@ impl Mapping {
     /// Returns the address and length of the whole mapping.
     #[must_use]
     pub fn range(&self) -> (usize, usize) {
-        (self.base as usize, PAGE + 2 * self.size as usize)
+        (self.base as usize, self.page + 2 * self.size as usize)
     }
 
     pub(crate) fn metadata(&self) -> &Metadata {
@@ -79,11 +84,44 @@ impl Mapping {
         unsafe { &*self.base.cast::<Metadata>() }
     }
 
+    /// Returns the header of the record at a position, which is a multiple of 8.
+    pub(super) fn header(&self, position: u64) -> &AtomicU32 {
+        debug_assert!(position.is_multiple_of(8));
+        // SAFETY: the data is mapped twice, so at least its size follows the address, and the
+        // header is aligned. It is an atomic integer, for which all bytes are valid.
+        unsafe { &*self.at(position).cast::<AtomicU32>() }
+    }
+
+    /// Calls `copy` with the address of the content of the record at a position.
+    pub(super) fn fill(&self, position: u64, copy: impl FnOnce(*mut u8)) {
+        // SAFETY: the content follows the header.
+        copy(unsafe { self.at(position).add(HEADER as usize) });
+    }
+
+    /// Copies the content of the record at a position, which is a multiple of 8.
+    pub(super) fn read(&self, position: u64, record: &mut [u8]) {
+        // SAFETY: the content follows the header, within the data that is mapped twice.
+        let from = unsafe { self.at(position).add(HEADER as usize) };
+        let (words, rest) = record.as_chunks_mut::<8>();
+        let done = words.len() * 8;
+        for (number, word) in words.iter_mut().enumerate() {
+            // SAFETY: the record's bytes follow `from`. The client may write them at the same time,
+            // so the loads are atomic.
+            let value = unsafe { &*from.cast::<AtomicU64>().add(number) };
+            *word = value.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        for (number, byte) in rest.iter_mut().enumerate() {
+            // SAFETY: as above.
+            let value = unsafe { &*from.cast::<AtomicU8>().add(done + number) };
+            *byte = value.load(Ordering::Relaxed);
+        }
+    }
+
     /// Returns the address of the data at a position. At least `size` bytes follow it.
-    pub(crate) fn at(&self, position: u64) -> *mut u8 {
+    fn at(&self, position: u64) -> *mut u8 {
         let offset = (position & (self.size - 1)) as usize;
         // SAFETY: the offset is less than the size, and the data is mapped twice in a row.
-        unsafe { self.base.add(PAGE + offset) }
+        unsafe { self.base.add(self.page + offset) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The ring in memory shared by client and profiler, with many writers and one reader.
 //!
-//! A page of metadata precedes the data. Both sides map the data twice in a row, so that each
+//! A page of metadata, whose size is the system's, precedes the data. Both sides map the data twice in a row, so that each
 //! record is contiguous. Positions only grow. A record has a header of eight bytes with its size,
 //! which is 0 until the record is complete. The layout is upstream's; the fields that only our
 //! profiler and client use follow upstream's metadata ([`Extension`]).
@@ -8,21 +8,26 @@
 //! Neither side trusts the other: positions are loaded once and checked, and the reader copies a
 //! record before parsing it.
 
+#[cfg(not(loom))]
+mod map;
+#[cfg(loom)]
+#[path = "model.rs"]
 mod map;
 #[cfg(feature = "profiler")]
 mod reader;
 mod writer;
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+#[cfg(not(loom))]
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 pub use self::map::Mapping;
 #[cfg(feature = "profiler")]
 pub use self::reader::{Read, Reader};
 pub use self::writer::{Full, Writer};
 
-/// Size of the metadata page.
-pub const PAGE: usize = 4096;
-/// The minimum size of the ring.
+/// The minimum size of the ring. On systems with larger pages it is a page.
 pub const MIN_SIZE: u64 = 8192;
 /// The default size of the ring.
 pub const DEFAULT_SIZE: u64 = 8 << 20;
@@ -33,6 +38,7 @@ const HEADER: u64 = 8;
 
 /// The first page of the ring.
 #[repr(C)]
+#[cfg_attr(loom, derive(Debug, Default))]
 pub(crate) struct Metadata {
     pub(crate) locked: AtomicU8,
     pub(crate) poisoned: AtomicU8,
@@ -51,14 +57,18 @@ pub(crate) struct Metadata {
     pub(crate) extension: Extension,
 }
 
-const _: () = assert!(core::mem::offset_of!(Metadata, read_position) == 8);
-const _: () = assert!(core::mem::offset_of!(Metadata, is_shutting_down) == 48);
-const _: () = assert!(core::mem::offset_of!(Metadata, is_reader_paused) == 56);
-const _: () = assert!(core::mem::offset_of!(Metadata, statistics) == 64);
-const _: () = assert!(core::mem::offset_of!(Metadata, extension) == 256);
+#[cfg(not(loom))]
+const _: () = {
+    assert!(core::mem::offset_of!(Metadata, read_position) == 8);
+    assert!(core::mem::offset_of!(Metadata, is_shutting_down) == 48);
+    assert!(core::mem::offset_of!(Metadata, is_reader_paused) == 56);
+    assert!(core::mem::offset_of!(Metadata, statistics) == 64);
+    assert!(core::mem::offset_of!(Metadata, extension) == 256);
+};
 
 /// The metadata that only our profiler and client use.
 #[repr(C)]
+#[cfg_attr(loom, derive(Debug, Default))]
 pub(crate) struct Extension {
     /// [`MAGIC`] in an extended session.
     pub(crate) magic: AtomicU64,
@@ -102,4 +112,11 @@ fn unread(read: u64, write: u64, size: u64) -> Option<u64> {
     let unread = write.checked_sub(read)?;
     let is_valid = unread <= size && (read | write).is_multiple_of(8);
     is_valid.then_some(unread)
+}
+
+/// Returns true if a ring can have this size on this system.
+#[cfg(not(loom))]
+fn is_valid_size(size: u64) -> bool {
+    let least = MIN_SIZE.max(crate::sys::page_size() as u64);
+    size.is_power_of_two() && (least..=MAX_SIZE).contains(&size)
 }

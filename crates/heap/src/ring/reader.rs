@@ -1,12 +1,12 @@
 //! The profiler's side of the ring.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-
-use super::{
-    HEADER, MAGIC, MAX_SIZE, MIN_SIZE, Mapping, Metadata, PAGE, padded_size, statistic, unread,
-};
+#[cfg(not(loom))]
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+#[cfg(not(loom))]
+use super::is_valid_size;
+use super::{HEADER, MAGIC, Mapping, Metadata, Ordering, fence, padded_size, statistic, unread};
+#[cfg(not(loom))]
 use crate::sys;
 
 /// The result of an attempt to read.
@@ -31,9 +31,10 @@ pub struct Reader {
 impl Reader {
     /// Creates a ring. Also returns the descriptor of its memory, whose size is sealed. `None` if
     /// the size is not valid or the creation fails.
+    #[cfg(not(loom))]
     #[must_use]
     pub fn create(size: u64) -> Option<(Self, OwnedFd)> {
-        if !size.is_power_of_two() || !(MIN_SIZE..=MAX_SIZE).contains(&size) {
+        if !is_valid_size(size) {
             return None;
         }
         // SAFETY: the name ends with a 0.
@@ -48,7 +49,7 @@ impl Reader {
         let file = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: the descriptor is open.
         let is_sized = unsafe {
-            sys::ftruncate(fd, (PAGE as u64 + size) as i64) == 0
+            sys::ftruncate(fd, (sys::page_size() as u64 + size) as i64) == 0
                 && sys::fcntl(fd, sys::F_ADD_SEALS, sys::SEALS) == 0
         };
         let mapping = Mapping::new(file.as_raw_fd()).filter(|_| is_sized)?;
@@ -88,9 +89,7 @@ impl Reader {
         if available < HEADER {
             return Read::Nothing;
         }
-        let start = self.mapping.at(self.position);
-        // SAFETY: the data is mapped twice; the position is a multiple of 8 within it.
-        let size = unsafe { &*start.cast::<AtomicU32>() }.load(Ordering::Acquire);
+        let size = self.mapping.header(self.position).load(Ordering::Acquire);
         if size == 0 {
             return Read::Nothing;
         }
@@ -100,8 +99,7 @@ impl Reader {
         let Some(record) = buffer.get_mut(..size as usize) else {
             return Read::Corrupt;
         };
-        // SAFETY: the record follows its header, within the data that is mapped twice.
-        copy(unsafe { start.add(HEADER as usize) }, record);
+        self.mapping.read(self.position, record);
         self.position += needed;
         metadata
             .read_position
@@ -116,9 +114,12 @@ impl Reader {
         unread(self.position, write, self.mapping.size()).unwrap_or(0)
     }
 
-    /// Makes the client send a byte on the socket when there is something to read.
+    /// Makes the client send a byte on the socket when there is something to read. Wait for it only
+    /// if nothing is [`unread`](Self::unread) afterwards.
     pub fn pause(&self) {
         self.metadata().is_reader_paused.store(1, Ordering::SeqCst);
+        // Orders the store before the last look for records, as in `Writer::takes_pause`.
+        fence(Ordering::SeqCst);
     }
 
     /// Ends the session for the client.
@@ -156,19 +157,12 @@ impl Reader {
     }
 }
 
-/// Copies a record out of the ring. `from` must be aligned to 8.
-fn copy(from: *const u8, record: &mut [u8]) {
-    let (words, rest) = record.as_chunks_mut::<8>();
-    let done = words.len() * 8;
-    for (number, word) in words.iter_mut().enumerate() {
-        // SAFETY: the record's bytes follow `from`. The client may write them at the same time, so
-        // the loads are atomic.
-        let value = unsafe { &*from.cast::<AtomicU64>().add(number) };
-        *word = value.load(Ordering::Relaxed).to_ne_bytes();
-    }
-    for (number, byte) in rest.iter_mut().enumerate() {
-        // SAFETY: as above.
-        let value = unsafe { &*from.cast::<AtomicU8>().add(done + number) };
-        *byte = value.load(Ordering::Relaxed);
+#[cfg(all(loom, test))]
+impl Reader {
+    pub(super) fn of(mapping: Mapping) -> Self {
+        Self {
+            mapping,
+            position: 0,
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The client's side of the ring.
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
-use super::{HEADER, MAGIC, Mapping, Metadata, error_state, padded_size, statistic, unread};
+use super::{
+    MAGIC, Mapping, Metadata, Ordering, error_state, fence, padded_size, statistic, unread,
+};
 use crate::sys;
 
 /// The reason why a record was not written.
@@ -88,9 +88,14 @@ impl Writer {
             .fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns true once for each time that the reader begins to wait for a byte on the socket.
+    /// Returns true once for each time that the reader begins to wait for a byte on the socket. Call
+    /// it after each record.
     #[must_use]
     pub fn takes_pause(&self) -> bool {
+        // The reader begins to wait before it looks for records for the last time, and this side
+        // writes a record before it looks for a waiting reader. Without the fence, both could miss
+        // what the other wrote.
+        fence(Ordering::SeqCst);
         let paused = &self.metadata().is_reader_paused;
         paused.load(Ordering::Acquire) != 0 && paused.swap(0, Ordering::AcqRel) != 0
     }
@@ -136,7 +141,8 @@ impl Writer {
             return Err(Full::Always);
         }
         let write = metadata.write_position.load(Ordering::Acquire);
-        let read = metadata.read_position.load(Ordering::Relaxed);
+        // The reader has copied the freed bytes before this record overwrites them.
+        let read = metadata.read_position.load(Ordering::Acquire);
         let Some(unread) = unread(read, write, self.mapping.size()) else {
             count(metadata, statistic::WRITES_CORRUPT, 1);
             unlock(metadata);
@@ -147,10 +153,7 @@ impl Writer {
             unlock(metadata);
             return Err(Full::Now);
         }
-        let start = self.mapping.at(write);
-        // SAFETY: the data is mapped twice, so at least its size follows `start`. Positions are
-        // multiples of 8, so the header is aligned.
-        let header = unsafe { &*start.cast::<AtomicU32>() };
+        let header = self.mapping.header(write);
         header.store(0, Ordering::Relaxed);
         metadata
             .write_position
@@ -158,8 +161,8 @@ impl Writer {
         count(metadata, statistic::BYTES_WRITTEN, needed);
         count(metadata, statistic::WRITES, 1);
         unlock(metadata);
-        // SAFETY: as above. The `needed` bytes are reserved for this record and its header.
-        copy(unsafe { start.add(HEADER as usize) });
+        // The `needed` bytes are reserved for this record and its header.
+        self.mapping.fill(write, copy);
         header.store(size as u32, Ordering::Release);
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod clients;
 mod cost;
 mod libraries;
+mod library;
 mod life;
 mod packets;
 mod programs;
