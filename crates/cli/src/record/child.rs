@@ -66,6 +66,8 @@ pub(super) struct Running {
     status: Option<ExitStatus>,
     /// The gate at which it waits.
     gate: Option<Gate>,
+    /// Set if the library for heap profiles is preloaded into it.
+    is_preloaded: bool,
     meter: Meter,
     /// The resources that it used, once it has ended.
     resources: Option<CommandResources>,
@@ -82,7 +84,7 @@ impl Running {
             .ok_or(io::ErrorKind::InvalidInput)?;
         let mut program = program::command(program);
         let child = command.surround(program.args(args))?.spawn()?;
-        Ok(Self::new(child, None))
+        Ok(Self::new(command, child, None))
     }
 
     /// Like [`start`](Self::start), but the command runs only after [`release`](Self::release).
@@ -96,11 +98,13 @@ impl Running {
             }
         }
         let child = waiting.spawn()?;
-        Ok(Self::new(child, Some(gate)))
+        Ok(Self::new(command, child, Some(gate)))
     }
 
-    fn new(child: Child, gate: Option<Gate>) -> Self {
+    fn new(command: &CommandLine, child: Child, gate: Option<Gate>) -> Self {
+        let mut variables = command.variables.iter();
         Self {
+            is_preloaded: variables.any(|(name, _)| *name == preload::VARIABLE),
             status: None,
             gate,
             meter: Meter::start(child.id()),
@@ -188,6 +192,12 @@ impl Running {
             (None, None) => 1,
         };
         Some(ExitCode::from(code as u8))
+    }
+
+    /// Returns true if it has probably not started because of the library for heap profiles.
+    pub(super) fn may_not_have_started(&self) -> bool {
+        let code = self.status.and_then(|status| status.code());
+        self.is_preloaded && code == Some(preload::NOT_STARTED)
     }
 
     /// Returns the signal that killed it.

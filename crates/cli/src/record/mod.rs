@@ -52,6 +52,7 @@ use crate::backend::{Backend, NotProfiled, Own};
 use crate::errors::{CANNOT_RUN, message};
 use crate::messages;
 use crate::output::is_standard;
+use crate::preload;
 use crate::session::{End, Plan, Session, Signals, Task, clone_session};
 use crate::snapshots::{Snapshot, Snapshots};
 use ferretto_text::terminal::shown;
@@ -562,6 +563,15 @@ fn finish_child(child: &mut Running, terminate: bool, signals: &mut Signals) -> 
     }
     if let Some(signal) = child.killed_by() {
         eprintln!("ferretto: the command was killed by signal {signal}");
+    }
+    if child.may_not_have_started() {
+        eprintln!(
+            "ferretto: the command ended with code {}; if the message above is of the dynamic linker, it cannot start \
+             with {}, which is for programs that use glibc; profile such a program with the allocator \
+             ferretto_heap::Allocator",
+            preload::NOT_STARTED,
+            preload::NAME
+        );
     }
     child.exit_code()
 }

@@ -47,6 +47,22 @@ fn leaked(heap: &HeapSummary, function: &str) -> u64 {
 }
 
 #[test]
+fn a_command_that_the_library_keeps_from_starting_is_explained() {
+    let world = World::new();
+    let explanation = "cannot start with libferretto_heap.so";
+    for (code, is_explained) in [(127, true), (126, false)] {
+        let command = format!("exit {code}");
+        let args = ["record", "--heap", "-o", "t", "--", "sh", "-c", &command];
+        let output = world.run("ferretto", &args).returned(code);
+        assert_eq!(output.stderr.contains(explanation), is_explained, "{code}");
+    }
+    // Without the library there is another reason.
+    let args = ["record", "-o", "t", "--", "sh", "-c", "exit 127"];
+    let output = world.run("ferretto", &args).returned(127);
+    assert!(!output.stderr.contains(explanation));
+}
+
+#[test]
 fn the_heap_of_a_command_is_recorded_and_shown() {
     let world = World::new();
     if leak(&world).is_none() {
