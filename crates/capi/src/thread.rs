@@ -51,7 +51,8 @@ impl Tracer {
     }
 
     /// Returns true if there is a tracer of this thread at an address. Does not read the memory,
-    /// which may be uninitialized.
+    /// which may be uninitialized. Needed where a call of two versions has the same form.
+    #[cfg(target_arch = "x86_64")]
     #[inline]
     pub(crate) fn is(address: *mut Self) -> bool {
         let mut tracer = TRACERS.get();

@@ -90,6 +90,9 @@
 //! `process`, `inherited`, `exit`, `fork`, `clock`, `counter`, `os_ids` and `testing`. The
 //! functions of [`WriteByAddress`] are unsafe to call.
 
+#[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
+compile_error!("ferretto supports 64-bit, little-endian machines only");
+
 mod arbiter;
 mod chunk;
 mod clock;
@@ -134,7 +137,7 @@ mod writer;
 pub use arbiter::Arbiter;
 pub use clock::Clock;
 pub use commit::{ChunkToMove, ChunkToPatch, Commit, FlushCallback, MAX_COMMIT_BYTES, Patch};
-pub use counter::{counter, is_counter_steady};
+pub use counter::{COUNTER_CLOCK_SOURCE, counter, is_counter_steady, time_stamp_counter};
 pub use exit::at_exit;
 #[cfg(any(feature = "inherited", test))]
 pub use inherited::take_inherited;

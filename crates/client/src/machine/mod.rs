@@ -186,7 +186,7 @@ pub fn read_clocks() -> Vec<(u32, u64)> {
         (clock::MONOTONIC, Of::Monotonic.now()),
         (clock::MONOTONIC_RAW, Of::MonotonicRaw.now()),
     ];
-    if let Some(counter) = ferretto_shm::counter() {
+    if let Some(counter) = ferretto_shm::time_stamp_counter() {
         clocks.push((clock::TSC, counter));
     }
     clocks

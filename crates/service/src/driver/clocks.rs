@@ -13,7 +13,7 @@ pub fn read() -> Clocks {
         monotonic_raw: Clock::MonotonicRaw.now(),
         realtime: Clock::Realtime.now(),
         realtime_coarse: Clock::RealtimeCoarse.now(),
-        tsc: ferretto_shm::counter().filter(|_| cfg!(feature = "tsc")),
+        tsc: ferretto_shm::time_stamp_counter().filter(|_| cfg!(feature = "tsc")),
     }
 }
 

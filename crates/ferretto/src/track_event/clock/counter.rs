@@ -1,9 +1,9 @@
-//! The processor's time stamp counter as a clock, synchronised with `CLOCK_BOOTTIME`.
+//! The processor's counter as a clock, synchronised with `CLOCK_BOOTTIME`.
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use ferretto_shm::{Clock, counter, is_counter_steady};
+use ferretto_shm::{COUNTER_CLOCK_SOURCE, Clock, counter, is_counter_steady};
 
 use super::line::{Line, Pair};
 
@@ -155,7 +155,8 @@ fn pair(line: &Line) -> Option<Pair> {
     for _ in 0..TRIES {
         let before = counter()?;
         let real = Clock::Boottime.now();
-        let doubt = counter()?.saturating_sub(before);
+        // Slow counters show only when a tick is over.
+        let doubt = counter()?.saturating_sub(before) + 1;
         if best.is_none_or(|best| doubt < best.doubt) {
             best = Some(Pair {
                 ticks: before + doubt / 2,
@@ -174,5 +175,6 @@ fn pair(line: &Line) -> Option<Pair> {
 /// frequency, and the clocks differ only by corrections.
 fn is_trusted() -> bool {
     const IN_USE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    is_counter_steady() && fs::read_to_string(IN_USE).is_ok_and(|name| name.trim_end() == "tsc")
+    is_counter_steady()
+        && fs::read_to_string(IN_USE).is_ok_and(|name| name.trim_end() == COUNTER_CLOCK_SOURCE)
 }

@@ -29,7 +29,7 @@ pub enum EventClock {
     Monotonic,
     /// The time since boot without suspends and corrections (`CLOCK_MONOTONIC_RAW`).
     MonotonicRaw,
-    /// The time of [`Boottime`](Self::Boottime), computed from the processor's time stamp counter.
+    /// The time of [`Boottime`](Self::Boottime), computed from the processor's counter.
     /// Reading it takes less than half as long (11 ns instead of 30 ns in a measurement).
     /// Recordings show the same clock.
     ///
@@ -41,10 +41,14 @@ pub enum EventClock {
     /// change the length of the kernel's tick instead (chrony, for a large difference) can cause an
     /// error of 25 µs, for a quarter of a millisecond. Time never goes backwards on a thread.
     ///
+    /// On arm64, the counter is the one that the kernel's clocks are based on. A tick of it takes
+    /// up to 50 ns, by which times may differ more.
+    ///
     /// If the counter is not reliable, this is the same as [`Boottime`](Self::Boottime), which
-    /// [`current`](Self::current) then returns: on processors other than x86-64, if the frequency
-    /// of the counter is not constant, and if the kernel's `current_clocksource`, below
-    /// `/sys/devices/system/clocksource`, is not `tsc` or cannot be read.
+    /// [`current`](Self::current) then returns: on other processors, if the frequency of the
+    /// counter is not constant, and if the kernel's `current_clocksource`, below
+    /// `/sys/devices/system/clocksource`, is not `tsc` (on arm64, `arch_sys_counter`) or cannot be
+    /// read.
     #[default]
     Tsc,
 }
