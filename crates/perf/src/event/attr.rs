@@ -20,13 +20,42 @@ pub(super) struct Variant {
     pub(super) user_only: bool,
     /// Set to omit fields that kernels before 6.0 do not know.
     pub(super) old_kernel: bool,
+    /// Set to leave the followers out. Before 6.12, kernels cannot count them for tasks and their
+    /// descendants.
+    pub(super) no_followers: bool,
+}
+
+impl Variant {
+    /// Returns this variant, and those to try if the kernel rejects it, from the most complete.
+    pub(super) fn attempts(self, plan: &Plan) -> impl Iterator<Item = Self> {
+        let has_followers = self.tasks && !plan.followers.is_empty();
+        let all = [(false, false), (true, false), (false, true), (true, true)];
+        all.into_iter()
+            .map(move |(old_kernel, no_followers)| Self {
+                old_kernel,
+                no_followers,
+                ..self
+            })
+            .filter(move |next| has_followers || !next.no_followers)
+            // What was rejected before is not tried again.
+            .skip_while(move |next| *next != self)
+    }
+
+    /// Returns the number of counters in each sample or reading.
+    pub(super) fn count_of_counters(self, plan: &Plan) -> usize {
+        if self.no_followers {
+            1
+        } else {
+            plan.count_of_counters()
+        }
+    }
 }
 
 /// Returns the layout of samples.
 pub(super) fn format(plan: &Plan, variant: Variant, cpu: u32) -> Format {
     Format {
         cpu,
-        counters: plan.count_of_counters(),
+        counters: variant.count_of_counters(plan),
         counts: counts(plan, variant),
         callchain: callchain(plan, variant),
         registers: if plan.callstacks.user.copies_stack() {
@@ -41,7 +70,7 @@ pub(super) fn format(plan: &Plan, variant: Variant, cpu: u32) -> Format {
 /// Returns the format of counts. Samples can contain the count of a single task only since Linux
 /// 6.12, so if only the timebase is counted, its periods are summed up instead.
 fn counts(plan: &Plan, variant: Variant) -> Counts {
-    let group = !plan.followers.is_empty();
+    let group = variant.count_of_counters(plan) > 1;
     // Two events count in turn.
     let in_turn = plan.samples_all_up_to().is_some();
     if (variant.tasks || in_turn) && !group {
@@ -172,10 +201,10 @@ fn sample(attr: &mut perf_event_attr, plan: &Plan, sampling: &Sampling, variant:
         Counts::Period => PERF_SAMPLE_PERIOD,
         Counts::Read { .. } => PERF_SAMPLE_READ,
     };
-    let group = if plan.followers.is_empty() {
-        0
-    } else {
+    let group = if variant.count_of_counters(plan) > 1 {
         PERF_FORMAT_GROUP
+    } else {
+        0
     };
     let lost = if variant.old_kernel {
         0
@@ -216,4 +245,56 @@ fn set_side_band(attr: &mut perf_event_attr, sampling: &Sampling) {
     attr.set_mmap(side_band.mappings.into());
     attr.set_mmap2(side_band.mappings.into());
     attr.set_context_switch(side_band.switches.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use ferretto_proto::perf_events::timebase;
+    use ferretto_proto::{FollowerEvent, Message as _, PerfEventConfig};
+
+    use super::*;
+    use crate::config::Kernel;
+
+    fn plan(followers: usize) -> Plan {
+        let mut config = PerfEventConfig::default();
+        let timebase = config.timebase.get_or_insert_default();
+        timebase.interval = Some(timebase::Interval::Frequency(10));
+        config.followers = vec![FollowerEvent::default(); followers];
+        Plan::new(&config.encode_to_vec(), &Kernel::default()).unwrap()
+    }
+
+    #[test]
+    fn perf_012_kernels_without_inherited_followers_sample_without_them() {
+        let tasks = Variant {
+            tasks: true,
+            ..Variant::default()
+        };
+        let plan = plan(2);
+        let attempts: Vec<_> = tasks.attempts(&plan).collect();
+        assert_eq!(attempts.len(), 4);
+        for (index, variant) in attempts.into_iter().enumerate() {
+            let attr = leader(&plan, variant);
+            // Kernels before 6.12 reject counts in samples of inherited events.
+            let has_counts = attr.sample_type & PERF_SAMPLE_READ as u64 != 0;
+            assert_eq!(has_counts, index < 2);
+            assert_eq!(variant.no_followers, index >= 2);
+            let format = format(&plan, variant, 0);
+            assert_eq!(format.counters, if index < 2 { 3 } else { 1 });
+            let is_group = attr.read_format & PERF_FORMAT_GROUP as u64 != 0;
+            assert_eq!(is_group, index < 2);
+            // From then on, only simpler ones are tried.
+            assert_eq!(variant.attempts(&plan).count(), 4 - index);
+        }
+    }
+
+    #[test]
+    fn perf_012_only_followers_of_tasks_are_left_out() {
+        let tasks = Variant {
+            tasks: true,
+            ..Variant::default()
+        };
+        assert_eq!(tasks.attempts(&plan(0)).count(), 2);
+        let machine = Variant::default();
+        assert!(machine.attempts(&plan(2)).all(|next| !next.no_followers));
+    }
 }

@@ -47,7 +47,7 @@ impl Target<'_> {
                 tasks: true,
                 on_exec,
                 user_only,
-                old_kernel: false,
+                ..Variant::default()
             },
         }
     }
@@ -115,7 +115,8 @@ impl Opening<'_> {
         }
         Ok(Reader::new(Parts {
             cpu: self.cpu(),
-            counters: self.plan.count_of_counters(),
+            counters: self.variant.count_of_counters(self.plan),
+            lacks_followers: self.variant.no_followers,
             counts_lost: ring.is_some() && !self.variant.old_kernel,
             ring,
             owner,
@@ -159,7 +160,8 @@ impl Opening<'_> {
         };
         self.filter(&self.plan.timebase, leader.as_fd())?;
         let mut followers = Vec::new();
-        for event in &self.plan.followers {
+        let count = self.variant.count_of_counters(self.plan) - 1;
+        for event in self.plan.followers.iter().take(count) {
             let attr = attr::follower(self.plan, event, self.variant);
             let follower = match self.event(&attr, task, Some(leader.as_fd())) {
                 Err(Errno::SRCH) if task != -1 => return Ok(None),
@@ -198,22 +200,20 @@ impl Opening<'_> {
         }))
     }
 
-    /// Opens the timebase. If the kernel rejects a field, retries without fields that old kernels
-    /// do not know.
+    /// Opens the timebase. If the kernel rejects a field, retries without what old kernels do not
+    /// know.
     fn leader(&mut self, task: i32) -> Result<OwnedFd, Errno> {
-        let attr = attr::leader(self.plan, self.variant);
-        let first = self.event(&attr, task, None);
-        if first.is_ok() || !matches!(first, Err(Errno::INVAL)) || self.variant.old_kernel {
-            return first;
+        for variant in self.variant.attempts(self.plan) {
+            let attr = attr::leader(self.plan, variant);
+            match self.event(&attr, task, None) {
+                Err(Errno::INVAL) => {}
+                opened => {
+                    self.variant = variant;
+                    return opened;
+                }
+            }
         }
-        let old = Variant {
-            old_kernel: true,
-            ..self.variant
-        };
-        let attr = attr::leader(self.plan, old);
-        let second = self.event(&attr, task, None)?;
-        self.variant = old;
-        Ok(second)
+        Err(Errno::INVAL)
     }
 
     fn event(

@@ -117,6 +117,13 @@ fn open_cpus(
     if pages < wanted {
         notices.push(size::notice(plan, pages, wanted));
     }
+    if readers.iter().any(Reader::lacks_followers) {
+        notices.push(
+            "the followers are left out: before Linux 6.12, the kernel cannot count them for processes and their \
+             descendants; record the whole machine to have them"
+                .to_owned(),
+        );
+    }
     Ok(Opened {
         readers,
         scope,

@@ -23,6 +23,8 @@ pub struct Reader {
     on_exec: bool,
     /// The rate of context switches, while counting.
     pace: Option<Pace>,
+    /// Set if the followers are left out.
+    lacks_followers: bool,
     /// Set if the kernel reports the number of lost samples by [`syscall`].
     counts_lost: bool,
     /// The number of lost records returned by `take_unreported_lost`.
@@ -84,6 +86,7 @@ pub(super) struct Parts {
     pub(super) on_exec: bool,
     pub(super) pace: Option<Pace>,
     pub(super) counts_lost: bool,
+    pub(super) lacks_followers: bool,
 }
 
 impl Reader {
@@ -97,6 +100,7 @@ impl Reader {
             on_exec: parts.on_exec,
             pace: parts.pace,
             counts_lost: parts.counts_lost,
+            lacks_followers: parts.lacks_followers,
             lost_before: 0,
         }
     }
@@ -104,6 +108,12 @@ impl Reader {
     /// Returns the number of the CPU.
     pub fn cpu(&self) -> u32 {
         self.cpu
+    }
+
+    /// Returns true if the followers of the plan are not counted, since the kernel is too old for
+    /// followers of processes and their descendants.
+    pub fn lacks_followers(&self) -> bool {
+        self.lacks_followers
     }
 
     /// Returns the data size of the ring; 0 if the events are polled.
