@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ferretto_symbols::{Module, Options, Outcome, Symbolizer, module_symbols};
+use ferretto_symbols::{Module, Options, Outcome, ServerUrl, Symbolizer, module_symbols};
 use ferretto_trace::profile::ProfileReader;
 use ferretto_trace::{Compression, Damage, Limits, ReadError, TraceReader, Unpacking};
 
@@ -23,8 +23,8 @@ const MAX_LISTED: usize = 6;
 /// id. It appends the names to the trace, where all viewers find them. Addresses with names are
 /// left alone.
 ///
-/// Searches the folders of --symbols and $PERFETTO_BINARY_PATH, the recorded path, and
-/// /usr/lib/debug.
+/// Searches the folders of --symbols and $PERFETTO_BINARY_PATH, the recorded path, /usr/lib/debug,
+/// and servers of --debuginfod.
 #[derive(Debug, Args)]
 pub(crate) struct SymbolizeArgs {
     /// The trace
@@ -43,6 +43,12 @@ pub(crate) struct SymbolizeArgs {
     /// Do not search this machine's own files, only those of --symbols and $PERFETTO_BINARY_PATH
     #[arg(long)]
     no_system: bool,
+    /// Ask this server of debuginfod for debug files that are not on this machine, such as
+    /// https://debuginfod.debian.net; it learns the build ids
+    ///
+    /// Its files are kept in $XDG_CACHE_HOME/ferretto/debuginfod. https needs the program curl.
+    #[arg(long, value_name = "URL")]
+    debuginfod: Vec<ServerUrl>,
     /// Use the file at the recorded path even if neither has a build id; valid only if it has not
     /// changed since the recording
     #[arg(long)]
@@ -59,6 +65,7 @@ pub(crate) fn run(args: &SymbolizeArgs) -> Result<Extent> {
     options.roots.splice(0..0, args.symbols.iter().cloned());
     options.system = !args.no_system;
     options.trust_paths = args.trust_paths;
+    options.servers.clone_from(&args.debuginfod);
     options.cache = options.cache.filter(|_| !args.no_cache);
     for root in &args.symbols {
         if !root.exists() {

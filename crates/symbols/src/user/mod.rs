@@ -1,6 +1,7 @@
 //! Names of functions of programs.
 
 mod cache;
+mod debuginfod;
 mod dwarf;
 mod image;
 mod options;
@@ -14,6 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cache::Cache;
+pub use debuginfod::ServerUrl;
+use debuginfod::Servers;
 use ferretto_elf::{Elf, ElfError, ReadAt};
 use image::Image;
 pub use image::Reason;
@@ -78,6 +81,8 @@ pub struct Symbolizer {
     options: Options,
     /// The files below the roots by build id, indexed when first needed.
     index: std::sync::OnceLock<Index>,
+    /// The servers to ask for missing files.
+    servers: Option<Servers>,
 }
 
 /// Returns the functions at each of `addresses`, innermost first, from one ELF file with any build
@@ -108,9 +113,15 @@ impl Symbolizer {
     /// Creates a symbolizer that searches as `options` say. Opens no files yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
+        let folder = options.downloads.clone();
+        let folder = folder.or_else(Options::default_downloads);
+        let servers = folder
+            .filter(|_| !options.servers.is_empty())
+            .map(|folder| Servers::new(&options.servers, folder));
         Self {
             options,
             index: std::sync::OnceLock::new(),
+            servers,
         }
     }
 
@@ -146,7 +157,7 @@ impl Symbolizer {
     /// Names the addresses of one module.
     #[must_use]
     pub fn symbolize_module(&self, module: &Module) -> Outcome {
-        let found = search::find(&self.options, &self.index, module);
+        let found = search::find(&self.options, &self.index, self.servers.as_ref(), module);
         let mut outcome = Outcome::default();
         if let Some(best) = found.images.first() {
             let correction = table::correction(best, module);

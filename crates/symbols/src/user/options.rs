@@ -3,6 +3,8 @@
 use std::env;
 use std::path::PathBuf;
 
+use super::debuginfod::ServerUrl;
+
 /// The way to search the user's folders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -28,6 +30,11 @@ pub struct Options {
     pub trust_paths: bool,
     /// The folder of the cache of names; `None` for no cache.
     pub cache: Option<PathBuf>,
+    /// Servers of debuginfod to ask for debug files that are not here. They learn the build ids.
+    pub servers: Vec<ServerUrl>,
+    /// The folder for the files of servers; `None` for
+    /// [`default_downloads`](Self::default_downloads).
+    pub downloads: Option<PathBuf>,
     /// The folder of debug files; `None` is `/usr/lib/debug`.
     pub debug_folder: Option<PathBuf>,
 }
@@ -62,6 +69,12 @@ impl Options {
             cache: Self::default_cache(),
             ..Self::default()
         })
+    }
+
+    /// Returns the default folder for the files of servers, beside that of the cache.
+    #[must_use]
+    pub fn default_downloads() -> Option<PathBuf> {
+        Some(Self::default_cache()?.with_file_name("debuginfod"))
     }
 
     /// Returns the default folder of the cache: `$XDG_CACHE_HOME/ferretto/symbols`, or below

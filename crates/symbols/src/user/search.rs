@@ -10,6 +10,7 @@ use ferretto_elf::open_regular;
 use rustc_hash::FxHashMap;
 
 use super::Module;
+use super::debuginfod::Servers;
 use super::image::{Image, Level, Reason, hex};
 use super::options::{Mode, Options};
 use super::vdso;
@@ -40,7 +41,12 @@ pub(super) struct Index {
 }
 
 /// Looks for the files of `module`.
-pub(super) fn find(options: &Options, index: &OnceLock<Index>, module: &Module) -> Found {
+pub(super) fn find(
+    options: &Options,
+    index: &OnceLock<Index>,
+    servers: Option<&Servers>,
+    module: &Module,
+) -> Found {
     let mut found = Found::default();
     if vdso::is_vdso(&module.path) {
         match vdso::image(&module.build_id) {
@@ -60,6 +66,13 @@ pub(super) fn find(options: &Options, index: &OnceLock<Index>, module: &Module) 
         let image = Image::open_identified(&path, &module.build_id);
         found.add(path, image);
     }
+    found.follow_links(options);
+    if let Some(servers) = servers.filter(|_| !found.is_complete()) {
+        match servers.find(&module.build_id) {
+            Ok(image) => found.images.push(image),
+            Err(skipped) => found.skipped.extend(skipped),
+        }
+    }
     found.finish(options);
     found
 }
@@ -70,11 +83,15 @@ impl Found {
         self.images.iter().any(|image| image.level == Level::Lines)
     }
 
-    /// Looks for the files that the found files refer to.
-    fn finish(&mut self, options: &Options) {
+    /// Looks for the debug files that the found files link to.
+    fn follow_links(&mut self, options: &Options) {
         if !self.is_complete() {
             linked(options, self);
         }
+    }
+
+    /// Sorts the files, and looks for the supplementary file of the best one.
+    fn finish(&mut self, options: &Options) {
         self.images
             .sort_by_key(|image| std::cmp::Reverse(image.level));
         if let Some(image) = self.images.first() {
@@ -258,6 +275,7 @@ fn unidentified(options: &Options, module: &Module, found: &mut Found) {
         Err(Reason::NoBuildId)
     };
     found.add(path, image);
+    found.follow_links(options);
     found.finish(options);
 }
 

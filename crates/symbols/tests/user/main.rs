@@ -1,6 +1,7 @@
 //! Names of functions of real programs, compiled by the tests.
 
 mod cache;
+mod debuginfod;
 mod hostile;
 mod lines;
 mod packages;
