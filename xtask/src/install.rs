@@ -48,18 +48,31 @@ pub(crate) fn place(built: &Path, prefix: &Path) -> Result<()> {
 
 /// Builds the library, and returns its folder.
 pub(crate) fn build(profile: &str) -> Result<PathBuf> {
+    build_with(profile, None)
+}
+
+/// Builds the library for another machine with a linker, given with cargo's variable for it.
+pub(crate) fn build_for(profile: &str, target: &str, linker: &(String, String)) -> Result<PathBuf> {
+    build_with(profile, Some((target, linker)))
+}
+
+fn build_with(profile: &str, other: Option<(&str, &(String, String))>) -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let status = Command::new(env!("CARGO"))
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
         .args(["build", "--locked", "--package=ferretto-capi", "--profile"])
         .arg(profile)
-        .current_dir(&root)
-        .status()
-        .context("running cargo build")?;
+        .current_dir(&root);
+    if let Some((target, (variable, linker))) = other {
+        cargo.args(["--target", target]).env(variable, linker);
+    }
+    let status = cargo.status().context("running cargo build")?;
     ensure!(status.success(), "building the library failed");
-    let target =
+    let mut folder =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    folder.extend(other.map(|(target, _)| target));
     // The folder of the dev profile has another name.
-    Ok(target.join(if profile == "dev" { "debug" } else { profile }))
+    Ok(folder.join(if profile == "dev" { "debug" } else { profile }))
 }
 
 fn link(place: &Path, to: &str) -> Result<()> {

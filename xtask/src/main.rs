@@ -39,7 +39,8 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
   docs             try out every block of code in README.md and docs/, or in some of these
   install-capi     build the C interface and put it into PREFIX/lib, with files for pkg-config;
                    with optimizations unless another of cargo's profiles is named
-  dist             make an archive and Debian packages with checksums, as above";
+  dist             make an archive and Debian packages with checksums, as above; also for arm64 or x86-64, if this
+                   machine is the other and a compiler for it is installed";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -44,14 +44,14 @@ pub(super) const DEVELOPMENT: Package = Package {
 };
 
 /// Builds a package from the files in a folder.
-pub(super) fn package(into: &Path, staged: &Path, package: &Package) -> Result<()> {
+pub(super) fn package(
+    into: &Path,
+    staged: &Path,
+    architecture: &str,
+    package: &Package,
+) -> Result<()> {
     let control = staged.join("DEBIAN");
     fs::create_dir_all(&control)?;
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
     let version = env!("CARGO_PKG_VERSION");
     let text = format!(
         "Package: {}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {MAINTAINER}\n\

@@ -2,6 +2,7 @@
 
 mod debian;
 mod help;
+mod machine;
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,6 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use self::help::Help;
+use self::machine::Machine;
 
 /// The names of the programs in the binary.
 const PROGRAMS: [&str; 8] = [
@@ -30,23 +32,45 @@ const QUERY: &str = "ferretto-query";
 /// Compiler flags: static linking, and no debug information.
 const FLAGS: &str = "-C target-feature=+crt-static -C debuginfo=0 -C strip=symbols";
 
-/// Returns the target with static linking.
-fn target() -> String {
-    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
-}
-
-/// Builds the packages with a profile of cargo into a folder.
+/// Builds the packages with a profile of cargo into a folder: those of this machine, and those of
+/// others for which a compiler is installed.
 pub(crate) fn run(profile: &str, into: &str) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let built = build(&root, profile)?;
     let into = Path::new(into);
     fs::create_dir_all(into).with_context(|| format!("making {}", into.display()))?;
     let into = fs::canonicalize(into)?;
+    let this = Machine::this().context("there are no packages for this kind of machine")?;
+    let own = build(&root, profile, this)?;
+    pack(&root, profile, &into, this, &own, &own)?;
+    for other in Machine::others() {
+        match other.missing() {
+            None => {
+                let built = build(&root, profile, other)?;
+                pack(&root, profile, &into, other, &built, &own)?;
+            }
+            Some(missing) => println!("no packages for {}: {missing} is missing", other.debian),
+        }
+    }
+    sums(&into)?;
+    println!("packages are in {}", into.display());
+    Ok(())
+}
+
+/// Creates the archive and the packages of a machine. The programs of this machine, in `own`,
+/// print the help.
+fn pack(
+    root: &Path,
+    profile: &str,
+    into: &Path,
+    machine: &Machine,
+    built: &Path,
+    own: &Path,
+) -> Result<()> {
     let staged = into.join("root");
     let _ = fs::remove_dir_all(&staged);
-    stage(&root, &built, &staged)?;
+    stage(root, machine, built, own, &staged)?;
     let version = env!("CARGO_PKG_VERSION");
-    let name = format!("ferretto-{version}-{}", std::env::consts::ARCH);
+    let name = format!("ferretto-{version}-{}", machine.name);
     let archive = into.join(format!("{name}.tar.gz"));
     let changed = format!("--transform=s,^\\./usr,{name},");
     let options = ["--owner=0", "--group=0", "--sort=name", "--mtime=@0"];
@@ -61,22 +85,26 @@ pub(crate) fn run(profile: &str, into: &str) -> Result<()> {
     )?;
     let development = into.join("root-dev");
     let _ = fs::remove_dir_all(&development);
-    crate::install::place(&crate::install::build(profile)?, &development.join("usr"))?;
+    let library = if machine.is_this() {
+        crate::install::build(profile)?
+    } else {
+        crate::install::build_for(profile, &machine.target(), &machine.linker())?
+    };
+    crate::install::place(&library, &development.join("usr"))?;
     describe_for(&development)?;
-    explain(&root, &development)?;
-    debian::package(&into, &staged, &debian::FERRETTO)?;
-    debian::package(&into, &development, &debian::DEVELOPMENT)?;
-    sums(&into)?;
+    explain(root, &development)?;
+    debian::package(into, &staged, machine.debian, &debian::FERRETTO)?;
+    debian::package(into, &development, machine.debian, &debian::DEVELOPMENT)?;
     for folder in [staged, development] {
         fs::remove_dir_all(folder)?;
     }
-    println!("packages are in {}", into.display());
     Ok(())
 }
 
 /// Builds the statically linked programs, and returns their folder.
-fn build(root: &Path, profile: &str) -> Result<PathBuf> {
-    let target = target();
+fn build(root: &Path, profile: &str, machine: &Machine) -> Result<PathBuf> {
+    let target = machine.target();
+    let linker = (!machine.is_this()).then(|| machine.linker());
     let folder = root.join("target/static");
     for manifest in ["crates/cli/Cargo.toml", "query/Cargo.toml"] {
         // With `--target`, the flags do not apply to build scripts and procedural macros.
@@ -85,6 +113,7 @@ fn build(root: &Path, profile: &str) -> Result<PathBuf> {
             .args(["--target", &target, "--profile", profile, "--target-dir"])
             .arg(&folder)
             .env("RUSTFLAGS", FLAGS)
+            .envs(linker.clone())
             .current_dir(root)
             .status();
         ensure!(
@@ -97,7 +126,7 @@ fn build(root: &Path, profile: &str) -> Result<PathBuf> {
 }
 
 /// Creates the file tree of an installed ferretto.
-fn stage(root: &Path, built: &Path, staged: &Path) -> Result<()> {
+fn stage(root: &Path, machine: &Machine, built: &Path, own: &Path, staged: &Path) -> Result<()> {
     let folder = |name: &str| -> Result<PathBuf> {
         let folder = staged.join(name);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
@@ -111,14 +140,18 @@ fn stage(root: &Path, built: &Path, staged: &Path) -> Result<()> {
     for name in PROGRAMS {
         symlink("ferretto", binaries.join(name))?;
     }
-    let ferretto = binaries.join("ferretto");
+    let ferretto = own.join("ferretto");
     let libraries = folder("usr/lib/ferretto")?;
     let library = libraries.join("libferretto_heap.so");
-    call(
-        Command::new(&ferretto)
-            .args(["heapprofd", "--write-library"])
-            .arg(library),
-    )?;
+    if machine.is_this() {
+        call(
+            Command::new(&ferretto)
+                .args(["heapprofd", "--write-library"])
+                .arg(library),
+        )?;
+    } else {
+        fs::copy(preload_library(built)?, library)?;
+    }
     let copies = [
         ("packaging/systemd", "usr/lib/systemd/system"),
         ("packaging/sysusers.d", "usr/lib/sysusers.d"),
@@ -147,7 +180,7 @@ fn stage(root: &Path, built: &Path, staged: &Path) -> Result<()> {
         all.push(ask(&ferretto, &[name])?);
     }
     all.push(help_of(
-        Command::new(binaries.join(QUERY)).arg("--help"),
+        Command::new(own.join(QUERY)).arg("--help"),
         &[QUERY],
     )?);
     for help in all.iter().chain(&commands).chain([&program]) {
@@ -175,6 +208,20 @@ fn stage(root: &Path, built: &Path, staged: &Path) -> Result<()> {
         fs::write(folder(place)?.join(name), text)?;
     }
     Ok(())
+}
+
+/// Returns the path of the library for heap profiles, which is also within the program.
+fn preload_library(built: &Path) -> Result<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(built.join("build"))? {
+        let path = entry?.path().join("out/libferretto_heap.so");
+        if let Ok(metadata) = fs::metadata(&path) {
+            found.push((metadata.modified()?, path));
+        }
+    }
+    // The others are of earlier builds.
+    let newest = found.into_iter().max();
+    Ok(newest.context("the build has no libferretto_heap.so")?.1)
 }
 
 /// Runs a program for its help. The first word is its name.
