@@ -1,8 +1,8 @@
 //! The processor's counter of time.
 
-/// Returns the value of the processor's counter in ticks, on processors where programs can read one:
-/// the time stamp counter of x86-64, the virtual counter of arm64. The caller has to know the length
-/// of a tick, and whether it is constant and the same on all processors.
+/// Returns the value of the processor's counter in ticks, on processors where programs can read
+/// one: the time stamp counter of x86-64, the virtual counter of arm64. The caller has to know the
+/// length of a tick, and whether it is constant and the same on all processors.
 ///
 /// The read is not ordered with reads and writes of memory around it. Reads of the counter are in
 /// the order of the program.

@@ -1,9 +1,9 @@
 //! The ring in memory shared by client and profiler, with many writers and one reader.
 //!
-//! A page of metadata, whose size is the system's, precedes the data. Both sides map the data twice in a row, so that each
-//! record is contiguous. Positions only grow. A record has a header of eight bytes with its size,
-//! which is 0 until the record is complete. The layout is upstream's; the fields that only our
-//! profiler and client use follow upstream's metadata ([`Extension`]).
+//! A page of metadata, whose size is the system's, precedes the data. Both sides map the data twice
+//! in a row, so that each record is contiguous. Positions only grow. A record has a header of eight
+//! bytes with its size, which is 0 until the record is complete. The layout is upstream's; the
+//! fields that only our profiler and client use follow upstream's metadata ([`Extension`]).
 //!
 //! Neither side trusts the other: positions are loaded once and checked, and the reader copies a
 //! record before parsing it.

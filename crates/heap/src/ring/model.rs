@@ -76,8 +76,8 @@ mod tests {
     use super::*;
     use crate::ring::{Full, Read, Reader, Writer};
 
-    /// Writes numbers, wakes the reader as the client does, and reads them as the profiler does. The
-    /// space of records is used again, a reader that waits is woken, and none waits for ever.
+    /// Writes numbers, wakes the reader as the client does, and reads them as the profiler does.
+    /// The space of records is used again, a reader that waits is woken, and none waits for ever.
     fn run(space: usize, count: u64) {
         let mapping = Mapping::of(space);
         let (writer, mut reader) = (Writer::new(mapping.clone()), Reader::of(mapping));

@@ -88,8 +88,8 @@ impl Writer {
             .fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns true once for each time that the reader begins to wait for a byte on the socket. Call
-    /// it after each record.
+    /// Returns true once for each time that the reader begins to wait for a byte on the socket.
+    /// Call it after each record.
     #[must_use]
     pub fn takes_pause(&self) -> bool {
         // The reader begins to wait before it looks for records for the last time, and this side

@@ -37,7 +37,7 @@ impl Variant {
                 ..self
             })
             .filter(move |next| has_followers || !next.no_followers)
-            // What was rejected before is not tried again.
+            // Rejected variants are not tried again.
             .skip_while(move |next| *next != self)
     }
 

@@ -102,7 +102,7 @@ impl Servers {
         }
         let mut reasons = Vec::new();
         for (server, is_down) in &self.servers {
-            let place = format!("{server}/buildid/{name}/debuginfo");
+            let address = format!("{server}/buildid/{name}/debuginfo");
             let result = if is_down.load(Ordering::Relaxed) {
                 Err(Failure::Down("the server did not answer before".to_owned()))
             } else {
@@ -124,7 +124,7 @@ impl Servers {
                     Reason::Unusable(why)
                 }
             };
-            reasons.push((PathBuf::from(place), reason));
+            reasons.push((PathBuf::from(address), reason));
         }
         Err(reasons)
     }

@@ -200,8 +200,8 @@ fn a_server_that_is_down_is_asked_once() {
     let symbolizer = ferretto_symbols::Symbolizer::new(asking(&world, &url));
     let reasons = [(); 2].map(|()| {
         let outcome = symbolizer.symbolize_module(&module);
-        let (place, reason) = outcome.skipped.last().unwrap().clone();
-        assert!(place.starts_with(format!("http://{address}")), "{place:?}");
+        let (path, reason) = outcome.skipped.last().unwrap().clone();
+        assert!(path.starts_with(format!("http://{address}")), "{path:?}");
         reason.to_string()
     });
     assert!(reasons[1].contains("did not answer before"), "{reasons:?}");
