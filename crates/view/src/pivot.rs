@@ -243,8 +243,8 @@ impl<'a> Groups<'a> {
     fn group(&mut self, event: Event<'a>) -> &mut Group<'a> {
         self.offer(event);
         let mut keys = [0; MAX_COLUMNS];
-        for column in 0..self.columns.len() {
-            keys[column] = self.key(column, event);
+        for (column, key) in (0..self.columns.len()).zip(&mut keys) {
+            *key = self.key(column, event);
         }
         let position = *self.positions.entry(keys).or_insert_with(|| {
             self.all.push(Group {
