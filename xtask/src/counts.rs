@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-const PAGE: &str = "docs/testing.md";
+pub(crate) const PAGE: &str = "docs/testing.md";
 /// The lines around the table.
 const BEGIN: &str = "<!-- counts: written by cargo xtask conformance -->\n";
 const END: &str = "<!-- end of counts -->\n";
@@ -20,7 +20,7 @@ const TOLERANCE: usize = 10;
 pub(crate) fn write(root: &Path) -> Result<()> {
     let path = root.join(PAGE);
     let page = fs::read_to_string(&path).with_context(|| format!("reading {PAGE}"))?;
-    let (before, _, after) = parts(&page)?;
+    let (before, _, after) = parts(&page, BEGIN, END)?;
     let mut table = "| what | count |\n|---|--:|\n".to_owned();
     for (what, count) in counts(root)? {
         writeln!(table, "| {what} | {count} |")?;
@@ -32,7 +32,7 @@ pub(crate) fn write(root: &Path) -> Result<()> {
 /// Fails if the counts in the page are not about right.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let page = fs::read_to_string(root.join(PAGE)).with_context(|| format!("reading {PAGE}"))?;
-    let (_, table, _) = parts(&page)?;
+    let (_, table, _) = parts(&page, BEGIN, END)?;
     for (what, count) in counts(root)? {
         let row = table.lines().find_map(|line| {
             let rest = line.strip_prefix("| ")?.strip_prefix(&what)?;
@@ -48,13 +48,17 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the page before, inside and after the table.
-fn parts(page: &str) -> Result<(&str, &str, &str)> {
-    let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
-        let (table, after) = rest.split_once(END)?;
+/// Returns the page before, inside and after the table between these lines.
+pub(crate) fn parts<'a>(
+    page: &'a str,
+    begin: &str,
+    end: &str,
+) -> Result<(&'a str, &'a str, &'a str)> {
+    let parts = page.split_once(begin).and_then(|(before, rest)| {
+        let (table, after) = rest.split_once(end)?;
         Some((before, table, after))
     });
-    parts.with_context(|| format!("{PAGE} has no place for counts"))
+    parts.with_context(|| format!("{PAGE} has no line {}", begin.trim_end()))
 }
 
 fn counts(root: &Path) -> Result<Vec<(String, usize)>> {

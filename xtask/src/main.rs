@@ -1,6 +1,7 @@
 //! Repository chores. The usage text below lists them.
 #![forbid(unsafe_code)]
 
+mod attacks;
 mod codegen;
 mod conformance;
 mod counts;
@@ -20,6 +21,7 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
        cargo xtask language [--check]
        cargo xtask licences
        cargo xtask links
+       cargo xtask attacks [--check] [SERVER]...
        cargo xtask packages [CRATE]...
        cargo xtask tree
        cargo xtask docs [FILE]...
@@ -34,6 +36,7 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
                    begin with a question word
   licences         fail if a dependency's licence is not on the list in deny.toml
   links            fail if a link between documents leads nowhere
+  attacks          attack the servers, or these, and write the table in docs/testing.md; --check writes nothing
   packages         fail if what is published lacks something; with names, build these from their packages, too
   tree             fail if the library brings too many crates, or C code, into programs
   docs             try out every block of code in README.md and docs/, or in some of these
@@ -54,6 +57,8 @@ fn main() -> ExitCode {
         ["language", "--check"] => language::check(),
         ["licences"] => licences::check(),
         ["links"] => links::check(),
+        ["attacks", "--check", names @ ..] => attacks::run(names, true),
+        ["attacks", names @ ..] => attacks::run(names, false),
         ["packages", names @ ..] => packages::check(names),
         ["tree"] => tree::check(),
         ["docs", names @ ..] => docs::run(names),

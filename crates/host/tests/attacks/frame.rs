@@ -1,11 +1,10 @@
-//! The framework of all attacks: a service, honest clients, attackers as other processes, and the
-//! measurements.
+//! The framework of all attacks: a service, honest clients, and attackers as other processes.
 #![allow(dead_code, reason = "each attack uses a part")]
 
 use std::env;
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,31 +12,21 @@ use ferretto_ipc::Address;
 use ferretto_ipc::frame;
 use ferretto_ipc::port::{Method as _, PortMessage};
 use ferretto_ipc::socket::Socket;
+use ferretto_testing::attack::{measure, this_program, time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::ATTACKS;
-use crate::honest::{Honest, Latencies};
+use crate::honest;
 use crate::service::{CONSUMERS, PRODUCERS, Service, ServiceOptions};
 
-/// The variable with the duration of all attacks together.
-const SECONDS_VARIABLE: &str = "ATTACK_SECONDS";
-/// The variable with the longest time that the honest clients may wait, in milliseconds.
-const WORST_VARIABLE: &str = "ATTACK_WORST_MS";
-/// The variable with the allowed growth of the service in MiB, in place of the attack's own limit:
-/// sanitizers keep freed memory.
-const KEPT_VARIABLE: &str = "ATTACK_KEPT_MIB";
 /// The variable that tells a process which attack to make, and for how many milliseconds.
 const ATTACK_VARIABLE: &str = "FERRETTO_TEST_ATTACK";
 const TIME_VARIABLE: &str = "FERRETTO_TEST_ATTACK_MS";
 
-/// The duration of an attack in an ordinary test.
-const SHORT: Duration = Duration::from_millis(500);
-/// The longest wait of an honest client, besides the time for which the service waits for a CPU.
-const WORST: Duration = Duration::from_millis(100);
-/// The time until attackers have ended and memory is returned.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time until attackers have ended.
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The time for which attackers wait until they can send.
 const SOON: Timespec = Timespec {
@@ -153,122 +142,28 @@ pub(crate) fn run(name: &str, attack: &Attack) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
 
-    let time = time();
     let mut service = Service::start(&attack.service);
-    let honest = Honest::start(&service);
-    service.forget_peak();
-    honest.serve_for(time / 5);
-    honest.take_latencies();
-    // Not the memory at one moment: it varies by what the honest clients are doing.
-    let before = service.peak();
-    service.forget_peak();
-    let times = service.times();
-
-    let Some(attackers) = Attackers::start(name, attack, &service, time) else {
-        return;
-    };
-    let (success, duration) = attackers.wait();
-    let latencies = honest.take_latencies();
-    let [ran, waited] = service.times();
-    let [ran, waited] = [
-        ran.saturating_sub(times[0]),
-        waited.saturating_sub(times[1]),
-    ];
-    let peak = service.peak();
-    let limit = before + (number(KEPT_VARIABLE).unwrap_or(attack.kept_mib) << 20);
-    let deadline = Instant::now() + PATIENCE;
-    let mut after = service.memory();
-    while after > limit && Instant::now() < deadline {
-        // An idle service returns no memory.
-        honest.serve_for(Duration::from_millis(50));
-        after = service.memory();
-    }
+    let clients = honest::start(&service);
+    measure(name, &service.process, attack.kept_mib, clients, || {
+        if let Some(attackers) = Attackers::start(name, attack, &service) {
+            assert!(attackers.wait(), "an attacker of {name} failed");
+        }
+    });
     service.assert_alive();
-    honest.end();
     service.end();
-
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    println!(
-        "{name}: {} for {:.1} s; {latencies}; service {:.1} MiB before, {:.1} at its peak, {:.1} after; it ran \
-         for {} ms and waited {} ms for a CPU",
-        users(attack),
-        duration.as_secs_f64(),
-        mib(before),
-        mib(peak),
-        mib(after),
-        milliseconds(ran),
-        milliseconds(waited),
-    );
-    tabulate(format!(
-        "{name:<20} {:>10} {:>10} {:>10} {:>8.1} {:>8.1} {:>8.1}",
-        milliseconds(latencies.worst()),
-        milliseconds(ran),
-        milliseconds(waited),
-        mib(before),
-        mib(peak),
-        mib(after),
-    ));
-    assert!(success, "an attacker of {name} failed");
-    assert!(after <= limit, "{name}: the service keeps memory");
-    let worst = number(WORST_VARIABLE).map_or(WORST, Duration::from_millis) + waited;
-    assert!(
-        latencies.worst() <= worst,
-        "{name}: more than {worst:?} is too long"
-    );
-}
-
-/// Adds a row to the table of all attacks, and prints it if it is the last one.
-fn tabulate(row: String) {
-    static ROWS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
-    rows.push(row);
-    if rows.len() == ATTACKS.len() {
-        rows.sort_unstable();
-        println!(
-            "All attacks: worst wait of the honest clients, time that the service ran and waited for a CPU (ms), \
-             memory before, at its peak and after (MiB)\n{}",
-            rows.join("\n")
-        );
-    }
-}
-
-fn time() -> Duration {
-    number(SECONDS_VARIABLE).map_or(SHORT, |seconds| {
-        Duration::from_secs(seconds) / ATTACKS.len() as u32
-    })
-}
-
-/// Returns a number from the environment.
-fn number(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().expect("a number"))
 }
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn users(attack: &Attack) -> String {
-    match (is_root(), attack.users) {
-        (false, users) => format!("{} processes of this user", users.len()),
-        (true, [user]) => format!("user {user}"),
-        (true, users) => format!("{} users", users.len()),
-    }
-}
-
 /// The processes of an attack.
-struct Attackers {
-    children: Vec<Child>,
-    begin: Instant,
-}
+struct Attackers(Vec<Child>);
 
 impl Attackers {
     /// Starts the attackers; `None` if that is not possible.
-    fn start(name: &str, attack: &Attack, service: &Service, time: Duration) -> Option<Self> {
-        let mut attackers = Self {
-            children: Vec::new(),
-            begin: Instant::now(),
-        };
+    fn start(name: &str, attack: &Attack, service: &Service) -> Option<Self> {
+        let mut attackers = Self(Vec::new());
         if !is_root() {
             println!("skipped: the attackers of {name} are this user: only root can be others");
         }
@@ -276,13 +171,13 @@ impl Attackers {
             let mut command = this_program("attacker_main");
             command
                 .env(ATTACK_VARIABLE, name)
-                .env(TIME_VARIABLE, time.as_millis().to_string());
+                .env(TIME_VARIABLE, time().as_millis().to_string());
             service.address(&mut command);
             if is_root() {
                 command.uid(*user).gid(*user);
             }
             match command.spawn() {
-                Ok(child) => attackers.children.push(child),
+                Ok(child) => attackers.0.push(child),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     println!("skipped: {name}: others may not run this program where it is");
                     return None;
@@ -293,73 +188,27 @@ impl Attackers {
         Some(attackers)
     }
 
-    /// Waits until all have ended. Returns true if they succeeded, and the time that took.
-    fn wait(mut self) -> (bool, Duration) {
-        let mut success = true;
-        let deadline = self.begin + PATIENCE + time();
-        for child in &mut self.children {
+    /// Waits until all have ended. Returns true if they succeeded.
+    fn wait(mut self) -> bool {
+        let deadline = Instant::now() + PATIENCE + time();
+        self.0.iter_mut().all(|child| {
             loop {
                 match child.try_wait().unwrap() {
-                    Some(status) => {
-                        success &= status.success();
-                        break;
-                    }
-                    None if Instant::now() > deadline => {
-                        success = false;
-                        break;
-                    }
+                    Some(status) => break status.success(),
+                    None if Instant::now() > deadline => break false,
                     None => std::thread::sleep(Duration::from_millis(5)),
                 }
             }
-        }
-        (success, self.begin.elapsed())
+        })
     }
 }
 
 impl Drop for Attackers {
     fn drop(&mut self) {
-        for child in &mut self.children {
+        for child in &mut self.0 {
             // The child has usually ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
-    }
-}
-
-/// Returns a command that runs this program with one of its tests as its main function.
-pub(crate) fn this_program(test: &str) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command
-        .args(["--exact", test, "--nocapture"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    command
-}
-
-/// Returns milliseconds with one decimal.
-fn milliseconds(time: Duration) -> String {
-    format!("{:.1}", time.as_secs_f64() * 1e3)
-}
-
-impl std::fmt::Display for Latencies {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (who, times) in [("producer", &self.producer), ("consumer", &self.consumer)] {
-            let at = |percent: usize| {
-                let index = (times.len() * percent / 100).min(times.len().saturating_sub(1));
-                times
-                    .get(index)
-                    .map_or_else(|| "-".to_owned(), |time| milliseconds(*time))
-            };
-            let separator = if who == "producer" { "" } else { ", " };
-            let count = times.len();
-            write!(
-                out,
-                "{separator}{who} p50 {} p99 {} worst {} ms of {count}",
-                at(50),
-                at(99),
-                at(100)
-            )?;
-        }
-        Ok(())
     }
 }

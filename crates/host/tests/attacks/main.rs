@@ -4,7 +4,7 @@
 //! Each attack is a test with a file of its own, which the list below names. The service must
 //! survive, serve the honest clients in time, and release memory. The measurements are printed
 //! (`cargo test -p ferretto-host --test attacks -- --nocapture`). Attacks are short, unless
-//! `ATTACK_SECONDS` sets the duration of all of them together.
+//! `ATTACK_MS` sets the duration of each.
 //!
 //! If the tests run as root, the attackers are other users, and the service is root's.
 

@@ -5,17 +5,15 @@ use std::io::Read as _;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command};
-use std::time::Duration;
+use std::process::Command;
 
 use ferretto_host::{FilePermissions, HostOptions, SocketPermissions};
 use ferretto_ipc::Address;
 use ferretto_ipc::socket::Socket;
+use ferretto_testing::attack::{Process, this_program};
 use nix::sys::signal::SigSet;
 use nix::sys::signal::Signal::{SIGINT, SIGTERM};
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process, setrlimit};
-
-use crate::frame::this_program;
 
 /// The variable with the address at which the service listens.
 pub(crate) const PRODUCERS: &str = "PERFETTO_PRODUCER_SOCK_NAME";
@@ -60,7 +58,7 @@ pub(crate) fn main() {
 /// A running service that all users may connect to.
 pub(crate) struct Service {
     folder: tempfile::TempDir,
-    child: Child,
+    pub(crate) process: Process,
 }
 
 impl Service {
@@ -75,20 +73,20 @@ impl Service {
             .env(SERVICE_VARIABLE, options.descriptors.to_string())
             .env("TRACED_NOTIFY_FD", writer.as_raw_fd().to_string());
         let mut service = Self {
-            child: {
+            process: {
                 address(&mut command, folder.path().into());
                 // Its other threads, those of the test, have its signals blocked, too.
                 let signals = SigSet::from_iter([SIGINT, SIGTERM]);
                 signals.thread_block().unwrap();
                 let child = command.spawn();
                 signals.thread_unblock().unwrap();
-                child.unwrap()
+                Process(child.unwrap())
             },
             folder,
         };
         drop(writer);
         if reader.read_exact(&mut [0]).is_err() {
-            panic!("the service does not start: {:?}", service.child.wait());
+            panic!("the service does not start: {:?}", service.process.0.wait());
         }
         service
     }
@@ -106,64 +104,19 @@ impl Service {
         Socket::connect(&Address::Path(self.folder.path().join("c"))).unwrap()
     }
 
-    /// Returns the memory in use in bytes.
-    pub(crate) fn memory(&self) -> u64 {
-        self.status("VmRSS:")
-    }
-
-    /// Returns the largest memory in use since [`forget_peak`](Self::forget_peak).
-    pub(crate) fn peak(&self) -> u64 {
-        self.status("VmHWM:")
-    }
-
-    pub(crate) fn forget_peak(&self) {
-        // Where that is not possible, the peak is that of its life.
-        let _ = std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5");
-    }
-
-    fn status(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let line = line.expect("the service lives");
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
-        kib << 10
-    }
-
-    /// Returns the time that its threads have run, and the time they have waited for a CPU.
-    pub(crate) fn times(&self) -> [Duration; 2] {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let mut times = [Duration::ZERO; 2];
-        for task in tasks.flatten() {
-            // A thread may have ended meanwhile; not every kernel counts.
-            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-            for (time, text) in times.iter_mut().zip(text.split(' ')) {
-                *time += Duration::from_nanos(text.trim().parse().unwrap_or(0));
-            }
-        }
-        times
-    }
-
     pub(crate) fn assert_alive(&mut self) {
-        let ended = self.child.try_wait().unwrap();
+        let ended = self.process.0.try_wait().unwrap();
         assert!(ended.is_none(), "the service ended: {ended:?}");
     }
 
     /// Ends the service as an operator does.
     pub(crate) fn end(mut self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
-        assert!(self.child.wait().unwrap().success());
+        kill_process(Pid::from_child(&self.process.0), Signal::TERM).unwrap();
+        assert!(self.process.0.wait().unwrap().success());
     }
 }
 
 fn address(command: &mut Command, folder: PathBuf) {
     command.env(PRODUCERS, folder.join("p"));
     command.env(CONSUMERS, folder.join("c"));
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        // Ended already, unless something failed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

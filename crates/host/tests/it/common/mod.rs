@@ -24,7 +24,7 @@ use ferretto_proto::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// A test that waits longer than this hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running host.
 pub(crate) struct TestHost {
