@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+pub mod convert;
 mod engine;
 mod error;
 pub mod event_text;

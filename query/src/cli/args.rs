@@ -20,6 +20,7 @@ The tables are those of Perfetto's trace processor: slice, thread, process, sche
 others. Without SQL, a shell starts.
 
 Usage: ferretto-query [OPTIONS] TRACE... [SQL]
+       ferretto-query convert systrace|ctrace|firefox|speedscope TRACE [FILE]
        ferretto-query scheduler|executor [OPTIONS]
 
 Arguments:
@@ -171,6 +172,8 @@ pub(super) enum Task {
     Run(Box<Args>),
     /// Run the program for many traces with the same arguments. The text says why.
     Fleet(&'static str),
+    /// Convert a trace, with the rest of the arguments.
+    Convert(lexopt::Parser),
     /// The program has printed what was asked for.
     Done,
 }
@@ -342,6 +345,9 @@ pub(super) fn parse() -> Result<Task, String> {
             }
             Value(word) if words.is_empty() && (word == "scheduler" || word == "executor") => {
                 return Ok(Task::Fleet("a cluster"));
+            }
+            Value(word) if words.is_empty() && word == "convert" => {
+                return Ok(Task::Convert(parser));
             }
             Value(word) => words.push(word),
             other => return Err(failed(other.unexpected())),

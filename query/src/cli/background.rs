@@ -13,7 +13,7 @@ use ferretto_query::rpc::Client;
 use super::args::Args;
 
 /// The time after which a server without requests ends, unless another is given.
-const IDLE: Duration = Duration::from_secs(30 * 60);
+pub(super) const IDLE: Duration = Duration::from_secs(30 * 60);
 /// The time between two looks for the socket of a new server.
 const LOOK: Duration = Duration::from_millis(5);
 /// The largest size of the messages of a server that cannot start.
@@ -73,6 +73,26 @@ pub(super) fn connect(name: &str) -> Result<Client, String> {
 /// Starts a server in the background, and returns when it listens.
 pub(super) fn start(name: &str, trace: &Path, args: &Args) -> Result<(), String> {
     let path = socket(name)?;
+    let idle = args.idle.unwrap_or(Some(IDLE));
+    let idle = idle.map_or("never".to_owned(), |idle| {
+        format!("{}s", idle.as_secs_f64())
+    });
+    start_program(name, |command| {
+        command
+            .args(args.passed_on.iter())
+            .arg("--serve")
+            .arg("--socket")
+            .arg(&path)
+            .arg("--idle-timeout")
+            .arg(idle)
+            .arg(trace);
+    })
+}
+
+/// Starts this program as a server in the background with the arguments that `with` adds, and
+/// returns when it listens.
+pub(super) fn start_program(name: &str, with: impl FnOnce(&mut Command)) -> Result<(), String> {
+    let path = socket(name)?;
     if Client::connect(&path).is_ok() {
         return Err(format!(
             "the server '{name}' is running: stop it with ferretto query --stop {name}"
@@ -81,18 +101,11 @@ pub(super) fn start(name: &str, trace: &Path, args: &Args) -> Result<(), String>
     let failed = |error: io::Error| format!("cannot start the server: {error}");
     let mut messages = tempfile::tempfile().map_err(failed)?;
     let program = std::env::current_exe().map_err(failed)?;
-    let idle = args.idle.unwrap_or(Some(IDLE));
     let mut command = Command::new(program);
+    // The name under which it was called decides on its arguments.
+    command.arg0(std::env::args_os().next().unwrap_or_default());
+    with(&mut command);
     command
-        .args(args.passed_on.iter())
-        .arg("--serve")
-        .arg("--socket")
-        .arg(&path)
-        .arg("--idle-timeout")
-        .arg(idle.map_or("never".to_owned(), |idle| {
-            format!("{}s", idle.as_secs_f64())
-        }))
-        .arg(trace)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(File::try_clone(&messages).map_err(failed)?)

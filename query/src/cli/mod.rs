@@ -3,6 +3,7 @@
 mod args;
 mod background;
 mod classic;
+mod convert;
 mod fleet;
 mod shell;
 mod summarize;
@@ -26,12 +27,19 @@ use self::args::{Args, Task};
 /// Runs the program.
 pub(crate) fn main() -> ExitCode {
     let name = std::env::args_os().next().unwrap_or_default();
-    let is_classic = Path::new(&name).file_name() == Some("trace_processor_shell".as_ref());
-    let result = if is_classic {
-        classic::run()
+    let name = Path::new(&name)
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let is_converter = name == "traceconv" || name.starts_with("traceconv-");
+    let result = if is_converter || name == "trace_processor_shell" {
+        classic::run(is_converter)
     } else {
         args::parse().map_err(Failure::Usage).and_then(|task| {
             let done = match task {
+                Task::Convert(mut parser) => {
+                    return convert::run(&mut parser).map(|()| ExitCode::SUCCESS);
+                }
                 Task::Run(args) if args.serve => serve(&args).map(|()| ExitCode::SUCCESS),
                 Task::Run(args) => match (&args.start, &args.stop, &args.remote) {
                     (Some(name), ..) => {

@@ -23,7 +23,7 @@ pub struct Json<W> {
 }
 
 /// Appends a text in quotes.
-pub(super) fn push_text(out: &mut String, text: &str) {
+pub(crate) fn push_text(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
         match c {

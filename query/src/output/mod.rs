@@ -8,6 +8,7 @@ use std::io::{self, Write};
 
 pub use csv::Csv;
 pub use json::Json;
+pub(crate) use json::push_text;
 pub use table::Table;
 
 use crate::engine::Rows;

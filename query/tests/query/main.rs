@@ -4,6 +4,7 @@ mod android;
 mod command;
 mod common;
 mod computed;
+mod convert;
 mod dialect;
 mod export;
 mod flamegraph;

@@ -150,3 +150,43 @@ fn the_documentations_queries_run() {
             .unwrap_or_else(|e| panic!("{}", e.render(&block)));
     }
 }
+
+#[test]
+fn profiles_are_written_by_the_module_for_firefox() {
+    let mut s = crate::common::over(crate::profiles::PROFILE);
+    let rows = s.rows(
+        "INCLUDE PERFETTO MODULE export.to_firefox_profile;
+         SELECT json_array_length(j, '$.threads') >= 1,
+           json_array_length(j, '$.threads[0].samples.data')
+             = (SELECT count() FROM perf_sample WHERE callsite_id IS NOT NULL AND utid =
+                 (SELECT min(utid) FROM perf_sample WHERE callsite_id IS NOT NULL)),
+           json_array_length(j, '$.threads[0].stackTable.data')
+             >= (SELECT count() FROM stack_profile_callsite),
+           json_type(j, '$.threads[0].stringTable[0]')
+         FROM (SELECT export_to_firefox_profile() AS j)",
+    );
+    assert_eq!(rows, ["1,1,1,\"text\""]);
+}
+
+#[test]
+fn every_module_of_this_engine_can_be_included() {
+    let mut s = Session::new();
+    let names: Vec<String> = s.0.module_names().map(str::to_owned).collect();
+    for name in names {
+        s.csv(&format!("INCLUDE PERFETTO MODULE {name}"))
+            .unwrap_or_else(|error| panic!("{name}: {}", error.message));
+    }
+    assert_eq!(
+        s.value("linux_perf_counter_for_sample(0, 'x')"),
+        "\"[NULL]\""
+    );
+    assert_eq!(
+        s.rows("SELECT * FROM thread_slice_cpu_cycles WHERE 0")
+            .len(),
+        0
+    );
+    assert_eq!(s.value("android_package_lookup(10001)"), "\"[NULL]\"");
+    let frames = "(SELECT 'a' AS file_name, 1 AS rel_pc, 1 AS mapping_id, 1 AS address)";
+    let sql = format!("SELECT * FROM _callstack_frame_symbolize!({frames})");
+    assert_eq!(s.rows(&sql).len(), 0);
+}
