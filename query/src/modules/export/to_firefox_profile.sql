@@ -27,8 +27,23 @@ SELECT s.id, s.ts, s.utid, e.stack
 FROM perf_sample s JOIN ends e USING (callsite_id)
 ORDER BY s.utid, s.ts, s.id;
 
+-- The stacks of each thread, with numbers of their own. Callers come before their callees.
+CREATE PERFETTO TABLE _firefox_used AS
+WITH RECURSIVE used(utid, number) AS (
+  SELECT DISTINCT utid, stack FROM _firefox_samples WHERE utid IS NOT NULL
+  UNION
+  SELECT u.utid, s.prefix FROM used u JOIN _firefox_stacks s USING (number)
+  WHERE s.prefix IS NOT NULL
+)
+SELECT u.utid, u.number, s.prefix, s.name, s.line,
+  row_number() OVER (PARTITION BY u.utid ORDER BY u.number) - 1 AS place,
+  dense_rank() OVER (PARTITION BY u.utid ORDER BY s.name) - 1 AS text
+FROM used u JOIN _firefox_stacks s USING (number)
+ORDER BY u.utid, u.number;
+
 -- The samples of a thread in the format of Firefox' profiler.
 CREATE PERFETTO FUNCTION _firefox_thread(utid JOINID(thread.id)) RETURNS STRING AS
+WITH stacks AS MATERIALIZED (SELECT * FROM _firefox_used WHERE utid = $utid)
 SELECT json_object(
   'name', coalesce(t.name, ''), 'processName', coalesce(p.name, ''), 'processType', 'default',
   'tid', t.tid, 'pid', coalesce(p.pid, t.tid), 'registerTime', 0, 'unregisterTime', NULL,
@@ -36,23 +51,26 @@ SELECT json_object(
     "data":[]}'),
   'samples', json_object(
     'schema', json('{"stack":0,"time":1,"responsiveness":2}'),
-    'data', (
-      SELECT json_group_array(json_array(stack, (ts - trace_start()) / 1e6, 0))
-      FROM (SELECT stack, ts FROM _firefox_samples WHERE utid = $utid ORDER BY ts, id))),
+    'data', json((
+      SELECT json_group_array(json_array(place, (ts - trace_start()) / 1e6, 0))
+      FROM (
+        SELECT k.place, s.ts FROM _firefox_samples s JOIN stacks k ON k.number = s.stack
+        WHERE s.utid = $utid ORDER BY s.ts, s.id)))),
   'frameTable', json_object(
     'schema', json('{"location":0,"relevantForJS":1,"innerWindowID":2,"implementation":3,
       "line":4,"column":5,"category":6,"subcategory":7}'),
-    'data', (
+    'data', json((
       SELECT json_group_array(json_array(text, json('false'), 0, NULL, line, NULL, 0, 0))
-      FROM (SELECT text, line FROM _firefox_stacks ORDER BY number))),
+      FROM (SELECT text, line FROM stacks ORDER BY place)))),
   'stackTable', json_object(
     'schema', json('{"prefix":0,"frame":1}'),
-    'data', (
-      SELECT json_group_array(json_array(prefix, number))
-      FROM (SELECT prefix, number FROM _firefox_stacks ORDER BY number))),
-  'stringTable', (
-    SELECT json_group_array(name)
-    FROM (SELECT DISTINCT text, name FROM _firefox_stacks ORDER BY text)))
+    'data', json((
+      SELECT json_group_array(json_array(prefix, place))
+      FROM (
+        SELECT c.place AS prefix, k.place FROM stacks k LEFT JOIN stacks c ON c.number = k.prefix
+        ORDER BY k.place)))),
+  'stringTable', json((
+    SELECT json_group_array(name) FROM (SELECT DISTINCT text, name FROM stacks ORDER BY text))))
 FROM thread t LEFT JOIN process p USING (upid) WHERE t.utid = $utid;
 
 -- The samples of all threads in the format of Firefox' profiler.
@@ -64,6 +82,6 @@ SELECT json_object(
     "categories":[{"name":"Other","color":"grey","subcategories":["Other"]}]}'),
   'libs', json_array(), 'pages', json_array(), 'pausedRanges', json_array(),
   'processes', json_array(),
-  'threads', (
+  'threads', json((
     SELECT json_group_array(json(_firefox_thread(utid)))
-    FROM (SELECT DISTINCT utid FROM _firefox_samples WHERE utid IS NOT NULL ORDER BY utid)));
+    FROM (SELECT DISTINCT utid FROM _firefox_samples WHERE utid IS NOT NULL ORDER BY utid))));
