@@ -202,8 +202,7 @@ fn the_load_of_a_process_is_the_share_of_its_cpus() {
         };
         let tiles = Frame::read(&view.tiles(&[node], window));
         let load = tiles.column("load").to_vec();
-        let middle = load[load.len() / 2];
-        middle
+        load[load.len() / 2]
     };
     // Also where the only event in sight is one that began long before.
     assert_eq!(load(100e6, 400e6), 255.0);
