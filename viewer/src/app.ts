@@ -17,7 +17,8 @@ import { Panel } from './panel';
 import { Link } from './permalink';
 import { OVERVIEW, RULER, Scene, type Arrow, type Box, type Picture } from './scene';
 import { applyFormats, isDark, saveSettings, SETTINGS, type Settings } from './settings';
-import type { Source } from './source';
+import type { Overlay } from './overlay';
+import type { Tracks } from './trackform';
 import { flowArrows } from './flows';
 
 const MAX_HITS = 10_000;
@@ -37,6 +38,7 @@ export class App implements Page {
     range: Selection | null = null;
     baseline: { from: number; to: number } | null = null;
     arrows: Arrow[] = [];
+    tracks: Tracks[] = [];
     found: Found | null = null;
     query = '';
     hit = -1;
@@ -59,7 +61,7 @@ export class App implements Page {
     private note = -1;
 
     constructor(
-        readonly source: Source,
+        readonly source: Overlay,
         public trace: Trace,
         readonly settings: Settings,
     ) {
@@ -113,6 +115,8 @@ export class App implements Page {
             const opened = this.layout;
             this.layout = new Layout(trace.nodes, opened.unit);
             this.layout.sortProcesses(this.settings.sort);
+            // The nodes of further tracks have other numbers.
+            if (this.tracks.length > 0) this.setTracks(this.tracks, (tops) => (this.layout.pinned = tops));
             this.selected = null;
             this.arrows = [];
         } else this.layout.renew(trace.nodes);
@@ -270,6 +274,37 @@ export class App implements Page {
         this.layout.pin(node);
         this.say(`${title(this.trace.nodes, node)} is ${this.layout.pinned.includes(node) ? 'pinned' : 'no longer pinned'}`);
         this.invalidate();
+    }
+
+    addTrack(track: Tracks): void {
+        const before = this.trace.nodes.length;
+        this.setTracks([...this.tracks, track], (tops) => {
+            for (const node of tops) if (node >= before) this.layout.pin(node);
+            this.say(`${track.title} is drawn at the top`);
+            this.panel.redraw();
+        });
+    }
+
+    setTracks(tracks: Tracks[], then: (tops: number[]) => void): void {
+        void this.task(this.source.draw(tracks), ({ trace, tops }) => {
+            const old = this.layout;
+            this.tracks = tracks;
+            this.trace = trace;
+            this.layout = new Layout(trace.nodes, old.unit);
+            this.layout.keep(old);
+            this.cache.renew(trace.end);
+            then(tops);
+            this.link.note();
+            this.invalidate();
+        });
+    }
+
+    removeTrack(track: Tracks): void {
+        const kept = this.layout.pinned.filter((node) => node < this.source.count);
+        this.setTracks(this.tracks.filter((other) => other !== track), (tops) => {
+            this.layout.pinned = [...kept, ...tops];
+            this.panel.redraw();
+        });
     }
 
     setFocus(node: number): void {

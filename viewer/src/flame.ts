@@ -3,8 +3,9 @@
 import { css, nameColor, oklch } from './colors';
 import { el, name } from './dom';
 import { openExport } from './embedded';
+import { FILTERS, filter, type Filter, type FilterKind } from './flamefilter';
 import { change, flameTree, layout, matched, type FlameBox, type FlameTree, type Frame } from './flametree';
-import { count, duration, percent, quantity } from './format';
+import { count, duration, percent, quantity, text } from './format';
 import type { By, Stacks } from './model';
 import type { Page } from './page';
 import type { Source } from './source';
@@ -26,6 +27,12 @@ export class FlameTab {
     private flip = el('button', { 'aria-pressed': 'false', title: 'Root at the bottom' }, 'Flame');
     private turn = el('button', { 'aria-pressed': 'false', title: 'Innermost functions first' }, 'Invert');
     private back = el('button', { title: 'Backspace' }, 'Whole graph');
+    private kind = el('select', { 'aria-label': 'Kind of filter' }, ...Object.entries(FILTERS).map(([kind, label]) => el('option', { value: kind }, label)));
+    private pattern = el('input', { type: 'text', placeholder: 'function or /regex/', 'aria-label': 'Filter functions', spellcheck: 'false', autocomplete: 'off' });
+    private chips = el('span', { class: 'buttons' });
+    private filters: Filter[] = [];
+    /** The number of rows of callers above the pivot. */
+    private above = 0;
     private file = el('input', { type: 'file', accept: '.html,text/html', hidden: true });
     private other: { name: string; source: Source } | null = null;
     private asked = 0;
@@ -43,13 +50,17 @@ export class FlameTab {
         this.root.style.display = 'contents';
         const { trace } = app;
         this.profile.append(...trace.profiles.map((profile) => el('option', { value: profile.id }, profile.name)));
-        this.by.append(el('option', { value: 'none' }, 'all together'), el('option', { value: 'process' }, 'by process'), el('option', { value: 'thread' }, 'by thread'));
+        this.by.append(el('option', { value: 'none' }, 'all together'), el('option', { value: 'process' }, 'by process'), el('option', { value: 'thread' }, 'by thread'), el('option', { value: 'event' }, 'by event'));
         this.fillAgainst();
         this.bar.append(
             this.profile, this.by,
             this.flip, this.turn, this.find,
             el('label', {}, el('span', { class: 'faint' }, 'compare with'), this.against), this.file,
             el('span', { class: 'grow' }), this.back,
+            el('form', { class: 'filters', submit: (event: Event) => {
+                event.preventDefault();
+                this.addFilter(this.kind.value as FilterKind, this.pattern.value.trim());
+            } }, this.kind, this.pattern, el('button', { type: 'submit' }, 'Filter'), this.chips),
         );
         this.box.append(this.space);
         this.space.append(this.canvas);
@@ -167,16 +178,49 @@ export class FlameTab {
         return null;
     }
 
+    private addFilter(kind: FilterKind, text: string): void {
+        if (text === '') return;
+        const only = (other: Filter) => other.kind !== kind || !['from', 'pivot'].includes(kind);
+        this.setFilters([...this.filters.filter(only), { kind, text }]);
+        this.pattern.value = '';
+    }
+
+    private setFilters(filters: Filter[]): void {
+        const before = this.filters;
+        this.filters = filters;
+        try {
+            this.build();
+        } catch (error) {
+            this.filters = before;
+            this.app.say(`This filter is no regular expression: ${text(error)}`);
+            this.build();
+        }
+        this.chips.replaceChildren(...this.filters.map((it) =>
+            el('button', { title: 'Remove the filter', click: () => this.setFilters(this.filters.filter((other) => other !== it)) },
+                `${FILTERS[it.kind]} `, el('bdi', {}, it.text), ' ✕')));
+    }
+
     private build(): void {
         if (!this.stacks) return;
         this.bar.hidden = false;
-        this.tree = flameTree(this.stacks, pressed(this.turn), this.before);
+        const { filters } = this;
+        const shown = filter(this.stacks, filters);
+        const before = this.before && filter(this.before, filters);
+        this.tree = flameTree(shown.stacks, pressed(this.turn), before?.stacks ?? null);
         this.rows = layout(this.tree);
+        this.above = 0;
+        if (shown.callers) {
+            // The callers are above the pivot, the nearest one at its side.
+            const callers = layout(flameTree(shown.callers, false, before?.callers ?? null), this.tree.root.total).slice(1).reverse();
+            this.above = callers.length;
+            const all = [...callers, ...this.rows];
+            this.rows = all.map((row, depth) => row.map((box) => Object.assign(box, { depth })));
+        }
         this.zoomed = null;
-        this.focus = this.rows[0]?.[0] ?? null;
+        this.focus = this.rows[this.above]?.[0] ?? null;
         this.space.replaceChildren(this.canvas);
         if (this.tree.root.total === 0) {
-            this.space.replaceChildren(el('p', { class: 'hint' }, 'No samples in this time range. Select a longer one, or other rows.'));
+            this.space.replaceChildren(el('p', { class: 'hint' }, this.filters.length > 0 ? 'No callstack passes the filters.' : 'No samples in this time range. Select a longer one, or other rows.'));
         }
         this.box.scrollTop = 0;
         this.draw();
@@ -248,6 +292,8 @@ export class FlameTab {
                     context.fillStyle = app.colors.text;
                     const fits = Math.floor(room / letter);
                     let word = it.frame.name || 'unknown';
+                    const share = ` ${percent(it.frame.total, tree.root.total)}`;
+                    if (it.frame.parent && context.measureText(word + share).width <= room) word += share;
                     while (word.length > 0 && context.measureText(word).width > room) word = `${word.slice(0, Math.min(fits, word.length - 2))}…`;
                     context.fillText(word, x0 + 4, y + this.line / 2);
                 }
@@ -289,8 +335,11 @@ export class FlameTab {
         const up = pressed(this.flip) ? 'ArrowDown' : 'ArrowUp';
         const down = pressed(this.flip) ? 'ArrowUp' : 'ArrowDown';
         let next: FlameBox | undefined | null;
-        if (event.key === up) next = rows[focus.depth - 1]?.find((box) => box.frame === focus.frame.parent);
-        else if (event.key === down) next = rows[focus.depth + 1]?.find((box) => box.frame.parent === focus.frame);
+        // Callers are above what they call, and their parents below them.
+        const isNear = (box: FlameBox) => box.frame === focus.frame.parent || box.frame.parent === focus.frame;
+        const beside = (depth: number) => rows[depth]?.find(isNear) ?? (focus.depth === this.above ? rows[depth]?.[0] : depth === this.above ? rows[depth]?.[0] : undefined);
+        if (event.key === up) next = beside(focus.depth - 1);
+        else if (event.key === down) next = beside(focus.depth + 1);
         else if (event.key === 'ArrowLeft') next = row[row.indexOf(focus) - 1];
         else if (event.key === 'ArrowRight') next = row[row.indexOf(focus) + 1];
         else if (event.key === 'Enter') this.zoom(focus.frame.parent ? focus : null);
@@ -304,6 +353,13 @@ export class FlameTab {
         if (y < 0) this.box.scrollTop += y;
         else if (y + this.line > this.box.clientHeight) this.box.scrollTop += y + this.line - this.box.clientHeight;
         this.draw();
+    }
+
+    /** Returns the buttons that filter by the focused frame. */
+    private actions(frame: Frame): HTMLElement {
+        const exact = `/^${frame.name.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')}$/`;
+        const button = (label: string, kind: FilterKind) => el('button', { class: 'link', click: () => this.addFilter(kind, exact) }, label);
+        return el('span', { class: 'flameacts' }, button('Begin here', 'from'), button('Pivot', 'pivot'), button('Hide', 'hide-frame'), button('Hide its stacks', 'hide-stack'));
     }
 
     /** Describes a frame below the graph. */
@@ -325,6 +381,7 @@ export class FlameTab {
             hits, name(frame.name, 'unknown'),
             `: ${this.amount(frame.total)}, ${percent(frame.total, tree.root.total)}, self ${this.amount(frame.self)}${grown}`,
             frame.file ? el('span', {}, '  ·  ', name(frame.file)) : '',
+            box === this.focus ? this.actions(frame) : '',
         );
     }
 }

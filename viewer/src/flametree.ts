@@ -78,10 +78,10 @@ export interface FlameBox {
     depth: number;
 }
 
-/** Returns boxes by depth, each row from left to right. */
-export function layout(tree: FlameTree): FlameBox[][] {
+/** Returns boxes by depth, with widths as shares of the whole, each row from left to right. */
+export function layout(tree: FlameTree, whole = tree.root.total): FlameBox[][] {
     const rows: FlameBox[][] = [];
-    const all = Math.max(tree.root.total, Number.MIN_VALUE);
+    const all = Math.max(whole, Number.MIN_VALUE);
     let level: FlameBox[] = [{ frame: tree.root, x: 0, w: tree.root.total > 0 ? 1 : 0, depth: 0 }];
     while (level.length > 0) {
         rows.push(level);

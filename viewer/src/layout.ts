@@ -208,6 +208,15 @@ export class Layout {
         return lanes;
     }
 
+    /** Takes over what is open and pinned in a layout of the first of these nodes. */
+    keep(old: Layout): void {
+        const count = Math.min(old.nodes.length, this.nodes.length);
+        this.open.set(old.open.subarray(0, count));
+        this.low.set(old.low.subarray(0, count));
+        this.pinned = old.pinned.filter((node) => node < this.nodes.length);
+        this.arrange();
+    }
+
     private openSome(): void {
         const { length: count, kind } = this.nodes;
         const isClosed = (node: number) => this.hasCounters(node) || this.isPlain(node);

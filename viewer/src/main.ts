@@ -6,15 +6,16 @@ import { embed } from './embedding';
 import { EmbeddedSource } from './embedded';
 import { text } from './format';
 import { listen } from './input';
+import { Overlay } from './overlay';
 import { RemoteSource } from './remote';
 import { applyFormats, isDark, loadSettings } from './settings';
 import type { Source } from './source';
 import { readFirst, readFrames, Store } from './store';
 
-async function source(): Promise<Source> {
+async function source(): Promise<Overlay> {
     const first = readFirst(document);
     const frames = first.size > 0 ? null : await readFrames(document);
-    return frames ? new EmbeddedSource(new Store(frames)) : new RemoteSource('', first);
+    return new Overlay(frames ? new EmbeddedSource(new Store(frames)) : new RemoteSource('', first));
 }
 
 async function main(): Promise<void> {

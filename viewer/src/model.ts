@@ -65,6 +65,8 @@ export interface Nodes {
 
 export interface Trace {
     name: string;
+    /** The start in nanoseconds of the trace's clock. */
+    start: bigint;
     end: number;
     /** The Unix time of the start of the trace in nanoseconds, if it is known. */
     wall: bigint | null;
@@ -73,6 +75,8 @@ export interface Trace {
     generation: number;
     /** Set if there is a second trace to compare profiles with. */
     before: boolean;
+    /** True if the server runs SQL, false if it has no program for it, null in an export. */
+    sql: boolean | null;
     profiles: Profile[];
     losses: Loss[];
     /** Sentences about missing data. */
@@ -279,7 +283,7 @@ export interface Lines {
 }
 
 export type Step = 'next' | 'previous' | 'parent' | 'child';
-export type By = 'none' | 'process' | 'thread';
+export type By = 'none' | 'process' | 'thread' | 'event';
 
 /** A time range on all nodes, or on some and their descendants. */
 export interface Range {

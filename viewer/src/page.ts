@@ -8,9 +8,10 @@ import type { Details, Found, Ref, Step, Tile, Trace, Why } from './model';
 import type { Scene } from './scene';
 import type { Settings } from './settings';
 import type { Source } from './source';
+import type { Tracks } from './trackform';
 
 /** The tabs of the panel, in order. */
-export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace', 'notes'] as const;
+export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace', 'notes', 'sql'] as const;
 export type Tab = (typeof TABS)[number];
 
 export const TAB_NAMES: Record<Tab, string> = {
@@ -21,6 +22,7 @@ export const TAB_NAMES: Record<Tab, string> = {
     search: 'Search',
     trace: 'Trace',
     notes: 'Notes',
+    sql: 'SQL',
 };
 
 export interface Selection {
@@ -34,6 +36,8 @@ export interface Selection {
 export interface Tabs {
     /** The tab that is open, or null. */
     readonly shown: Tab | null;
+    /** The text of the tab with SQL. */
+    sql: string;
     open(tab: Tab): void;
     setBaseline(): void;
 }
@@ -54,6 +58,8 @@ export interface Page {
     readonly details: Details | null;
     readonly range: Selection | null;
     baseline: { from: number; to: number } | null;
+    /** The tracks that are drawn besides those of the trace. */
+    readonly tracks: Tracks[];
     readonly found: Found | null;
     readonly query: string;
     readonly hit: number;
@@ -77,6 +83,10 @@ export interface Page {
     task<T>(promise: Promise<T>, then: (value: T) => void): Promise<void>;
     toggle(node: number): void;
     pin(node: number): void;
+    addTrack(track: Tracks): void;
+    removeTrack(track: Tracks): void;
+    /** Replaces the further tracks, and calls `then` with the topmost new nodes. */
+    setTracks(tracks: Tracks[], then: (tops: number[]) => void): void;
     setFocus(node: number): void;
     at(x: number, y: number): { tile: Tile; row: number; node: number } | null;
     select(ref: Ref, reveal?: boolean): void;

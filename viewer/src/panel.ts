@@ -9,6 +9,7 @@ import { facts } from './facts';
 import { log } from './log';
 import { notes } from './notes';
 import { TABS, TAB_NAMES, type Page, type Tab, type Tabs } from './page';
+import { SqlTab } from './sql';
 import { summary } from './summary';
 
 export class Panel implements Tabs {
@@ -16,10 +17,12 @@ export class Panel implements Tabs {
     private content = byId('content');
     private buttons = new Map<Tab, HTMLButtonElement>();
     private flame: FlameTab;
+    private query: SqlTab;
     private drawn = 0;
 
     constructor(private app: Page) {
         this.flame = new FlameTab(app);
+        this.query = new SqlTab(app);
         const tabs = byId('tabs');
         for (const tab of TABS) {
             const toggle = () => (this.shown === tab ? this.close() : this.open(tab));
@@ -46,6 +49,7 @@ export class Panel implements Tabs {
     open(tab: Tab): void {
         if (!TABS.includes(tab)) return;
         this.tab = tab;
+        document.body.dataset.tab = tab;
         delete document.body.dataset.panel;
         this.mark();
         this.redraw();
@@ -69,9 +73,19 @@ export class Panel implements Tabs {
         byId('panel-close').hidden = shown === null;
     }
 
-    /** Shows a tab with new content, unless the list of matches is in use. */
+    get sql(): string {
+        return this.query.text;
+    }
+
+    set sql(text: string) {
+        this.query.text = text;
+        if (this.shown === 'sql' || !this.app.source.sql) return;
+        this.query.run();
+    }
+
+    /** Shows a tab with new content, unless a list of matches or rows is in use. */
     show(tab: Tab): void {
-        if (this.shown === 'search' && tab === 'details') return this.redraw();
+        if ((this.shown === 'search' || this.shown === 'sql') && tab === 'details') return this.redraw();
         this.open(tab);
     }
 
@@ -100,6 +114,7 @@ export class Panel implements Tabs {
         const drawn = ++this.drawn;
         if (this.shown === null) return;
         content.classList.toggle('flame', this.tab === 'flame');
+        content.classList.toggle('fixed', this.tab === 'sql');
         content.removeAttribute('aria-busy');
         const put = (...nodes: Node[]) => {
             if (drawn !== this.drawn) return;
@@ -124,6 +139,9 @@ export class Panel implements Tabs {
             case 'flame':
                 if (this.flame.root.parentNode !== content) content.replaceChildren(this.flame.root);
                 return this.flame.update();
+            case 'sql':
+                if (this.query.root.parentNode !== content) content.replaceChildren(this.query.root);
+                return this.query.update();
             case 'log':
                 return later(log(app));
             case 'search':

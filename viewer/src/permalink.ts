@@ -1,15 +1,10 @@
 // The fragment of the address: a link to the current view.
 
 import type { Page, Tab } from './page';
+import type { Tracks } from './trackform';
 
-function decoded(text: string): string {
-    try {
-        return decodeURIComponent(text);
-    } catch {
-        // The address was truncated.
-        return '';
-    }
-}
+/** The longest SQL in an address. */
+const MAX_SQL = 8000;
 
 export class Link {
     private shown = '';
@@ -39,6 +34,8 @@ export class Link {
         if (app.layout.pinned.length > 0) parts.push(`pin=${app.layout.pinned.join('.')}`);
         if (app.query) parts.push(`find=${encodeURIComponent(app.query)}`);
         parts.push(...app.marks.parts());
+        if (app.panel.sql.length > 0 && app.panel.sql.length <= MAX_SQL) parts.push(`sql=${encodeURIComponent(app.panel.sql)}`);
+        if (app.tracks.length > 0) parts.push(`tracks=${encodeURIComponent(JSON.stringify(app.tracks))}`);
         if (app.panel.shown) parts.push(`tab=${app.panel.shown}`);
         const hash = `#${parts.join('&')}`;
         if (hash === this.shown) return;
@@ -56,6 +53,14 @@ export class Link {
         if (location.hash.length < 2 || location.hash === this.shown) return;
         this.shown = location.hash;
         const parts = new Map(location.hash.slice(1).split('&').map((part) => part.split('=', 2) as [string, string]));
+        const tracks = readTracks(decoded(parts.get('tracks')));
+        // Pinned rows and the selection may be on further tracks.
+        if (tracks.length > 0 && app.tracks.length === 0) return app.setTracks(tracks, () => this.apply(parts));
+        this.apply(parts);
+    }
+
+    private apply(parts: Map<string, string>): void {
+        const { app } = this;
         const numbers = (key: string) => (parts.get(key) ?? '').split(/[,.]/).map(Number);
         const finite = (values: number[], least: number) => values.length >= least && values.every(Number.isFinite) && parts.size > 0;
         const { length } = app.trace.nodes;
@@ -78,10 +83,33 @@ export class Link {
             app.select({ node, id, start, dur, depth, name: '' }, !parts.has('at'));
         }
         if (parts.has('find')) {
-            app.remember(decoded(parts.get('find')!));
+            app.remember(decoded(parts.get('find')));
         }
+        if (parts.has('sql')) app.panel.sql = decoded(parts.get('sql'));
         if (tab) app.panel.open(tab);
-        if (parts.has('run')) app.startWith(decoded(parts.get('run')!).split(';'));
+        if (parts.has('run')) app.startWith(decoded(parts.get('run')).split(';'));
         app.invalidate();
+    }
+}
+
+function decoded(text: string | undefined): string {
+    try {
+        return decodeURIComponent(text ?? '');
+    } catch {
+        // The address was truncated.
+        return '';
+    }
+}
+
+/** Returns the tracks of an address; none if it is malformed. */
+function readTracks(text: string): Tracks[] {
+    if (text === '') return [];
+    try {
+        const list: unknown = JSON.parse(text);
+        const isText = (it: any, ...names: string[]) => names.every((name) => typeof it[name] === 'string');
+        const isOne = (it: any) => isText(it, 'title') && (it.kind === 'chain' ? [it.node, it.id].every(Number.isInteger) : ['slices', 'counter'].includes(it.kind) && isText(it, 'sql', 'ts', 'dur', 'name', 'pivot'));
+        return Array.isArray(list) && list.every((it) => it !== null && isOne(it)) ? list : [];
+    } catch {
+        return [];
     }
 }

@@ -2,7 +2,7 @@
 
 import { REF_NONE } from './frame';
 import { Kind, NONE, type By, type Range, type Stacks } from './model';
-import { lowerBound, type Store } from './store';
+import { lowerBound, runs, type Store } from './store';
 
 export function profile(store: Store, id: number, { from, to, nodes }: Range, by: By): Stacks {
     const strings: string[] = [''];
@@ -34,8 +34,8 @@ export function profile(store: Store, id: number, { from, to, nodes }: Range, by
     };
     const parent = store.column('callsites', 'parent', REF_NONE);
     // The callsites with a place in the tree, for each group.
-    const known = new Map<number, Map<number, number>>();
-    const node = (group: number, callsite: number): number => {
+    const known = new Map<number | string, Map<number, number>>();
+    const node = (group: number | string, callsite: number): number => {
         let mine = known.get(group);
         if (!mine) known.set(group, (mine = new Map()));
         const chain: number[] = [];
@@ -44,7 +44,7 @@ export function profile(store: Store, id: number, { from, to, nodes }: Range, by
             chain.push(at);
             at = parent[at] < at ? parent[at] : REF_NONE;
         }
-        let to = at < parent.length ? mine.get(at)! : group === NONE ? NONE : place(NONE, label(store, group), '');
+        let to = at < parent.length ? mine.get(at)! : group === NONE ? NONE : place(NONE, typeof group === 'string' ? group : label(store, group), '');
         for (const site of chain.reverse()) {
             to = place(to, store.text('callsites', 'name', site), store.text('callsites', 'file', site));
             mine.set(site, to);
@@ -54,7 +54,7 @@ export function profile(store: Store, id: number, { from, to, nodes }: Range, by
     const chosen = new Uint8Array(store.nodes.length);
     for (const it of store.within(nodes)) chosen[it] = 1;
     const group = (thread: number): number => {
-        if (by === 'none') return NONE;
+        if (by === 'none' || by === 'event') return NONE;
         const wanted = by === 'thread' ? Kind.Thread : Kind.Process;
         let at = thread;
         while (at !== NONE && store.nodes.kind[at] !== wanted) at = store.nodes.parent[at];
@@ -68,7 +68,7 @@ export function profile(store: Store, id: number, { from, to, nodes }: Range, by
         for (const [of, block] of samples.blocks) {
             if (!chosen[of]) continue;
             for (let row = lowerBound(samples.start, ...block, from); row < block[1] && samples.start[row] < to; row++) {
-                if (profiles[row] === id) self[node(group(of), callsite[row])] += weight[row];
+                if (profiles[row] === id) self[node(by === 'event' ? event(store, of, samples.start[row]) : group(of), callsite[row])] += weight[row];
             }
         }
     }
@@ -99,4 +99,19 @@ function label(store: Store, node: number): string {
     if (node === NONE) return 'no process';
     const number = store.nodes.number[node];
     return `${store.nodes.name(node)} ${Number.isNaN(number) ? '' : number}`.trim();
+}
+
+/** Returns the name of the innermost slice of the thread of a node at a time. */
+function event(store: Store, node: number, time: number): string {
+    const thread = store.nodes.parent[node];
+    const slices = thread === NONE ? NONE : store.below(thread, Kind.Slices);
+    const block = store.slices?.blocks.get(slices);
+    let found = 'no event';
+    if (!store.slices || !block) return found;
+    const { start, dur } = store.slices;
+    runs(store.slices, ...block, (first, end) => {
+        const at = lowerBound(start, first, end, time + 0.5) - 1;
+        if (at >= first && start[at] + dur[at] > time) found = store.name(slices, at) || 'unnamed';
+    });
+    return found;
 }

@@ -12,6 +12,7 @@ export class RemoteSource implements Source {
     readonly first: Tile[];
     private trace: Frame | undefined;
     private generation = 0;
+    private queries: Promise<unknown> = Promise.resolve();
 
     /** Requests are relative to the address of the page, which contains the token. The page may contain some frames. */
     constructor(
@@ -28,7 +29,7 @@ export class RemoteSource implements Source {
             this.base + path,
             body === undefined
                 ? { cache: 'no-store' }
-                : { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) },
+                : { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: typeof body === 'string' ? body : JSON.stringify(body) },
         );
         const response = await request.catch(() => {
             throw new Error('the server does not answer');
@@ -58,6 +59,21 @@ export class RemoteSource implements Source {
 
     async why(node: number, id: number): Promise<Why | null> {
         return (await this.ask(`why?node=${node}&id=${id}`)).json();
+    }
+
+    /** The server runs one query at a time. */
+    sql(text: string): Promise<ArrayBuffer> {
+        const reply = this.queries.then(async () => (await this.ask('sql', text)).arrayBuffer());
+        this.queries = reply.catch(() => undefined);
+        return reply;
+    }
+
+    async stop(): Promise<void> {
+        await this.ask('stop', '');
+    }
+
+    async locate(row: URLSearchParams): Promise<Ref | null> {
+        return (await this.ask(`locate?${row}`)).json();
     }
 
     async step(from: Ref, to: Step): Promise<Ref | null> {

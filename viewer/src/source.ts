@@ -19,6 +19,12 @@ export interface Source {
     pivot(range: Range, of: PivotOf, by: string[]): Promise<Pivot>;
     profile(profile: number, range: Range, by: By, before: boolean): Promise<Stacks>;
     list(range: Range, offset: number, limit: number): Promise<Lines>;
+    /** Runs SQL. Returns the reply of the server, or fails if it has no program for SQL. Exports have none. */
+    sql?(text: string): Promise<ArrayBuffer>;
+    /** Ends the running query. */
+    stop?(): Promise<void>;
+    /** Returns the event that a row of a query means, by the values of its columns; null if there is none. */
+    locate?(row: URLSearchParams): Promise<Ref | null>;
     /** Calls `grown` when a live trace has grown, and `gone` when the server has ended. */
     follow?(grown: () => void, gone: () => void): void;
 }

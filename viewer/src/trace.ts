@@ -9,11 +9,13 @@ export function readTrace(frame: Frame): Trace {
     const end = Number(BigInt(header.end ?? '0') - start);
     return {
         name: header.name ?? '',
+        start,
         end: Math.max(0, end),
         wall: header.wall == null ? null : BigInt(header.wall),
         live: header.live === true,
         generation: header.generation ?? 0,
         before: header.before === true,
+        sql: header.sql ?? null,
         profiles: header.profiles ?? [],
         losses: header.losses ?? [],
         remarks: [...(header.remarks ?? []), ...(header.left_out ? [header.left_out] : [])],

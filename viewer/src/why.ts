@@ -20,6 +20,7 @@ export function why(app: Page): HTMLElement | null {
         section.append(
             el('h3', {}, 'Why it took so long'),
             chain(app, it),
+            el('div', { class: 'buttons' }, el('button', { click: () => app.addTrack({ kind: 'chain', node: selected!.node, id: selected!.id, title: `Chain of ${selected!.name || 'the event'}` }) }, 'Draw the chain in the picture')),
             causes(app, it.causes, it.dur, false),
             ...(it.waits.length > 0 ? [el('h3', {}, 'Longest waits'), waits(app, it.waits)] : []),
             ...(it.missing.length > 0 ? [el('h3', {}, 'Missing in this trace'), el('ul', { class: 'refs faint' }, ...it.missing.map((text) => el('li', {}, text)))] : []),

@@ -558,7 +558,7 @@ test('the page can be used by keyboard alone', () =>
         assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
         // Every control is reachable, and the order ends.
         const reached = new Set();
-        for (let i = 0; i < 120; i++) {
+        for (let i = 0; i < 250; i++) {
             await page.keyboard.press('Tab');
             reached.add(await page.evaluate(() => document.activeElement.id || document.activeElement.textContent));
         }

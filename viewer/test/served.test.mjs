@@ -1,14 +1,13 @@
 // The page with traces that the program serves and exports. Needs the program in $FERRETTO.
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { clickEvent, command, folder, launch, open, press, row, seen, settled, visit } from './browser.mjs';
+import { ferretto, served as serve } from './serve.mjs';
 import { dice } from './traces.mjs';
 
-const ferretto = process.env.FERRETTO && resolve(process.env.FERRETTO);
 let browser;
 let dir;
 
@@ -88,28 +87,7 @@ async function look(url) {
     }
 }
 
-/** Serves a trace while `work` uses its address. */
-async function served(args, work) {
-    const server = spawn(ferretto, ['view', '--no-browser', ...args], { cwd: dir.path, stdio: ['ignore', 'pipe', 'pipe'] });
-    try {
-        const url = await new Promise((done, failed) => {
-            let text = '';
-            for (const stream of [server.stdout, server.stderr]) {
-                stream.on('data', (part) => {
-                    text += part;
-                    const found = /http:\/\/127\.0\.0\.1:\d+\/\w+\/\S*/.exec(text);
-                    if (found) done(found[0]);
-                });
-            }
-            server.on('exit', () => failed(new Error(`no address: ${text}`)));
-        });
-        await work(url, server);
-    } finally {
-        server.kill('SIGINT');
-        if (server.exitCode === null && server.signalCode === null) await new Promise((done) => server.on('exit', done));
-    }
-}
-
+const served = (args, work) => serve(dir, args, work);
 const on = (address, work) => visit(browser, address, work);
 const foot = (page) => page.locator('.flamefoot').innerText();
 

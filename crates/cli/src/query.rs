@@ -86,13 +86,20 @@ pub(crate) fn program() -> PathBuf {
 
 /// Fails if the program that runs queries is not installed.
 pub(crate) fn check_installed() -> Result<()> {
-    let program = program();
-    let is_in = |folder: PathBuf| folder.join(PROGRAM).is_file();
-    let path = env::var_os("PATH").unwrap_or_default();
-    if !program.is_file() && !env::split_paths(&path).any(is_in) {
+    if installed().is_none() {
         bail!(NOT_INSTALLED);
     }
     Ok(())
+}
+
+/// Returns the path of the program that runs queries; `None` if it is not installed.
+pub(crate) fn installed() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let in_path = env::split_paths(&path).map(|folder| folder.join(PROGRAM));
+    beside()
+        .into_iter()
+        .chain(in_path)
+        .find(|path| path.is_file())
 }
 
 fn beside() -> Option<PathBuf> {

@@ -4,6 +4,7 @@ use ferretto_http::{Head, Response};
 use serde_json::{Value, json};
 
 use crate::facts::Circumstances;
+use crate::locate::Target;
 use crate::pivot::{PivotOf, PivotRequest};
 use crate::profile::{By, ProfileRequest};
 use crate::relations::Step;
@@ -23,9 +24,11 @@ pub(crate) struct Traces<'a> {
     pub(crate) before: Option<&'a View>,
     pub(crate) live: bool,
     pub(crate) generation: u64,
+    /// True if there is a program that runs SQL.
+    pub(crate) has_sql: bool,
 }
 
-fn bad(sentence: &str) -> Response {
+pub(crate) fn bad(sentence: &str) -> Response {
     Response::error("400 Bad Request", sentence)
 }
 
@@ -76,6 +79,7 @@ impl View {
             before: None,
             live: false,
             generation: 0,
+            has_sql: false,
         };
         traces.answer(name, head, body)
     }
@@ -97,6 +101,12 @@ impl Traces<'_> {
             ("GET", "why") => {
                 let why = of_row(head).and_then(|(node, id)| self.view.why(node, id));
                 json_reply(&json!(why))
+            }
+            ("GET", "locate") => {
+                let Some(target) = Target::of(head) else {
+                    return bad("'ts' is a time of the trace's clock.");
+                };
+                json_reply(&json!(self.view.locate(&target)))
             }
             ("GET", "next") => {
                 let step = match head.value("to").as_deref() {
@@ -136,6 +146,7 @@ impl Traces<'_> {
             live: self.live,
             generation: self.generation,
             before: self.before.is_some(),
+            sql: Some(self.has_sql),
             ..Circumstances::default()
         }
     }
@@ -197,7 +208,8 @@ impl Traces<'_> {
             None | Some("none") => By::Function,
             Some("process") => By::Process,
             Some("thread") => By::Thread,
-            Some(_) => return bad("'by' is none, process or thread."),
+            Some("event") => By::Event,
+            Some(_) => return bad("'by' is none, process, thread or event."),
         };
         let mut request = ProfileRequest {
             profile: fields.count("profile").unwrap_or(usize::MAX),
@@ -248,8 +260,9 @@ mod tests {
     fn names() -> impl Strategy<Value = &'static str> {
         select(vec![
             "", "trace", "tiles", "details", "why", "next", "search", "flows", "summary", "list",
-            "pivot", "profile", "node", "id", "to", "in", "text", "limit", "nodes", "from",
-            "level", "offset", "by", "of", "args", "thread", "before", "parent", "x", "%00",
+            "pivot", "profile", "locate", "ts", "track", "utid", "node", "id", "to", "in", "text",
+            "limit", "nodes", "from", "level", "offset", "by", "of", "args", "thread", "before",
+            "parent", "x", "%00",
         ])
     }
 
@@ -301,7 +314,7 @@ mod tests {
             let head = format!("{method} /t/{name}?{} HTTP/1.1\r\n\r\n", query.join("&"));
             let body = format!("{{{}}}", fields.join(","));
             let view = &*VIEW;
-            let traces = Traces { view, before: Some(view), live: true, generation: 7 };
+            let traces = Traces { view, before: Some(view), live: true, generation: 7, has_sql: true };
             if let Some(head) = Head::parse(head.as_bytes()) {
                 let status = traces.answer(name, &head, body.as_bytes()).status;
                 prop_assert!(["200 OK", "400 Bad Request", "404 Not Found"].contains(&status), "{}", status);

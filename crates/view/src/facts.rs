@@ -26,6 +26,8 @@ pub struct Circumstances<'a> {
     pub generation: u64,
     /// True if there is a second trace to compare profiles with.
     pub before: bool,
+    /// True if the server runs SQL, false if it has no program for it, and `None` in an export.
+    pub sql: Option<bool>,
     /// A sentence about parts that were left out.
     pub left_out: Option<&'a str>,
     /// The time from which events are missing, if they were left out.
@@ -44,6 +46,7 @@ impl View {
         frame.field("live", of.live);
         frame.field("generation", of.generation);
         frame.field("before", of.before);
+        frame.field("sql", of.sql);
         frame.field("left_out", of.left_out);
         frame.field("profiles", Value::Array(self.profile_list()));
         let (mut losses, mut remarks) = self.losses();

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ferretto_http::{
@@ -10,7 +11,8 @@ use ferretto_http::{
     is_same,
 };
 
-use crate::answers::{Traces, not_found};
+use crate::answers::{Traces, bad, not_found};
+use crate::queries::Queries;
 use crate::view::View;
 
 /// The time to wait for a new event stream after the last one closed, since a reloaded page opens
@@ -54,6 +56,7 @@ struct Shared {
     ticket: Ticket,
     view: RwLock<Arc<View>>,
     before: Option<View>,
+    queries: OnceLock<Queries>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -91,6 +94,7 @@ impl Server {
             ticket: Ticket::new(format!("/{token}/"))?,
             view: RwLock::new(Arc::new(view)),
             before,
+            queries: OnceLock::new(),
             state: Mutex::default(),
             changed: Condvar::new(),
         };
@@ -99,6 +103,15 @@ impl Server {
             server,
             grace: GRACE,
         })
+    }
+
+    /// Runs SQL of the page with this program, `ferretto-query`, over the file of the trace.
+    #[must_use]
+    pub fn with_queries(self, program: &Path, trace: &Path) -> Self {
+        let queries = Queries::new(program, trace);
+        // A second call has no effect.
+        let _ = self.shared.queries.set(queries);
+        self
     }
 
     /// Sets the time to wait for a page that is reloaded.
@@ -228,13 +241,39 @@ impl Shared {
             let state = self.state();
             (state.live, state.generation)
         };
+        match (head.method.as_str(), name) {
+            ("POST", "sql") => return self.query(body, generation),
+            ("POST", "stop") => {
+                if let Some(queries) = self.queries.get() {
+                    queries.stop();
+                }
+                return Response::new("application/json", "null");
+            }
+            _ => {}
+        }
         let traces = Traces {
             view: &view,
             before: self.before.as_ref(),
             live,
             generation,
+            has_sql: self.queries.get().is_some(),
         };
         traces.answer(name, head, body)
+    }
+
+    /// Runs the SQL of a request.
+    fn query(&self, body: &[u8], generation: u64) -> Response {
+        let Some(queries) = self.queries.get() else {
+            return not_found();
+        };
+        let Ok(sql) = std::str::from_utf8(body) else {
+            return bad("The SQL is not UTF-8.");
+        };
+        match queries.run(sql, generation) {
+            Ok(reply) => Response::bytes(reply),
+            // The page shows it as an error of the statement.
+            Err(error) => Response::bytes(error.reply()),
+        }
     }
 }
 

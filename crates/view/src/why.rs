@@ -154,7 +154,7 @@ impl View {
         Some(self.scene().thread(thread)).filter(|node| *node != NONE)
     }
 
-    fn state_reference(&self, thread: u32, time: i64) -> Option<Value> {
+    pub(crate) fn state_reference(&self, thread: u32, time: i64) -> Option<Value> {
         let state = self.state_at(thread, time)?;
         self.reference(self.states_node(thread)?, 0, state)
     }

@@ -55,6 +55,7 @@ Options:
                            Perfetto UI
       --port PORT          The port to listen on [default: 9001]
       --socket PATH        Listen on a Unix socket at this path instead. Only this user may connect
+      --stdio              Serve on standard input and output instead, until the input is closed
       --idle-timeout TIME  End the server of a socket after this time without requests, such as 30m
                            [default: never; 30m with --start]
       --start NAME         Start a server in the background, for --remote
@@ -90,6 +91,8 @@ pub(super) struct Args {
     pub(super) serve: bool,
     pub(super) port: Option<u16>,
     pub(super) socket: Option<PathBuf>,
+    /// Serve on standard input and output.
+    pub(super) stdio: bool,
     pub(super) timing: bool,
     pub(super) summary: SummaryArgs,
     /// The time without requests after which a server ends; `None` if it is not given.
@@ -122,6 +125,7 @@ impl Default for Args {
             serve: false,
             port: None,
             socket: None,
+            stdio: false,
             timing: false,
             summary: SummaryArgs::default(),
             idle: None,
@@ -278,6 +282,7 @@ pub(super) fn parse() -> Result<Task, String> {
             Long("port") => {
                 args.port = Some(parser.value().and_then(|v| v.parse()).map_err(failed)?);
             }
+            Long("stdio") => args.stdio = true,
             Long("socket") => args.socket = Some(parser.value().map_err(failed)?.into()),
             Long("idle-timeout") => {
                 let time = parser.value().and_then(|v| v.string()).map_err(failed)?;
@@ -394,11 +399,13 @@ pub(super) fn parse() -> Result<Task, String> {
             "'{word}' is neither a file nor the last argument: quote the SQL as one argument"
         ));
     }
-    if !args.serve && (args.port.is_some() || args.socket.is_some()) {
-        return Err("--port and --socket belong to --serve".into());
+    let places = [args.port.is_some(), args.socket.is_some(), args.stdio];
+    let places = places.into_iter().filter(|is_given| *is_given).count();
+    if !args.serve && places > 0 {
+        return Err("--port, --socket and --stdio belong to --serve".into());
     }
-    if args.port.is_some() && args.socket.is_some() {
-        return Err("--port and --socket exclude each other".into());
+    if places > 1 {
+        return Err("--port, --socket and --stdio exclude each other".into());
     }
     args.traces = words.into_iter().map(PathBuf::from).collect();
     if args.traces.len() > 1 || args.traces.iter().any(|name| has_many(name)) {

@@ -18,7 +18,7 @@ use ferretto_output::{Printable, printable};
 use ferretto_query::Engine;
 use ferretto_query::export::{ExportFormat, export};
 use ferretto_query::output::{Csv, Format, Output, output};
-use ferretto_query::rpc::{Processor, Server, ServerOptions, SocketServer};
+use ferretto_query::rpc::{Processor, Server, ServerOptions, SocketServer, serve_stream};
 use ferretto_query::summary::Metrics;
 use ferretto_tables::{Continue, Trace};
 
@@ -291,12 +291,32 @@ fn serve(args: &Args) -> Result<(), String> {
     if let Some(path) = &args.socket {
         return listen_on_socket(path, processor, args.idle.flatten());
     }
+    if args.stdio {
+        return serve_on_pipes(processor);
+    }
     let options = ServerOptions {
         address: "localhost".to_owned(),
         port: args.port.unwrap_or(9001),
         origins: Vec::new(),
     };
     listen(&options, processor)
+}
+
+/// Serves on standard input and output until the input is closed, which ends running queries.
+fn serve_on_pipes(processor: Processor) -> Result<(), String> {
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    std::thread::spawn(|| {
+        let input = io::stdin();
+        let mut input = [PollFd::new(&input, PollFlags::empty())];
+        // Returns when the other end of a pipe is closed. Files have no other end.
+        while let Ok(0) | Err(rustix::io::Errno::INTR) = poll(&mut input, None) {}
+        if input[0].revents().contains(PollFlags::HUP) {
+            std::process::exit(0);
+        }
+    });
+    let (mut input, mut output) = (io::stdin(), io::stdout().lock());
+    serve_stream(&mut input, &mut output, processor).map_err(|error| error.to_string())
 }
 
 /// Serves until the process is ended by a signal, or nothing was asked for this time, and removes

@@ -15,7 +15,7 @@ use ferretto_view::{Live, View};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
 
-use super::{ViewArgs, bind, serve};
+use super::{ViewArgs, bind, serve, with_queries};
 use crate::output::is_standard;
 use crate::session::{Signal as Arrived, Signals};
 
@@ -50,6 +50,7 @@ pub(super) fn run(args: &ViewArgs) -> Result<ExitCode> {
         return Ok(exit_code(recording.child.wait()?));
     };
     let server = bind(view, None, args.no_browser)?;
+    let server = with_queries(server, &args.file);
     let live = server.live();
     live.begin();
     let (closed, page) = UnixStream::pair().context("cannot create a socket")?;

@@ -17,6 +17,7 @@ use ferretto_view::{Export, Server, View};
 
 use crate::browser::browse;
 use crate::output::{is_standard, print_line, write_private};
+use crate::query;
 use crate::read::{
     DEFAULT_TRACE, Extent, UnpackedArgs, check, converted, explained, parse_bytes, seekable_any,
 };
@@ -97,7 +98,8 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let before = args.before.as_deref();
     let before = before.map(|path| open(path, &options)).transpose()?;
     let before = before.map(|(view, _)| view);
-    serve(bind(view, before, args.no_browser)?, args.no_browser)?;
+    let server = bind(view, before, args.no_browser)?;
+    serve(with_queries(server, &args.file), args.no_browser)?;
     Ok(extent.exit_code())
 }
 
@@ -214,6 +216,14 @@ fn bind(view: View, before: Option<View>, no_browser: bool) -> Result<Server> {
     });
     let token = random_name().context("cannot get random numbers")?;
     Server::bind(view, before, &token, permission).context("cannot listen on the loopback address")
+}
+
+/// Lets the page run SQL if the program for it is installed. It reads the file again.
+fn with_queries(server: Server, trace: &Path) -> Server {
+    match query::installed() {
+        Some(program) if !is_standard(trace) => server.with_queries(&program, trace),
+        _ => server,
+    }
 }
 
 /// Serves a trace until its page is closed.

@@ -22,6 +22,8 @@ pub enum By {
     Process,
     /// Threads.
     Thread,
+    /// The innermost slices of the threads.
+    Event,
 }
 
 /// A request for callstacks.
@@ -54,14 +56,14 @@ impl View {
         let is_off_cpu = matches!(profile.measure, Measure::OffCpu(_));
         let mut stacks = Stacks::new(self.trace(), is_off_cpu);
         let mut tree = Tree::default();
-        self.each_weight(request, profile, |callsite, weight, root| {
+        self.each_weight(request, profile, |callsite, weight, root, time| {
             let root = match request.by {
                 By::Function => None,
-                By::Process => Some(self.process_of(root)),
-                By::Thread => Some(root),
+                By::Process => Some(self.process_of(root)).map(|node| (node, self.title(node))),
+                By::Thread => Some((root, self.title(root))),
+                By::Event => Some(self.event_at(root, time)),
             };
-            let name = root.map(|node| self.title(node));
-            let at = stacks.row(&mut tree, callsite, root.zip(name));
+            let at = stacks.row(&mut tree, callsite, root);
             tree.add(at, weight);
         });
         Some(tree.frame(&profile.unit))
@@ -80,12 +82,12 @@ impl View {
         like(true).or_else(|| like(false))
     }
 
-    /// Calls `each` with callsite, weight and node of each entry of a profile in a time range.
+    /// Calls `each` with callsite, weight, node and time of each entry of a profile in a time range.
     fn each_weight(
         &self,
         request: &ProfileRequest<'_>,
         profile: &Profile,
-        mut each: impl FnMut(Option<u32>, f64, u32),
+        mut each: impl FnMut(Option<u32>, f64, u32, i64),
     ) {
         let tables = self.trace().tables();
         let window = self.absolute(request.from)..self.absolute(request.to);
@@ -101,7 +103,13 @@ impl View {
                     } else {
                         Some(1.0)
                     };
-                    each(samples.callsite_id().get(row), weight.unwrap_or(0.0), node);
+                    let ts = samples.ts().get(row);
+                    each(
+                        samples.callsite_id().get(row),
+                        weight.unwrap_or(0.0),
+                        node,
+                        ts,
+                    );
                 };
                 match request.nodes {
                     None => {
@@ -150,10 +158,43 @@ impl View {
                     let weight = of.weight(table.count().get(row), table.size().get(row));
                     let node = self.scene().process(upid);
                     let callsite = Some(table.callsite_id().get(row));
-                    each(callsite, weight, node);
+                    each(callsite, weight, node, ts);
                 }
             }
         }
+    }
+
+    /// Returns a number for the name of the innermost slice of a thread at a time, and the name.
+    fn event_at(&self, thread: u32, time: i64) -> (u32, String) {
+        let slice = self.slice_at(thread, time);
+        let slices = &self.trace().tables().slice;
+        match slice {
+            None => (NONE, "no event".to_owned()),
+            Some(slice) => {
+                let name = slices.name().get(slice);
+                let text = self.trace().strings().text(name);
+                let text = if text.is_empty() { "unnamed" } else { text };
+                (name.raw(), text.to_owned())
+            }
+        }
+    }
+
+    /// Returns the innermost slice of a thread at a time.
+    fn slice_at(&self, thread: u32, time: i64) -> Option<u32> {
+        let nodes = thread + 1..self.node(thread)?.behind;
+        let is_slices = |node: &u32| {
+            let of = &self.scene().nodes()[*node as usize];
+            of.parent == thread && matches!(of.content, Content::Slices(_))
+        };
+        let node = nodes.into_iter().find(is_slices)?;
+        let of = &self.scene().nodes()[node as usize];
+        let (lanes, times) = self.lanes(&of.content)?;
+        (0..u32::from(of.depth)).rev().find_map(|depth| {
+            let rows = lanes.rows(of.lane + depth);
+            let behind = rows.partition_point(|row| times.start(*row) <= time);
+            let row = *rows.get(behind.checked_sub(1)?)?;
+            (times.end(row) > time).then_some(row)
+        })
     }
 
     /// Returns the process that contains a node.
