@@ -17,8 +17,8 @@ const MAX_MESSAGE: u64 = 1 << 30;
 /// The size of the kept end of the program's messages on standard error.
 const MAX_SAID: usize = 4096;
 
-// The numbers of upstream's messages `TraceProcessorRpcStream`, `TraceProcessorRpc`, `QueryArgs` and
-// `QueryResult`.
+// The numbers of upstream's messages `TraceProcessorRpcStream`, `TraceProcessorRpc`, `QueryArgs`
+// and `QueryResult`.
 const STREAM_MESSAGE: u32 = 1;
 const REQUEST: u32 = 2;
 const FATAL_ERROR: u32 = 5;

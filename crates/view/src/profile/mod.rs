@@ -82,7 +82,8 @@ impl View {
         like(true).or_else(|| like(false))
     }
 
-    /// Calls `each` with callsite, weight, node and time of each entry of a profile in a time range.
+    /// Calls `each` with callsite, weight, node and time of each entry of a profile in a time
+    /// range.
     fn each_weight(
         &self,
         request: &ProfileRequest<'_>,
