@@ -11,7 +11,7 @@ import type { Source } from './source';
 import type { Tracks } from './trackform';
 
 /** The tabs of the panel, in order. */
-export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace', 'notes', 'sql'] as const;
+export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace', 'notes', 'sql', 'compare'] as const;
 export type Tab = (typeof TABS)[number];
 
 export const TAB_NAMES: Record<Tab, string> = {
@@ -23,6 +23,7 @@ export const TAB_NAMES: Record<Tab, string> = {
     trace: 'Trace',
     notes: 'Notes',
     sql: 'SQL',
+    compare: 'Compare',
 };
 
 export interface Selection {

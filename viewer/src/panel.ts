@@ -1,5 +1,6 @@
 // The panel below the picture, with one tab at a time. It is closed until it has content.
 
+import { compare } from './compare';
 import { details } from './details';
 import { byId, el } from './dom';
 import { text } from './format';
@@ -96,14 +97,14 @@ export class Panel implements Tabs {
 
     /** Updates the open tab for a new range if it depends on it. */
     ranged(): void {
-        this.open(this.shown === 'flame' || this.shown === 'log' ? this.shown : 'range');
+        this.open(this.shown && ['flame', 'log', 'compare'].includes(this.shown) ? this.shown : 'range');
     }
 
     setBaseline(): void {
         const { range } = this.app;
         if (!range) return this.app.say('Select a range first, then keep it with B to compare others with it');
         this.app.baseline = { from: range.from, to: range.to };
-        this.app.say('The range is kept; select another to compare it in the flamegraph');
+        this.app.say('The range is kept; select another to compare it in the flamegraph, or in the tab “Compare”');
         this.flame.compareRange();
         this.redraw();
         this.app.invalidate();
@@ -142,6 +143,8 @@ export class Panel implements Tabs {
             case 'sql':
                 if (this.query.root.parentNode !== content) content.replaceChildren(this.query.root);
                 return this.query.update();
+            case 'compare':
+                return later(compare(app));
             case 'log':
                 return later(log(app));
             case 'search':

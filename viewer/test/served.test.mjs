@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { clickEvent, command, folder, launch, open, press, row, seen, settled, visit } from './browser.mjs';
+import { clickEvent, command, folder, launch, open, press, row, seen, settled, visit, xOf } from './browser.mjs';
 import { ferretto, served as serve } from './serve.mjs';
 import { dice } from './traces.mjs';
 
@@ -208,6 +208,34 @@ test('a slice and a wait are explained', async (t) => {
             await page.getByRole('button', { name: 'Go to the thread that woke it' }).click();
             await settled(page);
             assert.match(await page.locator('#content').innerText(), /writer 20/);
+        }),
+    );
+});
+
+test('the chain of waits is drawn as a track', async (t) => {
+    if (!ferretto) return t.skip('$FERRETTO names no program');
+    dir.write('wait.txt', WAIT);
+    await served(['wait.txt'], (url) =>
+        on(url, async (page) => {
+            await press(page, '/');
+            await page.locator('#query').fill('request');
+            await press(page, 'Enter', 'Escape', '1');
+            await page.getByRole('button', { name: 'Draw the chain in the picture' }).click();
+            await settled(page);
+            const pinned = page.locator('.label.pinned', { hasText: 'Chain of request' });
+            assert.match(await pinned.innerText(), /2 deep|Chain of request/);
+            // The second level is the thread that was waited for, half of the time.
+            const box = await pinned.boundingBox();
+            const line = await page.evaluate(() => Math.round(parseFloat(getComputedStyle(document.body).fontSize) * 1.38));
+            await page.mouse.click(await xOf(page, 5e6), box.y + 2 + line * 1.5);
+            await settled(page);
+            assert.match(await page.locator('#content').innerText(), /^writer \(20\) ran[^]*cause\s+ran/);
+            const hash = await page.evaluate(() => location.hash);
+            await on(url + hash, async (other) => {
+                await other.locator('.label.pinned', { hasText: 'Chain of request' }).waitFor();
+                await settled(other);
+                assert.match(await other.locator('#content').innerText(), /^writer \(20\) ran/);
+            });
         }),
     );
 });
