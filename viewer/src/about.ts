@@ -43,7 +43,8 @@ export function about(trace: Trace): string {
         cpus > 0 ? plural(cpus, 'CPU') : '',
         processes > 0 ? plural(processes, 'process', 'processes') : '',
     ];
-    const command = commandOf(trace);
+    const whole = commandOf(trace);
+    const command = whole.length > 36 ? `${whole.slice(0, 35).trimEnd()}…` : whole;
     return `${command ? `${command}: ` : ''}${[duration(trace.end), ...parts.filter(Boolean)].join(', ')}`;
 }
 

@@ -1,6 +1,7 @@
 // The tab with the selected event.
 
 import { css, nameColor, stateColor, stateName } from './colors';
+import { argument } from './disks';
 import { el, name } from './dom';
 import { clock, count, date, duration, instant } from './format';
 import { title } from './labels';
@@ -56,7 +57,7 @@ export function details(app: Page): HTMLElement {
         why(app),
         el('div', { class: 'columns' },
             el('section', {}, el('h3', {}, 'Event'), list(facts)),
-            (it.args?.length ?? 0) > 0 && el('section', {}, el('h3', {}, 'Arguments'), list(it.args!.map(([key, value]) => [key, value]))),
+            (it.args?.length ?? 0) > 0 && el('section', {}, el('h3', {}, 'Arguments'), list(it.args!.map(([key, value]) => [key, argument(app.trace, key, value)]))),
             refs(app, 'Parents', (it.parents ?? []).map((ref) => ({ ref }))),
             refs(app, 'Flows from here', flows.filter((flow) => flow.out).map(({ to }) => ({ ref: to, note: place(to) }))),
             refs(app, 'Flows to here', flows.filter((flow) => !flow.out).map(({ to }) => ({ ref: to, note: place(to) }))),

@@ -137,7 +137,12 @@ export class Labels {
         this.pool.forEach((label, i) => {
             const box = boxes[i];
             label.root.hidden = !box;
-            if (!box) return;
+            if (!box) {
+                // Another label may get its id.
+                label.key = '';
+                label.root.removeAttribute('id');
+                return;
+            }
             const { node } = box;
             const { style } = label.root;
             label.node = node;

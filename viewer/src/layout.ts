@@ -175,6 +175,16 @@ export class Layout {
         return kind[node] === Kind.Group && kind[this.first[node]] === Kind.Counter;
     }
 
+    /** Returns true if a process has counters, but no events. */
+    private hasOnlyCounters(node: number): boolean {
+        const { kind } = this.nodes;
+        if (kind[node] !== Kind.Process || this.first[node] === NONE) return false;
+        for (let child = this.first[node]; child !== NONE; child = this.next[child]) {
+            if (kind[child] !== Kind.Counter && !this.hasCounters(child)) return false;
+        }
+        return true;
+    }
+
     /** Returns true if a node has no row of its own, but its children do. */
     private isPassed(node: number): boolean {
         return this.inRow[node] === 1 && this.nodes.kind[node] === Kind.Thread;
@@ -219,7 +229,7 @@ export class Layout {
 
     private openSome(): void {
         const { length: count, kind } = this.nodes;
-        const isClosed = (node: number) => this.hasCounters(node) || this.isPlain(node);
+        const isClosed = (node: number) => this.hasCounters(node) || this.isPlain(node) || this.hasOnlyCounters(node);
         if (count <= OPEN_ALL) {
             for (let node = 0; node < count; node++) this.open[node] = isClosed(node) ? 0 : 1;
             return;

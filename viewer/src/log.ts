@@ -1,5 +1,6 @@
 // The tab with a list of messages and kernel events of a range.
 
+import { argumentList } from './disks';
 import { el, name } from './dom';
 import { count, instant } from './format';
 import { Kind, type Line } from './model';
@@ -54,5 +55,5 @@ function row(app: Page, line: Line): HTMLElement {
         el('td', {}, line.level ?? ''),
         el('td', {}, thread ? name(thread[0]) : ''),
         el('td', {}, name(line.name, '')),
-        el('td', { class: 'text' }, el('bdi', {}, line.text ?? '')));
+        el('td', { class: 'text' }, el('bdi', {}, argumentList(app.trace, line.text ?? ''))));
 }

@@ -1,6 +1,7 @@
 // A table of the events of a range, grouped by columns that the user chooses.
 
 import { css, stateColor, stateName } from './colors';
+import { argument } from './disks';
 import { el, name, table, type Cell } from './dom';
 import { count, duration, percent } from './format';
 import { exactly } from './match';
@@ -79,7 +80,8 @@ function rows(app: Page, of: PivotOf, range: Range, by: string[], pivot: Pivot):
     const cells = (row: PivotRow): Cell[] => {
         const names = row.keys.map((text, at): Cell => {
             const column = by[at];
-            const shown = column === 'state' ? state(app, text) : name(text, column.startsWith('arg:') ? 'not set' : column === 'name' ? 'unnamed' : 'none');
+            const own = column.startsWith('arg:') ? argument(app.trace, column.slice(4), text) : text;
+            const shown = column === 'state' ? state(app, text) : name(own, column.startsWith('arg:') ? 'not set' : column === 'name' ? 'unnamed' : 'none');
             return { text: shown, key: text, act: () => pick(app, row, column, text) };
         });
         const number: Cell = { text: count(row.count), key: row.count };

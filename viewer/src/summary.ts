@@ -39,7 +39,7 @@ export async function summary(app: Page): Promise<HTMLElement> {
                 app.trace.profiles.length > 0 && el('button', { click: () => app.panel.open('flame') }, 'Flamegraph'),
                 el('button', { title: 'B', click: () => app.panel.setBaseline() }, 'Keep to compare'),
                 el('button', { title: 'I', click: () => app.run('note') }, 'Add a note'))),
-        sums.left_out > 0 ? el('p', { class: 'hint' }, `${count(sums.left_out)} more names are left out.`) : null,
+        sums.left_out > 0 ? el('p', { class: 'hint' }, `${count(sums.left_out)} more are left out.`) : null,
         parts.length > 0
             ? el('div', { class: 'columns' }, ...parts)
             : el('p', { class: 'hint' }, 'No events on these rows in this time range. A range of other rows, or ', el('kbd', {}, 'V'), ' for all, may have some.'));

@@ -137,6 +137,23 @@ test('expressions search, and the overview shows the density of matches', () =>
         assert.match(await page.locator('#where').innerText(), /not a valid regular expression/);
     }));
 
+test('disks have names in the arguments of kernel events', async () => {
+    const trace = new Trace();
+    trace.header.facts = [['trace_attribute.ferretto.disk.254:0', 'vda'], ['trace_attribute.ferretto.disk.8:16', 'sdb']];
+    const log = trace.node(trace.node(-1, Kind.Machine, 'Machine'), Kind.Log, 'Kernel events of CPU 0');
+    [65024, 2064, 5].forEach((dev, i) => trace.add('logs', log, { start: i * MS, name: 'block_rq_issue', args: { dev, bytes: 512 } }));
+    await on(dir.write('disks.html', trace.html()), async (page) => {
+        await press(page, '4');
+        assert.match(await content(page), /dev=vda bytes=512[^]*dev=sdb bytes=512[^]*dev=5 bytes=512/);
+        await page.locator('.lines tbody button').first().click();
+        await settled(page);
+        assert.match(await content(page), /dev\s+vda/);
+        await press(page, 'v');
+        await command(page, 'Group the events', 'events dev');
+        assert.match(await content(page), /vda\s+1/);
+    });
+});
+
 test('a sample has its kind and weight, and a state its name and colour', () =>
     on(url, async (page) => {
         const { y } = await row(page, 'worker-1');
