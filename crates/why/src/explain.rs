@@ -539,6 +539,12 @@ impl<'a> Why<'a> {
         let Waker::Thread(thread) = state.waker else {
             return false;
         };
+        // A thread that sends a signal may end right after. One that a signal ends is in no call.
+        let call = self.prepared.evidence.call_at(thread, state.end);
+        let name = call.map(|call| call_name(self.trace.strings().text(call.name)));
+        if name.is_some_and(|name| !kind::exits(name)) {
+            return false;
+        }
         let states = self.prepared.schedule.states(thread);
         let next = states.partition_point(|of_waker| of_waker.end <= state.end) + 1;
         states

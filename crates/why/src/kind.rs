@@ -310,6 +310,11 @@ pub(crate) fn sends(name: &str) -> bool {
     )
 }
 
+/// Returns true if a system call ends its thread.
+pub(crate) fn exits(name: &str) -> bool {
+    matches!(name, "exit" | "exit_group")
+}
+
 /// Returns true if an interrupt delivers packets, also those that the interrupted thread has sent.
 pub(crate) fn delivers(name: &str) -> bool {
     name.starts_with("NET_RX")

@@ -145,9 +145,13 @@ fn delivers(
     if !call.is_some_and(|call| kind::sends(call_name(strings.text(call.name)))) {
         return false;
     }
-    // Without interrupts in the trace, the call decides.
+    // Without interrupts in the trace, the call decides. With them, one without a name is that of
+    // a timer: the kernel does not tell of those.
+    if !evidence.recorded().interrupts {
+        return true;
+    }
     let interrupt = cpu.and_then(|cpu| evidence.interrupt_at(cpu, time));
-    interrupt.is_none_or(|interrupt| kind::delivers(strings.text(interrupt.name)))
+    interrupt.is_some_and(|interrupt| kind::delivers(strings.text(interrupt.name)))
 }
 
 /// Returns the process of the recorded command, as the recording tells.

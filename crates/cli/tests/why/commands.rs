@@ -175,6 +175,78 @@ fn the_recorded_command_is_explained() {
 }
 
 #[test]
+fn a_signal_of_a_thread_that_ends_afterwards_is_no_child() {
+    let world = World::new();
+    // `rt_sigtimedwait` of the one, `kill` of the other, which ends then.
+    let signal = LOCK.replace("id: 202 args: 4096 args: 128", "id: 128");
+    let signal = signal.replace("id: 202", "id: 128").replace(
+        "event { timestamp: 5000",
+        "event { timestamp: 4900 pid: 2 sys_enter { id: 62 } }\n        event { timestamp: 5000",
+    );
+    let ends = signal.replace(
+        r#"prev_comm: "b" prev_state: 1"#,
+        r#"prev_comm: "b" prev_state: 16"#,
+    );
+    write(&world, &ends);
+    let lock = &json(&world, &["--thread", "a"])["causes"][0];
+    assert_eq!(
+        (&lock["kind"], &lock["dur"]),
+        (&"signal".into(), &3000.into())
+    );
+    // In the call that ends it, it is one.
+    write(&world, &ends.replace("id: 62", "id: 231"));
+    let child = &json(&world, &["--thread", "a"])["causes"][0];
+    assert_eq!(child["kind"], "child");
+}
+
+#[test]
+fn a_thread_that_a_timer_interrupts_is_not_to_blame() {
+    let world = World::new();
+    // `nanosleep` of the one; the other is in `write` when the timer ends the wait.
+    let timer = LOCK.replace("id: 202 args: 4096 args: 128", "id: 35");
+    let timer = timer.replace("id: 202", "id: 35");
+    let lines = timer
+        .lines()
+        .map(|line| match line.contains("sched_waking") {
+            true => "event { timestamp: 4900 pid: 2 sys_enter { id: 1 } }",
+            false => line,
+        });
+    // Only the compact encoding tells of interrupts. It has the switches of this CPU, too.
+    let compact = r#"
+    packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0 compact_sched {
+        intern_table: "a" intern_table: "b"
+        switch_timestamp: 2000 switch_prev_state: 1 switch_next_pid: 2 switch_next_prio: 120
+        switch_next_comm_index: 1
+        waking_timestamp: 5000 waking_pid: 1 waking_target_cpu: 0 waking_prio: 120
+        waking_comm_index: 0 waking_common_flags: 8 } } }"#;
+    let timer = lines.collect::<Vec<_>>().join("\n") + compact;
+    let interrupt = r#"
+    packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0
+        event { timestamp: 6500 pid: 1 irq_handler_entry { irq: 7 name: "disk" } }
+        event { timestamp: 6600 pid: 1 irq_handler_exit { irq: 7 } } } }"#;
+    write(&world, &format!("{timer}{interrupt}"));
+    let wait = &json(&world, &["--thread", "a"])["causes"][0];
+    assert_eq!(
+        (&wait["kind"], &wait["dur"]),
+        (&"timer".into(), &3000.into())
+    );
+    assert!(wait["waker"].is_null(), "{wait}");
+    // A packet that the thread sends itself is delivered in an interrupt, too.
+    let delivery = interrupt
+        .replace("6500", "4950")
+        .replace("6600", "5050")
+        .replace(
+            "irq_handler_entry { irq: 7 name: \"disk\" }",
+            "softirq_entry { vec: 3 }",
+        )
+        .replace("irq_handler_exit { irq: 7 }", "softirq_exit { vec: 3 }")
+        .replace("pid: 1", "pid: 2");
+    write(&world, &format!("{timer}{delivery}"));
+    let wait = &json(&world, &["--thread", "a"])["causes"][0];
+    assert_eq!(wait["waker"]["tid"], 2, "{wait}");
+}
+
+#[test]
 fn slices_and_ranges_are_explained() {
     let world = World::new();
     write(&world, LOCK);

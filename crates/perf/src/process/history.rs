@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ferretto_unwind::Map;
 use rustc_hash::{FxHashMap, FxHashSet};
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 
 /// The limit of events of all processes together; beyond it all are forgotten.
 const MAX_EVENTS: usize = 1 << 16;
@@ -266,12 +266,19 @@ impl Histories {
         let parent = |pid: &u32| self.processes.get(pid)?.parent;
         let forebears = std::iter::successors(Some(pid), parent).take(MAX_GENERATIONS);
         let mut open_roots = forebears.filter_map(|pid| open(&format!("/proc/{pid}/root")));
-        let mut roots: Vec<_> = open_roots.next().into_iter().collect();
+        let root = open_roots.next();
         if self.own_root.is_none() {
             self.own_root = open("/");
         }
-        roots.extend(self.own_root.clone());
-        roots
+        // Most processes share ours: one descriptor serves them all.
+        let id = |root: &Arc<OwnedFd>| {
+            let status = fstat(root).ok()?;
+            Some((status.st_dev, status.st_ino))
+        };
+        let own = self.own_root.clone();
+        let own_id = own.as_ref().and_then(id);
+        let other = root.filter(|root| own_id.is_none() || id(root) != own_id);
+        other.into_iter().chain(own).collect()
     }
 }
 
@@ -345,7 +352,8 @@ mod tests {
                 .iter()
                 .any(|name| name == program)
         );
-        assert_eq!(all.roots(CHILD).len(), 2);
+        // The root of its parent is ours.
+        assert_eq!(all.roots(CHILD).len(), 1);
         // Not if it is another program by now.
         all.executed(own, 40);
         all.end_of_round();

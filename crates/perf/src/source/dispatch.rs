@@ -1,5 +1,6 @@
 //! Dispatch of the records of the rings.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -451,7 +452,7 @@ impl RecordDispatch {
             return (Stage::Accepted, identity);
         }
         let stage = match cx.lookup.descriptors(pid, folder) {
-            Ok(descriptors) => match cx.unwinders.adopt(pid, descriptors) {
+            Ok(descriptors) => match cx.unwinders.adopt(pid, descriptors, self.roots(pid)) {
                 Ok(true) => Stage::Accepted,
                 Ok(false) => Stage::Gone,
                 Err(sentence) => {
@@ -465,6 +466,11 @@ impl RecordDispatch {
             },
         };
         (stage, identity)
+    }
+
+    /// Returns the directories in which file names of a process are looked up.
+    pub(super) fn roots(&mut self, pid: u32) -> Vec<Arc<OwnedFd>> {
+        self.histories.roots(pid)
     }
 
     /// Returns true if a sample lacks the user state that it should have.

@@ -393,7 +393,8 @@ impl PerfSource {
         let Ok(descriptors) = descriptors.try_clone() else {
             return;
         };
-        match cx.unwinders.adopt(pid, descriptors) {
+        let roots = self.dispatch.roots(pid);
+        match cx.unwinders.adopt(pid, descriptors, roots) {
             Ok(true) => {}
             Ok(false) => return,
             Err(sentence) => cx.lookup.remark(sentence),

@@ -12,6 +12,7 @@ mod worker;
 
 use std::io;
 use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -203,13 +204,19 @@ impl Unwinders {
     }
 
     /// Passes the descriptors of a process to its unwinder. Returns false if the process has ended.
+    /// Its files are found in `roots` if it ends before its samples are unwound.
     ///
     /// # Errors
     ///
     /// If the process is not accessible: the remark.
-    pub(crate) fn adopt(&mut self, pid: u32, descriptors: Descriptors) -> Result<bool, String> {
+    pub(crate) fn adopt(
+        &mut self,
+        pid: u32,
+        descriptors: Descriptors,
+        roots: Vec<Arc<OwnedFd>>,
+    ) -> Result<bool, String> {
         let scope = self.recorder.scope(Event::ProfilerMapsParse);
-        let adopted = caught(pid, || adopt(pid, descriptors));
+        let adopted = caught(pid, || adopt(pid, descriptors, roots));
         drop(scope);
         let (job, result) = match adopted {
             Ok(Some(job)) => (job, Ok(true)),
@@ -223,8 +230,8 @@ impl Unwinders {
 
 /// Returns the job for an accessible process. Reads its maps at once, as it may end at any moment.
 /// `None` if it has ended already.
-fn adopt(pid: u32, descriptors: Descriptors) -> Option<Job> {
-    let mut process = Process::new(pid, descriptors.maps, descriptors.mem);
+fn adopt(pid: u32, descriptors: Descriptors, roots: Vec<Arc<OwnedFd>>) -> Option<Job> {
+    let mut process = Process::with_roots(pid, descriptors.maps, descriptors.mem, roots);
     process
         .read_ahead()
         .then(|| Job::Adopt(pid, Box::new(process)))

@@ -275,7 +275,13 @@ pub(super) fn rename(cx: &mut Context, body: &[u8]) {
     let utid = cx
         .processes
         .thread(&mut cx.store, body.u32(renamed::PID).into());
-    let source = ThreadNameSource::Ftrace;
+    // A process tree names the first thread of a process after its program, and others as the
+    // kernel does: then it is older than this.
+    let is_first = cx.store.tables.thread.is_main_thread.get(utid) != Some(false);
+    let source = match is_first {
+        true => ThreadNameSource::Ftrace,
+        false => ThreadNameSource::ProcessTree,
+    };
     cx.processes
         .name_thread_and_process(&mut cx.store, utid, comm, source);
 }
