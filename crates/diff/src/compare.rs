@@ -16,6 +16,8 @@ pub struct Limits {
     pub relative: f64,
     /// The highest rate of false discoveries.
     pub rate: f64,
+    /// The highest rate of false discoveries among possible changes.
+    pub possible: f64,
 }
 
 impl Default for Limits {
@@ -24,6 +26,7 @@ impl Default for Limits {
             share: 0.02,
             relative: 0.05,
             rate: 0.003,
+            possible: 0.05,
         }
     }
 }
@@ -64,6 +67,8 @@ pub struct Comparison {
     pub changes: Vec<Change>,
     /// The durations that changed, the largest first.
     pub effects: Vec<Change>,
+    /// Causes and durations that may have changed, the largest first: more recordings would tell.
+    pub possible: Vec<Change>,
     /// Facts that differ: their name, and their values before and after.
     pub setup: Vec<(String, String, String)>,
     /// The number of features that were tested.
@@ -100,6 +105,15 @@ const MAX_CHANCE: f64 = 0.03;
 /// same, however short they are: a thread is woken later, a page is not in memory. It is assumed if
 /// there is one recording each.
 const NOISE: f64 = 3e5;
+
+/// The number of recordings from which on they tell how much recordings of the same differ.
+const ENOUGH: usize = 6;
+/// The least changes in nanoseconds of times on CPUs, and of others, that fewer recordings can tell:
+/// a thread that loses its CPU once waits for some time slices, and finds its caches cold.
+const LEAST_ON_CPU: f64 = 5e6;
+const LEAST_WAIT: f64 = 1e7;
+/// The busyness of the machine from which on they tell nothing about waits.
+const BUSY: f64 = 0.2;
 
 /// The duration in nanoseconds of a command below which one recording each tells little.
 const SHORT: f64 = 1e8;
@@ -243,14 +257,22 @@ impl Comparison {
             change.q = q;
         }
         let count = tested.len();
-        tested.retain(|change| change.q <= limits.rate && test.is_relevant(change));
+        tested.retain(|change| change.q <= limits.possible && test.is_relevant(change));
         tested.retain(|change| !test.has_other_name(change, &features));
-        let (effects, causes) = tested
+        let (changed, possible): (Vec<_>, Vec<_>) = tested
+            .into_iter()
+            .partition(|change| change.q <= limits.rate && test.is_supported(change));
+        let possible = possible
+            .into_iter()
+            .filter(|change| !changed.iter().any(|known| is_part(change, known)))
+            .collect();
+        let (effects, causes) = changed
             .into_iter()
             .partition(|change| change.feature.kind.is_effect());
         Self {
             changes: ranked(most_specific(causes)),
             effects: ranked(effects),
+            possible: ranked(most_specific(possible)),
             setup: setup(before, after),
             tested: count,
             scope,
@@ -291,6 +313,14 @@ impl Test<'_> {
     /// Tests a feature. `None` if its values are too small to matter.
     fn change(&self, feature: &Feature) -> Option<Change> {
         if self.scope == Scope::Period && matches!(feature.kind, Kind::Duration | Kind::Path) {
+            return None;
+        }
+        if !self
+            .before
+            .iter()
+            .chain(self.after)
+            .all(|it| it.tells(feature))
+        {
             return None;
         }
         let is_total = feature.kind.is_total();
@@ -419,6 +449,31 @@ impl Test<'_> {
                     < unchanged
     }
 
+    /// Returns true if the recordings can tell a change of this size from chance. Few of them do not
+    /// tell how much recordings of the same differ, so that only large changes are certain.
+    fn is_supported(&self, change: &Change) -> bool {
+        let count = self.before.len() + self.after.len();
+        if count >= ENOUGH {
+            return true;
+        }
+        let most = change.before.max(change.after);
+        let difference = change.difference().abs();
+        let relative = difference / most.max(f64::MIN_POSITIVE);
+        let feature = &change.feature;
+        let share = |least: f64| relative >= least + self.busyness.most;
+        match (feature.kind, feature.kind.unit()) {
+            (_, Unit::Time) if feature.is_on_cpu() => difference >= LEAST_ON_CPU && share(0.12),
+            // Who waits on a busy machine waits for others.
+            (_, Unit::Time) => {
+                difference.max(change.size * self.scale) >= LEAST_WAIT
+                    && self.busyness.most < BUSY
+                    && share(0.25)
+            }
+            (_, Unit::Count) => difference >= 50.0 && relative >= 0.2,
+            (_, Unit::Bytes | Unit::Value) => relative >= 0.25,
+        }
+    }
+
     /// Returns true if a change is large enough to matter.
     fn is_relevant(&self, change: &Change) -> bool {
         let most = change.before.max(change.after);
@@ -434,6 +489,16 @@ impl Test<'_> {
             (_, Unit::Value) => difference >= 0.1 * most,
         }
     }
+}
+
+/// Returns true if a change is a part of another one, or that of it.
+fn is_part(change: &Change, of: &Change) -> bool {
+    let above = |feature: &Feature| [feature.parent(), feature.same()];
+    let is_above = |one: &Change, other: &Change| {
+        let mut all = above(&one.feature).into_iter().flatten();
+        all.any(|feature| feature == other.feature)
+    };
+    is_above(change, of) || is_above(of, change)
 }
 
 /// Keeps, of changes that tell the same, the one that tells the most.
@@ -533,8 +598,8 @@ fn remarks(before: &[Recording], after: &[Recording], busyness: Busyness) -> Vec
         };
         if all().any(is_short) {
             add(
-                "The command is short: chance alone changes its times by milliseconds, so a change \
-                 listed here may be none.",
+                "The command is short: chance alone changes its times by milliseconds, so changes of \
+                 less than 10 ms are only possible ones.",
             );
         }
     } else if before.len() + after.len() < 6 {
@@ -548,7 +613,7 @@ fn remarks(before: &[Recording], after: &[Recording], busyness: Busyness) -> Vec
         ));
     }
     let mut add = |text: &str| remarks.push(text.to_owned());
-    if all().any(|recording| !recording.has_switches) {
+    if all().any(|recording| !recording.recorded.switches) {
         add(
             "Not all recordings have scheduling: times on CPUs and waits are not compared. Record \
              it with ferretto record --why.",

@@ -158,6 +158,12 @@ impl Feature {
         }
     }
 
+    /// Returns true if it is a time in which a thread ran.
+    pub(crate) fn is_on_cpu(&self) -> bool {
+        let of_path = [RAN, CALLS, FAULTS, KERNEL].contains(&self.name.as_str());
+        self.kind == Kind::Cpu || self.kind == Kind::Path && of_path
+    }
+
     /// Returns the names of process and thread.
     pub fn subject(&self) -> String {
         match (self.process.as_str(), self.thread.as_str()) {
@@ -201,5 +207,9 @@ impl Feature {
 pub(crate) const RAN: &str = "ran its own code";
 /// The name of the cause of a thread that ran in system calls.
 pub(crate) const CALLS: &str = "ran in system calls";
+/// The name of the cause of a thread that handled page faults.
+pub(crate) const FAULTS: &str = "handled page faults";
+/// The name of the cause of a thread that ran in the kernel outside of system calls.
+pub(crate) const KERNEL: &str = "ran in the kernel";
 /// The name of the cause of a thread that was ready to run.
 pub(crate) const WAITED_FOR_CPU: &str = "waited for a CPU";

@@ -4,7 +4,7 @@ use ferretto_why::{Cause, Explanation, Piece};
 use rustc_hash::FxHashMap;
 
 use crate::context::Context;
-use crate::feature::{CALLS, Feature, Kind, RAN, WAITED_FOR_CPU};
+use crate::feature::{CALLS, FAULTS, Feature, KERNEL, Kind, RAN, WAITED_FOR_CPU};
 use crate::values::Values;
 
 /// The cause of a piece in words, and the part of it.
@@ -23,8 +23,8 @@ fn words(context: &Context<'_>, piece: &Piece) -> Option<(String, String)> {
             (CALLS, name.strip_prefix("sys_").unwrap_or(name).to_owned())
         }
         Cause::Calls | Cause::Entry => (CALLS, String::new()),
-        Cause::PageFault => ("handled page faults", String::new()),
-        Cause::Kernel => ("ran in the kernel", function()),
+        Cause::PageFault => (FAULTS, String::new()),
+        Cause::Kernel => (KERNEL, function()),
         Cause::Interrupt(name) => ("was interrupted", strings.text(name).to_owned()),
         Cause::Behind(other) => (
             WAITED_FOR_CPU,

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use ferretto_tables::schema::TableId;
 use ferretto_tables::{Severity, TableSet, Trace};
+use ferretto_why::Recorded;
 
 use crate::context::Context;
-use crate::feature::{Kind, WAITED_FOR_CPU};
+use crate::feature::{CALLS, Feature, Kind, WAITED_FOR_CPU};
 use crate::values::Values;
 use crate::{counters, cpu, path, setup, slices};
 
@@ -40,8 +41,8 @@ pub struct Recording {
     pub(crate) busyness: f64,
     /// Facts about machine, command and config.
     pub(crate) setup: Vec<(String, String)>,
-    /// Set if it has scheduling.
-    pub(crate) has_switches: bool,
+    /// The kinds of data that it has.
+    pub(crate) recorded: Recorded,
     /// The sum of the statistics of lost data.
     pub(crate) losses: u64,
 }
@@ -79,8 +80,19 @@ impl Recording {
             duration,
             busyness: context.busyness(),
             setup: setup::read(&context),
-            has_switches: context.why.recorded().switches,
+            recorded: context.why.recorded(),
             losses: losses.fold(0, u64::saturating_add),
+        }
+    }
+
+    /// Returns true if it has the data that tells of a feature. Without, its value is not known.
+    pub(crate) fn tells(&self, feature: &Feature) -> bool {
+        match feature.kind {
+            Kind::Calls => self.recorded.system_calls,
+            Kind::Path if feature.name == CALLS => self.recorded.system_calls,
+            Kind::Cpu if !feature.detail.is_empty() => self.recorded.samples,
+            Kind::Duration | Kind::Path | Kind::Cpu | Kind::Wait => self.recorded.switches,
+            _ => true,
         }
     }
 

@@ -1,5 +1,10 @@
-//! The part of TOML that rules use: keys with texts, numbers and lists of texts, and lists of
-//! tables.
+//! The values of TOML that rules use, with their lines: texts, numbers, lists of texts, and lists
+//! of tables.
+
+use std::ops::Range;
+
+use ::toml::Spanned;
+use ::toml::de::{DeTable, DeValue};
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,108 +24,93 @@ pub(crate) struct Table {
 
 /// Parses a text. The first table has the keys before any other.
 pub(crate) fn parse(text: &str) -> Result<Vec<Table>, String> {
-    let mut tables = vec![Table::default()];
-    for (at, line) in text.lines().enumerate() {
-        let number = at + 1;
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
+    let line = |span: Range<usize>| {
+        let before = &text.as_bytes()[..span.start.min(text.len())];
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    };
+    let all = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(1, line);
+        format!("line {at}: {}", error.message().replace('\n', ", "))
+    })?;
+    let mut first = Table::default();
+    let mut tables = Vec::new();
+    for (key, value) in all.get_ref() {
+        let name: &str = key.get_ref();
+        let of_key = || format!("line {}", line(key.span()));
+        match value.get_ref() {
+            DeValue::Array(items)
+                if items
+                    .iter()
+                    .any(|item| matches!(item.get_ref(), DeValue::Table(_))) =>
+            {
+                for item in items {
+                    let DeValue::Table(keys) = item.get_ref() else {
+                        return Err(format!("{}: expected [[{name}]]", of_key()));
+                    };
+                    let mut table = Table {
+                        name: name.to_owned(),
+                        line: line(item.span()),
+                        keys: Vec::new(),
+                    };
+                    add_keys(keys, &line, &mut table)?;
+                    tables.push(table);
+                }
+            }
+            DeValue::Table(_) => return Err(format!("{}: expected [[rule]]", of_key())),
+            value => {
+                let line = line(key.span());
+                first
+                    .keys
+                    .push((name.to_owned(), simple(value, line)?, line));
+            }
         }
-        if let Some(name) = line.strip_prefix("[[") {
-            let name = name.split_once("]]").filter(|(_, rest)| is_end(rest));
-            let Some((name, _)) = name else {
-                return Err(format!("line {number}: expected [[name]]"));
-            };
-            tables.push(Table {
-                name: name.trim().to_owned(),
-                line: number,
-                keys: Vec::new(),
-            });
-            continue;
-        }
-        let Some((key, rest)) = line.split_once('=') else {
-            return Err(format!("line {number}: expected key = value or [[rule]]"));
-        };
-        let (value, rest) =
-            value(rest.trim_start()).map_err(|error| format!("line {number}: {error}"))?;
-        if !is_end(rest) {
-            return Err(format!("line {number}: unexpected text after the value"));
-        }
-        let key = key.trim().to_owned();
-        let table = tables.last_mut().expect("the first table");
-        if table.keys.iter().any(|(known, _, _)| *known == key) {
-            return Err(format!("line {number}: {key} is given twice"));
-        }
-        table.keys.push((key, value, number));
     }
+    tables.insert(0, first);
     Ok(tables)
 }
 
-/// Returns true if only a comment follows.
-fn is_end(rest: &str) -> bool {
-    let rest = rest.trim_start();
-    rest.is_empty() || rest.starts_with('#')
+fn add_keys(
+    keys: &DeTable<'_>,
+    line: &dyn Fn(Range<usize>) -> usize,
+    table: &mut Table,
+) -> Result<(), String> {
+    for (key, value) in keys {
+        let at = line(key.span());
+        let value = simple(value.get_ref(), at)?;
+        table.keys.push((key.get_ref().to_string(), value, at));
+    }
+    // The keys of a table are not in their order.
+    table.keys.sort_by_key(|(_, _, line)| *line);
+    Ok(())
 }
 
-/// Parses a value, and returns the text after it.
-fn value(text: &str) -> Result<(Value, &str), String> {
-    if text.starts_with(['"', '\'']) {
-        let (text, rest) = string(text)?;
-        return Ok((Value::Text(text), rest));
-    }
-    if let Some(mut rest) = text.strip_prefix('[') {
-        let mut texts = Vec::new();
-        loop {
-            rest = rest.trim_start();
-            if let Some(rest) = rest.strip_prefix(']') {
-                return Ok((Value::Texts(texts), rest));
-            }
-            let (text, after) = string(rest)?;
-            texts.push(text);
-            rest = after.trim_start();
-            rest = rest.strip_prefix(',').unwrap_or(rest);
-        }
-    }
-    let end = text
-        .find(|c: char| c.is_whitespace() || c == '#')
-        .unwrap_or(text.len());
-    let (number, rest) = text.split_at(end);
-    match number.replace('_', "").parse::<f64>() {
-        Ok(number) if number.is_finite() => Ok((Value::Number(number), rest)),
-        _ => Err("expected a text in quotes, a number, or a list of texts in one line".to_owned()),
-    }
-}
-
-/// Parses a text in quotes.
-fn string(text: &str) -> Result<(String, &str), String> {
-    if let Some(rest) = text.strip_prefix('\'') {
-        let end = rest.split_once('\'');
-        return end
-            .map(|(text, rest)| (text.to_owned(), rest))
-            .ok_or_else(|| "the text has no end".to_owned());
-    }
-    let Some(rest) = text.strip_prefix('"') else {
-        return Err("expected a text in quotes".to_owned());
+/// Returns a value that rules may have.
+fn simple(value: &DeValue<'_>, line: usize) -> Result<Value, String> {
+    let error = || format!("line {line}: expected a text in quotes, a number, or a list of texts");
+    let number = |text: &str| match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(Value::Number(number)),
+        _ => Err(error()),
     };
-    let mut parsed = String::new();
-    let mut chars = rest.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return Ok((parsed, &rest[at + 1..])),
-            '\\' => match chars.next().map(|(_, c)| c) {
-                Some('n') => parsed.push('\n'),
-                Some('t') => parsed.push('\t'),
-                Some(c @ ('"' | '\\')) => parsed.push(c),
-                _ => return Err("unknown escape; known are \\\\, \\\", \\n and \\t".to_owned()),
-            },
-            c => parsed.push(c),
+    match value {
+        DeValue::String(text) => Ok(Value::Text(text.to_string())),
+        DeValue::Integer(integer) if integer.radix() == 10 => number(integer.as_str()),
+        DeValue::Float(float) => number(float.as_str()),
+        DeValue::Array(items) => {
+            let text = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
+                DeValue::String(text) => Ok(text.to_string()),
+                _ => Err(error()),
+            };
+            items
+                .iter()
+                .map(text)
+                .collect::<Result<_, _>>()
+                .map(Value::Texts)
         }
+        _ => Err(error()),
     }
-    Err("the text has no end".to_owned())
 }
 
 /// Returns a text in quotes.
 pub(crate) fn quoted(text: &str) -> String {
-    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("\"{}\"", text.replace('\n', "\\n").replace('\t', "\\t"))
+    ::toml::Value::from(text).to_string()
 }

@@ -23,6 +23,7 @@ pub(super) fn comparison(comparison: &Comparison) -> String {
         all.add("tested", comparison.tested);
         all.objects("changes", &comparison.changes, change);
         all.objects("effects", &comparison.effects, change);
+        all.objects("possible", &comparison.possible, change);
         all.objects("setup", &comparison.setup, |it, (name, before, after)| {
             it.add("name", name);
             it.add("before", before);

@@ -8,7 +8,8 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
-use clap::Args;
+use clap::error::ErrorKind;
+use clap::{Args, Command};
 use ferretto_diff::{Comparison, Limits, Recording, TABLES};
 
 pub(crate) use self::files::expanded;
@@ -59,11 +60,11 @@ pub(crate) fn run(args: &DiffArgs) -> Result<Extent> {
         [both] if args.before_range.is_some() && args.after_range.is_some() => {
             (vec![both.clone()], vec![both.clone()])
         }
-        [_] => {
-            bail!("name two recordings, or two ranges of one with --before-range and --after-range")
-        }
+        [_] => wrong_usage(
+            "name two recordings, or two ranges of one with --before-range and --after-range",
+        ),
         _ if args.before.is_empty() => {
-            bail!("name two recordings, or sets with --before and --after")
+            wrong_usage("name two recordings, or sets with --before and --after")
         }
         _ => (expanded(&args.before)?, expanded(&args.after)?),
     };
@@ -82,6 +83,13 @@ pub(crate) fn run(args: &DiffArgs) -> Result<Extent> {
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.context("cannot write the comparison")?;
     Ok(extent)
+}
+
+/// Ends the program because of the number of its arguments, which the parser cannot check.
+fn wrong_usage(sentence: &str) -> ! {
+    DiffArgs::augment_args(Command::new("ferretto diff"))
+        .error(ErrorKind::TooFewValues, sentence)
+        .exit()
 }
 
 /// Reads the features of recordings, one after the other.

@@ -85,6 +85,10 @@ fn headline(comparison: &Comparison) -> String {
         0 => "No change found".to_owned(),
         count => counted(count as u64, "change"),
     };
+    let found = match comparison.possible.len() {
+        0 => found,
+        count => format!("{found}, {count} possible"),
+    };
     let (before, after) = comparison.durations;
     match comparison.scope {
         Scope::Command => format!(
@@ -107,6 +111,10 @@ fn parts(comparison: &Comparison) -> Vec<(&'static str, &[Change])> {
             comparison.changes.as_slice(),
         ),
         ("Durations", comparison.effects.as_slice()),
+        (
+            "Possible changes; record again to know",
+            comparison.possible.as_slice(),
+        ),
     ];
     all.into_iter()
         .filter(|(_, changes)| !changes.is_empty())

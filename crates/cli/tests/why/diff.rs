@@ -62,8 +62,11 @@ fn what_cannot_be_compared_is_an_error() {
             .returned(1)
             .complained(expected);
     };
-    error(&["t"], "name two recordings");
-    error(&[], "name two recordings");
+    // Wrong numbers of arguments are the user's, not the files'.
+    for args in [&["diff"][..], &["diff", "t"]] {
+        let finished = world.run("ferretto", args);
+        finished.returned(2).complained("name two recordings");
+    }
     error(&["t", "nothing"], "cannot open nothing");
     error(&["--before", "x*", "--after", "t"], "no file matches x*");
     error(

@@ -71,10 +71,10 @@ fn planted_changes_are_first() {
         (with(0, Run(32_000)), |it| {
             it.feature.thread == "app" && it.feature.name == "ran its own code"
         }),
-        (with(1, Lock(14_000)), |it| {
+        (with(1, Lock(24_000)), |it| {
             it.feature.thread == "peer" && it.via == "app waited for a lock"
         }),
-        (with(3, Sleep(12_000)), |it| {
+        (with(3, Sleep(25_000)), |it| {
             it.feature.name == "waited for a timer"
         }),
         (with(4, Ready(40_000)), |it| {
@@ -89,12 +89,17 @@ fn planted_changes_are_first() {
     ];
     for (number, (steps, is)) in planted.iter().enumerate() {
         let comparison = compare(&BASE, steps, 1000 + 2 * number as u64);
-        let first = first(&comparison);
+        // One recording each does not tell if the machine is always so busy.
+        let first = comparison.changes.first().or(comparison.possible.first());
+        let first = first.expect("a change");
         assert!(is(first), "{number}: {comparison:#?}");
         assert!(first.difference() > 0.0);
         let backwards = compare(steps, &BASE, 1000 + 2 * number as u64);
         assert!(
-            backwards.changes.iter().any(|it| it.difference() < 0.0),
+            [&backwards.changes, &backwards.possible]
+                .into_iter()
+                .flatten()
+                .any(|it| it.difference() < 0.0),
             "{backwards:#?}"
         );
     }

@@ -3,5 +3,6 @@
 mod changes;
 mod judgements;
 mod made;
+mod real;
 
 mod statistics;
