@@ -190,7 +190,7 @@ fn a_signal_of_a_thread_that_ends_afterwards_is_no_child() {
     write(&world, &ends);
     let lock = &json(&world, &["--thread", "a"])["causes"][0];
     assert_eq!(
-        (&lock["kind"], &lock["dur"]),
+        (&lock["kind"], &lock["dur_ns"]),
         (&"signal".into(), &3000.into())
     );
     // In the call that ends it, it is one.
@@ -227,7 +227,7 @@ fn a_thread_that_a_timer_interrupts_is_not_to_blame() {
     write(&world, &format!("{timer}{interrupt}"));
     let wait = &json(&world, &["--thread", "a"])["causes"][0];
     assert_eq!(
-        (&wait["kind"], &wait["dur"]),
+        (&wait["kind"], &wait["dur_ns"]),
         (&"timer".into(), &3000.into())
     );
     assert!(wait["waker"].is_null(), "{wait}");
