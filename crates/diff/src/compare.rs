@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::feature::{CALLS, Feature, Kind, RAN, Unit, WAITED_FOR_CPU};
 use crate::recording::{Recording, Scope};
+use crate::remarks::{remarks, setup};
 use crate::statistics::{block_error, false_discovery, mean, permutation, squares, student};
 use crate::values::Value;
 
@@ -86,9 +87,9 @@ pub struct Comparison {
 /// The shares of the time that threads were ready in which they had no CPU: the least and the most
 /// of the recordings.
 #[derive(Debug, Clone, Copy)]
-struct Busyness {
-    least: f64,
-    most: f64,
+pub(crate) struct Busyness {
+    pub(crate) least: f64,
+    pub(crate) most: f64,
 }
 
 /// The degrees of freedom of the assumed variation between recordings.
@@ -108,15 +109,12 @@ const NOISE: f64 = 3e5;
 
 /// The number of recordings from which on they tell how much recordings of the same differ.
 const ENOUGH: usize = 6;
-/// The least changes in nanoseconds of times on CPUs, and of others, that fewer recordings can tell:
-/// a thread that loses its CPU once waits for some time slices, and finds its caches cold.
+/// The least changes in nanoseconds of times on CPUs, and of others, that fewer recordings can
+/// tell: a thread that loses its CPU once waits for some time slices, and finds its caches cold.
 const LEAST_ON_CPU: f64 = 5e6;
 const LEAST_WAIT: f64 = 1e7;
 /// The busyness of the machine from which on they tell nothing about waits.
 const BUSY: f64 = 0.2;
-
-/// The duration in nanoseconds of a command below which one recording each tells little.
-const SHORT: f64 = 1e8;
 
 /// Returns the variation of a feature between recordings of the same, as a standard deviation of
 /// the logarithm. It is assumed, and decides alone if there is one recording each.
@@ -449,8 +447,8 @@ impl Test<'_> {
                     < unchanged
     }
 
-    /// Returns true if the recordings can tell a change of this size from chance. Few of them do not
-    /// tell how much recordings of the same differ, so that only large changes are certain.
+    /// Returns true if the recordings can tell a change of this size from chance. Few of them do
+    /// not tell how much recordings of the same differ, so that only large changes are certain.
     fn is_supported(&self, change: &Change) -> bool {
         let count = self.before.len() + self.after.len();
         if count >= ENOUGH {
@@ -461,9 +459,14 @@ impl Test<'_> {
         let relative = difference / most.max(f64::MIN_POSITIVE);
         let feature = &change.feature;
         let share = |least: f64| relative >= least + self.busyness.most;
+        // The work of other programs for which the command waits may be chance.
+        let mut all = self.before.iter().chain(self.after);
+        let is_own = all.any(|recording| recording.processes.contains(&feature.process));
         match (feature.kind, feature.kind.unit()) {
-            (_, Unit::Time) if feature.is_on_cpu() => difference >= LEAST_ON_CPU && share(0.12),
-            // Who waits on a busy machine waits for others.
+            (_, Unit::Time) if is_own && feature.is_on_cpu() => {
+                difference >= LEAST_ON_CPU && share(0.12)
+            }
+            // On a busy machine, waits depend on the others.
             (_, Unit::Time) => {
                 difference.max(change.size * self.scale) >= LEAST_WAIT
                     && self.busyness.most < BUSY
@@ -556,78 +559,4 @@ fn ranked(mut changes: Vec<Change>) -> Vec<Change> {
         by_size.then_with(|| a.feature.cmp(&b.feature))
     });
     changes
-}
-
-/// Returns the facts that differ between all recordings before and all after.
-fn setup(before: &[Recording], after: &[Recording]) -> Vec<(String, String, String)> {
-    let values = |of: &[Recording]| {
-        let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (name, value) in of.iter().flat_map(|recording| &recording.setup) {
-            values
-                .entry(name.clone())
-                .or_default()
-                .insert(value.clone());
-        }
-        values
-    };
-    let (before, after) = (values(before), values(after));
-    let text = |values: Option<&BTreeSet<String>>| {
-        let values = values.into_iter().flatten().cloned();
-        values.collect::<Vec<_>>().join(" or ")
-    };
-    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    names
-        .into_iter()
-        .filter(|name| before.get(*name) != after.get(*name))
-        .map(|name| (name.clone(), text(before.get(name)), text(after.get(name))))
-        .collect()
-}
-
-/// Returns sentences about what a comparison cannot tell.
-fn remarks(before: &[Recording], after: &[Recording], busyness: Busyness) -> Vec<String> {
-    let all = || before.iter().chain(after);
-    let mut remarks = Vec::new();
-    let mut add = |text: &str| remarks.push(text.to_owned());
-    if before.len() == 1 && after.len() == 1 {
-        add(
-            "One recording each: the variation between recordings is assumed, not known. Compare \
-             several with --before and --after.",
-        );
-        let is_short = |recording: &Recording| {
-            recording.scope == Scope::Command && recording.own_duration < SHORT
-        };
-        if all().any(is_short) {
-            add(
-                "The command is short: chance alone changes its times by milliseconds, so changes of \
-                 less than 10 ms are only possible ones.",
-            );
-        }
-    } else if before.len() + after.len() < 6 {
-        add("Few recordings: only large changes are certain. Compare five of each.");
-    }
-    if busyness.most > 0.2 {
-        let share = (busyness.most * 100.0).round();
-        remarks.push(format!(
-            "The machine was busy: threads had no CPU for {share} % of the time that they were \
-             ready. Smaller changes are not found."
-        ));
-    }
-    let mut add = |text: &str| remarks.push(text.to_owned());
-    if all().any(|recording| !recording.recorded.switches) {
-        add(
-            "Not all recordings have scheduling: times on CPUs and waits are not compared. Record \
-             it with ferretto record --why.",
-        );
-    }
-    if all().any(Recording::has_losses) {
-        add("Data of a recording was lost, which may look like a change.");
-    }
-    if before
-        .iter()
-        .chain(after)
-        .any(|recording| recording.values.is_cut)
-    {
-        add("A recording has too many different names; some are left out.");
-    }
-    remarks
 }

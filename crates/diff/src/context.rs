@@ -1,5 +1,6 @@
 //! The trace of a recording, and the part of it that is compared.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use ferretto_tables::Trace;
@@ -99,6 +100,13 @@ impl<'a> Context<'a> {
         let thread = thread.filter(|thread| tables.thread.upid().get(*thread) == Some(process));
         let of_thread = thread.map(|thread| self.why.thread_name(thread));
         common_name(of_thread.unwrap_or(name))
+    }
+
+    /// Returns the names of the compared processes.
+    pub(crate) fn process_names(&self) -> BTreeSet<String> {
+        let all = 0..self.processes.len() as u32;
+        let compared = all.filter(|process| self.has_process(*process));
+        compared.map(|process| self.process_name(process)).collect()
     }
 
     /// Returns the name of the process of a thread.

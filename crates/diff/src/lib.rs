@@ -15,6 +15,7 @@ mod cpu;
 mod feature;
 mod path;
 mod recording;
+mod remarks;
 pub mod rules;
 mod setup;
 mod slices;

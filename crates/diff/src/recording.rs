@@ -1,5 +1,6 @@
 //! The features of one recording.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use ferretto_tables::schema::TableId;
@@ -41,6 +42,8 @@ pub struct Recording {
     pub(crate) busyness: f64,
     /// Facts about machine, command and config.
     pub(crate) setup: Vec<(String, String)>,
+    /// The names of the compared processes.
+    pub(crate) processes: BTreeSet<String>,
     /// The kinds of data that it has.
     pub(crate) recorded: Recorded,
     /// The sum of the statistics of lost data.
@@ -80,6 +83,7 @@ impl Recording {
             duration,
             busyness: context.busyness(),
             setup: setup::read(&context),
+            processes: context.process_names(),
             recorded: context.why.recorded(),
             losses: losses.fold(0, u64::saturating_add),
         }
