@@ -199,6 +199,23 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text} is too large"))
 }
 
+/// Returns an argument, with a space before SQL that begins with a comment: it is no option.
+fn with_comment(word: OsString) -> OsString {
+    let is_comment = word.to_str().is_some_and(|text| {
+        let name = text.strip_prefix("--").and_then(|rest| {
+            let end = rest.find(char::is_whitespace)?;
+            Some(&rest[..end])
+        });
+        name.is_some_and(|name| !name.contains('='))
+    });
+    if !is_comment {
+        return word;
+    }
+    let mut sql = OsString::from(" ");
+    sql.push(word);
+    sql
+}
+
 /// Returns true if an argument is SQL and not the name of a trace.
 fn is_sql(word: &OsString) -> bool {
     let text = word.to_string_lossy();
@@ -220,7 +237,8 @@ pub(super) fn parse() -> Result<Task, String> {
     let mut args = Args::default();
     let mut words: Vec<OsString> = Vec::new();
     let mut is_fleet = None;
-    let mut parser = lexopt::Parser::from_env();
+    let words_of = std::env::args_os().skip(1).map(with_comment);
+    let mut parser = lexopt::Parser::from_args(words_of);
     let failed = |error: lexopt::Error| format!("{error}; --help lists the options");
     while let Some(argument) = parser.next().map_err(failed)? {
         match argument {

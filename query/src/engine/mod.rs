@@ -195,6 +195,13 @@ impl Engine {
         for (name, sql) in modules::all() {
             engine.add_module(&name, &sql, true)?;
         }
+        for (name, others) in modules::INCLUDED {
+            if let Some(sql) = engine.packages.get_mut(*name) {
+                for other in *others {
+                    *sql += &format!("\nINCLUDE PERFETTO MODULE {other};");
+                }
+            }
+        }
         for text in stdlib::PRELUDE {
             engine.define_all(text)?;
         }

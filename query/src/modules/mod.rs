@@ -19,6 +19,8 @@ modules! {
     "android.io": "android/io.sql",
     "android.memory.heap_profile.callstacks": "android/memory/heap_profile/callstacks.sql",
     "android.memory.heap_profile.summary_tree": "android/memory/heap_profile/summary_tree.sql",
+    "android.network_packets": "android/network_packets.sql",
+    "android.oom_adjuster": "android/oom_adjuster.sql",
     "android.package_lookup": "android/package_lookup.sql",
     "android.process_metadata": "android/process_metadata.sql",
     "android.screen_state": "android/screen_state.sql",
@@ -62,6 +64,60 @@ modules! {
     "viz.threads": "viz/threads.sql",
     "viz.track_event_callstacks": "viz/track_event_callstacks.sql",
 }
+
+/// Modules that upstream's modules include and these do not need. Statements may use what they
+/// define.
+pub(crate) const INCLUDED: &[(&str, &[&str])] = &[
+    (
+        "android.cujs.sysui_cujs",
+        &["android.frames.timeline", "android.cujs.base"],
+    ),
+    ("android.gpu.memory", &["linux.memory.general"]),
+    ("android.network_packets", &["std.metasql.unparenthesize"]),
+    ("callstacks.stack_profile", &["v8.jit"]),
+    ("intervals.fill_gaps", &["std.metasql.unparenthesize"]),
+    (
+        "intervals.overlap",
+        &["intervals.intersect", "std.metasql.unparenthesize"],
+    ),
+    ("linux.block_io", &["intervals.overlap"]),
+    ("linux.cpu.idle_time_in_state", &["time.conversion"]),
+    (
+        "linux.cpu.utilization.process",
+        &[
+            "linux.cpu.utilization.thread_cpu",
+            "time.conversion",
+            "intervals.intersect",
+        ],
+    ),
+    (
+        "linux.cpu.utilization.system",
+        &[
+            "linux.cpu.utilization.thread_cpu",
+            "time.conversion",
+            "intervals.intersect",
+        ],
+    ),
+    (
+        "linux.cpu.utilization.thread",
+        &[
+            "linux.cpu.utilization.thread_cpu",
+            "time.conversion",
+            "intervals.intersect",
+        ],
+    ),
+    ("linux.cpu.utilization.thread_cpu", &["intervals.intersect"]),
+    ("linux.memory.high_watermark", &["counters.intervals"]),
+    (
+        "pixel.camera",
+        &["counters.global_tracks", "linux.memory.process"],
+    ),
+    ("sched.thread_executing_span", &["intervals.overlap"]),
+    ("slices.flow", &["graphs.search"]),
+    ("slices.stack", &["slices.hierarchy"]),
+    ("viz.flamegraph", &["std.metasql.unparenthesize"]),
+    ("viz.summary.track_event", &["viz.track_event_callstacks"]),
+];
 
 /// Modules whose macros are operators, which always exist.
 const OPERATORS: &[&str] = &[

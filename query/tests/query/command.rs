@@ -87,6 +87,17 @@ fn query_119_sql_comes_from_arguments_files_and_standard_input() {
 }
 
 #[test]
+fn sql_may_begin_with_a_comment() {
+    let f = fixture();
+    for sql in [
+        "-- all slices\nselect count(*) as n from slice",
+        "--all = slices\n select 4 as n",
+    ] {
+        assert_eq!(out(query().arg(&f.trace).arg(sql), ""), "\"n\"\n4\n");
+    }
+}
+
+#[test]
 fn query_120_the_classic_name_prints_its_versions() {
     let printed = out(fixture().classic().arg("--version"), "");
     assert!(printed.contains("Trace Processor RPC API version: 14"));

@@ -190,3 +190,34 @@ fn every_module_of_this_engine_can_be_included() {
     let sql = format!("SELECT * FROM _callstack_frame_symbolize!({frames})");
     assert_eq!(s.rows(&sql).len(), 0);
 }
+
+#[test]
+fn modules_include_those_that_upstreams_include() {
+    let mut s = Session::new();
+    let rows = s.rows(
+        "INCLUDE PERFETTO MODULE linux.cpu.utilization.process;
+         SELECT time_to_ms(1500000)",
+    );
+    assert_eq!(rows, ["1"]);
+    let mut s = Session::new();
+    let rows = s.rows(
+        "INCLUDE PERFETTO MODULE android.oom_adjuster;
+         SELECT android_oom_adj_score_to_detailed_bucket_name(value, app)
+         FROM (SELECT -900 AS value, 1 AS app UNION ALL SELECT 230, 1 UNION ALL SELECT 2000, 1
+           UNION ALL SELECT 7, NULL UNION ALL SELECT 7, 10 UNION ALL SELECT 7, 10000)",
+    );
+    let expected = [
+        "system",
+        "perceptible_medium_app",
+        "cached_app_lmk_first",
+        "unknown",
+        "unknown_native",
+        "unknown_app",
+    ];
+    assert_eq!(rows, expected.map(|name| format!("\"{name}\"")));
+    let rows = s.rows(
+        "INCLUDE PERFETTO MODULE android.network_packets;
+         SELECT count() FROM android_network_packets",
+    );
+    assert_eq!(rows, ["0"]);
+}
