@@ -13,8 +13,8 @@ use ferretto_wire::Fields;
 use crate::bundle::Bundle;
 use crate::kinds;
 use crate::names::Names;
-use crate::state::State;
 use crate::state::events::duration;
+use crate::state::{State, restarting};
 use crate::write::{
     EditError, Taken, begin_part, standalone, state_only, window_packet, write_packet,
 };
@@ -132,9 +132,10 @@ impl<W: Write> Cutter<'_, W> {
         let latest = on(self.state.latest);
         if let Some((boot, false)) = seen.snapshot {
             let is_near = |boot: u64| boot >= from && boot < to.saturating_add(SNAPSHOTS_BEHIND);
-            return match boot.is_some_and(is_near) {
-                true => self.write(packet),
-                false => Ok(()),
+            return if boot.is_some_and(is_near) {
+                self.write(packet)
+            } else {
+                Ok(())
             };
         }
         let mut bundle = None;
@@ -145,7 +146,11 @@ impl<W: Write> Cutter<'_, W> {
                 number if kinds::is_descriptor(number) => {
                     let (of, again) = State::description(seen.writer, &field, bytes);
                     if self.described.get(&of) != Some(&again) {
-                        self.write(&again)?;
+                        if number == kind::THREAD_DESCRIPTOR && seen.is_cleared {
+                            self.write(&restarting(&again))?;
+                        } else {
+                            self.write(&again)?;
+                        }
                         self.described.insert(of, again);
                     }
                 }
@@ -203,9 +208,10 @@ impl<W: Write> Cutter<'_, W> {
     fn is_about_recording(&mut self, event: &[u8]) -> bool {
         let has = |number| Fields::find(number, event).is_some();
         self.is_over |= has(service::TRACING_DISABLED);
-        match has(service::READ_TRACING_BUFFERS_COMPLETED) {
-            true => self.is_over,
-            false => !has(service::FLUSH_STARTED) && !has(service::ALL_DATA_SOURCES_FLUSHED),
+        if has(service::READ_TRACING_BUFFERS_COMPLETED) {
+            self.is_over
+        } else {
+            !has(service::FLUSH_STARTED) && !has(service::ALL_DATA_SOURCES_FLUSHED)
         }
     }
 

@@ -217,9 +217,10 @@ enum Place {
 fn place_of_event(event: &[u8]) -> Place {
     use tracing_service_event as kind;
     let has = |number| Fields::find(number, event).is_some();
-    match has(kind::FLUSH_STARTED) || has(kind::ALL_DATA_SOURCES_FLUSHED) {
-        true => Place::Nowhere,
-        false => Place::End,
+    if has(kind::FLUSH_STARTED) || has(kind::ALL_DATA_SOURCES_FLUSHED) {
+        Place::Nowhere
+    } else {
+        Place::End
     }
 }
 

@@ -97,9 +97,10 @@ pub fn merge<R: Read + Seek, W: Write>(
     let is_one_boot = identities
         .split_first()
         .is_none_or(|(first, others)| others.iter().all(|other| first.is_same_boot(other)));
-    match is_one_boot {
-        true => merge_one_boot(traces, limits, uuid, out),
-        false => merge_machines(traces, names, &identities, limits, uuid, out),
+    if is_one_boot {
+        merge_one_boot(traces, limits, uuid, out)
+    } else {
+        merge_machines(traces, names, &identities, limits, uuid, out)
     }
 }
 

@@ -147,9 +147,10 @@ impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
         }
         self.packets += 1;
         if has_names(packet) {
-            let names = match self.known_names.is_empty() {
-                true => self.names.of_samples(packet),
-                false => None,
+            let names = if self.known_names.is_empty() {
+                self.names.of_samples(packet)
+            } else {
+                None
             };
             return names.map_or(Ok(()), |names| self.write(&names));
         }
@@ -174,9 +175,11 @@ impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
         {
             self.has_clocks.insert(sequence);
         }
-        match seen.is_on_own_clock && !self.has_clocks.contains(&sequence) {
-            true => self.write(&standalone(packet, &seen, None)),
-            false => self.write(packet),
+        let lacks_clock = seen.is_on_own_clock && !self.has_clocks.contains(&sequence);
+        if lacks_clock || seen.relative.is_some() {
+            self.write(&standalone(packet, &seen, None))
+        } else {
+            self.write(packet)
         }
     }
 

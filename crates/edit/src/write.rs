@@ -5,11 +5,12 @@ use std::io::{self, Write};
 
 use ferretto_format::PACKET_TAG;
 use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
+use ferretto_format::track_event::{EventTimes, is_relative_time};
 use ferretto_proto::fields::trace_attributes::{ATTRIBUTE, attribute};
-use ferretto_proto::fields::{trace_packet, trace_uuid};
+use ferretto_proto::fields::{trace_packet, trace_uuid, track_event};
 use ferretto_trace::summary::{PART_FROM_ATTRIBUTE, PART_TO_ATTRIBUTE};
 use ferretto_trace::{Damage, ReadError};
-use ferretto_wire::{Fields, encode};
+use ferretto_wire::{Encoder, Fields, encode};
 
 use crate::names::Names;
 use crate::packet::rewrite;
@@ -102,13 +103,24 @@ pub(crate) fn window_packet(from: u64, to: u64) -> Vec<u8> {
 /// the machine, and clock snapshots are removed. `bundle` replaces kernel events.
 pub(crate) fn standalone(packet: &[u8], seen: &Seen, bundle: Option<&[u8]>) -> Vec<u8> {
     encode(|out| {
-        let time = seen.time.filter(|_| seen.is_on_own_clock);
+        let is_own = seen.is_on_own_clock || seen.relative.is_some();
+        let time = seen.time.filter(|_| is_own);
         if let Some(time) = time {
             seen.writer.write_time(time, out);
         }
         rewrite(packet, out, |field, out| match field.number {
             trace_packet::TIMESTAMP | trace_packet::TIMESTAMP_CLOCK_ID => time.is_some(),
             trace_packet::CLOCK_SNAPSHOT => true,
+            trace_packet::TRACK_EVENT => match seen.relative {
+                None => false,
+                // No reader shows an event without a base, and the part may have another.
+                Some(Err(_)) => true,
+                Some(Ok(times)) => {
+                    let event = field.as_bytes().unwrap_or_default();
+                    out.nested(field.number, |out| with_absolute_times(event, times, out));
+                    true
+                }
+            },
             trace_packet::FTRACE_EVENTS => {
                 if let Some(bundle) = bundle {
                     out.bytes(field.number, bundle);
@@ -118,6 +130,18 @@ pub(crate) fn standalone(packet: &[u8], seen: &Seen, bundle: Option<&[u8]>) -> V
             _ => false,
         });
     })
+}
+
+/// Writes a track event, with its times in the encoding of old writers as absolute ones. The packet
+/// has its timestamp.
+fn with_absolute_times(event: &[u8], times: EventTimes, out: &mut Encoder<'_, Vec<u8>>) {
+    rewrite(event, out, |field, _| is_relative_time(field.number));
+    if let Some(time) = times.thread_time {
+        out.int(track_event::THREAD_TIME_ABSOLUTE_US, time / 1000);
+    }
+    if let Some(count) = times.instructions {
+        out.int(track_event::THREAD_INSTRUCTION_COUNT_ABSOLUTE, count);
+    }
 }
 
 /// Returns only the parts of a packet that later ones of its sequence need.

@@ -42,9 +42,10 @@ impl ProbeEvent {
                 _ => None,
             }
         })?;
-        let function = match is_return {
-            true => function_of_return(name)?,
-            false => name.to_owned(),
+        let function = if is_return {
+            function_of_return(name)?
+        } else {
+            name.to_owned()
         };
         Some(Self {
             function,

@@ -120,6 +120,8 @@ struct Machine {
     started: u64,
     /// True if the buffers of the kernel were preserved: then earlier events are shown.
     is_preserved: bool,
+    /// True if the use of disks was measured.
+    has_disks: bool,
 }
 
 /// The slices of a track, in the order of the file.
@@ -222,22 +224,31 @@ impl EventTimes {
                 }
             }
             _ => {
-                if let Some(time) = time.filter(|_| has_event(kind, body)) {
+                let has_rates = kind == field::SYS_STATS && self.has_disk_rates(machine, body);
+                if let Some(time) = time.filter(|_| has_rates || has_event(kind, body)) {
                     self.add(machine, time, time);
                 }
             }
         }
     }
 
+    /// Returns true if system statistics measure the use of disks again: the rates since the last
+    /// measurement are events.
+    fn has_disk_rates(&mut self, machine: u32, stats: &[u8]) -> bool {
+        let has_disks = Fields::find(sys_stats::DISK_STAT, stats).is_some();
+        let machine = self.machine(machine).filter(|_| has_disks);
+        machine.is_some_and(|machine| std::mem::replace(&mut machine.has_disks, true))
+    }
+
     fn track_event(&mut self, machine: u32, event: &SequenceEvent<'_>, time: u64) {
         let track = (machine, event.track);
         let encoded = &event.encoded;
         match encoded.kind() {
-            Some(EventKind::Begin | EventKind::Legacy('b' | 'S')) => {
+            Some(kind) if kind.begins_slice() => {
                 self.add(machine, time, time);
                 self.begin(track, time);
             }
-            Some(EventKind::End | EventKind::Legacy('e' | 'F')) => {
+            Some(kind) if kind.ends_slice() => {
                 if self.end(track, time) || encoded.has_extra_counters {
                     self.add(machine, time, time);
                 }
@@ -245,7 +256,7 @@ impl EventTimes {
             Some(EventKind::Counter) if encoded.counter.is_none() => {}
             // A state without a name is the end of the one before.
             Some(EventKind::State) if encoded.name().is_none() => {}
-            Some(EventKind::Legacy('X')) => {
+            Some(kind) if kind.is_complete_slice() => {
                 let duration = encoded.duration().unwrap_or(0);
                 self.add(machine, time, time.saturating_add(duration));
             }

@@ -281,9 +281,10 @@ impl HealthCounter {
 
 /// Returns the key of a clock: clocks of a sequence belong to it, others to the trace.
 fn clock_key(sequence: u32, clock: u32) -> ClockKey {
-    match SEQUENCE.contains(&clock) {
-        true => (sequence, clock),
-        false => (0, clock),
+    if SEQUENCE.contains(&clock) {
+        (sequence, clock)
+    } else {
+        (0, clock)
     }
 }
 

@@ -106,7 +106,7 @@ impl Events {
         bytes: &[u8],
     ) {
         let event = TrackEvent::read(bytes);
-        let defaults = &state.event_defaults;
+        let defaults = &state.event.defaults;
         let track = event.track(defaults, writer.sequence);
         let open_event = || {
             let fits = self.budget.take(packet.len() + 128);
@@ -117,13 +117,13 @@ impl Events {
             })
         };
         match event.kind() {
-            Some(EventKind::Begin | EventKind::Legacy('b' | 'S')) => {
+            Some(kind) if kind.begins_slice() => {
                 if let Some(open_event) = open_event() {
                     let slices = self.slices.entry(track).or_default();
                     slices.begin(time, open_event);
                 }
             }
-            Some(EventKind::End | EventKind::Legacy('e' | 'F')) => {
+            Some(kind) if kind.ends_slice() => {
                 self.slices.entry(track).or_default().end(time);
             }
             Some(EventKind::State) => {
@@ -146,9 +146,10 @@ impl Events {
     }
 
     fn count(&mut self, writer: Writer, starts: u64, time: u64, track: u64, value: CounterValue) {
-        let key = match self.incremental.contains(&track) {
-            true => (writer.sequence, track),
-            false => (0, track),
+        let key = if self.incremental.contains(&track) {
+            (writer.sequence, track)
+        } else {
+            (0, track)
         };
         let Some(known) = self.counters.get_mut(&key) else {
             if self.budget.take(entry_bytes::<((u32, u64), Counter)>()) {
@@ -164,13 +165,10 @@ impl Events {
             }
             return;
         };
-        let value = match (known.value, value) {
-            (CounterValue::Integer(sum), CounterValue::Integer(difference))
-                if key.0 != 0 && known.starts == starts =>
-            {
-                CounterValue::Integer(sum.wrapping_add(difference))
-            }
-            (_, value) => value,
+        let value = if key.0 != 0 && known.starts == starts {
+            known.value.plus(value)
+        } else {
+            value
         };
         if key.0 != 0 || known.time <= time {
             *known = Counter {

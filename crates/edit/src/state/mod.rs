@@ -13,9 +13,11 @@ use ferretto_format::budget::Budget;
 use ferretto_format::clock::{BOOTTIME, SEQUENCE};
 use ferretto_format::clock_graph::{ClockId, ClockSnapshot};
 use ferretto_format::machine_clock::MachineClocks;
-use ferretto_format::sequence::{Clocks, PacketHeader, SequenceReader};
+use ferretto_format::sequence::{Clocks, Fault, PacketContext, PacketHeader, SequenceReader};
+use ferretto_format::sequence_flags::INCREMENTAL_STATE_CLEARED;
+use ferretto_format::track_event::{EventTimes, MissingBase, TimeFault, TrackEvent};
 use ferretto_proto::fields::{trace_packet as kind, track_descriptor};
-use ferretto_wire::{Field, Fields, encode};
+use ferretto_wire::{Encoder, Field, Fields, encode};
 
 use self::events::Events;
 use self::kernel::Kernel;
@@ -69,6 +71,8 @@ pub(crate) struct Seen {
     pub(crate) concerns_sequence: bool,
     /// True if its timestamp is on a sequence-scoped clock.
     pub(crate) is_on_own_clock: bool,
+    /// The times of a track event that has them in the encoding of old writers.
+    pub(crate) relative: Option<Result<EventTimes, MissingBase>>,
     /// The clock snapshot in it: its boot time, and true if it has sequence-scoped clocks.
     pub(crate) snapshot: Option<(Option<u64>, bool)>,
     /// The numbers of its content fields.
@@ -184,7 +188,7 @@ impl State {
             Some(context) => {
                 let clock = header.clock.or(context.state.clock);
                 seen.is_on_own_clock = clock.is_some_and(|clock| SEQUENCE.contains(&clock));
-                context.time
+                time_of_event(context, machine, &content, &mut seen.relative)
             }
             None => shared,
         };
@@ -331,7 +335,13 @@ impl State {
         let snapshots = self.first_snapshot.iter().chain(&self.snapshots);
         snapshots.cloned().for_each(&mut *out);
         self.about_all.iter().cloned().for_each(&mut *out);
-        self.descriptors.values().cloned().for_each(&mut *out);
+        for ((number, ..), packet) in &self.descriptors {
+            out(if *number == kind::THREAD_DESCRIPTOR {
+                restarting(packet)
+            } else {
+                packet.clone()
+            });
+        }
         let (latest, machines) = (self.latest, &self.machines);
         let of_machine = |machine: &u32| When {
             at: at.map(|at| machines.from_host(*machine, at)),
@@ -363,6 +373,49 @@ impl State {
         let starts_of = |sequence| epochs.get(&sequence).map_or(0, |(_, starts)| *starts);
         self.events.write(when, state_of, starts_of, out)
     }
+}
+
+/// Returns a packet that restarts its sequence. Readers ignore the thread of a sequence without a
+/// state.
+pub(crate) fn restarting(packet: &[u8]) -> Vec<u8> {
+    let flag = |out: &mut Encoder<'_, Vec<u8>>| {
+        out.varint(kind::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
+    };
+    [packet, &encode(flag)].concat()
+}
+
+/// Returns the time of a packet. A relative time of its track event takes precedence.
+fn time_of_event(
+    context: PacketContext<'_, Incremental>,
+    machine: u32,
+    content: &[Field<'_>],
+    relative: &mut Option<Result<EventTimes, MissingBase>>,
+) -> Option<Result<u64, Fault>> {
+    let state = &mut context.state.event;
+    for field in content {
+        let bytes = field.as_bytes().unwrap_or_default();
+        if field.number != kind::TRACK_EVENT {
+            state.describe(field.number, bytes);
+            continue;
+        }
+        let event = TrackEvent::read(bytes);
+        if !event.has_relative_times {
+            continue;
+        }
+        let time = state.relative_time(&event, context.time, machine, context.clocks);
+        return match time {
+            Ok((time, times)) => {
+                *relative = Some(Ok(times));
+                time.map(Ok)
+            }
+            Err(TimeFault::Base(missing)) => {
+                *relative = Some(Err(missing));
+                None
+            }
+            Err(TimeFault::Clock(fault)) => Some(Err(fault)),
+        };
+    }
+    context.time
 }
 
 /// Returns the boot time of a snapshot, and true if it has sequence-scoped clocks.

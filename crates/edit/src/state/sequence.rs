@@ -8,7 +8,7 @@ use ferretto_format::budget::Budget;
 use ferretto_format::clock::BOOTTIME;
 use ferretto_format::sequence::{FaultSink, InternedEntry, SequenceState};
 use ferretto_format::sequence_flags::INCREMENTAL_STATE_CLEARED;
-use ferretto_format::track_event::EventDefaults;
+use ferretto_format::track_event::EventState;
 use ferretto_proto::fields::{trace_packet, trace_packet_defaults};
 use ferretto_wire::{Encoder, Fields, encode};
 
@@ -127,8 +127,8 @@ pub(crate) struct Incremental {
     budget: Budget,
     /// The default clock of packets.
     pub(crate) clock: Option<u32>,
-    /// The defaults of track events.
-    pub(crate) event_defaults: EventDefaults,
+    /// The defaults and the base of relative times of track events.
+    pub(crate) event: EventState,
     /// The number of restarts.
     pub(crate) starts: u64,
 }
@@ -139,7 +139,7 @@ impl SequenceState for Incremental {
             epoch: Epoch::new(budget),
             budget: budget.clone(),
             clock: None,
-            event_defaults: EventDefaults::default(),
+            event: EventState::default(),
             starts: 0,
         }
     }
@@ -147,8 +147,12 @@ impl SequenceState for Incremental {
     fn restart(&mut self) {
         self.epoch = Epoch::new(&self.budget);
         self.clock = None;
-        self.event_defaults = EventDefaults::default();
+        self.event.restart();
         self.starts += 1;
+    }
+
+    fn lose(&mut self) {
+        self.event.lose();
     }
 
     fn set_defaults(&mut self, defaults: &[u8]) {
@@ -157,7 +161,7 @@ impl SequenceState for Incremental {
         }
         let clock = Fields::find(trace_packet_defaults::TIMESTAMP_CLOCK_ID, defaults);
         self.clock = clock.and_then(|clock| clock.as_u32());
-        self.event_defaults = EventDefaults::read(defaults);
+        self.event.set_defaults(defaults);
     }
 
     fn intern(&mut self, interned: &[u8], _: FaultSink<'_>) {

@@ -6,13 +6,14 @@ use ferretto_edit::{Every, Window, cut};
 use ferretto_proto::fields::ftrace_event_bundle::{self as bundle, compact_sched as compact};
 use ferretto_proto::fields::{
     ftrace_event as event, process_stats, process_tree, sched_process_free_ftrace_event as free,
-    task_newtask_ftrace_event as newtask, trace_packet as packet, tracing_service_event as service,
+    task_newtask_ftrace_event as newtask, thread_descriptor, trace_packet as packet,
+    tracing_service_event as service, track_event,
 };
 use ferretto_tables::{Options, Trace};
 use ferretto_trace::Limits;
 
 use crate::content::{check_upstream, content_of, differences, errors};
-use crate::recording::{MS, START, packed, write};
+use crate::recording::{MS, START, packed, snapshot, write};
 use crate::split::split;
 
 /// The thread that the tests check.
@@ -307,4 +308,81 @@ fn a_part_begins_with_the_state_before_late_packets() {
     ] {
         assert!(content_of.contains(&expected), "{expected}: {content_of:?}");
     }
+}
+
+/// Returns a trace of an old writer: slices whose begin and end have times relative to the event
+/// before.
+fn relative() -> Vec<u8> {
+    let mut trace = Vec::new();
+    write(&mut trace, 3, |out| {
+        snapshot(out, &[(6, START, false), (3, START - MS, false)]);
+    });
+    write(&mut trace, 7, |out| {
+        out.varint(packet::SEQUENCE_FLAGS, 1);
+        out.nested(packet::THREAD_DESCRIPTOR, |thread| {
+            thread.varint(thread_descriptor::PID, THREAD);
+            thread.varint(thread_descriptor::TID, THREAD);
+            thread.varint(
+                thread_descriptor::REFERENCE_TIMESTAMP_US,
+                (START - MS) / 1000,
+            );
+            thread.varint(thread_descriptor::REFERENCE_THREAD_TIME_US, 500);
+        });
+    });
+    for number in 0..50 {
+        write(&mut trace, 7, |out| {
+            out.varint(packet::SEQUENCE_FLAGS, 2);
+            out.nested(packet::TRACK_EVENT, |out| {
+                out.varint(track_event::TIMESTAMP_DELTA_US, 7_000);
+                out.varint(track_event::THREAD_TIME_DELTA_US, 300);
+                out.nested(track_event::LEGACY_EVENT, |legacy| {
+                    let phase = if number % 2 == 0 { b'B' } else { b'E' };
+                    legacy.varint(track_event::legacy_event::PHASE, phase.into());
+                });
+                out.string(track_event::NAME, "old");
+            });
+        });
+    }
+    trace
+}
+
+/// Returns the times and thread times of the slices that begin in the window.
+fn thread_times(bytes: &[u8], window: Window) -> Vec<(i64, Option<i64>)> {
+    let trace = Trace::read(bytes, &Options::default()).unwrap();
+    let slices = &trace.tables().slice;
+    let rows = (0..slices.len()).map(|row| (slices.ts().get(row), slices.thread_ts().get(row)));
+    let within = |ts: i64| ts > window.from as i64 && ts < window.to as i64;
+    rows.filter(|(ts, _)| within(*ts)).collect()
+}
+
+#[test]
+fn events_with_relative_times_keep_their_times_in_parts() {
+    let whole = relative();
+    let mut part = Vec::new();
+    let out = &mut part;
+    cut(Cursor::new(&whole), WINDOW, Limits::default(), [9; 16], out).unwrap();
+    let slices = |bytes: &[u8]| {
+        let mut lines = content_of(bytes, WINDOW);
+        lines.retain(|line| line.starts_with("slice"));
+        lines
+    };
+    let of_whole = slices(&whole);
+    assert_eq!(of_whole.len(), 8);
+    assert_eq!(differences(&of_whole, &slices(&part)), "");
+    assert_eq!(thread_times(&whole, WINDOW), thread_times(&part, WINDOW));
+    assert_eq!(errors(&part), [] as [&str; 0]);
+    let parts = split(&whole, Every::Nanoseconds(100 * MS));
+    assert!(parts.len() >= 3, "{}", parts.len());
+    let all = Window {
+        from: 0,
+        to: i64::MAX as u64,
+    };
+    let mut of_parts = Vec::new();
+    for part in &parts {
+        assert_eq!(errors(part), [] as [&str; 0]);
+        // A slice that is repeated has no thread time.
+        let times = thread_times(part, all).into_iter();
+        of_parts.extend(times.filter(|(_, thread)| thread.is_some()));
+    }
+    assert_eq!(of_parts, thread_times(&whole, all));
 }

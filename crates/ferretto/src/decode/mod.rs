@@ -161,19 +161,22 @@ impl State {
             ..
         }) = description
         else {
-            return match value {
-                Encoded::Integer(value) => CounterValue::Integer(value),
-                Encoded::Double(value) => CounterValue::Double(value),
-            };
+            return shown(value);
         };
-        match value {
-            Encoded::Integer(value) => {
-                let total = self.totals.entry(track).or_insert(0);
-                let before = if is_incremental { *total } else { 0 };
-                *total = before.wrapping_add(value);
-                CounterValue::Integer(total.wrapping_mul(multiplier))
-            }
-            Encoded::Double(value) => CounterValue::Double(value * multiplier as f64),
-        }
+        let value = if is_incremental {
+            let total = self.totals.entry(track).or_insert(Encoded::Integer(0));
+            *total = total.plus(value);
+            *total
+        } else {
+            value
+        };
+        shown(value.scaled(multiplier))
+    }
+}
+
+fn shown(value: Encoded) -> CounterValue {
+    match value {
+        Encoded::Integer(value) => CounterValue::Integer(value),
+        Encoded::Double(value) => CounterValue::Double(value),
     }
 }

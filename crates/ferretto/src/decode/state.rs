@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ferretto_format::budget::Budget;
 use ferretto_format::sequence::{FaultSink, InternedEntry, InternedStrings, SequenceState};
+use ferretto_format::track_event::CounterValue as Encoded;
 use ferretto_format::track_event::{EventDefaults, Text};
 
 /// The incremental state of a sequence of track events.
@@ -12,7 +13,7 @@ pub(super) struct State {
     interned: InternedStrings,
     pub(super) defaults: EventDefaults,
     /// The current values of incremental counters.
-    pub(super) totals: HashMap<u64, i64>,
+    pub(super) totals: HashMap<u64, Encoded>,
 }
 
 impl State {

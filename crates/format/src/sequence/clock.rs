@@ -187,9 +187,10 @@ impl Clocks {
             file: 0,
             machine: shared.machine,
         };
-        let to = match self.is_converting {
-            true => ClockId::of_machine(shared.machine, self.base),
-            false => shared,
+        let to = if self.is_converting {
+            ClockId::of_machine(shared.machine, self.base)
+        } else {
+            shared
         };
         self.convert(from, value, to)
     }

@@ -17,9 +17,10 @@ impl SequencePlaces {
     /// Returns the index of a sequence.
     #[inline]
     pub(super) fn get(&self, id: u32) -> Option<usize> {
-        match id < LOW_IDS {
-            true => (*self.low.get(id as usize)?).checked_sub(1),
-            false => self.high.get(&id).copied(),
+        if id < LOW_IDS {
+            (*self.low.get(id as usize)?).checked_sub(1)
+        } else {
+            self.high.get(&id).copied()
         }
         .map(|place| place as usize)
     }

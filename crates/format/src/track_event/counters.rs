@@ -25,6 +25,29 @@ impl CounterValue {
             Self::Double(value) => value,
         }
     }
+
+    /// Returns the sum with a difference, for incremental counters.
+    pub fn plus(self, difference: Self) -> Self {
+        match (self, difference) {
+            (Self::Integer(sum), Self::Integer(difference)) => {
+                Self::Integer(sum.wrapping_add(difference))
+            }
+            _ => Self::Double(self.as_f64() + difference.as_f64()),
+        }
+    }
+
+    /// Returns the value in the unit of its counter, which has this `unit_multiplier`. Those below
+    /// 1 have no effect.
+    pub fn scaled(self, multiplier: i64) -> Self {
+        match self {
+            _ if multiplier <= 1 => self,
+            Self::Integer(value) => match value.checked_mul(multiplier) {
+                Some(value) => Self::Integer(value),
+                None => Self::Double(value as f64 * multiplier as f64),
+            },
+            Self::Double(value) => Self::Double(value * multiplier as f64),
+        }
+    }
 }
 
 /// The value of a counter beside an event.

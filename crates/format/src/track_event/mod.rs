@@ -45,6 +45,32 @@ pub enum EventKind {
     Legacy(char),
 }
 
+impl EventKind {
+    /// Returns true if a slice begins.
+    #[inline]
+    pub fn begins_slice(self) -> bool {
+        matches!(self, Self::Begin | Self::Legacy('b' | 'S'))
+    }
+
+    /// Returns true if a slice ends.
+    #[inline]
+    pub fn ends_slice(self) -> bool {
+        matches!(self, Self::End | Self::Legacy('e' | 'F'))
+    }
+
+    /// Returns true if the event is a whole slice, which may have a duration.
+    #[inline]
+    pub fn is_complete_slice(self) -> bool {
+        self == Self::Legacy('X')
+    }
+
+    /// Returns true if the event has no duration.
+    #[inline]
+    pub fn is_instant(self) -> bool {
+        matches!(self, Self::Instant | Self::Legacy('R' | 'n' | 'T' | 'p'))
+    }
+}
+
 /// The track of a slice or state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventTrack {

@@ -4,7 +4,7 @@ use ferretto_proto::fields::{trace_packet, trace_packet_defaults};
 use ferretto_proto::views::{TrackDescriptorView, TrackEventDefaultsView};
 use ferretto_wire::Fields;
 
-use super::{MissingBase, RelativeTimes, TrackEvent};
+use super::{EventTimes, MissingBase, RelativeTimes, TrackEvent};
 use crate::budget::Budget;
 use crate::clock::MONOTONIC;
 use crate::sequence::{Clocks, Fault, FaultSink, SequenceState};
@@ -85,15 +85,32 @@ impl EventState {
         machine: u32,
         clocks: &Clocks,
     ) -> Result<Option<u64>, TimeFault> {
-        let mut time = packet;
-        if event.has_relative_times {
-            let times = self.times.read(event).map_err(TimeFault::Base)?;
-            if let Some(own) = times.time {
-                let own = u64::try_from(own).map_err(|_| Fault::InvalidTime);
-                time = Some(own.and_then(|own| clocks.to_boot(machine, own, MONOTONIC)));
-            }
+        if !event.has_relative_times {
+            return packet.transpose().map_err(TimeFault::Clock);
         }
-        time.transpose().map_err(TimeFault::Clock)
+        let (time, _) = self.relative_time(event, packet, machine, clocks)?;
+        Ok(time)
+    }
+
+    /// Returns the time of an event, as [`time`](Self::time) does, and its own times.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the time is not known.
+    pub fn relative_time(
+        &mut self,
+        event: &TrackEvent<'_>,
+        packet: Option<Result<u64, Fault>>,
+        machine: u32,
+        clocks: &Clocks,
+    ) -> Result<(Option<u64>, EventTimes), TimeFault> {
+        let times = self.times.read(event).map_err(TimeFault::Base)?;
+        let own = times.time.map(|own| {
+            let own = u64::try_from(own).map_err(|_| Fault::InvalidTime)?;
+            clocks.to_boot(machine, own, MONOTONIC)
+        });
+        let time = own.or(packet).transpose().map_err(TimeFault::Clock)?;
+        Ok((time, times))
     }
 }
 

@@ -5,6 +5,7 @@ use ferretto_proto::fields::{interned_data, track_event as field};
 
 use super::problem::{Problem, Problems};
 use super::state::State;
+use super::tracks::{Counter, Tracks};
 use super::value::{self, Value};
 
 /// The maximum number of categories of an event. Others are left out.
@@ -30,6 +31,8 @@ pub enum Correlation {
 pub struct Event {
     /// The timestamp, in nanoseconds of boot time. `None` if the clock is unknown.
     pub time: Option<u64>,
+    /// The duration of a whole slice of an old writer, in nanoseconds.
+    pub duration: Option<u64>,
     /// The id of the sequence.
     pub sequence: u32,
     /// The kind of event.
@@ -46,9 +49,9 @@ pub struct Event {
     pub flows: Vec<u64>,
     /// The ids of flows that end.
     pub ending_flows: Vec<u64>,
-    /// The absolute value of a counter.
+    /// The absolute value of a counter, in its unit.
     pub value: Option<Number>,
-    /// The values of extra counters, by track.
+    /// The absolute values of extra counters in their units, by track.
     pub extra_values: Vec<(u64, Number)>,
     /// The correlation with other events.
     pub correlation: Correlation,
@@ -84,6 +87,7 @@ pub(super) fn resolve(
         categories.filter_map(|category| text(interned_data::EVENT_CATEGORIES, category));
     let mut event = Event {
         time: None,
+        duration: encoded.duration(),
         sequence,
         kind,
         track: encoded.track.or(state.event.defaults.track).unwrap_or(0),
@@ -133,16 +137,24 @@ fn correlation(encoded: &TrackEvent<'_>, state: &State, problems: &mut Problems)
 }
 
 impl Event {
-    /// Adds up incremental counters, and resolves extra counters.
+    /// Resolves the values of counters: adds up differences, and multiplies by the unit.
     pub(super) fn count(
         &mut self,
         encoded: &TrackEvent<'_>,
         state: &mut State,
-        is_counter: impl Fn(u64) -> Option<bool>,
+        tracks: &Tracks,
         problems: &mut Problems,
     ) {
+        let resolve = |state: &mut State, track, counter: &Counter, value| {
+            let value = if counter.is_incremental {
+                state.sum(track, value)
+            } else {
+                value
+            };
+            value.scaled(counter.multiplier)
+        };
         if self.kind == Kind::Counter {
-            let counter = is_counter(self.track);
+            let counter = tracks.counter(self.track);
             if self.track == 0 {
                 problems.add(Problem::CounterWithoutTrack);
             } else if self.value.is_none() {
@@ -150,28 +162,23 @@ impl Event {
             } else if counter.is_none() {
                 problems.add(Problem::NotACounter);
             }
-            if let (Some(true), Some(Number::Integer(value))) = (counter, self.value) {
-                self.value = Some(Number::Integer(state.sum(self.track, value)));
+            if let (Some(counter), Some(value)) = (counter, self.value) {
+                self.value = Some(resolve(state, self.track, counter, value));
             }
         }
         let extra = encoded.extra_counters(&state.event.defaults);
-        for (index, counter) in extra.into_iter().enumerate() {
-            let track = counter.track.ok();
-            let problem = match track.map(&is_counter) {
-                _ if index >= MAX_EXTRA => Problem::TooManyExtraCounters,
-                None => Problem::ExtraCounterWithoutTrack,
-                Some(None) => Problem::NotACounter,
-                Some(Some(is_incremental)) => {
-                    let track = track.unwrap_or(0);
-                    let value = match counter.value {
-                        Number::Integer(value) if is_incremental => {
-                            Number::Integer(state.sum(track, value))
-                        }
-                        value => value,
-                    };
+        for (index, extra) in extra.into_iter().enumerate() {
+            let problem = if index >= MAX_EXTRA {
+                Problem::TooManyExtraCounters
+            } else if let Ok(track) = extra.track {
+                if let Some(counter) = tracks.counter(track) {
+                    let value = resolve(state, track, counter, extra.value);
                     self.extra_values.push((track, value));
                     continue;
                 }
+                Problem::NotACounter
+            } else {
+                Problem::ExtraCounterWithoutTrack
             };
             problems.add(problem);
         }

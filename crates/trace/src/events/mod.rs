@@ -70,9 +70,10 @@ pub fn read_events(input: impl Read) -> Result<Events, ReadError> {
         let Some(event) = reader.add(packet.bytes) else {
             continue;
         };
-        match reader.budget.take(event.bytes()) {
-            true => events.push(event),
-            false => reader.problems.add(Problem::NoMemory),
+        if reader.budget.take(event.bytes()) {
+            events.push(event)
+        } else {
+            reader.problems.add(Problem::NoMemory)
         }
     }
     let (tracks, problems) = reader.finish();
@@ -89,7 +90,8 @@ pub struct EventReader {
     budget: Budget,
     sequences: SequenceReader<State>,
     tracks: Tracks,
-    slices: Slices,
+    /// The check of the nesting of slices, if problems are counted.
+    slices: Option<Slices>,
     problems: Problems,
 }
 
@@ -126,11 +128,19 @@ impl EventReader {
 
     /// Creates a reader with other limits.
     pub fn with_limits(limits: Limits) -> Self {
+        let mut reader = Self::without_check_of_slices(limits);
+        reader.slices = Some(Slices::new(&reader.budget));
+        reader
+    }
+
+    /// Creates a reader that does not count the problems of slices, and so does not store their
+    /// times.
+    pub fn without_check_of_slices(limits: Limits) -> Self {
         let budget = limits.budget();
         Self {
             sequences: SequenceReader::new(&budget),
             tracks: Tracks::new(&budget),
-            slices: Slices::new(&budget),
+            slices: None,
             problems: Problems::default(),
             budget,
         }
@@ -180,8 +190,8 @@ impl EventReader {
             &self.tracks,
             problems,
         )?;
-        if !self.slices.add(&event) {
-            self.problems.add(Problem::NoMemory);
+        if let Some(slices) = &mut self.slices {
+            slices.add(&event, problems);
         }
         Some(event)
     }
@@ -206,7 +216,9 @@ impl EventReader {
     /// Returns the tracks and the problems.
     pub fn finish(mut self) -> (Tracks, Problems) {
         self.tracks.check(&mut self.problems);
-        self.slices.check(&mut self.problems);
+        if let Some(slices) = self.slices {
+            slices.finish(&mut self.problems);
+        }
         (self.tracks, self.problems)
     }
 }
@@ -240,7 +252,7 @@ fn event(
     if let Err(TimeFault::Clock(fault)) = time {
         problems.add(fault.into());
     }
-    event.count(&encoded, state, |track| tracks.is_counter(track), problems);
+    event.count(&encoded, state, tracks, problems);
     let has_track = encoded.track.or(state.event.defaults.track).is_some();
     if event.kind == Kind::State && !has_track {
         problems.add(Problem::StateWithoutTrack);

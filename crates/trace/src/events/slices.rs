@@ -9,58 +9,88 @@ use crate::limits::{Budget, entry_bytes};
 
 /// The maximum number of simultaneously open slices of a track.
 const MAX_OPEN: usize = 512;
+/// The number of begin and end events of a track that are sorted, because the packets of several
+/// writers on one track are not ordered. Older ones are counted.
+const MAX_SORTED: usize = 1 << 14;
 
 /// The begin and end events of slices, by track.
 #[derive(Debug)]
 pub(super) struct Slices {
-    edges: BTreeMap<u64, Vec<(u64, bool)>>,
+    tracks: BTreeMap<u64, Edges>,
     budget: Budget,
 }
 
+/// The last begin and end events of a track.
+#[derive(Debug, Default)]
+struct Edges {
+    /// Their times, and true for those that begin a slice.
+    last: Vec<(u64, bool)>,
+    /// The memory of the list, in entries.
+    reserved: usize,
+    /// The number of open slices before these events.
+    open: usize,
+}
+
 /// The memory of a track's table entry.
-const TRACK_BYTES: usize = entry_bytes::<(u64, Vec<(u64, bool)>)>();
-/// The memory of a begin or end event in a growing list.
-const EDGE_BYTES: usize = 2 * size_of::<(u64, bool)>();
+const TRACK_BYTES: usize = entry_bytes::<(u64, Edges)>();
 
 impl Slices {
     pub(super) fn new(budget: &Budget) -> Self {
         Self {
-            edges: BTreeMap::new(),
+            tracks: BTreeMap::new(),
             budget: budget.clone(),
         }
     }
 
-    /// Adds an event. Returns `false` if it exceeds the memory limit.
-    pub(super) fn add(&mut self, event: &Event) -> bool {
+    /// Adds an event. Counts slices that end without a begin event, and slices that are nested too
+    /// deeply.
+    pub(super) fn add(&mut self, event: &Event, problems: &mut Problems) {
         let begins = match event.kind {
             Kind::Begin => true,
             Kind::End => false,
-            _ => return true,
+            _ => return,
         };
-        let Some(time) = event.time else { return true };
-        let is_new = !self.edges.contains_key(&event.track);
-        let bytes = EDGE_BYTES + usize::from(is_new) * TRACK_BYTES;
-        let has_room = self.budget.take(bytes);
-        if has_room {
-            let edges = self.edges.entry(event.track).or_default();
-            edges.push((time, begins));
+        let Some(time) = event.time else { return };
+        if !self.tracks.contains_key(&event.track) && !self.budget.take(TRACK_BYTES) {
+            problems.add(Problem::NoMemory);
+            return;
         }
-        has_room
+        let edges = self.tracks.entry(event.track).or_default();
+        if edges.last.len() == edges.reserved {
+            let more = edges.reserved.max(4);
+            let fits = edges.reserved < MAX_SORTED;
+            if fits && self.budget.take(more * size_of::<(u64, bool)>()) {
+                edges.reserved += more;
+                edges.last.reserve_exact(more);
+            } else {
+                edges.count(edges.last.len() / 2, problems);
+            }
+        }
+        if edges.last.len() == edges.reserved {
+            problems.add(Problem::NoMemory);
+            return;
+        }
+        edges.last.push((time, begins));
     }
 
-    /// Counts slices that end without a begin event, and slices that are nested too deeply. Sorts
-    /// the events, because the packets of several writers on one track are not ordered.
-    pub(super) fn check(self, problems: &mut Problems) {
-        for mut edges in self.edges.into_values() {
-            edges.sort_by_key(|(time, _)| *time);
-            let mut open: usize = 0;
-            for (_, begins) in edges {
-                match (begins, open) {
-                    (true, MAX_OPEN..) => problems.add(Problem::SlicesTooDeep),
-                    (true, _) => open += 1,
-                    (false, 0) => problems.add(Problem::EndWithoutBegin),
-                    (false, _) => open -= 1,
-                }
+    /// Counts the problems of the last events.
+    pub(super) fn finish(self, problems: &mut Problems) {
+        for mut edges in self.tracks.into_values() {
+            edges.count(edges.last.len(), problems);
+        }
+    }
+}
+
+impl Edges {
+    /// Counts the problems of the first `count` events, which are removed.
+    fn count(&mut self, count: usize, problems: &mut Problems) {
+        self.last.sort_by_key(|(time, _)| *time);
+        for (_, begins) in self.last.drain(..count) {
+            match (begins, self.open) {
+                (true, MAX_OPEN..) => problems.add(Problem::SlicesTooDeep),
+                (true, _) => self.open += 1,
+                (false, 0) => problems.add(Problem::EndWithoutBegin),
+                (false, _) => self.open -= 1,
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use ferretto_format::sequence::{Fault, FaultSink, InternedEntry, InternedStrings, SequenceState};
-use ferretto_format::track_event::{EventState, Text};
+use ferretto_format::track_event::{CounterValue as Number, EventState, Text};
 
 use super::problem::{Problem, Problems};
 use crate::limits::{Budget, entry_bytes};
@@ -26,7 +26,7 @@ pub(crate) struct State {
     /// The defaults and the base of relative times.
     pub(super) event: EventState,
     /// The sums of incremental counters.
-    sums: HashMap<u64, i64>,
+    sums: HashMap<u64, Number>,
 }
 
 impl SequenceState for State {
@@ -72,19 +72,19 @@ impl SequenceState for State {
 
 impl State {
     /// Adds a difference to an incremental counter and returns its value.
-    pub(super) fn sum(&mut self, track: u64, difference: i64) -> i64 {
+    pub(super) fn sum(&mut self, track: u64, difference: Number) -> Number {
         let sum = match self.sums.entry(track) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let bytes = entry_bytes::<(u64, i64)>();
+                let bytes = entry_bytes::<(u64, Number)>();
                 if !self.budget.take(bytes) {
                     return difference;
                 }
                 self.taken += bytes;
-                new.insert(0)
+                new.insert(Number::Integer(0))
             }
         };
-        *sum = sum.wrapping_add(difference);
+        *sum = sum.plus(difference);
         *sum
     }
 

@@ -108,11 +108,9 @@ impl Tracks {
         names.join("/")
     }
 
-    /// Returns true if the values of a counter are differences; `None` if the track is not a
-    /// counter.
-    pub(super) fn is_counter(&self, uuid: u64) -> Option<bool> {
-        let counter = self.get(uuid)?.counter.as_ref()?;
-        Some(counter.is_incremental)
+    /// Returns the counter of a track.
+    pub(super) fn counter(&self, uuid: u64) -> Option<&Counter> {
+        self.get(uuid)?.counter.as_ref()
     }
 
     /// Reads a `TrackDescriptor`.

@@ -170,21 +170,23 @@ impl<'a> Kernel<'a> {
             let (first, second) = (row.first as i32, row.second as i32);
             let name = String::from_utf8_lossy(&row.name[..row.name.len().min(MAX_NAME)]);
             // Writing to a vector cannot fail.
-            let _ = match is_switch {
-                true => write!(
+            let _ = if is_switch {
+                write!(
                     self.text,
                     "sched_switch: prev_pid={} prev_state={first} ==> next_comm=\"",
                     number(tid)
-                ),
-                false => write!(self.text, "sched_waking: comm=\""),
+                )
+            } else {
+                write!(self.text, "sched_waking: comm=\"")
             };
             push(&mut self.text, &name);
-            let _ = match is_switch {
-                true => write!(self.text, "\" next_pid={second} next_prio={priority}"),
-                false => write!(
+            let _ = if is_switch {
+                write!(self.text, "\" next_pid={second} next_prio={priority}")
+            } else {
+                write!(
                     self.text,
                     "\" pid={first} prio={priority} target_cpu={second}"
-                ),
+                )
             };
             each(KernelEvent {
                 time: header.to_boot(row.time),

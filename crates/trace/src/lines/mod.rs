@@ -108,7 +108,7 @@ impl Resolver {
             profile: &self.profile,
             // Numbers callstacks the same way as in the first pass.
             samples: SampleReader::new(&self.limits.budget()),
-            events: EventReader::with_limits(self.limits),
+            events: EventReader::without_check_of_slices(self.limits),
             kernel: Kernel::new(&self.calls),
             order: Order::new(self.limits, out),
         };
@@ -221,12 +221,13 @@ fn event_line(
         None => line.extend_from_slice(b"     ?: "),
     }
     let kind = match event.kind {
-        Kind::Begin => "begin",
-        Kind::End => "end",
-        Kind::Instant => "instant",
+        kind if kind.begins_slice() => "begin",
+        kind if kind.ends_slice() => "end",
+        kind if kind.is_instant() => "instant",
+        kind if kind.is_complete_slice() => "slice",
         Kind::Counter => "counter",
         Kind::State => "state",
-        Kind::Legacy(_) => "event",
+        _ => "event",
     };
     line.extend_from_slice(kind.as_bytes());
     line.push(b':');
@@ -234,14 +235,15 @@ fn event_line(
         line.push(b' ');
         tasks::push(&mut line, name);
     }
+    if let Some(duration) = event.duration {
+        line.extend_from_slice(format!(" of {duration} ns").as_bytes());
+    }
     if thread.is_none() && event.track != 0 {
         line.extend_from_slice(b" on ");
         tasks::push(&mut line, &tracks.path(event.track));
     }
-    match event.value {
-        Some(Number::Integer(value)) => line.extend_from_slice(format!(" = {value}").as_bytes()),
-        Some(Number::Double(value)) => line.extend_from_slice(format!(" = {value}").as_bytes()),
-        None => {}
+    if let Some(value) = event.value {
+        push_number(&mut line, value);
     }
     if !event.categories.is_empty() {
         line.extend_from_slice(b" [");
@@ -254,7 +256,22 @@ fn event_line(
         line.push(b'=');
         tasks::push_value(&mut line, value, 0);
     }
+    for (track, value) in &event.extra_values {
+        line.extend_from_slice(b" (");
+        tasks::push(&mut line, &tracks.path(*track));
+        push_number(&mut line, *value);
+        line.push(b')');
+    }
     line
+}
+
+/// Appends the value of a counter.
+fn push_number(line: &mut Vec<u8>, value: Number) {
+    let text = match value {
+        Number::Integer(value) => format!(" = {value}"),
+        Number::Double(value) => format!(" = {value}"),
+    };
+    line.extend_from_slice(text.as_bytes());
 }
 
 fn sample_line(tasks: &Tasks<'_>, profile: &Profile, sample: &Sample) -> Vec<u8> {

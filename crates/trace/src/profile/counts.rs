@@ -282,9 +282,10 @@ impl StackCounts {
             *counter > 0 || session.is_some_and(super::Session::is_weighted)
         };
         let is_weighted = !chosen.is_empty() && chosen.iter().all(has_weights);
-        match is_weighted || self.is_off_cpu(profile) {
-            true => Value::Weight,
-            false => Value::Samples,
+        if is_weighted || self.is_off_cpu(profile) {
+            Value::Weight
+        } else {
+            Value::Samples
         }
     }
 

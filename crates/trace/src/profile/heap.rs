@@ -237,9 +237,10 @@ impl Heaps {
             if !is_sum || !context.budget.take(ROW_BYTES) {
                 continue;
             }
-            match is_written {
-                true => _ = ended.before.insert(*stack, *row),
-                false => dump.rows.push((*stack, *row)),
+            if is_written {
+                _ = ended.before.insert(*stack, *row)
+            } else {
+                dump.rows.push((*stack, *row))
             }
         }
         for (stack, row) in dump.rows.iter_mut().take(dump.written) {

@@ -184,15 +184,14 @@ impl Interned {
             .iter()
             .filter_map(|frame| self.frame(*frame, tables, problems))
             .collect();
-        let stack = match frames.is_empty() {
-            true => None,
-            false => {
-                let stack = tables.add_stack(&frames);
-                if stack.is_none() {
-                    problems.add(Problem::TooMany);
-                }
-                stack
+        let stack = if frames.is_empty() {
+            None
+        } else {
+            let stack = tables.add_stack(&frames);
+            if stack.is_none() {
+                problems.add(Problem::TooMany);
             }
+            stack
         };
         if let Some(callstack) = self.callstacks.get_mut(iid) {
             callstack.raw = frame_iids;
@@ -285,9 +284,10 @@ impl Interned {
         };
         // Upstream's profiler writes such a mapping for "no mapping".
         let is_none = mapping.path.is_empty() && end == 0;
-        let mapping = match is_none {
-            true => None,
-            false => tables.add_mapping(mapping),
+        let mapping = if is_none {
+            None
+        } else {
+            tables.add_mapping(mapping)
         };
         if let Some(defined) = self.mappings.get_mut(iid) {
             defined.known = Some(mapping);

@@ -180,9 +180,10 @@ impl Profile {
 /// such as `kworker/0:1`, are returned as they are.
 fn program(command_line: &str) -> &str {
     let first = command_line.split(' ').next().unwrap_or_default();
-    let name = match first.starts_with(['/', '.']) {
-        true => first.rsplit('/').next().unwrap_or_default(),
-        false => first,
+    let name = if first.starts_with(['/', '.']) {
+        first.rsplit('/').next().unwrap_or_default()
+    } else {
+        first
     };
     match (name, first) {
         ("", "") => command_line,

@@ -344,9 +344,10 @@ struct Packed<'a> {
 
 #[inline]
 fn packed(packet: &[u8]) -> Option<Packed<'_>> {
-    match may_be_packed(packet) {
-        true => find_packed(packet),
-        false => None,
+    if may_be_packed(packet) {
+        find_packed(packet)
+    } else {
+        None
     }
 }
 

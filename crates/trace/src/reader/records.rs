@@ -119,9 +119,10 @@ impl<R: Read> Records<R> {
                 return Ok(Record::Truncated(self.start));
             }
         }
-        Ok(match head.is_packet {
-            true => Record::TooLarge(self.start, head.length),
-            false => Record::Other,
+        Ok(if head.is_packet {
+            Record::TooLarge(self.start, head.length)
+        } else {
+            Record::Other
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ferretto_format::sequence::{FaultSink, InternedEntry, InternedStrings, SequenceState};
-use ferretto_format::track_event::{EventKind, EventState, Text};
+use ferretto_format::track_event::{EventState, Text};
 use ferretto_proto::fields::{interned_data, trace_attributes};
 use ferretto_wire::Fields;
 
@@ -254,8 +254,11 @@ impl Events {
             *self.counts.entry(pid).or_default() += 1;
         }
         let Some(time) = time else { return };
-        let name = match event.encoded.kind() {
-            Some(EventKind::Begin | EventKind::Legacy('X')) => {
+        let Some(kind) = event.encoded.kind() else {
+            return;
+        };
+        let name = match kind {
+            kind if kind.begins_slice() || kind.is_complete_slice() => {
                 let name = match event.encoded.name() {
                     Some(Text::Literal(name)) => name,
                     Some(Text::Interned(iid)) => {
@@ -274,7 +277,7 @@ impl Events {
                 }
                 Some(index)
             }
-            Some(EventKind::End) => None,
+            kind if kind.ends_slice() => None,
             _ => return,
         };
         let ended = self

@@ -71,9 +71,10 @@ impl PerfConfig {
     /// Returns the advice for rings that are too small.
     pub(super) fn ring_advice(&self, is_off_cpu: bool) -> String {
         // The number of waits does not depend on a frequency.
-        let less = match is_off_cpu {
-            true => "record fewer processes (-p PID, or a scope in the config)",
-            false => "sample less often (--perf=HZ, or timebase.frequency in the config)",
+        let less = if is_off_cpu {
+            "record fewer processes (-p PID, or a scope in the config)"
+        } else {
+            "sample less often (--perf=HZ, or timebase.frequency in the config)"
         };
         match self.ring_buffer_pages {
             // The profiler chose the size.

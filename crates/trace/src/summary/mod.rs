@@ -207,9 +207,10 @@ pub fn summarize_within(
     let mut summarizer = Summarizer::with_limits(limits);
     let damage = reader.read_all(|packet| summarizer.add(packet.bytes))?;
     let modules = summarizer.samples.modules();
-    let rest = match damage.end().is_none() {
-        true => complete(&modules),
-        false => Vec::new(),
+    let rest = if damage.end().is_none() {
+        complete(&modules)
+    } else {
+        Vec::new()
     };
     for packet in Fields::new(&rest).map_while(Result::ok) {
         summarizer.add(packet.as_bytes().unwrap_or_default());
@@ -385,12 +386,11 @@ impl Summarizer {
         if let Some(snapshot) = header.snapshot {
             content.data = Some((packet_field::CLOCK_SNAPSHOT, snapshot));
         }
-        let time = match is_whole {
-            true => self.sequence_packet(&header, &content),
-            false => {
-                self.malformed += 1;
-                None
-            }
+        let time = if is_whole {
+            self.sequence_packet(&header, &content)
+        } else {
+            self.malformed += 1;
+            None
         };
         self.machines.note(&header);
         let source = content.data.and_then(|(kind, _)| names::source_of(kind));

@@ -90,9 +90,10 @@ fn summary(profile: &Profile, counts: &StackCounts, is_off_cpu: bool) -> Option<
         is_added_up: session.is_added_up(),
         value,
         event,
-        interval: match is_follower {
-            true => Interval::Unknown,
-            false => session.interval,
+        interval: if is_follower {
+            Interval::Unknown
+        } else {
+            session.interval
         },
         total,
         idle: if is_off_cpu { 0 } else { counts.idle },

@@ -224,15 +224,16 @@ impl BufferStats {
             let bytes = human_bytes(self.bytes_overwritten);
             let chunks = counted(self.chunks_overwritten, "chunk");
             let is_asked_for = config.buffers.get(index).is_some_and(|it| it.is_ring);
-            let (cause, amount) = match is_asked_for && !config.write_into_file {
-                true => (
+            let (cause, amount) = if is_asked_for && !config.write_into_file {
+                (
                     Cause::Ring,
                     format!("{bytes} of older data made room for newer, as in a ring"),
-                ),
-                false => (
+                )
+            } else {
+                (
                     Cause::Overwritten,
                     format!("{bytes} in {chunks} overwritten before they were read"),
-                ),
+                )
             };
             add(cause, amount, self.ring_advice(index, size_kb, config));
         }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ferretto_format::track_event::TrackEvent;
-use ferretto_proto::views::track_event::r#type as event_type;
+use ferretto_format::track_event::{EventKind, TrackEvent};
 use ferretto_proto::views::{ProcessDescriptorView, TrackDescriptorView};
 
 use crate::printable::printable;
@@ -23,7 +22,7 @@ pub struct TrackEventCounts {
     pub instants: u64,
     /// The number of counter values.
     pub counters: u64,
-    /// The number of events of other types, including those of older writers.
+    /// The number of other events: states, and whole slices and flows of older writers.
     pub others: u64,
     /// The number of described tracks.
     pub tracks: usize,
@@ -45,11 +44,11 @@ pub(super) struct TrackEvents {
 impl TrackEvents {
     /// Reads a `TrackEvent`.
     pub(super) fn event(&mut self, event: &TrackEvent<'_>) {
-        let count = match event.event_type {
-            event_type::TYPE_SLICE_BEGIN => &mut self.counts.begins,
-            event_type::TYPE_SLICE_END => &mut self.counts.ends,
-            event_type::TYPE_INSTANT => &mut self.counts.instants,
-            event_type::TYPE_COUNTER => &mut self.counts.counters,
+        let count = match event.kind() {
+            Some(kind) if kind.begins_slice() => &mut self.counts.begins,
+            Some(kind) if kind.ends_slice() => &mut self.counts.ends,
+            Some(kind) if kind.is_instant() => &mut self.counts.instants,
+            Some(EventKind::Counter) => &mut self.counts.counters,
             _ => &mut self.counts.others,
         };
         *count += 1;

@@ -86,9 +86,10 @@ pub(super) fn losses<'a>(
     let mut writers: Vec<_> = writers.filter(|(_, writer)| writer.drops > 0).collect();
     writers.sort_unstable_by_key(|(id, _)| *id);
     for (id, writer) in writers {
-        let cause = match writer.is_late && writer.reasons.is_none() {
-            true => Some(Cause::LateStart),
-            false => cause(writer.reasons, stats),
+        let cause = if writer.is_late && writer.reasons.is_none() {
+            Some(Cause::LateStart)
+        } else {
+            cause(writer.reasons, stats)
         };
         let Some(cause) = cause else {
             continue;

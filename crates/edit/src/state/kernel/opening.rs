@@ -93,17 +93,21 @@ impl Opening<'_> {
         for (pid, task) in self.tasks {
             // Events of a thread that has not run may still follow from other CPUs, so its events
             // keep their own times.
-            let time = |own: u64| match self.is_waiting(task) {
-                true => self.time_on(task.cpu),
-                false => self.when.of(own),
+            let time = |own: u64| {
+                if self.is_waiting(task) {
+                    self.time_on(task.cpu)
+                } else {
+                    self.when.of(own)
+                }
             };
             let events = match &task.state {
                 TaskState::Running => Vec::new(),
                 TaskState::New(event) if task.time >= self.complete_from => {
                     let time = time(task.time);
-                    vec![match is_described(*pid) {
-                        true => woken(time, *pid, task, event),
-                        false => timed(event, time),
+                    vec![if is_described(*pid) {
+                        woken(time, *pid, task, event)
+                    } else {
+                        timed(event, time)
                     }]
                 }
                 _ => {

@@ -319,9 +319,10 @@ impl Activity {
         let Some(sum) = known else { return };
         let thread = u64::from(event.pid.cast_unsigned());
         let place = (kind, event.machine, thread, sum.into());
-        let (at, step) = match probe.is_return {
-            true => (event.at, Step::End),
-            false => (event.at, Step::Begin(sum)),
+        let (at, step) = if probe.is_return {
+            (event.at, Step::End)
+        } else {
+            (event.at, Step::Begin(sum))
         };
         self.wait(Edge { at, place, step });
     }
@@ -331,9 +332,10 @@ impl Activity {
         // Tracked separately from interrupts of devices, which they may interrupt.
         let cpu = u64::from(event.cpu);
         let place = (ActivityKind::Interrupt, event.machine, cpu, 1);
-        match is_entry {
-            true => self.begin(place, event.at, Name::Text(name.to_owned()), 0),
-            false => self.end(place, event.at),
+        if is_entry {
+            self.begin(place, event.at, Name::Text(name.to_owned()), 0)
+        } else {
+            self.end(place, event.at)
         }
     }
 
