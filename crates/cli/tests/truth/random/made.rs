@@ -37,6 +37,8 @@ enum Clock {
     Monotonic,
     Incremental,
     Scaled,
+    /// Differences in microseconds, in each event of an old writer.
+    Relative,
 }
 
 /// A writer of track events.
@@ -48,6 +50,8 @@ struct Sequence {
     is_begun: bool,
     /// The names that are interned since the last restart.
     names: Vec<usize>,
+    /// The ids of open slices with ids.
+    ids: Vec<usize>,
     /// The tracks for its events.
     tracks: Vec<u64>,
     counters: Vec<(u64, bool)>,
@@ -191,8 +195,9 @@ impl Maker {
                 Clock::Monotonic,
                 Clock::Incremental,
                 Clock::Scaled,
+                Clock::Relative,
             ];
-            let clock = clocks[self.random.below(4)];
+            let clock = clocks[self.random.below(5)];
             self.sequence(number, clock);
         }
     }
@@ -271,6 +276,7 @@ impl Maker {
             last: 0,
             is_begun: false,
             names: Vec::new(),
+            ids: Vec::new(),
             tracks: vec![first, first + 1, first + 2, SHARED],
             counters,
             waiting: Vec::new(),
@@ -285,13 +291,18 @@ impl Maker {
         sequence.is_begun = true;
         sequence.names.clear();
         sequence.last = time;
+        if sequence.clock == Clock::Relative {
+            sequence.last = (time - asleep) / 1000;
+        }
+        let base = sequence.last;
         let clock = match sequence.clock {
-            Clock::Boot => None,
+            Clock::Boot | Clock::Relative => None,
             Clock::Monotonic => Some(MONOTONIC),
             Clock::Incremental => Some(INCREMENTAL),
             Clock::Scaled => Some(SCALED),
         };
         let (id, track) = (sequence.id, sequence.tracks[0]);
+        let is_relative = sequence.clock == Clock::Relative;
         write_packet(&mut sequence.waiting, |out| {
             out.varint(packet::TRUSTED_PACKET_SEQUENCE_ID, id);
             out.varint(packet::TRUSTED_PID, PID);
@@ -304,6 +315,13 @@ impl Maker {
                     out.varint(track_event_defaults::TRACK_UUID, track);
                 });
             });
+            if is_relative {
+                out.nested(packet::THREAD_DESCRIPTOR, |thread| {
+                    thread.varint(thread_descriptor::PID, PID);
+                    thread.varint(thread_descriptor::TID, PID + id - 10);
+                    thread.varint(thread_descriptor::REFERENCE_TIMESTAMP_US, base);
+                });
+            }
             if matches!(clock, Some(INCREMENTAL | SCALED)) {
                 out.nested(packet::CLOCK_SNAPSHOT, |snapshot| {
                     let unit = if clock == Some(SCALED) { 8 } else { 1 };
@@ -347,11 +365,13 @@ impl Maker {
         let extra = random.one_in(6);
         let mut needs_state = random.one_in(3);
         let is_legacy = random.one_in(8);
+        let is_of_id = !is_legacy && random.one_in(10);
+        let is_double = random.one_in(3);
         let asleep = self.asleep;
         let sequence = &mut self.sequences[which];
         let track = sequence.tracks[random.below(sequence.tracks.len())];
-        if !on_default && track == SHARED && !is_legacy {
-            if sequence.clock == Clock::Incremental {
+        if !on_default && track == SHARED && !is_legacy && !is_of_id {
+            if matches!(sequence.clock, Clock::Incremental | Clock::Relative) {
                 // Lost packets change the times of later ones.
                 on_default = true;
             } else {
@@ -376,9 +396,30 @@ impl Maker {
             Clock::Monotonic => time - asleep,
             Clock::Incremental => time - sequence.last,
             Clock::Scaled => time / 8,
+            Clock::Relative => ((time - asleep) / 1000).saturating_sub(sequence.last),
         };
-        sequence.last = time;
-        let is_new = by_iid && !sequence.names.contains(&name);
+        if sequence.clock == Clock::Relative {
+            sequence.last += timestamp;
+        } else {
+            sequence.last = time;
+        }
+        // An event of an old writer with an id: the sequence has one slice at a time for each.
+        let of_id = is_of_id.then(|| {
+            let id = 1 + sequence.id as usize * 4 + value as usize % 4;
+            let is_open = sequence.ids.contains(&id);
+            match kind {
+                0..6 if is_open => {
+                    sequence.ids.retain(|open| *open != id);
+                    (b'e', id)
+                }
+                0..6 => {
+                    sequence.ids.push(id);
+                    (b'b', id)
+                }
+                _ => (b'n', id),
+            }
+        });
+        let is_new = by_iid && of_id.is_none() && !sequence.names.contains(&name);
         if is_new {
             sequence.names.push(name);
         }
@@ -386,9 +427,12 @@ impl Maker {
         write_packet(&mut sequence.waiting, |out| {
             out.varint(packet::TRUSTED_PACKET_SEQUENCE_ID, id);
             out.varint(packet::TRUSTED_PID, PID);
-            out.varint(packet::TIMESTAMP, timestamp);
+            let is_relative = clock == Clock::Relative;
+            if !is_relative {
+                out.varint(packet::TIMESTAMP, timestamp);
+            }
             // After a loss, differences of times have no meaning.
-            if by_iid || needs_state || clock == Clock::Incremental {
+            if by_iid || needs_state || is_relative || clock == Clock::Incremental {
                 out.varint(packet::SEQUENCE_FLAGS, 2);
             }
             if is_lost {
@@ -403,6 +447,18 @@ impl Maker {
                 });
             }
             out.nested(packet::TRACK_EVENT, |out| {
+                if is_relative {
+                    out.varint(event::TIMESTAMP_DELTA_US, timestamp);
+                }
+                if let Some((phase, id)) = of_id {
+                    out.string(event::NAME, NAMES[id % NAMES.len()]);
+                    out.string(event::CATEGORIES, "async");
+                    out.nested(event::LEGACY_EVENT, |legacy| {
+                        legacy.varint(event::legacy_event::PHASE, phase.into());
+                        legacy.varint(event::legacy_event::UNSCOPED_ID, id as u64);
+                    });
+                    return;
+                }
                 if is_legacy {
                     out.string(event::NAME, NAMES[name]);
                     out.nested(event::LEGACY_EVENT, |legacy| {
@@ -420,7 +476,11 @@ impl Maker {
                 out.varint(event::TYPE, number);
                 if number == 4 {
                     out.varint(event::TRACK_UUID, counter);
-                    out.varint(event::COUNTER_VALUE, value);
+                    if is_double {
+                        out.double(event::DOUBLE_COUNTER_VALUE, value as f64 / 4.0);
+                    } else {
+                        out.varint(event::COUNTER_VALUE, value);
+                    }
                     return;
                 }
                 if !on_default {
