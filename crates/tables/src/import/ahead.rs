@@ -180,9 +180,10 @@ impl Ahead {
             batch,
             interned,
         });
-        match chunk.items.len() < CHUNK {
-            true => None,
-            false => self.send(),
+        if chunk.items.len() < CHUNK {
+            None
+        } else {
+            self.send()
         }
     }
 
@@ -198,9 +199,10 @@ impl Ahead {
         self.workers[self.next].send(chunk);
         self.order.push_back(self.next);
         self.next = (self.next + 1) % self.threads;
-        match self.order.len() < self.threads * CHUNKS_PER_THREAD {
-            true => None,
-            false => self.receive(),
+        if self.order.len() < self.threads * CHUNKS_PER_THREAD {
+            None
+        } else {
+            self.receive()
         }
     }
 

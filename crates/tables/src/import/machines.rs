@@ -67,9 +67,10 @@ impl Machines {
             || self.place.machine != 0
             || context.store.tables.machine.raw_id.get(0) != 0
             || context.machines.has(raw_id);
-        let first = *self.adopted.get_or_insert_with(|| match is_taken {
-            true => 0,
-            false => {
+        let first = *self.adopted.get_or_insert_with(|| {
+            if is_taken {
+                0
+            } else {
                 context.store.tables.machine.raw_id.set(0, raw_id.into());
                 raw_id
             }

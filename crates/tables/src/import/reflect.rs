@@ -85,9 +85,10 @@ impl Keys {
             return;
         }
         let full = store.strings.intern(&self.full);
-        let flat = match self.flat.len() == self.full.len() {
-            true => full,
-            false => store.strings.intern(&self.flat),
+        let flat = if self.flat.len() == self.full.len() {
+            full
+        } else {
+            store.strings.intern(&self.flat)
         };
         args.add(flat, full, value);
     }
@@ -552,9 +553,10 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         for place in 0..4 {
             let letter = bits >> (18 - 6 * place) & 63;
-            text.push(match place <= three.len() {
-                true => char::from(LETTERS[letter as usize]),
-                false => '=',
+            text.push(if place <= three.len() {
+                char::from(LETTERS[letter as usize])
+            } else {
+                '='
             });
         }
     }

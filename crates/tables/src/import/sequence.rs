@@ -374,9 +374,10 @@ impl Interned {
             Some(place) => place,
             None if self.tables.len() >= MAX_TABLES => return,
             None => {
-                let entries = match TEXTS.contains(&entry.table) {
-                    true => Entries::Texts(InternedTable::default()),
-                    false => Entries::Messages(InternedTable::default()),
+                let entries = if TEXTS.contains(&entry.table) {
+                    Entries::Texts(InternedTable::default())
+                } else {
+                    Entries::Messages(InternedTable::default())
                 };
                 self.tables.push((entry.table, entries));
                 self.tables.len() - 1

@@ -241,9 +241,10 @@ impl Sorter {
             if count == 0 {
                 break;
             }
-            match queue.is_empty() {
-                true => order.remove_first(),
-                false => order.update_first(queue.min),
+            if queue.is_empty() {
+                order.remove_first()
+            } else {
+                order.update_first(queue.min)
             }
         }
     }

@@ -120,9 +120,10 @@ impl FlowTracker {
 
     /// Begins a flow at a slice, or continues it if it has begun.
     pub(crate) fn follow(&mut self, store: &mut Store, ts: i64, slice: u32, flow: u64) {
-        match self.last.contains_key(&flow) {
-            false => self.begin(store, ts, slice, flow),
-            true => self.step(store, ts, slice, flow),
+        if self.last.contains_key(&flow) {
+            self.step(store, ts, slice, flow)
+        } else {
+            self.begin(store, ts, slice, flow)
         }
     }
 
@@ -199,9 +200,10 @@ impl FlowTracker {
 
     fn push(&mut self, store: &mut Store, before: u32, slice: u32, flow: u64) {
         let ts = |id| store.tables.slice.ts.get(id);
-        match ts(before) > ts(slice) {
-            true => self.insert(store, slice, before, flow),
-            false => self.insert(store, before, slice, flow),
+        if ts(before) > ts(slice) {
+            self.insert(store, slice, before, flow)
+        } else {
+            self.insert(store, before, slice, flow)
         }
     }
 

@@ -45,14 +45,13 @@ impl MachineTracker {
             return (*row, false);
         }
         let raw_id = FIRST_DECLARED + self.declared.len() as i64;
-        let (row, is_new) = match self.declared.is_empty() {
-            true => {
-                self.by_raw_id = FxHashMap::from_iter([(raw_id, 0)]);
-                self.last = None;
-                store.tables.machine.raw_id.set(0, raw_id);
-                (0, false)
-            }
-            false => self.look_up(store, raw_id),
+        let (row, is_new) = if self.declared.is_empty() {
+            self.by_raw_id = FxHashMap::from_iter([(raw_id, 0)]);
+            self.last = None;
+            store.tables.machine.raw_id.set(0, raw_id);
+            (0, false)
+        } else {
+            self.look_up(store, raw_id)
         };
         let text = store.strings.intern(name);
         store.tables.machine.name.set(row, text);

@@ -465,9 +465,10 @@ impl ProcessTracker {
             return None;
         }
         let process = self.machine(store).namespaced.get(&outer_pid)?;
-        match process.pid == tid {
-            true => Some(outer_pid),
-            false => process.threads.get(&tid).copied(),
+        if process.pid == tid {
+            Some(outer_pid)
+        } else {
+            process.threads.get(&tid).copied()
         }
     }
 

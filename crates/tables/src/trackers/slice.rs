@@ -95,9 +95,10 @@ impl SliceTracker {
 
     #[inline]
     fn shown_name(&self, name: StringId) -> StringId {
-        match self.names.is_empty() {
-            true => name,
-            false => self.names.get(&name).copied().unwrap_or(name),
+        if self.names.is_empty() {
+            name
+        } else {
+            self.names.get(&name).copied().unwrap_or(name)
         }
     }
 
@@ -234,9 +235,10 @@ impl SliceTracker {
     /// Returns the slices that began on watched tracks, as pairs of track and slice.
     #[inline]
     pub(crate) fn take_begun(&mut self) -> Vec<(u32, u32)> {
-        match self.begun.is_empty() {
-            true => Vec::new(),
-            false => std::mem::take(&mut self.begun),
+        if self.begun.is_empty() {
+            Vec::new()
+        } else {
+            std::mem::take(&mut self.begun)
         }
     }
 

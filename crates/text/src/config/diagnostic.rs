@@ -89,9 +89,10 @@ fn shortened(message: &str) -> String {
             break;
         }
     }
-    let hint = match shortened.len() > MAX_MESSAGE {
-        true => message.rsplit_once("; ").map(|(_, hint)| hint),
-        false => None,
+    let hint = if shortened.len() > MAX_MESSAGE {
+        message.rsplit_once("; ").map(|(_, hint)| hint)
+    } else {
+        None
     };
     match hint.filter(|hint| hint.len() < MAX_WORD) {
         Some(hint) => format!("{}; {hint}", shortened.trim_end()),

@@ -229,9 +229,10 @@ impl<'a> Parser<'a> {
             );
             self.error(key.start, key.end, text)?;
         }
-        let out = match field.packed {
-            true => given.packed.entry(field.number).or_default(),
-            false => out,
+        let out = if field.packed {
+            given.packed.entry(field.number).or_default()
+        } else {
+            out
         };
         if self.at(b'[') {
             self.list(field, key, out)
@@ -339,9 +340,10 @@ impl<'a> Parser<'a> {
         };
         self.advance()?;
         if let Some(bits) = bits {
-            match field.packed {
-                true => encode_packed(out, field, bits),
-                false => encode(out, field, bits),
+            if field.packed {
+                encode_packed(out, field, bits)
+            } else {
+                encode(out, field, bits)
             }
         }
         Ok(())

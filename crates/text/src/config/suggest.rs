@@ -29,12 +29,13 @@ pub(super) fn field(
     if message != root
         && let Some(path) = path_to(schema, root, name)
     {
-        return match path.is_empty() {
-            true => format!(
+        return if path.is_empty() {
+            format!(
                 "; there is one in {}, outside of this",
                 schema.message(root).name
-            ),
-            false => format!("; there is one in {path}"),
+            )
+        } else {
+            format!("; there is one in {path}")
         };
     }
     near.map(|(near, _)| format!("; did you mean {near:?}?"))

@@ -74,9 +74,10 @@ fn allocation(
     (buffer, length): (i64, i64),
 ) {
     let group = cx.lanes.group(&cx.store, type_, &[]);
-    let lane = match length > 0 {
-        true => cx.lanes.begin(group, buffer, Nesting::Nested),
-        false => cx.lanes.end(group, buffer),
+    let lane = if length > 0 {
+        cx.lanes.begin(group, buffer, Nesting::Nested)
+    } else {
+        cx.lanes.end(group, buffer)
     };
     let track = cx.lanes.track(&mut cx.store, lane, |store| {
         let label = store.strings.intern(label);

@@ -471,9 +471,10 @@ impl Machine {
     #[cold]
     fn begin(&mut self, cx: &mut Context) -> Cut {
         cx.processes.set_idle_task(&mut cx.store);
-        let drop = match self.preserves {
-            true => 0,
-            false => fact(cx, "tracing_started_ns").unwrap_or(0),
+        let drop = if self.preserves {
+            0
+        } else {
+            fact(cx, "tracing_started_ns").unwrap_or(0)
         };
         let start = fact(cx, "ftrace_latest_data_start_ns").unwrap_or(0);
         let cut = Cut {

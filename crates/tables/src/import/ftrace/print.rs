@@ -286,9 +286,12 @@ fn take(cx: &mut Context, ts: i64, tid: i64, line: &Line<'_>) {
             is_begin,
         } => {
             let name = text(cx, name);
-            let track = lane(cx, ASYNC, tgid, name, |lanes, group| match is_begin {
-                true => lanes.begin(group, cookie, Nesting::Flat),
-                false => lanes.end(group, cookie),
+            let track = lane(cx, ASYNC, tgid, name, |lanes, group| {
+                if is_begin {
+                    lanes.begin(group, cookie, Nesting::Flat)
+                } else {
+                    lanes.end(group, cookie)
+                }
             });
             let store = &mut cx.store;
             if is_begin {

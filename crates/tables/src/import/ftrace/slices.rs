@@ -91,10 +91,7 @@ impl Slices {
             event::WORKQUEUE_EXECUTE_END => end_of_thread(cx, head, "workqueue", &mut args),
             event::FUNCGRAPH_ENTRY | event::FUNCGRAPH_EXIT => {
                 let is_begin = number == event::FUNCGRAPH_ENTRY;
-                let function = match is_begin {
-                    true => entry::FUNC,
-                    false => exit::FUNC,
-                };
+                let function = if is_begin { entry::FUNC } else { exit::FUNC };
                 let function = Message::<4>::read(body).uint(function);
                 let name = head.symbol(cx, function);
                 function_graph(cx, head, name, is_begin);
@@ -207,9 +204,10 @@ impl Slices {
         let track = |cx: &mut Context, name: StringId, is_begin: bool| {
             let group = cx.lanes.group(&cx.store, SUSPEND, &[]);
             let cookie = name.raw().into();
-            let lane = match is_begin {
-                true => cx.lanes.begin(group, cookie, Nesting::Nested),
-                false => cx.lanes.end(group, cookie),
+            let lane = if is_begin {
+                cx.lanes.begin(group, cookie, Nesting::Nested)
+            } else {
+                cx.lanes.end(group, cookie)
             };
             cx.lanes.track(&mut cx.store, lane, |store| {
                 let label = store.strings.intern("Suspend/Resume Latency");
@@ -397,8 +395,9 @@ fn function_graph(cx: &mut Context, head: &Head<'_>, name: StringId, is_begin: b
     let track = TrackSpec::slices(type_, &dimensions).named(label);
     let place = Place::on(track, "");
     let mut args = ArgSet::default();
-    match is_begin {
-        true => begin(cx, head.ts, place, name, &mut args),
-        false => end_named(cx, head.ts, place, name, &mut args),
+    if is_begin {
+        begin(cx, head.ts, place, name, &mut args)
+    } else {
+        end_named(cx, head.ts, place, name, &mut args)
     }
 }

@@ -264,12 +264,12 @@ impl<'a> Spec<'a> {
         let message = Message::<12>::read(self.bytes);
         let name = cx.store.strings.intern_bytes(self.name);
         let mut source = ArgSet::default();
-        let description = match message.has(of::DESCRIPTION) {
-            true => cx
-                .store
+        let description = if message.has(of::DESCRIPTION) {
+            cx.store
                 .strings
-                .intern_bytes(message.bytes(of::DESCRIPTION)),
-            false => StringId::NULL,
+                .intern_bytes(message.bytes(of::DESCRIPTION))
+        } else {
+            StringId::NULL
         };
         source.put(&mut cx.store, "description", ArgValue::Text(description));
         let [ugpu, gpu] = dimensions(cx, gpu);
@@ -330,9 +330,12 @@ impl Groups {
             if !message.has(of::GROUP_ID) {
                 continue;
             }
-            let mut text = |number| match message.has(number) {
-                true => cx.store.strings.intern_bytes(message.bytes(number)),
-                false => StringId::NULL,
+            let mut text = |number| {
+                if message.has(number) {
+                    cx.store.strings.intern_bytes(message.bytes(number))
+                } else {
+                    StringId::NULL
+                }
             };
             groups.push(Group {
                 id: message.int(of::GROUP_ID) as i32,
@@ -392,8 +395,11 @@ fn key(state: EventState<'_>, iid: u64) -> Key {
 /// Returns the submessages with this number.
 fn parts(bytes: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
     let fields = Fields::new(bytes).map_while(Result::ok);
-    fields.filter_map(move |part: Field<'_>| match part.number == number {
-        true => part.as_bytes(),
-        false => None,
+    fields.filter_map(move |part: Field<'_>| {
+        if part.number == number {
+            part.as_bytes()
+        } else {
+            None
+        }
     })
 }

@@ -61,9 +61,12 @@ impl Description {
     /// Reads a description; `None` without a name.
     fn read(cx: &mut Context, bytes: &[u8], name: u32, description: u32) -> Option<Self> {
         let message = Message::<4>::read(bytes);
-        let mut text = |number| match message.has(number) {
-            true => cx.store.strings.intern_bytes(message.bytes(number)),
-            false => StringId::NULL,
+        let mut text = |number| {
+            if message.has(number) {
+                cx.store.strings.intern_bytes(message.bytes(number))
+            } else {
+                StringId::NULL
+            }
         };
         message.has(name).then(|| Self {
             name: text(name),
@@ -93,10 +96,7 @@ impl Queue {
     /// Returns the dimensions of its tracks.
     fn dimensions(self, cx: &mut Context, gpu: u32) -> [Dimension; 5] {
         let [ugpu, gpu] = dimensions(cx, gpu);
-        let source = match self.is_interned {
-            true => "iid",
-            false => "id",
-        };
+        let source = if self.is_interned { "iid" } else { "id" };
         let name = self.known.map_or(StringId::NULL, |known| known.name);
         [
             ugpu,
@@ -244,9 +244,10 @@ impl Stages {
         let message = Message::<4>::read(bytes);
         if self.contexts.len() < MAX_DESCRIPTIONS && self.contexts.insert(id) {
             let api = APIS.get(message.uint(context::API) as usize);
-            let api = match message.has(context::API) {
-                true => cx.store.strings.intern(api.copied().unwrap_or(APIS[0])),
-                false => StringId::NULL,
+            let api = if message.has(context::API) {
+                cx.store.strings.intern(api.copied().unwrap_or(APIS[0]))
+            } else {
+                StringId::NULL
             };
             cx.store.tables.gpu_context.push(GpuContextRow {
                 context_id: id as u32,
@@ -350,9 +351,10 @@ impl Stages {
             }
             let datum = Message::<3>::read(part.as_bytes().unwrap_or_default());
             let key = store.strings.intern_bytes(datum.bytes(of::NAME));
-            let value = match datum.has(of::VALUE) {
-                true => store.strings.intern_bytes(datum.bytes(of::VALUE)),
-                false => StringId::NULL,
+            let value = if datum.has(of::VALUE) {
+                store.strings.intern_bytes(datum.bytes(of::VALUE))
+            } else {
+                StringId::NULL
             };
             args.add(key, key, ArgValue::Text(value));
         }

@@ -122,9 +122,10 @@ fn parse_packed(cx: &mut Context, ts: i64, upid: u32, packed: &[u8]) {
         }
     }
     let is_aggregated = !lists[of::AGGREGATE_COUNT as usize].is_empty();
-    let needed = match is_aggregated {
-        true => of::AGGREGATE_COUNT,
-        false => of::NAME_ID,
+    let needed = if is_aggregated {
+        of::AGGREGATE_COUNT
+    } else {
+        of::NAME_ID
     };
     let rows = lists[needed as usize].len();
     let mut is_damaged = lists[of::SIZE_KB as usize..]
@@ -140,15 +141,17 @@ fn parse_packed(cx: &mut Context, ts: i64, upid: u32, packed: &[u8]) {
                 list.get(place).map(|value| *value as i64)
             }
         };
-        let name = match is_aggregated {
-            true => place,
-            false => lists[of::NAME_ID as usize][place] as usize,
+        let name = if is_aggregated {
+            place
+        } else {
+            lists[of::NAME_ID as usize][place] as usize
         };
         let next = paths.get(name).and_then(|name| {
             Some(ProfilerSmapsRow {
-                aggregate_count: match is_aggregated {
-                    true => value(of::AGGREGATE_COUNT)? as u32,
-                    false => 1,
+                aggregate_count: if is_aggregated {
+                    value(of::AGGREGATE_COUNT)? as u32
+                } else {
+                    1
                 },
                 size_kb: value(of::SIZE_KB)?,
                 rss_kb: value(of::RSS_KB)?,

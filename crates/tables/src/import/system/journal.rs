@@ -27,9 +27,10 @@ pub(super) fn parse(cx: &mut Context, ts: i64, bytes: &[u8]) {
         return;
     }
     let pid = i64::from(line.u32(field::PID));
-    let tid = match line.has(field::TID) {
-        true => line.u32(field::TID).into(),
-        false => pid,
+    let tid = if line.has(field::TID) {
+        line.u32(field::TID).into()
+    } else {
+        pid
     };
     let utid = (pid != 0).then(|| cx.processes.thread_in_process(&mut cx.store, tid, pid));
     if !cx.store.wants(TableId::logs) {
@@ -39,9 +40,12 @@ pub(super) fn parse(cx: &mut Context, ts: i64, bytes: &[u8]) {
     if line.has(field::UID) {
         args.int(&mut cx.store, "uid", line.u32(field::UID).into());
     }
-    let text = |cx: &mut Context, field| match line.has(field) {
-        true => cx.store.strings.intern_bytes(line.bytes(field)),
-        false => StringId::NULL,
+    let text = |cx: &mut Context, field| {
+        if line.has(field) {
+            cx.store.strings.intern_bytes(line.bytes(field))
+        } else {
+            StringId::NULL
+        }
     };
     let facts = [
         ("comm", field::COMM),

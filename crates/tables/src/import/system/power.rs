@@ -108,20 +108,19 @@ impl Power {
         for part in parts(input.bytes, rails::ENERGY_DATA) {
             is_empty = false;
             let data = Message::<4>::read(part);
-            let ts = match data.has(energy_data::TIMESTAMP_MS) {
-                false => input.ts,
-                true => {
-                    let boot = ClockId::of_machine(cx.store.machine, BOOTTIME);
-                    let value = data.int(energy_data::TIMESTAMP_MS).wrapping_mul(1_000_000);
-                    match cx.clocks.trace_time(boot, value) {
-                        Ok(ts) => ts,
-                        Err(error) => {
-                            let trace = cx.clocks.trace_clock();
-                            clock::log(error, &mut cx.store, boot, value, trace, None);
-                            continue;
-                        }
+            let ts = if data.has(energy_data::TIMESTAMP_MS) {
+                let boot = ClockId::of_machine(cx.store.machine, BOOTTIME);
+                let value = data.int(energy_data::TIMESTAMP_MS).wrapping_mul(1_000_000);
+                match cx.clocks.trace_time(boot, value) {
+                    Ok(ts) => ts,
+                    Err(error) => {
+                        let trace = cx.clocks.trace_clock();
+                        clock::log(error, &mut cx.store, boot, value, trace, None);
+                        continue;
                     }
                 }
+            } else {
+                input.ts
             };
             let number = self.samples.len() as u32;
             self.samples.push(Sample {

@@ -33,9 +33,10 @@ pub(super) fn parse(cx: &mut Context, ts: i64, bytes: &[u8]) {
     }
     let session = event.int(field::SESSION_ID);
     let name = event.bytes(field::SESSION_NAME);
-    let mut name = match name.is_empty() {
-        true => format!("Session {session}"),
-        false => String::from_utf8_lossy(name).into_owned(),
+    let mut name = if name.is_empty() {
+        format!("Session {session}")
+    } else {
+        String::from_utf8_lossy(name).into_owned()
     };
     if state == "CLONED_READ_ONLY" {
         name += " (clone)";

@@ -80,9 +80,10 @@ impl Tasks {
         let event = Message::<6>::read(bytes);
         let state = event.u32(field::STATE) as usize;
         let tid = event.int(field::TID);
-        let name = match event.has(field::COMM) {
-            true => cx.store.strings.intern_bytes(event.bytes(field::COMM)),
-            false => StringId::NULL,
+        let name = if event.has(field::COMM) {
+            cx.store.strings.intern_bytes(event.bytes(field::COMM))
+        } else {
+            StringId::NULL
         };
         let Some(utid) = self.thread(cx, ts, tid, name, state) else {
             return;

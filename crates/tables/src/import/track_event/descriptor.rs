@@ -137,9 +137,10 @@ impl Descriptor {
                 return Err(Stat::track_descriptor_thread_missing_pid_tid);
             };
             let pid = i64::from(pid as i32);
-            let tid = match self.is_sandboxed {
-                true => unique_tid(pid, tid),
-                false => tid,
+            let tid = if self.is_sandboxed {
+                unique_tid(pid, tid)
+            } else {
+                tid
             };
             (self.pid, self.tid) = (Some(pid), Some(tid));
         } else if let Some(process) = parts.process {

@@ -59,9 +59,10 @@ impl Applying<'_, '_> {
                         },
                     }
                 }
-                match all.is_empty() {
-                    true => StringId::NULL,
-                    false => strings.intern_bytes(&all),
+                if all.is_empty() {
+                    StringId::NULL
+                } else {
+                    strings.intern_bytes(&all)
                 }
             }
         }

@@ -408,9 +408,10 @@ impl Tracks {
             {
                 let is_root = resolved.is_root || uuid == 0;
                 let source = self.source_args(cx, uuid, sequence, is_root);
-                let own_name = match resolved.is_root || resolved.is_counter {
-                    true => of.name,
-                    false => of.name.or(name),
+                let own_name = if resolved.is_root || resolved.is_counter {
+                    of.name
+                } else {
+                    of.name.or(name)
                 };
                 let own_name = shown_name(cx, resolved.owner, own_name);
                 let unit = of.counter.map_or(StringId::NULL, |counter| counter.unit);

@@ -59,9 +59,10 @@ impl Devices {
         }
         let count = self.active.entry(source).or_default();
         let before = *count;
-        *count = match is_active {
-            true => before.saturating_add(1),
-            false => before.saturating_sub(1),
+        *count = if is_active {
+            before.saturating_add(1)
+        } else {
+            before.saturating_sub(1)
         };
         let is_change = before == u32::from(!is_active);
         if !is_change {

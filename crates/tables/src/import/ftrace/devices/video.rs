@@ -55,10 +55,10 @@ impl Buffers {
         let body = Message::<19>::read(body);
         let mut args = ArgSet::default();
         let is_of_program = matches!(number, event::V4L2_QBUF | event::V4L2_DQBUF);
-        let buffer = match is_of_program {
-            true => [field::MINOR, field::SEQUENCE, field::TYPE, field::INDEX]
-                .map(|field| body.u32(field)),
-            false => [body.u32(vb2::MINOR), body.u32(vb2::SEQUENCE), 0, 0],
+        let buffer = if is_of_program {
+            [field::MINOR, field::SEQUENCE, field::TYPE, field::INDEX].map(|field| body.u32(field))
+        } else {
+            [body.u32(vb2::MINOR), body.u32(vb2::SEQUENCE), 0, 0]
         };
         let [minor, sequence, kind, index] = buffer;
         let store = &mut cx.store;
@@ -70,9 +70,10 @@ impl Buffers {
             args.put(store, "type", ArgValue::Text(name));
             args.int(store, "bytesused", body.u32(field::BYTESUSED).into());
         }
-        let at = match is_of_program {
-            true => field::TIMESTAMP,
-            false => vb2::TIMESTAMP,
+        let at = if is_of_program {
+            field::TIMESTAMP
+        } else {
+            vb2::TIMESTAMP
         };
         args.int(store, "timestamp", body.int(at));
         args.int(store, "sequence", sequence.into());

@@ -116,9 +116,10 @@ impl Virtio {
         add_named(cx, ts, "virtgpu_num_free", &of_queue, &name, free);
         let number = body.u32(gpu::SEQNO);
         let group = cx.lanes.group(&cx.store, TYPE, &of_queue);
-        let lane = match is_begin {
-            true => cx.lanes.begin(group, number.into(), Nesting::Nested),
-            false => cx.lanes.end(group, number.into()),
+        let lane = if is_begin {
+            cx.lanes.begin(group, number.into(), Nesting::Nested)
+        } else {
+            cx.lanes.end(group, number.into())
         };
         let track = track(cx, TYPE, lane, &of_queue, &format!("Virtgpu {queue} Queue"));
         if is_begin {
@@ -159,10 +160,7 @@ fn video_command(cx: &mut Context, ts: i64, body: &[u8], is_response: bool) {
     ];
     let group = cx.lanes.group(&cx.store, TYPE, &of_stream);
     let lane = cx.lanes.scoped(group, ts, COMMAND_DURATION);
-    let what = match is_response {
-        true => "Responses",
-        false => "Requests",
-    };
+    let what = if is_response { "Responses" } else { "Requests" };
     let label = format!("virtio_video stream #{stream} {what}");
     let start = SliceStart {
         ts,
@@ -192,9 +190,10 @@ fn video_resource(cx: &mut Context, ts: i64, body: &[u8], is_begin: bool) {
         Dimension::Int("virtio_queue_type", queue.into()),
     ];
     let group = cx.lanes.group(&cx.store, TYPE, &of_queue);
-    let lane = match is_begin {
-        true => cx.lanes.begin(group, number.into(), Nesting::Nested),
-        false => cx.lanes.end(group, number.into()),
+    let lane = if is_begin {
+        cx.lanes.begin(group, number.into(), Nesting::Nested)
+    } else {
+        cx.lanes.end(group, number.into())
     };
     let label = format!("virtio_video stream #{stream} {queue_name}");
     let track = track(cx, TYPE, lane, &of_queue, &label);
