@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use rusqlite::types::Value;
 use rusqlite::{Error, Result, ffi};
 
-use crate::engine::Options;
 use crate::error::SqlError;
 
 /// The largest depth of functions that call each other.
@@ -23,6 +22,16 @@ const OF_MODULE: u64 = 8;
 const MODULE: u64 = 256;
 /// The number of bytes that a holder of rows may keep before it asks for more.
 const PIECE: u64 = 1 << 16;
+
+/// The options of a session.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The memory in bytes that SQLite may use in this process, and that rows which operators hold
+    /// may use in this session; 0 for no limit.
+    pub memory_limit: u64,
+    /// The time in milliseconds that a text of statements may take; 0 for no limit.
+    pub timeout_ms: u64,
+}
 
 /// The limits of a session.
 #[derive(Debug, Clone, Default)]

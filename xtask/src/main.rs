@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod attacks;
+mod circles;
 mod codegen;
 mod conformance;
 mod counts;
@@ -16,7 +17,8 @@ mod tree;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask codegen [--check]
+const USAGE: &str = "usage: cargo xtask circles --check
+       cargo xtask codegen [--check]
        cargo xtask conformance [--check]
        cargo xtask language [--check]
        cargo xtask licences
@@ -28,6 +30,7 @@ const USAGE: &str = "usage: cargo xtask codegen [--check]
        cargo xtask install-capi [--profile NAME] PREFIX
        cargo xtask dist [--profile NAME] FOLDER
 
+  circles --check  fail if files import each other, except for the accepted circles
   codegen          regenerate crates/proto from proto/
   codegen --check  change nothing; fail if what is checked in is not current
   conformance      write docs/conformance.md from the names of the tests, and the counts in
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args.as_slice() {
+        ["circles", "--check"] => circles::check(),
         ["codegen"] => codegen::write(),
         ["codegen", "--check"] => codegen::check(),
         ["conformance"] => conformance::write(),

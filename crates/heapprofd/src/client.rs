@@ -1,8 +1,8 @@
 //! A client: its socket, its ring and its process.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use ferretto_heap::wire::{AllocMetadata, HELLO_EXTENDED, NAME_BYTES, Record};
 use ferretto_profiling::{Frame, HandOver};
 use ferretto_shm::Clock;
 use ferretto_unwind::Cache;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::books::{Kind, Operation};
 use crate::output::{State, Unwinding};
 use crate::unwind::Unwinder;
-use crate::worker::{drain, is_quiet};
 
 /// The number of stack bytes that our clients copy.
 const STACK_BYTES: u32 = 32 << 10;
@@ -316,6 +316,24 @@ impl Client {
             unwinding: self.unwinding.clone(),
         }
     }
+}
+
+/// Reads the bytes that a client sends as wake-ups. Returns false if the client is gone.
+fn drain(mut stream: &UnixStream) -> bool {
+    let mut bytes = [0; 64];
+    loop {
+        match stream.read(&mut bytes) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// Returns true if there is nothing to read.
+fn is_quiet(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN)];
+    !poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 #[cfg(test)]

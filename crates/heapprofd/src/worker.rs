@@ -2,9 +2,7 @@
 //! thread may wait for space in the service's shared memory.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -422,24 +420,6 @@ impl Users {
             _ => (BATCH / self.clients_of(uid).max(1)).max(SMALLEST_BATCH),
         }
     }
-}
-
-/// Reads the bytes that a client sends as wake-ups. Returns false if the client is gone.
-pub(crate) fn drain(mut stream: &UnixStream) -> bool {
-    let mut bytes = [0; 64];
-    loop {
-        match stream.read(&mut bytes) {
-            Ok(0) => return false,
-            Ok(_) => {}
-            Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
-        }
-    }
-}
-
-/// Returns true if there is nothing to read.
-pub(crate) fn is_quiet(stream: &UnixStream) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN)];
-    !poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 #[cfg(test)]

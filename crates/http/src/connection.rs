@@ -8,7 +8,7 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::head::Head;
 use crate::reply::Client;
-use crate::server::{Events, Request, Session};
+use crate::site::{Events, Request, Session};
 use crate::websocket::{self, Decoder, Event};
 
 /// The number of bytes to read at a time.

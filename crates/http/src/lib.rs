@@ -12,12 +12,14 @@
 mod budget;
 mod connection;
 mod head;
+mod inbox;
 mod peer;
 mod reactor;
 mod reply;
 mod response;
 mod secret;
 mod server;
+mod site;
 mod websocket;
 mod workers;
 
@@ -27,6 +29,5 @@ pub use peer::{Peer, Peers, Users};
 pub use reply::{Client, Length, Reply, Sender};
 pub use response::Response;
 pub use secret::{Ticket, is_same, random_name};
-pub use server::{
-    After, Events, Handle, Limits, Permission, Request, Running, Server, Session, Site,
-};
+pub use server::{Handle, Running, Server};
+pub use site::{After, Events, Limits, Permission, Request, Session, Site};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,12 +13,13 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 
 use crate::connection::{Connection, PIECE, Read, Received, State};
 use crate::head::Head;
+use crate::inbox::{Finished, Inbox, News, Outcome};
 use crate::peer::Peers;
 use crate::reply::Client;
 use crate::response::Response;
-use crate::server::{Inbox, Limits, Listener, News, Permission, Request, Site};
+use crate::site::{Limits, Permission, Request, Site};
 use crate::websocket::{self, Decoder};
-use crate::workers::{Finished, Job, Outcome, Work, Workers};
+use crate::workers::{Job, Work, Workers};
 
 /// The interval of comments in event streams, which keep them open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -30,6 +32,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 const STALLED: Duration = Duration::from_secs(1);
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// A socket that accepts connections.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
 
 pub(crate) struct Reactor {
     limits: Limits,

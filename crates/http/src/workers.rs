@@ -6,8 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use crate::inbox::{Finished, Inbox, News, Outcome};
 use crate::reply::{Client, Reply, Sender};
-use crate::server::{After, Events, Inbox, News, Request, Session, Site};
+use crate::site::{After, Request, Session, Site};
 
 /// The work on a connection.
 pub(crate) struct Job {
@@ -24,28 +25,6 @@ pub(crate) enum Work {
         is_framed: bool,
         bytes: Vec<u8>,
     },
-}
-
-/// The end of a job.
-pub(crate) struct Finished {
-    pub(crate) number: u64,
-    pub(crate) outcome: Outcome,
-}
-
-pub(crate) enum Outcome {
-    /// The connection is ready for another request.
-    Request,
-    Events(Events),
-    Session {
-        session: Box<dyn Session>,
-        is_framed: bool,
-    },
-    /// The session ends the connection.
-    End {
-        is_framed: bool,
-    },
-    /// The reply is sent or impossible, and the connection ends.
-    Close,
 }
 
 /// The threads. They end when this is dropped.

@@ -5,10 +5,12 @@ mod fleet;
 mod include;
 mod keys;
 mod objects;
+mod options;
 mod plan;
 mod recursive;
 mod run;
 pub(crate) mod session;
+mod trace;
 mod views;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,6 +24,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use futures::{StreamExt, TryStreamExt};
 
+pub use self::options::{MAX_SPILL, Options};
+pub use self::trace::Trace;
 use crate::error::{SqlError, nearest};
 use crate::fleet::Fleet;
 use crate::functions;
@@ -34,20 +38,6 @@ use ferretto_query::stdlib;
 /// The stack size of threads that plan queries, in bytes. It is large enough for the deepest
 /// allowed expressions. Unused parts take no memory.
 pub const STACK: usize = 64 << 20;
-
-/// Limits of a session.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// The memory in bytes that queries may use before they spill or fail; 0 for no limit.
-    pub memory_limit: u64,
-    /// The number of threads of a query; 0 for one per processor.
-    pub threads: usize,
-    /// The bytes that queries may write to temporary files; `None` for [`MAX_SPILL`].
-    pub max_spill: Option<u64>,
-}
-
-/// The default limit of temporary files.
-pub const MAX_SPILL: u64 = 16 << 30;
 
 /// The rows of a statement.
 pub struct Rows {
@@ -71,16 +61,6 @@ impl Rows {
     /// Reads all rows.
     pub async fn collect(self) -> Result<Vec<RecordBatch>, SqlError> {
         Ok(self.stream.try_collect().await?)
-    }
-}
-
-/// The engine's interface to a trace.
-pub trait Trace: Send + Sync {
-    /// Adds the tables and the functions that read the trace to the session.
-    fn register(&self, context: &SessionContext) -> Result<(), SqlError>;
-    /// Returns the number of rows of all tables.
-    fn rows(&self) -> usize {
-        usize::MAX
     }
 }
 

@@ -14,6 +14,7 @@ pub mod macros;
 pub mod names;
 pub mod rewrite;
 pub mod statement;
+mod truth;
 pub mod unique;
 pub mod user;
 pub mod walk;

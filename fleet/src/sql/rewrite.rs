@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, Ident, Query, Select, SetExpr, TableFactor, UnaryOperator, Value,
-    VisitMut, VisitorMut,
+    self, Expr, Ident, Query, Select, SetExpr, TableFactor, UnaryOperator, Value, VisitMut,
+    VisitorMut,
 };
 
 use super::arguments::{positional, qualify_arguments};
@@ -13,6 +13,7 @@ use super::bounds::Budget;
 use super::build::{alias_of, function, take};
 use super::calls::rewrite_call;
 use super::inspect::{has_column, refers_to};
+use super::truth::truth;
 use super::unique::unique_names;
 use super::user::Functions;
 use super::walk;
@@ -45,43 +46,6 @@ impl Rewriter<'_> {
         self.error = Some(error);
         ControlFlow::Break(())
     }
-}
-
-/// Converts a condition to a truth value, unless it is one by its form. Any number other than 0 is
-/// true.
-pub(super) fn truth(expr: &mut Expr) {
-    match expr {
-        Expr::Nested(inner) => return truth(inner),
-        Expr::BinaryOp { op, .. } => {
-            use BinaryOperator as B;
-            if matches!(
-                op,
-                B::And | B::Or | B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq
-            ) {
-                return;
-            }
-        }
-        Expr::UnaryOp {
-            op: UnaryOperator::Not,
-            ..
-        }
-        | Expr::IsNull(_)
-        | Expr::IsNotNull(_)
-        | Expr::IsTrue(_)
-        | Expr::IsFalse(_)
-        | Expr::IsDistinctFrom(..)
-        | Expr::IsNotDistinctFrom(..)
-        | Expr::InList { .. }
-        | Expr::InSubquery { .. }
-        | Expr::Between { .. }
-        | Expr::Like { .. }
-        | Expr::ILike { .. }
-        | Expr::Exists { .. } => return,
-        Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => return,
-        _ => {}
-    }
-    let inner = take(expr);
-    *expr = function("__truth", vec![inner]);
 }
 
 impl VisitorMut for Rewriter<'_> {

@@ -10,7 +10,6 @@ use ferretto_query::output::Format;
 use ferretto_query::reports::Report;
 use lexopt::prelude::*;
 
-use super::background::parse_idle;
 use super::summarize::SummaryArgs;
 
 const HELP: &str = "\
@@ -442,3 +441,23 @@ pub(super) fn parse() -> Result<Task, String> {
 
 const NO_TRACE: &str =
     "the trace file is missing: name one, as in 'ferretto-query trace.pftrace \"select …\"'";
+
+/// Reads a time such as '90', '90s', '30m' or '2h'; `None` for 'never'.
+fn parse_idle(text: &str) -> Result<Option<Duration>, String> {
+    if text == "never" {
+        return Ok(None);
+    }
+    let number = text.trim_end_matches(['s', 'm', 'h']);
+    let factor = match &text[number.len()..] {
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => f64::NAN,
+    };
+    let seconds = number
+        .parse()
+        .map_or(f64::NAN, |number: f64| number * factor);
+    Duration::try_from_secs_f64(seconds).map(Some).map_err(|_| {
+        format!("'{text}' is not a time: use a number with s, m or h, such as 30m, or 'never'")
+    })
+}

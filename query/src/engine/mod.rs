@@ -6,6 +6,7 @@ mod function;
 mod include;
 mod log;
 mod operator;
+mod rows;
 mod safety;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,12 +22,14 @@ use rusqlite::{Connection, InterruptHandle};
 use self::function::Function;
 use self::include::Module;
 use self::log::Log;
+pub use self::rows::{Rows, Statements};
 use crate::error::{SqlError, nearest};
 use crate::flamegraph;
 use crate::functions;
 use crate::graphs;
 use crate::intervals;
 use crate::limits::Limits;
+pub use crate::limits::Options;
 use crate::modules;
 use crate::objects::{self, Objects};
 use crate::relations::{
@@ -42,46 +45,8 @@ use crate::syntax::statement::{Statement, parse};
 /// The module of relations that are created by statements.
 const CREATED: &str = "__perfetto_relation";
 
-/// Limits of a session.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// The memory in bytes that SQLite may use in this process, and that rows which operators hold
-    /// may use in this session; 0 for no limit.
-    pub memory_limit: u64,
-    /// The time in milliseconds that a text of statements may take; 0 for no limit.
-    pub timeout_ms: u64,
-}
-
 /// The stack that threads need for functions that call each other.
 pub const STACK: usize = 64 << 20;
-
-/// The statements of a text.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Statements {
-    /// Their number.
-    pub count: u64,
-    /// The number of those with columns.
-    pub with_output: u64,
-    /// The text of the last one.
-    pub last: String,
-}
-
-/// A receiver of results.
-pub trait Rows {
-    /// Begins the result of a statement with these columns.
-    fn columns(&mut self, names: &[String]) -> ControlFlow<()> {
-        let _ = names;
-        ControlFlow::Continue(())
-    }
-
-    /// Begins the last statement of [`Engine::query`], which may have no columns.
-    fn last(&mut self, names: &[String], statements: &Statements) {
-        let _ = (names, statements);
-    }
-
-    /// Adds a row.
-    fn row(&mut self, values: &[ValueRef<'_>]) -> ControlFlow<()>;
-}
 
 /// Cancels the running statement of a session, from any thread.
 pub struct Interrupt {

@@ -49,8 +49,8 @@ impl Difference {
 const EVENTS: [&str; 7] = [
     "begin", "end", "instant", "slice", "counter", "state", "event",
 ];
-/// Files of the corpora in which readers differ: slices on the track of a counter, which the viewer
-/// has no row for, and samples that end in the middle of a packet.
+/// Files of the corpora in which readers still differ: a slice on the track of a counter, for which
+/// the viewer has no row, and a sample that only the tables have.
 const STRANGE: [&str; 2] = ["traces/events", "traces/samples19"];
 /// The most counters that the viewer's summary lists.
 const MAX_COUNTERS: usize = 1000;
