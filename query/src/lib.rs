@@ -31,4 +31,5 @@ mod timeline;
 
 pub use engine::{Engine, Interrupt, Options, Rows, STACK, Statements};
 pub use error::SqlError;
+pub use modules::names as module_names;
 pub use rusqlite::types::ValueRef;

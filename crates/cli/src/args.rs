@@ -11,6 +11,7 @@ use crate::doctor::DoctorArgs;
 use crate::edit::{CutArgs, MergeArgs, SplitArgs};
 use crate::import::ImportArgs;
 use crate::links::InstallLinksArgs;
+use crate::mcp::McpArgs;
 use crate::open::OpenArgs;
 use crate::profile::{FlamegraphArgs, FoldedArgs, PprofArgs};
 use crate::query::QueryArgs;
@@ -68,6 +69,7 @@ pub(crate) enum Command {
     Merge(MergeArgs),
     Json(JsonArgs),
     Import(ImportArgs),
+    Mcp(McpArgs),
     Doctor(DoctorArgs),
     Status(StatusArgs),
     RelayCert(RelayCertArgs),

@@ -29,6 +29,7 @@ mod import;
 mod json;
 mod links;
 mod machine_clock;
+mod mcp;
 mod moment;
 mod open;
 mod output;
@@ -151,6 +152,7 @@ fn main() -> ExitCode {
         Command::Merge(args) => edit::merge(&args).map(Extent::exit_code),
         Command::Json(args) => chrome::run(&args).map(Extent::exit_code),
         Command::Import(args) => import::run(&args).map(Extent::exit_code),
+        Command::Mcp(args) => mcp::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Doctor(args) => doctor::run(&args),
         Command::Status(args) => status::run(&args).map(|()| ExitCode::SUCCESS),
         Command::RelayCert(args) => tls::run(&args),

@@ -1,10 +1,11 @@
 //! `ferretto summary FILE`.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ferretto_trace::summarize_within;
+use ferretto_trace::{Limits, summarize_within};
 
 use crate::read::{Extent, FileArgs, Input, open_any};
 use crate::{output, print};
@@ -21,6 +22,15 @@ pub(crate) struct SummaryArgs {
     /// Print one JSON object with times in nanoseconds, for programs
     #[arg(long)]
     json: bool,
+}
+
+/// Reads a trace, and returns its summary as one line, for programs.
+pub(crate) fn answer(path: &Path, name: &str) -> Result<String> {
+    let limits = Limits::default();
+    let packets = open_any(path, limits)?.packets;
+    let summary = summarize_within(packets, limits, |_| Vec::new())
+        .with_context(|| format!("cannot read {name}"))?;
+    Ok(print::json::summary(name, &summary))
 }
 
 pub(crate) fn run(args: &SummaryArgs) -> Result<Extent> {

@@ -30,7 +30,7 @@ pub enum Scope {
 }
 
 /// The features of one recording, or of a part of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Recording {
     pub(crate) values: Values,
     pub(crate) scope: Scope,

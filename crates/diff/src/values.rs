@@ -30,7 +30,7 @@ pub(crate) struct Value {
 }
 
 /// The features of a recording with their values.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Values {
     all: FxHashMap<Feature, Value>,
     /// Set if features were left out.

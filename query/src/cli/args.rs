@@ -62,6 +62,7 @@ Options:
                            trace. Tables that statements create stay there
       --stop NAME          End the server with this name
       --schema-docs        Print the tables with their columns as Markdown
+      --modules            Print the names of the modules that SQL can include
       --timing             Print the durations of import and queries
   -h, --help               Print help
   -V, --version            Print the version
@@ -251,6 +252,12 @@ pub(super) fn parse() -> Result<Task, String> {
             }
             Long("schema-docs") => {
                 print!("{}", ferretto_tables::schema::reference());
+                return Ok(Task::Done);
+            }
+            Long("modules") => {
+                for name in ferretto_query::module_names() {
+                    println!("{name}");
+                }
                 return Ok(Task::Done);
             }
             Short('f') | Long("file") => args.file = Some(parser.value().map_err(failed)?.into()),

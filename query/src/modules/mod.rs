@@ -3,6 +3,8 @@
 
 mod absent;
 
+use std::collections::BTreeSet;
+
 pub(crate) use self::absent::{Unread, register as register_absent};
 
 macro_rules! modules {
@@ -134,4 +136,17 @@ pub(crate) fn all() -> impl Iterator<Item = (String, String)> {
     let own = MODULES.iter().copied().chain(operators);
     let own = own.map(|(name, sql)| (name.to_owned(), sql.to_owned()));
     absent::all().into_iter().chain(own)
+}
+
+/// Returns the names of the modules that can be included, sorted.
+pub fn names() -> Vec<String> {
+    let absent: BTreeSet<String> = absent::all().into_iter().map(|(name, _)| name).collect();
+    let own = MODULES
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(OPERATORS.iter().copied());
+    let mut names: BTreeSet<String> = crate::stdlib::modules().into_keys().collect();
+    names.retain(|name| !absent.contains(name));
+    names.extend(own.map(str::to_owned));
+    names.into_iter().collect()
 }

@@ -102,6 +102,7 @@ fn documents(repository: &Path) -> Result<Vec<PathBuf>> {
             documents.push(path);
         }
     }
+    documents.push(repository.join("skills/ferretto/SKILL.md"));
     documents.sort();
     Ok(documents)
 }

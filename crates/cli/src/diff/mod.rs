@@ -92,6 +92,11 @@ fn wrong_usage(sentence: &str) -> ! {
         .exit()
 }
 
+/// Returns a comparison as one line, for programs.
+pub(crate) fn answer(comparison: &Comparison) -> String {
+    json::comparison(comparison)
+}
+
 /// Reads the features of recordings, one after the other.
 fn recordings(
     files: &[PathBuf],

@@ -14,6 +14,7 @@ use clap::Args;
 use ferretto_why::{Shares, TABLES, Why};
 
 use crate::moment::Range;
+use crate::output;
 use crate::read::{self, DEFAULT_TRACE, Extent};
 
 /// Explain why a thread took so long
@@ -62,12 +63,13 @@ pub(crate) fn run(args: &WhyArgs) -> Result<Extent> {
     if !why.recorded().switches {
         bail!("{name} has no scheduling; record it with ferretto record --why");
     }
+    if args.json {
+        output::print(answer(&why, args)?)?;
+        return Ok(extent);
+    }
     if let (Some(slice), Some(worst)) = (&args.slice, args.worst) {
         let comparison = compare::Comparison::new(&why, slice, worst, args)?;
-        let text = match args.json {
-            true => comparison.json(&why),
-            false => comparison.text(&why),
-        };
+        let text = comparison.text(&why);
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())
             .context("cannot write the comparison")?;
@@ -76,16 +78,24 @@ pub(crate) fn run(args: &WhyArgs) -> Result<Extent> {
     let selected = select::select(&why, args)?;
     let explanation = why.explain(selected.thread, selected.interval.clone());
     let shares = Shares::new([&explanation]);
-    let cannot_write = "cannot write the explanation";
-    if args.json {
-        let text = json::explanation(&why, &selected, &explanation, &shares);
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes()).context(cannot_write)?;
-        return Ok(extent);
-    }
     let mut out = io::BufWriter::new(anstream::AutoStream::auto(io::stdout().lock()));
     print::explanation(&mut out, &why, &selected, &explanation, &shares)
         .and_then(|()| out.flush())
-        .context(cannot_write)?;
+        .context("cannot write the explanation")?;
     Ok(extent)
+}
+
+/// Returns the explanation or the comparison that the command line selects as one line.
+///
+/// # Errors
+///
+/// Fails if the trace does not have the thread or the slice.
+pub(crate) fn answer(why: &Why<'_>, args: &WhyArgs) -> Result<String> {
+    if let (Some(slice), Some(worst)) = (&args.slice, args.worst) {
+        return Ok(compare::Comparison::new(why, slice, worst, args)?.json(why));
+    }
+    let selected = select::select(why, args)?;
+    let explanation = why.explain(selected.thread, selected.interval.clone());
+    let shares = Shares::new([&explanation]);
+    Ok(json::explanation(why, &selected, &explanation, &shares))
 }

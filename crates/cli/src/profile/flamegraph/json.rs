@@ -17,7 +17,7 @@ const MAX_NODES: usize = 2_000;
 const MAX_DEPTH: usize = 40;
 
 /// Reads the samples of a trace, and returns the answer as one line.
-pub(super) fn answer(args: &FlamegraphArgs) -> Result<(String, Extent)> {
+pub(crate) fn answer(args: &FlamegraphArgs) -> Result<(String, Extent)> {
     let samples = Samples::read(&args.file, &args.selection)?;
     let ranked = match samples.heap {
         Some(_) => sites(&samples.profile, &samples.counts, samples.value()),

@@ -1,6 +1,6 @@
 //! `ferretto flamegraph FILE`.
 
-mod json;
+pub(super) mod json;
 mod layout;
 mod name;
 mod picture;

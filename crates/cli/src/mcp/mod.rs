@@ -1,0 +1,54 @@
+//! `ferretto mcp`: the tools of an agent, over the Model Context Protocol.
+
+mod flatten;
+mod loaded;
+mod overview;
+mod queries;
+mod recording;
+mod schema;
+mod screenshot;
+mod timeline;
+mod tools;
+
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use ferretto_mcp::Root;
+
+use self::loaded::Traces;
+use self::tools::Tools;
+use crate::read::parse_bytes;
+
+/// Serve traces to AI agents: the Model Context Protocol on standard input and output
+///
+/// Its tools give an overview of a trace, explain why something took so long, compare traces, run
+/// SQL, and draw a time as text. Answers are JSON of at most 8 KiB unless asked, with a cursor for
+/// the rest. Traces stay loaded between calls. Nothing is written, and no file outside of the root
+/// is read.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferretto mcp --root traces
+  claude mcp add ferretto -- ferretto mcp --root /home/me/traces --allow-record")]
+pub(crate) struct McpArgs {
+    /// The folder whose files may be read
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    root: PathBuf,
+    /// Also offer a tool that records this machine, or a command that it starts, into the root
+    #[arg(long)]
+    allow_record: bool,
+    /// The memory of loaded traces, such as 8G; those that were not used for the longest time are
+    /// closed
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "4G")]
+    max_memory: u64,
+}
+
+pub(crate) fn run(args: &McpArgs) -> Result<()> {
+    let shown = args.root.display();
+    let root = Root::open(&args.root).with_context(|| format!("cannot open {shown}"))?;
+    let max = usize::try_from(args.max_memory).unwrap_or(usize::MAX);
+    let mut tools = Tools::new(Traces::new(root, max), args.allow_record);
+    ferretto_mcp::serve(&mut tools, io::stdin(), io::stdout()).context("cannot serve")
+}

@@ -1,0 +1,166 @@
+//! SQL over a loaded trace, by a server of `ferretto-query` that keeps the trace, too.
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ferretto_mcp::{Answer, Call};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::loaded::Loaded;
+use crate::errors::message;
+use crate::query::{check_installed, program};
+
+/// The time in which the trace must be loaded.
+const START: Duration = Duration::from_secs(120);
+/// The time that a query may take, in milliseconds.
+const TIMEOUT_MS: u64 = 60_000;
+/// The bytes of a result; the rest is left out.
+const MAX_RESULT: u64 = 16 << 20;
+/// The bytes of messages.
+const MAX_MESSAGES: u64 = 16 << 10;
+/// The period in which a cancelled call is noticed.
+const PERIOD: Duration = Duration::from_millis(5);
+
+/// A server of `ferretto-query`, and the folder of its socket.
+pub(super) struct Queries {
+    server: Child,
+    folder: TempDir,
+}
+
+impl Drop for Queries {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+impl Queries {
+    fn start(trace: &Path, call: &Call) -> Result<Self, String> {
+        check_installed().map_err(|error| message(&error))?;
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let server = Command::new(program())
+            .args(["--serve", "--idle-timeout", "30m", "--socket"])
+            .arg(folder.path().join("queries"))
+            .args(["--timeout", &TIMEOUT_MS.to_string()])
+            .arg(trace)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn();
+        let server = server.map_err(|error| format!("cannot run ferretto-query: {error}"))?;
+        let mut queries = Self { server, folder };
+        let until = Instant::now() + START;
+        while !queries.socket().exists() {
+            if let Ok(Some(_)) = queries.server.try_wait() {
+                let mut text = String::new();
+                if let Some(stderr) = queries.server.stderr.take() {
+                    let _ = stderr.take(MAX_MESSAGES).read_to_string(&mut text);
+                }
+                return Err(text.trim().to_owned());
+            }
+            if call.is_cancelled() || Instant::now() > until {
+                return Err("ferretto-query did not load the trace in time".to_owned());
+            }
+            thread::sleep(PERIOD);
+        }
+        // Its further messages would block it.
+        if let Some(mut stderr) = queries.server.stderr.take() {
+            let drain = move || {
+                let _ = std::io::copy(&mut stderr, &mut std::io::sink());
+            };
+            let _ = thread::Builder::new().spawn(drain);
+        }
+        Ok(queries)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("queries")
+    }
+
+    /// Runs SQL, and returns the rows as JSON lines, and true if some are left out.
+    fn run(&self, sql: &str, call: &Call) -> Result<(String, bool), String> {
+        let cannot = |error: std::io::Error| format!("cannot run ferretto-query: {error}");
+        let mut client = Command::new(program())
+            .arg("--remote")
+            .arg(self.socket())
+            .args(["--format", "ndjson", "--file", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(cannot)?;
+        let sql = sql.to_owned();
+        let (mut input, output, errors) = (
+            client.stdin.take(),
+            client.stdout.take(),
+            client.stderr.take(),
+        );
+        let write = thread::spawn(move || {
+            input.as_mut().map(|input| input.write_all(sql.as_bytes()));
+        });
+        let rows = thread::spawn(move || {
+            let mut rows = Vec::new();
+            if let Some(output) = output {
+                let _ = output.take(MAX_RESULT + 1).read_to_end(&mut rows);
+            }
+            rows
+        });
+        let messages = thread::spawn(move || {
+            let mut text = Vec::new();
+            if let Some(errors) = errors {
+                let _ = errors.take(MAX_MESSAGES).read_to_end(&mut text);
+            }
+            text
+        });
+        let status = loop {
+            match client.try_wait().map_err(cannot)? {
+                Some(status) => break Some(status),
+                None if call.is_cancelled() => {
+                    let _ = client.kill();
+                    break client.wait().ok();
+                }
+                None => thread::sleep(PERIOD),
+            }
+        };
+        let _ = write.join();
+        let rows = rows.join().unwrap_or_default();
+        let messages = messages.join().unwrap_or_default();
+        let is_cut = rows.len() as u64 > MAX_RESULT;
+        if !is_cut && !status.is_some_and(|status| status.success()) {
+            let text = String::from_utf8_lossy(&messages);
+            let text = text.trim().trim_start_matches("ferretto-query: ");
+            return Err(text.to_owned());
+        }
+        Ok((String::from_utf8_lossy(&rows).into_owned(), is_cut))
+    }
+}
+
+pub(super) fn answer(loaded: &mut Loaded, sql: &str, call: &Call) -> Result<Answer, String> {
+    let path = loaded.path();
+    let shown = path.display().to_string();
+    let named = |text: String, name: &str| text.replace(&shown, name);
+    let name = loaded.name.clone();
+    let has_ended = |queries: &mut Queries| !matches!(queries.server.try_wait(), Ok(None));
+    if loaded.queries.as_mut().is_none_or(has_ended) {
+        loaded.queries = None;
+        let started = Queries::start(&path, call).map_err(|error| named(error, &name))?;
+        loaded.queries = Some(started);
+    }
+    let Some(queries) = &loaded.queries else {
+        return Err("ferretto-query does not run".to_owned());
+    };
+    let (text, is_cut) = queries
+        .run(sql, call)
+        .map_err(|error| named(error, &name))?;
+    let rows = text.lines().filter(|line| !line.is_empty());
+    // The last line may be cut.
+    let rows: Vec<Value> = rows
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let head = json!({ "file": name, "rows": rows.len(), "rows_left_out": is_cut });
+    Ok(Answer::new(head, rows))
+}
