@@ -82,6 +82,8 @@ export function openPalette(app: App): void {
             at = (at + by + options.length) % options.length;
             mark();
         } else if (event.key === 'Enter') options[at]?.run();
+        // At once; the browser may take a while, in which the next keys would still be typed here.
+        else if (event.key === 'Escape') close();
         else return;
         event.preventDefault();
     });
