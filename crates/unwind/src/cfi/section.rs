@@ -211,6 +211,9 @@ impl Section {
         excerpt.bytes.clear();
         let common = common.exactly(common_at, common_size)?;
         excerpt.bytes.extend_from_slice(common);
+        if self.machine == Machine::Aarch64 {
+            remove_marks(&mut excerpt.bytes);
+        }
         let here = here.exactly(offset, size)?;
         excerpt.bytes.extend_from_slice(here);
         let id = common_size + prefix.id_at;
@@ -257,4 +260,26 @@ impl Section {
             }
         }
     }
+}
+
+/// Removes marks of arm64 from the augmentation string of a common entry: that the second key signs
+/// return addresses (`B`), and that frames are tagged (`G`). They have no data, and do not matter
+/// here.
+fn remove_marks(entry: &mut Vec<u8>) {
+    const IN_64_BITS: &[u8] = &[0xff; 4];
+    // The string follows length, id and version.
+    let start = if entry.starts_with(IN_64_BITS) { 21 } else { 9 };
+    let size = entry.len();
+    let string = entry.get(start..).unwrap_or_default();
+    let end = string.iter().position(|&byte| byte == 0);
+    let Some(end) = end.map(|end| start + end) else {
+        return;
+    };
+    for index in (start..end).rev() {
+        if matches!(entry[index], b'B' | b'G') {
+            entry.remove(index);
+        }
+    }
+    // Zeros at the end are instructions that do nothing.
+    entry.resize(size, 0);
 }

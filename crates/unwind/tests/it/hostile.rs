@@ -33,6 +33,8 @@ fn perf_036_the_outermost_frame_names_the_error() {
     assert!(found.iter().all(|frame| frame.mapping.is_some()));
 }
 
+// On arm64, tables are relative to the stack pointer, which no cycle moves back.
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn the_walk_of_a_cyclic_stack_ends() {
     let target = Target::c(RECURSION, &["-O1", "-fno-omit-frame-pointer", "-DDEPTH=9"]);
@@ -236,6 +238,8 @@ fn huge_tables_are_not_loaded() {
     assert_eq!(cache.table_bytes(), 0);
 }
 
+// On arm64, a function without a table may have its return address in a register.
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn tables_share_the_memory_limit() {
     let target = Target::c(RECURSION, &["-O1", "-DDEPTH=5"]);
@@ -300,7 +304,9 @@ fn damaged_tables_never_panic() {
 /// Unwinds a function in an endless loop with these directives in its frame description.
 fn with_directives(directives: &str) -> (Vec<Frame>, Result<(), UnwindError>) {
     let source = format!(
-        "#include <stdio.h>\nvoid bad(void);\n#ifdef __aarch64__\n#define JUMP \"b\"\n#else\n#define JUMP \"jmp\"\n#endif
+        "#include <stdio.h>\nvoid bad(void);\n#ifdef __aarch64__\n#define JUMP \"b\"\n#define VALID \".cfi_escape 0x0f, 2, 0x8f, 0\"\n
+#define LOST \"mov x30, #1\\nmov x29, #1\"\n#else\n#define JUMP \"jmp\"\n#define VALID \".cfi_escape 0x0f, 2, 0x77, 8\"\n
+#define LOST \"push $1\"\n#endif
         __asm__(\".text\\n.type bad,@function\\nbad: .cfi_startproc\\n{directives}\\n1: \" JUMP \" 1b\\n.cfi_endproc\\n.size bad,.-bad\\n\");
         int main() {{ puts(\"ready\"); fflush(stdout); bad(); return 1; }}"
     );
@@ -319,12 +325,7 @@ fn endless_expressions_are_aborted() {
     let (_, result) = with_directives(".cfi_escape 0x0f, 4, 0x31, 0x2f, 0xfc, 0xff");
     assert_eq!(result, Err(UnwindError::UnwindInfo));
     // A valid expression is followed: the stack pointer, and on x86-64 eight.
-    let valid = if cfg!(target_arch = "aarch64") {
-        ".cfi_escape 0x0f, 2, 0x8f, 0"
-    } else {
-        ".cfi_escape 0x0f, 2, 0x77, 8"
-    };
-    let (frames, result) = with_directives(valid);
+    let (frames, result) = with_directives("\" VALID \"");
     assert_eq!(result, Ok(()));
     assert_eq!(names(&frames)[..2], ["bad", "main"]);
 }
@@ -332,13 +333,8 @@ fn endless_expressions_are_aborted() {
 #[test]
 fn huge_call_frame_programs_are_not_interpreted() {
     // Without the return address where it is at the start of a function.
-    let lost = if cfg!(target_arch = "aarch64") {
-        "mov x30, #1\\nmov x29, #1"
-    } else {
-        "push $1"
-    };
-    let directives = format!(".rept 150000\\n.cfi_escape 0x2e, 0\\n.endr\\n{lost}");
-    let (frames, result) = with_directives(&directives);
+    let directives = ".rept 150000\\n.cfi_escape 0x2e, 0\\n.endr\\n\" LOST \"";
+    let (frames, result) = with_directives(directives);
     assert_eq!(result, Err(UnwindError::UnwindInfo));
     assert_eq!(names(&frames), ["bad", "ERROR UNWIND_INFO"]);
 }

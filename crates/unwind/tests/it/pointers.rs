@@ -65,6 +65,8 @@ fn perf_049_at_least_the_sampled_function_is_found() {
     }
 }
 
+// Only instructions of x86-64 show whether the frame is set up.
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn perf_049_code_without_tables_is_unwound_by_its_instructions() {
     let flags = [
@@ -143,7 +145,9 @@ fn perf_050_unmapped_addresses_are_frames_without_mapping() {
         .iter()
         .map(|frame| (frame.mapping.is_none(), frame.rel_pc))
         .collect();
-    assert_eq!(found, [(true, 0x1000), (true, 0x2000)]);
+    // Within the call, whose size is that of an instruction on arm64.
+    let call = if cfg!(target_arch = "aarch64") { 4 } else { 1 };
+    assert_eq!(found, [(true, 0x1000), (true, 0x2001 - call)]);
 }
 
 #[test]
