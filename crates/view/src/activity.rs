@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::nodes::{Content, Kind};
-use crate::tiles::Window;
 use crate::view::View;
+use crate::window::Window;
 
 /// The maximum number of steps of a window.
 const MAX_STEPS: f64 = 8192.0;

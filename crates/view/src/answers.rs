@@ -9,8 +9,8 @@ use crate::pivot::{PivotOf, PivotRequest};
 use crate::profile::{By, ProfileRequest};
 use crate::relations::Step;
 use crate::search::SearchIn;
-use crate::tiles::Window;
 use crate::view::View;
+use crate::window::Window;
 
 /// The most nodes of a request for tiles.
 const MAX_NODES: usize = 4096;

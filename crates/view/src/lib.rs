@@ -32,6 +32,7 @@ mod summary;
 mod tiles;
 mod view;
 mod why;
+mod window;
 
 pub use export::{Export, ExportError};
 pub use facts::Circumstances;
@@ -40,5 +41,5 @@ pub use profile::{By, ProfileRequest};
 pub use relations::Step;
 pub use search::{InvalidExpression, SearchIn};
 pub use server::{Live, Server};
-pub use tiles::Window;
 pub use view::View;
+pub use window::Window;

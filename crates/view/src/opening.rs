@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use crate::facts::Circumstances;
 use crate::nodes::Kind;
 use crate::page::{self, Class};
-use crate::tiles::Window;
 use crate::view::View;
+use crate::window::Window;
 
 /// The maximum number of nodes for which the page has embedded data. With more, the page requests
 /// it.

@@ -9,17 +9,7 @@ use crate::frame::{Code, Frame, Texts};
 use crate::lanes::Shown;
 use crate::nodes::{Content, NONE};
 use crate::view::View;
-
-/// A window of time, and its resolution.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Window {
-    /// The start, in nanoseconds from the start of the trace.
-    pub from: f64,
-    /// The end.
-    pub to: f64,
-    /// Steps are 2^`level` ns.
-    pub level: u8,
-}
+use crate::window::Window;
 
 /// The name of a row, and the node it refers to.
 #[derive(Debug, Clone, Copy)]
