@@ -26,8 +26,21 @@ impl Running {
     }
 
     fn with_permission(permission: Permission) -> Self {
+        Self::start(Self::bind(permission))
+    }
+
+    /// Starts a server that runs SQL with this program.
+    fn with_queries(program: &str) -> Self {
+        let server = Self::bind(Box::new(|_| true));
+        Self::start(server.with_queries(program.as_ref(), "trace".as_ref()))
+    }
+
+    fn bind(permission: Permission) -> Server {
         let view = json(&slice(1, "s", 0, 5));
-        let server = Server::bind(view, None, TOKEN, permission).expect("server");
+        Server::bind(view, None, TOKEN, permission).expect("server")
+    }
+
+    fn start(server: Server) -> Self {
         let server = server.with_grace(Duration::from_millis(10));
         let address = server.address();
         let port = address.split(['/', ':']).nth(4).expect("port");
@@ -287,4 +300,64 @@ fn the_server_ends_after_the_last_page_is_closed() {
     assert!(server.ended.try_recv().is_err());
     drop(second);
     server.ended.recv_timeout(PATIENCE).expect("it ends");
+}
+
+#[test]
+fn sql_needs_a_program() {
+    let server = Running::new();
+    let ask =
+        |server: &Running| server.ask(&format!("POST /{TOKEN}/sql"), &server.host(), "SELECT 1");
+    assert_eq!(ask(&server).0, 404);
+    let trace = Frame::read(&server.get("trace").1);
+    assert_eq!(trace.header["sql"], false);
+    // A program that cannot be started is an error of the statement.
+    let server = Running::with_queries("/nonexistent/ferretto-query");
+    let trace = Frame::read(&server.get("trace").1);
+    assert_eq!(trace.header["sql"], true);
+    let (status, reply) = ask(&server);
+    assert_eq!(status, 200);
+    let reply = String::from_utf8_lossy(&reply);
+    assert!(
+        reply.contains("Cannot start /nonexistent/ferretto-query"),
+        "{reply}"
+    );
+    // A program that ends has said why.
+    let server = Running::with_queries("/bin/ls");
+    let reply = String::from_utf8_lossy(&ask(&server).1).into_owned();
+    assert!(reply.contains("ferretto-query has ended: "), "{reply}");
+    assert!(reply.contains("--serve"), "{reply}");
+    assert_eq!(
+        server
+            .ask(&format!("POST /{TOKEN}/stop"), &server.host(), "")
+            .0,
+        200
+    );
+}
+
+#[test]
+fn rows_of_queries_are_located() {
+    let server = Running::new();
+    let located = |query: &str| {
+        let (status, reply) = server.get(&format!("locate?{query}"));
+        assert_eq!(status, 200, "{query}");
+        serde_json::from_slice::<serde_json::Value>(&reply).expect("JSON")
+    };
+    let slice = located("ts=0&dur=5000&id=0");
+    assert_eq!(
+        (slice["name"].as_str(), slice["dur"].as_f64()),
+        (Some("s"), Some(5000.0))
+    );
+    assert_eq!(located("ts=0&id=0"), slice);
+    let track = (0..8).map(|track| located(&format!("ts=0&track={track}")));
+    assert_eq!(track.filter(|row| *row == slice).count(), 1);
+    for query in [
+        "ts=1&id=0",
+        "ts=0&dur=4&id=0",
+        "ts=0",
+        "ts=0&id=7",
+        "ts=0&track=99&utid=99&ucpu=99",
+    ] {
+        assert!(located(query).is_null(), "{query}");
+    }
+    assert_eq!(server.get("locate?dur=5").0, 400);
 }
