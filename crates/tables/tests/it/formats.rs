@@ -249,7 +249,25 @@ fn json_events_of_one_time_end_before_others_begin() {
 }
 
 #[test]
-fn callstacks_of_other_tools_are_callsites() {
+fn query_027_packets_in_compressed_ones_are_those_without() {
+    let packets = crate::common::encode(
+        "packet { trusted_packet_sequence_id: 1 timestamp: 1 track_event { type: TYPE_INSTANT track_uuid: 9 name: \"a\" } }
+         packet { trusted_packet_sequence_id: 1 timestamp: 2 track_event { type: TYPE_INSTANT track_uuid: 9 name: \"b\" } }",
+    );
+    let plain = rows(&import_bytes(&packets), "slice", "ts name");
+    assert_eq!(plain, ["1 a", "2 b"]);
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), Compression::default());
+    zlib.write_all(&packets).unwrap();
+    for (field, content) in [(50, zlib.finish().unwrap()), (133, zstd(&packets))] {
+        let trace = ferretto_wire::encode(|trace| {
+            trace.nested(1, |packet| packet.bytes(field, &content));
+        });
+        assert_eq!(rows(&import_bytes(&trace), "slice", "ts name"), plain);
+    }
+}
+
+#[test]
+fn query_144_callstacks_of_other_tools_are_callsites() {
     let trace = import_bytes(b"# c\nmain;work 3\nmain;rest 2\nmain;work;x 0\nmain 1\nbroken");
     assert_eq!(
         rows(&trace, "aggregate_profile", "scope sample_type_type"),

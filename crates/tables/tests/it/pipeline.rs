@@ -210,6 +210,20 @@ fn query_021_022_events_wait_for_incremental_state() {
 }
 
 #[test]
+fn query_023_a_drop_before_the_first_packet_of_a_sequence_is_no_loss() {
+    let first = "packet { trusted_packet_sequence_id: 1 sequence_flags: 1 timestamp: 1
+        previous_packet_dropped: 1
+        trace_packet_defaults { track_event_defaults { track_uuid: 9 } } }\n";
+    let later = "packet { trusted_packet_sequence_id: 1 sequence_flags: 1 timestamp: 3
+        previous_packet_dropped: 1 }\n";
+    let trace = import(&(first.to_owned() + &instant(1, 2, NEEDS, "a")));
+    assert_eq!(slices(&trace), ["2 a"]);
+    assert_eq!(trace.losses(), []);
+    let trace = import(&(first.to_owned() + &instant(1, 2, NEEDS, "a") + later));
+    assert_eq!(trace.losses().len(), 1);
+}
+
+#[test]
 fn query_024_a_text_keeps_its_first_meaning() {
     let named = |ts: u64, interned: &str| {
         format!(

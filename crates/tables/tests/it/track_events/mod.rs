@@ -376,6 +376,16 @@ fn query_054_055_flows_lead_from_slice_to_slice() {
 }
 
 #[test]
+fn query_056_flows_lead_to_the_newer_slice_in_any_order_of_the_file() {
+    let (older, newer) = (flowing(10, "flow_ids: 1"), flowing(30, "flow_ids: 1"));
+    for events in [format!("{older}{newer}"), format!("{newer}{older}")] {
+        let trace = import(&(THREAD.to_owned() + &events));
+        assert_eq!(rows(&trace, "slice", "ts"), ["10", "30"]);
+        assert_eq!(rows(&trace, "flow", "slice_out slice_in"), ["0 1"]);
+    }
+}
+
+#[test]
 fn arguments_of_begin_and_end_are_one_set() {
     let trace = import(
         &(THREAD.to_owned()
