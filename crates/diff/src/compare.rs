@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::busyness::Busyness;
 use crate::feature::{CALLS, Feature, Kind, RAN, Unit, WAITED_FOR_CPU};
 use crate::recording::{Recording, Scope};
 use crate::remarks::{remarks, setup};
@@ -82,14 +83,6 @@ pub struct Comparison {
     pub durations: (f64, f64),
     /// Sentences about what the comparison cannot tell.
     pub remarks: Vec<String>,
-}
-
-/// The shares of the time that threads were ready in which they had no CPU: the least and the most
-/// of the recordings.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Busyness {
-    pub(crate) least: f64,
-    pub(crate) most: f64,
 }
 
 /// The degrees of freedom of the assumed variation between recordings.

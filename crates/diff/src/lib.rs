@@ -8,6 +8,7 @@
 //! - [`statistics`] are the tests that tell changes from chance.
 #![forbid(unsafe_code)]
 
+mod busyness;
 mod compare;
 mod context;
 mod counters;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::compare::Busyness;
+use crate::busyness::Busyness;
 use crate::recording::{Recording, Scope};
 
 /// The duration in nanoseconds of a command below which one recording each tells little.
