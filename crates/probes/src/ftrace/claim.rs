@@ -164,15 +164,26 @@ fn reap_in(folder: &Path) {
         if !is_claim {
             continue;
         }
-        if let Ok(mut file) = open(&entry.path(), false)
-            && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        {
-            let text = text_of(&mut file);
-            undo(&text, None);
-            let _ = fs::remove_file(entry.path());
+        if let Ok(file) = open(&entry.path(), false) {
+            reap_file(file, &entry.path());
         }
     }
     let _ = fs::remove_dir(folder);
+}
+
+/// Undoes the changes in an open file, unless its process lives.
+fn reap_file(mut file: File, path: &Path) {
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return;
+    }
+    // Its process may have ended normally since the file was opened, and another one may record in
+    // the instance now, with a file of its own.
+    if !is_at(&file, path) {
+        return;
+    }
+    let text = text_of(&mut file);
+    undo(&text, None);
+    let _ = fs::remove_file(path);
 }
 
 /// Returns true if an open file has this path.
@@ -271,5 +282,20 @@ mod tests {
         fs::write(root.join("tracing_on"), "0").unwrap();
         drop(Claim::take_in(&claims, &fs).unwrap());
         assert_eq!(read("tracing_on"), "0");
+    }
+    #[test]
+    fn the_claim_of_a_later_process_is_not_reaped() {
+        let folder = tempfile::tempdir().unwrap();
+        let fs = Tracefs::at(folder.path());
+        let claims = folder.path().join("claims");
+        let earlier = Claim::take_in(&claims, &fs).unwrap();
+        let path = claim_path(&claims, &fs).unwrap();
+        // Another process is about to reap, when the first one ends and a second one begins.
+        let opened = open(&path, false).unwrap();
+        drop(earlier);
+        let _later = Claim::take_in(&claims, &fs).unwrap();
+        reap_file(opened, &path);
+        assert!(path.exists());
+        assert!(Claim::take_in(&claims, &fs).is_err());
     }
 }
