@@ -39,3 +39,8 @@ pub(crate) fn opens(world: &World, name: &str) -> Result<String, String> {
         code => Err(format!("summary of {name} returned {code:?}: {text}")),
     }
 }
+
+/// Returns true if a summary says that the trace has everything.
+pub(crate) fn says_whole(text: &str) -> bool {
+    text.contains("no data lost") || text.contains("nothing else is missing")
+}

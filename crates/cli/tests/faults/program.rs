@@ -58,10 +58,7 @@ pub(crate) fn judge_trace(
     if is_whole && seen < EVENTS {
         return Err(format!("{seen} of {EVENTS} events\n{text}"));
     }
-    if seen < EVENTS
-        && is_complete
-        && (text.contains("no data lost") || text.contains("nothing else is missing"))
-    {
+    if seen < EVENTS && is_complete && judge::says_whole(&text) {
         return Err(format!(
             "{seen} of {EVENTS} events, and no data is lost\n{text}"
         ));

@@ -128,11 +128,23 @@ impl Run {
     }
 }
 
-/// Kills a program at the limit, unless it ends before. Returns the calls of its threads.
-fn watch(pid: Pid, process: impl AsFd, is_over: &Receiver<()>, limit: Duration) -> Option<String> {
-    match is_over.recv_timeout(limit) {
-        Err(RecvTimeoutError::Timeout) => {}
-        _ => return None,
+/// Kills a program at the limit, unless it ends before. Returns the calls of its threads. Time for
+/// which it could run and had no CPU does not count: it is not stuck then.
+fn watch(
+    pid: Pid,
+    process: impl AsFd,
+    is_over: &Receiver<()>,
+    mut limit: Duration,
+) -> Option<String> {
+    let mut counted = Duration::ZERO;
+    while !limit.is_zero() {
+        match is_over.recv_timeout(limit) {
+            Err(RecvTimeoutError::Timeout) => {}
+            _ => return None,
+        }
+        let waited = waited_for_cpu(pid);
+        limit = waited.saturating_sub(counted);
+        counted = waited.max(counted);
     }
     // It may have ended just now.
     let mut fds = [PollFd::new(&process, PollFlags::IN)];
@@ -150,6 +162,23 @@ fn watch(pid: Pid, process: impl AsFd, is_over: &Receiver<()>, limit: Duration) 
     let stuck_in = threads.collect::<Vec<_>>().join("; ");
     let _ = rustix::process::pidfd_send_signal(process, rustix::process::Signal::KILL);
     Some(stuck_in)
+}
+
+/// Returns the time that the threads of a program, and this tracer's, have waited for a CPU.
+fn waited_for_cpu(pid: Pid) -> Duration {
+    let of = |folder: &str| {
+        let tasks = fs::read_dir(folder).into_iter().flatten().flatten();
+        let texts = tasks.map(|task| fs::read_to_string(task.path().join("schedstat")));
+        let waits = texts.flatten().map(|text| {
+            let waited = text
+                .split(' ')
+                .nth(1)
+                .and_then(|waited| waited.parse().ok());
+            Duration::from_nanos(waited.unwrap_or(0))
+        });
+        waits.max().unwrap_or_default()
+    };
+    of(&format!("/proc/{pid}/task")) + of("/proc/self/task")
 }
 
 struct Tracer {
