@@ -450,7 +450,7 @@ const NO_TRACE: &str =
     "the trace file is missing: name one, as in 'ferretto-query trace.pftrace \"select …\"'";
 
 /// Reads a time such as '90', '90s', '30m' or '2h'; `None` for 'never'.
-fn parse_idle(text: &str) -> Result<Option<Duration>, String> {
+pub(super) fn parse_idle(text: &str) -> Result<Option<Duration>, String> {
     if text == "never" {
         return Ok(None);
     }

@@ -11,7 +11,7 @@ use lexopt::prelude::*;
 
 use super::help::{COMMANDS, HELP};
 use super::packages;
-use crate::cli::background::parse_idle;
+use crate::cli::args::parse_idle;
 use crate::cli::convert::Conversion;
 use crate::cli::summarize::SummaryArgs;
 
