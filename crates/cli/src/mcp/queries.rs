@@ -10,7 +10,6 @@ use ferretto_mcp::{Answer, Call};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::loaded::Loaded;
 use crate::errors::message;
 use crate::query::{check_installed, program};
 
@@ -139,18 +138,22 @@ impl Queries {
     }
 }
 
-pub(super) fn answer(loaded: &mut Loaded, sql: &str, call: &Call) -> Result<Answer, String> {
-    let path = loaded.path();
+/// Answers a query of the trace `name` at a path. Starts the server if it does not run.
+pub(super) fn answer(
+    running: &mut Option<Queries>,
+    (path, name): (&Path, String),
+    sql: &str,
+    call: &Call,
+) -> Result<Answer, String> {
     let shown = path.display().to_string();
     let named = |text: String, name: &str| text.replace(&shown, name);
-    let name = loaded.name.clone();
     let has_ended = |queries: &mut Queries| !matches!(queries.server.try_wait(), Ok(None));
-    if loaded.queries.as_mut().is_none_or(has_ended) {
-        loaded.queries = None;
-        let started = Queries::start(&path, call).map_err(|error| named(error, &name))?;
-        loaded.queries = Some(started);
+    if running.as_mut().is_none_or(has_ended) {
+        *running = None;
+        let started = Queries::start(path, call).map_err(|error| named(error, &name))?;
+        *running = Some(started);
     }
-    let Some(queries) = &loaded.queries else {
+    let Some(queries) = &*running else {
         return Err("ferretto-query does not run".to_owned());
     };
     let (text, is_cut) = queries

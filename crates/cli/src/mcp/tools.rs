@@ -190,7 +190,9 @@ impl Tools {
 
     fn query(&mut self, given: &Given<'_>, call: &Call) -> Result<Answer, String> {
         let loaded = self.traces.open(given.required("file"), call)?;
-        queries::answer(loaded, given.required("sql"), call)
+        let (path, name) = (loaded.path(), loaded.name.clone());
+        let trace = (path.as_path(), name);
+        queries::answer(&mut loaded.queries, trace, given.required("sql"), call)
     }
 }
 
