@@ -366,7 +366,10 @@ mod tests {
     fn adopt(worker: &mut Worker, source: &Source, pid: u32) {
         let folder = ProcessFolder::open(std::process::id()).unwrap();
         let descriptors = folder.descriptors().unwrap();
-        worker.handle(source, super::super::adopt(pid, descriptors).unwrap());
+        worker.handle(
+            source,
+            super::super::adopt(pid, descriptors, Vec::new()).unwrap(),
+        );
     }
 
     fn unwind_one(worker: &mut Worker, source: &Source, pid: u32) {
