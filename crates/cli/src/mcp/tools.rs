@@ -157,12 +157,14 @@ impl Tools {
         let comparison = Comparison::new(&[first], &[second], &Limits::default());
         let all: Value =
             serde_json::from_str(&diff::answer(&comparison)).map_err(|error| error.to_string())?;
-        let lists = ["change", "effect", "setup", "remark"];
-        let keys = ["changes", "effects", "setup", "remarks"];
+        let lists = ["change", "effect", "possible", "setup", "remark"];
+        let keys = ["changes", "effects", "possible", "setup", "remarks"];
         let lists = lists.iter().zip(keys);
         let items = lists.flat_map(|(name, key)| section(name, &all[key]).collect::<Vec<_>>());
         let items = items.collect();
-        let names = ["version", "changes", "effects", "setup", "remarks"];
+        let names = [
+            "version", "changes", "effects", "possible", "setup", "remarks",
+        ];
         Ok(Answer::new(without(&all, &names), items))
     }
 
