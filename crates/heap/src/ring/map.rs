@@ -99,6 +99,7 @@ impl Mapping {
     }
 
     /// Copies the content of the record at a position, which is a multiple of 8.
+    #[cfg_attr(not(feature = "profiler"), allow(dead_code))]
     pub(super) fn read(&self, position: u64, record: &mut [u8]) {
         // SAFETY: the content follows the header, within the data that is mapped twice.
         let from = unsafe { self.at(position).add(HEADER as usize) };
