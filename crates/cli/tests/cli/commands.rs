@@ -38,7 +38,7 @@ fn a_recording_of_a_command_describes_it_at_start_and_end() {
         .returned(0);
     let json = json.text();
     assert!(
-        json.starts_with("{\"file\":\"t\",") && json.ends_with("}\n"),
+        json.starts_with("{\"version\":1,\"file\":\"t\",") && json.ends_with("}\n"),
         "{json}"
     );
     position(json, "\"complete\":true");

@@ -145,7 +145,7 @@ fn summary_shows_memory_frequencies_and_called_functions() {
     for expected in [
         r#""page_faults":2500"#,
         r#""highest_khz":3000000"#,
-        r#""highest":9437184"#,
+        r#""highest_bytes":9437184"#,
         r#""kind":"probe","name":"parse","count":2"#,
     ] {
         assert!(

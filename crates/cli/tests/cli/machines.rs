@@ -99,7 +99,7 @@ fn start_in(world: &World, network: &str, ahead: i64, program: &str, args: &[&st
 /// Returns the bytes in the buffers of the running recording.
 fn bytes_recorded(host: &World) -> u64 {
     let output = host.run("ferretto", &["status", "--json"]).returned(0);
-    let text = output.text().split("\"used\":").nth(1).unwrap_or("0");
+    let text = output.text().split("\"used_bytes\":").nth(1).unwrap_or("0");
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().unwrap()
 }
