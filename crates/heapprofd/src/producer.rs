@@ -32,6 +32,7 @@ const TICKS: u64 = 100;
 pub fn descriptors() -> Vec<DataSourceDescriptor> {
     vec![DataSourceDescriptor {
         name: Some(HEAPPROFD.into()),
+        will_notify_on_start: Some(true),
         will_notify_on_stop: Some(true),
         handles_incremental_state_clear: Some(true),
         ..Default::default()
@@ -160,7 +161,11 @@ impl Profiler {
                     self.worker.send(Message::Clear(source.key));
                 }
             }
-            Event::Start { instance, config } => self.start(instance, &config),
+            Event::Start { instance, config } => {
+                self.start(instance, &config);
+                // From here on, programs that start are granted the session.
+                self.daemon.handle().notify_started(instance);
+            }
             Event::Stop { instance } => self.stop(instance),
             Event::Flush {
                 request_id,
