@@ -31,7 +31,7 @@ use crate::read::parse_bytes;
 #[command(after_help = "\
 Examples:
   ferretto mcp --root traces
-  claude mcp add ferretto -- ferretto mcp --root /home/me/traces --allow-record")]
+  ferretto mcp --root /home/me/traces --allow-record")]
 pub(crate) struct McpArgs {
     /// The folder whose files may be read
     #[arg(long, value_name = "FOLDER", default_value = ".")]
