@@ -160,6 +160,11 @@ impl Engine {
         for (name, sql) in modules::all() {
             engine.add_module(&name, &sql, true)?;
         }
+        for (name, added) in modules::ADDED {
+            if let Some(sql) = engine.packages.get_mut(*name) {
+                *sql += &format!("\n{added}");
+            }
+        }
         for (name, others) in modules::INCLUDED {
             if let Some(sql) = engine.packages.get_mut(*name) {
                 for other in *others {

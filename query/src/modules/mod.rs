@@ -22,7 +22,6 @@ modules! {
     "android.memory.heap_profile.callstacks": "android/memory/heap_profile/callstacks.sql",
     "android.memory.heap_profile.summary_tree": "android/memory/heap_profile/summary_tree.sql",
     "android.network_packets": "android/network_packets.sql",
-    "android.oom_adjuster": "android/oom_adjuster.sql",
     "android.package_lookup": "android/package_lookup.sql",
     "android.process_metadata": "android/process_metadata.sql",
     "android.screen_state": "android/screen_state.sql",
@@ -40,7 +39,6 @@ modules! {
     "linux.cpu.utilization.slice": "linux/cpu/utilization/slice.sql",
     "linux.memory.general": "linux/memory/general.sql",
     "linux.memory.process": "linux/memory/process.sql",
-    "linux.perf.counters": "linux/perf/counters.sql",
     "sched.latency": "sched/latency.sql",
     "sched.runnable": "sched/runnable.sql",
     "sched.states": "sched/states.sql",
@@ -50,7 +48,6 @@ modules! {
     "sched.thread_state_flattened": "sched/thread_state_flattened.sql",
     "sched.time_in_state": "sched/time_in_state.sql",
     "sched.with_context": "sched/with_context.sql",
-    "slices.cpu_time": "slices/cpu_time.sql",
     "slices.flat_slices": "slices/flat_slices.sql",
     "slices.flow": "slices/flow.sql",
     "slices.time_in_state": "slices/time_in_state.sql",
@@ -66,6 +63,19 @@ modules! {
     "viz.threads": "viz/threads.sql",
     "viz.track_event_callstacks": "viz/track_event_callstacks.sql",
 }
+
+/// What this engine adds to modules of both.
+pub(crate) const ADDED: &[(&str, &str)] = &[
+    (
+        "android.oom_adjuster",
+        include_str!("android/oom_adjuster.sql"),
+    ),
+    (
+        "linux.perf.counters",
+        include_str!("linux/perf/counters.sql"),
+    ),
+    ("slices.cpu_time", include_str!("slices/cpu_time.sql")),
+];
 
 /// Modules that upstream's modules include and these do not need. Statements may use what they
 /// define.
