@@ -64,7 +64,7 @@ modules! {
     "viz.track_event_callstacks": "viz/track_event_callstacks.sql",
 }
 
-/// What this engine adds to modules of both.
+/// SQL that this engine adds to modules of both engines.
 pub(crate) const ADDED: &[(&str, &str)] = &[
     (
         "android.oom_adjuster",
