@@ -1,9 +1,9 @@
 //! The daemons: the service, and programs with data sources for it.
 
-use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
+use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -69,11 +69,13 @@ impl Faulty {
 /// Waits until a condition holds; returns false if it does not in time.
 fn until(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
+    let mut pause = Duration::from_millis(2);
     while !holds() {
         if Instant::now() > end {
             return false;
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(pause);
+        pause = (pause * 3 / 2).min(Duration::from_millis(50));
     }
     true
 }
@@ -302,36 +304,39 @@ fn heapprofd() {
     let busy = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); set -- $@ $i; done";
     // The shell allocates the same in each run. Only the last dump has all of it:
     // later dumps leave out callstacks whose memory was freed before.
-    let expected = RefCell::new(None);
+    let expected = OnceLock::new();
     let judge_summary = |text: &str, fault: Option<Fault>| {
         let line = text.lines().find(|line| line.contains(", libc.malloc: "));
         let allocated = line.and_then(|line| line.rsplit_once(" of ").map(|(_, it)| it.to_owned()));
         if fault.is_none() {
-            if allocated.is_none() {
-                return Err(format!("the heap is not in the trace: {text}"));
-            }
-            *expected.borrow_mut() = allocated;
+            let allocated = allocated.ok_or(format!("the heap is not in the trace: {text}"))?;
+            expected.get_or_init(|| allocated);
             return Ok(());
         }
         let says_whole = judge::says_whole(text) && !text.contains("note: no data from");
-        if says_whole && allocated != *expected.borrow() {
+        if says_whole && allocated.as_ref() != expected.get() {
             return Err(format!(
                 "no data is lost, and the shell has allocated {allocated:?}, not {:?}\n{text}",
-                expected.borrow()
+                expected.get()
             ));
         }
         Ok(())
     };
+    let prepared = World::new();
+    let library = prepared.path("libferretto_heap.so");
+    let path = library.to_str().expect("a path");
+    let write = prepared.command("heapprofd", &["--write-library", path]);
+    assert_eq!(finish(write, LIMIT), Ok(0), "the library is written");
+    let preload = format!("LD_PRELOAD={path}");
+    let command = ["env", &preload, "sh", "-c", busy].map(str::to_owned);
     cover("heapprofd", |fault| {
-        let world = World::new();
-        let library = world.path("libferretto_heap.so");
-        let path = library.to_str().expect("a path");
-        let write = world.command("heapprofd", &["--write-library", path]);
-        assert_eq!(finish(write, LIMIT), Ok(0), "the library is written");
-        let preload = format!("LD_PRELOAD={path}");
-        let command = ["env", &preload, "sh", "-c", busy].map(str::to_owned);
-        sources_in(&world, "heapprofd", CONFIG, &command, fault, |text| {
-            judge_summary(text, fault)
-        })
+        sources_in(
+            &World::new(),
+            "heapprofd",
+            CONFIG,
+            &command,
+            fault,
+            |text| judge_summary(text, fault),
+        )
     });
 }

@@ -1,6 +1,6 @@
 //! Commands that read files and write others.
 
-use std::cell::Cell;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use ferretto_testing::faults::{End, Run};
@@ -73,7 +73,7 @@ fn extent(file: &[u8]) -> u64 {
 /// Covers a command that writes `out`.
 fn covers(name: &str, args: &[&str]) {
     // The extent without faults. The content differs by a random id.
-    let expected = Cell::new(0);
+    let expected = OnceLock::new();
     cover(name, |fault| {
         let world = World::new();
         world.write("one", trace(0));
@@ -88,9 +88,7 @@ fn covers(name: &str, args: &[&str]) {
         let check = || {
             judge::end(&outcome, fault, &stderr)?;
             let out = world.read("out").ok_or("the earlier file is gone")?;
-            if fault.is_none() {
-                expected.set(extent(&out));
-            }
+            let expected = *expected.get_or_init(|| extent(&out));
             match outcome.end {
                 End::Exited(0) if out == OLD => return Err("it wrote nothing".to_owned()),
                 End::Exited(0 | 1 | 3) | End::Killed(_) => {}
@@ -98,8 +96,8 @@ fn covers(name: &str, args: &[&str]) {
             }
             // A part of the input that could not be read is missing.
             let is_partial = outcome.end == End::Exited(3);
-            if out != OLD && extent(&out) != expected.get() && !is_partial {
-                return Err(format!("{} of {}", extent(&out), expected.get()));
+            if out != OLD && extent(&out) != expected && !is_partial {
+                return Err(format!("{} of {expected}", extent(&out)));
             }
             if out != OLD && !args.contains(&"view") {
                 judge::opens(&world, "out")?;

@@ -10,7 +10,8 @@
 //! * a trace that lacks events does not claim that no data was lost.
 //!
 //! An ordinary test makes a few runs of each command, which `FAULT_SEED` chooses. `FAULT_RUNS=n`
-//! makes n, `FAULT_RUNS=all` all of them, and `FAULT='write 17 ENOSPC'` one.
+//! makes n, `FAULT_RUNS=all` all of them, and `FAULT='write 17 ENOSPC'` one. `FAULT_JOBS=8` makes
+//! eight at a time: most of them wait.
 
 mod daemons;
 mod files;
@@ -24,4 +25,16 @@ mod world;
 #[test]
 fn program_main() {
     program::main();
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_an_error() {
+    use ferretto_testing::faults::Run;
+    use std::process::Command;
+
+    for program in ["/none/of/these", "none-of-these", "/etc/passwd"] {
+        let error = Run::new(Command::new(program)).outcome();
+        let error = error.expect_err("it cannot run").to_string();
+        assert!(error.contains(program), "{error}");
+    }
 }

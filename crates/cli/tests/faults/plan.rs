@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferretto_testing::Random;
 use ferretto_testing::faults::{Effect, Fault, Kind, are_possible};
@@ -17,7 +19,7 @@ const RUNS: usize = 24;
 /// # Panics
 ///
 /// If a run went wrong. The message has the command that repeats it.
-pub(crate) fn cover(name: &str, run: impl Fn(Option<Fault>) -> Judged) {
+pub(crate) fn cover(name: &str, run: impl Fn(Option<Fault>) -> Judged + Sync) {
     if !are_possible() {
         println!("skipped: programs cannot be traced with ptrace and seccomp here");
         return;
@@ -42,19 +44,18 @@ pub(crate) fn cover(name: &str, run: impl Fn(Option<Fault>) -> Judged) {
             }
         },
     };
-    let (mut wrong, mut struck) = (Vec::new(), 0);
-    for fault in &faults {
-        let judged = run(Some(*fault));
-        struck += u64::from(judged.outcome.failed.is_some());
-        if let Err(reason) = judged.wrong {
-            let call = judged.outcome.failed.unwrap_or_default();
-            println!("{name}: {fault}: {reason} ({call})");
-            wrong.push(format!("{fault}: {}", first_line(&reason)));
-        } else if env::var_os("FAULT").is_some() {
-            let Judged { outcome, .. } = judged;
-            println!("{name}: {fault}: {:?} ({:?})", outcome.end, outcome.failed);
+    let verdicts = Verdicts::default();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..number("FAULT_JOBS").unwrap_or(1) {
+            scope.spawn(|| {
+                while let Some(fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    verdicts.add(name, *fault, run(Some(*fault)));
+                }
+            });
         }
-    }
+    });
+    let (struck, wrong) = verdicts.into_parts();
     let kinds: Vec<String> = counts
         .iter()
         .map(|(kind, count)| format!("{} {count}", kind.name()))
@@ -75,6 +76,35 @@ pub(crate) fn cover(name: &str, run: impl Fn(Option<Fault>) -> Judged) {
         wrong[0].split(':').next().unwrap_or_default(),
         std::thread::current().name().unwrap_or_default(),
     );
+}
+
+/// The verdicts on the runs with faults.
+#[derive(Debug, Default)]
+struct Verdicts {
+    struck: AtomicUsize,
+    wrong: Mutex<Vec<String>>,
+}
+
+impl Verdicts {
+    fn add(&self, name: &str, fault: Fault, judged: Judged) {
+        let Judged { outcome, wrong } = judged;
+        let has_struck = usize::from(outcome.failed.is_some());
+        self.struck.fetch_add(has_struck, Ordering::Relaxed);
+        if let Err(reason) = wrong {
+            let call = outcome.failed.unwrap_or_default();
+            println!("{name}: {fault}: {reason} ({call})");
+            let line = format!("{fault}: {}", first_line(&reason));
+            self.wrong.lock().expect("no panic").push(line);
+        } else if env::var_os("FAULT").is_some() {
+            println!("{name}: {fault}: {:?} ({:?})", outcome.end, outcome.failed);
+        }
+    }
+
+    /// Returns the number of faults that struck, and a line for each run that went wrong.
+    fn into_parts(self) -> (usize, Vec<String>) {
+        let wrong = self.wrong.into_inner().expect("no panic");
+        (self.struck.into_inner(), wrong)
+    }
 }
 
 fn first_line(text: &str) -> &str {

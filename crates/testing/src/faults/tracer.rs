@@ -1,9 +1,11 @@
 //! Runs a program under a tracer that counts its calls, and lets one fail.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -15,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Access, access};
 
 use super::calls::Effect;
 use super::calls::{self, Kind};
@@ -93,6 +96,7 @@ impl Run {
     }
 
     fn trace(mut self, started: impl FnOnce(i32)) -> io::Result<Outcome> {
+        check_program(&self.command)?;
         filter::install(&mut self.command);
         let child = self.command.spawn()?;
         let pid = Pid::from_raw(child.id().cast_signed());
@@ -126,6 +130,28 @@ impl Run {
             stuck_in: stuck_in.unwrap_or_default(),
         })
     }
+}
+
+/// Fails if a program cannot be executed. Its process could not say so: it would stop at the call
+/// that does, and wait for a tracer that waits for it.
+fn check_program(command: &Command) -> io::Result<()> {
+    let program = Path::new(command.get_program());
+    let folder = command.get_current_dir().unwrap_or(Path::new("."));
+    let is_executable = |path: &Path| {
+        let path = folder.join(path);
+        path.is_file() && access(&path, Access::EXEC_OK).is_ok()
+    };
+    let is_found = if program.components().count() > 1 {
+        is_executable(program)
+    } else {
+        let search = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&search).any(|folder| is_executable(&folder.join(program)))
+    };
+    if is_found {
+        return Ok(());
+    }
+    let reason = format!("{} cannot be executed", program.display());
+    Err(io::Error::new(io::ErrorKind::NotFound, reason))
 }
 
 /// Kills a program at the limit, unless it ends before. Returns the calls of its threads. Time for
