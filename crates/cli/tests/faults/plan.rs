@@ -12,6 +12,8 @@ use crate::judge::Judged;
 
 /// The number of runs with faults of a command in an ordinary test.
 const RUNS: usize = 24;
+/// The number of runs after which their number is printed.
+const PROGRESS: usize = 100;
 
 /// Runs a command without faults, and then with some. The calls of recordings and daemons depend on
 /// the timing of several threads and programs, so each run may try others.
@@ -49,8 +51,15 @@ pub(crate) fn cover(name: &str, run: impl Fn(Option<Fault>) -> Judged + Sync) {
     std::thread::scope(|scope| {
         for _ in 0..number("FAULT_JOBS").unwrap_or(1) {
             scope.spawn(|| {
-                while let Some(fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(fault) = faults.get(number) else {
+                        break;
+                    };
                     verdicts.add(name, *fault, run(Some(*fault)));
+                    if number % PROGRESS == PROGRESS - 1 {
+                        println!("{name}: {} of {} faults", number + 1, faults.len());
+                    }
                 }
             });
         }
