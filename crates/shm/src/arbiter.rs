@@ -346,6 +346,13 @@ impl Arbiter {
         }
     }
 
+    /// Acquires a free chunk of the pages that the service frees first. `None` if they have none.
+    pub(crate) fn acquire_near(&self, header: ChunkHeader) -> Option<OwnedChunk> {
+        self.is_usable()
+            .then(|| self.finder.find_near(header))
+            .flatten()
+    }
+
     /// Releases a chunk to be committed, with the filled holes of its writer.
     pub(crate) fn return_chunk(&self, chunk: OwnedChunk, patches: &mut PatchList) {
         self.finder.give_back(&chunk);
@@ -391,7 +398,7 @@ impl Arbiter {
             if let Some(chunk) = chunk {
                 pending.add_chunk(chunk, target, direct);
             }
-            let patched = pending.add_patches(writer_id, target, patches);
+            let patched = pending.add_patches(writer_id, target, patches, direct);
             patched || pending.bytes() >= half || self.is_emulated()
         });
     }

@@ -8,6 +8,9 @@ use crate::primitive::{Apart, AtomicBool, AtomicU32, Ordering};
 /// The number of further pages that a search checks for a better chunk once it has found one.
 const PATIENCE: u32 = 64;
 
+/// The number of pages that a short search visits.
+const NEAR: u32 = 4;
+
 /// The number of times that a search starts again because other writers were faster. More only
 /// happen if the page words lie.
 const MAX_PASSES: u32 = 1000;
@@ -78,9 +81,20 @@ impl Finder {
 
     /// Acquires a free chunk, if there is one.
     pub(crate) fn find(&self, header: ChunkHeader) -> Option<OwnedChunk> {
+        self.find_within(header, self.pages.count())
+    }
+
+    /// Acquires a free chunk of the pages after the last one acquired. Their chunks were acquired
+    /// first, and the service frees chunks in this order.
+    pub(crate) fn find_near(&self, header: ChunkHeader) -> Option<OwnedChunk> {
+        self.find_within(header, self.pages.count().min(NEAR))
+    }
+
+    /// Acquires a free chunk of so many pages after the last one acquired.
+    fn find_within(&self, header: ChunkHeader, count: u32) -> Option<OwnedChunk> {
         let preferred = self.preferred();
         for _ in 0..MAX_PASSES {
-            match self.pass(header, preferred) {
+            match self.pass(header, preferred, count) {
                 Pass::Found(chunk) => {
                     self.count(&chunk, 1);
                     return Some(chunk);
@@ -124,15 +138,15 @@ impl Finder {
         }
     }
 
-    /// Visits every page once. It prefers a chunk of the preferred size, then a free page, then any
-    /// chunk.
-    fn pass(&self, header: ChunkHeader, preferred: Layout) -> Pass {
+    /// Visits `visited` pages once. It prefers a chunk of the preferred size, then a free page,
+    /// then any chunk.
+    fn pass(&self, header: ChunkHeader, preferred: Layout, visited: u32) -> Pass {
         let count = self.pages.count();
         let start = self.cursor.load(Ordering::Relaxed);
         let mut free_page = None;
         let mut any = None;
         let mut beaten = false;
-        for step in 0..count {
+        for step in 0..visited {
             if step >= PATIENCE && free_page.is_some() {
                 break;
             }
@@ -162,8 +176,8 @@ impl Finder {
                 Pass::Beaten | Pass::Nothing => beaten = true,
             }
         }
-        let first = any.unwrap_or(count);
-        for step in first..count {
+        let first = any.unwrap_or(visited);
+        for step in first..visited {
             let page = (start + step) % count;
             if step > first && !has_free(self.pages.load(page, Ordering::Relaxed)) {
                 continue;

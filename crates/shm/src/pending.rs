@@ -77,18 +77,19 @@ impl Pending {
         });
     }
 
-    /// Moves the filled holes out of `patches`, into chunks that are kept back or into patch
-    /// messages. Returns true if there are any of the latter.
+    /// Moves the filled holes out of `patches` into patch messages, or with `direct` patching into
+    /// chunks that are kept back. Returns true if there are any of the former.
     pub(crate) fn add_patches(
         &mut self,
         writer_id: u16,
         target: Target,
         patches: &mut PatchList,
+        direct: bool,
     ) -> bool {
         let mut any = false;
         while let Some(hole) = patches.pop_ready() {
             let more = patches.continues_in(hole.chunk_id);
-            if !self.patch_in_place(writer_id, hole, more) {
+            if !(direct && self.patch_in_place(writer_id, hole, more)) {
                 self.add_patch(writer_id, target, hole, more);
                 any = true;
             }

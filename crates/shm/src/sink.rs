@@ -301,7 +301,7 @@ impl ChunkSink {
         match &self.destination {
             Destination::Shared(arbiter) => {
                 // There may be room now: the next packet looks for it.
-                self.shortage.discarded = arbiter.retry_after();
+                self.shortage.end_wait(arbiter.retry_after());
                 arbiter.flush(callback);
                 // The process may be about to end, and the thread that sends may never run again.
                 arbiter.send_now();
@@ -371,15 +371,27 @@ impl ChunkSink {
         count: u16,
         flags: ChunkFlags,
     ) -> Option<OwnedChunk> {
-        let header = ChunkHeader {
+        let header = self.next_header(count, flags);
+        let chunk = self.arbiter()?.acquire(header, policy)?;
+        self.next_chunk = self.next_chunk.wrapping_add(1);
+        Some(chunk)
+    }
+
+    /// Acquires a chunk that begins with a packet, of the pages that are freed first.
+    fn acquire_near(&mut self) -> Option<OwnedChunk> {
+        let header = self.next_header(0, ChunkFlags::default());
+        let chunk = self.arbiter()?.acquire_near(header)?;
+        self.next_chunk = self.next_chunk.wrapping_add(1);
+        Some(chunk)
+    }
+
+    fn next_header(&self, count: u16, flags: ChunkFlags) -> ChunkHeader {
+        ChunkHeader {
             writer_id: self.id,
             chunk_id: self.next_chunk,
             count,
             flags,
-        };
-        let chunk = self.arbiter()?.acquire(header, policy)?;
-        self.next_chunk = self.next_chunk.wrapping_add(1);
-        Some(chunk)
+        }
     }
 
     /// Releases the chunk, if there is one.

@@ -24,6 +24,9 @@ use super::state::State;
 use crate::chunk::{OwnedChunk, WIDE};
 use crate::patch::PatchList;
 
+/// The largest number of lengths whose memory is kept for others.
+const SPARE: usize = 16;
+
 /// The initial size of the memory for discarded packets.
 const SCRATCH: usize = 4096;
 
@@ -104,6 +107,8 @@ impl Announced {
 #[derive(Debug, Default)]
 pub(super) struct Raw {
     announced: Vec<Announced>,
+    /// Memory for the lengths announced next.
+    spare: Vec<Block>,
     /// Memory for discarded packets; the last block is in use.
     scratch: Vec<Block>,
 }
@@ -133,18 +138,41 @@ impl Raw {
     /// Passes on the lengths that have been written. If the packet is `complete`, also passes on
     /// the others, since the service would wait for them.
     fn write_lengths(&mut self, complete: bool, chunk: &mut OwnedChunk, patches: &mut PatchList) {
-        self.announced.retain(|length| match length.value() {
-            None if !complete => true,
-            value => {
-                let value = value.unwrap_or_else(|| redundant_length(0));
-                match length.field {
-                    AnnouncedField::InChunk(at) => chunk.overwrite(at, value),
-                    AnnouncedField::Patch(number) => patches.fill(number, value),
-                    AnnouncedField::Discarded => {}
+        let mut index = 0;
+        while let Some(length) = self.announced.get(index) {
+            let value = match length.value() {
+                Some(value) => value,
+                None if complete => redundant_length(0),
+                None => {
+                    index += 1;
+                    continue;
                 }
-                false
+            };
+            match length.field {
+                AnnouncedField::InChunk(at) => chunk.overwrite(at, value),
+                AnnouncedField::Patch(number) => patches.fill(number, value),
+                AnnouncedField::Discarded => {}
             }
-        });
+            let written = self.announced.remove(index).value;
+            if self.spare.len() < SPARE {
+                self.spare.push(written);
+            }
+        }
+    }
+
+    /// Returns memory for a length, with zeros.
+    fn length(&mut self) -> Block {
+        let Some(block) = self.spare.pop() else {
+            return Block::new(WIDE);
+        };
+        // SAFETY: the block has four bytes, and no length uses it any more.
+        unsafe {
+            block
+                .start()
+                .cast::<[u8; WIDE]>()
+                .write_unaligned([0; WIDE])
+        };
+        block
     }
 
     /// Returns memory of at least this size, and its actual size.
@@ -223,7 +251,7 @@ impl ChunkSink {
             return ptr::null_mut();
         }
         self.chunk.overwrite(at, [0; WIDE]);
-        let value = Block::new(WIDE);
+        let value = self.raw().length();
         let address = value.start();
         let field = AnnouncedField::InChunk(at);
         self.raw().announced.push(Announced { field, value });

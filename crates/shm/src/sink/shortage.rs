@@ -11,14 +11,36 @@ use crate::policy::ExhaustedPolicy;
 /// The fragment length that marks a packet as abandoned.
 const ABANDONED: [u8; WIDE] = [0xff, 0xff, 0xff, 0x7f];
 
+/// While packets are discarded, one of so many attempts to acquire a chunk looks in all pages. The
+/// others look where the service frees chunks first: reading the words of all pages, which another
+/// processor changes, would take more time than the packets.
+const FULL_SEARCH: u32 = 16;
+
 /// The events since a chunk was last missing.
 #[derive(Debug, Default)]
 pub(super) struct Shortage {
     /// The number of bytes discarded since the last attempt to acquire a chunk.
     pub(super) discarded: u64,
+    /// The number of attempts so far.
+    attempts: u32,
     /// Set if the last chunk had no room to mark the loss: the arbiter remembers it until the next
     /// packet reports it.
     pub(super) is_unreported: bool,
+}
+
+impl Shortage {
+    /// Makes the next packet look for a chunk, in all pages.
+    pub(super) fn end_wait(&mut self, retry_after: u64) {
+        self.discarded = retry_after;
+        self.attempts = 0;
+    }
+
+    /// Counts an attempt. Returns true if it has to look in all pages.
+    fn begin_attempt(&mut self) -> bool {
+        let attempt = self.attempts;
+        self.attempts = attempt.wrapping_add(1);
+        attempt.is_multiple_of(FULL_SEARCH)
+    }
 }
 
 impl ChunkSink {
@@ -34,7 +56,11 @@ impl ChunkSink {
         if is_dropping || self.policy == ExhaustedPolicy::Drop {
             // The old chunk is kept until there is a new one. If there is none, the old one marks
             // the loss.
-            let next = self.acquire(ExhaustedPolicy::Drop, 0, ChunkFlags::default());
+            let next = if is_dropping && !self.shortage.begin_attempt() {
+                self.acquire_near()
+            } else {
+                self.acquire(ExhaustedPolicy::Drop, 0, ChunkFlags::default())
+            };
             let is_marked = next.is_none() && self.mark_loss();
             self.give_chunk_back();
             return self.begin_chunk(next, is_dropping, is_marked);
@@ -84,7 +110,8 @@ impl ChunkSink {
         let Some(arbiter) = self.arbiter() else {
             return true;
         };
-        self.shortage.discarded = arbiter.retry_after();
+        let retry_after = arbiter.retry_after();
+        self.shortage.end_wait(retry_after);
         self.state = State::Dropping;
         self.start_packet();
         self.finish_packet();
@@ -112,6 +139,7 @@ impl ChunkSink {
     fn note_shortage(&mut self, was_dropping: bool, is_marked: bool) {
         if !was_dropping {
             self.drop_count += 1;
+            self.shortage.attempts = 0;
             if !is_marked && let Destination::Shared(arbiter) = &self.destination {
                 self.shortage.is_unreported = true;
                 arbiter.note_loss(self.id);

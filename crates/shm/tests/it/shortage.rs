@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::{FOR_TESTING, World, raw, write};
 use ferretto_shm::{
-    Arbiter, ArbiterOptions, ChunkFlags, ExhaustedPolicy, Outlet, Output, PageSize, Region,
+    Arbiter, ArbiterOptions, ChunkFlags, ExhaustedPolicy, Layout, Outlet, Output, PageSize, Region,
 };
 
 #[test]
@@ -55,6 +55,35 @@ fn shm_026_a_dropping_writer_tries_again_after_1024_bytes() {
     write(&mut writer, &raw(100));
     assert!(!writer.is_dropping());
     assert_eq!(writer.drop_count(), 1);
+}
+
+#[test]
+fn a_dropping_writer_finds_a_chunk_that_is_freed_in_any_page() {
+    const PAGES: usize = 16;
+    // The service frees the first page first, but other writers keep their chunks for longer.
+    for (freed, most) in [(0, 2 * 1024), (5, 17 * 1024)] {
+        let options = ArbiterOptions {
+            layout: Some(Layout::Div1),
+            ..Default::default()
+        };
+        let mut world = World::new(PAGES, options);
+        let mut hogs: Vec<_> = (0..PAGES).map(|_| world.writer()).collect();
+        hogs.iter_mut().for_each(|hog| drop(hog.new_packet()));
+        let mut writer = world.writer();
+        while writer.written() < 3000 {
+            write(&mut writer, &raw(100));
+            assert!(writer.is_dropping());
+        }
+        hogs[freed].flush(None);
+        world.deliver();
+        let before = writer.written();
+        while writer.is_dropping() {
+            write(&mut writer, &raw(100));
+        }
+        let discarded = writer.written() - before;
+        assert!(discarded <= most, "page {freed}: {discarded}");
+        assert_eq!(writer.drop_count(), 1);
+    }
 }
 
 #[test]
