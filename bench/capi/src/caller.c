@@ -1,6 +1,6 @@
 // What events cost a C program: whichever library it finds as libperfetto_c.so, recorded into a ring in the process.
 // Prints a name and the least of so many turns for each kind of event, in nanoseconds: of all kinds, or of those whose
-// names contain the second argument.
+// names contain the second argument. The third is the size of the memory shared with the service in KiB, 0 for the default.
 
 #include <stdint.h>
 #include <stdio.h>
@@ -103,8 +103,8 @@ static void low_level_plain(int times) {
 
 static struct PerfettoDs source = PERFETTO_DS_INIT();
 
-// A packet of a data source with one field, as upstream's `BM_Shlib_DataSource_DifferentPacketSize/1`.
-static void source_packet(int times) {
+// A packet of a data source with so many fields, as upstream's `BM_Shlib_DataSource_DifferentPacketSize`.
+static inline void source_packets(int times, int fields) {
   for (int i = 0; i < times; i++) {
     PERFETTO_DS_TRACE(source, it) {
       struct PerfettoDsRootTracePacket packet;
@@ -113,11 +113,39 @@ static void source_packet(int times) {
       perfetto_protos_TracePacket_begin_for_testing(&packet.msg, &event);
       struct perfetto_protos_TestEvent_TestPayload payload;
       perfetto_protos_TestEvent_begin_payload(&event, &payload);
-      perfetto_protos_TestEvent_TestPayload_set_cstr_str(&payload, "ABCDEFGH");
+      for (int field = 0; field < fields; field++) {
+        perfetto_protos_TestEvent_TestPayload_set_cstr_str(&payload, "ABCDEFGH");
+      }
       perfetto_protos_TestEvent_end_payload(&event, &payload);
       perfetto_protos_TracePacket_end_for_testing(&packet.msg, &event);
       PerfettoDsTracerPacketEnd(&it, &packet);
     }
+  }
+}
+
+// The number of fields is read from memory, as it is in upstream's benchmark.
+static volatile int field_count;
+
+#define SOURCE_PACKETS(FIELDS)                           \
+  static void source_packet_##FIELDS(int times) {        \
+    field_count = FIELDS;                                \
+    source_packets(times, field_count);                  \
+  }
+
+SOURCE_PACKETS(1)
+SOURCE_PACKETS(8)
+SOURCE_PACKETS(64)
+SOURCE_PACKETS(512)
+SOURCE_PACKETS(1000)
+
+// As upstream's `BM_Shlib_TeCustomProto`.
+static void own_fields(int times) {
+  for (int i = 0; i < times; i++) {
+    PERFETTO_TE(bench, PERFETTO_TE_INSTANT("instant"),
+                PERFETTO_TE_PROTO_FIELDS(PERFETTO_TE_PROTO_FIELD_NESTED(
+                    perfetto_protos_TrackEvent_debug_annotations_field_number,
+                    PERFETTO_TE_PROTO_FIELD_CSTR(perfetto_protos_DebugAnnotation_name_field_number, "value"),
+                    PERFETTO_TE_PROTO_FIELD_VARINT(perfetto_protos_DebugAnnotation_uint_value_field_number, 42))));
   }
 }
 
@@ -128,16 +156,23 @@ static void time_only(int times) {
 static const struct {
   const char* name;
   void (*work)(int times);
+  // So many that they fit into the memory shared with the service.
+  int times;
 } kinds[] = {
-    {"disabled, 1 argument", disabled},
-    {"instant", instant},
-    {"instant, 1 integer", one_integer},
-    {"instant, 1 text", one_text},
-    {"slice", slice},
-    {"low-level instant", low_level},
-    {"low-level instant, nothing interned", low_level_plain},
-    {"packet of a data source", source_packet},
-    {"PerfettoTeGetTimestamp", time_only},
+    {"disabled, 1 argument", disabled, TIMES},
+    {"instant", instant, TIMES},
+    {"instant, 1 integer", one_integer, TIMES},
+    {"instant, 1 text", one_text, TIMES},
+    {"instant, own fields", own_fields, TIMES},
+    {"slice", slice, TIMES},
+    {"low-level instant", low_level, TIMES},
+    {"low-level instant, nothing interned", low_level_plain, TIMES},
+    {"packet of a data source", source_packet_1, TIMES},
+    {"packet of a data source, 8 fields", source_packet_8, TIMES},
+    {"packet of a data source, 64 fields", source_packet_64, TIMES / 5},
+    {"packet of a data source, 512 fields", source_packet_512, TIMES / 40},
+    {"packet of a data source, 1000 fields", source_packet_1000, TIMES / 80},
+    {"PerfettoTeGetTimestamp", time_only, TIMES},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -204,7 +239,7 @@ int main(int argc, char** argv) {
   double start = now();
   struct PerfettoProducerInitArgs args = PERFETTO_PRODUCER_INIT_ARGS_INIT();
   args.backends = PERFETTO_BACKEND_IN_PROCESS;
-  args.shmem_size_hint_kb = MEMORY_KB;
+  args.shmem_size_hint_kb = argc > 3 ? (uint32_t)atoi(argv[3]) : MEMORY_KB;
   PerfettoProducerInit(args);
   PerfettoTeInit();
   PERFETTO_TE_REGISTER_CATEGORIES(CATEGORIES);
@@ -221,8 +256,8 @@ int main(int argc, char** argv) {
       if (!strstr(kinds[kind].name, wanted)) continue;
       kinds[kind].work(1);
       double begin = now();
-      kinds[kind].work(TIMES);
-      double time = (now() - begin) / TIMES;
+      kinds[kind].work(kinds[kind].times);
+      double time = (now() - begin) / kinds[kind].times;
       if (round == 0 || time < best[kind]) best[kind] = time;
       if (!PerfettoTracingSessionFlushBlocking(session, 30000)) complain("the service does not flush");
     }

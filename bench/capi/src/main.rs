@@ -67,17 +67,37 @@ impl Library {
 
     /// Runs the program with this library. Returns the names of its measurements in order.
     fn measure(&mut self, program: &Path) -> Result<Vec<String>> {
-        let mut command = Command::new(program);
-        let output = run(command.arg(ROUNDS).env("LD_LIBRARY_PATH", &self.folder))?;
         let mut names = Vec::new();
+        self.run(program, &[], "", &mut names)?;
+        // Faster than the service reads, as in upstream's benchmark: most packets are discarded.
+        let default = ["packet", "0"];
+        self.run(program, &default, ", default memory", &mut names)?;
+        Ok(names)
+    }
+
+    /// Runs the program with these arguments. Adds the names of its measurements.
+    fn run(
+        &mut self,
+        program: &Path,
+        arguments: &[&str],
+        suffix: &str,
+        names: &mut Vec<String>,
+    ) -> Result<()> {
+        let mut command = Command::new(program);
+        command.arg(ROUNDS).args(arguments);
+        let output = run(command.env("LD_LIBRARY_PATH", &self.folder))?;
         for line in output.lines() {
             let (name, time) = line.split_once('\t').context("a name and a time")?;
+            if !suffix.is_empty() && !name.starts_with("packet") {
+                continue;
+            }
             let time: f64 = time.parse()?;
-            let best = self.best.entry(name.to_owned()).or_insert(time);
+            let name = format!("{name}{suffix}");
+            let best = self.best.entry(name.clone()).or_insert(time);
             *best = best.min(time);
-            names.push(name.to_owned());
+            names.push(name);
         }
-        Ok(names)
+        Ok(())
     }
 }
 

@@ -9,6 +9,8 @@ use ferretto::in_process::InProcess;
 use ferretto_client::{ProducerOptions, Scraping};
 use ferretto_engine::{self as engine, Backend, BackendKind, Route};
 
+use crate::clock;
+
 /// The arguments of the initialization.
 #[derive(Debug, Default)]
 pub struct PerfettoProducerBackendInitArgs {
@@ -18,6 +20,7 @@ pub struct PerfettoProducerBackendInitArgs {
 
 impl PerfettoProducerBackendInitArgs {
     fn start(&self, kind: BackendKind, route: Route) {
+        clock::start();
         let name = std::env::args_os().next().unwrap_or_default();
         let options = ProducerOptions {
             name: name.to_string_lossy().into_owned(),

@@ -11,6 +11,7 @@ mod adoption;
 mod backend;
 mod completion;
 mod connections;
+mod counter_clock;
 mod driver;
 mod event_buffer;
 mod exit;
@@ -32,6 +33,7 @@ mod writer_source;
 
 pub use backend::{Backend, BackendKind, Route};
 pub use completion::Completion;
+pub use counter_clock::CounterClock;
 pub use event_buffer::{EventBuffer, EventEncoder};
 pub use instances::{MAX_INSTANCES, UNKNOWN, bits};
 pub use interceptor::{InterceptorFactory, provide_interceptor, register_interceptor};

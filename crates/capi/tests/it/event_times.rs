@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::common::events::*;
 use crate::common::init_with;
 use ferretto_c::*;
+use ferretto_shm::Clock;
 use ferretto_trace::events::{Kind, Problem};
 use ferretto_wire::{Fields, encode};
 
@@ -111,6 +112,30 @@ fn trackevent_009_to_013_times_are_written_as_the_config_says() {
             .filter_map(|event| event.time)
             .collect();
         assert_eq!(last.last(), Some(&(START + 5000)));
+    }
+}
+
+#[test]
+fn times_are_those_of_the_kernels_clock_and_never_go_backwards() {
+    /// The largest allowed difference between the clocks, in nanoseconds. It is usually a thousand
+    /// times smaller, but the test must pass on any machine.
+    const NEAR: u64 = 1_000_000;
+    /// Several times the calibration time of the processor's counter, in nanoseconds.
+    const PERIOD: u64 = 60_000_000;
+
+    ferretto_testing::own_process!();
+    let _turn = one_at_a_time();
+    let now = || Clock::Boottime.now();
+    let (end, mut last) = (now() + PERIOD, 0);
+    while last < end {
+        let before = now();
+        let time = PerfettoTeGetTimestamp();
+        let after = now();
+        assert_eq!(time.clock_id, PerfettoDsGetDefaultClockId());
+        let near = before.saturating_sub(NEAR)..=after + NEAR;
+        assert!(near.contains(&time.value), "{time:?} {near:?}");
+        assert!(time.value >= last, "{time:?} after {last}");
+        last = time.value;
     }
 }
 

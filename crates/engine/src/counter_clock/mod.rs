@@ -1,19 +1,23 @@
 //! The processor's counter as a clock, synchronised with `CLOCK_BOOTTIME`.
 
+mod line;
+
 use std::fs;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use ferretto_shm::{COUNTER_CLOCK_SOURCE, Clock, counter, is_counter_steady};
 
-use super::line::{Line, Pair};
+use self::line::{Line, Pair};
 
 /// The largest number of attempts to read both clocks at nearly the same moment.
 const TRIES: usize = 5;
 
-/// The clock. It is lock-free: a new line never overwrites the one in use, but is written beside
-/// it.
+/// The time since boot (`CLOCK_BOOTTIME`), computed from the processor's counter. It is within a
+/// microsecond of the clock, and never goes backwards on a thread.
+///
+/// The clock is lock-free: a new line never overwrites the one in use, but is written beside it.
 #[derive(Debug)]
-pub(super) struct Counter {
+pub struct CounterClock {
     /// The number of lines so far; 0 before the counter is started.
     generation: AtomicU64,
     /// The last two lines, by generation.
@@ -54,8 +58,15 @@ impl LineStorage {
     }
 }
 
-impl Counter {
-    pub(super) const fn new() -> Self {
+impl Default for CounterClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CounterClock {
+    /// Creates a clock that reads `CLOCK_BOOTTIME` itself until it is [started](Self::start).
+    pub const fn new() -> Self {
         Self {
             generation: AtomicU64::new(0),
             lines: [const { LineStorage::new() }; 2],
@@ -63,8 +74,12 @@ impl Counter {
         }
     }
 
-    /// Starts calibrating the counter. Returns false if the machine has no reliable counter.
-    pub(super) fn start(&self) -> bool {
+    /// Starts calibrating the counter, unless that has been done. Returns false if the machine has
+    /// no reliable counter.
+    pub fn start(&self) -> bool {
+        if self.generation.load(Ordering::Relaxed) != 0 {
+            return true;
+        }
         let first = Line::default();
         let Some(pair) = is_trusted().then(|| pair(&first)).flatten() else {
             return false;
@@ -76,8 +91,11 @@ impl Counter {
     /// Returns the time in nanoseconds, read from the clock itself until the counter's frequency is
     /// known.
     #[inline]
-    pub(super) fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         let (generation, line) = self.line();
+        if generation == 0 {
+            return Clock::Boottime.now();
+        }
         let passed = counter().unwrap_or(0).wrapping_sub(line.ticks);
         if passed < line.limit {
             return line.at(passed);
@@ -108,7 +126,7 @@ impl Counter {
             return line.shown;
         }
         let real = Clock::Boottime.now();
-        if generation == 0 || !line.is_ripe(real) {
+        if !line.is_ripe(real) {
             return real;
         }
         let pair = pair(line).filter(|pair| line.trusts(*pair));

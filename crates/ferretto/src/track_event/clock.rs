@@ -1,14 +1,10 @@
 //! The clock of all events of this process.
 
-mod counter;
-mod line;
-
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ferretto_engine::CounterClock;
 use ferretto_format::clock::{BOOTTIME, MONOTONIC, MONOTONIC_RAW};
 use ferretto_shm::Clock;
-
-use self::counter::Counter;
 
 /// The internal number of the time stamp counter, which recordings show as `CLOCK_BOOTTIME`.
 /// Upstream does not use this number.
@@ -17,7 +13,7 @@ const COUNTER: u32 = u32::MAX;
 /// The number of the current clock.
 static CLOCK: AtomicU32 = AtomicU32::new(BOOTTIME);
 
-static TIME_STAMP_COUNTER: Counter = Counter::new();
+static TIME_STAMP_COUNTER: CounterClock = CounterClock::new();
 
 /// A clock for the timestamps of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
