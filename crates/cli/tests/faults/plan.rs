@@ -49,7 +49,7 @@ pub(crate) fn cover(name: &str, run: impl Fn(Option<Fault>) -> Judged + Sync) {
     let verdicts = Verdicts::default();
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..number("FAULT_JOBS").unwrap_or(1) {
+        for _ in 0..jobs() {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
@@ -152,6 +152,11 @@ fn sample(counts: &BTreeMap<Kind, u64>, seed: u64, runs: usize) -> Vec<Fault> {
             }
         })
         .collect()
+}
+
+/// Returns the number of runs at a time.
+pub(crate) fn jobs() -> u64 {
+    number("FAULT_JOBS").unwrap_or(1)
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -13,10 +13,11 @@ use super::{Session, SessionState};
 use crate::ids::ProducerId;
 use crate::limits::MAX_SLOW_LISTED;
 
-/// The name prefix of data sources that record the machine and not their own program. If one
-/// leaves, data that it has not read yet, as from the kernel's buffers, is lost. Other programs
-/// lose nothing when they end, since their packets are scraped from their shared memory.
-const OF_THE_MACHINE: &[u8] = b"linux.";
+/// The name prefixes of data sources that record the machine or other programs and not their own.
+/// If one leaves, data that it has not read yet, as from the kernel's buffers or the rings of the
+/// heap profiler, is lost. Other programs lose nothing when they end, since their packets are
+/// scraped from their shared memory.
+const OF_THE_MACHINE: [&[u8]; 2] = [b"linux.", b"android."];
 
 /// The data sources of a session whose producer left without having been asked to stop, and the
 /// producers that could not connect.
@@ -85,7 +86,8 @@ impl Session {
                 instance.state(),
                 InstanceState::Started | InstanceState::Stopping
             );
-            if records && instance.name().starts_with(OF_THE_MACHINE) {
+            let mut prefixes = OF_THE_MACHINE.iter();
+            if records && prefixes.any(|prefix| instance.name().starts_with(prefix)) {
                 self.gone.note(instance);
             }
         }

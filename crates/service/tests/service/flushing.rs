@@ -110,9 +110,12 @@ fn service_044_a_slow_flush_at_the_end_is_in_the_trace() {
 fn departed_data_sources_of_the_machine_are_in_the_trace() {
     for stops_first in [false, true] {
         let mut world = World::new();
-        let producers = ["linux.perf", "program"].map(|name| world.simple_producer(name));
+        let names = ["linux.perf", "android.heapprofd", "program"];
+        let producers = names.map(|name| world.simple_producer(name));
         let consumer = world.consumer();
-        let config = ConfigBuilder::new().source("linux.perf").source("program");
+        let config = names
+            .iter()
+            .fold(ConfigBuilder::new(), |config, name| config.source(name));
         world.enable(consumer, config);
         if stops_first {
             world.disable(consumer);
@@ -133,7 +136,11 @@ fn departed_data_sources_of_the_machine_are_in_the_trace() {
         }
         let event = events[0].bytes(f::SERVICE_EVENT).unwrap();
         let sources = Fields::find(8, event).unwrap().as_bytes().unwrap();
-        assert_eq!(sources, b"\x0a\x18\x0a\x0alinux.perf\x12\x0alinux.perf");
+        assert_eq!(
+            sources,
+            b"\x0a\x18\x0a\x0alinux.perf\x12\x0alinux.perf\
+              \x0a\x26\x0a\x11android.heapprofd\x12\x11android.heapprofd"
+        );
         let event_of = |number| packets.iter().position(|p| p.event() == Some(number));
         assert!(event_of(8) < event_of(5), "the event precedes the end");
     }
