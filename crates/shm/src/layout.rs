@@ -178,6 +178,7 @@ impl ChunkHeader {
     }
 
     /// Returns the encoded count and flags.
+    #[inline]
     pub fn packets_word(&self) -> u16 {
         (self.count & 0x3ff) | u16::from(self.flags.bits()) << 10
     }

@@ -122,6 +122,7 @@ impl ChunkSink {
         self.target
     }
 
+    #[inline]
     pub(crate) fn drop_count(&self) -> u64 {
         self.drop_count
     }
@@ -131,10 +132,12 @@ impl ChunkSink {
         matches!(self.state, State::Discarding | State::Dropping) && !is_function
     }
 
+    #[inline]
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
+    #[inline]
     fn arbiter(&self) -> Option<&Arc<Arbiter>> {
         match &self.destination {
             Destination::Shared(arbiter) => Some(arbiter),

@@ -53,6 +53,7 @@ impl TraceWriter {
     }
 
     /// Returns the number of times that the writer has run out of chunks.
+    #[inline]
     pub fn drop_count(&self) -> u64 {
         self.sink.drop_count()
     }
@@ -63,6 +64,7 @@ impl TraceWriter {
     }
 
     /// Returns the number of bytes of packets written so far, including discarded ones.
+    #[inline]
     pub fn written(&self) -> u64 {
         self.sink.written()
     }

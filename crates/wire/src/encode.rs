@@ -116,7 +116,14 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
 
     #[inline]
     fn tagged_varint(&mut self, tag: (u128, usize), value: u64) {
-        self.tagged(tag, varint_bits(value));
+        if value < 0x80 {
+            // One word has room for the tag, which is at most five bytes long, and the value.
+            let bytes = tag.0 as u64 | value << (8 * tag.1);
+            self.sink
+                .write_short(&u128::from(bytes).to_le_bytes(), tag.1 + 1);
+        } else {
+            self.tagged(tag, varint_bits(value));
+        }
     }
 
     /// Appends a tag and the short value after it, each given as its bytes, lowest first, and their
