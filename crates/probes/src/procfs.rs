@@ -1,11 +1,19 @@
 //! Reading `/proc` (`Documentation/filesystems/proc.rst`).
 
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 /// The maximum size of a file; longer files are truncated.
 const MAX_FILE: u64 = 1 << 20;
+
+/// The largest number of files that stay open. Programs may have 1024 by default.
+const MAX_OPEN: usize = 256;
+
+/// The size of the buffer for files that stay open, which are shorter.
+const SHORT_FILE: usize = 8192;
 
 /// Returns true if there is a process with this id.
 pub(crate) fn is_alive(pid: u32) -> bool {
@@ -17,6 +25,8 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 pub(crate) struct Proc {
     root: PathBuf,
     buffer: Vec<u8>,
+    /// Files that are read with each poll, by process and name.
+    open: HashMap<(i32, &'static str), File>,
 }
 
 impl Proc {
@@ -24,14 +34,52 @@ impl Proc {
         Self {
             root: root.into(),
             buffer: Vec::new(),
+            open: HashMap::new(),
         }
+    }
+
+    /// Returns the bytes of a short file of a process, as [`read`](Self::read) does. The file may
+    /// stay open, since opening it again would take longer than reading it.
+    pub(crate) fn read_again(&mut self, pid: i32, file: &'static str) -> &[u8] {
+        if let Some(open) = self.open.get(&(pid, file)) {
+            self.buffer.resize(SHORT_FILE, 0);
+            // The kernel returns the whole text at once.
+            let length = open.read_at(&mut self.buffer, 0).unwrap_or(0);
+            if (1..SHORT_FILE).contains(&length) {
+                self.buffer.truncate(length);
+                return &self.buffer;
+            }
+            // The process has ended, and another one may have its id.
+            self.open.remove(&(pid, file));
+        }
+        self.buffer.clear();
+        if let Ok(opened) = self.open_file(pid, file) {
+            let _ = (&opened).take(MAX_FILE).read_to_end(&mut self.buffer);
+            if self.open.len() < MAX_OPEN {
+                self.open.insert((pid, file), opened);
+            }
+        }
+        &self.buffer
+    }
+
+    /// Closes the files of a process.
+    pub(crate) fn close(&mut self, pid: i32) {
+        self.open.retain(|(open, _), _| *open != pid);
+    }
+
+    /// Closes the files of other processes than these.
+    pub(crate) fn close_ended(&mut self, alive: &HashSet<i32>) {
+        self.open.retain(|(pid, _), _| alive.contains(pid));
+    }
+
+    fn open_file(&self, pid: i32, file: &str) -> io::Result<File> {
+        File::open(self.root.join(format!("{pid}/{file}")))
     }
 
     /// Returns the bytes of a file of a process; empty if it cannot be read.
     pub(crate) fn read(&mut self, pid: i32, file: &str) -> &[u8] {
         self.buffer.clear();
-        let path = self.root.join(format!("{pid}/{file}"));
-        if let Ok(file) = File::open(path) {
+        if let Ok(file) = self.open_file(pid, file) {
             // Bytes read before an error are used: the process may just have ended.
             let _ = file.take(MAX_FILE).read_to_end(&mut self.buffer);
         }
@@ -168,6 +216,35 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn open_files_show_changes_and_the_end_of_their_process() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        let mut proc = Proc::new("/proc");
+        for _ in 0..2 {
+            let status = Status::parse(proc.read_again(pid, "status")).unwrap();
+            assert_eq!(status.pid, pid);
+        }
+        let score = format!("/proc/{pid}/oom_score_adj");
+        for text in ["500", "600"] {
+            fs::write(&score, text).unwrap();
+            assert_eq!(
+                proc.read_again(pid, "oom_score_adj").trim_ascii(),
+                text.as_bytes()
+            );
+        }
+        assert_eq!(proc.open.len(), 2);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(proc.read_again(pid, "status").is_empty());
+        assert_eq!(proc.open.len(), 1);
+        proc.close_ended(&HashSet::new());
+        assert!(proc.open.is_empty());
+    }
 
     #[test]
     fn times_are_parsed_after_names_with_spaces_and_parentheses() {

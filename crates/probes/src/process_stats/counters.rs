@@ -77,6 +77,7 @@ impl ProcessStats {
         self.seen.retain(|_, tgid| alive.contains(tgid));
         self.without_memory.retain(|pid| alive.contains(pid));
         self.cache.retain(|pid, _| alive.contains(pid));
+        self.proc.close_ended(&alive);
     }
 
     /// Writes the counters of a process. Returns true if any could be read.
@@ -105,6 +106,7 @@ impl ProcessStats {
             Some(false) => {
                 // A kernel thread: not read again.
                 self.without_memory.insert(pid);
+                self.proc.close(pid);
                 return found;
             }
             Some(true) => {}
@@ -112,7 +114,7 @@ impl ProcessStats {
         if self.options.smaps {
             self.write_memory(pid, "smaps_rollup", out);
         }
-        if let Some(score) = signed(self.proc.read(pid, "oom_score_adj")) {
+        if let Some(score) = signed(self.proc.read_again(pid, "oom_score_adj")) {
             let cached = self.cache.entry(pid).or_default();
             cached.write(process::OOM_SCORE_ADJ, score as u64, out);
         }
@@ -121,8 +123,8 @@ impl ProcessStats {
     }
 
     /// Writes the memory counters. `None`: unreadable. `Some(false)`: no memory counters.
-    fn write_memory(&mut self, pid: i32, file: &str, out: &mut Vec<u8>) -> Option<bool> {
-        let text = self.proc.read(pid, file);
+    fn write_memory(&mut self, pid: i32, file: &'static str, out: &mut Vec<u8>) -> Option<bool> {
+        let text = self.proc.read_again(pid, file);
         if text.is_empty() {
             return None;
         }
@@ -135,6 +137,10 @@ impl ProcessStats {
             };
             has_memory |= field == process::VM_SIZE_KB;
             cached.write(field, value, out);
+            if field == process::VM_SWAP_KB {
+                // The many lines after it have no counters.
+                break;
+            }
         }
         Some(has_memory)
     }
