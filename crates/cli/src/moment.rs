@@ -60,6 +60,16 @@ impl Range {
         })
     }
 
+    /// Returns the beginning.
+    pub(crate) fn from(self) -> Option<Moment> {
+        self.from
+    }
+
+    /// Returns the end.
+    pub(crate) fn to(self) -> Option<Moment> {
+        self.to
+    }
+
     /// Returns the part of an interval in the range, for a trace whose first event is at `zero`.
     pub(crate) fn of(self, interval: ops::Range<i64>, zero: i64) -> ops::Range<i64> {
         let time = |moment: Moment| {

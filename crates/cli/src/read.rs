@@ -21,7 +21,7 @@ use ferretto_text::terminal::shown;
 pub(crate) const DEFAULT_TRACE: &str = "trace.pftrace";
 
 /// The limits of reading.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct LimitArgs {
     /// Memory limit for reading, for example 512M or 2G; parts that do not fit are left out and
     /// reported [default: 256M]
@@ -32,7 +32,7 @@ pub(crate) struct LimitArgs {
 }
 
 /// The limit of decompressed data.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct UnpackedArgs {
     /// Limit of decompressed data, for example 8G; the rest is left out and reported [default: 64M,
     /// or 128 times the compressed data if that is more]

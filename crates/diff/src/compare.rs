@@ -1,13 +1,14 @@
 //! The comparison of two sets of recordings.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::busyness::Busyness;
-use crate::feature::{CALLS, Feature, Kind, RAN, Unit, WAITED_FOR_CPU};
+use crate::feature::{Feature, Kind, Unit};
 use crate::recording::{Recording, Scope};
 use crate::remarks::{remarks, setup};
+use crate::specific::{is_part, most_specific, ranked};
 use crate::statistics::{block_error, false_discovery, mean, permutation, squares, student};
 use crate::values::Value;
+use crate::variation::{Busyness, assumed, least_count};
 
 /// The limits above which a difference is a change.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -109,26 +110,6 @@ const LEAST_WAIT: f64 = 1e7;
 /// The busyness of the machine from which on they tell nothing about waits.
 const BUSY: f64 = 0.2;
 
-/// Returns the variation of a feature between recordings of the same, as a standard deviation of
-/// the logarithm. It is assumed, and decides alone if there is one recording each.
-fn assumed(feature: &Feature, busyness: Busyness) -> f64 {
-    let (calm, busy) = match (feature.kind, feature.name.as_str()) {
-        (Kind::Path, RAN) | (Kind::Cpu, _) => (0.03, 0.15),
-        (Kind::Path, CALLS) => (0.06, 0.3),
-        (Kind::Calls | Kind::Slices, _) => (0.02, 0.1),
-        // A machine that was calm before and busy after is a change.
-        (Kind::Path | Kind::Wait, WAITED_FOR_CPU) => return 0.5 + 1.5 * busyness.least,
-        (Kind::Path, "was interrupted") => (0.6, 0.5),
-        (Kind::Path | Kind::Wait, "waited for a disk") => (0.4, 0.5),
-        (Kind::Path, "waited for a timer") => (0.1, 0.3),
-        (Kind::Path | Kind::Wait, _) => (0.2, 0.8),
-        (Kind::Duration | Kind::Median | Kind::SelfTime, _) => (0.04, 0.6),
-        (Kind::Tail, _) => (0.15, 1.0),
-        (Kind::Counter | Kind::Growth, _) => (0.1, 0.2),
-    };
-    calm + busy * busyness.most
-}
-
 /// The values of a feature in two sets of recordings.
 struct Pair<'a> {
     feature: &'a Feature,
@@ -154,7 +135,7 @@ impl Pair<'_> {
         let difference = mean(&after) - mean(&before);
         let (n, m) = (before.len() as f64, after.len() as f64);
         let degrees = n + m - 2.0;
-        let assumed = assumed(self.feature, busyness).powi(2);
+        let assumed = assumed(self.feature, busyness, degrees).powi(2);
         let sum = squares(&before) + squares(&after);
         let (variance, degrees) = if degrees == 0.0 {
             (assumed + self.error(least) / 2.0, ONLY_ASSUMED_DEGREES)
@@ -260,10 +241,17 @@ impl Comparison {
         let (effects, causes) = changed
             .into_iter()
             .partition(|change| change.feature.kind.is_effect());
+        let most_specific = |changes| {
+            let mut changes = most_specific(changes);
+            for change in &mut changes {
+                test.name_part(change, &features);
+            }
+            ranked(changes)
+        };
         Self {
-            changes: ranked(most_specific(causes)),
+            changes: most_specific(causes),
             effects: ranked(effects),
-            possible: ranked(most_specific(possible)),
+            possible: most_specific(possible),
             setup: setup(before, after),
             tested: count,
             scope,
@@ -290,6 +278,42 @@ struct Test<'a> {
 }
 
 impl Test<'_> {
+    /// Returns the degrees of freedom of the variation between recordings.
+    fn degrees(&self) -> usize {
+        (self.before.len() + self.after.len()).saturating_sub(2)
+    }
+
+    /// Names the part of a change that changed the most, if that is not known.
+    fn name_part(&self, change: &mut Change, features: &BTreeSet<&Feature>) {
+        /// The least share of the change.
+        const LEAST: f64 = 0.25;
+        if !change.mostly.is_empty() || !change.feature.detail.is_empty() {
+            return;
+        }
+        let difference = |feature: &Feature| {
+            let mean_of = |recordings: &[Recording]| {
+                let values = recordings.iter().map(|it| self.value(it, feature));
+                mean(&values.collect::<Vec<_>>())
+            };
+            mean_of(self.after) - mean_of(self.before)
+        };
+        // Parts follow the whole in the order of features.
+        let of = (change.feature.kind, &change.feature.process);
+        let parts = features.range::<&Feature, _>(&change.feature..);
+        let parts = parts.take_while(|feature| (feature.kind, &feature.process) == of);
+        let parts = parts.filter(|feature| feature.parent().as_ref() == Some(&change.feature));
+        let most = parts
+            .map(|feature| (difference(feature) / change.difference(), feature))
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .filter(|(share, _)| *share >= LEAST);
+        if let Some((_, part)) = most {
+            change.mostly = match part.detail.as_str() {
+                "" => part.thread.clone(),
+                detail => detail.to_owned(),
+            };
+        }
+    }
+
     /// Returns the value of a feature, 0 if the recording does not have it. Totals are per second
     /// unless a command is compared.
     fn value(&self, recording: &Recording, feature: &Feature) -> f64 {
@@ -317,13 +341,17 @@ impl Test<'_> {
         let is_total = feature.kind.is_total();
         let value = |recording: &Recording| self.value(recording, feature);
         // Functions on the critical path are known from the samples of their time on CPUs.
-        let sampled = feature.same().filter(|same| !same.detail.is_empty());
+        let is_function = |same: &Feature| same.kind == Kind::Cpu && !same.detail.is_empty();
+        let sampled = feature.same().into_iter().find(is_function);
         let sampled = sampled.as_ref().unwrap_or(feature);
         let all = || self.before.iter().chain(self.after);
         let sample_times = all().filter_map(|recording| recording.values.get(sampled));
-        let sample_time = sample_times
-            .map(|value| value.sample_time)
-            .fold(0.0, f64::max);
+        let sample_times: Vec<f64> = sample_times.map(|value| value.sample_time).collect();
+        // One recording with few samples makes nothing of the others uncertain.
+        let sample_time = match self.degrees() {
+            0 => sample_times.iter().copied().fold(0.0, f64::max),
+            _ => mean(&sample_times),
+        };
         let is_single = self.before.len() == 1 && self.after.len() == 1;
         let has_noise = is_single && self.scope == Scope::Command && is_total;
         let noise = match feature.kind.unit() {
@@ -346,7 +374,7 @@ impl Test<'_> {
         // was not sampled did not shrink.
         let count = self.before.len() + self.after.len();
         let is_everywhere = pair.known.len() == count;
-        if (!is_total || feature.kind == Kind::Growth) && !is_everywhere {
+        if !feature.kind.is_zero_if_absent() && !is_everywhere {
             return None;
         }
         let (before, after) = (mean(&pair.before), mean(&pair.after));
@@ -368,9 +396,11 @@ impl Test<'_> {
             (Kind::Median | Kind::Tail, _) => most * 0.02,
             (_, Unit::Time) => {
                 let share = self.scale * self.limits.share / 2.0;
-                share.max(5.0 * sample_time).max(2.0 * noise)
+                // Several recordings tell how much the numbers of samples vary.
+                let samples = if self.degrees() >= 4 { 1.0 } else { 5.0 };
+                share.max(samples * sample_time).max(2.0 * noise)
             }
-            (_, Unit::Count) => 20.0,
+            (kind, Unit::Count) => least_count(kind),
             (_, Unit::Bytes) => 1024.0 * 1024.0,
             (_, Unit::Value) => most.abs() * 0.02,
         };
@@ -381,7 +411,15 @@ impl Test<'_> {
         let relative = if most > 0.0 { difference / most } else { 0.0 };
         let size = match (feature.kind, feature.kind.unit()) {
             (Kind::Median | Kind::Tail, _) => relative * (total / self.scale),
+            // The critical path tells why a command is slower.
+            (Kind::Cpu | Kind::CallTime, _) if self.scope == Scope::Command => {
+                difference / self.scale * 0.5
+            }
             (_, Unit::Time) => difference / self.scale,
+            // All that runs on CPUs depends on it.
+            (Kind::Frequency, _) => relative * 0.5,
+            (Kind::Traffic, _) => relative * 0.02,
+            (Kind::Threads, _) => relative * 0.01,
             (_, Unit::Bytes) => relative * 0.3,
             (_, Unit::Count | Unit::Value) => relative * 0.02,
         };
@@ -412,7 +450,7 @@ impl Test<'_> {
             change.before.min(change.after),
             change.before.max(change.after),
         );
-        if !of.kind.is_total() || of.process.is_empty() || least > most * 0.1 {
+        if !of.kind.is_zero_if_absent() || of.process.is_empty() || least > most * 0.1 {
             return false;
         }
         let is_alike = |feature: &Feature| {
@@ -428,8 +466,8 @@ impl Test<'_> {
             (mean(self.after) - mean(self.before)).abs()
         };
         let thread = match of.kind {
-            Kind::Calls => &of.thread,
-            _ if of.thread.is_empty() => &of.process,
+            // The first thread of a process has its name.
+            Kind::Cpu if of.thread.is_empty() => &of.process,
             _ => &of.thread,
         };
         let unchanged = change.difference().abs() / 2.0;
@@ -470,6 +508,8 @@ impl Test<'_> {
                     && self.busyness.most < BUSY
                     && share(0.25)
             }
+            (Kind::Threads, _) => self.scope == Scope::Command && relative >= 0.2,
+            (Kind::Faults, _) => difference >= 1000.0 && relative >= 0.2,
             (_, Unit::Count) => difference >= 50.0 && relative >= 0.2,
             (_, Unit::Bytes | Unit::Value) => relative >= 0.25,
         }
@@ -485,76 +525,9 @@ impl Test<'_> {
         match (change.feature.kind, change.feature.kind.unit()) {
             (Kind::Median | Kind::Tail, _) => true,
             (_, Unit::Time) => difference >= self.scale * self.limits.share,
-            (_, Unit::Count) => difference >= 20.0 && difference >= 0.1 * most,
+            (kind, Unit::Count) => difference >= least_count(kind) && difference >= 0.1 * most,
             (_, Unit::Bytes) => difference >= 1024.0 * 1024.0 && difference >= 0.1 * most,
             (_, Unit::Value) => difference >= 0.1 * most,
         }
     }
-}
-
-/// Returns true if a change is a part of another one, or that of it.
-fn is_part(change: &Change, of: &Change) -> bool {
-    let above = |feature: &Feature| [feature.parent(), feature.same()];
-    let is_above = |one: &Change, other: &Change| {
-        let mut all = above(&one.feature).into_iter().flatten();
-        all.any(|feature| feature == other.feature)
-    };
-    is_above(change, of) || is_above(of, change)
-}
-
-/// Keeps, of changes that tell the same, the one that tells the most.
-fn most_specific(changes: Vec<Change>) -> Vec<Change> {
-    /// The share of a change that its parts have to explain.
-    const MOST: f64 = 0.7;
-    let mut by_feature: BTreeMap<Feature, Change> = changes
-        .into_iter()
-        .map(|change| (change.feature.clone(), change))
-        .collect();
-    // Parents before their parts: the feature of a process before those of its threads.
-    let level = |feature: &Feature| (!feature.detail.is_empty(), !feature.thread.is_empty());
-    let mut parents: Vec<Feature> = by_feature.keys().cloned().collect();
-    parents.sort_by_key(|feature| level(feature));
-    for parent in parents {
-        let Some(whole) = by_feature.get(&parent).map(Change::difference) else {
-            continue;
-        };
-        let parts: Vec<Feature> = by_feature
-            .values()
-            .filter(|change| change.feature.parent().as_ref() == Some(&parent))
-            .filter(|change| change.difference() * whole > 0.0)
-            .map(|change| change.feature.clone())
-            .collect();
-        if parts.is_empty() {
-            continue;
-        }
-        let sum: f64 = parts.iter().map(|part| by_feature[part].difference()).sum();
-        if sum / whole >= MOST {
-            by_feature.remove(&parent);
-        } else {
-            let removed = parts.iter().filter_map(|part| by_feature.remove(part));
-            let size = |part: &Change| part.difference().abs();
-            let most = removed.max_by(|a, b| size(a).total_cmp(&size(b)));
-            if let (Some(most), Some(whole)) = (most, by_feature.get_mut(&parent)) {
-                whole.mostly = match most.feature.detail.as_str() {
-                    "" => most.feature.thread,
-                    detail => detail.to_owned(),
-                };
-            }
-        }
-    }
-    // A time on the critical path tells more than the same time on CPUs.
-    let same: BTreeSet<Feature> = by_feature.keys().filter_map(Feature::same).collect();
-    by_feature.retain(|feature, _| {
-        let parent = feature.parent();
-        !same.contains(feature) && parent.is_none_or(|parent| !same.contains(&parent))
-    });
-    by_feature.into_values().collect()
-}
-
-fn ranked(mut changes: Vec<Change>) -> Vec<Change> {
-    changes.sort_by(|a, b| {
-        let by_size = b.size.total_cmp(&a.size);
-        by_size.then_with(|| a.feature.cmp(&b.feature))
-    });
-    changes
 }

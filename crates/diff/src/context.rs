@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ferretto_tables::Trace;
 use ferretto_why::{StateKind, Why, is_launcher};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::values::WINDOWS;
 
@@ -19,6 +19,8 @@ pub(crate) struct Context<'a> {
     pub(crate) command: Option<u32>,
     /// By process: set if it is compared.
     processes: Vec<bool>,
+    /// By process that began while it was recorded: its first thread.
+    first_threads: FxHashMap<u32, u32>,
 }
 
 impl<'a> Context<'a> {
@@ -45,6 +47,7 @@ impl<'a> Context<'a> {
         });
         let bounds = &tables.trace_bounds;
         let all = bounds.start_ts().get(0)..bounds.end_ts().get(0);
+        let all_start = all.start;
         let of_command = command.map(|thread| why.lifetime(thread));
         let range = range.or(of_command).unwrap_or(all);
         let root = command.and_then(|thread| tables.thread.upid().get(thread));
@@ -54,12 +57,22 @@ impl<'a> Context<'a> {
                 None => true,
             })
             .collect();
+        let began = |process: u32| {
+            let start = tables.process.start_ts().get(process);
+            Some(process) != root && start.is_some_and(|start| start > all_start)
+        };
+        let first_threads = (0..tables.thread.len())
+            .filter(|thread| tables.thread.is_main_thread().get(*thread) == Some(true))
+            .filter_map(|thread| Some((tables.thread.upid().get(thread)?, thread)))
+            .filter(|(process, _)| began(*process))
+            .collect();
         Self {
             trace,
             why,
             range,
             command,
             processes,
+            first_threads,
         }
     }
 
@@ -93,6 +106,14 @@ impl<'a> Context<'a> {
     pub(crate) fn process_name(&self, process: u32) -> String {
         let tables = self.trace.tables();
         let strings = self.trace.strings();
+        // A process that begins and ends soon has the name of its program, or that of its parent:
+        // it depends on when the recorder saw it. Its thread has the last one that it gave itself.
+        let own = self.first_threads.get(&process);
+        let own = own.map(|thread| self.why.thread_name(*thread));
+        let own = own.filter(|name| !name.is_empty() && !is_launcher(name));
+        if let Some(own) = own {
+            return common_name(own);
+        }
         let name = strings.text(tables.process.name().get(process));
         let name = name.rsplit('/').next().unwrap_or(name);
         // If the event is missing with which the command got its name, its thread may have it.
@@ -127,10 +148,12 @@ impl<'a> Context<'a> {
             let end = name.find([':', '/']).unwrap_or(name.len());
             return common_name(&name[..end]);
         }
-        if is_launcher(name) && self.command.is_some() {
-            return self.process_of(thread);
+        let process = self.process_of(thread);
+        let is_main = self.trace.tables().thread.is_main_thread().get(thread) == Some(true);
+        if is_launcher(name) && self.command.is_some() || is_main && common_name(name) == process {
+            return process;
         }
-        common_name(name)
+        common_thread_name(name)
     }
 
     /// Returns the parts of an interval within the compared time, by window.
@@ -206,16 +229,33 @@ fn descends(trace: &Trace, process: u32, root: u32) -> bool {
 /// Returns a name without long numbers, such as those of processes, which differ each time.
 pub(crate) fn common_name(name: &str) -> String {
     const LONG: usize = 4;
+    without_numbers(name, |_, digits, _| digits.len() >= LONG)
+}
+
+/// Returns the name of a thread without numbers: threads that do the same have one each, such as
+/// `pool-3-thread-7`. Those within words stay, such as that of `av:h264:df`.
+pub(crate) fn common_thread_name(name: &str) -> String {
+    without_numbers(name, |before, digits, after| {
+        let is_apart = !before.ends_with(|c: char| c.is_alphanumeric());
+        let is_last = after.is_empty() && !before.is_empty();
+        digits.len() >= 4 || is_apart || is_last
+    })
+}
+
+/// Returns a name with an `N` in place of numbers. `is_left_out` gets the texts before, of and
+/// after each.
+fn without_numbers(name: &str, is_left_out: impl Fn(&str, &str, &str) -> bool) -> String {
     let mut common = String::with_capacity(name.len());
-    let mut rest = name;
-    while let Some(first) = rest.find(|c: char| c.is_ascii_digit()) {
-        let digits = &rest[first..];
-        let count = digits
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(digits.len());
-        common.push_str(&rest[..first]);
-        common.push_str(if count < LONG { &digits[..count] } else { "N" });
-        rest = &digits[count..];
+    let mut at = 0;
+    while let Some(first) = name[at..].find(|c: char| c.is_ascii_digit()) {
+        let first = at + first;
+        let count = name[first..].find(|c: char| !c.is_ascii_digit());
+        let end = count.map_or(name.len(), |count| first + count);
+        common.push_str(&name[at..first]);
+        let digits = &name[first..end];
+        let is_left_out = is_left_out(&name[..first], digits, &name[end..]);
+        common.push_str(if is_left_out { "N" } else { digits });
+        at = end;
     }
-    common + rest
+    common + &name[at..]
 }

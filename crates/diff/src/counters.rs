@@ -13,6 +13,8 @@ const MIN_SAMPLES: u32 = 4;
 #[derive(Debug, Default)]
 struct Samples {
     count: u32,
+    /// The time of the first sample.
+    since: i64,
     first: f64,
     highest: f64,
     /// The last sample: time and value.
@@ -26,7 +28,7 @@ struct Samples {
 impl Samples {
     fn add(&mut self, time: i64, value: f64) {
         if self.count == 0 {
-            (self.first, self.highest) = (value, value);
+            (self.since, self.first, self.highest) = (time, value, value);
         } else {
             self.hold_until(time);
         }
@@ -42,6 +44,17 @@ impl Samples {
         self.time += length;
         self.sum += value * length;
         self.squares += value * value * length;
+    }
+
+    /// Adds samples that follow these.
+    fn follow(&mut self, next: &Self) {
+        if self.count > 0 {
+            self.hold_until(next.since);
+        }
+        self.count += next.count;
+        self.time += next.time;
+        self.sum += next.sum;
+        self.squares += next.squares;
     }
 
     /// Returns the mean, and its relative standard error. `None` if it is not positive.
@@ -62,15 +75,22 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
         .map(|track| feature(context, track))
         .collect();
     let mut samples: FxHashMap<u32, Samples> = FxHashMap::default();
+    // By track of a frequency: the last sample before the compared time.
+    let mut before: FxHashMap<u32, f64> = FxHashMap::default();
     for row in 0..counters.len() {
         let track = counters.track_id().get(row);
         let time = counters.ts().get(row);
         let value = counters.value().get(row);
-        let is_compared = matches!(features.get(track as usize), Some(Some(_)));
-        if is_compared && value.is_finite() && context.range.contains(&time) {
+        let Some(Some(feature)) = features.get(track as usize) else {
+            continue;
+        };
+        if feature.kind == Kind::Frequency && value.is_finite() && time < context.range.start {
+            before.insert(track, value);
+        } else if value.is_finite() && context.range.contains(&time) {
             samples.entry(track).or_default().add(time, value);
         }
     }
+    frequency(context, &features, &before, &mut samples, values);
     let mut samples: Vec<_> = samples.into_iter().collect();
     samples.sort_by_key(|(track, _)| *track);
     for (track, mut samples) in samples {
@@ -91,7 +111,42 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
     }
 }
 
-/// Returns the feature of a track of counters. `None` if it is not compared: counters of the
+/// Adds the mean frequency of the CPUs, and takes their samples. A frequency is recorded when it
+/// changes or seldom, so that the last one before the compared time counts, too.
+fn frequency(
+    context: &Context<'_>,
+    features: &[Option<Feature>],
+    before: &FxHashMap<u32, f64>,
+    samples: &mut FxHashMap<u32, Samples>,
+    values: &mut Values,
+) {
+    let mut means = Vec::new();
+    for (track, feature) in features.iter().enumerate() {
+        let Some(feature) = feature.as_ref().filter(|it| it.kind == Kind::Frequency) else {
+            continue;
+        };
+        let track = track as u32;
+        let within = samples.remove(&track);
+        let mut all = Samples::default();
+        if let Some(value) = before.get(&track) {
+            all.add(context.range.start, *value);
+        }
+        match within {
+            Some(mut within) => {
+                within.hold_until(context.range.end);
+                all.follow(&within);
+            }
+            None => all.hold_until(context.range.end),
+        }
+        means.extend(all.mean().map(|(mean, _)| (feature.clone(), mean)));
+    }
+    let count = means.len() as f64;
+    for (feature, mean) in means {
+        values.add(feature, mean / count);
+    }
+}
+
+/// Returns the feature of a track of counters. `None` if it is not compared: most counters of the
 /// machine tell of all programs.
 fn feature(context: &Context<'_>, track: u32) -> Option<Feature> {
     let (tables, strings) = (context.trace.tables(), context.trace.strings());
@@ -100,12 +155,14 @@ fn feature(context: &Context<'_>, track: u32) -> Option<Feature> {
     let name = strings.text(tracks.name().get(track));
     let kind = match type_ {
         "process_memory" if name == "mem.rss" => Kind::Growth,
+        "cpu_frequency" if name == "cpufreq" => Kind::Frequency,
         "atrace_counter" => Kind::Counter,
         _ if type_.ends_with("counter_track_event") => Kind::Counter,
         _ => return None,
     };
     let name = match kind {
         Kind::Growth => "memory".to_owned(),
+        Kind::Frequency => "frequency of the CPUs in kHz".to_owned(),
         _ => common_name(name),
     };
     let feature = match (tracks.utid().get(track), tracks.upid().get(track)) {

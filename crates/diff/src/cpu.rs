@@ -1,4 +1,4 @@
-//! Time on CPUs by process, thread and function, waits of threads, and system calls.
+//! Time on CPUs by process, thread and function, and waits of threads.
 
 use ferretto_why::{State, StateKind};
 use rustc_hash::FxHashMap;
@@ -31,7 +31,6 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
         }
     }
     functions(context, &running, values);
-    calls(context, values);
 }
 
 /// Adds a wait of a thread.
@@ -116,38 +115,5 @@ fn functions(context: &Context<'_>, running: &FxHashMap<u32, i64>, values: &mut 
             value.sample_time = value.sample_time.max(of_sample);
             value.samples += (total as f64 / of_sample.max(1.0)).round();
         }
-    }
-}
-
-/// Adds the numbers of system calls.
-fn calls(context: &Context<'_>, values: &mut Values) {
-    let (tables, strings) = (context.trace.tables(), context.trace.strings());
-    let is_calls: Vec<Option<u32>> = (0..tables.track.len())
-        .map(|row| match strings.text(tables.track.type_().get(row)) {
-            "thread_execution" => tables.track.utid().get(row),
-            _ => None,
-        })
-        .collect();
-    let mut counts: FxHashMap<(u32, u32), [i64; WINDOWS]> = FxHashMap::default();
-    let mut names = FxHashMap::default();
-    for row in 0..tables.slice.len() {
-        let track = tables.slice.track_id().get(row) as usize;
-        let Some(thread) = is_calls.get(track).copied().flatten() else {
-            continue;
-        };
-        let time = tables.slice.ts().get(row);
-        let name = tables.slice.name().get(row);
-        if context.range.contains(&time) && context.has_thread(thread) {
-            names.insert(name.raw(), name);
-            counts.entry((thread, name.raw())).or_default()[context.window(time)] += 1;
-        }
-    }
-    for ((thread, name), parts) in counts {
-        let name = names.get(&name).map_or("", |name| strings.text(*name));
-        let Some(name) = name.strip_prefix("sys_") else {
-            continue;
-        };
-        let of_process = Feature::of_process(Kind::Calls, &context.process_of(thread));
-        values.add_parts(of_process.detail(name), &parts);
     }
 }

@@ -13,6 +13,12 @@ pub enum Kind {
     Wait,
     /// System calls: their number.
     Calls,
+    /// System calls: the time that threads ran in them.
+    CallTime,
+    /// Page faults: their number.
+    Faults,
+    /// Bytes that were read or written.
+    Traffic,
     /// Slices: their typical duration.
     Median,
     /// Slices: the 99th percentile of their durations.
@@ -25,6 +31,14 @@ pub enum Kind {
     Counter,
     /// The growth of the memory of a process, from the first sample to the highest.
     Growth,
+    /// The most memory that a process of the command had.
+    Peak,
+    /// Memory that was allocated and not freed.
+    Heap,
+    /// Threads: their number.
+    Threads,
+    /// The frequency of the CPUs.
+    Frequency,
 }
 
 /// The unit of a value.
@@ -49,12 +63,19 @@ impl Kind {
             Self::Cpu => "cpu",
             Self::Wait => "wait",
             Self::Calls => "calls",
+            Self::CallTime => "call-time",
+            Self::Faults => "faults",
+            Self::Traffic => "traffic",
             Self::Median => "median",
             Self::Tail => "p99",
             Self::Slices => "slices",
             Self::SelfTime => "self-time",
             Self::Counter => "counter",
             Self::Growth => "growth",
+            Self::Peak => "peak",
+            Self::Heap => "heap",
+            Self::Threads => "threads",
+            Self::Frequency => "frequency",
         }
     }
 
@@ -62,16 +83,34 @@ impl Kind {
     pub fn unit(self) -> Unit {
         match self {
             Self::Duration | Self::Path | Self::Cpu | Self::Wait => Unit::Time,
-            Self::Median | Self::Tail | Self::SelfTime => Unit::Time,
-            Self::Calls | Self::Slices => Unit::Count,
-            Self::Counter => Unit::Value,
-            Self::Growth => Unit::Bytes,
+            Self::Median | Self::Tail | Self::SelfTime | Self::CallTime => Unit::Time,
+            Self::Calls | Self::Slices | Self::Faults | Self::Threads => Unit::Count,
+            Self::Counter | Self::Frequency => Unit::Value,
+            Self::Growth | Self::Peak | Self::Heap | Self::Traffic => Unit::Bytes,
         }
     }
 
     /// Returns true if its values are sums over the compared time.
     pub(crate) fn is_total(self) -> bool {
-        !matches!(self, Self::Median | Self::Tail | Self::Counter)
+        !matches!(
+            self,
+            Self::Median
+                | Self::Tail
+                | Self::Counter
+                | Self::Peak
+                | Self::Threads
+                | Self::Frequency
+        )
+    }
+
+    /// Returns true if its values are 0 in recordings that do not have it. Otherwise they are not
+    /// known.
+    pub(crate) fn is_zero_if_absent(self) -> bool {
+        match self {
+            Self::Threads => true,
+            Self::Growth | Self::Faults | Self::Traffic => false,
+            _ => self.is_total(),
+        }
     }
 
     /// Returns true if its values tell that something is slower, not why.
@@ -137,31 +176,33 @@ impl Feature {
         let mut parent = self.clone();
         match self.kind {
             Kind::Path | Kind::Wait if !self.detail.is_empty() => parent.detail.clear(),
-            Kind::Cpu if !self.detail.is_empty() => parent.detail.clear(),
+            Kind::Cpu | Kind::Heap if !self.detail.is_empty() => parent.detail.clear(),
             Kind::Cpu if !self.thread.is_empty() => parent.thread.clear(),
             _ => return None,
         }
         Some(parent)
     }
 
-    /// Returns the feature that tells the same in less detail, as a function's time on CPUs tells
+    /// Returns the features that tell the same in less detail, as a function's time on CPUs tells
     /// of its time on the critical path.
-    pub fn same(&self) -> Option<Self> {
+    pub fn same(&self) -> Vec<Self> {
         let of_thread = || Self::of_process(Kind::Cpu, &self.process).thread(&self.thread);
-        match (self.kind, self.name.as_str()) {
-            (Kind::Path, RAN) if !self.detail.is_empty() => Some(of_thread().detail(&self.detail)),
-            (Kind::Path, RAN) => Some(of_thread()),
-            (Kind::Path, CALLS) if !self.detail.is_empty() => {
-                Some(Self::of_process(Kind::Calls, &self.process).detail(&self.detail))
+        let of_process = |kind| Self::of_process(kind, &self.process).detail(&self.detail);
+        match (self.kind, self.name.as_str(), self.detail.is_empty()) {
+            (Kind::Path, RAN, _) => vec![of_thread().detail(&self.detail)],
+            (Kind::Path, CALLS, false) => {
+                vec![of_process(Kind::CallTime), of_process(Kind::Calls)]
             }
-            _ => None,
+            (Kind::Path, FAULTS, _) => vec![Self::of_process(Kind::Faults, &self.process)],
+            (Kind::CallTime, ..) => vec![of_process(Kind::Calls)],
+            _ => Vec::new(),
         }
     }
 
     /// Returns true if it is a time in which a thread ran.
     pub(crate) fn is_on_cpu(&self) -> bool {
         let of_path = [RAN, CALLS, FAULTS, KERNEL].contains(&self.name.as_str());
-        self.kind == Kind::Cpu || self.kind == Kind::Path && of_path
+        matches!(self.kind, Kind::Cpu | Kind::CallTime) || self.kind == Kind::Path && of_path
     }
 
     /// Returns the names of process and thread.
@@ -193,12 +234,19 @@ impl Feature {
                 function => of(&format!("time in function {function}")),
             },
             Kind::Calls => of(&format!("system calls {}", self.detail)),
+            Kind::CallTime => of(&format!("time in system calls {}", self.detail)),
+            Kind::Faults | Kind::Traffic | Kind::Frequency | Kind::Peak => of(&self.name),
             Kind::Median => of(&format!("slice {}, median", self.name)),
             Kind::Tail => of(&format!("slice {}, 99th percentile", self.name)),
             Kind::Slices => of(&format!("slice {}, number", self.name)),
             Kind::SelfTime => of(&format!("slice {}, without those within it", self.name)),
             Kind::Counter => of(&format!("{}, mean", self.name)),
             Kind::Growth => of(&format!("{}, growth", self.name)),
+            Kind::Heap => match self.detail.as_str() {
+                "" => of("memory, allocated and not freed"),
+                function => of(&format!("memory, allocated by {function} and not freed")),
+            },
+            Kind::Threads => of("threads, number"),
         }
     }
 }

@@ -8,21 +8,26 @@
 //! - [`statistics`] are the tests that tell changes from chance.
 #![forbid(unsafe_code)]
 
-mod busyness;
+mod calls;
 mod compare;
 mod context;
 mod counters;
 mod cpu;
 mod feature;
+mod heap;
 mod path;
 mod recording;
 mod remarks;
+mod resources;
 pub mod rules;
 mod setup;
 mod slices;
+mod specific;
 pub mod statistics;
+mod threads;
 mod toml;
 mod values;
+mod variation;
 
 pub use compare::{Change, Comparison, Limits};
 pub use feature::{Feature, Kind, Unit};

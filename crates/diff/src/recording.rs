@@ -10,12 +10,14 @@ use ferretto_why::Recorded;
 use crate::context::Context;
 use crate::feature::{CALLS, Feature, Kind, WAITED_FOR_CPU};
 use crate::values::Values;
-use crate::{counters, cpu, path, setup, slices};
+use crate::{calls, counters, cpu, heap, path, resources, setup, slices, threads};
 
 /// The tables that a comparison needs.
 pub const TABLES: TableSet = ferretto_why::TABLES
     .without(TableId::args)
     .with(TableId::counter)
+    .with(TableId::cpu_freq)
+    .with(TableId::heap_profile_allocation)
     .with(TableId::machine)
     .with(TableId::metadata)
     .with(TableId::stats);
@@ -58,7 +60,11 @@ impl Recording {
         path::read(&context, &mut values);
         cpu::read(&context, &mut values);
         slices::read(&context, &mut values);
+        calls::read(&context, &mut values);
         counters::read(&context, &mut values);
+        heap::read(&context, &mut values);
+        threads::read(&context, &mut values);
+        resources::read(&context, &mut values);
         let scope = match context.command {
             Some(_) => Scope::Command,
             None => Scope::Period,
@@ -93,6 +99,8 @@ impl Recording {
     pub(crate) fn tells(&self, feature: &Feature) -> bool {
         match feature.kind {
             Kind::Calls => self.recorded.system_calls,
+            Kind::CallTime => self.recorded.system_calls && self.recorded.switches,
+            Kind::Threads => self.recorded.switches,
             Kind::Path if feature.name == CALLS => self.recorded.system_calls,
             Kind::Cpu if !feature.detail.is_empty() => self.recorded.samples,
             Kind::Duration | Kind::Path | Kind::Cpu | Kind::Wait => self.recorded.switches,

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::busyness::Busyness;
 use crate::recording::{Recording, Scope};
+use crate::variation::Busyness;
 
 /// The duration in nanoseconds of a command below which one recording each tells little.
 const SHORT: f64 = 1e8;
@@ -20,7 +20,13 @@ pub(crate) fn setup(before: &[Recording], after: &[Recording]) -> Vec<(String, S
         }
         values
     };
-    let (before, after) = (values(before), values(after));
+    let (mut before, mut after) = (values(before), values(after));
+    if let (Some(before), Some(after)) = (before.get_mut("config"), after.get_mut("config")) {
+        let only = (lines_without(before, after), lines_without(after, before));
+        if only != (String::new(), String::new()) {
+            (*before, *after) = (BTreeSet::from([only.0]), BTreeSet::from([only.1]));
+        }
+    }
     let text = |values: Option<&BTreeSet<String>>| {
         let values = values.into_iter().flatten().cloned();
         values.collect::<Vec<_>>().join(" or ")
@@ -31,6 +37,23 @@ pub(crate) fn setup(before: &[Recording], after: &[Recording]) -> Vec<(String, S
         .filter(|name| before.get(*name) != after.get(*name))
         .map(|name| (name.clone(), text(before.get(name)), text(after.get(name))))
         .collect()
+}
+
+/// Returns the lines that all of the texts have and none of the others.
+fn lines_without(texts: &BTreeSet<String>, others: &BTreeSet<String>) -> String {
+    let lines = |text: &String| -> BTreeSet<String> {
+        let lines = text.lines().map(|line| line.trim().to_owned());
+        lines.filter(|line| line.len() > 1).collect()
+    };
+    let mut sets = texts.iter().map(lines);
+    let mut of_all = sets.next().unwrap_or_default();
+    for set in sets {
+        of_all.retain(|line| set.contains(line));
+    }
+    for other in others.iter().map(lines) {
+        of_all.retain(|line| !other.contains(line));
+    }
+    of_all.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// Returns sentences about what a comparison cannot tell.
@@ -73,8 +96,16 @@ pub(crate) fn remarks(
              it with ferretto record --why.",
         );
     }
-    if all().any(Recording::has_losses) {
-        add("Data of a recording was lost, which may look like a change.");
+    let lossy = |of: &[Recording]| of.iter().filter(|recording| recording.has_losses()).count();
+    match (lossy(before), lossy(after)) {
+        (0, 0) => {}
+        (0, _) => {
+            add("Data was lost after the change only. What is missing there looks like less.")
+        }
+        (_, 0) => {
+            add("Data was lost before the change only. What is missing there looks like more.")
+        }
+        _ => add("Data of recordings was lost, which may look like a change."),
     }
     if before
         .iter()

@@ -30,7 +30,10 @@ pub(crate) fn read(context: &Context<'_>) -> Vec<(String, String)> {
     // Names and selections of a config may contain numbers of processes.
     for (name, text) in &mut facts {
         if name == "config" {
-            *text = common_name(text);
+            let lines = text
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("instance_name:"));
+            *text = common_name(&lines.collect::<Vec<_>>().join("\n"));
         }
     }
     facts
@@ -50,6 +53,13 @@ fn machine(trace: &Trace, facts: &mut Vec<(String, String)>) {
     }
     if let Some(bytes) = machine.system_ram_bytes().get(0) {
         facts.push(("memory".to_owned(), format!("{} MiB", bytes >> 20)));
+    }
+    let highest = (0..tables.cpu_freq.len()).map(|row| tables.cpu_freq.freq().get(row));
+    if let Some(khz) = highest.max() {
+        facts.push((
+            "highest frequency".to_owned(),
+            format!("{} MHz", khz / 1000),
+        ));
     }
     let processors = (0..tables.cpu.len()).map(|row| tables.cpu.processor().get(row));
     let mut processors: Vec<&str> = processors.map(|name| trace.strings().text(name)).collect();

@@ -15,6 +15,7 @@ use ferretto_diff::{Comparison, Limits, Recording, TABLES};
 pub(crate) use self::files::expanded;
 pub(crate) use self::print::escaped;
 use crate::moment::Range;
+use crate::profile::{Side, write_changes};
 use crate::read::{self, Extent};
 
 /// Show what changed between two recordings, or two sets of recordings
@@ -28,7 +29,8 @@ use crate::read::{self, Extent};
 Examples:
   ferretto diff before.pftrace after.pftrace
   ferretto diff --before 'old-*.pftrace' --after 'new-*.pftrace'
-  ferretto diff trace.pftrace --before-range ..10s --after-range 20s..")]
+  ferretto diff trace.pftrace --before-range ..10s --after-range 20s..
+  ferretto diff --flamegraph changes.svg before.pftrace after.pftrace")]
 pub(crate) struct DiffArgs {
     /// The two recordings, or the one whose ranges are compared
     #[arg(value_name = "FILE", num_args = 0..=2)]
@@ -52,6 +54,10 @@ pub(crate) struct DiffArgs {
     /// Print Markdown, for a pull request
     #[arg(long)]
     markdown: bool,
+    /// Draw the callstacks after the change to this file, with the functions red that have a
+    /// greater share than before, and those blue that have a smaller one
+    #[arg(long, value_name = "FILE")]
+    flamegraph: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &DiffArgs) -> Result<Extent> {
@@ -68,6 +74,14 @@ pub(crate) fn run(args: &DiffArgs) -> Result<Extent> {
         }
         _ => (expanded(&args.before)?, expanded(&args.after)?),
     };
+    if let Some(output) = &args.flamegraph {
+        let side = |files, range| Side { files, range };
+        write_changes(
+            side(&before, args.before_range),
+            side(&after, args.after_range),
+            output,
+        )?;
+    }
     let mut extent = Extent::Whole;
     let before = recordings(&before, args.before_range, &mut extent)?;
     let after = recordings(&after, args.after_range, &mut extent)?;

@@ -129,6 +129,7 @@ fn more(text: &mut String, count: usize) {
 
 fn fact(name: &str, before: &str, after: &str) -> String {
     let short = |value: &str| match value {
+        "" if name == "config" => "nothing".to_owned(),
         "" => "unknown".to_owned(),
         value if value.lines().count() > 1 || value.chars().count() > MAX_VALUE => {
             format!(
@@ -147,7 +148,9 @@ fn fact(name: &str, before: &str, after: &str) -> String {
         value => shown(value).into_owned(),
     };
     match name {
-        "config" => "The configs of the recordings differ.".to_owned(),
+        "config" if before.lines().count() > 1 || after.lines().count() > 1 => {
+            "The configs of the recordings differ.".to_owned()
+        }
         _ => format!(
             "Different {}: {} before, {} after.",
             shown(name),

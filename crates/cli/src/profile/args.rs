@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use ferretto_trace::profile::{By, HeapView, Selection};
 
-use crate::moment::Moment;
+use crate::moment::{Moment, Range};
 use crate::read::{DEFAULT_TRACE, LimitArgs};
 
 /// The selection of samples.
@@ -77,6 +77,20 @@ fn parse_dumps(text: &str) -> Result<(usize, usize), String> {
 }
 
 impl SelectionArgs {
+    /// Returns the selection of all samples within a range.
+    pub(super) fn within(range: Option<Range>) -> Self {
+        Self {
+            pids: Vec::new(),
+            threads: Vec::new(),
+            from: range.and_then(Range::from),
+            to: range.and_then(Range::to),
+            event: None,
+            off_cpu: false,
+            heap: None,
+            limits: LimitArgs::default(),
+        }
+    }
+
     /// Returns the chosen event.
     pub(super) fn event(&self) -> Option<&str> {
         self.event.as_deref()

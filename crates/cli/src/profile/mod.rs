@@ -16,7 +16,7 @@ use ferretto_trace::{Bounds, Limits};
 
 pub(crate) use self::args::{FlamegraphArgs, FoldedArgs, PprofArgs};
 pub(crate) use self::flamegraph::json::answer as flamegraph_answer;
-pub(crate) use self::flamegraph::run as flamegraph;
+pub(crate) use self::flamegraph::{Side, run as flamegraph, write_changes};
 pub(crate) use self::folded::run as folded;
 pub(crate) use self::pprof::run as pprof;
 

@@ -52,6 +52,39 @@ fn ranges_of_a_trace_are_compared() {
 }
 
 #[test]
+fn changes_of_callstacks_are_drawn() {
+    let world = World::new();
+    world.write("a1", "main;parse 60\nmain;render 40\n");
+    world.write("a2", "main;parse 66\nmain;render 34\n");
+    world.write("b1", "main;parse 90\nmain;render 30\n");
+    world.write("b2", "main;parse 90\nmain;validate 30\n");
+    let draw = |before: &str, after: &str| {
+        let sets = ["--before", before, "--after", after];
+        diff(&world, &[&sets[..], &["--flamegraph", "x.svg"]].concat());
+        String::from_utf8(world.read("x.svg")).expect("text")
+    };
+    let image = draw("a?", "b?");
+    for text in [
+        "2 recordings, compared with 2 recordings",
+        "validate",
+        "parse",
+    ] {
+        assert!(image.contains(text), "{image}");
+    }
+    assert!(draw("a1", "b1").contains("b1, compared with a1"));
+    write(&world, LOCK);
+    world
+        .run("ferretto", &["diff", "t", "t", "--flamegraph", "y.svg"])
+        .returned(1)
+        .complained("t has no callstack samples");
+    // Recordings are not overwritten.
+    world
+        .run("ferretto", &["diff", "a1", "b1", "--flamegraph", "a1"])
+        .returned(1);
+    assert_eq!(world.read("a1"), b"main;parse 60\nmain;render 40\n");
+}
+
+#[test]
 fn what_cannot_be_compared_is_an_error() {
     let world = World::new();
     write(&world, LOCK);

@@ -6,6 +6,7 @@
 mod world;
 
 mod assert;
+mod changed;
 mod commands;
 mod diff;
 

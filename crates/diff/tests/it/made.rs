@@ -26,8 +26,14 @@ pub(crate) enum Step {
     Memory(u64),
     /// It calls this many times `getppid`.
     Calls(u64),
+    /// It runs within one system call.
+    Call(u64),
+    /// Another thread of it runs on the other CPU: its number, its name, the time.
+    Beside(u32, &'static str, u64),
+    /// Further packets. `TIME` stands for the time.
+    Packets(&'static str),
 }
-use Step::{Calls, Counter, Lock, Memory, Ready, Run, Sleep, Slice};
+use Step::{Beside, Call, Calls, Counter, Lock, Memory, Packets, Ready, Run, Sleep, Slice};
 
 /// The command `app`, its thread `peer`, and others.
 const PROCESSES: &str = r#"
@@ -143,6 +149,26 @@ impl Made {
                     "packet {{ timestamp: {} process_stats {{ processes {{ pid: 100 vm_rss_kb: {kib} }} }} }}",
                     self.time
                 );
+            }
+            Call(us) => {
+                self.event(0, 100, "sys_enter { id: 318 }");
+                self.time += self.length(us);
+                self.event(0, 100, "sys_exit { id: 318 }");
+            }
+            Beside(tid, name, us) => {
+                let _ = writeln!(
+                    self.text,
+                    "packet {{ timestamp: {} process_tree {{ threads {{ tid: {tid} tgid: 100 \
+                     name: \"{name}\" }} }} }}",
+                    self.time
+                );
+                self.switch(1, tid, 0);
+                self.time += self.length(us);
+                self.switch(1, 0, 1);
+            }
+            Packets(text) => {
+                self.time += 1;
+                self.text += &text.replace("TIME", &self.time.to_string());
             }
             Calls(count) => {
                 for _ in 0..count {

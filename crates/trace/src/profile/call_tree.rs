@@ -85,7 +85,8 @@ impl CallTree {
         tree
     }
 
-    fn add(&mut self, profile: &Profile, counts: &StackCounts, options: &TreeOptions) {
+    /// Adds the selected samples of another trace.
+    pub fn add(&mut self, profile: &Profile, counts: &StackCounts, options: &TreeOptions) {
         let is_off_cpu = counts.is_off_cpu(profile);
         let mut functions: HashMap<(FunctionId, bool), LabelId> = HashMap::new();
         let mut path = Vec::new();

@@ -1,5 +1,6 @@
 //! `ferretto flamegraph FILE`.
 
+mod changes;
 pub(super) mod json;
 mod layout;
 mod name;
@@ -15,6 +16,7 @@ use ferretto_trace::profile::{
     CallTree, Count, HeapView, Interval, StackCounts, TreeOptions, Value,
 };
 
+pub(crate) use self::changes::{Side, write_changes};
 use self::picture::Picture;
 use self::svg::{Style, Texts, Unit, svg};
 use super::{FlamegraphArgs, Samples, output as output_of};
@@ -69,18 +71,7 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
         unit: unit(&samples),
     };
     let path = output_of(args.output.as_deref(), &args.file, "svg");
-    let mut limit = MAX_BOXES;
-    let image = loop {
-        let image = svg(
-            &Picture::new(&tree, baseline_tree.as_ref(), limit),
-            &texts,
-            &style,
-        );
-        if image.len() <= MAX_BYTES || limit < 2 {
-            break image;
-        }
-        limit = limit * 2 / 3;
-    };
+    let image = image(&tree, baseline_tree.as_ref(), &texts, &style);
     let inputs: Vec<&Path> = [Some(&args.file), args.before.as_ref()]
         .into_iter()
         .flatten()
@@ -94,6 +85,18 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
         eprintln!("{}: open it in a browser", path.display());
     }
     Ok(extent)
+}
+
+/// Draws a tree, compared with a baseline if there is one.
+fn image(tree: &CallTree, baseline: Option<&CallTree>, texts: &Texts, style: &Style) -> String {
+    let mut limit = MAX_BOXES;
+    loop {
+        let image = svg(&Picture::new(tree, baseline, limit), texts, style);
+        if image.len() <= MAX_BYTES || limit < 2 {
+            return image;
+        }
+        limit = limit * 2 / 3;
+    }
 }
 
 /// Returns the unit of the values.
