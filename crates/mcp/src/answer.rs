@@ -86,6 +86,13 @@ impl Answer {
     }
 }
 
+/// Returns the text of an answer that says why a call failed, of at most `max` bytes: reasons may
+/// contain names of any length.
+pub(crate) fn failure(reason: &str, max: usize) -> String {
+    let (reason, _) = fitting(&reason.into(), max.saturating_sub(FRAME_BYTES));
+    escaped(&json!({ "version": VERSION, "error": reason }).to_string())
+}
+
 /// Returns a value that takes at most `max` bytes as far as cutting texts and lists can do, and its
 /// bytes.
 fn fitting(value: &Value, max: usize) -> (Value, usize) {

@@ -19,6 +19,9 @@ pub(crate) const RESOURCE_NOT_FOUND: i32 = -32002;
 pub(crate) const BUSY: i32 = -32000;
 const UNSUPPORTED_VERSION: i32 = -32022;
 
+/// The characters of a message about a failure, which may repeat names of the request.
+const MAX_MESSAGE: usize = 500;
+
 /// A failure of a request.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -29,7 +32,10 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(code: i32, message: impl Into<String>) -> Self {
-        let message = message.into();
+        let mut message = message.into();
+        if message.chars().count() > MAX_MESSAGE {
+            message = message.chars().take(MAX_MESSAGE).chain(['…']).collect();
+        }
         Self {
             code,
             message,
@@ -85,6 +91,28 @@ pub(crate) fn discover(instructions: &str) -> Value {
 
 fn versions() -> Vec<&'static str> {
     WITH_HANDSHAKE.into_iter().chain([STATELESS]).collect()
+}
+
+/// The largest integer that each number of JSON can tell from its neighbours.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Returns true if a response can repeat the id of a request: a text, a number or nothing.
+pub(crate) fn is_id(id: &Value) -> bool {
+    match id {
+        Value::Number(number) if number.is_f64() => {
+            number.as_f64().is_some_and(|id| id.abs() <= MAX_EXACT)
+        }
+        id => id.is_string() || id.is_number() || id.is_null(),
+    }
+}
+
+/// Returns the notification of a call's progress.
+pub(crate) fn progress(token: &Value, number: u64, message: &str) -> Value {
+    json!({
+        "jsonrpc": "2.0",
+        "method": "notifications/progress",
+        "params": { "progressToken": token, "progress": number, "message": message },
+    })
 }
 
 /// The form of a request.

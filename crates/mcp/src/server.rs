@@ -8,45 +8,103 @@ use std::thread;
 
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Answer, base64, escaped};
+use crate::answer::{Answer, DEFAULT_BYTES, base64, escaped, failure};
 use crate::arguments::{self, Page};
 use crate::protocol::{
     BUSY, Failure, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR,
-    RESOURCE_NOT_FOUND, complete, discover, form, initialize, response,
+    RESOURCE_NOT_FOUND, complete, discover, form, initialize, is_id, progress, response,
 };
-use crate::toolbox::{Call, Tool, Toolbox};
+use crate::toolbox::{Call, Reporter, Tool, Toolbox};
 
 /// The bytes of a message.
 const MAX_MESSAGE: u64 = 1 << 20;
-/// The requests that wait.
-const MAX_WAITING: usize = 64;
+/// The requests that wait, and their bytes.
+const MAX_WAITING: usize = 1000;
+const MAX_WAITING_BYTES: usize = 16 << 20;
 /// The answers that are kept for their further pages, and the items of one.
 const MAX_KEPT: usize = 8;
 const MAX_KEPT_ITEMS: usize = 20_000;
 
-/// A message to execute.
-enum Work {
-    One(Value),
-    /// The messages of an array, which get one array of responses.
-    Batch(Vec<Value>),
+/// The messages of a line to execute.
+struct Work {
+    messages: Vec<Value>,
+    /// True if they get one array of responses.
+    is_batch: bool,
+    /// The bytes of the line.
+    bytes: usize,
 }
 
 /// The state that the reading thread shares with the executing one.
 struct Shared<W> {
     output: Mutex<W>,
-    /// The requests that wait or are executed, by their ids as text.
-    calls: Mutex<HashMap<String, Call>>,
+    waiting: Mutex<Waiting>,
 }
 
-impl<W: Write> Shared<W> {
+/// The requests that wait or are executed.
+#[derive(Default)]
+struct Waiting {
+    /// By their ids as text.
+    calls: HashMap<String, Call>,
+    messages: usize,
+    bytes: usize,
+}
+
+impl<W: Write + Send + 'static> Shared<W> {
     fn send(&self, message: &Value) -> io::Result<()> {
         let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         writeln!(output, "{}", escaped(&message.to_string()))?;
         output.flush()
     }
 
-    fn calls(&self) -> std::sync::MutexGuard<'_, HashMap<String, Call>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that requests of a line wait; false if too many do.
+    fn wait_for(self: &Arc<Self>, requests: &[Value], bytes: usize) -> bool {
+        let mut waiting = self.waiting();
+        let messages = waiting.messages + requests.len();
+        if messages > MAX_WAITING || waiting.bytes + bytes > MAX_WAITING_BYTES {
+            return false;
+        }
+        waiting.messages = messages;
+        waiting.bytes += bytes;
+        for request in requests {
+            if let Some(id) = request.get("id") {
+                waiting.calls.insert(id.to_string(), self.new_call(request));
+            }
+        }
+        true
+    }
+
+    /// Returns the call of a request, which reports its progress if the request has a token.
+    fn new_call(self: &Arc<Self>, request: &Value) -> Call {
+        let token = &request["params"]["_meta"]["progressToken"];
+        if !token.is_string() && !token.is_number() {
+            return Call::default();
+        }
+        let (shared, token) = (Arc::downgrade(self), token.clone());
+        Call::with_reporter(Reporter::new(move |number, message| {
+            if let Some(shared) = shared.upgrade() {
+                // The response to the call fails, too.
+                let _ = shared.send(&progress(&token, number, message));
+            }
+        }))
+    }
+
+    fn call_of(&self, request: &Value) -> Call {
+        let id = request["id"].to_string();
+        self.waiting().calls.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// Forgets requests that were executed.
+    fn forget(&self, requests: &[Value], bytes: usize) {
+        let mut waiting = self.waiting();
+        waiting.messages -= requests.len();
+        waiting.bytes -= bytes;
+        for request in requests {
+            waiting.calls.remove(&request["id"].to_string());
+        }
     }
 }
 
@@ -62,7 +120,7 @@ pub fn serve<W: Write + Send + 'static>(
 ) -> io::Result<()> {
     let shared = Arc::new(Shared {
         output: Mutex::new(output),
-        calls: Mutex::default(),
+        waiting: Mutex::default(),
     });
     let (sender, receiver) = channel();
     let of_reader = shared.clone();
@@ -78,7 +136,11 @@ pub fn serve<W: Write + Send + 'static>(
 }
 
 /// Reads messages, and answers those that must not wait.
-fn read<W: Write>(mut input: impl BufRead, shared: &Shared<W>, work: &Sender<Work>) {
+fn read<W: Write + Send + 'static>(
+    mut input: impl BufRead,
+    shared: &Arc<Shared<W>>,
+    work: &Sender<Work>,
+) {
     let fail = |code, message| {
         let failure = Failure::new(code, message);
         shared.send(&response(&Value::Null, Err(failure)))
@@ -99,10 +161,9 @@ fn read<W: Write>(mut input: impl BufRead, shared: &Shared<W>, work: &Sender<Wor
         let sent = match serde_json::from_slice::<Value>(&line) {
             Err(_) => fail(PARSE_ERROR, "the message is not JSON"),
             Ok(Value::Array(messages)) if !messages.is_empty() => {
-                let _ = work.send(Work::Batch(messages));
-                Ok(())
+                queue(messages, true, line.len(), shared, work)
             }
-            Ok(message) => take(message, shared, work),
+            Ok(message) => take(message, line.len(), shared, work),
         };
         if sent.is_err() {
             return;
@@ -111,18 +172,23 @@ fn read<W: Write>(mut input: impl BufRead, shared: &Shared<W>, work: &Sender<Wor
 }
 
 /// Answers a message at once, or queues it.
-fn take<W: Write>(message: Value, shared: &Shared<W>, work: &Sender<Work>) -> io::Result<()> {
+fn take<W: Write + Send + 'static>(
+    message: Value,
+    bytes: usize,
+    shared: &Arc<Shared<W>>,
+    work: &Sender<Work>,
+) -> io::Result<()> {
     let id = message.get("id").cloned();
     match (message["method"].as_str(), id) {
         (Some("notifications/cancelled"), None) => {
             let id = message["params"]["requestId"].to_string();
-            if let Some(call) = shared.calls().get(&id) {
+            if let Some(call) = shared.waiting().calls.get(&id) {
                 call.cancel();
             }
         }
         // Other notifications, and responses: the server has no requests.
         (Some(_), None) | (None, Some(_)) if message.is_object() => {}
-        (Some("ping"), Some(id)) => {
+        (Some("ping"), Some(id)) if is_id(&id) => {
             let result = form(&message["params"]).map(|form| {
                 let mut result = json!({});
                 complete(&mut result, form, false);
@@ -130,23 +196,51 @@ fn take<W: Write>(message: Value, shared: &Shared<W>, work: &Sender<Work>) -> io
             });
             return shared.send(&response(&id, result));
         }
-        (Some(_), Some(id)) => {
-            let mut calls = shared.calls();
-            if calls.len() >= MAX_WAITING {
-                drop(calls);
-                let failure = Failure::new(BUSY, "too many requests wait; send it later");
-                return shared.send(&response(&id, Err(failure)));
-            }
-            calls.insert(id.to_string(), Call::default());
-            drop(calls);
-            let _ = work.send(Work::One(message));
-        }
+        (Some(_), Some(_)) => return queue(vec![message], false, bytes, shared, work),
         _ => {
             let failure = Failure::new(INVALID_REQUEST, "this is no request");
             return shared.send(&response(&Value::Null, Err(failure)));
         }
     }
     Ok(())
+}
+
+/// Queues the messages of a line, or answers that too many wait.
+fn queue<W: Write + Send + 'static>(
+    messages: Vec<Value>,
+    is_batch: bool,
+    bytes: usize,
+    shared: &Arc<Shared<W>>,
+    work: &Sender<Work>,
+) -> io::Result<()> {
+    if shared.wait_for(&messages, bytes) {
+        let _ = work.send(Work {
+            messages,
+            is_batch,
+            bytes,
+        });
+        return Ok(());
+    }
+    let ids = messages.iter().filter_map(|message| message.get("id"));
+    let refused = ids.filter(|id| is_id(id)).map(|id| {
+        let failure = Failure::new(BUSY, "too many requests wait; send it later");
+        response(id, Err(failure))
+    });
+    answer(shared, refused.collect(), is_batch)
+}
+
+/// Sends the responses to the messages of a line.
+fn answer<W: Write + Send + 'static>(
+    shared: &Shared<W>,
+    responses: Vec<Value>,
+    is_batch: bool,
+) -> io::Result<()> {
+    if is_batch && !responses.is_empty() {
+        return shared.send(&responses.into());
+    }
+    responses
+        .iter()
+        .try_for_each(|response| shared.send(response))
 }
 
 /// Executes requests.
@@ -157,44 +251,42 @@ struct Executor<'a, W> {
     kept: VecDeque<(String, Answer)>,
 }
 
-impl<W: Write> Executor<'_, W> {
+impl<W: Write + Send + 'static> Executor<'_, W> {
     fn run(&mut self, work: &Receiver<Work>) -> io::Result<()> {
         for work in work {
-            match work {
-                Work::One(request) => {
-                    let id = request["id"].to_string();
-                    let call = self.shared.calls().get(&id).cloned().unwrap_or_default();
-                    let response = if call.is_cancelled() {
-                        None
-                    } else {
-                        self.respond(&request, &call)
-                    };
-                    self.shared.calls().remove(&id);
-                    if let Some(response) = response.filter(|_| !call.is_cancelled()) {
-                        self.shared.send(&response)?;
-                    }
+            let mut responses = Vec::new();
+            for message in &work.messages {
+                let call = self.shared.call_of(message);
+                if call.is_cancelled() {
+                    continue;
                 }
-                Work::Batch(messages) => {
-                    let call = Call::default();
-                    let responses = messages.iter().take(MAX_WAITING);
-                    let responses: Vec<Value> = responses
-                        .filter_map(|message| self.respond(message, &call))
-                        .collect();
-                    if !responses.is_empty() {
-                        self.shared.send(&responses.into())?;
-                    }
-                }
+                let response = self.respond(message, &call);
+                responses.extend(response.filter(|_| !call.is_cancelled()));
             }
+            self.shared.forget(&work.messages, work.bytes);
+            answer(self.shared, responses, work.is_batch)?;
         }
         Ok(())
     }
 
     /// Returns the response to a request; `None` for a notification.
     fn respond(&mut self, request: &Value, call: &Call) -> Option<Value> {
+        let invalid = |id: &Value, reason: &str| {
+            let failure = Failure::new(INVALID_REQUEST, reason);
+            Some(response(id, Err(failure)))
+        };
+        if !request.is_object() {
+            return invalid(&Value::Null, "this is no request");
+        }
         let id = request.get("id")?;
+        if !is_id(id) {
+            return invalid(
+                &Value::Null,
+                "the id must be a string or an integer of at most 64 bits",
+            );
+        }
         let Some(method) = request["method"].as_str() else {
-            let failure = Failure::new(INVALID_REQUEST, "the request has no method");
-            return Some(response(id, Err(failure)));
+            return invalid(id, "the request has no method");
         };
         Some(response(id, self.result(method, &request["params"], call)))
     }
@@ -261,7 +353,7 @@ impl<W: Write> Executor<'_, W> {
                 json!({ "content": content, "isError": false })
             }
             Err(reason) => {
-                let text = escaped(&json!({ "version": 1, "error": reason }).to_string());
+                let text = failure(&reason, DEFAULT_BYTES);
                 json!({ "content": [{ "type": "text", "text": text }], "isError": true })
             }
         })

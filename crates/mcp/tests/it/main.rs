@@ -32,9 +32,14 @@ impl Toolbox for Echo {
         &mut self,
         _: &str,
         arguments: &Map<String, Value>,
-        _: &Call,
+        call: &Call,
     ) -> Result<Answer, String> {
         let text = arguments["text"].as_str().unwrap_or_default();
+        for step in ["read", "think"] {
+            for done in [0, 1, 1, 250, 500, 1000] {
+                call.progress(done, 1000, step);
+            }
+        }
         if text == "fail" {
             return Err("\u{1b}[31mfailed\"}".to_owned());
         }
@@ -238,6 +243,105 @@ fn wrong_messages_get_errors_and_the_next_one_its_answer() {
     let batch = format!("[{ping},{}]", request(8, "tools/list", json!({})));
     let batch = responses(&[&batch]);
     assert_eq!(batch[0].as_array().expect("a list").len(), 2);
+}
+
+#[test]
+fn many_requests_are_answered_in_order() {
+    let lines: Vec<String> = (0..300)
+        .map(|id| {
+            request(
+                id,
+                "tools/call",
+                json!({ "name": "echo", "arguments": { "text": "a" } }),
+            )
+        })
+        .collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let ids: Vec<_> = responses(&lines)
+        .iter()
+        .map(|response| response["id"].as_u64().expect("a number"))
+        .collect();
+    assert_eq!(ids, (0..300).collect::<Vec<u64>>());
+    let batch = format!("[{}]", lines.join(","));
+    assert_eq!(responses(&[&batch])[0].as_array().map(Vec::len), Some(300));
+}
+
+#[test]
+fn too_many_requests_in_a_line_each_get_an_error() {
+    let one = request(1, "tools/list", json!({}));
+    let batch = format!("[{}]", vec![one; 2000].join(","));
+    let all = responses(&[&batch]);
+    let all = all[0].as_array().expect("a list");
+    assert_eq!(all.len(), 2000);
+    assert!(
+        all.iter()
+            .all(|response| response["error"]["code"] == -32000)
+    );
+}
+
+#[test]
+fn ids_that_cannot_be_repeated_are_refused() {
+    let line = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#);
+    for id in [
+        "18446744073709551615",
+        "-9223372036854775808",
+        "\"\"",
+        "\"a\\u0000\"",
+        "1.5",
+    ] {
+        let all = responses(&[&line(id)]);
+        assert_eq!(all[0]["id"], serde_json::from_str::<Value>(id).unwrap());
+        assert!(all[0]["result"].is_object(), "{all:?}");
+    }
+    for id in ["123456789012345678901234567890", "{}", "[1]", "true"] {
+        let all = responses(&[&line(id)]);
+        assert_eq!(all[0]["id"], Value::Null);
+        assert_eq!(all[0]["error"]["code"], -32600, "{all:?}");
+    }
+    let all = responses(&[r#"["text",{"jsonrpc":"2.0","id":1,"method":"ping"}]"#]);
+    assert_eq!(all[0].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn progress_grows_and_is_told_to_clients_that_ask() {
+    let params = |token: Value| {
+        json!({
+            "name": "echo",
+            "arguments": { "text": "a" },
+            "_meta": { "progressToken": token },
+        })
+    };
+    for token in [json!("t"), json!(7)] {
+        let all = responses(&[&request(1, "tools/call", params(token.clone()))]);
+        let (response, told) = all.split_last().expect("a response");
+        assert_eq!(response["id"], 1);
+        let numbers: Vec<_> = told
+            .iter()
+            .map(|it| it["params"]["progress"].as_u64().expect("a number"))
+            .collect();
+        assert_eq!(numbers, [0, 25, 50, 99, 100, 125, 150, 199]);
+        assert!(
+            told.iter()
+                .all(|it| it["method"] == "notifications/progress"
+                    && it["params"]["progressToken"] == token
+                    && it.get("id").is_none())
+        );
+        assert_eq!(told[0]["params"]["message"], "read");
+        assert_eq!(told[7]["params"]["message"], "think");
+    }
+    let silent = responses(&[&request(1, "tools/call", params(json!({})))]);
+    assert_eq!(silent.len(), 1);
+}
+
+#[test]
+fn errors_have_a_limited_size() {
+    let long = "\u{1b}".repeat(100_000);
+    let failed = result(
+        "tools/call",
+        json!({ "name": "echo", "arguments": { "text": "a", &long: 1 } }),
+    );
+    assert!(failed.to_string().len() < 9000);
+    assert!(result(&long, json!({})).to_string().len() < 9000);
 }
 
 #[test]
