@@ -1,5 +1,6 @@
 /* Programs with a known cause of slowness. Each runs in a process of its own, named `KIND-NUMBER`;
- * its helper is a thread or process named `peer`. The number is the time in milliseconds. */
+ * its helper is a thread or process named `peer`. The number is the time in milliseconds. The
+ * arguments are a folder, and numbers for all kinds or names for one of them. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -595,10 +596,12 @@ static void end_slow_down(void) {
 
 int main(int count, char **args) {
     for (int i = 2; i < count; i++) {
-        time_ms = atoi(args[i]);
+        const char *dash = strrchr(args[i], '-');
+        time_ms = atoi(dash ? dash + 1 : args[i]);
         for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
             char label[16];
             snprintf(label, sizeof label, "%s-%d", kinds[kind].name, time_ms);
+            if (dash && strcmp(label, args[i]) != 0) continue;
             snprintf(scratch, sizeof scratch, "%s/%s", args[1], label);
             int is_slow = kinds[kind].run == direct_read;
             if (is_slow) slow_down(args[1]);
