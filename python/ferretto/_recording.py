@@ -1,12 +1,17 @@
 """Recordings."""
 
+import collections
 import json
 import os
 import signal
 import subprocess
+import threading
 
 from ._programs import FerrettoError, answer, options, program, reasons
 from ._trace import Trace
+
+# The messages of a recording that are kept to tell why it failed.
+MAX_MESSAGES = 1000
 
 
 class Recording:
@@ -17,27 +22,37 @@ class Recording:
         self.answer = None
         self._words = words
         self._recorder = None
+        self._messages = collections.deque(maxlen=MAX_MESSAGES)
+        self._reader = None
 
     def __enter__(self):
         command = [program(), "record", "--json", "--duration", "0", *self._words, "--output", self.path]
         self._recorder = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-        messages = []
         for line in self._recorder.stderr:
-            messages.append(line.decode(errors="replace"))
-            if '"state":"recording"' in messages[-1]:
+            self._messages.append(line)
+            if b'"state":"recording"' in line:
+                # It goes on to report its progress, and would wait for a reader.
+                self._reader = threading.Thread(target=self._messages.extend, args=(self._recorder.stderr,), daemon=True)
+                self._reader.start()
                 return self
         self._recorder.communicate()
-        raise FerrettoError("; ".join(reasons("".join(messages))) or "the recording did not start")
+        raise FerrettoError(self._reasons() or "the recording did not start")
 
     def __exit__(self, kind, *exception):
         self._recorder.send_signal(signal.SIGINT)
-        out, err = self._recorder.communicate()
-        if self._recorder.returncode not in (0, 3):
+        out = self._recorder.stdout.read()
+        self._reader.join()
+        self._recorder.stdout.close()
+        self._recorder.stderr.close()
+        if self._recorder.wait() not in (0, 3):
             if kind is None:
-                raise FerrettoError("; ".join(reasons(err.decode(errors="replace"))) or "the recording failed")
+                raise FerrettoError(self._reasons() or "the recording failed")
             return
         self.answer = json.loads(out)
+
+    def _reasons(self):
+        return "; ".join(reasons(b"".join(self._messages).decode(errors="replace")))
 
     def trace(self):
         """Returns the recorded trace."""
