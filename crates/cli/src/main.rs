@@ -122,7 +122,12 @@ fn main() -> ExitCode {
         Ok(ferretto) => ferretto.command,
         Err(error) => {
             if error.use_stderr() && messages::is_json() {
-                messages::tell_error("ferretto", &error.render().to_string());
+                let text = error.render().to_string();
+                let text = text.strip_prefix("error: ").unwrap_or(&text);
+                messages::tell_error("ferretto", text);
+                if let Some(hint) = args::hint(&args, &error) {
+                    eprintln!("{hint}");
+                }
                 return ExitCode::from(errors::USAGE);
             }
             // Help and version are errors in clap, too. A closed reader is not a failure.

@@ -63,6 +63,35 @@ impl UnpackedArgs {
     }
 }
 
+/// A reader whose bytes are counted, and that can be told to end.
+pub(crate) struct Watched<R, F> {
+    inner: R,
+    bytes: u64,
+    watch: F,
+}
+
+impl<R, F: FnMut(u64) -> bool> Watched<R, F> {
+    /// Creates a reader that calls `watch` with the number of bytes, and fails if it returns false.
+    pub(crate) fn new(inner: R, watch: F) -> Self {
+        Self {
+            inner,
+            bytes: 0,
+            watch,
+        }
+    }
+}
+
+impl<R: Read, F: FnMut(u64) -> bool> Read for Watched<R, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !(self.watch)(self.bytes) {
+            return Err(io::Error::other("it was cancelled"));
+        }
+        let read = self.inner.read(buffer)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}
+
 /// Opens a trace, and returns its name to show; `-` is standard input.
 pub(crate) fn open(path: &Path) -> Result<(String, Box<dyn Read>)> {
     if path.as_os_str() == "-" {

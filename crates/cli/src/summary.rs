@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use ferretto_trace::{Limits, summarize_within};
 
-use crate::read::{Extent, FileArgs, Input, open_any};
+use crate::read::{Extent, FileArgs, Input, Watched, open_any};
 use crate::{output, print};
 
 /// Show the contents and losses of a trace
@@ -24,10 +24,11 @@ pub(crate) struct SummaryArgs {
     json: bool,
 }
 
-/// Reads a trace, and returns its summary as one line, for programs.
-pub(crate) fn answer(path: &Path, name: &str) -> Result<String> {
+/// Reads a trace, and returns its summary as one line, for programs. Fails when `watch`, which gets
+/// the number of bytes that were read, returns false.
+pub(crate) fn answer(path: &Path, name: &str, watch: impl FnMut(u64) -> bool) -> Result<String> {
     let limits = Limits::default();
-    let packets = open_any(path, limits)?.packets;
+    let packets = Watched::new(open_any(path, limits)?.packets, watch);
     let summary = summarize_within(packets, limits, |_| Vec::new())
         .with_context(|| format!("cannot read {name}"))?;
     Ok(print::json::summary(name, &summary))

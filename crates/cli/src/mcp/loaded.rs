@@ -3,21 +3,26 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use ferretto_diff::Recording;
-use ferretto_mcp::{Call, Root, path_of_file};
+use ferretto_mcp::{Answer, Call, Root, path_of_file};
 use ferretto_tables::schema::{TableId, TableSet};
-use ferretto_tables::{Continue, Options, Trace};
+use ferretto_tables::{Continue, Options, Progress, Trace};
 use ferretto_why::{Prepared, Why};
 use serde_json::Value;
 
 use super::queries::Queries;
 use crate::errors::message;
+use crate::profile::KeptSamples;
 use crate::read::explained;
+use crate::summary;
 
 /// The tables of all tools.
 const TABLES: TableSet = ferretto_why::TABLES
@@ -26,9 +31,15 @@ const TABLES: TableSet = ferretto_why::TABLES
 /// The number of traces that are kept.
 const MAX_TRACES: usize = 8;
 /// The number of answers about a trace that are kept.
-const MAX_ANSWERS: usize = 16;
+const MAX_ANSWERS: usize = 32;
 /// The import takes more memory than its tables.
 const TABLES_SHARE: usize = 2;
+/// The share of the memory that the samples of a trace may take; others are read for each question.
+const SAMPLES_SHARE: usize = 8;
+/// The time that a call waits for a trace. Clients give up after a minute.
+pub(super) const PATIENCE: Duration = Duration::from_secs(50);
+/// The period in which a cancelled call is noticed, and progress is told.
+const PERIOD: Duration = Duration::from_millis(50);
 
 /// The state of a file, by which a change is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +48,33 @@ struct Stamp {
     inode: u64,
     bytes: u64,
     modified: Option<SystemTime>,
+    /// The seconds and nanoseconds of the latest change, also of its times.
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(file: &File) -> Result<Self, String> {
+        let metadata = file.metadata().map_err(|error| error.to_string())?;
+        Ok(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            modified: metadata.modified().ok(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    fn is_of_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
+/// The samples of a trace.
+enum Samples {
+    /// No question needed them yet.
+    Unread,
+    Kept(Box<KeptSamples>),
+    TooLarge,
 }
 
 /// A loaded trace.
@@ -46,10 +84,13 @@ pub(super) struct Loaded {
     stamp: Stamp,
     file: File,
     pub(super) trace: Trace,
+    summary: Result<Value, String>,
     prepared: Option<Arc<Prepared>>,
     recording: Option<Recording>,
-    /// Answers that take a pass over the file, by their question.
-    answers: VecDeque<(String, Value)>,
+    samples: Samples,
+    max_samples: usize,
+    /// Answers by the name of the file and the question.
+    answers: VecDeque<(String, String, Answer)>,
     /// The program that runs queries.
     pub(super) queries: Option<Queries>,
 }
@@ -76,6 +117,46 @@ impl Loaded {
             .get_or_insert_with(|| Recording::new(trace, None))
     }
 
+    /// Returns the summary.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a sentence if there is none.
+    pub(super) fn summary(&self) -> Result<Value, String> {
+        self.summary.clone()
+    }
+
+    /// Returns the time of the first event.
+    pub(super) fn start(&self) -> i64 {
+        self.trace.tables().trace_bounds.start_ts().get(0)
+    }
+
+    /// Returns the samples, which are read when they are first needed; `None` if they are too many
+    /// to be kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a sentence if they cannot be read.
+    pub(super) fn samples(&mut self, call: &Call) -> Result<Option<&KeptSamples>, String> {
+        if matches!(self.samples, Samples::Unread) {
+            let (call, bytes) = (call.clone(), self.stamp.bytes);
+            let step = format!("reading the samples of {}", self.name);
+            let watch = move |done| {
+                call.progress(done, bytes, &step);
+                !call.is_cancelled()
+            };
+            let kept = KeptSamples::read(&self.path(), self.max_samples, watch);
+            self.samples = match kept.map_err(|error| self.sentence(&error))? {
+                Some(kept) => Samples::Kept(Box::new(kept)),
+                None => Samples::TooLarge,
+            };
+        }
+        Ok(match &self.samples {
+            Samples::Kept(kept) => Some(kept),
+            _ => None,
+        })
+    }
+
     /// Returns the answer to a question, which is asked once.
     ///
     /// # Errors
@@ -84,29 +165,166 @@ impl Loaded {
     pub(super) fn answer(
         &mut self,
         question: &str,
-        ask: impl FnOnce(&Self) -> Result<String>,
-    ) -> Result<Value, String> {
-        if let Some((_, answer)) = self.answers.iter().find(|(known, _)| known == question) {
-            return Ok(answer.clone());
+        ask: impl FnOnce(&mut Self) -> Result<Answer, String>,
+    ) -> Result<Answer, String> {
+        if let Some(answer) = self.known(question) {
+            return Ok(answer);
         }
-        let text = ask(self).map_err(|error| self.sentence(&error))?;
-        let answer: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let answer = ask(self)?;
+        self.remember(question, answer.clone());
+        Ok(answer)
+    }
+
+    /// Returns the answer to a question that was asked before.
+    pub(super) fn known(&self, question: &str) -> Option<Answer> {
+        let is_same =
+            |(name, known, _): &&(String, String, Answer)| *name == self.name && known == question;
+        let known = self.answers.iter().find(is_same);
+        known.map(|(_, _, answer)| answer.clone())
+    }
+
+    pub(super) fn remember(&mut self, question: &str, answer: Answer) {
         if self.answers.len() == MAX_ANSWERS {
             self.answers.pop_front();
         }
-        self.answers
-            .push_back((question.to_owned(), answer.clone()));
-        Ok(answer)
+        let (name, question) = (self.name.clone(), question.to_owned());
+        self.answers.push_back((name, question, answer));
+    }
+
+    /// Returns a text that tells this state of the file from all others.
+    pub(super) fn identity(&self) -> String {
+        format!("{} {:?}", self.name, self.stamp)
     }
 
     /// Returns an error as a sentence with the name of the file in the call.
     pub(super) fn sentence(&self, error: &anyhow::Error) -> String {
-        message(error).replace(&self.path().display().to_string(), &self.name)
+        named(error, &self.path(), &self.name)
     }
 
+    /// Returns the bytes of the tables, the samples and the program that runs queries.
     fn memory(&self) -> usize {
-        self.trace.memory()
+        let samples = match &self.samples {
+            Samples::Kept(kept) => kept.memory(),
+            _ => 0,
+        };
+        let queries = self.queries.as_ref().map_or(0, Queries::memory);
+        self.trace.memory() + samples + queries
     }
+}
+
+fn named(error: &anyhow::Error, path: &Path, name: &str) -> String {
+    message(error).replace(&path.display().to_string(), name)
+}
+
+/// The contents of a trace that its first question needs.
+struct Contents {
+    trace: Trace,
+    summary: Result<Value, String>,
+}
+
+/// A trace that a thread reads. A call that does not wait for its end leaves it to the next.
+struct Loading {
+    name: String,
+    stamp: Stamp,
+    file: File,
+    state: Arc<State>,
+    done: Receiver<Result<Contents, String>>,
+}
+
+/// The state that the reading threads share with the waiting one.
+#[derive(Default)]
+struct State {
+    bytes: AtomicU64,
+    is_cancelled: AtomicBool,
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        self.state.is_cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Loading {
+    fn start(name: &str, file: File, stamp: Stamp, memory: usize) -> Result<Self, String> {
+        let (sender, done) = channel();
+        let loading = Self {
+            name: name.to_owned(),
+            stamp,
+            state: Arc::default(),
+            done,
+            file,
+        };
+        let path = path_of_file(&loading.file);
+        let (name, state) = (loading.name.clone(), loading.state.clone());
+        let read = move || drop(sender.send(read(&path, &name, &state, memory)));
+        let started = thread::Builder::new().name("ferretto-read".to_owned());
+        started
+            .spawn(read)
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        Ok(loading)
+    }
+
+    /// Waits for the trace; `None` if the call ends before.
+    fn wait(&self, call: &Call) -> Option<Result<Contents, String>> {
+        let until = Instant::now() + PATIENCE;
+        let step = format!("reading {}", self.name);
+        loop {
+            match self.done.recv_timeout(PERIOD) {
+                Ok(done) => return Some(done),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Some(Err(format!("cannot read {}", self.name)));
+                }
+                Err(RecvTimeoutError::Timeout) if call.is_cancelled() => return None,
+                Err(RecvTimeoutError::Timeout) if Instant::now() > until => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    let bytes = self.state.bytes.load(Ordering::Relaxed);
+                    call.progress(bytes, self.stamp.bytes, &step);
+                }
+            }
+        }
+    }
+
+    fn percent(&self) -> u64 {
+        let bytes = self.state.bytes.load(Ordering::Relaxed);
+        (u128::from(bytes) * 100 / u128::from(self.stamp.bytes.max(1))).min(99) as u64
+    }
+}
+
+/// Reads the tables of a trace, and its summary beside them.
+fn read(path: &Path, name: &str, state: &State, memory: usize) -> Result<Contents, String> {
+    let options = Options {
+        tables: TABLES,
+        memory,
+        ..Options::default()
+    };
+    let goes_on = || !state.is_cancelled.load(Ordering::Relaxed);
+    let watch = |progress: Progress| {
+        state.bytes.store(progress.bytes, Ordering::Relaxed);
+        if goes_on() {
+            Continue::Yes
+        } else {
+            Continue::No
+        }
+    };
+    thread::scope(|scope| {
+        let summary = scope.spawn(|| {
+            let text = summary::answer(path, name, |_| goes_on());
+            let text = text.map_err(|error| named(&error, path, name))?;
+            serde_json::from_str(&text).map_err(|error| error.to_string())
+        });
+        let trace = Trace::open(path, &options, watch);
+        let trace =
+            trace.map_err(|error| format!("cannot read {name}: {}", message(&explained(error))));
+        if trace.is_err() {
+            state.is_cancelled.store(true, Ordering::Relaxed);
+        }
+        let summary = summary.join();
+        let summary = summary.unwrap_or_else(|_| Err(format!("cannot summarize {name}")));
+        Ok(Contents {
+            trace: trace?,
+            summary,
+        })
+    })
 }
 
 /// The loaded traces, the latest used last.
@@ -114,6 +332,7 @@ pub(super) struct Traces {
     pub(super) root: Root,
     max: usize,
     loaded: Vec<Loaded>,
+    loading: Option<Loading>,
 }
 
 impl Traces {
@@ -122,6 +341,7 @@ impl Traces {
             root,
             max,
             loaded: Vec::new(),
+            loading: None,
         }
     }
 
@@ -129,66 +349,78 @@ impl Traces {
     ///
     /// # Errors
     ///
-    /// Fails with a sentence if it cannot be read.
+    /// Fails with a sentence if it cannot be read, or if that takes longer than a call may.
     pub(super) fn open(&mut self, name: &str, call: &Call) -> Result<&mut Loaded, String> {
         let file = self.root.file(name)?;
-        let metadata = file.metadata().map_err(|error| error.to_string())?;
-        let stamp = Stamp {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            bytes: metadata.len(),
-            modified: metadata.modified().ok(),
-        };
+        let stamp = Stamp::of(&file)?;
+        let is_old = |it: &Loaded| it.stamp != stamp && it.stamp.is_of_same_file(&stamp);
+        self.loaded.retain(|it| !is_old(it));
         let is_same = |it: &Loaded| it.stamp == stamp;
         let mut loaded = match self.loaded.iter().position(is_same) {
             Some(at) => self.loaded.remove(at),
-            None => {
-                self.shrink(stamp.bytes);
-                self.load(name, file, stamp, call)?
-            }
+            None => self.load(name, file, stamp, call)?,
         };
         loaded.name = name.to_owned();
+        self.shrink(loaded.memory());
         self.loaded.push(loaded);
         let at = self.loaded.len() - 1;
         Ok(&mut self.loaded[at])
     }
 
-    /// Closes traces until another of this size is likely to fit.
-    fn shrink(&mut self, bytes: u64) {
-        let next = usize::try_from(bytes).unwrap_or(usize::MAX);
+    /// Closes traces until another of this size fits.
+    fn shrink(&mut self, bytes: usize) {
         while !self.loaded.is_empty() {
             let taken: usize = self.loaded.iter().map(Loaded::memory).sum();
-            if self.loaded.len() < MAX_TRACES && taken.saturating_add(next) <= self.max {
+            if self.loaded.len() < MAX_TRACES && taken.saturating_add(bytes) <= self.max {
                 return;
             }
             self.loaded.remove(0);
         }
     }
 
-    fn load(&self, name: &str, file: File, stamp: Stamp, call: &Call) -> Result<Loaded, String> {
-        let options = Options {
-            tables: TABLES,
-            memory: self.max / TABLES_SHARE,
-            ..Options::default()
-        };
+    fn load(
+        &mut self,
+        name: &str,
+        file: File,
+        stamp: Stamp,
+        call: &Call,
+    ) -> Result<Loaded, String> {
         if stamp.bytes == 0 {
             return Err(format!("cannot read {name}: the file is empty"));
         }
-        let call = call.clone();
-        let go_on = move |_| match call.is_cancelled() {
-            true => Continue::No,
-            false => Continue::Yes,
+        let running = self.loading.take().filter(|it| it.stamp == stamp);
+        let loading = match running {
+            Some(mut running) => {
+                name.clone_into(&mut running.name);
+                running
+            }
+            None => {
+                self.shrink(usize::try_from(stamp.bytes).unwrap_or(usize::MAX));
+                Loading::start(name, file, stamp, self.max / TABLES_SHARE)?
+            }
         };
-        let trace = Trace::open(path_of_file(&file), &options, go_on);
-        let trace =
-            trace.map_err(|error| format!("cannot read {name}: {}", message(&explained(error))))?;
+        let Some(done) = loading.wait(call) else {
+            let reason = format!(
+                "{name} is still being read ({} %); call again",
+                loading.percent()
+            );
+            self.loading = Some(loading);
+            return Err(reason);
+        };
+        let Contents { trace, summary } = done?;
         Ok(Loaded {
             name: name.to_owned(),
             stamp,
-            file,
+            file: loading
+                .file
+                .try_clone()
+                .map_err(|error| error.to_string())?,
             trace,
+            summary,
             prepared: None,
             recording: None,
+            samples: Samples::Unread,
+            max_samples: self.max / SAMPLES_SHARE,
             answers: VecDeque::new(),
             queries: None,
         })

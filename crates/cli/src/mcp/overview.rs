@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::flatten::{mixed, section, without};
 use super::loaded::Loaded;
-use crate::summary;
 
 /// The items of each section that come first.
 const FIRST: usize = 4;
@@ -17,7 +16,7 @@ const MAX_LISTED: usize = 100;
 
 pub(super) fn answer(loaded: &mut Loaded) -> Result<Answer, String> {
     let name = loaded.name.clone();
-    let summary = loaded.answer("summary", |it| summary::answer(&it.path(), &name))?;
+    let summary = loaded.summary()?;
     let bounds = &loaded.trace.tables().trace_bounds;
     let (start, end) = (bounds.start_ts().get(0), bounds.end_ts().get(0));
     let slices = slices(loaded);

@@ -1,20 +1,19 @@
 //! SQL over a loaded trace, by a server of `ferretto-query` that keeps the trace, too.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ferretto_mcp::{Answer, Call};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::loaded::PATIENCE;
 use crate::errors::message;
 use crate::query::{check_installed, program};
 
-/// The time in which the trace must be loaded.
-const START: Duration = Duration::from_secs(120);
 /// The time that a query may take, in milliseconds.
 const TIMEOUT_MS: u64 = 60_000;
 /// The bytes of a result; the rest is left out.
@@ -28,6 +27,10 @@ const PERIOD: Duration = Duration::from_millis(5);
 pub(super) struct Queries {
     server: Child,
     folder: TempDir,
+    /// Reads its messages, and returns the first.
+    messages: Option<JoinHandle<String>>,
+    /// The time at which it was started, until it has loaded the trace.
+    loading_since: Option<Instant>,
 }
 
 impl Drop for Queries {
@@ -38,7 +41,7 @@ impl Drop for Queries {
 }
 
 impl Queries {
-    fn start(trace: &Path, call: &Call) -> Result<Self, String> {
+    fn start(trace: &Path) -> Result<Self, String> {
         check_installed().map_err(|error| message(&error))?;
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let server = Command::new(program())
@@ -50,30 +53,53 @@ impl Queries {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn();
-        let server = server.map_err(|error| format!("cannot run ferretto-query: {error}"))?;
-        let mut queries = Self { server, folder };
-        let until = Instant::now() + START;
-        while !queries.socket().exists() {
-            if let Ok(Some(_)) = queries.server.try_wait() {
-                let mut text = String::new();
-                if let Some(stderr) = queries.server.stderr.take() {
-                    let _ = stderr.take(MAX_MESSAGES).read_to_string(&mut text);
-                }
-                return Err(text.trim().to_owned());
+        let mut server = server.map_err(|error| format!("cannot run ferretto-query: {error}"))?;
+        let stderr = server.stderr.take();
+        let messages = stderr.map(|stderr| thread::spawn(move || first_messages(stderr)));
+        Ok(Self {
+            server,
+            folder,
+            messages,
+            loading_since: Some(Instant::now()),
+        })
+    }
+
+    /// Waits until the trace is loaded.
+    fn wait(&mut self, name: &str, call: &Call) -> Result<(), String> {
+        let Some(since) = self.loading_since else {
+            return Ok(());
+        };
+        let until = Instant::now() + PATIENCE;
+        while !self.socket().exists() {
+            if let Ok(Some(status)) = self.server.try_wait() {
+                let messages = self.messages.take().map(JoinHandle::join);
+                let text = messages.and_then(Result::ok).unwrap_or_default();
+                return Err(match text.trim() {
+                    "" => format!("ferretto-query has ended: {status}"),
+                    text => text.to_owned(),
+                });
             }
             if call.is_cancelled() || Instant::now() > until {
-                return Err("ferretto-query did not load the trace in time".to_owned());
+                return Err(format!(
+                    "{name} is still being loaded for SQL, for {} s now; call again",
+                    since.elapsed().as_secs()
+                ));
             }
+            let step = format!("loading {name} for SQL");
+            // The time is what is known of its progress.
+            call.progress(since.elapsed().as_secs(), 600, &step);
             thread::sleep(PERIOD);
         }
-        // Its further messages would block it.
-        if let Some(mut stderr) = queries.server.stderr.take() {
-            let drain = move || {
-                let _ = std::io::copy(&mut stderr, &mut std::io::sink());
-            };
-            let _ = thread::Builder::new().spawn(drain);
-        }
-        Ok(queries)
+        self.loading_since = None;
+        Ok(())
+    }
+
+    /// Returns the bytes of the program's memory.
+    pub(super) fn memory(&self) -> usize {
+        let path = format!("/proc/{}/statm", self.server.id());
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let pages = text.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+        pages.unwrap_or(0usize) * rustix::param::page_size()
     }
 
     fn socket(&self) -> PathBuf {
@@ -138,6 +164,14 @@ impl Queries {
     }
 }
 
+/// Returns the first messages of a program. The others are read, too: they would block it.
+fn first_messages(mut stderr: impl Read) -> String {
+    let mut first = Vec::new();
+    let _ = (&mut stderr).take(MAX_MESSAGES).read_to_end(&mut first);
+    let _ = std::io::copy(&mut stderr, &mut std::io::sink());
+    String::from_utf8_lossy(&first).into_owned()
+}
+
 /// Answers a query of the trace `name` at a path. Starts the server if it does not run.
 pub(super) fn answer(
     running: &mut Option<Queries>,
@@ -150,12 +184,15 @@ pub(super) fn answer(
     let has_ended = |queries: &mut Queries| !matches!(queries.server.try_wait(), Ok(None));
     if running.as_mut().is_none_or(has_ended) {
         *running = None;
-        let started = Queries::start(path, call).map_err(|error| named(error, &name))?;
+        let started = Queries::start(path).map_err(|error| named(error, &name))?;
         *running = Some(started);
     }
-    let Some(queries) = &*running else {
+    let Some(queries) = running else {
         return Err("ferretto-query does not run".to_owned());
     };
+    queries
+        .wait(&name, call)
+        .map_err(|error| named(error, &name))?;
     let (text, is_cut) = queries
         .run(sql, call)
         .map_err(|error| named(error, &name))?;

@@ -59,7 +59,9 @@ pub(super) fn answer(root: &Root, wanted: &Wanted<'_>, call: &Call) -> Result<An
     let mut child = child.map_err(|error| format!("cannot start the recording: {error}"))?;
     let output = reading(child.stdout.take());
     let messages = reading(child.stderr.take());
-    let until = Instant::now() + Duration::from_secs(seconds.unsigned_abs()) + PATIENCE;
+    let started = Instant::now();
+    let until = started + Duration::from_secs(seconds.unsigned_abs()) + PATIENCE;
+    let total = seconds.unsigned_abs() * 1000;
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
@@ -67,7 +69,11 @@ pub(super) fn answer(root: &Root, wanted: &Wanted<'_>, call: &Call) -> Result<An
                 end(&mut child);
                 return Err("the recording was ended".to_owned());
             }
-            Ok(None) => thread::sleep(PERIOD),
+            Ok(None) => {
+                let elapsed = started.elapsed().as_millis() as u64;
+                call.progress(elapsed, total, "recording");
+                thread::sleep(PERIOD);
+            }
             Err(error) => return Err(error.to_string()),
         }
     };

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::ops;
 
 use ferretto_mcp::Answer;
-use ferretto_tables::StringId;
 use ferretto_text::terminal::shown;
-use ferretto_why::{StateKind, Why};
-use serde_json::{Value, json};
+use ferretto_why::{State, StateKind, Why};
+use serde_json::json;
 
 use super::loaded::Loaded;
 use crate::moment::Range;
@@ -20,6 +19,7 @@ const MAX_THREADS: usize = 50;
 const MAX_DEPTH: u32 = 4;
 
 /// The picture that a caller wants.
+#[derive(Debug)]
 pub(super) struct Wanted<'a> {
     pub(super) range: Option<Range>,
     pub(super) thread: Option<&'a str>,
@@ -45,16 +45,15 @@ pub(super) fn answer(loaded: &mut Loaded, wanted: &Wanted<'_>) -> Result<Answer,
         width: wanted.width.unwrap_or(WIDTH),
     };
     let threads = picture.threads(wanted);
-    let slices = picture.slices();
+    let mut rows = picture.rows(&threads);
     let mut items = Vec::new();
     for (_, thread) in &threads {
         let states = picture.states(*thread);
-        let thread_slices = slices.get(thread);
         let tables = why.trace().tables();
         let process = tables.thread.upid().get(*thread);
-        let rows = thread_slices
-            .map(|slices| picture.rows(slices))
-            .unwrap_or_default();
+        let rows = rows.remove(thread).unwrap_or_default();
+        let rows = rows.into_iter().map(|row| row.into_iter().collect());
+        let rows: Vec<String> = rows.collect();
         items.push(json!({
             "thread": why.thread_name(*thread),
             "tid": tables.thread.tid().get(*thread),
@@ -73,6 +72,9 @@ pub(super) fn answer(loaded: &mut Loaded, wanted: &Wanted<'_>) -> Result<Answer,
     Ok(Answer::new(head, items))
 }
 
+/// The rows of a thread's slices, by their depth.
+type Rows = Vec<Vec<char>>;
+
 struct Picture<'a> {
     why: &'a Why<'a>,
     range: ops::Range<i64>,
@@ -90,11 +92,16 @@ impl Picture<'_> {
 
     /// Returns the selected threads with the time that they were active, the longest first.
     fn threads(&self, wanted: &Wanted<'_>) -> Vec<(i64, u32)> {
+        let mut has_slices = vec![false; self.why.trace().tables().thread.len() as usize];
+        self.each_slice(|thread, _, _, _| {
+            if let Some(has_slices) = has_slices.get_mut(thread as usize) {
+                *has_slices = true;
+            }
+        });
         let why = self.why;
         let tables = why.trace().tables();
         let is_named = wanted.thread.is_some() || wanted.pid.is_some();
         let mut threads = Vec::new();
-        let slices = self.slices();
         for thread in 0..tables.thread.len() {
             let process = tables.thread.upid().get(thread);
             let pid = process.map(|process| tables.process.pid().get(process));
@@ -110,7 +117,7 @@ impl Picture<'_> {
                 if !is_named && why.is_kernel_thread(thread) {
                     continue;
                 }
-                for state in why.schedule().states(thread) {
+                for state in self.states_in_range(thread) {
                     let from = state.start.max(self.range.start);
                     let to = state.end.min(self.range.end);
                     let is_active = matches!(state.kind, StateKind::Running | StateKind::Runnable);
@@ -119,7 +126,7 @@ impl Picture<'_> {
                     }
                 }
             }
-            if active > 0 || slices.contains_key(&thread) || is_named {
+            if active > 0 || has_slices[thread as usize] || is_named {
                 threads.push((active, thread));
             }
         }
@@ -136,10 +143,7 @@ impl Picture<'_> {
         let mut row = vec![' '; self.width];
         let mut taken = vec![0; self.width];
         let length = self.range.end - self.range.start;
-        for state in self.why.schedule().states(thread) {
-            if state.end <= self.range.start || state.start >= self.range.end {
-                continue;
-            }
+        for state in self.states_in_range(thread) {
             let character = match state.kind {
                 StateKind::Running => '#',
                 StateKind::Runnable => '+',
@@ -163,51 +167,61 @@ impl Picture<'_> {
         row.into_iter().collect()
     }
 
-    /// Returns the slices in the range by thread: depth, start, end and name.
-    fn slices(&self) -> HashMap<u32, Vec<(u32, i64, i64, StringId)>> {
+    /// Returns the states of a thread that overlap the range.
+    fn states_in_range(&self, thread: u32) -> &[State] {
+        let states = self.why.schedule().states(thread);
+        let from = states.partition_point(|state| state.end <= self.range.start);
+        let to = states.partition_point(|state| state.start < self.range.end);
+        states.get(from..to).unwrap_or_default()
+    }
+
+    /// Calls a function with the thread, the row, the start and the end of each slice that is drawn.
+    fn each_slice(&self, mut each: impl FnMut(u32, u32, i64, i64)) {
         let tables = self.why.trace().tables();
         let slices = &tables.slice;
-        let mut all: HashMap<u32, Vec<_>> = HashMap::new();
         for row in 0..slices.len() {
             let start = slices.ts().get(row);
+            if start >= self.range.end {
+                continue;
+            }
             let end = match slices.dur().get(row) {
                 dur @ 0.. => start.saturating_add(dur),
                 _ => self.range.end,
             };
-            let depth = slices.depth().get(row);
-            if end < self.range.start || start >= self.range.end || depth >= MAX_DEPTH {
+            if end < self.range.start || slices.depth().get(row) >= MAX_DEPTH {
                 continue;
             }
             if let Some(thread) = tables.track.utid().get(slices.track_id().get(row)) {
-                let name = slices.name().get(row);
-                all.entry(thread)
-                    .or_default()
-                    .push((depth, start, end, name));
+                each(thread, row, start, end);
             }
         }
-        all
     }
 
-    /// Returns a row for each depth of slices.
-    fn rows(&self, slices: &[(u32, i64, i64, StringId)]) -> Vec<Value> {
-        let deepest = slices.iter().map(|(depth, ..)| *depth).max().unwrap_or(0);
-        let mut rows = vec![vec![' '; self.width]; deepest as usize + 1];
-        for (depth, start, end, name) in slices {
-            let row = &mut rows[*depth as usize];
-            let from = self.column(*start).min(self.width - 1);
-            let to = self.column(*end).clamp(from + 1, self.width);
-            let name = shown(self.why.trace().strings().text(*name)).into_owned();
-            let mut name = name.chars();
-            for (at, cell) in row[from..to].iter_mut().enumerate() {
-                *cell = match at {
-                    0 => '[',
-                    at if at + 1 == to - from => ']',
-                    _ => name.next().unwrap_or('-'),
-                };
+    /// Draws the slices of threads, by thread.
+    fn rows(&self, threads: &[(i64, u32)]) -> HashMap<u32, Rows> {
+        let strings = self.why.trace().strings();
+        let slices = &self.why.trace().tables().slice;
+        let threads = threads.iter().map(|(_, thread)| (*thread, Rows::new()));
+        let mut rows: HashMap<u32, Rows> = threads.collect();
+        self.each_slice(|thread, row, start, end| {
+            let Some(rows) = rows.get_mut(&thread) else {
+                return;
+            };
+            let depth = slices.depth().get(row) as usize;
+            while rows.len() <= depth {
+                rows.push(vec![' '; self.width]);
             }
-        }
-        let rows = rows.into_iter();
-        rows.map(|row| Value::from(row.into_iter().collect::<String>()))
-            .collect()
+            let from = self.column(start).min(self.width - 1);
+            let to = self.column(end).clamp(from + 1, self.width);
+            let cells = &mut rows[depth][from..to];
+            cells[0] = '[';
+            if let [_, inner @ .., last] = cells {
+                let name = shown(strings.text(slices.name().get(row)));
+                let mut name = name.chars();
+                inner.fill_with(|| name.next().unwrap_or('-'));
+                *last = ']';
+            }
+        });
+        rows
     }
 }

@@ -13,6 +13,7 @@ use super::{overview, queries, recording, schema, screenshot, timeline};
 use crate::args::{Command, Ferretto};
 use crate::errors::message;
 use crate::moment::Range;
+use crate::why::WhyArgs;
 use crate::{diff, profile, why};
 
 const INSTRUCTIONS: &str = "\
@@ -94,41 +95,11 @@ impl Tools {
     fn why(&mut self, given: &Given<'_>, call: &Call) -> Result<Answer, String> {
         let loaded = self.traces.open(given.required("file"), call)?;
         let options = given.options(&["slice", "worst", "thread", "pid", "range"]);
+        let question = format!("why {options:?}");
         let Command::Why(args) = parsed("why", options, loaded)? else {
             return Err("why has other arguments".to_owned());
         };
-        let name = loaded.name.clone();
-        let why = loaded.why();
-        if !why.recorded().switches {
-            return Err(format!(
-                "{name} has no scheduling; record it with ferretto record --why"
-            ));
-        }
-        let missing = why.recorded().missing();
-        let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        let text = why::answer(&why, &args).map_err(|error| message(&error))?;
-        let all: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        let mut items = Vec::new();
-        if all.get("worst").is_some() {
-            items.extend(section("difference", &all["causes"]));
-            for worst in all["worst"].as_array().into_iter().flatten() {
-                let mut item = without(worst, &["causes"]);
-                item["section"] = "worst".into();
-                items.push(item);
-                causes(&mut items, worst, worst["dur_ns"].as_i64().unwrap_or(0), 1);
-            }
-        } else {
-            causes(&mut items, &all, all["dur_ns"].as_i64().unwrap_or(0), 0);
-            for mut wait in section("wait", &all["waits"]) {
-                wait["thread"] = thread(&wait["thread"]);
-                items.push(wait);
-            }
-            items.extend(section("loss", &all["losses"]));
-        }
-        items.extend(section("missing", &json!(missing)));
-        let mut head = without(&all, &["version", "causes", "waits", "losses", "worst"]);
-        head["file"] = name.into();
-        Ok(Answer::new(head, items))
+        loaded.answer(&question, |loaded| causes_of(loaded, &args))
     }
 
     fn diff(&mut self, given: &Given<'_>, call: &Call) -> Result<Answer, String> {
@@ -144,6 +115,11 @@ impl Tools {
                 false => Ok(Recording::new(&loaded.trace, Some(range))),
             }
         };
+        let first = self.traces.open(before, call)?.identity();
+        let question = format!("diff {first} {ranges:?}");
+        if let Some(known) = self.traces.open(after, call)?.known(&question) {
+            return Ok(known);
+        }
         let first = self.traces.open(before, call)?;
         let first = match ranges.0 {
             Some(range) => part(first, range)?,
@@ -165,7 +141,11 @@ impl Tools {
         let names = [
             "version", "changes", "effects", "possible", "setup", "remarks",
         ];
-        Ok(Answer::new(without(&all, &names), items))
+        let answer = Answer::new(without(&all, &names), items);
+        self.traces
+            .open(after, call)?
+            .remember(&question, answer.clone());
+        Ok(answer)
     }
 
     fn flamegraph(&mut self, given: &Given<'_>, call: &Call) -> Result<Answer, String> {
@@ -179,15 +159,23 @@ impl Tools {
         let Command::Flamegraph(args) = parsed("flamegraph", options, loaded)? else {
             return Err("flamegraph has other arguments".to_owned());
         };
-        let ask = |_: &Loaded| profile::flamegraph_answer(&args).map(|(text, _)| text);
-        let all = loaded.answer(&question, ask)?;
-        let mut head = without(&all, &["version", "functions", "tree"]);
-        head["file"] = loaded.name.clone().into();
-        let mut items: Vec<Value> = section("function", &all["functions"]).collect();
-        if given.number("depth").is_some() {
-            paths(&mut items, &all["tree"], 0);
-        }
-        Ok(Answer::new(head, items))
+        let has_tree = given.number("depth").is_some();
+        loaded.answer(&question, |loaded| {
+            let zero = u64::try_from(loaded.start()).unwrap_or(0);
+            let text = match loaded.samples(call)? {
+                Some(samples) => profile::flamegraph_of(samples, zero, &args),
+                None => profile::flamegraph_answer(&args).map(|(text, _)| text),
+            };
+            let text = text.map_err(|error| loaded.sentence(&error))?;
+            let all: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+            let mut head = without(&all, &["version", "functions", "tree"]);
+            head["file"] = loaded.name.clone().into();
+            let mut items: Vec<Value> = section("function", &all["functions"]).collect();
+            if has_tree {
+                paths(&mut items, &all["tree"], 0);
+            }
+            Ok(Answer::new(head, items))
+        })
     }
 
     fn query(&mut self, given: &Given<'_>, call: &Call) -> Result<Answer, String> {
@@ -196,6 +184,42 @@ impl Tools {
         let trace = (path.as_path(), name);
         queries::answer(&mut loaded.queries, trace, given.required("sql"), call)
     }
+}
+
+/// Answers why something took so long.
+fn causes_of(loaded: &mut Loaded, args: &WhyArgs) -> Result<Answer, String> {
+    let name = loaded.name.clone();
+    let why = loaded.why();
+    if !why.recorded().switches {
+        return Err(format!(
+            "{name} has no scheduling; record it with ferretto record --why"
+        ));
+    }
+    let missing = why.recorded().missing();
+    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    let text = why::answer(&why, args).map_err(|error| message(&error))?;
+    let all: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let mut items = Vec::new();
+    if all.get("worst").is_some() {
+        items.extend(section("difference", &all["causes"]));
+        for worst in all["worst"].as_array().into_iter().flatten() {
+            let mut item = without(worst, &["causes"]);
+            item["section"] = "worst".into();
+            items.push(item);
+            causes(&mut items, worst, worst["dur_ns"].as_i64().unwrap_or(0), 1);
+        }
+    } else {
+        causes(&mut items, &all, all["dur_ns"].as_i64().unwrap_or(0), 0);
+        for mut wait in section("wait", &all["waits"]) {
+            wait["thread"] = thread(&wait["thread"]);
+            items.push(wait);
+        }
+        items.extend(section("loss", &all["losses"]));
+    }
+    items.extend(section("missing", &json!(missing)));
+    let mut head = without(&all, &["version", "causes", "waits", "losses", "worst"]);
+    head["file"] = name.into();
+    Ok(Answer::new(head, items))
 }
 
 /// Appends the nodes of a tree, callers before callees.
@@ -352,7 +376,10 @@ impl Toolbox for Tools {
     ) -> Result<Answer, String> {
         let given = Given(arguments);
         match tool {
-            "overview" => overview::answer(self.traces.open(given.required("file"), call)?),
+            "overview" => {
+                let loaded = self.traces.open(given.required("file"), call)?;
+                loaded.answer("overview", overview::answer)
+            }
             "why" => self.why(&given, call),
             "diff" => self.diff(&given, call),
             "query" => self.query(&given, call),
@@ -361,17 +388,16 @@ impl Toolbox for Tools {
             "timeline" => {
                 let range = given.range("range")?;
                 let loaded = self.traces.open(given.required("file"), call)?;
-                timeline::answer(
-                    loaded,
-                    &timeline::Wanted {
-                        range,
-                        thread: given.text("thread"),
-                        pid: given.number("pid"),
-                        width: given
-                            .number("width")
-                            .and_then(|it| usize::try_from(it).ok()),
-                    },
-                )
+                let wanted = timeline::Wanted {
+                    range,
+                    thread: given.text("thread"),
+                    pid: given.number("pid"),
+                    width: given
+                        .number("width")
+                        .and_then(|it| usize::try_from(it).ok()),
+                };
+                let question = format!("timeline {wanted:?}");
+                loaded.answer(&question, |loaded| timeline::answer(loaded, &wanted))
             }
             "screenshot" => {
                 let browser = self.browser.clone().ok_or("no browser is installed")?;

@@ -3,10 +3,12 @@
 mod args;
 mod flamegraph;
 mod folded;
+mod kept;
 mod pprof;
 
 use std::io::Seek as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use ferretto_trace::profile::{
@@ -15,9 +17,10 @@ use ferretto_trace::profile::{
 use ferretto_trace::{Bounds, Limits};
 
 pub(crate) use self::args::{FlamegraphArgs, FoldedArgs, PprofArgs};
-pub(crate) use self::flamegraph::json::answer as flamegraph_answer;
+pub(crate) use self::flamegraph::json::{answer as flamegraph_answer, answer_of as flamegraph_of};
 pub(crate) use self::flamegraph::{Side, run as flamegraph, write_changes};
 pub(crate) use self::folded::run as folded;
+pub(crate) use self::kept::KeptSamples;
 pub(crate) use self::pprof::run as pprof;
 
 use self::args::SelectionArgs;
@@ -29,7 +32,7 @@ const MAX_LISTED: usize = 10;
 
 /// The selected samples of a trace.
 struct Samples {
-    profile: Profile,
+    profile: Arc<Profile>,
     counts: StackCounts,
     selection: Selection,
     /// The completeness of the read trace.
@@ -73,6 +76,37 @@ impl Samples {
         let extent = Extent::report(&name, &damage)
             .and_left_out(&name, profile.left_out())
             .and(extent);
+        Self::of(
+            &name,
+            Arc::new(profile),
+            counts,
+            (chosen, selection),
+            extent,
+        )
+    }
+
+    /// Returns samples of a trace whose first event is at `zero`, which were read before.
+    fn of_kept(kept: &KeptSamples, zero: u64, selection: &SelectionArgs) -> Result<Self> {
+        let chosen = selection.selection(zero);
+        let counts = kept.counts(chosen.clone());
+        let profile = kept.profile.clone();
+        Self::of(
+            &kept.name,
+            profile,
+            counts,
+            (chosen, selection),
+            kept.extent,
+        )
+    }
+
+    /// Returns counted samples. Fails if there are none.
+    fn of(
+        name: &str,
+        profile: Arc<Profile>,
+        counts: StackCounts,
+        (chosen, selection): (Selection, &SelectionArgs),
+        extent: Extent,
+    ) -> Result<Self> {
         let heap = selection.heap.map(HeapView::from);
         let counts = match heap {
             Some(view) => profile.heap_counts(&chosen, view, DumpChoice::Last),
@@ -86,9 +120,9 @@ impl Samples {
             heap,
         };
         if samples.counts.iter(&samples.profile).next().is_none() {
-            bail!("{}", samples.why_none(&name, selection.event()));
+            bail!("{}", samples.why_none(name, selection.event()));
         }
-        samples.tell_events(&name, selection.event());
+        samples.tell_events(name, selection.event());
         if samples.counts.left_out > 0 {
             let left_out = samples.counts.left_out;
             eprintln!(

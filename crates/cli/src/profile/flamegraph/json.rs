@@ -7,6 +7,7 @@ use ferretto_trace::profile::{CallTree, LabelKind, NodeId, hottest, sites};
 
 use super::{FlamegraphArgs, Samples, tree, unit};
 use crate::json::{self, Members};
+use crate::profile::KeptSamples;
 use crate::read::Extent;
 
 /// The children of a node that are listed.
@@ -19,14 +20,25 @@ const MAX_DEPTH: usize = 40;
 /// Reads the samples of a trace, and returns the answer as one line.
 pub(crate) fn answer(args: &FlamegraphArgs) -> Result<(String, Extent)> {
     let samples = Samples::read(&args.file, &args.selection)?;
+    Ok((text(&samples, args), samples.extent))
+}
+
+/// Returns the answer for samples of a trace that were read before, and whose first event is at
+/// `zero`.
+pub(crate) fn answer_of(kept: &KeptSamples, zero: u64, args: &FlamegraphArgs) -> Result<String> {
+    let samples = Samples::of_kept(kept, zero, &args.selection)?;
+    Ok(text(&samples, args))
+}
+
+fn text(samples: &Samples, args: &FlamegraphArgs) -> String {
     let ranked = match samples.heap {
         Some(_) => sites(&samples.profile, &samples.counts, samples.value()),
         None => hottest(&samples.profile, &samples.counts, samples.value()),
     };
-    let tree = tree(&samples, args);
-    let text = json::answer(|all| {
+    let tree = tree(samples, args);
+    json::answer(|all| {
         all.add("file", shown(&args.file.display().to_string()).as_ref());
-        let unit = unit(&samples);
+        let unit = unit(samples);
         all.add("unit", unit.name());
         all.add("event", samples.event().name.as_str());
         all.add("off_cpu", samples.is_off_cpu());
@@ -45,8 +57,7 @@ pub(crate) fn answer(args: &FlamegraphArgs) -> Result<(String, Extent)> {
             let depth = args.depth.min(MAX_DEPTH);
             node(it, &tree, CallTree::ROOT, depth, &mut left);
         });
-    });
-    Ok((text, samples.extent))
+    })
 }
 
 fn node(it: &mut Members<'_>, tree: &CallTree, id: NodeId, depth: usize, left: &mut usize) {
