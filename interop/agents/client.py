@@ -10,13 +10,16 @@ import pathlib
 import sys
 import tempfile
 
+import jsonschema
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.client import Client
 from mcp.client.stdio import stdio_client
 
 import traces
 
-HOSTILE = 40
+HOSTILE = int(os.environ.get("HOSTILE", "40"))
+SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "docs" / "schema" / "tool.json"
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
 CALLS = [
     ("overview", {}), ("why", {}), ("why", {"slice": "request", "worst": 3}), ("flamegraph_top", {"depth": 4}),
     ("timeline", {"width": 60}), ("query", {"sql": "select name, ts, dur from slice"}),
@@ -30,16 +33,17 @@ def check(name, result, most=8192):
     for code in [*range(0x20), 0x7F, *range(0x80, 0xA0), 0x202E, 0x2028]:
         assert chr(code) not in text, f"{name}: {code:#x} in {text}"
     answer = json.loads(text)
-    assert answer["version"] == 1, answer
+    VALIDATOR.validate(answer)
+    assert ("error" in answer) == bool(result.is_error), answer
     assert answer.keys().isdisjoint(["result", "role"]), answer
     return answer
 
 
-async def everything(session, file):
+async def everything(session, file, most_pages=100):
     """Calls each tool with arguments for a random trace, and follows the cursors."""
     for name, arguments in CALLS:
         cursor, seen = None, 0
-        for _ in range(100):
+        for _ in range(most_pages):
             given = {"file": file, **arguments, **({"cursor": cursor} if cursor else {})}
             result = await session.call_tool(name, given)
             answer = check(name, result)
@@ -57,6 +61,9 @@ async def main(program):
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(HOSTILE):
             (pathlib.Path(folder) / f"{seed}.pftrace").write_bytes(traces.trace(seed))
+        odd = traces.odd()
+        for name, content in odd.items():
+            (pathlib.Path(folder) / name).write_bytes(content)
         (pathlib.Path(folder) / "link").symlink_to("/etc/passwd")
         server = StdioServerParameters(command=program, args=["mcp", "--root", folder], env=dict(os.environ))
         # The handshake of the older versions.
@@ -67,7 +74,10 @@ async def main(program):
             assert "record" not in names, "recording needs --allow-record"
             for seed in range(HOSTILE):
                 await everything(session, f"{seed}.pftrace")
+            for name in odd:
+                await everything(session, name, most_pages=1000)
             check("diff", await session.call_tool("diff", {"before": "0.pftrace", "after": "1.pftrace"}))
+            check("diff", await session.call_tool("diff", {"before": "crowded", "after": "extreme"}))
             check("schema", await session.call_tool("schema", {"table": "slice"}))
             if "screenshot" in names:
                 picture = await session.call_tool("screenshot", {"file": "0.pftrace"})
@@ -80,6 +90,22 @@ async def main(program):
             for resource in (await session.list_resources()).resources:
                 assert (await session.read_resource(resource.uri)).contents
             print(f"{len(names)} tools called on {HOSTILE} hostile traces")
+        # Recording, which must be allowed.
+        allowed = StdioServerParameters(command=program, args=["mcp", "--root", folder, "--allow-record"], env=dict(os.environ))
+        async with stdio_client(allowed) as (read, write), ClientSession(read, write) as session:
+            await session.initialize()
+            assert "record" in {tool.name for tool in (await session.list_tools()).tools}
+            steps = []
+
+            async def note(done, _total, _message):
+                steps.append(done)
+            given = {"output": "recorded.pftrace", "command": [sys.executable, "-c", "print(sum(range(10**6)))"], "perf": True}
+            recorded = check("record", await session.call_tool("record", given, progress_callback=note))
+            assert recorded["state"] == "complete" and recorded["file"] == "recorded.pftrace", recorded
+            assert steps and steps == sorted(set(steps)), steps
+            assert "error" not in check("overview", await session.call_tool("overview", {"file": "recorded.pftrace"}))
+            for output in ["../outside", "/tmp/outside", "link", ""]:
+                assert "error" in check("record", await session.call_tool("record", {"output": output, "seconds": 1}))
         # The newest version that both know.
         async with Client(server) as client:
             listed = await client.list_tools()

@@ -197,8 +197,11 @@ fn has_program(name: &str) -> bool {
 
 fn reason_to_skip(block: &Block) -> Option<String> {
     let needs_root = !is_root() && block.text.contains("sudo ");
+    let needs_jq = block.text.contains("jq ") && !has_program("jq");
     let reason = block.note.skip.clone();
-    reason.or_else(|| needs_root.then(|| "it needs root".to_owned()))
+    reason
+        .or_else(|| needs_root.then(|| "it needs root".to_owned()))
+        .or_else(|| needs_jq.then(|| "jq is not installed".to_owned()))
 }
 
 /// Compiles all snippets as programs of a package, and records complete ones.
