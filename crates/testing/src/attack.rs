@@ -333,15 +333,16 @@ pub fn measure<T>(
     let kept = number(KEPT_VARIABLE).unwrap_or(kept);
     // Judged when the state is reached: a busy machine lets the server run late.
     let (begin, running) = (Instant::now(), server.times());
-    while server.memory() > before + kept
+    let mut after = server.memory();
+    while after > before + kept
         && server.times().since(running).ran < WORK
         && begin.elapsed() < PATIENCE
     {
         // An idle server returns no memory.
         serve_all();
         thread::sleep(PAUSE);
+        after = server.memory();
     }
-    let after = server.memory();
     let named = clients
         .iter()
         .map(|(client, _)| client.trim_end_matches('!'));
