@@ -26,9 +26,11 @@ pub enum Action {
     /// Skip the record.
     #[default]
     Skip,
-    /// Write `sched_switch` in compact form.
-    CompactSwitch,
-    /// Write `sched_waking` in compact form.
+    /// Write `sched_switch` in compact form, or as any other event if it does not continue the
+    /// chain of switches of its CPU.
+    CompactSwitch(Arc<EventDecoder>),
+    /// Write `sched_waking` in compact form, or as any other event if the thread that wakes is not
+    /// the one that readers take for the running one.
     CompactWaking,
     /// Write `ftrace/print` if the filter accepts it.
     Filtered(Arc<EventDecoder>),
@@ -88,6 +90,13 @@ impl Plan {
         }
         self.actions[index] = action;
     }
+
+    /// Returns the thread of a record, if it has one.
+    #[inline]
+    fn pid(&self, record: &[u8]) -> Option<i32> {
+        let bytes = record.get(self.common_pid?..)?.first_chunk()?;
+        Some(i32::from_le_bytes(*bytes))
+    }
 }
 
 /// Simultaneous readings of the trace clock and of boottime, in nanoseconds.
@@ -106,6 +115,8 @@ pub struct ClockSnapshot {
 pub struct CpuState {
     /// Time of the last event written.
     pub end_timestamp: u64,
+    /// The thread that readers take for the running one: the next thread of the last switch.
+    pub running: Option<i32>,
 }
 
 /// The pages of one CPU from one read pass, and their metadata.
@@ -157,7 +168,8 @@ impl Bundler {
                 self.finish(plan, metadata, sink);
                 self.start(batch, page.lost_events, state.end_timestamp);
             }
-            match self.page(plan, batch, page, previous_end, metadata) {
+            let running = &mut state.running;
+            match self.page(plan, batch, page, (previous_end, running), metadata) {
                 Ok(0) => {}
                 Ok(last) => state.end_timestamp = last,
                 Err(status) => {
@@ -176,7 +188,7 @@ impl Bundler {
         plan: &Plan,
         batch: &Batch<'_>,
         page: &Page<'_>,
-        previous_end: u64,
+        (previous_end, running): (u64, &mut Option<i32>),
         metadata: &mut Metadata,
     ) -> Result<u64, ParseStatus> {
         let mut last = 0;
@@ -187,9 +199,9 @@ impl Bundler {
             };
             match action {
                 Action::Skip => continue,
-                Action::CompactSwitch | Action::CompactWaking => {
+                Action::CompactSwitch(_) | Action::CompactWaking => {
                     self.ensure_open(batch, previous_end);
-                    self.compact_event(plan, action, &record, metadata)?;
+                    self.compact_event(plan, action, &record, running, metadata)?;
                 }
                 Action::Filtered(decoder) | Action::Throttled(decoder) | Action::Event(decoder) => {
                     let (time, data) = (record.timestamp, record.data);
@@ -212,20 +224,36 @@ impl Bundler {
         Ok(last)
     }
 
+    /// Writes a switch or a wake-up. Their compact form has neither the previous thread nor the
+    /// waker: readers know both from the switch before. If the kernel left that out, because it is
+    /// lost or was not traced, the whole event is written.
     #[inline]
     fn compact_event(
         &mut self,
         plan: &Plan,
         action: &Action,
         record: &Record<'_>,
+        running: &mut Option<i32>,
         metadata: &mut Metadata,
     ) -> Result<(), ParseStatus> {
         let Some(format) = &plan.compact else {
             return Err(ParseStatus::ShortCompactEvent);
         };
         let (time, data) = (record.timestamp, record.data);
+        let pid = plan.pid(data);
+        let is_continued = running.is_none() || pid == *running;
         let result = match action {
-            Action::CompactSwitch => self.compact.add_switch(format, time, data, metadata),
+            Action::CompactSwitch(decoder) => {
+                *running = format.next_pid(data);
+                if !is_continued {
+                    return self.event(plan, decoder, record, metadata);
+                }
+                self.compact.add_switch(format, time, data, metadata)
+            }
+            _ if !is_continued => {
+                let of = (time, pid.unwrap_or(0));
+                format.write_waking(of, data, metadata, &mut Encoder::new(&mut self.packet))
+            }
             _ => self.compact.add_waking(format, time, data, metadata),
         };
         result.map_err(|_| ParseStatus::ShortCompactEvent)
@@ -238,10 +266,7 @@ impl Bundler {
         record: &Record<'_>,
         metadata: &mut Metadata,
     ) -> Result<(), ParseStatus> {
-        let pid_bytes = plan
-            .common_pid
-            .and_then(|at| record.data.get(at..)?.first_chunk());
-        let pid = pid_bytes.map(|bytes| i32::from_le_bytes(*bytes));
+        let pid = plan.pid(record.data);
         if let Some(short) = decoder.short()
             && record.data.len() >= decoder.min_size
             && let (time, data) = (record.timestamp, record.data)

@@ -3,7 +3,8 @@
 //! Instead of one message per event, a bundle holds one packed array per field, with times as
 //! deltas and task names as indices into a table of the same bundle.
 
-use ferretto_proto::fields::ftrace_event_bundle::compact_sched as field;
+use ferretto_proto::fields::ftrace_event_bundle::{self, compact_sched as field};
+use ferretto_proto::fields::{ftrace_event, sched_waking_ftrace_event as waking};
 use ferretto_wire::{Sink as _, short_varint_bits, varint_bits};
 
 use super::bytes::{Out, until_nul};
@@ -88,6 +89,46 @@ impl CompactFormat {
                 size: waking.min_size(),
             },
         })
+    }
+
+    /// Returns the next thread of a `sched_switch`.
+    #[inline]
+    pub(super) fn next_pid(&self, record: &[u8]) -> Option<i32> {
+        int(record, self.switch.next_pid).ok()
+    }
+
+    /// Writes a `sched_waking` of this time and thread as a `FtraceEvent` with its flags, which
+    /// tell if an interrupt woke.
+    pub(super) fn write_waking(
+        &self,
+        (timestamp, waker): (u64, i32),
+        record: &[u8],
+        metadata: &mut Metadata,
+        out: &mut Out<'_>,
+    ) -> Result<(), TooShort> {
+        let at = &self.waking;
+        if record.len() < at.size {
+            return Err(TooShort);
+        }
+        let (pid, prio) = (int(record, at.pid)?, int(record, at.prio)?);
+        let cpu = int(record, at.target_cpu)?;
+        let comm: [u8; COMM as usize] = chunk(record, at.comm)?;
+        let [flags] = chunk(record, at.common_flags)?;
+        out.nested(ftrace_event_bundle::EVENT, |event| {
+            event.varint(ftrace_event::TIMESTAMP, timestamp);
+            event.int(ftrace_event::PID, waker.into());
+            event.varint(ftrace_event::COMMON_FLAGS, flags.into());
+            event.nested(ftrace_event::SCHED_WAKING, |body| {
+                body.bytes(waking::COMM, until_nul(&comm));
+                body.int(waking::PID, pid.into());
+                body.int(waking::PRIO, prio.into());
+                body.int(waking::SUCCESS, 1);
+                body.int(waking::TARGET_CPU, cpu.into());
+            });
+        });
+        metadata.add_pid(waker);
+        metadata.add_pid(pid);
+        Ok(())
     }
 }
 

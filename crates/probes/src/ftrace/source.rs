@@ -196,15 +196,14 @@ fn plan(
         }
     }
     if let Some(layout) = layout.filter(|_| options.compact_sched) {
-        let is_on = |id: u16| {
-            plan.actions
-                .get(usize::from(id))
-                .is_some_and(|a| !matches!(a, Action::Skip))
+        let decoder = |id: u16| match plan.actions.get(usize::from(id)) {
+            Some(Action::Event(decoder)) => Some(Arc::clone(decoder)),
+            _ => None,
         };
-        let (switch, waking) = (is_on(layout.switch_id), is_on(layout.waking_id));
-        if switch {
-            plan.set_action(layout.switch_id, Action::CompactSwitch);
-            if waking {
+        let (switch, waking) = (decoder(layout.switch_id), decoder(layout.waking_id));
+        if let Some(switch) = switch {
+            plan.set_action(layout.switch_id, Action::CompactSwitch(switch));
+            if waking.is_some() {
                 plan.set_action(layout.waking_id, Action::CompactWaking);
             }
             plan.compact = Some(layout);

@@ -6,6 +6,8 @@ fn switch_format(state_size: u16, comm_size: u16) -> EventFormat {
     let comm = format!("char next_comm[{comm_size}]");
     let fields = [
         ("char prev_comm[16]", 8, 16, 0),
+        ("pid_t prev_pid", 24, 4, 1),
+        ("int prev_prio", 28, 4, 1),
         ("long prev_state", 32, state_size, 1),
         (comm.as_str(), 40, comm_size, 0),
         ("pid_t next_pid", 72, 4, 1),
@@ -24,9 +26,16 @@ fn waking_format() -> EventFormat {
     EventFormat::parse(&format("sched_waking", WAKING, &fields)).expect("a format")
 }
 
+/// A switch from thread 1.
 pub(super) fn switch_record(comm: &str, state: i64, pid: i32) -> Vec<u8> {
-    let mut record = head(SWITCH, 1);
+    switch_from(1, comm, state, pid)
+}
+
+fn switch_from(prev: i32, comm: &str, state: i64, pid: i32) -> Vec<u8> {
+    let mut record = head(SWITCH, prev);
     record.resize(80, 0);
+    record[8..12].copy_from_slice(b"prev");
+    record[24..28].copy_from_slice(&prev.to_le_bytes());
     record[32..40].copy_from_slice(&state.to_le_bytes());
     record[40..40 + comm.len()].copy_from_slice(comm.as_bytes());
     record[72..76].copy_from_slice(&pid.to_le_bytes());
@@ -34,28 +43,35 @@ pub(super) fn switch_record(comm: &str, state: i64, pid: i32) -> Vec<u8> {
     record
 }
 
+/// A wake-up of thread 22.
+fn waking_record(waker: i32) -> Vec<u8> {
+    let mut waking = head(WAKING, waker);
+    waking[2] = 5;
+    waking.extend(b"b\0garbage\0\0\0\0\0\0\0");
+    for value in [22i32, 100, 1] {
+        waking.extend(value.to_le_bytes());
+    }
+    waking
+}
+
 pub(super) fn compact_plan() -> Plan {
     let mut plan = plan();
     plan.compact = CompactFormat::new(&switch_format(8, 16), &waking_format());
     assert!(plan.compact.is_some());
-    plan.set_action(SWITCH, Action::CompactSwitch);
+    let switch = find("sched", "sched_switch").expect("a known event");
+    let switch = EventDecoder::known(&switch, &switch_format(8, 16));
+    plan.set_action(SWITCH, Action::CompactSwitch(Arc::new(switch)));
     plan.set_action(WAKING, Action::CompactWaking);
     plan
 }
 
 #[test]
 fn probes_042_compact_arrays_match_and_times_are_deltas() {
-    let mut waking = head(WAKING, 1);
-    waking[2] = 5;
-    waking.extend(b"b\0garbage\0\0\0\0\0\0\0");
-    for value in [22i32, 100, 1] {
-        waking.extend(value.to_le_bytes());
-    }
     let page = PageBuilder::new(1000)
         .record(5, &switch_record("a", 1, 11))
-        .record(5, &waking)
-        .record(5, &switch_record("b", -1, 22))
-        .record(5, &switch_record("a", 0, 11))
+        .record(5, &waking_record(11))
+        .record(5, &switch_from(11, "b", -1, 22))
+        .record(5, &switch_from(22, "a", 0, 11))
         .build();
     let mut state = CpuState::default();
     let outcome = parse_with(&compact_plan(), &[page], &mut state);
@@ -84,6 +100,51 @@ fn probes_042_compact_arrays_match_and_times_are_deltas() {
     );
     assert_eq!(state.end_timestamp, 1020);
     assert_eq!(outcome.metadata.pids(), [11, 22]);
+    assert_eq!(state.running, Some(11));
+}
+
+#[test]
+fn events_whose_thread_readers_could_not_know_are_written_whole() {
+    // The switch from the idle task to thread 7 is missing.
+    let page = PageBuilder::new(1000)
+        .record(5, &switch_from(5, "swapper/1", 1, 0))
+        .record(5, &waking_record(0))
+        .record(5, &waking_record(7))
+        .record(5, &switch_from(7, "b", 2, 22))
+        .record(5, &waking_record(22))
+        .record(5, &switch_from(22, "c", 0, 33))
+        .build();
+    let outcome = parse_with(&compact_plan(), &[page], &mut CpuState::default());
+    let bundle = &outcome.bundles[0];
+    assert_eq!(times(bundle), [1015, 1020]);
+    assert_eq!([bundle.event[0].pid, bundle.event[1].pid], [Some(7); 2]);
+    assert_eq!(bundle.event[0].common_flags, Some(5));
+    let Some(Event::SchedWaking(waking)) = &bundle.event[0].event else {
+        panic!("a wake-up");
+    };
+    assert_eq!(waking.comm.as_deref(), Some(&b"b"[..]));
+    assert_eq!((waking.pid, waking.prio), (Some(22), Some(100)));
+    assert_eq!((waking.success, waking.target_cpu), (Some(1), Some(1)));
+    let Some(Event::SchedSwitch(switch)) = &bundle.event[1].event else {
+        panic!("a switch");
+    };
+    assert_eq!((switch.prev_pid, switch.next_pid), (Some(7), Some(22)));
+    assert_eq!(switch.prev_comm.as_deref(), Some(&b"prev"[..]));
+    assert_eq!((switch.prev_state, switch.next_prio), (Some(2), Some(120)));
+    let sched = bundle.compact_sched.as_option().expect("compact events");
+    assert_eq!(sched.switch_timestamp, [1005, 25]);
+    assert_eq!(sched.waking_timestamp, [1010, 15]);
+}
+
+#[test]
+fn the_first_switch_after_a_loss_names_its_thread() {
+    let before = PageBuilder::new(1000).record(5, &switch_from(1, "a", 1, 11));
+    let after = PageBuilder::new(2000).record(5, &switch_from(7, "b", 1, 22));
+    let mut state = CpuState::default();
+    let pages = [before.build(), after.flags(1 << 31).build()];
+    let outcome = parse_with(&compact_plan(), &pages, &mut state);
+    assert_eq!(outcome.bundles[1].lost_events, Some(true));
+    assert_eq!(times(&outcome.bundles[1]), [2005]);
 }
 
 #[test]
