@@ -70,7 +70,7 @@ pub use options::Options;
 pub use progress::{Continue, Progress};
 pub use schema::{TableId, TableSet, Tables};
 pub use stats::{Scope, Severity, Source, Stat};
-pub use store::{Loss, Lost};
+pub use store::{Loss, Lost, MissingSwitches};
 pub use strings::{StringId, StringPool};
 pub use table::{ColumnSpec, Table, TableSpec};
 pub use trace::Trace;

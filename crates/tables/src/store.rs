@@ -18,6 +18,8 @@ pub(crate) struct Store {
     pub(crate) sched: SchedLog,
     /// The losses, in the order of the file.
     pub(crate) losses: Vec<Loss>,
+    /// The numbers of switches of threads and of missing ones, by row of `cpu`.
+    switches: Vec<(u64, u64)>,
     /// The tables that are wanted. Others may stay empty.
     pub(crate) wanted: TableSet,
     /// The current machine: a row of `machine`.
@@ -52,6 +54,29 @@ pub enum Lost {
         /// The CPU: `cpu.id`.
         ucpu: Option<u32>,
     },
+    /// Switches of threads that the kernel left out without a report, as the next one tells, whose
+    /// previous thread is not the next one of the one before.
+    Switches {
+        /// The CPU: `cpu.id`.
+        ucpu: u32,
+        /// The last time at which the running thread is known.
+        from: i64,
+        /// The thread that ran at the end: `thread.id`.
+        thread: u32,
+        /// The first event since `from` that shows this thread on the CPU, at the latest the end.
+        since: i64,
+    },
+}
+
+/// The number of switches of threads that are missing on a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingSwitches {
+    /// The CPU: `cpu.id`.
+    pub ucpu: u32,
+    /// The number of missing switches, if one is missing each time.
+    pub missing: u64,
+    /// The number of all switches, including these.
+    pub of: u64,
 }
 
 /// The maximum number of recorded losses.
@@ -73,6 +98,7 @@ impl Store {
             strings,
             stats: StatsTracker::default(),
             losses: Vec::new(),
+            switches: Vec::new(),
             sched: SchedLog::default(),
             wanted,
             machine: 0,
@@ -80,6 +106,65 @@ impl Store {
             waiting_args: WaitingArgs::new(threads),
             callsites: Callsites::new(threads),
         }
+    }
+
+    /// Removes the missing switches that a loss explains.
+    pub(crate) fn finish_losses(&mut self) {
+        let of_kernel = |loss: &Loss| match loss.lost {
+            Lost::KernelEvents { ucpu } => Some((ucpu, loss.ts)),
+            Lost::Packets { .. } | Lost::Switches { .. } => None,
+        };
+        let mut known: Vec<_> = self.losses.iter().filter_map(of_kernel).collect();
+        known.sort_unstable();
+        let is_within = |cpu: Option<u32>, from: i64, to: i64| {
+            let first = known.partition_point(|loss| *loss < (cpu, from));
+            known.get(first).is_some_and(|loss| *loss <= (cpu, to))
+        };
+        let counts = &mut self.switches;
+        self.losses.retain(|loss| {
+            let Lost::Switches { ucpu, from, .. } = loss.lost else {
+                return true;
+            };
+            let is_explained =
+                is_within(Some(ucpu), from, loss.ts) || is_within(None, from, loss.ts);
+            if is_explained && let Some(count) = counts.get_mut(ucpu as usize) {
+                count.1 -= 1;
+            }
+            !is_explained
+        });
+    }
+
+    /// Returns the numbers of missing switches of the CPUs where some are missing.
+    pub(crate) fn missing_switches(&self) -> Vec<MissingSwitches> {
+        let counts = (0..).zip(&self.switches);
+        let broken = counts.filter(|(_, (_, missing))| *missing > 0);
+        broken
+            .map(|(ucpu, (switches, missing))| MissingSwitches {
+                ucpu,
+                missing: *missing,
+                of: switches + missing,
+            })
+            .collect()
+    }
+
+    /// Counts a switch of a CPU.
+    #[inline]
+    pub(crate) fn count_switch(&mut self, ucpu: u32) {
+        self.switches_of(ucpu).0 += 1;
+    }
+
+    /// Counts a switch that is missing, in front of which there is another one.
+    pub(crate) fn count_missing_switch(&mut self, ucpu: u32) {
+        self.switches_of(ucpu).1 += 1;
+    }
+
+    #[inline]
+    fn switches_of(&mut self, ucpu: u32) -> &mut (u64, u64) {
+        let place = ucpu as usize;
+        if self.switches.len() <= place {
+            self.switches.resize(place + 1, (0, 0));
+        }
+        &mut self.switches[place]
     }
 
     /// Records a loss of data before this time.

@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::progress::{Continue, Progress};
 use crate::schema::Tables;
 use crate::stats::{Stat, StatsTracker};
-use crate::store::{Loss, Store};
+use crate::store::{Loss, MissingSwitches, Store};
 use crate::strings::StringPool;
 use crate::table::Table;
 use crate::trackers::flow::FlowEnds;
@@ -29,6 +29,7 @@ pub struct Trace {
     log: Arc<SchedLog>,
     remarks: Vec<String>,
     losses: Vec<Loss>,
+    missing_switches: Vec<MissingSwitches>,
     flow_ends: FlowEnds,
 }
 
@@ -79,6 +80,8 @@ impl Trace {
         let flow_ends = context.flows.into_ends(&store.strings);
         store.store_args();
         store.store_callsites();
+        store.finish_losses();
+        let missing_switches = store.missing_switches();
         store
             .stats
             .finish(&mut store.tables.stats, &mut store.strings);
@@ -105,6 +108,7 @@ impl Trace {
             log,
             remarks,
             losses,
+            missing_switches,
             flow_ends,
         })
     }
@@ -142,6 +146,11 @@ impl Trace {
     /// Returns the losses of data, in the order of the file.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
+    }
+
+    /// Returns the CPUs on which the kernel left out switches of threads without a report.
+    pub fn missing_switches(&self) -> &[MissingSwitches] {
+        &self.missing_switches
     }
 
     /// Returns the ends of flows that the trace does not connect, if

@@ -313,30 +313,27 @@ impl EventTimes {
         let Some(cpu) = header.cpu else { return };
         let of = (machine, cpu);
         let from = self.kernel_start(machine);
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            let Some(body) = field.as_bytes() else {
-                continue;
-            };
-            match field.number {
-                bundle::COMPACT_SCHED => self.compact(of, &CompactSched::read(body), &header),
-                bundle::EVENT => {
-                    let (mut time, mut kind) = (None, 0);
-                    for part in Fields::new(body).map_while(Result::ok) {
-                        match (part.number, part.value) {
-                            (ftrace_event::TIMESTAMP, Value::Varint(value)) => time = Some(value),
-                            (number, Value::Bytes(_)) => kind = number,
-                            _ => {}
-                        }
-                    }
-                    if let Some(time) = time.filter(|_| kind != 0) {
-                        let time = header.to_boot(time);
-                        if kind == ftrace_event::SCHED_SWITCH && time >= from {
-                            self.switch(of, time);
-                        }
-                        self.kernel(machine, time, time);
-                    }
+        // Compact events first: one that does not continue them is written whole.
+        let parts = || Fields::new(bytes).map_while(Result::ok);
+        for part in parts().filter(|part| part.number == bundle::COMPACT_SCHED) {
+            let columns = CompactSched::read(part.as_bytes().unwrap_or_default());
+            self.compact(of, &columns, &header);
+        }
+        for part in parts().filter(|part| part.number == bundle::EVENT) {
+            let (mut time, mut kind) = (None, 0);
+            for part in Fields::new(part.as_bytes().unwrap_or_default()).map_while(Result::ok) {
+                match (part.number, part.value) {
+                    (ftrace_event::TIMESTAMP, Value::Varint(value)) => time = Some(value),
+                    (number, Value::Bytes(_)) => kind = number,
+                    _ => {}
                 }
-                _ => {}
+            }
+            if let Some(time) = time.filter(|_| kind != 0) {
+                let time = header.to_boot(time);
+                if kind == ftrace_event::SCHED_SWITCH && time >= from {
+                    self.switch(of, time);
+                }
+                self.kernel(machine, time, time);
             }
         }
     }

@@ -123,7 +123,8 @@ fn sources(all: &mut Members<'_>, summary: &Summary) {
 
 fn machine(all: &mut Members<'_>, summary: &Summary) {
     all.objects("cpus", &summary.cpus, |members, cpu| {
-        fields!(members, cpu => machine, cpu, switches, busy_ns, idle_ns);
+        fields!(members, cpu => machine, cpu, switches, missing_switches, busy_ns, idle_ns,
+            unknown_ns);
     });
     all.objects("processes", &summary.processes, |members, process| {
         fields!(members, process => machine, pid, name, cpu_ns, threads);

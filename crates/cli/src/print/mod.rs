@@ -323,6 +323,23 @@ fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         writeln!(out, "{BAD}lost{BAD:#}  {}", shown(&loss.to_string()))?;
         writeln!(out, "      to avoid it: {}", shown(&loss.advice))?;
     }
+    for cpu in summary.cpus.iter().filter(|cpu| cpu.missing_switches > 0) {
+        let of = cpu
+            .switches
+            .unwrap_or(0)
+            .saturating_add(cpu.missing_switches);
+        writeln!(
+            out,
+            "{BAD}missing{BAD:#}  {} of {} {} on CPU {}{}: the kernel left them out, and what ran there \
+             is unknown for {}",
+            grouped(cpu.missing_switches),
+            grouped(of),
+            plural(of, "switch"),
+            cpu.cpu,
+            machine_suffix(cpu.machine),
+            duration(cpu.unknown_ns)
+        )?;
+    }
     let is_all_shown = summary.health.is_empty();
     match (lost.is_empty() && is_all_shown, summary.losses_known()) {
         (true, true) if !rings.is_empty() => {

@@ -192,6 +192,8 @@ struct States<'a> {
     rows: u32,
     /// The last states, by row of `thread`.
     last: Vec<Last>,
+    /// The last thread that was switched to, by row of `cpu`.
+    cpus: Vec<u32>,
 }
 
 impl<'a> States<'a> {
@@ -202,6 +204,7 @@ impl<'a> States<'a> {
             spurious: SpuriousSchedWakeupTable::packing(),
             rows: 0,
             last: vec![NO_STATE; log.threads.len()],
+            cpus: Vec::new(),
         }
     }
 
@@ -228,7 +231,26 @@ impl<'a> States<'a> {
                     function,
                 } => self.blocked(utid, io_wait, function),
                 Entry::Rows([_, count, _]) => copy(self, count),
-                Entry::End { .. } => {}
+                Entry::End { ts, ucpu, state } => {
+                    if state.is_null() {
+                        self.lose(ts, ucpu);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends the state of the thread on a CPU, after which its switch is missing.
+    #[cold]
+    fn lose(&mut self, ts: i64, ucpu: u32) {
+        let Some(utid) = self.cpus.get(ucpu as usize).copied() else {
+            return;
+        };
+        let last = self.last(utid);
+        if last.kind == Kind::Running {
+            self.close(ts, last);
+            if let Some(last) = self.last.get_mut(utid as usize) {
+                (last.row, last.kind) = (NONE, Kind::Blocked);
             }
         }
     }
@@ -253,6 +275,11 @@ impl<'a> States<'a> {
             ..More::default()
         };
         self.open(switch.ts, switch.next, self.log.running, on);
+        let place = switch.ucpu as usize;
+        if self.cpus.len() <= place {
+            self.cpus.resize(place + 1, NONE);
+        }
+        self.cpus[place] = switch.next;
     }
 
     fn wake(&mut self, wake: &Wake) {

@@ -3,7 +3,7 @@
 use crate::derived::{Created, RawWake, Switch, Wake};
 use crate::schema::TableId;
 use crate::stats::Stat;
-use crate::store::Store;
+use crate::store::{Lost, Store};
 use crate::strings::StringId;
 use crate::trackers::kernel::{Version, state_letters};
 
@@ -23,6 +23,10 @@ pub(crate) struct Current {
     pub(crate) prio: i32,
     /// Set if a row of `sched_slice` has the start of the current CPU slice.
     has_row: bool,
+    /// The time of the last event that shows this thread on the CPU.
+    known_until: i64,
+    /// The first later event of another thread, by its number: a switch is missing before it.
+    other: Option<(i64, i64)>,
 }
 
 /// The current threads of all CPUs.
@@ -45,9 +49,48 @@ impl SchedTracker {
     }
 
     /// Sets the current thread of a CPU without starting a row.
-    pub(crate) fn set_current(&mut self, ucpu: u32, next: Next) {
+    pub(crate) fn set_current(&mut self, store: &mut Store, ts: i64, ucpu: u32, next: Next) {
         let has_row = self.current(ucpu).is_some_and(|current| current.has_row);
-        self.set(ucpu, next, has_row);
+        self.set((ts, ucpu), next, has_row);
+        store.count_switch(ucpu);
+    }
+
+    /// Handles an event of a thread on a CPU.
+    #[inline]
+    pub(crate) fn event_of(&mut self, ts: i64, ucpu: u32, pid: i64) {
+        if let Some(Some(current)) = self.cpus.get_mut(ucpu as usize) {
+            if current.pid == pid && current.other.is_none() {
+                current.known_until = ts;
+            } else if current.other.is_none_or(|(other, _)| other != pid) {
+                current.other = Some((pid, ts));
+            }
+        }
+    }
+
+    /// Returns true if the current thread of a CPU is the one from which an event switches. If it
+    /// is another one, switches are missing, and it ran at least until its last event.
+    pub(crate) fn ends(&mut self, store: &mut Store, ts: i64, ucpu: u32, prev: (i64, u32)) -> bool {
+        let Some(current) = self.current(ucpu) else {
+            return false;
+        };
+        if current.pid == prev.0 {
+            return true;
+        }
+        store.stats.add(Stat::mismatched_sched_switch_tids, 1);
+        if current.has_row && is_wanted(store) {
+            let from = current.known_until;
+            store.sched.end(&store.tables, from, ucpu, StringId::NULL);
+        }
+        let since = current.other.filter(|(pid, _)| *pid == prev.0);
+        let lost = Lost::Switches {
+            ucpu,
+            from: current.known_until,
+            thread: prev.1,
+            since: since.map_or(ts, |(_, since)| since),
+        };
+        store.lost(ts, lost);
+        store.count_missing_switch(ucpu);
+        false
     }
 
     /// Ends the row of a CPU with this state, if a switch has no other known data.
@@ -67,7 +110,8 @@ impl SchedTracker {
             pid,
             prio: switch.next_prio,
         };
-        self.set(switch.ucpu, next, true);
+        self.set((switch.ts, switch.ucpu), next, true);
+        store.count_switch(switch.ucpu);
         if is_wanted(store) {
             let runnable = self.runnable(store);
             self.set_awake(switch.prev, switch.state.1 == runnable);
@@ -162,7 +206,7 @@ impl SchedTracker {
     }
 
     #[inline]
-    fn set(&mut self, ucpu: u32, next: Next, has_row: bool) {
+    fn set(&mut self, (ts, ucpu): (i64, u32), next: Next, has_row: bool) {
         let place = ucpu as usize;
         if self.cpus.len() <= place {
             self.cpus.resize(place + 1, None);
@@ -173,6 +217,8 @@ impl SchedTracker {
             pid,
             prio,
             has_row,
+            known_until: ts,
+            other: None,
         });
     }
 

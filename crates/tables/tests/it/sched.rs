@@ -2,7 +2,7 @@
 
 use crate::common::{import, rows, stat};
 use ferretto_proto::fields::ftrace_event_bundle::compact_sched as field;
-use ferretto_tables::Values;
+use ferretto_tables::{Loss, Lost, MissingSwitches, Values};
 use ferretto_wire::{encode, encode_varint};
 
 const SWITCHES: &str = "
@@ -164,8 +164,74 @@ fn query_071_an_unexpected_previous_thread_is_counted() {
     assert_eq!(stat(&trace, "mismatched_sched_switch_tids"), 1);
     assert_eq!(
         rows(&trace, "sched_slice", "ts dur end_state"),
-        ["10 -1 NULL", "20 -1 NULL"]
+        ["10 0 NULL", "20 -1 NULL"]
     );
+}
+
+#[test]
+fn a_missing_switch_leaves_the_time_before_it_unknown() {
+    // Thread 2 runs at 15. Thread 3 is first seen at 30, after a switch that is missing.
+    let trace = import(&on_cpu(
+        1,
+        "event { timestamp: 10 pid: 1 sched_switch { prev_pid: 1 prev_state: 1 next_pid: 2 } }
+         event { timestamp: 15 pid: 2 sched_waking { pid: 3 } }
+         event { timestamp: 30 pid: 3 sched_waking { pid: 1 } }
+         event { timestamp: 40 pid: 3 sched_switch { prev_pid: 3 prev_state: 1 next_pid: 1 } }
+         event { timestamp: 50 pid: 1 sched_waking { pid: 2 } }
+         event { timestamp: 60 pid: 1 sched_switch { prev_pid: 1 prev_state: 1 next_pid: 2 } }",
+    ));
+    assert_eq!(
+        rows(&trace, "sched_slice", "ts dur ucpu"),
+        ["10 5 1", "40 20 1", "60 -1 1"]
+    );
+    let utid = |tid: i64| {
+        let threads = &trace.tables().thread;
+        let mut all = 0..threads.len();
+        all.find(|row| threads.tid().get(*row) == tid)
+            .expect("a thread")
+    };
+    let states = |tid| {
+        let table = &trace.tables().thread_state;
+        let of = (0..table.len()).filter(|row| table.utid().get(*row) == utid(tid));
+        of.map(|row| {
+            let state = trace.strings().text(table.state().get(row));
+            (table.ts().get(row), table.dur().get(row), state)
+        })
+        .collect::<Vec<_>>()
+    };
+    // Its wake-up ends a wait that began at an unknown time, and is not one of a running thread.
+    assert_eq!(
+        states(2),
+        [(10, 5, "Running"), (50, 10, "R"), (60, -1, "Running")]
+    );
+    assert_eq!(states(3), [(15, -1, "R"), (40, -1, "S")]);
+    assert_eq!(trace.tables().spurious_sched_wakeup.len(), 0);
+    let missing = MissingSwitches {
+        ucpu: 1,
+        missing: 1,
+        of: 4,
+    };
+    assert_eq!(trace.missing_switches(), [missing]);
+    let lost = Lost::Switches {
+        ucpu: 1,
+        from: 15,
+        thread: utid(3),
+        since: 30,
+    };
+    assert_eq!(trace.losses(), [Loss { ts: 40, lost }]);
+}
+
+#[test]
+fn a_switch_that_a_loss_explains_is_not_a_missing_one() {
+    let before = "event { timestamp: 10 pid: 1 sched_switch { prev_pid: 1 next_pid: 2 } }";
+    let after = "lost_events: true previous_bundle_end_timestamp: 10
+        event { timestamp: 20 pid: 3 sched_switch { prev_pid: 3 next_pid: 4 } }";
+    let trace = import(&format!("{} {}", on_cpu(0, before), on_cpu(0, after)));
+    assert_eq!(stat(&trace, "mismatched_sched_switch_tids"), 1);
+    assert_eq!(trace.missing_switches(), []);
+    let kinds = trace.losses().iter().map(|loss| loss.lost);
+    let all: Vec<Lost> = kinds.collect();
+    assert_eq!(all, [Lost::KernelEvents { ucpu: Some(0) }]);
 }
 
 #[test]
@@ -302,7 +368,7 @@ fn states_are_correct_after_a_loss() {
         states,
         [
             "10 -1 2 S",
-            "10 -1 1 Running",
+            "10 0 1 Running",
             "20 -1 2 D",
             "20 -1 3 Running"
         ]

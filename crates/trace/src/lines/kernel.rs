@@ -38,6 +38,8 @@ pub(super) struct Kernel<'a> {
     described: Described,
     /// The running thread by machine and CPU. The compact encoding omits it.
     running: HashMap<(u32, u32), i32>,
+    /// The times and next threads of the switches of the current bundle that are not compact.
+    whole: Vec<(u64, i32)>,
     text: Vec<u8>,
 }
 
@@ -47,6 +49,7 @@ impl<'a> Kernel<'a> {
             calls,
             described: Described::default(),
             running: HashMap::new(),
+            whole: Vec::new(),
             text: Vec::new(),
         }
     }
@@ -80,6 +83,7 @@ impl<'a> Kernel<'a> {
                 _ => {}
             }
         }
+        self.set_running_until(of, u64::MAX);
     }
 
     fn event(
@@ -122,7 +126,7 @@ impl<'a> Kernel<'a> {
         }
         if number == ftrace_event::SCHED_SWITCH {
             let next = Fields::find(6, body).and_then(|next| next.as_u64());
-            self.set_running(machine, cpu, next.unwrap_or(0) as i32);
+            self.whole.push((time, next.unwrap_or(0) as i32));
         }
         each(KernelEvent {
             time,
@@ -135,6 +139,15 @@ impl<'a> Kernel<'a> {
     fn set_running(&mut self, machine: u32, cpu: u32, tid: i32) {
         if self.running.len() < MAX_CPUS || self.running.contains_key(&(machine, cpu)) {
             self.running.insert((machine, cpu), tid);
+        }
+    }
+
+    /// Applies the switches of the bundle that are not compact, until a time.
+    fn set_running_until(&mut self, (machine, cpu): (u32, u32), until: u64) {
+        let count = self.whole.partition_point(|(time, _)| *time <= until);
+        let last = self.whole.drain(..count).next_back();
+        if let Some((_, last)) = last {
+            self.set_running(machine, cpu, last);
         }
     }
 
@@ -156,15 +169,16 @@ impl<'a> Kernel<'a> {
                 (None, Some(_)) => false,
                 (None, None) => return,
             };
-            let running = self.running.get(&(machine, cpu));
-            let tid = running.copied().unwrap_or(UNKNOWN);
-            self.text.clear();
             let next = if is_switch {
                 switch.next()
             } else {
                 waking.next()
             };
             let Some(row) = next else { return };
+            self.set_running_until((machine, cpu), header.to_boot(row.time));
+            let running = self.running.get(&(machine, cpu));
+            let tid = running.copied().unwrap_or(UNKNOWN);
+            self.text.clear();
             let priority = row.priority;
             // Priorities and pids are 32-bit numbers.
             let (first, second) = (row.first as i32, row.second as i32);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ferretto_format::ProbeEvent;
-use ferretto_format::kernel_bundle::{BundleHeader, CompactSched};
+use ferretto_format::kernel_bundle::{BundleHeader, CompactKind, CompactSched};
 use ferretto_proto::fields::ftrace_event;
 use ferretto_proto::views::ftrace_event_bundle::GenericEventDescriptorView;
 use ferretto_proto::views::ftrace_stats::phase;
@@ -18,7 +18,7 @@ use super::activity::{Activity, KernelEvent};
 use super::config::Config;
 use super::described::Described;
 use super::loss::{Cause, Loss};
-use super::sched::Sched;
+use super::sched::{Compact, MAX_COMPACT, Sched};
 use crate::bounds::EventTimes;
 use crate::limits::Budget;
 use crate::printable::printable;
@@ -113,7 +113,25 @@ impl Ftrace {
         }
         let shown_from = around.times.kernel_start(machine);
         let mut shown: Option<(u64, u64)> = None;
+        // Compact switches and other events are read in the order of time: a switch that does not
+        // continue the compact ones is among the others.
+        let header = around.header;
+        let columns = CompactSched::read(bundle.compact_sched.unwrap_or_default());
+        let rows = columns.rows(CompactKind::Switches).take(MAX_COMPACT);
+        let (mut rows, mut seen) = (rows.peekable(), Compact::default());
+        let is_known = around.times.is_known(cpu);
+        if !is_known && bundle.compact_sched.is_some() {
+            around.times.compact(cpu, &columns, &header);
+        }
         for event in bundle.event {
+            if rows.peek().is_some() {
+                let time = Fields::find(ftrace_event::TIMESTAMP, event);
+                let until = time.and_then(|time| time.as_u64()).unwrap_or(0);
+                let until = (&header, header.to_boot(until));
+                around
+                    .sched
+                    .compact(around.threads, cpu, &mut rows, until, &mut seen);
+            }
             let Some(time) = self.event(cpu, sequence, event, around) else {
                 continue;
             };
@@ -125,12 +143,22 @@ impl Ftrace {
                 shown = Some((low.min(time), high.max(time)));
             }
         }
-        if let Some(compact) = bundle.compact_sched
-            && let Some((first, _)) = self.compact(cpu, compact, around)
-            && is_after_gap
-        {
-            self.gap_until(cpu, first);
+        let rest = (&header, u64::MAX);
+        around
+            .sched
+            .compact(around.threads, cpu, &mut rows, rest, &mut seen);
+        seen.wakings(&columns, &header);
+        if let Some((first, last)) = seen.times {
+            if is_known {
+                around.times.kernel(cpu.0, first, last);
+            }
+            if is_after_gap {
+                self.gap_until(cpu, first);
+            }
         }
+        let events = &mut self.events;
+        bump(events, ftrace_event::SCHED_SWITCH, seen.switches, MAX_KINDS);
+        bump(events, ftrace_event::SCHED_WAKING, seen.wakings, MAX_KINDS);
         if let Some((first, last)) = shown {
             around.times.kernel(machine, first, last);
         }
@@ -141,28 +169,6 @@ impl Ftrace {
         if let Some(activity) = &mut self.activity {
             activity.gap(cpu.0, time.saturating_sub(1));
         }
-    }
-
-    /// Reads a `CompactSched`, and returns its first and last time.
-    fn compact(
-        &mut self,
-        cpu: (u32, u32),
-        bytes: &[u8],
-        around: &mut Around<'_>,
-    ) -> Option<(u64, u64)> {
-        let columns = CompactSched::read(bytes);
-        let is_known = around.times.is_known(cpu);
-        let header = around.header;
-        let seen = around.sched.compact(around.threads, cpu, &columns, &header);
-        if !is_known {
-            around.times.compact(cpu, &columns, &header);
-        } else if let Some((first, last)) = seen.times {
-            around.times.kernel(cpu.0, first, last);
-        }
-        let events = &mut self.events;
-        bump(events, ftrace_event::SCHED_SWITCH, seen.switches, MAX_KINDS);
-        bump(events, ftrace_event::SCHED_WAKING, seen.wakings, MAX_KINDS);
-        seen.times
     }
 
     /// Reads a `FtraceEvent`, and returns its time.
@@ -192,11 +198,15 @@ impl Ftrace {
         }
         let at = around.header.to_boot(at?);
         let (sched, threads) = (&mut *around.sched, &mut *around.threads);
+        if kind != Some(ftrace_event::SCHED_SWITCH) {
+            sched.event(cpu, at, pid);
+        }
         match (kind, body) {
             (Some(ftrace_event::SCHED_SWITCH), Some(body)) => {
                 let switch = SchedSwitchFtraceEventView::read(body);
                 let next = switch.next_pid.unwrap_or(0);
-                sched.switch(threads, cpu, at, next);
+                let prev = Some(switch.prev_pid.unwrap_or(0));
+                sched.switch(threads, cpu, at, (prev, next));
                 if !around.times.is_known(cpu) {
                     around.times.switch(cpu, at);
                 }

@@ -1,8 +1,9 @@
 //! CPU time from context switches; without them, from the kernel's counters.
 
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 
-use ferretto_format::kernel_bundle::{BundleHeader, CompactKind, CompactSched};
+use ferretto_format::kernel_bundle::{BundleHeader, CompactKind, CompactRow, CompactSched};
 use ferretto_proto::fields::sys_stats::{self, cpu_times};
 use ferretto_wire::Fields;
 
@@ -13,7 +14,7 @@ const MAX_CPUS: usize = 1 << 14;
 
 /// The maximum number of context switches of a bundle, which contains some pages of the kernel's
 /// buffer. Others are left out.
-const MAX_COMPACT: usize = 1 << 18;
+pub(super) const MAX_COMPACT: usize = 1 << 18;
 
 /// The summary of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,11 @@ pub struct CpuSummary {
     /// that the kernel counted between the first and the last sample of `/proc/stat`, in steps of
     /// 10 ms on most machines.
     pub switches: Option<u64>,
+    /// The number of switches that the kernel left out without a report: the next one is from
+    /// another thread than the one before was to.
+    pub missing_switches: u64,
+    /// The time in which it is unknown what ran, because switches are missing, in nanoseconds.
+    pub unknown_ns: u64,
     /// The time between the first and the last switch in which a task other than the idle task ran,
     /// in nanoseconds.
     pub busy_ns: u64,
@@ -43,6 +49,12 @@ struct Counted {
 #[derive(Debug, Default)]
 struct Cpu {
     switches: u64,
+    missing_switches: u64,
+    unknown_ns: u64,
+    /// The next thread of the last switch, unless events were lost since.
+    next: Option<i32>,
+    /// The time of the last event that shows it on the CPU.
+    known_until: u64,
     busy_ns: u64,
     idle_ns: u64,
     running: Option<(u64, i32)>,
@@ -61,7 +73,14 @@ impl Sched {
     /// attributed.
     pub(super) fn gap(&mut self, machine: u32, cpu: u32) {
         if let Some(cpu) = self.cpus.get_mut(&(machine, cpu)) {
-            cpu.running = None;
+            (cpu.running, cpu.next) = (None, None);
+        }
+    }
+
+    /// Reads an event of a thread on a CPU at `at`, in nanoseconds.
+    pub(super) fn event(&mut self, cpu: (u32, u32), at: u64, pid: i32) {
+        if let Some(cpu) = self.cpus.get_mut(&cpu).filter(|cpu| cpu.next == Some(pid)) {
+            cpu.known_until = at;
         }
     }
 
@@ -99,8 +118,15 @@ impl Sched {
         }
     }
 
-    /// Reads a context switch at `at`, in nanoseconds.
-    pub(super) fn switch(&mut self, threads: &mut Threads, cpu: (u32, u32), at: u64, next: i32) {
+    /// Reads a context switch at `at`, in nanoseconds, to the thread `next`. The compact encoding
+    /// omits the previous thread.
+    pub(super) fn switch(
+        &mut self,
+        threads: &mut Threads,
+        cpu: (u32, u32),
+        at: u64,
+        (prev, next): (Option<i32>, i32),
+    ) {
         let machine = cpu.0;
         let full = self.cpus.len() >= MAX_CPUS;
         let cpu = match self.cpus.get_mut(&cpu) {
@@ -109,38 +135,43 @@ impl Sched {
             None => self.cpus.entry(cpu).or_default(),
         };
         cpu.switches += 1;
-        cpu.run_until(threads, machine, at);
-        cpu.running = Some((at, next));
+        let is_broken = prev.is_some_and(|prev| cpu.next.is_some_and(|next| next != prev));
+        if is_broken {
+            cpu.missing_switches += 1;
+            let until = cpu.known_until.min(at);
+            cpu.run_until(threads, machine, until);
+            if cpu.running.is_some() {
+                cpu.unknown_ns = cpu.unknown_ns.saturating_add(at - until);
+            }
+        } else {
+            cpu.run_until(threads, machine, at);
+        }
+        (cpu.running, cpu.next) = (Some((at, next)), Some(next));
+        cpu.known_until = at;
     }
 
-    /// Reads the context switches of a compact bundle. Returns the numbers of switches and
-    /// wake-ups, and the first and last time.
-    pub(super) fn compact(
+    /// Reads the context switches of a compact bundle until a time.
+    pub(super) fn compact<'a>(
         &mut self,
         threads: &mut Threads,
         cpu: (u32, u32),
-        columns: &CompactSched<'_>,
-        header: &BundleHeader,
-    ) -> Compact {
-        let mut seen = Compact::default();
-        for row in columns.rows(CompactKind::Switches).take(MAX_COMPACT) {
+        rows: &mut Peekable<impl Iterator<Item = CompactRow<'a>>>,
+        (header, until): (&BundleHeader, u64),
+        seen: &mut Compact,
+    ) {
+        while let Some(row) = rows.next_if(|row| header.to_boot(row.time) <= until) {
             let (at, pid) = (header.to_boot(row.time), row.second as i32);
             seen.switches += 1;
             seen.note(at);
             // The compact encoding omits the thread that ran before, so readers only begin with the
             // second switch of a CPU.
             let is_first = !self.cpus.contains_key(&cpu);
-            self.switch(threads, cpu, at, pid);
+            self.switch(threads, cpu, at, (None, pid));
             if let Some(cpu) = self.cpus.get_mut(&cpu).filter(|_| is_first) {
                 cpu.running = None;
             }
             threads.set_comm(cpu.0, at, pid, row.name);
         }
-        for row in columns.rows(CompactKind::Wakings) {
-            seen.wakings += 1;
-            seen.note(header.to_boot(row.time));
-        }
-        seen
     }
 
     /// Returns the summaries. The last thread on each CPU ran until the end of the trace.
@@ -154,6 +185,8 @@ impl Sched {
             machine,
             cpu: number,
             switches: Some(cpu.switches),
+            missing_switches: cpu.missing_switches,
+            unknown_ns: cpu.unknown_ns,
             busy_ns: cpu.busy_ns,
             idle_ns: cpu.idle_ns,
         };
@@ -167,6 +200,8 @@ impl Sched {
             machine,
             cpu,
             switches: None,
+            missing_switches: 0,
+            unknown_ns: 0,
             busy_ns: last.busy.saturating_sub(first.busy),
             idle_ns: last.idle.saturating_sub(first.idle),
         });
@@ -202,6 +237,14 @@ pub(super) struct Compact {
 }
 
 impl Compact {
+    /// Counts the wake-ups.
+    pub(super) fn wakings(&mut self, columns: &CompactSched<'_>, header: &BundleHeader) {
+        for row in columns.rows(CompactKind::Wakings) {
+            self.wakings += 1;
+            self.note(header.to_boot(row.time));
+        }
+    }
+
     fn note(&mut self, time: u64) {
         let (first, last) = self.times.unwrap_or((time, time));
         self.times = Some((first.min(time), last.max(time)));

@@ -94,11 +94,9 @@ fn switch(cx: &mut Context, (ts, cpu): (i64, u32), from: Task<'_>, to: Task<'_>)
         prio: to.prio,
     };
     let state = cx.store.strings.intern(&from.rest.replace('|', ""));
-    let current = cx.sched.current(ucpu);
-    let ends = current.is_some_and(|current| current.pid == i64::from(from.tid));
-    if current.is_some() && !ends {
-        cx.store.stats.add(Stat::mismatched_sched_switch_tids, 1);
-    }
+    let ends = cx
+        .sched
+        .ends(&mut cx.store, ts, ucpu, (from.tid.into(), prev));
     let switch = Switch {
         ts,
         ucpu,

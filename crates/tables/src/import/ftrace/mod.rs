@@ -45,6 +45,7 @@ use crate::store::Lost;
 use crate::strings::StringId;
 use crate::trackers::clock::{ClockId, Reading, add_snapshot};
 use crate::trackers::kernel::Kernel;
+use crate::trackers::machine::CpuTracker;
 use crate::trackers::metadata::{Fact, FactScope};
 
 /// The clocks of ftrace, by their values in `FtraceClock`.
@@ -103,6 +104,8 @@ pub(crate) struct Head<'a> {
     pub(crate) cpu: u32,
     /// The thread on the CPU.
     pub(crate) tid: i64,
+    /// The flags of the kernel, if the recorder wrote them.
+    pub(crate) flags: Option<u64>,
     pub(crate) state: EventState<'a>,
 }
 
@@ -299,11 +302,13 @@ impl Ftrace {
             ts,
             cpu,
             tid: 0,
+            flags: None,
             state,
         };
         let mut has_tid = false;
         for Field { number, value } in Fields::new(bytes).map_while(Result::ok) {
             match (number, value) {
+                (event::COMMON_FLAGS, Value::Varint(flags)) => head.flags = Some(flags),
                 (event::TIMESTAMP | event::COMMON_FLAGS, _) => {}
                 (event::PID, Value::Varint(tid)) => {
                     (head.tid, has_tid) = ((tid as u32).into(), true);
@@ -319,6 +324,11 @@ impl Ftrace {
                     }
                     self.raw(cx, &head, number, body);
                     if !is_raw_only {
+                        if number != event::SCHED_SWITCH
+                            && let Some(ucpu) = CpuTracker::row(&cx.store, cpu)
+                        {
+                            cx.sched.event_of(ts, ucpu, head.tid);
+                        }
                         self.meaning(cx, &head, number, body);
                     }
                 }

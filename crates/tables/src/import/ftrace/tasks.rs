@@ -35,18 +35,17 @@ impl Ftrace {
         let prev_state = body.int(switch::PREV_STATE);
         let version = machine(&mut self.machines, cx.store.machine).kernel.version;
         let state = cx.sched.state(&mut cx.store, prev_state, version);
-        let current = cx.sched.current(ucpu);
-        let ends = current.is_some_and(|current| current.pid == prev_pid);
-        if current.is_some() && !ends {
-            cx.store.stats.add(Stat::mismatched_sched_switch_tids, 1);
-        }
         let prev_comm = cx.store.strings.intern_bytes(body.bytes(switch::PREV_COMM));
+        let prev = named(cx, prev_pid, prev_comm);
+        let ends = cx
+            .sched
+            .ends(&mut cx.store, head.ts, ucpu, (prev_pid, prev));
         let whole = Switch {
             ts: head.ts,
             ucpu,
             ends,
             is_raw: cx.store.wants(TableId::ftrace_event),
-            prev: named(cx, prev_pid, prev_comm),
+            prev,
             prev_prio: body.int(switch::PREV_PRIO) as i32,
             prev_comm,
             state: (prev_state, state),
@@ -78,7 +77,7 @@ impl Ftrace {
         let Some(current) = cx.sched.current(ucpu) else {
             let stat = Stat::compact_sched_switch_skipped;
             cx.store.stats.add(stat, 1);
-            cx.sched.set_current(ucpu, next);
+            cx.sched.set_current(&mut cx.store, ts, ucpu, next);
             return;
         };
         let version = machine(&mut self.machines, cx.store.machine).kernel.version;
@@ -104,7 +103,7 @@ impl Ftrace {
                 self.raw_switch(cx, cpu, current.pid, pid, &whole);
             }
             cx.sched.end(&mut cx.store, ts, ucpu, state);
-            cx.sched.set_current(ucpu, next);
+            cx.sched.set_current(&mut cx.store, ts, ucpu, next);
             return;
         }
         cx.sched.switch(&mut cx.store, pid, &whole);
@@ -201,8 +200,10 @@ pub(super) fn waking(cx: &mut Context, head: &Head<'_>, body: &[u8]) {
     let comm = cx.store.strings.intern_bytes(body.bytes(waking::COMM));
     let utid = named(cx, body.u32(waking::PID).into(), comm);
     let waker = cx.processes.thread(&mut cx.store, head.tid);
+    // Hard and soft interrupts.
+    let is_interrupt = head.flags.map(|flags| flags & 0x18 != 0);
     cx.sched
-        .wake(&mut cx.store, head.ts, (utid, waker), None, None);
+        .wake(&mut cx.store, head.ts, (utid, waker), is_interrupt, None);
 }
 
 /// Parses a `sched_blocked_reason`.

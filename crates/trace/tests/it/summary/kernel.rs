@@ -87,6 +87,45 @@ fn cpu_time_is_attributed_to_named_processes() {
 }
 
 #[test]
+fn what_ran_before_a_missing_switch_is_unknown() {
+    let whole = |p: &mut Packet<'_>, lost: bool, at: u64, prev: u64, next: u64| {
+        p.nested(1, |bundle| {
+            bundle.varint(1, 0);
+            if lost {
+                bundle.varint(3, 1);
+            }
+            bundle.nested(2, |event| {
+                event.varint(1, seconds(at));
+                event.varint(2, prev);
+                event.nested(4, |switch| {
+                    switch.varint(2, prev);
+                    switch.varint(6, next);
+                });
+            });
+        });
+    };
+    let started = [(101, 500, "a"), (102, 600, "b"), (103, 0, "")];
+    let summary = |lost| {
+        Trace::recording(100, 110, |_| {})
+            .packet(|p| compact(p, 0, false, &started))
+            // From the idle task to thread 700 at some time.
+            .packet(|p| whole(p, lost, 106, 700, 500))
+            .packet(|p| compact(p, 0, false, &[(107, 0, "")]))
+            .summary()
+    };
+    let numbers = |summary: &Summary| {
+        let cpu = summary.cpus[0];
+        let missing = (cpu.missing_switches, cpu.unknown_ns);
+        (cpu.switches, missing, cpu.busy_ns, cpu.idle_ns)
+    };
+    let broken = summary(false);
+    assert_eq!(numbers(&broken), (Some(5), (1, seconds(3)), seconds(2), 5));
+    // A loss that the kernel reported explains it.
+    let lost = summary(true);
+    assert_eq!(numbers(&lost), (Some(5), (0, 0), seconds(2), 5));
+}
+
+#[test]
 fn without_context_switches_the_kernels_counters_tell_how_busy_cpus_were() {
     const MS: u64 = 1_000_000;
     let counters = |stats: &mut Packet<'_>, cpu, user: u64, idle: u64, wait: u64| {
@@ -145,14 +184,14 @@ fn time_in_a_gap_of_the_kernel_buffer_is_not_attributed() {
 
 #[test]
 fn plain_switch_events_count_like_compact_ones() {
-    let switch = |p: &mut Packet<'_>, at: u64, next: u64| {
+    let switch = |p: &mut Packet<'_>, at: u64, prev: u64, next: u64| {
         p.nested(1, |bundle| {
             bundle.varint(1, 3);
             bundle.nested(2, |event| {
                 event.varint(1, seconds(at));
-                event.varint(2, 1);
+                event.varint(2, prev);
                 event.nested(4, |switch| {
-                    switch.varint(2, 1);
+                    switch.varint(2, prev);
                     switch.string(5, "next");
                     switch.varint(6, next);
                 });
@@ -160,8 +199,8 @@ fn plain_switch_events_count_like_compact_ones() {
         });
     };
     let summary = Trace::recording(0, 10, |_| {})
-        .packet(|p| switch(p, 2, 7))
-        .packet(|p| switch(p, 5, 0))
+        .packet(|p| switch(p, 2, 1, 7))
+        .packet(|p| switch(p, 5, 7, 0))
         .summary();
     assert_eq!(summary.processes.len(), 1);
     assert_eq!(summary.processes[0].cpu_ns, seconds(3));
