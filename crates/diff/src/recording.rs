@@ -48,6 +48,8 @@ pub struct Recording {
     pub(crate) processes: BTreeSet<String>,
     /// The kinds of data that it has.
     pub(crate) recorded: Recorded,
+    /// Set if the kernel left out switches of threads.
+    pub(crate) lacks_switches: bool,
     /// The sum of the statistics of lost data.
     pub(crate) losses: u64,
 }
@@ -91,6 +93,7 @@ impl Recording {
             setup: setup::read(&context),
             processes: context.process_names(),
             recorded: context.why.recorded(),
+            lacks_switches: !trace.missing_switches().is_empty(),
             losses: losses.fold(0, u64::saturating_add),
         }
     }

@@ -96,6 +96,12 @@ pub(crate) fn remarks(
              it with ferretto record --why.",
         );
     }
+    if all().any(|recording| recording.lacks_switches) {
+        add(
+            "The kernel left out switches of threads: what ran before the next one is unknown \
+             (ferretto summary has the CPUs and times).",
+        );
+    }
     let lossy = |of: &[Recording]| of.iter().filter(|recording| recording.has_losses()).count();
     match (lossy(before), lossy(after)) {
         (0, 0) => {}

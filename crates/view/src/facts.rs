@@ -206,6 +206,14 @@ impl View {
         let logs = &tables.trace_import_logs;
         let lost = self.trace().losses().iter().take(MAX_REMARKS).map(|loss| {
             let (node, text) = match loss.lost {
+                Lost::Switches { ucpu, from, .. } => {
+                    let cpu = self.scene().cpu(ucpu);
+                    let text = "what ran is unknown: the kernel left out a switch of threads";
+                    let dur = loss.ts.saturating_sub(from);
+                    let node = (cpu != NONE).then_some(cpu);
+                    let start = self.relative(from);
+                    return json!({"start": start, "dur": dur, "node": node, "text": text});
+                }
                 Lost::Packets { sequence } => {
                     (NONE, format!("packets of sequence {sequence} were lost"))
                 }

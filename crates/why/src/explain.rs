@@ -8,7 +8,9 @@ use ferretto_tables::{StringId, TableSet, Trace};
 use rustc_hash::FxHashMap;
 
 use crate::evidence::{Evidence, Recorded, call_name, first_argument};
+use crate::grouped::Grouped;
 use crate::kind::{self, WaitKind};
+use crate::losses::{self, Unknown};
 use crate::partition::{Part, PartKind, Partition, Wait};
 use crate::schedule::{Schedule, State, StateKind, Waker};
 use crate::stacks::{self, Function};
@@ -162,6 +164,8 @@ pub struct Prepared {
     schedule: Schedule,
     evidence: Evidence,
     recorded: Recorded,
+    /// By CPU: the times before a switch in which switches are missing.
+    unknown: Grouped<Unknown>,
     /// By callstack.
     stacks: FxHashMap<u32, StackFacts>,
     kernel_threads: Vec<bool>,
@@ -196,6 +200,7 @@ impl Prepared {
             },
             schedule,
             evidence,
+            unknown: losses::unknown(trace),
             stacks: stack_facts(trace),
             kernel_threads: threads::of_kernel(trace),
         }
@@ -241,6 +246,11 @@ impl<'a> Why<'a> {
     /// Returns the states of threads.
     pub fn schedule(&self) -> &Schedule {
         &self.prepared.schedule
+    }
+
+    /// Returns the times on a CPU in which switches are missing.
+    pub(crate) fn unknown(&self, cpu: u32) -> &[Unknown] {
+        self.prepared.unknown.of(cpu)
     }
 
     /// Returns the kinds of data that the trace has.
@@ -450,11 +460,28 @@ impl<'a> Why<'a> {
             if start >= end {
                 continue;
             }
-            to.add(part, (at, start), Cause::Wakeup, None);
+            self.not_run(part, cpu, (at, start), to);
             to.add(part, (start, end), Cause::Behind(run.thread), None);
             at = end;
         }
-        to.add(part, (at, part.end), Cause::Wakeup, None);
+        self.not_run(part, cpu, (at, part.end), to);
+    }
+
+    /// Divides a time in which no thread is known to have run on a CPU: it was idle, unless
+    /// switches are missing.
+    fn not_run(&self, part: &Part, cpu: u32, (start, end): (i64, i64), to: &mut Explanation) {
+        let all = self.prepared.unknown.of(cpu);
+        let mut at = start;
+        for unknown in &all[all.partition_point(|unknown| unknown.end <= start)..] {
+            if unknown.start >= end {
+                break;
+            }
+            let from = unknown.start.clamp(at, end);
+            to.add(part, (at, from), Cause::Wakeup, None);
+            at = unknown.end.min(end);
+            to.add(part, (from, at), Cause::Lost, None);
+        }
+        to.add(part, (at, end), Cause::Wakeup, None);
     }
 
     fn wait(&self, wait: &Wait) -> ExplainedWait {

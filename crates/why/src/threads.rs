@@ -6,6 +6,7 @@ use ferretto_trace::summary::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE};
 
 use crate::evidence::{Evidence, call_name};
 use crate::kind;
+use crate::losses::add_known_runs;
 use crate::schedule::{Schedule, State, StateKind, Waker};
 
 /// The time between the creation of a thread and its first event, in nanoseconds.
@@ -129,6 +130,7 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
             state.start = first_time.min(state.end);
         }
     }
+    add_known_runs(trace, &mut states);
     (Schedule::new(&states), seen)
 }
 

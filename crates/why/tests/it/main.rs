@@ -1,3 +1,4 @@
 //! Integration tests, in one program.
 
+mod missing;
 mod partition;

@@ -1,0 +1,127 @@
+//! Switches that the kernel left out.
+
+use ferretto_tables::{Options, Trace};
+use ferretto_why::{Cause, Why};
+use ferretto_wire::encode;
+
+/// An event of a thread on a CPU: its time, the thread, and the kind with its fields.
+type Event = (u64, u64, Kind);
+
+enum Kind {
+    /// A switch with this state to this thread.
+    Switch(u64, u64),
+    /// A wake-up of this thread.
+    Waking(u64),
+}
+
+fn bundle(cpu: u64, events: &[Event]) -> Vec<u8> {
+    encode(|trace| {
+        trace.nested(1, |packet| {
+            packet.varint(10, 1);
+            packet.nested(1, |bundle| {
+                bundle.varint(1, cpu);
+                for (time, pid, kind) in events {
+                    bundle.nested(2, |event| {
+                        event.varint(1, *time);
+                        event.varint(2, *pid);
+                        match kind {
+                            Kind::Switch(state, next) => event.nested(4, |body| {
+                                body.varint(2, *pid);
+                                body.varint(4, *state);
+                                body.varint(6, *next);
+                            }),
+                            Kind::Waking(woken) => event.nested(20, |body| {
+                                body.varint(2, *woken);
+                                body.varint(5, cpu);
+                            }),
+                        }
+                    });
+                }
+            });
+        });
+    })
+}
+
+/// Thread 2 waits from 200 until thread 3 wakes it at 500. Thread 3 runs on CPU 1, to which the
+/// kernel has left out the switch from the idle task. It is first seen there at 300. Thread 4
+/// waits for the same CPU from 190 on.
+fn trace() -> Trace {
+    use Kind::{Switch, Waking};
+    let first = [
+        (100, 9, Switch(1, 2)),
+        (120, 2, Waking(3)),
+        (190, 2, Waking(4)),
+        (200, 2, Switch(1, 0)),
+        (510, 0, Switch(0, 2)),
+        (600, 2, Switch(1, 9)),
+    ];
+    let second = [
+        (150, 8, Switch(1, 0)),
+        (300, 3, Waking(8)),
+        (500, 3, Waking(2)),
+        (550, 3, Switch(1, 4)),
+        (600, 4, Switch(1, 0)),
+    ];
+    let bytes = [bundle(0, &first), bundle(1, &second)].concat();
+    Trace::read(&bytes[..], &Options::default()).expect("a trace")
+}
+
+/// The pieces of an interval of a thread: start, end, the number of the thread, and the cause.
+fn pieces(trace: &Trace, tid: i64, start: i64, end: i64) -> Vec<(i64, i64, i64, &'static str)> {
+    let why = Why::new(trace);
+    let explanation = why.explain(utid(trace, tid), start..end);
+    let tids = trace.tables().thread.tid();
+    let pieces = explanation.pieces.iter().map(|piece| {
+        let cause = piece.cause.name();
+        (piece.start, piece.end, tids.get(piece.thread), cause)
+    });
+    pieces.collect()
+}
+
+fn utid(trace: &Trace, tid: i64) -> u32 {
+    let threads = &trace.tables().thread;
+    let mut all = 0..threads.len();
+    let found = all.find(|row| threads.tid().get(*row) == tid);
+    found.expect("a thread")
+}
+
+#[test]
+fn a_waker_counts_as_running_since_it_was_seen() {
+    let trace = trace();
+    assert_eq!(
+        pieces(&trace, 2, 200, 510),
+        [
+            (200, 300, 3, "lost"),
+            (300, 500, 3, "running"),
+            (500, 510, 2, "cpu-wakeup"),
+        ]
+    );
+}
+
+#[test]
+fn a_cpu_is_not_idle_while_switches_are_missing() {
+    let trace = trace();
+    assert_eq!(
+        pieces(&trace, 4, 190, 550),
+        [(190, 300, 4, "lost"), (300, 550, 4, "cpu-behind")]
+    );
+    let why = Why::new(&trace);
+    let explanation = why.explain(utid(&trace, 4), 190..550);
+    let behind = Cause::Behind(utid(&trace, 3));
+    assert_eq!(explanation.pieces[1].cause, behind);
+}
+
+#[test]
+fn missing_switches_are_named_with_their_time() {
+    let trace = trace();
+    let why = Why::new(&trace);
+    let texts = |interval| {
+        let losses = why.losses_in(&interval).into_iter();
+        losses.map(|loss| (loss.ts, loss.text)).collect::<Vec<_>>()
+    };
+    let text = "1 switch of threads on CPU 1 (1 of 4 switches in the trace), which the kernel left \
+                out: what ran there is unknown for";
+    assert_eq!(texts(100..600), [(150, format!("{text} 400 ns"))]);
+    assert_eq!(texts(200..250), [(200, format!("{text} 50 ns"))]);
+    assert_eq!(texts(560..600), []);
+}
