@@ -160,11 +160,11 @@ impl Store {
 
     #[inline]
     fn switches_of(&mut self, ucpu: u32) -> &mut (u64, u64) {
-        let place = ucpu as usize;
-        if self.switches.len() <= place {
-            self.switches.resize(place + 1, (0, 0));
+        let index = ucpu as usize;
+        if self.switches.len() <= index {
+            self.switches.resize(index + 1, (0, 0));
         }
-        &mut self.switches[place]
+        &mut self.switches[index]
     }
 
     /// Records a loss of data before this time.

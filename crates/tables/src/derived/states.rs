@@ -275,11 +275,11 @@ impl<'a> States<'a> {
             ..More::default()
         };
         self.open(switch.ts, switch.next, self.log.running, on);
-        let place = switch.ucpu as usize;
-        if self.cpus.len() <= place {
-            self.cpus.resize(place + 1, NONE);
+        let cpu = switch.ucpu as usize;
+        if self.cpus.len() <= cpu {
+            self.cpus.resize(cpu + 1, NONE);
         }
-        self.cpus[place] = switch.next;
+        self.cpus[cpu] = switch.next;
     }
 
     fn wake(&mut self, wake: &Wake) {
