@@ -1,5 +1,6 @@
 //! The list of data sources that read files.
 
+use crate::ftrace::FrozenFtrace;
 use crate::inode_map::InodeMap;
 use crate::journal::Journal;
 use crate::power::Batteries;
@@ -9,13 +10,14 @@ use crate::sys_stats::SysStats;
 use crate::system_info::SystemInfo;
 
 /// Every kind, in the order they are registered.
-pub(crate) const KINDS: [Kind; 6] = [
+pub(crate) const KINDS: [Kind; 7] = [
     InodeMap::KIND,
     Journal::KIND,
     Batteries::KIND,
     ProcessStats::KIND,
     SysStats::KIND,
     SystemInfo::KIND,
+    FrozenFtrace::KIND,
 ];
 
 impl Kind {

@@ -1,6 +1,7 @@
 //! System data sources: ftrace, process and system statistics.
 //!
 //! - `linux.ftrace`: kernel events, read as raw pages from tracefs ([`ftrace`]).
+//! - `linux.frozen_ftrace`: kernel events of the previous boot ([`FrozenFtrace`]).
 //! - `linux.inode_file_map`: names of files that kernel events refer to by number ([`InodeMap`]).
 //! - `linux.systemd_journald`: entries of systemd's journal ([`Journal`]).
 //! - `linux.sysfs_power`: charge, current and voltage of batteries ([`Batteries`]).
@@ -40,7 +41,7 @@ pub use availability::{Unavailable, availability};
 pub use ferretto_client::{
     DaemonOptions as ProbesOptions, Notice, NoticeHandler, PacketSink, Stopper,
 };
-pub use ftrace::FTRACE;
+pub use ftrace::{FROZEN_FTRACE, FTRACE, FrozenFtrace};
 pub use inode_map::{INODE_FILE_MAP, InodeMap};
 pub use journal::{Journal, SYSTEMD_JOURNALD};
 pub use power::{Batteries, SYSFS_POWER};

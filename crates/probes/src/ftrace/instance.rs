@@ -26,7 +26,7 @@ use crate::PacketSink;
 use crate::clock::boottime_ns;
 
 /// The number of pages to read before parsing: few enough to stay in the cache.
-const BATCH_PAGES: usize = 32;
+pub(super) const BATCH_PAGES: usize = 32;
 
 /// The number of pages to read from one CPU before moving on to the next.
 pub(crate) const TICK_PAGES: usize = 256;
@@ -310,7 +310,12 @@ impl Instance {
             let (cpu, file) = &self.readers[index];
             let limit = &mut scratch.pages[..wanted * self.page_size];
             let commit_size = self.translator.commit_size();
-            let read = read_pages(file, limit, self.page_size, commit_size, total == 0);
+            let partial = if total == 0 {
+                Partial::First
+            } else {
+                Partial::Last
+            };
+            let read = read_pages(file, limit, self.page_size, commit_size, partial);
             let batch = Batch {
                 cpu: *cpu,
                 pages: &read.pages,
@@ -402,21 +407,29 @@ impl Source {
 }
 
 /// The result of [`read_pages`].
-struct PagesRead<'a> {
-    pages: Vec<ParsedPage<'a>>,
-    error: Option<ParseStatus>,
+pub(super) struct PagesRead<'a> {
+    pub(super) pages: Vec<ParsedPage<'a>>,
+    pub(super) error: Option<ParseStatus>,
+}
+
+/// The pages that may be less than half full without being the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Partial {
+    /// None: such a page shows that the reader has caught up with the kernel.
+    Last,
+    /// The first page, which may be the rest of a page read before.
+    First,
+    /// All: the buffer ends where nothing more can be read.
+    Any,
 }
 
 /// Reads pages until `buffer` is full or the reader has caught up with the kernel.
-///
-/// A page less than half full shows that the reader has caught up; only the first page of a pass
-/// may be the rest of a page read before.
-fn read_pages<'a>(
+pub(super) fn read_pages<'a>(
     file: &File,
     buffer: &'a mut [u8],
     page_size: usize,
     commit_size: usize,
-    first: bool,
+    partial: Partial,
 ) -> PagesRead<'a> {
     let mut pages = Vec::with_capacity(buffer.len() / page_size.max(1));
     for page in buffer.chunks_exact_mut(page_size) {
@@ -440,7 +453,12 @@ fn read_pages<'a>(
         let page = Page::parse(page, commit_size);
         let filled = page.map_or(0, |page| page.payload.len());
         pages.push(page);
-        if filled < page_size / 2 && !(first && pages.len() == 1) {
+        let may_be_partial = match partial {
+            Partial::Last => false,
+            Partial::First => pages.len() == 1,
+            Partial::Any => true,
+        };
+        if filled < page_size / 2 && !may_be_partial {
             break;
         }
     }
@@ -468,12 +486,12 @@ mod tests {
         page
     }
 
-    fn read(content: &[u8], first: bool) -> (usize, Option<ParseStatus>) {
+    fn read(content: &[u8], partial: Partial) -> (usize, Option<ParseStatus>) {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(content).expect("written");
         file.rewind().expect("rewound");
         let mut buffer = [0; 4 * 4096];
-        let read = read_pages(&file, &mut buffer, 4096, 8, first);
+        let read = read_pages(&file, &mut buffer, 4096, 8, partial);
         (read.pages.len(), read.error)
     }
 
@@ -487,16 +505,17 @@ mod tests {
             Some(ParseStatus::UnexpectedReadError)
         );
         assert_eq!(
-            read(&[page(4000), vec![0; 100]].concat(), true),
+            read(&[page(4000), vec![0; 100]].concat(), Partial::First),
             (1, Some(ParseStatus::PartialPageRead))
         );
-        assert_eq!(read(&[], true), (0, None));
+        assert_eq!(read(&[], Partial::First), (0, None));
     }
 
     #[test]
     fn reading_ends_with_a_page_less_than_half_full() {
         let pages = [page(100), page(4000), page(100), page(4000)].concat();
-        assert_eq!(read(&pages, true), (3, None));
-        assert_eq!(read(&pages, false), (1, None));
+        assert_eq!(read(&pages, Partial::First), (3, None));
+        assert_eq!(read(&pages, Partial::Last), (1, None));
+        assert_eq!(read(&pages, Partial::Any), (4, None));
     }
 }

@@ -4,6 +4,7 @@ mod batteries;
 mod common;
 mod counters;
 mod everything;
+mod frozen;
 mod inodes;
 mod journal;
 mod kernel;

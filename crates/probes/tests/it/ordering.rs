@@ -226,7 +226,7 @@ fn prints(instance: &str, buffer: u32) -> DataSourceConfig {
 fn probes_001_sources_are_registered_in_upstreams_order() {
     let mut script = Script::start();
     let mut names = Vec::new();
-    while names.len() < 7 {
+    while names.len() < 8 {
         if let Request::RegisterDataSource(request) = script.next() {
             let descriptor = request.data_source_descriptor.as_option();
             let name = descriptor.and_then(|it| it.name.clone());
@@ -241,6 +241,7 @@ fn probes_001_sources_are_registered_in_upstreams_order() {
         "linux.process_stats",
         "linux.sys_stats",
         "linux.system_info",
+        "linux.frozen_ftrace",
     ];
     assert_eq!(names, wanted);
 }

@@ -198,6 +198,7 @@ fn probes_002_registered_again_after_a_restart() {
             .collect::<Vec<_>>()
     };
     let wanted = [
+        "linux.frozen_ftrace",
         "linux.ftrace",
         "linux.inode_file_map",
         "linux.process_stats",
