@@ -16,6 +16,8 @@
 //! - [`heap_sample`]: fields of heap profiles that upstream does not have.
 //! - [`disk`]: disks and their requests, as kernel events identify them.
 //! - [`kernel_bundle`]: bundles of kernel events, and their compact encoding.
+//! - [`cgroup`]: control groups, and the containers, units and pods in their names.
+//! - [`pattern`]: patterns of names.
 //! - [`kernel_names`]: kernel names that have numbers in traces.
 //! - [`system_calls`]: system calls with their arguments and errors.
 //! - [`ProbeEvent`]: calls and returns of probed functions.
@@ -26,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod budget;
+pub mod cgroup;
 pub mod clock;
 pub mod clock_graph;
 mod cpu_mode;
@@ -42,6 +45,7 @@ pub mod kernel_bundle;
 pub mod kernel_names;
 mod loss;
 pub mod machine_clock;
+pub mod pattern;
 pub mod perf_record;
 mod probe_event;
 mod process;

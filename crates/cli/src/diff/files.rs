@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-
-use crate::pattern::is_like;
+use ferretto_format::pattern::is_like;
 
 /// Returns the files that paths name. Patterns in the last part of a path are expanded.
 pub(crate) fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {

@@ -45,6 +45,7 @@ Examples:
   ferretto record --perf -- make      with the callstacks of make and what it starts
   ferretto record --why -- ./app      all that ferretto why can use to explain times
   ferretto record --perf=999 -p 4711  with the callstacks of process 4711
+  ferretto record --perf --container 3f2a9c0d71be    with the callstacks of a container
   ferretto record --view -- make      and shows it in a browser
   ferretto record --heap -- ./app     with the heap: what ./app allocates and does not free
   ferretto record -c config.pbtxt     any Perfetto config, text or binary
@@ -178,6 +179,11 @@ impl RecordArgs {
     /// Returns true if callstacks are recorded.
     pub(crate) fn profiles(&self) -> bool {
         self.sampling_rate().is_some() || self.samples_waits()
+    }
+
+    /// Returns true if data of selected processes is recorded.
+    pub(crate) fn selects_processes(&self) -> bool {
+        self.profiles() || self.heap.is_some() || self.presets.want_system_calls()
     }
 
     /// Returns the rate of callstacks of running threads per second.

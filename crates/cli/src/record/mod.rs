@@ -9,6 +9,7 @@ mod cpus;
 mod disks;
 mod draft;
 mod dynamic;
+mod groups;
 mod heap;
 mod launch;
 mod output;
@@ -68,7 +69,7 @@ const CHILD_PERIOD: Duration = Duration::from_millis(100);
 /// The exit code of a program ended by Ctrl-C, as in shells.
 const INTERRUPTED: u8 = 130;
 
-pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
+pub(crate) fn run(mut args: RecordArgs) -> Result<ExitCode> {
     match &args.hosts[..] {
         [] => {}
         [host] => return remote::run(&args, host),
@@ -87,6 +88,7 @@ pub(crate) fn run(args: RecordArgs) -> Result<ExitCode> {
             "--json prints its answer on standard output, so the trace needs a file; use -o FILE"
         );
     }
+    groups::select(&mut args)?;
     perf::check(&args)?;
     if args.view && is_standard(&args.output) {
         bail!("--view shows a file, but -o - writes none; remove one of them");

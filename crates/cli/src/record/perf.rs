@@ -32,7 +32,7 @@ const SCHED_SWITCH: &str = "/sys/kernel/tracing/events/sched/sched_switch/id";
 /// Checks the options against each other and the machine.
 pub(super) fn check(args: &RecordArgs) -> Result<()> {
     if !args.profiles() {
-        if !args.pids.is_empty() && args.heap.is_none() && !args.presets.want_system_calls() {
+        if !args.pids.is_empty() && !args.selects_processes() {
             bail!(
                 "-p selects processes for --perf, --off-cpu, --why, --heap or --syscalls; add one of them"
             );

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use anyhow::{Result, bail};
 use clap::Args;
 use ferretto_format::kernel_names::Architecture;
+use ferretto_format::pattern::is_like;
 use ferretto_probes::ftrace::{DynamicEvent, dynamic_names, kernel_events};
 use ferretto_proto::SysStatsConfig;
 use ferretto_proto::sys_stats_config::StatCounters;
 
 use super::dynamic;
 use super::sources::nearest;
-use crate::pattern::is_like;
 use ferretto_text::terminal::shown;
 
 /// Events that name new processes and threads. They are rare, so all presets include them.
@@ -162,6 +162,16 @@ pub(crate) struct Presets {
     /// Frequencies and idle states of CPUs, temperatures
     #[arg(long)]
     freq: bool,
+    /// Counters of a control group: of a unit such as nginx.service, or of a path with wildcards * and
+    /// ?, such as '/system.slice/*'. Without this option, those of containers are recorded
+    ///
+    /// With --perf, --off-cpu, --why, --heap or --syscalls, also selects the processes in it, like -p.
+    #[arg(long = "cgroup", value_name = "NAME", value_delimiter = ',')]
+    cgroups: Vec<String>,
+    /// Counters of a container, by its identifier (12 digits suffice), or of a pod; selects its
+    /// processes like --cgroup
+    #[arg(long = "container", value_name = "ID", value_delimiter = ',')]
+    containers: Vec<String>,
     /// Kernel events by name, such as sched/sched_stat_runtime, with wildcards * and ?; '*' for all
     #[arg(long = "event", value_name = "GROUP/NAME")]
     events: Vec<String>,
@@ -211,6 +221,12 @@ impl Presets {
                 names => format!("--syscalls={names}"),
             });
         }
+        words.extend(self.cgroups.iter().map(|name| format!("--cgroup={name}")));
+        words.extend(
+            self.containers
+                .iter()
+                .map(|name| format!("--container={name}")),
+        );
         words.extend(self.events.iter().map(|name| format!("--event={name}")));
         words.extend(
             self.uprobes
@@ -223,6 +239,15 @@ impl Presets {
                 .map(|location| format!("--kprobe={location}")),
         );
         words
+    }
+
+    /// Returns the names of the control groups and containers.
+    pub(super) fn groups(&self) -> Vec<String> {
+        self.cgroups
+            .iter()
+            .chain(&self.containers)
+            .cloned()
+            .collect()
     }
 
     /// Returns true if something is requested that only kernel events can tell. The counters of
@@ -340,6 +365,7 @@ impl Presets {
             (false, true) => Some(PERIOD_MS),
             (false, false) => None,
         };
+        let groups = self.groups();
         let mut stat_counters = Vec::new();
         if sched {
             stat_counters = vec![StatCounters::STAT_CPU_TIMES, StatCounters::STAT_FORK_COUNT];
@@ -358,6 +384,8 @@ impl Presets {
             thermal_period_ms: period(false, self.freq),
             diskstat_period_ms: period(self.io, sched),
             psi_period_ms: period(self.io || self.memory, sched),
+            cgroup_period_ms: period(!groups.is_empty(), sched || self.memory || self.io),
+            cgroup_paths: groups.into_iter().map(String::into_bytes).collect(),
             ..Default::default()
         }
     }

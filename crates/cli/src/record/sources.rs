@@ -1,8 +1,6 @@
 //! Checks for data sources, kernel events and categories of a config that do not exist.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -14,6 +12,8 @@ use ferretto_proto::{
 };
 
 use ferretto_text::terminal::shown;
+
+use crate::namespaces;
 
 /// The timeout of the service's reply.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -65,17 +65,13 @@ pub(super) fn check(config: &TraceConfig, address: &Address, command: bool) -> R
     }
 }
 
-/// The inode of the machine's first pid namespace, which is the same on every kernel.
-const FIRST_PID_NAMESPACE: u64 = 0xeffffffc;
-
 /// Returns a note if this process is in a pid namespace and the kernel's events are recorded: their
 /// pids are those of the machine, the pids of names, counters and track events those of the
 /// namespace.
 fn two_numberings(config: &TraceConfig) -> Option<String> {
     let sources = config.data_sources.iter();
     let mut names = sources.filter_map(|source| source.config.name.as_deref());
-    let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
-    if namespace == FIRST_PID_NAMESPACE || !names.any(|name| name == b"linux.ftrace") {
+    if !namespaces::has_own_pids() || !names.any(|name| name == b"linux.ftrace") {
         return None;
     }
     Some(

@@ -3,6 +3,7 @@
 mod accuracy;
 mod beside;
 mod commands;
+mod containers;
 #[path = "../../../edit/tests/parts/content.rs"]
 mod content;
 mod daemons;

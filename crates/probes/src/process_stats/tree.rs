@@ -1,5 +1,6 @@
 //! The process tree: processes and threads, their names and their parents.
 
+use ferretto_format::cgroup;
 use ferretto_proto::fields::process_tree as tree;
 use ferretto_wire::Encoder;
 
@@ -88,6 +89,9 @@ impl ProcessStats {
         } else {
             None
         };
+        let groups = String::from_utf8_lossy(self.proc.read(pid, "cgroup")).into_owned();
+        // The top group says nothing.
+        let group = cgroup::of_process(&groups).filter(|path| *path != "/");
         let cmdline = self.proc.read(pid, "cmdline");
         Encoder::new(message).nested(tree::PROCESSES, |out| {
             out.int(tree::process::PID, pid.into());
@@ -111,6 +115,9 @@ impl ProcessStats {
             }
             if let Some(kthread) = status.kthread {
                 out.bool(tree::process::IS_KTHREAD, kthread);
+            }
+            if let Some(group) = group {
+                out.string(tree::process::CGROUP, group);
             }
         });
         if self.options.main_thread {

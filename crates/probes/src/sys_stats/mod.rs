@@ -1,5 +1,6 @@
 //! `linux.sys_stats`: polled counters of the whole machine.
 
+mod cgroups;
 mod parse;
 mod sysfs;
 
@@ -15,6 +16,7 @@ use ferretto_wire::Encoder;
 use crate::PacketSink;
 use crate::clock::boottime_ns;
 use crate::source::{DataSource, Kind};
+use cgroups::Cgroups;
 use parse::{Keys, StatParts};
 use sysfs::Sysfs;
 
@@ -92,6 +94,7 @@ pub struct SysStats {
     pressure: [(Polled, u64); 3],
     slabinfo: Polled,
     sysfs: Sysfs,
+    cgroups: Cgroups,
     ticks_per_second: u64,
     sink: Box<dyn PacketSink>,
 }
@@ -154,6 +157,7 @@ impl SysStats {
             config.cpuidle_period_ms,
             config.gpufreq_period_ms,
             config.slab_period_ms,
+            config.cgroup_period_ms,
         ]);
         if periods.tick_ms > 0 && !periods.consistent {
             log("SysStat periods are not integer multiples of each other");
@@ -203,6 +207,12 @@ impl SysStats {
                 cpuidle: periods.every(config.cpuidle_period_ms),
                 gpufreq: periods.every(config.gpufreq_period_ms),
             },
+            cgroups: Cgroups::new(
+                periods.every(config.cgroup_period_ms),
+                root,
+                &config.cgroup_paths,
+                log,
+            ),
             ticks_per_second: rustix::param::clock_ticks_per_second(),
             sink,
         }
@@ -294,6 +304,9 @@ impl SysStats {
             parse::slabinfo(text, &mut out)
         });
         self.sysfs.sample(|every| is_due(every, tick), &mut out);
+        if is_due(self.cgroups.every, tick) {
+            self.cgroups.sample(&mut out);
+        }
         out.varint(field::COLLECTION_END_TIMESTAMP, boottime_ns());
         self.sink.write_packet(&ferretto_wire::encode(|packet| {
             packet.varint(trace_packet::TIMESTAMP, timestamp);

@@ -1,6 +1,7 @@
 //! Integration tests, in one program.
 
 mod batteries;
+mod cgroups;
 mod common;
 mod counters;
 mod everything;

@@ -8107,6 +8107,7 @@ pub mod process_tree {
         pub const NSPID: u32 = 6;
         pub const PROCESS_START_FROM_BOOT: u32 = 7;
         pub const IS_KTHREAD: u32 = 8;
+        pub const CGROUP: u32 = 15505;
     }
 }
 
@@ -9050,6 +9051,8 @@ pub mod sys_stats {
     pub const CPUIDLE_STATE: u32 = 16;
     pub const GPUFREQ_MHZ: u32 = 17;
     pub const SLAB_INFO: u32 = 18;
+    pub const CGROUP: u32 = 15505;
+    pub const CGROUPS_LEFT_OUT: u32 = 15506;
 
     /// Field numbers of `MeminfoValue`.
     pub mod meminfo_value {
@@ -9139,6 +9142,18 @@ pub mod sys_stats {
         pub const PAGES_PER_SLAB: u32 = 2;
         pub const NUM_SLABS: u32 = 3;
     }
+
+    /// Field numbers of `CgroupValue`.
+    pub mod cgroup_value {
+        pub const KEY: u32 = 1;
+        pub const VALUE: u32 = 2;
+    }
+
+    /// Field numbers of `Cgroup`.
+    pub mod cgroup {
+        pub const PATH: u32 = 1;
+        pub const VALUE: u32 = 2;
+    }
 }
 
 /// Field numbers of `SysStatsConfig`.
@@ -9158,6 +9173,8 @@ pub mod sys_stats_config {
     pub const CPUIDLE_PERIOD_MS: u32 = 13;
     pub const GPUFREQ_PERIOD_MS: u32 = 14;
     pub const SLAB_PERIOD_MS: u32 = 15;
+    pub const CGROUP_PERIOD_MS: u32 = 15505;
+    pub const CGROUP_PATHS: u32 = 15506;
 }
 
 /// Field numbers of `SystemInfo`.

@@ -484,3 +484,80 @@ impl rt::Enumeration for VmstatCounters {
     }
     fn to_i32(self) -> i32 { self as i32 }
 }
+
+/// Counters of a control group; memory in bytes. Upstream has no such message yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum CgroupCounters {
+    #[default]
+    CGROUP_UNSPECIFIED = 0,
+    CGROUP_CPU_USAGE_US = 1,
+    CGROUP_CPU_USER_US = 2,
+    CGROUP_CPU_SYSTEM_US = 3,
+    CGROUP_CPU_PERIODS = 4,
+    CGROUP_CPU_THROTTLED_PERIODS = 5,
+    CGROUP_CPU_THROTTLED_US = 6,
+    CGROUP_MEMORY_CURRENT = 7,
+    CGROUP_MEMORY_HIGH = 8,
+    CGROUP_MEMORY_MAX = 9,
+    CGROUP_MEMORY_SWAP = 10,
+    CGROUP_MEMORY_ANON = 11,
+    CGROUP_MEMORY_FILE = 12,
+    CGROUP_MEMORY_MAJOR_FAULTS = 13,
+    CGROUP_MEMORY_HIGH_EVENTS = 14,
+    CGROUP_MEMORY_MAX_EVENTS = 15,
+    CGROUP_MEMORY_OOM_EVENTS = 16,
+    CGROUP_MEMORY_OOM_KILLS = 17,
+    CGROUP_IO_READ_BYTES = 18,
+    CGROUP_IO_WRITTEN_BYTES = 19,
+    CGROUP_IO_READS = 20,
+    CGROUP_IO_WRITES = 21,
+    CGROUP_PIDS_CURRENT = 22,
+    CGROUP_PIDS_MAX = 23,
+    CGROUP_PIDS_MAX_EVENTS = 24,
+    CGROUP_PSI_CPU_SOME_US = 25,
+    CGROUP_PSI_CPU_FULL_US = 26,
+    CGROUP_PSI_IO_SOME_US = 27,
+    CGROUP_PSI_IO_FULL_US = 28,
+    CGROUP_PSI_MEMORY_SOME_US = 29,
+    CGROUP_PSI_MEMORY_FULL_US = 30,
+}
+impl rt::Enumeration for CgroupCounters {
+    fn from_i32(number: i32) -> Option<Self> {
+        Some(match number {
+            0 => Self::CGROUP_UNSPECIFIED,
+            1 => Self::CGROUP_CPU_USAGE_US,
+            2 => Self::CGROUP_CPU_USER_US,
+            3 => Self::CGROUP_CPU_SYSTEM_US,
+            4 => Self::CGROUP_CPU_PERIODS,
+            5 => Self::CGROUP_CPU_THROTTLED_PERIODS,
+            6 => Self::CGROUP_CPU_THROTTLED_US,
+            7 => Self::CGROUP_MEMORY_CURRENT,
+            8 => Self::CGROUP_MEMORY_HIGH,
+            9 => Self::CGROUP_MEMORY_MAX,
+            10 => Self::CGROUP_MEMORY_SWAP,
+            11 => Self::CGROUP_MEMORY_ANON,
+            12 => Self::CGROUP_MEMORY_FILE,
+            13 => Self::CGROUP_MEMORY_MAJOR_FAULTS,
+            14 => Self::CGROUP_MEMORY_HIGH_EVENTS,
+            15 => Self::CGROUP_MEMORY_MAX_EVENTS,
+            16 => Self::CGROUP_MEMORY_OOM_EVENTS,
+            17 => Self::CGROUP_MEMORY_OOM_KILLS,
+            18 => Self::CGROUP_IO_READ_BYTES,
+            19 => Self::CGROUP_IO_WRITTEN_BYTES,
+            20 => Self::CGROUP_IO_READS,
+            21 => Self::CGROUP_IO_WRITES,
+            22 => Self::CGROUP_PIDS_CURRENT,
+            23 => Self::CGROUP_PIDS_MAX,
+            24 => Self::CGROUP_PIDS_MAX_EVENTS,
+            25 => Self::CGROUP_PSI_CPU_SOME_US,
+            26 => Self::CGROUP_PSI_CPU_FULL_US,
+            27 => Self::CGROUP_PSI_IO_SOME_US,
+            28 => Self::CGROUP_PSI_IO_FULL_US,
+            29 => Self::CGROUP_PSI_MEMORY_SOME_US,
+            30 => Self::CGROUP_PSI_MEMORY_FULL_US,
+            _ => return None,
+        })
+    }
+    fn to_i32(self) -> i32 { self as i32 }
+}

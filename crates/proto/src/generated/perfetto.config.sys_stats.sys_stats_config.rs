@@ -19,6 +19,8 @@ pub struct SysStatsConfig {
     pub cpuidle_period_ms: Option<u32>,
     pub gpufreq_period_ms: Option<u32>,
     pub slab_period_ms: Option<u32>,
+    pub cgroup_period_ms: Option<u32>,
+    pub cgroup_paths: Vec<Vec<u8>>,
     /// What the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
@@ -41,6 +43,8 @@ impl rt::Codec for SysStatsConfig {
             13 => self.cpuidle_period_ms = Some(field.one::<rt::Uint32>()?),
             14 => self.gpufreq_period_ms = Some(field.one::<rt::Uint32>()?),
             15 => self.slab_period_ms = Some(field.one::<rt::Uint32>()?),
+            15505 => self.cgroup_period_ms = Some(field.one::<rt::Uint32>()?),
+            15506 => field.each_bytes(&mut self.cgroup_paths)?,
             _ => field.keep(&mut self.unknown_fields),
         }
         Ok(())
@@ -61,6 +65,8 @@ impl rt::Codec for SysStatsConfig {
         out.one::<rt::Uint32>(13, self.cpuidle_period_ms);
         out.one::<rt::Uint32>(14, self.gpufreq_period_ms);
         out.one::<rt::Uint32>(15, self.slab_period_ms);
+        out.one::<rt::Uint32>(15505, self.cgroup_period_ms);
+        out.each_bytes(15506, &self.cgroup_paths);
         out.unknown(&self.unknown_fields);
     }
 }
@@ -81,6 +87,8 @@ impl rt::Message for SysStatsConfig {
         cpuidle_period_ms: None,
         gpufreq_period_ms: None,
         slab_period_ms: None,
+        cgroup_period_ms: None,
+        cgroup_paths: Vec::new(),
         unknown_fields: rt::UnknownFields::EMPTY,
     };
     fn empty() -> &'static Self {

@@ -102,6 +102,7 @@ pub mod process_tree {
         pub nspid: Vec<i32>,
         pub process_start_from_boot: Option<u64>,
         pub is_kthread: Option<bool>,
+        pub cgroup: Option<Vec<u8>>,
         /// What the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
@@ -117,6 +118,7 @@ pub mod process_tree {
                 6 => field.each::<rt::Int32>(&mut self.nspid)?,
                 7 => self.process_start_from_boot = Some(field.one::<rt::Uint64>()?),
                 8 => self.is_kthread = Some(field.one::<rt::Bool>()?),
+                15505 => self.cgroup = Some(field.bytes()?),
                 _ => field.keep(&mut self.unknown_fields),
             }
             Ok(())
@@ -130,6 +132,7 @@ pub mod process_tree {
             out.one::<rt::Uint64>(7, self.process_start_from_boot);
             out.one::<rt::Bool>(8, self.is_kthread);
             out.one::<rt::Bool>(9, self.cmdline_is_comm);
+            out.bytes(15505, self.cgroup.as_deref());
             out.unknown(&self.unknown_fields);
         }
     }
@@ -143,6 +146,7 @@ pub mod process_tree {
             nspid: Vec::new(),
             process_start_from_boot: None,
             is_kthread: None,
+            cgroup: None,
             unknown_fields: rt::UnknownFields::EMPTY,
         };
         fn empty() -> &'static Self {

@@ -22,6 +22,8 @@ pub struct SysStats {
     pub cpuidle_state: Vec<crate::sys_stats::CpuIdleState>,
     pub gpufreq_mhz: Vec<u64>,
     pub slab_info: Vec<crate::sys_stats::SlabInfo>,
+    pub cgroup: Vec<crate::sys_stats::Cgroup>,
+    pub cgroups_left_out: Option<u32>,
     /// What the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
@@ -47,6 +49,8 @@ impl rt::Codec for SysStats {
             16 => field.each_message(&mut self.cpuidle_state)?,
             17 => field.each::<rt::Uint64>(&mut self.gpufreq_mhz)?,
             18 => field.each_message(&mut self.slab_info)?,
+            15505 => field.each_message(&mut self.cgroup)?,
+            15506 => self.cgroups_left_out = Some(field.one::<rt::Uint32>()?),
             _ => field.keep(&mut self.unknown_fields),
         }
         Ok(())
@@ -70,6 +74,8 @@ impl rt::Codec for SysStats {
         out.each_message(16, &self.cpuidle_state);
         out.each::<rt::Uint64>(17, &self.gpufreq_mhz);
         out.each_message(18, &self.slab_info);
+        out.each_message(15505, &self.cgroup);
+        out.one::<rt::Uint32>(15506, self.cgroups_left_out);
         out.unknown(&self.unknown_fields);
     }
 }
@@ -93,6 +99,8 @@ impl rt::Message for SysStats {
         cpuidle_state: Vec::new(),
         gpufreq_mhz: Vec::new(),
         slab_info: Vec::new(),
+        cgroup: Vec::new(),
+        cgroups_left_out: None,
         unknown_fields: rt::UnknownFields::EMPTY,
     };
     fn empty() -> &'static Self {
@@ -658,6 +666,82 @@ pub mod sys_stats {
         }
     }
     impl Default for SlabInfo {
+        fn default() -> Self { <Self as rt::Message>::EMPTY }
+    }
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct CgroupValue {
+        pub key: Option<crate::CgroupCounters>,
+        pub value: Option<u64>,
+        /// What the schema does not have.
+        pub unknown_fields: rt::UnknownFields,
+    }
+    impl rt::Codec for CgroupValue {
+        fn name(&self) -> &'static str { "SysStats.CgroupValue" }
+        fn merge_field(&mut self, field: rt::Incoming<'_, '_>) -> Result<(), rt::DecodeError> {
+            match field.number {
+                1 => if let Some(value) = field.known(&mut self.unknown_fields)? { self.key = Some(value) },
+                2 => self.value = Some(field.one::<rt::Uint64>()?),
+                _ => field.keep(&mut self.unknown_fields),
+            }
+            Ok(())
+        }
+        fn encode_fields(&self, out: &mut rt::Output<'_>) {
+            out.known(1, self.key);
+            out.one::<rt::Uint64>(2, self.value);
+            out.unknown(&self.unknown_fields);
+        }
+    }
+    impl rt::Message for CgroupValue {
+        const EMPTY: Self = Self {
+            key: None,
+            value: None,
+            unknown_fields: rt::UnknownFields::EMPTY,
+        };
+        fn empty() -> &'static Self {
+            static EMPTY: CgroupValue = <CgroupValue as rt::Message>::EMPTY;
+            &EMPTY
+        }
+    }
+    impl Default for CgroupValue {
+        fn default() -> Self { <Self as rt::Message>::EMPTY }
+    }
+
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Cgroup {
+        pub path: Option<Vec<u8>>,
+        pub value: Vec<crate::sys_stats::CgroupValue>,
+        /// What the schema does not have.
+        pub unknown_fields: rt::UnknownFields,
+    }
+    impl rt::Codec for Cgroup {
+        fn name(&self) -> &'static str { "SysStats.Cgroup" }
+        fn merge_field(&mut self, field: rt::Incoming<'_, '_>) -> Result<(), rt::DecodeError> {
+            match field.number {
+                1 => self.path = Some(field.bytes()?),
+                2 => field.each_message(&mut self.value)?,
+                _ => field.keep(&mut self.unknown_fields),
+            }
+            Ok(())
+        }
+        fn encode_fields(&self, out: &mut rt::Output<'_>) {
+            out.bytes(1, self.path.as_deref());
+            out.each_message(2, &self.value);
+            out.unknown(&self.unknown_fields);
+        }
+    }
+    impl rt::Message for Cgroup {
+        const EMPTY: Self = Self {
+            path: None,
+            value: Vec::new(),
+            unknown_fields: rt::UnknownFields::EMPTY,
+        };
+        fn empty() -> &'static Self {
+            static EMPTY: Cgroup = <Cgroup as rt::Message>::EMPTY;
+            &EMPTY
+        }
+    }
+    impl Default for Cgroup {
         fn default() -> Self { <Self as rt::Message>::EMPTY }
     }
 }

@@ -824,6 +824,7 @@ pub mod process_tree {
         pub nspid: Repeated<'a, i32>,
         pub process_start_from_boot: Option<u64>,
         pub is_kthread: Option<bool>,
+        pub cgroup: Option<&'a [u8]>,
     }
     impl<'a> ProcessView<'a> {
         /// Reads the fields up to the first malformed one.
@@ -843,6 +844,7 @@ pub mod process_tree {
                 6 => it.nspid.add(bytes, at, 6),
                 7 => it.process_start_from_boot = view::uint64(&field).or(it.process_start_from_boot),
                 8 => it.is_kthread = view::boolean(&field).or(it.is_kthread),
+                15505 => it.cgroup = view::bytes(&field).or(it.cgroup),
                 _ => {}
             });
             (it, is_whole)

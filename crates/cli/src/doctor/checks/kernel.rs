@@ -6,7 +6,6 @@ use ferretto_probes::availability;
 use rustix::fs::{Access, access};
 
 use super::super::check::Check;
-use super::{is_root, read};
 use crate::errors::without_numbers;
 
 /// The two mount points of tracefs.
@@ -80,69 +79,5 @@ pub(super) fn probes() -> Check {
         (false, true) => Check::works(name, "uprobes only"),
         (true, false) => Check::works(name, "kprobes only"),
         (false, false) => Check::works(name, "not supported by this kernel, or not permitted"),
-    }
-}
-
-/// Checks the container that this process runs in.
-pub(super) fn container() -> Check {
-    let name = "container";
-    let status = read("/proc/self/status").unwrap_or_default();
-    let is_filtered = field(&status, "Seccomp") == Some("2");
-    let is_mapped = read("/proc/self/uid_map").is_some_and(|map| !maps_all(&map));
-    let is_inside = Path::new("/.dockerenv").exists() || Path::new("/run/.containerenv").exists();
-    let mut found = Vec::new();
-    if is_inside {
-        found.push("this is one".to_owned());
-    }
-    if is_mapped {
-        found.push("users are mapped (user namespace)".to_owned());
-    }
-    if is_filtered {
-        found.push("system calls are filtered (seccomp)".to_owned());
-    }
-    if let Some(limit) = read("/sys/fs/cgroup/memory.max").filter(|limit| limit != "max") {
-        found.push(format!("memory is limited to {limit} bytes"));
-    }
-    if found.is_empty() {
-        return Check::works(name, "none");
-    }
-    let found = found.join("; ");
-    if is_mapped && is_root() {
-        return Check::limited(name, found)
-            .so("root here is not root of the machine, so the kernel refuses some data sources")
-            .remedy("record outside of the container");
-    }
-    Check::works(name, found)
-}
-
-/// Returns true if a map of user ids (user_namespaces(7)) is the identity.
-fn maps_all(map: &str) -> bool {
-    let numbers: Vec<&str> = map.split_whitespace().collect();
-    numbers == ["0", "0", "4294967295"]
-}
-
-/// Returns a field of `/proc/PID/status`.
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    let mut lines = status.lines().filter_map(|line| line.split_once(':'));
-    lines
-        .find(|(key, _)| *key == name)
-        .map(|(_, value)| value.trim())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_of_a_status_are_found_by_name() {
-        let status = "Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n";
-        assert_eq!(field(status, "Seccomp"), Some("2"));
-        assert_eq!(field(status, "CapEff"), None);
-    }
-
-    #[test]
-    fn a_user_namespace_is_told_from_the_machine() {
-        assert!(maps_all("         0          0 4294967295"));
-        assert!(!maps_all("0 1000 1"));
     }
 }

@@ -1,6 +1,7 @@
 //! The checks, by topic.
 
 mod clock;
+mod container;
 mod files;
 mod kernel;
 mod profiler;
@@ -12,7 +13,8 @@ use super::check::Check;
 pub(super) fn all() -> Vec<Check> {
     let mut checks = vec![kernel::version()];
     checks.extend(kernel::sources());
-    checks.extend([kernel::probes(), kernel::container()]);
+    checks.extend([kernel::probes(), container::container()]);
+    checks.extend([container::process_ids(), container::control_groups()]);
     checks.extend([
         profiler::callstacks(),
         profiler::counters(),

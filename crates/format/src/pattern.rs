@@ -1,7 +1,7 @@
 //! Patterns of names.
 
 /// Matches a name against a pattern with the wildcards `*` and `?`.
-pub(crate) fn is_like(pattern: &str, name: &str) -> bool {
+pub fn is_like(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut in_name) = (0, 0);
     // The last star, and the end of the text that it matches so far.
