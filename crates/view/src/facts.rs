@@ -69,14 +69,14 @@ impl View {
     fn add_nodes(&self, frame: &mut Frame) {
         let strings = self.trace().strings();
         let nodes = self.scene().nodes();
+        let commands = 0..nodes.len() as u32;
+        let commands: Vec<_> = commands.map(|node| self.command(node)).collect();
         let mut texts = Texts::default();
         let (mut name, mut unit) = (Vec::new(), Vec::new());
         let (mut min, mut max) = (Vec::new(), Vec::new());
         let (mut first, mut last) = (Vec::new(), Vec::new());
-        let mut texts_of_commands = vec![0; nodes.len()];
-        for (node, text) in texts_of_commands.iter_mut().enumerate() {
-            *text = texts.number(self.command(node as u32));
-        }
+        let of_commands = commands.iter();
+        let texts_of_commands: Vec<u32> = of_commands.map(|text| texts.number(text)).collect();
         for node in nodes {
             name.push(texts.number(node.name.text(strings)));
             unit.push(texts.of(strings, node.unit));

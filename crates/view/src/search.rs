@@ -290,7 +290,7 @@ impl View {
         }
         let named = (0..self.scene().nodes().len() as u32)
             .filter(|node| *node != NONE)
-            .filter(|node| needle.is_in(&self.title(*node)) || needle.is_in(self.command(*node)));
+            .filter(|node| needle.is_in(&self.title(*node)) || needle.is_in(&self.command(*node)));
         named.take(MAX_NODES).collect()
     }
 }

@@ -147,6 +147,15 @@ fn machine(all: &mut Members<'_>, summary: &Summary) {
             level(members, process.memory);
         });
     });
+    all.objects("cgroups", &summary.cgroups, |members, group| {
+        fields!(members, group => machine, path, name, engine, is_container, cpu_ns, processes, periods);
+        fields!(members, group => throttled_periods, throttled_ns, memory_limit, killed);
+        fields!(members, group => read_bytes, written_bytes);
+        match group.memory {
+            Some(memory) => members.name("memory").object(|members| level(members, memory)),
+            None => members.add("memory", None::<u64>),
+        }
+    });
     all.objects("activity", &summary.activity, |members, activity| {
         members.add("kind", super::activity::word(activity.kind));
         fields!(members, activity => name, count, finished, errors, total_ns, max_ns, bytes);

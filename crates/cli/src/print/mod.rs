@@ -1,6 +1,7 @@
 //! The summary of a trace, for people.
 
 mod activity;
+mod cgroups;
 mod command;
 mod heap;
 pub(crate) mod json;
@@ -59,6 +60,7 @@ pub(crate) fn summary(
     processes(out, summary, width)?;
     machine::frequencies(out, &summary.frequencies)?;
     machine::memory(out, &summary.memory, width)?;
+    cgroups::cgroups(out, &summary.cgroups)?;
     activity::activity(out, summary)?;
     profile::profiles(out, &summary.profiles, width)?;
     heap::heaps(out, &summary.heaps, width)?;

@@ -132,3 +132,46 @@ fn interrupts_have_names() {
     let names = rows(&trace, "linux_interrupt_mapping", "irq_id name");
     assert_eq!(names, ["9 acpi"]);
 }
+
+#[test]
+fn counters_of_control_groups_have_a_track_each() {
+    let id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    let trace = import(&format!(
+        "packet {{ timestamp: 5 sys_stats {{
+            cgroup {{ path: \"/docker/{id}\"
+                value {{ key: CGROUP_CPU_USAGE_US value: 7 }}
+                value {{ key: CGROUP_MEMORY_CURRENT value: 8 }} }}
+            cgroup {{ path: \"/system.slice/nginx.service\"
+                value {{ key: CGROUP_PSI_MEMORY_FULL_US value: 9 }} }} }} }}"
+    ));
+    assert_eq!(
+        rows(&trace, "track", "type name counter_unit"),
+        [
+            "cgroup cgroup.[0123456789ab].cpu.usage us",
+            "cgroup cgroup.[0123456789ab].memory.current bytes",
+            "cgroup cgroup.[nginx.service].psi.memory.full us",
+        ]
+    );
+    assert_eq!(rows(&trace, "counter", "ts value"), ["5 7", "5 8", "5 9"]);
+}
+
+#[test]
+fn processes_name_their_container_and_unit() {
+    let id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    let trace = import(&format!(
+        "packet {{ timestamp: 5 process_tree {{ processes {{ pid: 30 ppid: 1 cmdline: \"a\"
+            cgroup: \"/old.slice\" }} }} }}
+         packet {{ timestamp: 6 process_tree {{ processes {{ pid: 30 ppid: 1 cmdline: \"a\"
+            cgroup: \"/system.slice/docker-{id}.scope\" }} }} }}"
+    ));
+    let set = trace.tables().process.arg_set_id().get(2);
+    let found = args(&trace, set);
+    for expected in [
+        format!("cgroup.container=\"{id}\""),
+        "cgroup.engine=\"docker\"".to_owned(),
+        format!("cgroup.path=\"/system.slice/docker-{id}.scope\""),
+        format!("cgroup.unit=\"docker-{id}.scope\""),
+    ] {
+        assert!(found.contains(&expected), "{found:?}");
+    }
+}

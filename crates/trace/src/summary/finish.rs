@@ -91,6 +91,8 @@ impl Summarizer {
         let command = self.command.finish(&threads, own, !cpus.is_empty());
         let thread_count = threads.len();
         let memory = self.memory.finish(&threads);
+        notes.extend(self.cgroups.note());
+        let cgroups = self.cgroups.finish(&processes);
         let mut stacks = self.stacks;
         let profile = Profile::new(self.samples, self.sequences.into_clocks(), threads);
         losses.extend(profile::losses(&profile, &config.perf));
@@ -126,6 +128,7 @@ impl Summarizer {
             counters: self.counters.finish(),
             frequencies: self.frequencies.finish(),
             memory,
+            cgroups,
             machines: self.machines.finish(),
             track_events: self.track_events.finish(),
             health,

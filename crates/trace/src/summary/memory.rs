@@ -65,7 +65,7 @@ pub struct ProcessMemory {
 }
 
 impl Level {
-    fn add(level: &mut Option<Self>, value: u64) {
+    pub(super) fn add(level: &mut Option<Self>, value: u64) {
         let level = level.get_or_insert(Self {
             first: value,
             lowest: value,

@@ -4,6 +4,7 @@
 //! writers in the trace, which are all limited, and not with the length of the trace.
 
 mod activity;
+mod cgroups;
 mod command;
 mod config;
 mod counters;
@@ -41,6 +42,7 @@ use ferretto_proto::views::FtraceEventBundleView;
 use ferretto_wire::{Field, Fields};
 
 pub use self::activity::{ActivityKind, ActivitySummary};
+pub use self::cgroups::CgroupSummary;
 pub use self::command::{
     COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE, CommandSummary, PIDS_ATTRIBUTE, SliceSummary,
 };
@@ -60,6 +62,7 @@ pub use crate::threads::ProcessSummary;
 
 pub(crate) use self::thread_names::ThreadNames;
 
+use self::cgroups::Cgroups;
 use self::command::{Command, SliceState};
 use self::config::Config;
 use self::counters::Counters;
@@ -128,6 +131,8 @@ pub struct Summary {
     pub frequencies: Vec<FrequencySummary>,
     /// The memory of the machine and its processes.
     pub memory: MemorySummary,
+    /// The containers, units and other control groups, in descending order of CPU time.
+    pub cgroups: Vec<CgroupSummary>,
     /// System calls, interrupts, disk requests and other work of the kernel, by kind, in descending
     /// order of total duration.
     pub activity: Vec<ActivitySummary>,
@@ -249,6 +254,7 @@ pub struct Summarizer {
     counters: Counters,
     frequencies: Frequencies,
     memory: Memory,
+    cgroups: Cgroups,
     track_events: TrackEvents,
     remarks: Remarks,
     sequences: SequenceReader<SequenceSummary>,
@@ -357,6 +363,7 @@ impl Summarizer {
             counters: Counters::default(),
             frequencies: Frequencies::default(),
             memory: Memory::default(),
+            cgroups: Cgroups::default(),
             track_events: TrackEvents::default(),
             remarks: Remarks::default(),
             sequences: SequenceReader::new(&budget),
@@ -474,7 +481,10 @@ impl Summarizer {
                     .bundle(machine, header.sequence, &bundle, &mut around);
             }
             packet_field::FTRACE_STATS => self.ftrace.stats(machine, body),
-            packet_field::PROCESS_TREE => self.threads.process_tree(machine, body),
+            packet_field::PROCESS_TREE => {
+                self.threads.process_tree(machine, body);
+                self.cgroups.process_tree(machine, body);
+            }
             packet_field::PROCESS_STATS => {
                 self.counters.process_stats(body);
                 self.memory.process_stats(machine, body);
@@ -482,6 +492,7 @@ impl Summarizer {
             packet_field::SYS_STATS => {
                 self.counters.sys_stats(body);
                 self.sched.sys_stats(machine, body);
+                self.cgroups.sys_stats(machine, body);
                 if machine == 0 {
                     self.memory.sys_stats(body);
                     self.frequencies.sys_stats(body);

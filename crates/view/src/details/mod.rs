@@ -156,6 +156,12 @@ impl Details<'_> {
         let node = self.view.scene().process(upid);
         self.fact("Process", text.trim_start(), node);
         self.text_fact("Command line", table.cmdline().get(upid));
+        if let Some(group) = self.view.control_group(upid) {
+            if let Some(owner) = group.owner() {
+                self.fact("Belongs to", owner, NONE);
+            }
+            self.fact("Control group", group.path.unwrap_or_default(), NONE);
+        }
     }
 
     fn cpu(&mut self, ucpu: Option<u32>) {

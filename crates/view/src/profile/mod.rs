@@ -4,6 +4,9 @@ mod source;
 mod stacks;
 mod tree;
 
+use std::borrow::Cow;
+
+use ferretto_tables::schema::ArgValue;
 use serde_json::{Value, json};
 
 pub(crate) use self::source::{Measure, Profile, Profiles};
@@ -225,10 +228,65 @@ impl View {
         }
     }
 
-    /// Returns the command line of a process, or an empty text.
-    pub(crate) fn command(&self, node: u32) -> &str {
+    /// Returns the command line of a process and the container or unit it belongs to, or an empty
+    /// text.
+    pub(crate) fn command(&self, node: u32) -> Cow<'_, str> {
+        let Some(upid) = self.scene().process_at(node) else {
+            return Cow::Borrowed("");
+        };
         let (tables, strings) = (self.trace().tables(), self.trace().strings());
-        let upid = self.scene().process_at(node);
-        upid.map_or("", |upid| strings.text(tables.process.cmdline().get(upid)))
+        let line = strings.text(tables.process.cmdline().get(upid));
+        let owner = self.control_group(upid).and_then(|group| group.owner());
+        match owner {
+            None => Cow::Borrowed(line),
+            Some(owner) if line.is_empty() => Cow::Owned(owner),
+            Some(owner) => Cow::Owned(format!("{line} · {owner}")),
+        }
+    }
+
+    /// Returns the control group of a process.
+    pub(crate) fn control_group(&self, upid: u32) -> Option<ControlGroup<'_>> {
+        let (tables, strings) = (self.trace().tables(), self.trace().strings());
+        let set = tables.process.arg_set_id().get(upid)?;
+        let mut group = ControlGroup::default();
+        for arg in tables.args.set(set) {
+            let ArgValue::Text(text) = arg.value else {
+                continue;
+            };
+            let part = match strings.text(arg.key) {
+                "cgroup.path" => &mut group.path,
+                "cgroup.unit" => &mut group.unit,
+                "cgroup.container" => &mut group.container,
+                "cgroup.engine" => &mut group.engine,
+                "cgroup.pod" => &mut group.pod,
+                _ => continue,
+            };
+            *part = Some(strings.text(text));
+        }
+        group.path.is_some().then_some(group)
+    }
+}
+
+/// The control group of a process.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ControlGroup<'a> {
+    pub(crate) path: Option<&'a str>,
+    unit: Option<&'a str>,
+    container: Option<&'a str>,
+    engine: Option<&'a str>,
+    pod: Option<&'a str>,
+}
+
+impl ControlGroup<'_> {
+    /// Returns the container and pod, or else the unit.
+    pub(crate) fn owner(&self) -> Option<String> {
+        let Some(container) = self.container else {
+            return self.unit.map(str::to_owned);
+        };
+        let owner = format!("{} {container}", self.engine.unwrap_or("container"));
+        Some(match self.pod {
+            Some(pod) => format!("{owner}, pod {pod}"),
+            None => owner,
+        })
     }
 }

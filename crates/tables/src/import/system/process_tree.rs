@@ -1,5 +1,6 @@
 //! Process trees.
 
+use ferretto_format::cgroup::Group;
 use ferretto_format::clock::BOOTTIME;
 use ferretto_proto::fields::process_tree::{PROCESSES, THREADS, process as field, thread};
 use ferretto_wire::Fields;
@@ -97,7 +98,31 @@ fn process(cx: &mut Context, ts: i64, bytes: &[u8]) -> Option<i64> {
         let args = cx.processes.process_args(upid);
         args.put(store, "is_kthread", ArgValue::Bool(is_kthread));
     }
+    let cgroup = Fields::find(field::CGROUP, bytes).and_then(|path| path.as_bytes());
+    if let Some(path) = cgroup {
+        set_control_group(cx, upid, &String::from_utf8_lossy(path));
+    }
     is_kernel.then_some(pid)
+}
+
+/// Adds the group of a process, and the names in its path.
+fn set_control_group(cx: &mut Context, upid: u32, path: &str) {
+    let group = Group::new(path);
+    let store = &mut cx.store;
+    let args = cx.processes.process_args(upid);
+    args.text(store, "cgroup.path", path);
+    if let Some(unit) = group.unit {
+        args.text(store, "cgroup.unit", unit);
+    }
+    if let Some(container) = group.container {
+        args.text(store, "cgroup.container", container.id);
+        if let Some(engine) = container.engine {
+            args.text(store, "cgroup.engine", engine);
+        }
+    }
+    if let Some(pod) = group.pod {
+        args.text(store, "cgroup.pod", pod);
+    }
 }
 
 fn one_thread(cx: &mut Context, ts: i64, kernel_threads: &[i64], bytes: &[u8]) {

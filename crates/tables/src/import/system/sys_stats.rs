@@ -1,9 +1,10 @@
 //! Counters of the system.
 
+use ferretto_format::cgroup::{COUNTERS, Group};
 use ferretto_format::kernel_names;
 use ferretto_proto::fields::sys_stats::{
-    self as field, buddy_info, cpu_idle_state, cpu_idle_state_entry, cpu_times, disk_stat,
-    slab_info, thermal_zone,
+    self as field, buddy_info, cgroup, cgroup_value, cpu_idle_state, cpu_idle_state_entry,
+    cpu_times, disk_stat, slab_info, thermal_zone,
 };
 use ferretto_wire::{Field, Fields};
 use rustc_hash::FxHashMap;
@@ -45,7 +46,7 @@ struct Disk {
 }
 
 /// The kinds of counters, in the order of their rows.
-const KINDS: [u32; 17] = [
+const KINDS: [u32; 19] = [
     field::MEMINFO,
     field::DEVFREQ,
     field::CPUFREQ_KHZ,
@@ -63,6 +64,8 @@ const KINDS: [u32; 17] = [
     field::CPUIDLE_STATE,
     field::GPUFREQ_MHZ,
     field::SLAB_INFO,
+    field::CGROUP,
+    field::CGROUPS_LEFT_OUT,
 ];
 
 const CPU_TIMES: [(&str, u32); 8] = [
@@ -94,7 +97,7 @@ impl SysStats {
             kinds |= 1 << (part.number & 63);
         }
         for kind in KINDS {
-            if kinds >> kind & 1 != 0 {
+            if kinds >> (kind & 63) & 1 != 0 {
                 self.kind(cx, ts, bytes, kind);
             }
         }
@@ -174,6 +177,8 @@ impl SysStats {
                     }
                 }
                 field::SLAB_INFO => slab(cx, ts, body),
+                field::CGROUP => control_group(cx, ts, body),
+                field::CGROUPS_LEFT_OUT => total(cx, ts, "cgroups_left_out", part),
                 _ => {}
             }
         }
@@ -368,4 +373,32 @@ fn slab(cx: &mut Context, ts: i64, body: &[u8]) {
     let spec = TrackSpec::counter("slabinfo", &dimensions).named(name);
     let value = pages as f64 * slabs as f64 * f64::from(page_size(cx));
     add(cx, ts, spec, "bytes", value, &mut args);
+}
+
+fn control_group(cx: &mut Context, ts: i64, body: &[u8]) {
+    let path = Message::<2>::read(body).bytes(cgroup::PATH);
+    let path_id = text(cx, path);
+    let path = String::from_utf8_lossy(path);
+    let group = Group::new(&path);
+    for part in Fields::new(body).map_while(Result::ok) {
+        if part.number != cgroup::VALUE {
+            continue;
+        }
+        let pair = Message::<3>::read(part.as_bytes().unwrap_or_default());
+        let index = usize::try_from(pair.uint(cgroup_value::KEY)).ok();
+        let counter = index.and_then(|index| COUNTERS.get(index.checked_sub(1)?));
+        // A newer recorder.
+        let Some((counter, unit)) = counter else {
+            continue;
+        };
+        let name = format!("cgroup.[{}].{counter}", group.name());
+        let name = cx.store.strings.intern(&name);
+        let dimensions = [
+            Dimension::Text("cgroup", path_id),
+            Dimension::Text("cgroup_counter", cx.store.strings.intern(counter)),
+        ];
+        let spec = TrackSpec::counter("cgroup", &dimensions).named(name);
+        let value = pair.uint(cgroup_value::VALUE) as f64;
+        add(cx, ts, spec, unit, value, &mut ArgSet::default());
+    }
 }

@@ -3,6 +3,7 @@
 mod contents;
 mod damage;
 mod ending;
+mod groups;
 mod kernel;
 mod losses;
 mod made;

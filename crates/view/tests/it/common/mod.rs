@@ -69,12 +69,20 @@ pub(crate) fn disk_request(start: u64, end: u64) -> View {
     view(&message(&[0x0a], &message(&[0x0a], &bundle)))
 }
 
+/// The control group of the process `work`.
+pub(crate) const GROUP_OF_WORK: &str =
+    "/docker/0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
 /// Returns a trace of two processes. With `has_command`, the trace has a recorded command that
 /// started the second process.
 pub(crate) fn of_a_command(has_command: bool) -> View {
     let packet = |content: &[u8]| message(&[0x0a], content);
     let process = |pid, ppid, name: &[u8]| {
-        let process = [number(1, pid), number(2, ppid), message(&[0x1a], name)].concat();
+        let mut process = [number(1, pid), number(2, ppid), message(&[0x1a], name)].concat();
+        if name == b"work" {
+            // `cgroup`, field 15505.
+            process.extend(message(&[0x8a, 0xc9, 0x07], GROUP_OF_WORK.as_bytes()));
+        }
         message(&[0x0a], &process)
     };
     // `process_tree`, field 2.
