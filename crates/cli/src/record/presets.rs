@@ -162,10 +162,10 @@ pub(crate) struct Presets {
     /// Frequencies and idle states of CPUs, temperatures
     #[arg(long)]
     freq: bool,
-    /// Counters of a control group: of a unit such as nginx.service, or of a path with wildcards * and
-    /// ?, such as '/system.slice/*'. Without this option, those of containers are recorded
+    /// Counters of a control group: a unit such as nginx.service, or a path with wildcards * and ?,
+    /// such as '/system.slice/*'. Without this option, those of containers are recorded
     ///
-    /// With --perf, --off-cpu, --why, --heap or --syscalls, also selects the processes in it, like -p.
+    /// With --perf, --off-cpu, --why, --heap or --syscalls, also selects its processes, like -p.
     #[arg(long = "cgroup", value_name = "NAME", value_delimiter = ',')]
     cgroups: Vec<String>,
     /// Counters of a container, by its identifier (12 digits suffice), or of a pod; selects its

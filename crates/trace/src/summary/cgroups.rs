@@ -1,4 +1,4 @@
-//! Control groups: what containers and units used.
+//! Control groups: the resources that containers and units used.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +17,7 @@ use crate::threads::ProcessSummary;
 const MAX_GROUPS: usize = 1 << 12;
 const MAX_PROCESSES: usize = 1 << 16;
 
-/// What a container, a unit or another control group used.
+/// The resources that a container, a unit or another control group used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CgroupSummary {
     /// The machine; 0 is the machine of the tracing service.
