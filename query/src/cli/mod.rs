@@ -302,11 +302,18 @@ fn serve(args: &Args) -> Result<(), String> {
     listen(&options, processor)
 }
 
+/// Starts a thread that ends with the process.
+fn start(work: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    let thread = std::thread::Builder::new().spawn(work);
+    thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+    Ok(())
+}
+
 /// Serves on standard input and output until the input is closed, which ends running queries.
 fn serve_on_pipes(processor: Processor) -> Result<(), String> {
     use rustix::event::{PollFd, PollFlags, poll};
 
-    std::thread::spawn(|| {
+    let watch = || {
         let input = io::stdin();
         let mut input = [PollFd::new(&input, PollFlags::empty())];
         // Returns when the other end of a pipe is closed. Files have no other end.
@@ -314,7 +321,8 @@ fn serve_on_pipes(processor: Processor) -> Result<(), String> {
         if input[0].revents().contains(PollFlags::HUP) {
             std::process::exit(0);
         }
-    });
+    };
+    start(watch)?;
     let (mut input, mut output) = (io::stdin(), io::stdout().lock());
     serve_stream(&mut input, &mut output, processor).map_err(|error| error.to_string())
 }
@@ -338,7 +346,7 @@ fn listen_on_socket(
     let running = Arc::new(running);
     if let Some(idle) = idle {
         let (running, handle) = (running.clone(), signals.handle());
-        std::thread::spawn(move || {
+        let watch = move || {
             loop {
                 let left = idle.saturating_sub(running.idle());
                 if left.is_zero() {
@@ -346,7 +354,8 @@ fn listen_on_socket(
                 }
                 std::thread::sleep(left.max(Duration::from_millis(1)));
             }
-        });
+        };
+        start(watch)?;
     }
     signals.forever().next();
     Ok(())
@@ -359,7 +368,9 @@ fn listen(options: &ServerOptions, processor: Processor) -> Result<(), String> {
     for address in server.addresses() {
         eprintln!("listening on http://{address}");
     }
-    server.run().map_err(|error| error.to_string())
+    server
+        .run()
+        .map_err(|error| format!("cannot start threads: {error}"))
 }
 
 /// Returns the result of a query as lines.

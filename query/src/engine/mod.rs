@@ -138,6 +138,7 @@ impl Engine {
         let log = Log::default();
         log.register(&connection, &relations, &limits)?;
         let callee = Callee::of(&connection)?;
+        functions::register_concat(&connection, &callee, &limits)?;
         graphs::register_functions(&connection, &objects, &Arc::downgrade(&callee))?;
         catalog::register_table_info(&connection, &relations, &Arc::downgrade(&callee), &limits)?;
         let mut engine = Self {

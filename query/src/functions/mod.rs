@@ -1,5 +1,6 @@
 //! SQL functions besides SQLite's own.
 
+mod concat;
 pub(crate) mod kinds;
 mod layout;
 mod math;
@@ -15,6 +16,7 @@ use rusqlite::{Connection, Error, Result};
 
 use crate::limits::Limits;
 
+pub(crate) use self::concat::register as register_concat;
 pub(crate) use self::text::{base64, fnv};
 pub(crate) use self::trace::register as register_trace;
 

@@ -281,3 +281,61 @@ fn joins_and_windows_work_as_in_sqlite() {
     assert_eq!(s.value("typeof(ceil(5))"), "\"integer\"");
     assert_eq!(s.value("unhex('  0X1f ')"), "31");
 }
+
+#[test]
+fn query_100_texts_are_concatenated_as_in_sqlite() {
+    let mut s = Session::new();
+    let table = "(SELECT 1 AS id, 'a' AS v, '+' AS s UNION ALL SELECT 2, NULL, '-' \
+        UNION ALL SELECT 3, 2.5, '--' UNION ALL SELECT 4, x'6263', NULL UNION ALL SELECT 5, 7, '/')";
+    let mut check = |sql: &str, expected: &[&str]| {
+        assert_eq!(s.rows(&sql.replace("TABLE", table)), expected, "{sql}");
+    };
+    check(
+        "SELECT group_concat(v), group_concat(v, s), string_agg(v, '; ') FROM TABLE",
+        &["\"a,2.5,bc,7\",\"a--2.5bc/7\",\"a; 2.5; bc; 7\""],
+    );
+    check(
+        "SELECT group_concat(v) IS NULL, group_concat('') FROM TABLE WHERE id = 2",
+        &["1,\"\""],
+    );
+    check(
+        "SELECT group_concat(1e100), group_concat(0.1), group_concat(-1e-7), group_concat(3.0)",
+        &["\"1.0e+100\",\"0.1\",\"-1.0e-07\",\"3.0\""],
+    );
+    check(
+        "SELECT group_concat(v, s) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) \
+         FROM TABLE",
+        &[
+            "\"a\"",
+            "\"a--2.5\"",
+            "\"2.5bc\"",
+            "\"2.5bc/7\"",
+            "\"bc/7\"",
+        ],
+    );
+    check(
+        "SELECT group_concat(DISTINCT v) FROM (SELECT v FROM TABLE UNION ALL SELECT v FROM TABLE)",
+        &["\"a,2.5,bc,7\""],
+    );
+    check(
+        "SELECT json_group_array(v), json_group_object(s, id) FROM (SELECT * FROM TABLE WHERE id <> 4)",
+        &[r#""["a",null,2.5,7]","{"+":1,"-":2,"--":3,"/":5}""#],
+    );
+    check(
+        "SELECT json_group_array(id), json_group_object(v, id) FROM TABLE WHERE id > 5",
+        &[r#""[]","{}""#],
+    );
+    check(
+        "SELECT json_group_array(json_array(id, 'q\"')) FROM TABLE WHERE id < 3",
+        &[r#""[[1,"q\""],[2,"q\""]]""#],
+    );
+    check(
+        "SELECT json_array(json_group_array('a' || char(10)), json_group_array(1e100))",
+        &[r#""[["a\n"],[1.0e+100]]""#],
+    );
+    check(
+        "SELECT json_group_array(id) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) \
+         FROM TABLE WHERE id < 4",
+        &[r#""[1]""#, r#""[1,2]""#, r#""[2,3]""#],
+    );
+}

@@ -227,3 +227,62 @@ fn macros_expand_to_limited_texts() {
     let error = session.error(&format!("SELECT count(*) FROM {join}"));
     assert!(!error.is_empty());
 }
+
+#[test]
+fn concatenated_texts_end_at_their_limit() {
+    let mut session = Session::with(&Options {
+        memory_limit: 64 << 20,
+        timeout_ms: 60_000,
+    });
+    // The rows after the longest text would take days.
+    let rows = "FROM generate_series(1, 1000000000000)";
+    for call in [
+        "group_concat(printf('%.1000c', 'x'))",
+        "string_agg(printf('%.1000c', 'x'), '')",
+        "json_group_array(printf('%.1000c', 'x'))",
+        "json_group_object(value, printf('%.1000c', 'x'))",
+    ] {
+        let error = session.error(&format!("SELECT length({call}) {rows}"));
+        assert!(error.contains("memory limit"), "{call}: {error}");
+    }
+    let windows = "SELECT length(group_concat(printf('%.100000c', 'x')) OVER (ORDER BY value)) FROM \
+        generate_series(1, 300) LIMIT 1 OFFSET 299";
+    let error = session.error(windows);
+    assert!(error.contains("memory limit"), "{error}");
+}
+
+#[test]
+fn threads_that_cannot_start_are_an_error() {
+    use std::os::unix::process::CommandExt as _;
+
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be several users");
+        return;
+    }
+    // A user without other processes: the limit counts all of them.
+    const USER: u32 = 54_321;
+    let query: [&str; 2] = ["/dev/null", "SELECT 1"];
+    let serve: [&str; 3] = ["--serve", "--port", "0"];
+    for (threads, arguments) in [(1, &query[..]), (2, &query), (1, &serve), (2, &serve)] {
+        let script = format!("ulimit -u {threads}; exec \"$0\" \"$@\"");
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script, crate::common::PROGRAM])
+            .args(arguments)
+            .uid(USER)
+            .gid(USER)
+            .output()
+            .expect("bash");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        if error.contains("Permission denied") {
+            println!("skipped: others may not run the program where it is");
+            return;
+        }
+        let is_enough = threads > 1 && arguments == query;
+        assert_eq!(output.status.success(), is_enough, "{threads}: {error}");
+        assert!(!error.contains("panicked"), "{threads}: {error}");
+        assert!(
+            is_enough || error.contains("cannot start"),
+            "{threads}: {error}"
+        );
+    }
+}
