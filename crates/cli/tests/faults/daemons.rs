@@ -251,10 +251,12 @@ fn sources_in(
 /// reads facts of all processes are the same in each run then, and few.
 fn runs_alone(test: &str) -> bool {
     const ALONE: &str = "FERRETTO_TEST_ALONE";
-    let options = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+    // All end with this process.
+    const ENDING: [&str; 3] = ["--pdeathsig", "KILL", "unshare"];
+    const OPTIONS: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
     let unshare = || {
-        let mut command = Command::new("unshare");
-        command.args(options);
+        let mut command = Command::new("setpriv");
+        command.args(ENDING).args(OPTIONS);
         command
     };
     let is_possible = || unshare().arg("true").status();
