@@ -6,11 +6,13 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Resource, getrlimit};
+
 /// The maximum size of a file; longer files are truncated.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The largest number of files that stay open. Programs may have 1024 by default.
-const MAX_OPEN: usize = 256;
+/// The largest number of files that stay open: at most a quarter of what the program may have.
+const MAX_OPEN: u64 = 256;
 
 /// The size of the buffer for files that stay open, which are shorter.
 const SHORT_FILE: usize = 8192;
@@ -27,14 +29,17 @@ pub(crate) struct Proc {
     buffer: Vec<u8>,
     /// Files that are read with each poll, by process and name.
     open: HashMap<(i32, &'static str), File>,
+    max_open: usize,
 }
 
 impl Proc {
     pub(crate) fn new(root: impl Into<PathBuf>) -> Self {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         Self {
             root: root.into(),
             buffer: Vec::new(),
             open: HashMap::new(),
+            max_open: MAX_OPEN.min(limit / 4) as usize,
         }
     }
 
@@ -55,7 +60,7 @@ impl Proc {
         self.buffer.clear();
         if let Ok(opened) = self.open_file(pid, file) {
             let _ = (&opened).take(MAX_FILE).read_to_end(&mut self.buffer);
-            if self.open.len() < MAX_OPEN {
+            if self.open.len() < self.max_open {
                 self.open.insert((pid, file), opened);
             }
         }
