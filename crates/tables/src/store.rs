@@ -1,9 +1,13 @@
 //! The output of an import.
 
+use rustc_hash::FxHashSet;
+
 use crate::derived::SchedLog;
-use crate::schema::{ArgsTable, ProfilerSampleRow, TableId, TableSet, Tables, TraceImportLogsRow};
+use crate::schema::{
+    ArgsTable, PackageListRow, ProfilerSampleRow, TableId, TableSet, Tables, TraceImportLogsRow,
+};
 use crate::stats::{Stat, StatsTracker};
-use crate::strings::StringPool;
+use crate::strings::{StringId, StringPool};
 use crate::trackers::args::ArgSet;
 use crate::trackers::callsites::{Callsites, Ticket};
 use crate::trackers::waiting_args::WaitingArgs;
@@ -29,6 +33,8 @@ pub(crate) struct Store {
     /// Sets of arguments that are not in the table yet.
     pub(crate) waiting_args: WaitingArgs,
     pub(crate) callsites: Callsites,
+    /// The packages in the table, by name and user.
+    packages: FxHashSet<(StringId, i64)>,
 }
 
 /// A loss of data.
@@ -105,6 +111,7 @@ impl Store {
             trace_file: 0,
             waiting_args: WaitingArgs::new(threads),
             callsites: Callsites::new(threads),
+            packages: FxHashSet::default(),
         }
     }
 
@@ -213,6 +220,13 @@ impl Store {
     /// cut; `None` if there are no frames.
     pub(crate) fn callstack(&mut self, frames: impl IntoIterator<Item = u32>) -> Option<u32> {
         self.callsites.callstack(&mut self.tables, frames)
+    }
+
+    /// Adds a package, if it is new.
+    pub(crate) fn add_package(&mut self, row: PackageListRow) {
+        if self.packages.insert((row.package_name, row.uid)) {
+            self.tables.package_list.push(row);
+        }
     }
 
     /// Returns the memory of tables and texts in bytes.

@@ -25,13 +25,6 @@ const TABLES: &[(&str, &str)] = &[
         "__intrinsic_android_cpu_per_uid_track",
         "id track_id uid cluster total_cpu_millis",
     ),
-    (
-        "__intrinsic_android_game_intervention_list",
-        "id package_name uid current_mode standard_mode_supported standard_mode_downscale \
-         standard_mode_use_angle standard_mode_fps perf_mode_supported perf_mode_downscale \
-         perf_mode_use_angle perf_mode_fps battery_mode_supported battery_mode_downscale \
-         battery_mode_use_angle battery_mode_fps",
-    ),
     ("__intrinsic_android_dumpstate", "id section service line"),
     (
         "__intrinsic_android_motion_events",
@@ -45,12 +38,6 @@ const TABLES: &[(&str, &str)] = &[
     (
         "__intrinsic_android_input_event_dispatch",
         "id event_id arg_set_id vsync_id window_id base64_proto_id",
-    ),
-    ("__intrinsic_android_user_list", "id type android_user_id"),
-    (
-        "__intrinsic_android_aflags",
-        "id ts package name flag_namespace container value staged_value permission \
-         value_picked_from storage_backend type",
     ),
     (
         "__intrinsic_etm_v4_configuration",
@@ -89,44 +76,6 @@ const TABLES: &[(&str, &str)] = &[
         "id ts utid exception_level instruction_frame_id operation data_virtual_address \
          data_physical_address total_latency issue_latency translation_latency \
          events_bitmask data_source",
-    ),
-    (
-        "__intrinsic_package_list",
-        "id package_name uid debuggable profileable_from_shell version_code",
-    ),
-    ("__intrinsic_heap_graph", "id ts upid dump_reason heap_size"),
-    (
-        "__intrinsic_heap_graph_thread_callsite",
-        "id heap_graph_id utid callsite_id",
-    ),
-    (
-        "__intrinsic_heap_graph_java_oome_details",
-        "id heap_graph_id allocation_size_bytes total_bytes_free free_bytes_until_oom \
-         error_msg",
-    ),
-    (
-        "__intrinsic_heap_graph_class",
-        "id name deobfuscated_name location superclass_id classloader_id kind",
-    ),
-    (
-        "__intrinsic_heap_graph_object",
-        "id upid graph_sample_ts self_size native_size reference_set_id reachable heap_type \
-         type_id root_type root_distance object_data_id",
-    ),
-    (
-        "__intrinsic_heap_graph_object_data",
-        "id field_set_id value_string array_element_type array_element_count array_data_id \
-         array_data_hash",
-    ),
-    (
-        "__intrinsic_heap_graph_reference",
-        "id reference_set_id owner_id owned_id field_name field_type_name \
-         deobfuscated_field_name",
-    ),
-    (
-        "__intrinsic_heap_graph_primitive",
-        "id field_set_id field_name field_type bool_value byte_value char_value short_value \
-         int_value long_value float_value double_value",
     ),
     (
         "__intrinsic_vulkan_memory_allocations",
@@ -318,20 +267,11 @@ const TABLES: &[(&str, &str)] = &[
 
 /// The tables whose name without `__intrinsic_` exists, too.
 const PUBLIC: &[&str] = &[
-    "heap_graph_class",
-    "heap_graph_object",
-    "heap_graph_object_data",
-    "heap_graph_reference",
-    "heap_graph_primitive",
     "memory_snapshot",
     "process_memory_snapshot",
     "memory_snapshot_node",
     "memory_snapshot_edge",
-    "heap_graph",
-    "heap_graph_thread_callsite",
-    "android_game_intervention_list",
     "android_dumpstate",
-    "package_list",
     "vulkan_memory_allocations",
     "experimental_missing_chrome_processes",
     "surfaceflinger_layers_snapshot",

@@ -7,7 +7,7 @@ use ferretto_tables::{StringId, Trace};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Result};
 
-use super::{Stored, StoredRows};
+use super::{Stored, StoredRows, heap_graph};
 use crate::limits::Limits;
 use crate::objects::failure;
 use crate::sqlite::Relations;
@@ -61,12 +61,12 @@ pub(crate) fn register(
 /// The counts of a node: number, bytes, and the number and bytes without frees.
 type Counts = [i64; 4];
 
-/// A function with a path of callers.
+/// A function with a path of callers, or a class of objects.
 #[derive(Debug)]
 struct Node {
     parent: Option<usize>,
     depth: i64,
-    name: StringId,
+    name: Name,
     map: StringId,
     source: StringId,
     line: Option<i64>,
@@ -74,11 +74,20 @@ struct Node {
     all: Counts,
 }
 
+/// The name of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Name {
+    /// A text of the trace.
+    Known(StringId),
+    /// Another text.
+    Made(Arc<str>),
+}
+
 /// The tree. Callstacks with the same names share nodes.
 #[derive(Debug, Default)]
-struct Tree {
+pub(super) struct Tree {
     nodes: Vec<Node>,
-    children: HashMap<(Option<usize>, StringId, StringId), usize>,
+    children: HashMap<(Option<usize>, Name, StringId), usize>,
     /// The nodes of the callsites that were added.
     callsites: HashMap<u32, usize>,
 }
@@ -110,21 +119,82 @@ impl Tree {
     }
 
     fn child(&mut self, parent: Option<usize>, function: Function) -> usize {
-        let key = (parent, function.name, function.map);
+        let (source, line) = (function.source, function.line);
+        self.named(
+            parent,
+            Name::Known(function.name),
+            function.map,
+            source,
+            line,
+        )
+    }
+
+    fn named(
+        &mut self,
+        parent: Option<usize>,
+        name: Name,
+        map: StringId,
+        source: StringId,
+        line: Option<i64>,
+    ) -> usize {
         let depth = parent.map_or(0, |parent| self.nodes[parent].depth + 1);
-        *self.children.entry(key).or_insert_with(|| {
-            self.nodes.push(Node {
-                parent,
-                depth,
-                name: function.name,
-                map: function.map,
-                source: function.source,
-                line: function.line,
-                own: [0; 4],
-                all: [0; 4],
-            });
-            self.nodes.len() - 1
-        })
+        *self
+            .children
+            .entry((parent, name.clone(), map))
+            .or_insert_with(|| {
+                self.nodes.push(Node {
+                    parent,
+                    depth,
+                    name,
+                    map,
+                    source,
+                    line,
+                    own: [0; 4],
+                    all: [0; 4],
+                });
+                self.nodes.len() - 1
+            })
+    }
+
+    /// Returns the node with a text below another one. Adds it if it is new.
+    pub(super) fn labelled(&mut self, parent: Option<usize>, text: &str) -> usize {
+        let name = Name::Made(text.into());
+        self.named(parent, name, StringId::NULL, StringId::NULL, None)
+    }
+
+    /// Adds to the counts of a node.
+    pub(super) fn count(&mut self, node: usize, counts: Counts) {
+        for (own, add) in self.nodes[node].own.iter_mut().zip(counts) {
+            *own = own.saturating_add(add);
+        }
+    }
+
+    /// Keeps the nodes with this text in their names, and those above and below them.
+    fn focus(&mut self, trace: &Trace, text: &str) {
+        let wanted = text.to_ascii_lowercase();
+        // Nodes come after their parents.
+        let mut is_below = vec![false; self.nodes.len()];
+        for (at, node) in self.nodes.iter().enumerate() {
+            let name = node.name.text(trace).unwrap_or_default();
+            is_below[at] = name.to_ascii_lowercase().contains(&wanted)
+                || node.parent.is_some_and(|parent| is_below[parent]);
+        }
+        let mut is_kept = is_below;
+        for at in (0..self.nodes.len()).rev() {
+            if let Some(parent) = self.nodes[at].parent {
+                is_kept[parent] |= is_kept[at];
+            }
+        }
+        let mut places = vec![0; self.nodes.len()];
+        let mut kept: Vec<Node> = Vec::new();
+        for (at, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
+            if is_kept[at] {
+                node.parent = node.parent.map(|parent| places[parent]);
+                places[at] = kept.len();
+                kept.push(node);
+            }
+        }
+        self.nodes = kept;
     }
 
     /// Adds the counts of each node to all its callers.
@@ -140,6 +210,15 @@ impl Tree {
                     *sum = sum.saturating_add(add);
                 }
             }
+        }
+    }
+}
+
+impl Name {
+    fn text<'a>(&'a self, trace: &'a Trace) -> Option<&'a str> {
+        match self {
+            Self::Known(id) => trace.strings().get(*id),
+            Self::Made(text) => Some(text),
         }
     }
 }
@@ -267,9 +346,7 @@ fn tree(trace: &Trace, arguments: &[Value], limits: &Limits) -> Result<Tree> {
                 let (count, size) = (table.count().get(row), table.size().get(row));
                 let counts = [count, size, count.max(0), size.max(0)];
                 if let Some(node) = tree.node(trace, table.callsite_id().get(row)) {
-                    for (own, add) in tree.nodes[node].own.iter_mut().zip(counts) {
-                        *own = own.saturating_add(add);
-                    }
+                    tree.count(node, counts);
                 }
             }
         }
@@ -290,34 +367,28 @@ fn tree(trace: &Trace, arguments: &[Value], limits: &Limits) -> Result<Tree> {
                     && let Some(callsite) = samples.callsite_id().get(row)
                     && let Some(node) = tree.node(trace, callsite)
                 {
-                    for own in &mut tree.nodes[node].own {
-                        *own += 1;
-                    }
+                    tree.count(node, [1; 4]);
                 }
             }
         }
         "graph" => {
-            return Err(failure(format!(
-                "{NAME}: 'graph' is not supported, since heap graphs of Java are not imported: \
-                 use 'native' or 'perf'."
-            )));
+            let ts = ts.ok_or_else(|| failure(format!("{NAME}: 'graph' needs a 'ts'.")))?;
+            heap_graph::add(&mut tree, trace, ts, &upids, limits)?;
         }
         other => {
             return Err(failure(format!(
-                "{NAME}: unknown profile type '{other}': use 'native' or 'perf'."
+                "{NAME}: unknown profile type '{other}': use 'native', 'perf' or 'graph'."
             )));
         }
+    }
+    if let Value::Text(focus) = &arguments[5] {
+        tree.focus(trace, focus);
     }
     tree.sum_up();
     Ok(tree)
 }
 
 fn rows(trace: &Trace, arguments: &[Value], limits: &Limits) -> Result<StoredRows> {
-    if matches!(&arguments[5], Value::Text(focus) if !focus.is_empty()) {
-        return Err(failure(format!(
-            "{NAME}: 'focus' is not supported; filter by name."
-        )));
-    }
     let tree = tree(trace, arguments, limits)?;
     let (ts, bounds) = times(arguments)?;
     let ts = ts.or_else(|| bounds.first().map(|(_, bound)| *bound));
@@ -327,8 +398,13 @@ fn rows(trace: &Trace, arguments: &[Value], limits: &Limits) -> Result<StoredRow
         rows.push(id as i64)?;
         rows.push(ts)?;
         rows.push(node.depth)?;
-        rows.push(text(node.name))?;
-        rows.push(text(node.map))?;
+        rows.push(node.name.text(trace).map(str::to_owned))?;
+        let map = match node.name {
+            Name::Known(_) => text(node.map),
+            // Objects of Java.
+            Name::Made(_) => Some("JAVA".to_owned()),
+        };
+        rows.push(map)?;
         for (own, all) in node.own.iter().zip(node.all) {
             rows.push(*own)?;
             rows.push(all)?;

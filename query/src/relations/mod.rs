@@ -3,6 +3,7 @@
 mod absent;
 mod callstacks;
 mod flat;
+mod heap_graph;
 mod layout;
 mod pairs;
 mod pointer;

@@ -276,6 +276,18 @@ CREATE PERFETTO VIEW heap_profile_allocation AS
 SELECT id, ts, upid, heap_name, callsite_id, count, size
 FROM __intrinsic_heap_profile_allocation;
 
+CREATE PERFETTO VIEW heap_graph AS SELECT * FROM __intrinsic_heap_graph;
+CREATE PERFETTO VIEW heap_graph_thread_callsite AS
+SELECT * FROM __intrinsic_heap_graph_thread_callsite;
+CREATE PERFETTO VIEW heap_graph_class AS SELECT * FROM __intrinsic_heap_graph_class;
+CREATE PERFETTO VIEW heap_graph_object AS SELECT * FROM __intrinsic_heap_graph_object;
+CREATE PERFETTO VIEW heap_graph_object_data AS SELECT * FROM __intrinsic_heap_graph_object_data;
+CREATE PERFETTO VIEW heap_graph_reference AS SELECT * FROM __intrinsic_heap_graph_reference;
+CREATE PERFETTO VIEW heap_graph_primitive AS SELECT * FROM __intrinsic_heap_graph_primitive;
+CREATE PERFETTO VIEW package_list AS SELECT * FROM __intrinsic_package_list;
+CREATE PERFETTO VIEW android_game_intervention_list AS
+SELECT * FROM __intrinsic_android_game_intervention_list;
+
 CREATE PERFETTO VIEW profiler_smaps AS SELECT * FROM __intrinsic_profiler_smaps;
 
 CREATE PERFETTO VIEW process_memory_mappings AS

@@ -283,8 +283,8 @@ fn interactions_with_latency_have_a_state() {
 /// A trace of Android, with a packet that is not imported.
 const ANDROID: &str = r#"
     packet { system_info { android_build_fingerprint: "maker/board:14/X/1:user/keys" } }
-    packet { timestamp: 5 packages_list { packages { name: "app" uid: 10001 } } }
-    packet { timestamp: 9 packages_list { packages { name: "app" uid: 10001 } } }"#;
+    packet { timestamp: 5 pixel_modem_events { } }
+    packet { timestamp: 9 pixel_modem_events { } }"#;
 
 #[test]
 fn modules_without_an_importer_are_empty_and_say_so() {
@@ -305,10 +305,10 @@ fn modules_without_an_importer_are_empty_and_say_so() {
         assert!(remark.contains(name), "{remark}");
     }
     assert_eq!(s.0.remarks(), Vec::<String>::new());
-    // The index is the number of the field `packages_list`.
+    // The index is the number of the field `pixel_modem_events`.
     assert_eq!(
         s.rows("SELECT idx, value, severity FROM stats WHERE name = 'packets_not_imported'"),
-        ["47,2,\"info\""]
+        ["110,2,\"info\""]
     );
 }
 

@@ -257,9 +257,12 @@ fn random_statements_give_the_rows_of_sqlites_own_tables() {
     for (name, _) in TABLES {
         session.rows(&format!("CREATE TABLE copy_{name} AS SELECT * FROM {name}"));
     }
+    // More statements are possible: FERRETTO_RANDOM_STATEMENTS=100000.
+    let wanted = std::env::var("FERRETTO_RANDOM_STATEMENTS");
+    let count: usize = wanted.map_or(3000, |count| count.parse().expect("a number"));
     let mut random = Random(31);
     let (mut with_rows, mut failed) = (0, 0);
-    for _ in 0..3000 {
+    for _ in 0..count {
         let sql = Generator {
             random: &mut random,
         }
@@ -271,5 +274,6 @@ fn random_statements_give_the_rows_of_sqlites_own_tables() {
         failed += usize::from(ours.is_err());
     }
     // Almost all statements are valid, and many have rows.
-    assert!(with_rows > 700 && failed < 100, "{with_rows} {failed}");
+    let is_usual = with_rows > count / 5 && failed < count / 30;
+    assert!(is_usual, "{with_rows} {failed} of {count}");
 }

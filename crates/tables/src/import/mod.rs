@@ -9,6 +9,7 @@
 //!    trackers.
 
 mod ahead;
+mod android;
 mod arena;
 mod chrome;
 mod context;

@@ -13,7 +13,7 @@ use super::sorter::Stream;
 use super::system::{self, System};
 use super::trace_info::TraceInfo;
 use super::track_event::{Annotation, Encoded, Resolved, TrackEvents};
-use super::{Input, Out, translation};
+use super::{Input, Out, android, translation};
 use crate::formats::Lines;
 use crate::options::Options;
 
@@ -46,6 +46,7 @@ impl Topics {
                 self.track_events.range_of_interest(cx, input.bytes);
             }
             number if Profiles::has(number) => later(cx, input, out),
+            number if android::has(number) => later(cx, input, out),
             number if Gpus::has(number) => {
                 if self.gpus.begin(cx, input) {
                     later(cx, input, out);
@@ -101,6 +102,7 @@ impl Topics {
                     self.profiles.parse(cx, ts, number, bytes, state);
                 }
                 number if TraceInfo::has(number) => self.info.parse(cx, ts, number, bytes),
+                number if android::has(number) => android::parse(cx, ts, number, bytes),
                 number if Gpus::has(number) => self.gpus.parse(cx, ts, number, bytes, state),
                 number => self.system.parse(cx, ts, number, bytes),
             },

@@ -148,3 +148,78 @@ table! {
         machine_id: u32,
     }
 }
+
+table! {
+    /// Users of an Android device.
+    AndroidUserListRow, AndroidUserListTable = "android_user_list" {
+        /// The type.
+        type_ as "type": StringId,
+        /// The number.
+        android_user_id: i64,
+    }
+}
+
+table! {
+    /// Flags of Android.
+    AndroidAflagsRow, AndroidAflagsTable = "android_aflags" {
+        /// The time in nanoseconds.
+        ts: i64,
+        /// The package.
+        package: StringId,
+        /// The name.
+        name: StringId,
+        /// The namespace.
+        flag_namespace: StringId,
+        /// The container, such as `system`.
+        container: StringId,
+        /// The value.
+        value: StringId,
+        /// The value after the next boot.
+        staged_value: StringId,
+        /// `read-only` or `read-write`.
+        permission: StringId,
+        /// The source of the value: `default`, `server` or `local`.
+        value_picked_from: StringId,
+        /// The storage of the value.
+        storage_backend: StringId,
+        /// The type: `boolean` or `integer`.
+        type_ as "type": StringId,
+    }
+}
+
+table! {
+    /// Modes of games.
+    AndroidGameInterventionListRow, AndroidGameInterventionListTable =
+        "android_game_intervention_list" {
+        /// The package.
+        package_name: StringId,
+        /// The user of its processes.
+        uid: i64,
+        /// The mode: 1 for standard, 2 for performance and 3 for battery.
+        current_mode: i64,
+        /// 1 if it has a standard mode.
+        standard_mode_supported: bool,
+        /// The factor of the resolution in this mode.
+        standard_mode_downscale: Option<f64>,
+        /// 1 if it uses ANGLE in this mode.
+        standard_mode_use_angle: Option<bool>,
+        /// The limit of frames per second in this mode.
+        standard_mode_fps: Option<f64>,
+        /// 1 if it has a performance mode.
+        perf_mode_supported: bool,
+        /// The factor of the resolution in this mode.
+        perf_mode_downscale: Option<f64>,
+        /// 1 if it uses ANGLE in this mode.
+        perf_mode_use_angle: Option<bool>,
+        /// The limit of frames per second in this mode.
+        perf_mode_fps: Option<f64>,
+        /// 1 if it has a battery mode.
+        battery_mode_supported: bool,
+        /// The factor of the resolution in this mode.
+        battery_mode_downscale: Option<f64>,
+        /// 1 if it uses ANGLE in this mode.
+        battery_mode_use_angle: Option<bool>,
+        /// The limit of frames per second in this mode.
+        battery_mode_fps: Option<f64>,
+    }
+}

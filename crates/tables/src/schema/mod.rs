@@ -6,6 +6,7 @@ mod bookkeeping;
 mod entities;
 mod events;
 mod gpu;
+mod heap_graphs;
 mod profiles;
 mod reference;
 mod slots;
@@ -20,6 +21,7 @@ pub use self::bookkeeping::*;
 pub use self::entities::*;
 pub use self::events::*;
 pub use self::gpu::*;
+pub use self::heap_graphs::*;
 pub use self::profiles::*;
 pub use self::reference::reference;
 pub use self::tracks::*;
@@ -183,6 +185,30 @@ tables! {
     aggregate_profile: AggregateProfileTable,
     /// Samples of profiles without a timeline.
     aggregate_sample: AggregateSampleTable,
+    /// Heap graphs: dumps of all objects of a process.
+    heap_graph: HeapGraphTable,
+    /// The threads that caused heap graphs.
+    heap_graph_thread_callsite: HeapGraphThreadCallsiteTable,
+    /// Allocations that failed, and so caused heap graphs.
+    heap_graph_java_oome_details: HeapGraphJavaOomeDetailsTable,
+    /// Classes of objects.
+    heap_graph_class: HeapGraphClassTable,
+    /// Objects of heap graphs.
+    heap_graph_object: HeapGraphObjectTable,
+    /// Data of objects.
+    heap_graph_object_data: HeapGraphObjectDataTable,
+    /// References of objects to others.
+    heap_graph_reference: HeapGraphReferenceTable,
+    /// Values of fields that are no references.
+    heap_graph_primitive: HeapGraphPrimitiveTable,
+    /// Packages of Android.
+    package_list: PackageListTable,
+    /// Users of an Android device.
+    android_user_list: AndroidUserListTable,
+    /// Flags of Android.
+    android_aflags: AndroidAflagsTable,
+    /// Modes of games.
+    android_game_intervention_list: AndroidGameInterventionListTable,
 }
 
 impl TableId {

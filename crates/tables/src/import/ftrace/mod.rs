@@ -30,6 +30,7 @@ use self::disks::Disks;
 use self::drm::Drm;
 use self::generic::Generic;
 pub(crate) use self::print::Print;
+pub(crate) use self::print::device_state;
 use self::slices::Slices;
 use self::syscalls::Syscalls;
 use super::arena::Span;

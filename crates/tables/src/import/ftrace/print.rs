@@ -332,6 +332,10 @@ fn take(cx: &mut Context, ts: i64, tid: i64, line: &Line<'_>) {
             let any = (StringId::NULL, StringId::NULL);
             cx.slices.end(&mut cx.store, ts, track, any, &mut args);
         }
+        Line::TrackInstant { track, name, .. } if track == b"DeviceStateChanged" => {
+            let state = text(cx, name);
+            device_state(cx, ts, state);
+        }
         Line::TrackInstant { tgid, track, name } => {
             let (track, name) = (text(cx, track), text(cx, name));
             let track = lane(cx, FOR_TRACK, tgid, track, |lanes, group| {
@@ -365,6 +369,20 @@ fn take(cx: &mut Context, ts: i64, tid: i64, line: &Line<'_>) {
         }
         Line::Ignored => {}
     }
+}
+
+/// Adds a state of the device, such as `OPENED`.
+pub(crate) fn device_state(cx: &mut Context, ts: i64, name: StringId) {
+    let track_name = cx.store.strings.intern("DeviceStateChanged");
+    let spec = TrackSpec::slices("android_device_state", &[]).named(track_name);
+    let start = SliceStart {
+        ts,
+        track: cx.tracks.intern(&mut cx.store, spec),
+        category: StringId::NULL,
+        name,
+    };
+    cx.slices
+        .complete(&mut cx.store, start, 0, &mut ArgSet::default());
 }
 
 /// Returns the track of a thread of this process.

@@ -1,7 +1,9 @@
 //! Profiles: samples with callstacks, heap profiles, and symbols.
 
 mod contexts;
+mod deobfuscation;
 mod heap;
+mod heap_graph;
 mod perf;
 mod smaps;
 mod stack_sample;
@@ -12,7 +14,9 @@ use ferretto_format::CpuMode;
 use ferretto_proto::fields::trace_packet as field;
 
 use self::contexts::Contexts;
+use self::deobfuscation::Names;
 use self::heap::Heaps;
+use self::heap_graph::{HEAP_GRAPH, HeapGraphs, ProcessMetadata};
 use self::perf::PerfSessions;
 use self::stack_sample::StackSamples;
 use self::stacks::SequenceStacks;
@@ -27,6 +31,10 @@ pub(crate) struct Profiles {
     perf: PerfSessions,
     samples: StackSamples,
     heaps: Heaps,
+    heap_graphs: HeapGraphs,
+    process_metadata: ProcessMetadata,
+    /// Encoded `DeobfuscationMapping`s, which are used at the end.
+    mappings: Vec<Box<[u8]>>,
 }
 
 /// The context of a sample: its time and references.
@@ -62,6 +70,9 @@ impl Profiles {
                 | field::PROFILE_PACKET
                 | field::SMAPS_PACKET
                 | field::MODULE_SYMBOLS
+                | field::DEOBFUSCATION_MAPPING
+                | field::ART_PROCESS_METADATA
+                | HEAP_GRAPH
         )
     }
 
@@ -91,6 +102,9 @@ impl Profiles {
             field::PROFILE_PACKET => self.heaps.parse(cx, ts, bytes, state, &mut self.stacks),
             field::SMAPS_PACKET => smaps::parse(cx, ts, bytes),
             field::MODULE_SYMBOLS => symbols::parse(cx, bytes),
+            field::DEOBFUSCATION_MAPPING => self.mappings.push(bytes.into()),
+            field::ART_PROCESS_METADATA => self.process_metadata.parse(cx, ts, bytes),
+            HEAP_GRAPH => self.heap_graphs.parse(cx, ts, bytes, state.state.sequence),
             _ => {}
         }
     }
@@ -109,6 +123,12 @@ impl Profiles {
     /// Writes the collected data into the tables.
     pub(super) fn finish(&mut self, cx: &mut Context) {
         self.heaps.finish(cx);
+        self.heap_graphs.finish(cx);
+        if !self.mappings.is_empty() {
+            let names = Names::new(&cx.store, &self.mappings);
+            deobfuscation::deobfuscate_frames(&mut cx.store, &names);
+            heap_graph::deobfuscate(&mut cx.store, &names);
+        }
         count_temporary(cx);
     }
 }
