@@ -1,6 +1,7 @@
 //! Bundles of kernel events: their times, and the part of a bundle within a time window.
 
-use ferretto_format::kernel_bundle::{BundleHeader, CompactKind, CompactRow, CompactSched};
+use ferretto_format::compact_sched::{CompactKind, CompactRow, CompactSched};
+use ferretto_format::kernel_bundle::BundleHeader;
 use ferretto_format::sequence::Clocks;
 use ferretto_proto::fields::ftrace_event_bundle::{self as bundle, compact_sched as compact};
 use ferretto_proto::fields::{ftrace_event, trace_packet};

@@ -125,7 +125,7 @@ fn losses_are_attributed_to_their_machine() {
     let [loss] = &summary.losses[..] else {
         panic!("{:?}", summary.losses)
     };
-    assert!(loss.place.starts_with("two: "), "{loss:?}");
+    assert!(loss.source.starts_with("two: "), "{loss:?}");
     let clock = summary.machines[1].clock.unwrap();
     assert!(
         clock.offset_ns.abs_diff(7_000_000) <= clock.error_ns,

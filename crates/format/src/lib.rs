@@ -15,7 +15,7 @@
 //! - [`Process`] and [`Thread`]: the tracks of processes and threads with track events.
 //! - [`heap_sample`]: fields of heap profiles that upstream does not have.
 //! - [`disk`]: disks and their requests, as kernel events identify them.
-//! - [`kernel_bundle`]: bundles of kernel events, and their compact encoding.
+//! - [`kernel_bundle`]: bundles of kernel events; [`compact_sched`]: their compact encoding.
 //! - [`cgroup`]: control groups, and the containers, units and pods in their names.
 //! - [`pattern`]: patterns of names.
 //! - [`kernel_names`]: kernel names that have numbers in traces.
@@ -31,6 +31,7 @@ pub mod budget;
 pub mod cgroup;
 pub mod clock;
 pub mod clock_graph;
+pub mod compact_sched;
 mod cpu_mode;
 pub mod decompression;
 pub mod disk;

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 
 use ferretto_format::clock::MONOTONIC_COARSE;
-use ferretto_format::kernel_bundle::{BundleHeader, CompactKind, CompactSched};
+use ferretto_format::compact_sched::{CompactKind, CompactSched};
+use ferretto_format::kernel_bundle::BundleHeader;
 use ferretto_format::machine_clock::MachineClocks;
 use ferretto_format::sequence::{Clocks, PacketHeader};
 use ferretto_format::track_event::{EventKind, EventTrack};

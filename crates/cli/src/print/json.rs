@@ -43,7 +43,8 @@ pub(crate) fn members(all: &mut Members<'_>, name: &str, summary: &Summary) {
     });
     all.objects("losses", &summary.losses, |members, loss| {
         members.add("cause", loss.cause.as_str());
-        fields!(members, loss => place, amount, advice);
+        members.add("place", &loss.source);
+        fields!(members, loss => amount, advice);
     });
     let text = |json: &mut Json, text: &String| json.string(text);
     all.name("unknown").list(&summary.unknown, text);

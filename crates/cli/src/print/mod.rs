@@ -314,8 +314,8 @@ fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     let is_ring = |loss: &&Loss| loss.cause == Cause::Ring;
     let (rings, lost): (Vec<&Loss>, Vec<&Loss>) = summary.losses.iter().partition(is_ring);
     for ring in &rings {
-        let (place, amount) = (shown(&ring.place), shown(&ring.amount));
-        writeln!(out, "{GOOD}ring{GOOD:#}  {place}: {amount}")?;
+        let (source, amount) = (shown(&ring.source), shown(&ring.amount));
+        writeln!(out, "{GOOD}ring{GOOD:#}  {source}: {amount}")?;
         writeln!(out, "      to keep more: {}", shown(&ring.advice))?;
     }
     for reason in summary.health.iter() {

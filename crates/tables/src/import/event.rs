@@ -1,5 +1,7 @@
 //! Events in the sorter.
 
+use ferretto_format::compact_sched::CompactKind;
+
 use super::arena::Span;
 use crate::strings::StringId;
 
@@ -50,13 +52,6 @@ pub(crate) enum Event {
     Switch(CompactSwitch),
     /// A compact wake-up.
     Waking(CompactWaking),
-}
-
-/// A kind of compact events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CompactKind {
-    Switches,
-    Wakings,
 }
 
 /// The kind of a line or object of a file without packets.

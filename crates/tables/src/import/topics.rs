@@ -1,11 +1,12 @@
 //! The topics, and their packets.
 
+use ferretto_format::compact_sched::CompactKind;
 use ferretto_proto::fields::trace_packet as field;
 
 use super::arena::Span;
 use super::chrome::Chrome;
 use super::context::{Context, EventState};
-use super::event::{CompactKind, Event};
+use super::event::Event;
 use super::ftrace::Ftrace;
 use super::gpu::Gpus;
 use super::profiles::Profiles;

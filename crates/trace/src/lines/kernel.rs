@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::io::Write as _;
 
-use ferretto_format::kernel_bundle::{BundleHeader, CompactKind, CompactSched};
+use ferretto_format::compact_sched::{CompactKind, CompactSched};
+use ferretto_format::kernel_bundle::BundleHeader;
 use ferretto_format::sequence::Clocks;
 use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle};
 use ferretto_wire::Fields;

@@ -26,7 +26,7 @@ impl Summarizer {
             }
             let name = self.machines.name(*machine);
             for loss in &mut losses {
-                loss.place = format!("{name}: {}", loss.place);
+                loss.source = format!("{name}: {}", loss.source);
             }
             losses
         };

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ferretto_format::ProbeEvent;
-use ferretto_format::kernel_bundle::{BundleHeader, CompactKind, CompactSched};
+use ferretto_format::compact_sched::{CompactKind, CompactSched};
+use ferretto_format::kernel_bundle::BundleHeader;
 use ferretto_proto::fields::ftrace_event;
 use ferretto_proto::views::ftrace_event_bundle::GenericEventDescriptorView;
 use ferretto_proto::views::ftrace_stats::phase;
@@ -333,7 +334,7 @@ impl Ftrace {
         }
         let advice = self.buffer_advice(config);
         if events > 0 {
-            let place = format!("kernel buffer of {}", list_cpus(&cpus));
+            let source = format!("kernel buffer of {}", list_cpus(&cpus));
             let amount = format!(
                 "{} overwritten before they were read",
                 counted(events, "event")
@@ -341,7 +342,7 @@ impl Ftrace {
             let advice = advice.clone();
             losses.push(Loss {
                 cause: Cause::KernelBuffer,
-                place,
+                source,
                 amount,
                 advice,
             });
@@ -351,11 +352,11 @@ impl Ftrace {
                 .gaps
                 .values()
                 .fold(0u64, |sum, n| sum.saturating_add(*n));
-            let place = format!("kernel buffer of {}", list_cpus(&cpus));
+            let source = format!("kernel buffer of {}", list_cpus(&cpus));
             let amount = counted(gaps, "gap");
             losses.push(Loss {
                 cause: Cause::KernelBuffer,
-                place,
+                source,
                 amount,
                 advice,
             });
@@ -363,7 +364,7 @@ impl Ftrace {
         if self.parse_errors > 0 {
             losses.push(Loss {
                 cause: Cause::KernelParse,
-                place: "kernel buffer".to_owned(),
+                source: "kernel buffer".to_owned(),
                 amount: counted(self.parse_errors, "page"),
                 advice: "please report this with the kernel version".to_owned(),
             });

@@ -81,7 +81,7 @@ pub struct Loss {
     /// The cause.
     pub cause: Cause,
     /// The place as text: a buffer, a producer or a CPU.
-    pub place: String,
+    pub source: String,
     /// The amount as text.
     pub amount: String,
     /// The setting that prevents it.
@@ -91,6 +91,6 @@ pub struct Loss {
 impl fmt::Display for Loss {
     /// Writes a sentence without the advice.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} ({})", self.place, self.amount, self.cause)
+        write!(f, "{}: {} ({})", self.source, self.amount, self.cause)
     }
 }

@@ -136,14 +136,14 @@ pub(super) fn losses(profile: &Profile, config: &PerfConfig) -> Vec<Loss> {
 }
 
 fn session_losses(session: &Session, config: &PerfConfig, losses: &mut Vec<Loss>) {
-    let place = match session.event.name.as_str() {
+    let source = match session.event.name.as_str() {
         "" => session.source.clone(),
         event => format!("{} ({event})", session.source),
     };
     let mut add = |cause, amount, advice| {
         losses.push(Loss {
             cause,
-            place: place.clone(),
+            source: source.clone(),
             amount,
             advice,
         });

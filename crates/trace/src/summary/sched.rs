@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 
-use ferretto_format::kernel_bundle::{BundleHeader, CompactKind, CompactRow, CompactSched};
+use ferretto_format::compact_sched::{CompactKind, CompactRow, CompactSched};
+use ferretto_format::kernel_bundle::BundleHeader;
 use ferretto_proto::fields::sys_stats::{self, cpu_times};
 use ferretto_wire::Fields;
 

@@ -97,11 +97,11 @@ impl Stats {
         for (index, buffer) in self.buffers.iter().enumerate() {
             buffer.losses(index, config, &mut losses);
         }
-        let mut add = |cause, amount: String, place: &str, advice: &str| {
-            let (place, advice) = (place.to_owned(), advice.to_owned());
+        let mut add = |cause, amount: String, source: &str, advice: &str| {
+            let (source, advice) = (source.to_owned(), advice.to_owned());
             losses.push(Loss {
                 cause,
-                place,
+                source,
                 amount,
                 advice,
             });
@@ -155,7 +155,7 @@ impl Stats {
     }
 
     fn flush_loss(&self, config: &Config, slow: &[String]) -> Loss {
-        let place = if slow.is_empty() {
+        let source = if slow.is_empty() {
             "service".to_owned()
         } else {
             slow.join(", ")
@@ -176,7 +176,7 @@ impl Stats {
         let advice = format!("raise flush_timeout_ms (now {now})");
         Loss {
             cause: Cause::Flush,
-            place,
+            source,
             amount,
             advice,
         }
@@ -207,11 +207,11 @@ impl BufferStats {
     }
 
     fn losses(&self, index: usize, config: &Config, losses: &mut Vec<Loss>) {
-        let place = config.buffer_name(index);
+        let source = config.buffer_name(index);
         let mut add = |cause, amount, advice| {
             losses.push(Loss {
                 cause,
-                place: place.clone(),
+                source: source.clone(),
                 amount,
                 advice,
             });

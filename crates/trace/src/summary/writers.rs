@@ -109,14 +109,14 @@ pub(super) fn losses<'a>(
     let mut losses: Vec<Loss> = grouped
         .into_iter()
         .map(|((cause, producer), (gaps, buffer))| {
-            let place = match buffer {
+            let source = match buffer {
                 Some(buffer) => format!("{producer}, {}", config.buffer_name(buffer as usize)),
                 None => producer,
             };
             let amount = counted(gaps, "gap");
             Loss {
                 cause,
-                place,
+                source,
                 amount,
                 advice: advice(cause).to_owned(),
             }
@@ -142,7 +142,7 @@ fn unnamed(stats: &Stats, config: &Config) -> Vec<Loss> {
     lossy
         .map(|(index, buffer)| Loss {
             cause: Cause::SharedMemory,
-            place: config.buffer_name(index),
+            source: config.buffer_name(index),
             amount: counted(buffer.writer_loss, "gap"),
             advice: advice(Cause::SharedMemory).to_owned(),
         })

@@ -18,6 +18,7 @@ mod tcp;
 mod ufs;
 
 use ferretto_format::clock::{BOOTTIME, MONOTONIC_RAW};
+use ferretto_format::compact_sched::CompactKind;
 use ferretto_proto::fields::{ftrace_event as event, ftrace_event_bundle as bundle};
 use ferretto_wire::{Field, Fields, Value};
 
@@ -35,7 +36,7 @@ use self::slices::Slices;
 use self::syscalls::Syscalls;
 use super::arena::Span;
 use super::context::{Context, EventState};
-use super::event::{CompactKind, Event};
+use super::event::Event;
 use super::message::Message;
 use super::sorter::Stream;
 use super::{Input, Out};
@@ -187,11 +188,11 @@ impl Ftrace {
     /// Records the start of the data of a CPU.
     fn begin(&mut self, cx: &mut Context, head: &Message<'_, 12>, cpu: u32, clock: ClockId) {
         let machine = machine(&mut self.machines, cx.store.machine);
-        let place = cpu as usize;
-        if machine.seen.len() <= place {
-            machine.seen.resize(place + 1, false);
+        let index = cpu as usize;
+        if machine.seen.len() <= index {
+            machine.seen.resize(index + 1, false);
         }
-        if std::mem::replace(&mut machine.seen[place], true) {
+        if std::mem::replace(&mut machine.seen[index], true) {
             return;
         }
         let Some(ts) = begin(cx, head, clock) else {
@@ -498,11 +499,11 @@ impl Machine {
 }
 
 fn machine(machines: &mut Vec<Machine>, number: u32) -> &mut Machine {
-    let place = number as usize;
-    if machines.len() <= place {
-        machines.resize_with(place + 1, Machine::default);
+    let index = number as usize;
+    if machines.len() <= index {
+        machines.resize_with(index + 1, Machine::default);
     }
-    &mut machines[place]
+    &mut machines[index]
 }
 
 fn fact(cx: &Context, name: &str) -> Option<i64> {

@@ -2,11 +2,12 @@
 
 use std::num::NonZeroU32;
 
+use ferretto_format::compact_sched::CompactKind;
 use ferretto_wire::{MAX_VARINT_LENGTH, decode_varint, encode_varint, zigzag, zigzag_decode};
 
 use super::Token;
 use crate::import::arena::Span;
-use crate::import::event::{CompactKind, CompactSwitch, CompactWaking, Event, LineKind};
+use crate::import::event::{CompactSwitch, CompactWaking, Event, LineKind};
 use crate::strings::StringId;
 
 /// A sequence of events, each as the difference to its predecessor.
@@ -258,7 +259,7 @@ fn write(out: &mut Writer<'_>, token: &Token, before: &mut Before) {
             out.put(cpu.into());
             out.put_span(span, before);
         }
-        Event::PowerRail(place) => out.put(place.into()),
+        Event::PowerRail(index) => out.put(index.into()),
         Event::Switch(switch) => {
             out.put(switch.cpu.into());
             out.put_signed(switch.prev_state.into());

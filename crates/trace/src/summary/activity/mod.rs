@@ -74,13 +74,13 @@ const SOFTIRQS: [&str; 10] = [
 
 /// The key of an unfinished activity: its kind, machine, and two numbers that identify its thread,
 /// CPU or device.
-type Place = (ActivityKind, u32, u64, u64);
+type ActivityKey = (ActivityKind, u32, u64, u64);
 
 /// A begin or end event.
 #[derive(Debug, Clone, Copy)]
 struct Edge {
     at: u64,
-    place: Place,
+    id: ActivityKey,
     step: Step,
 }
 
@@ -124,9 +124,9 @@ pub(super) struct Activity {
     sums: Vec<Sum>,
     waiting: Vec<Edge>,
     /// The begin time, and the index of the sum.
-    open: BTreeMap<Place, (u64, u32)>,
+    open: BTreeMap<ActivityKey, (u64, u32)>,
     /// The begin times of the calls of a function that a thread is in, the outermost first.
-    calls: BTreeMap<Place, Vec<u64>>,
+    calls: BTreeMap<ActivityKey, Vec<u64>>,
     open_calls: usize,
     /// The machine and the id of threads that have executed a program.
     executed: BTreeSet<(u32, u64)>,
@@ -169,9 +169,9 @@ impl Activity {
 
     /// Records that events of the machine are missing before this time.
     pub(super) fn gap(&mut self, machine: u32, at: u64) {
-        let place = (ActivityKind::SystemCall, machine, 0, 0);
+        let id = (ActivityKind::SystemCall, machine, 0, 0);
         let step = Step::Gap;
-        self.wait(Edge { at, place, step });
+        self.wait(Edge { at, id, step });
     }
 
     /// Reads an event.
@@ -202,22 +202,22 @@ impl Activity {
         match event.kind {
             SYS_ENTER => {
                 let step = Step::Enter(number(1).unwrap_or(0));
-                let (at, place) = (event.at, (SystemCall, machine, thread, 0));
-                self.wait(Edge { at, place, step });
+                let (at, id) = (event.at, (SystemCall, machine, thread, 0));
+                self.wait(Edge { at, id, step });
             }
             SCHED_PROCESS_EXEC => {
-                let (at, place) = (event.at, (SystemCall, machine, thread, 0));
+                let (at, id) = (event.at, (SystemCall, machine, thread, 0));
                 let step = Step::Execute;
-                self.wait(Edge { at, place, step });
+                self.wait(Edge { at, id, step });
             }
             SYS_EXIT => {
                 let call = number(1).unwrap_or(0);
                 let result = number(2).unwrap_or(0).cast_signed();
                 let step = Step::Return(call, (-MAX_ERROR..0).contains(&result));
-                let place = (SystemCall, machine, thread, 0);
+                let id = (SystemCall, machine, thread, 0);
                 self.wait(Edge {
                     at: event.at,
-                    place,
+                    id,
                     step,
                 });
             }
@@ -225,9 +225,9 @@ impl Activity {
             SCHED_PROCESS_EXIT | SCHED_PROCESS_FREE => {
                 let thread = number(2).unwrap_or(thread);
                 self.end((SystemCall, machine, thread, 0), event.at);
-                let place = (Probe, machine, thread, 0);
+                let id = (Probe, machine, thread, 0);
                 let (at, step) = (event.at, Step::Exit);
-                self.wait(Edge { at, place, step });
+                self.wait(Edge { at, id, step });
             }
             LOCAL_TIMER_ENTRY => self.vector(&event, "local_timer", true),
             LOCAL_TIMER_EXIT => self.vector(&event, "local_timer", false),
@@ -318,24 +318,24 @@ impl Activity {
         };
         let Some(sum) = known else { return };
         let thread = u64::from(event.pid.cast_unsigned());
-        let place = (kind, event.machine, thread, sum.into());
+        let id = (kind, event.machine, thread, sum.into());
         let (at, step) = if probe.is_return {
             (event.at, Step::End)
         } else {
             (event.at, Step::Begin(sum))
         };
-        self.wait(Edge { at, place, step });
+        self.wait(Edge { at, id, step });
     }
 
     /// Records the begin or end of a CPU-local interrupt.
     fn vector(&mut self, event: &KernelEvent<'_>, name: &str, is_entry: bool) {
         // Tracked separately from interrupts of devices, which they may interrupt.
         let cpu = u64::from(event.cpu);
-        let place = (ActivityKind::Interrupt, event.machine, cpu, 1);
+        let id = (ActivityKind::Interrupt, event.machine, cpu, 1);
         if is_entry {
-            self.begin(place, event.at, Name::Text(name.to_owned()), 0)
+            self.begin(id, event.at, Name::Text(name.to_owned()), 0)
         } else {
-            self.end(place, event.at)
+            self.end(id, event.at)
         }
     }
 
@@ -350,16 +350,16 @@ impl Activity {
         self.begin(request(event, events), event.at, name, bytes);
     }
 
-    fn begin(&mut self, place: Place, at: u64, name: Name, bytes: u64) {
-        if let Some(sum) = self.count(place.0, name, bytes) {
+    fn begin(&mut self, id: ActivityKey, at: u64, name: Name, bytes: u64) {
+        if let Some(sum) = self.count(id.0, name, bytes) {
             let step = Step::Begin(sum);
-            self.wait(Edge { at, place, step });
+            self.wait(Edge { at, id, step });
         }
     }
 
-    fn end(&mut self, place: Place, at: u64) {
+    fn end(&mut self, id: ActivityKey, at: u64) {
         let step = Step::End;
-        self.wait(Edge { at, place, step });
+        self.wait(Edge { at, id, step });
     }
 
     /// Counts an event, and returns the index of its sum.
@@ -399,43 +399,43 @@ impl Activity {
         waiting.sort_by_key(|edge| edge.at);
         for edge in waiting.drain(..count.min(waiting.len())) {
             match edge.step {
-                Step::Begin(_) if edge.place.0 == ActivityKind::Probe => {
+                Step::Begin(_) if edge.id.0 == ActivityKind::Probe => {
                     if self.open_calls < MAX_OPEN {
                         self.open_calls += 1;
-                        self.calls.entry(edge.place).or_default().push(edge.at);
+                        self.calls.entry(edge.id).or_default().push(edge.at);
                     }
                 }
-                Step::End if edge.place.0 == ActivityKind::Probe => {
-                    self.end_call(edge.place, edge.at);
+                Step::End if edge.id.0 == ActivityKind::Probe => {
+                    self.end_call(edge.id, edge.at);
                 }
                 Step::Exit => {
-                    let (kind, machine, thread, _) = edge.place;
-                    let of_thread = edge.place..=(kind, machine, thread, u64::MAX);
-                    let open = self.calls.range(of_thread).map(|(place, _)| *place);
-                    for place in open.collect::<Vec<_>>() {
-                        while self.end_call(place, edge.at) {}
+                    let (kind, machine, thread, _) = edge.id;
+                    let of_thread = edge.id..=(kind, machine, thread, u64::MAX);
+                    let open = self.calls.range(of_thread).map(|(id, _)| *id);
+                    for id in open.collect::<Vec<_>>() {
+                        while self.end_call(id, edge.at) {}
                     }
                 }
                 Step::Begin(sum) => {
-                    if self.open.len() < MAX_OPEN || self.open.contains_key(&edge.place) {
-                        self.open.insert(edge.place, (edge.at, sum));
+                    if self.open.len() < MAX_OPEN || self.open.contains_key(&edge.id) {
+                        self.open.insert(edge.id, (edge.at, sum));
                     }
                 }
                 Step::End => self.close(edge),
                 Step::Enter(number) => {
-                    let name = Name::SystemCall(self.call(edge.place, number));
-                    if let Some(sum) = self.count(edge.place.0, name, 0)
-                        && (self.open.len() < MAX_OPEN || self.open.contains_key(&edge.place))
+                    let name = Name::SystemCall(self.call(edge.id, number));
+                    if let Some(sum) = self.count(edge.id.0, name, 0)
+                        && (self.open.len() < MAX_OPEN || self.open.contains_key(&edge.id))
                     {
-                        self.open.insert(edge.place, (edge.at, sum));
+                        self.open.insert(edge.id, (edge.at, sum));
                     }
                 }
-                Step::Execute => self.execute(edge.place),
+                Step::Execute => self.execute(edge.id),
                 Step::Return(number, failed) => {
                     // A return from another call, such as an interrupted one, is not of this one.
-                    let name = Name::SystemCall(self.call(edge.place, number));
-                    let sum = self.names.get(&(edge.place.0, name)).copied();
-                    let open = self.open.get(&edge.place);
+                    let name = Name::SystemCall(self.call(edge.id, number));
+                    let sum = self.names.get(&(edge.id.0, name)).copied();
+                    let open = self.open.get(&edge.id);
                     if open.is_some_and(|(_, open)| Some(*open) == sum) {
                         self.close(edge);
                         if failed
@@ -446,8 +446,8 @@ impl Activity {
                     }
                 }
                 Step::Gap => {
-                    self.open.retain(|place, _| place.1 != edge.place.1);
-                    self.calls.retain(|place, _| place.1 != edge.place.1);
+                    self.open.retain(|id, _| id.1 != edge.id.1);
+                    self.calls.retain(|id, _| id.1 != edge.id.1);
                     self.open_calls = self.calls.values().map(Vec::len).sum();
                 }
             }
@@ -456,7 +456,7 @@ impl Activity {
     }
 
     /// Returns the key of a system call that a thread makes now.
-    fn call(&self, (_, machine, thread, _): Place, number: u64) -> Call {
+    fn call(&self, (_, machine, thread, _): ActivityKey, number: u64) -> Call {
         Call {
             machine,
             thread,
@@ -466,14 +466,14 @@ impl Activity {
     }
 
     /// Records that a thread has executed a program. The call that did so is one of the program.
-    fn execute(&mut self, place: Place) {
-        let (kind, machine, thread, _) = place;
+    fn execute(&mut self, id: ActivityKey) {
+        let (kind, machine, thread, _) = id;
         let is_known = self.executed.contains(&(machine, thread));
         if is_known || !self.budget.take(entry_bytes::<((u32, u64), ())>()) {
             return;
         }
         self.executed.insert((machine, thread));
-        let Some((since, before)) = self.open.get(&place).copied() else {
+        let Some((since, before)) = self.open.get(&id).copied() else {
             return;
         };
         let first = Call {
@@ -499,7 +499,7 @@ impl Activity {
             ..call
         });
         if let Some(sum) = self.count(kind, name, 0) {
-            self.open.insert(place, (since, sum));
+            self.open.insert(id, (since, sum));
             if let Some(before) = self.sums.get_mut(before as usize) {
                 before.count = before.count.saturating_sub(1);
             }
@@ -507,15 +507,15 @@ impl Activity {
     }
 
     /// Ends the innermost call of a function. Returns false if there is none.
-    fn end_call(&mut self, place: Place, at: u64) -> bool {
-        let Some(begins) = self.calls.get_mut(&place) else {
+    fn end_call(&mut self, id: ActivityKey, at: u64) -> bool {
+        let Some(begins) = self.calls.get_mut(&id) else {
             return false;
         };
         let begin = begins.pop();
         if begins.is_empty() {
-            self.calls.remove(&place);
+            self.calls.remove(&id);
         }
-        let sum = usize::try_from(place.3).ok();
+        let sum = usize::try_from(id.3).ok();
         if let (Some(begin), Some(sum)) = (begin, sum.and_then(|sum| self.sums.get_mut(sum))) {
             self.open_calls -= 1;
             sum.add_time(at.saturating_sub(begin));
@@ -525,7 +525,7 @@ impl Activity {
 
     /// Ends an activity.
     fn close(&mut self, edge: Edge) {
-        if let Some((since, sum)) = self.open.remove(&edge.place)
+        if let Some((since, sum)) = self.open.remove(&edge.id)
             && let Some(sum) = self.sums.get_mut(sum as usize)
         {
             sum.add_time(edge.at.saturating_sub(since));
@@ -596,7 +596,7 @@ impl Activity {
 }
 
 /// Returns the key of a request: its device and sector.
-fn request(event: &KernelEvent<'_>, events: RequestEvents) -> Place {
+fn request(event: &KernelEvent<'_>, events: RequestEvents) -> ActivityKey {
     let number = |field| Fields::find(field, event.body).and_then(|field| field.as_u64());
     let (device, sector) = (number(1).unwrap_or(0), number(2).unwrap_or(0));
     // A sector has 512 bytes, so its highest bits are 0.

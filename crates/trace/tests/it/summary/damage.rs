@@ -39,8 +39,8 @@ fn a_truncated_file_is_never_complete() {
     damaged.extend([0x0a, 5, 1]);
     let summary = summarize(&damaged[..]).unwrap();
     assert!(!summary.is_complete());
-    let place = format!("at byte {}", whole.0.len());
-    let is_reported = summary.notes.iter().any(|note| note.ends_with(&place));
+    let offset = format!("at byte {}", whole.0.len());
+    let is_reported = summary.notes.iter().any(|note| note.ends_with(&offset));
     assert!(is_reported, "{:?}", summary.notes);
 }
 

@@ -51,7 +51,7 @@ fn data_sources_that_left_before_the_end_are_named() {
     // If the service waited for it in vain, this is reported as a loss.
     let slow = recorded(true);
     assert_eq!(
-        find(&slow.losses, Cause::Flush).place,
+        find(&slow.losses, Cause::Flush).source,
         "linux.perf of traced_perf"
     );
     assert!(slow.losses_known(), "{slow:?}");

@@ -268,7 +268,7 @@ fn kernel_overruns_are_the_difference_over_the_recording() {
         .packet(|p| stats(p, 2, 350))
         .summary();
     let loss = find(&summary.losses, Cause::KernelBuffer);
-    assert_eq!(loss.place, "kernel buffer of CPU 1");
+    assert_eq!(loss.source, "kernel buffer of CPU 1");
     assert_eq!(loss.amount, "250 events overwritten before they were read");
     assert!(
         loss.advice.contains("buffer_size_kb (now 2048 per CPU)"),

@@ -16,7 +16,7 @@ fn an_overwritten_buffer_is_reported_with_the_needed_size() {
     })
     .summary();
     let loss = find(&summary.losses, Cause::Overwritten);
-    assert_eq!(loss.place, "buffer 0 \"main\"");
+    assert_eq!(loss.source, "buffer 0 \"main\"");
     assert_eq!(
         loss.amount,
         "1.9 MiB in 500 chunks overwritten before they were read"
@@ -126,7 +126,7 @@ fn shared_memory_loss_names_the_producer() {
     })
     .summary();
     let loss = find(&summary.losses, Cause::SharedMemory);
-    assert_eq!(loss.place, "app (pid 31) [track_event], buffer 0 \"main\"");
+    assert_eq!(loss.source, "app (pid 31) [track_event], buffer 0 \"main\"");
     assert_eq!(loss.amount, "1 gap");
     assert!(loss.advice.contains("shm_size_kb"));
     assert_eq!(summary.losses.len(), 1);
@@ -212,7 +212,7 @@ fn a_failed_final_flush_names_the_slow_source() {
     })
     .summary();
     let loss = find(&summary.losses, Cause::Flush);
-    assert_eq!(loss.place, "track_event of my-app");
+    assert_eq!(loss.source, "track_event of my-app");
     assert!(loss.advice.contains("flush_timeout_ms (now 5000)"));
 }
 
