@@ -74,11 +74,11 @@ impl Scene {
 
     /// Numbers the lanes of each node.
     fn number_lanes(&mut self, tables: &Tables, rows: &MachineRows) -> Numbers {
-        let mut numbers = Numbers {
-            tracks: vec![NONE; tables.track.len() as usize],
-            ..Numbers::default()
-        };
+        let mut numbers = Numbers::default();
         let count = |len: u32| vec![NONE; len as usize];
+        numbers.slices = count(tables.track.len());
+        numbers.counters = count(tables.track.len());
+        numbers.values = count(tables.track.len());
         numbers.cpus = count(tables.cpu.len());
         numbers.activity = count(tables.process.len());
         numbers.states = count(tables.thread.len());
@@ -91,18 +91,18 @@ impl Scene {
                 Content::Slices(tracks) => {
                     let first = numbers.slice_lanes;
                     for track in tracks {
-                        numbers.tracks[*track as usize] = numbers.slice_lanes;
+                        numbers.slices[*track as usize] = numbers.slice_lanes;
                         numbers.slice_lanes += u32::from(rows.depths[*track as usize]);
                     }
                     first
                 }
                 Content::Counter(track) => {
-                    numbers.tracks[*track as usize] = numbers.counters;
-                    bump(&mut numbers.counters)
+                    numbers.counters[*track as usize] = numbers.counter_lanes;
+                    bump(&mut numbers.counter_lanes)
                 }
                 Content::Values(track) => {
-                    numbers.tracks[*track as usize] = numbers.values;
-                    bump(&mut numbers.values)
+                    numbers.values[*track as usize] = numbers.value_lanes;
+                    bump(&mut numbers.value_lanes)
                 }
                 Content::Cpu(ucpu) => own_lane(&mut numbers.cpus, *ucpu),
                 Content::Activity(upid) => own_lane(&mut numbers.activity, *upid),
@@ -133,7 +133,7 @@ impl Scene {
             if depth >= MAX_DEPTH {
                 return None;
             }
-            Some(known(&numbers.tracks, slice.track_id().get(row))? + depth)
+            Some(known(&numbers.slices, slice.track_id().get(row))? + depth)
         });
         let (sched, thread) = (&tables.sched_slice, &tables.thread);
         lanes.sched = Lanes::new(sched.len(), numbers.cpus.len(), |row| {
@@ -149,8 +149,8 @@ impl Scene {
             known(&numbers.states, states.utid().get(row)).filter(|_| !is_gone(trace, row))
         });
         let values = &tables.state;
-        lanes.values = Lanes::new(values.len(), numbers.values as usize, |row| {
-            known(&numbers.tracks, values.track_id().get(row))
+        lanes.values = Lanes::new(values.len(), numbers.value_lanes as usize, |row| {
+            known(&numbers.values, values.track_id().get(row))
         });
         let samples = &tables.profiler_sample;
         lanes.samples = Lanes::new(samples.len(), numbers.samples.len(), |row| {
@@ -165,8 +165,9 @@ impl Scene {
         lanes.heap = Lanes::new(heap.len(), numbers.heap.len(), |row| {
             known(&numbers.heap, heap.upid().get(row))
         });
-        self.counters = Counters::new(&tables.counter, numbers.counters as usize, |track| {
-            known(&numbers.tracks, track)
+        let counters = numbers.counter_lanes as usize;
+        self.counters = Counters::new(&tables.counter, counters, |track| {
+            known(&numbers.counters, track)
         });
     }
 
@@ -334,10 +335,14 @@ fn own_lane(lanes: &mut [u32], row: u32) -> u32 {
 #[derive(Debug, Default)]
 struct Numbers {
     slice_lanes: u32,
-    counters: u32,
-    values: u32,
-    /// The first lane of each track.
-    tracks: Vec<u32>,
+    counter_lanes: u32,
+    value_lanes: u32,
+    /// The first lane of the slices of each track.
+    slices: Vec<u32>,
+    /// The lane of the counter of each track.
+    counters: Vec<u32>,
+    /// The lane of the state of each track.
+    values: Vec<u32>,
     cpus: Vec<u32>,
     activity: Vec<u32>,
     states: Vec<u32>,
@@ -389,7 +394,9 @@ fn count(trace: &Trace, end: i64) -> MachineRows {
     let tables = trace.tables();
     let zeros = |len: u32| vec![0_u32; len as usize];
     let mut rows = MachineRows {
-        tracks: zeros(tables.track.len()),
+        slices: zeros(tables.track.len()),
+        counters: zeros(tables.track.len()),
+        values: zeros(tables.track.len()),
         depths: vec![0; tables.track.len() as usize],
         sched: zeros(tables.cpu.len()),
         cpu_time: vec![0; tables.thread.len() as usize],
@@ -409,17 +416,17 @@ fn count(trace: &Trace, end: i64) -> MachineRows {
     for row in 0..slice.len() {
         let (track, depth) = (slice.track_id().get(row), slice.depth().get(row));
         if depth < MAX_DEPTH {
-            add(&mut rows.tracks, track);
+            add(&mut rows.slices, track);
             if let Some(known) = rows.depths.get_mut(track as usize) {
                 *known = (*known).max(depth as u16 + 1);
             }
         }
     }
     for track in tables.counter.track_id().as_slice() {
-        add(&mut rows.tracks, *track);
+        add(&mut rows.counters, *track);
     }
     for track in tables.state.track_id().as_slice() {
-        add(&mut rows.tracks, *track);
+        add(&mut rows.values, *track);
     }
     let sched = &tables.sched_slice;
     for row in 0..sched.len() {

@@ -20,7 +20,7 @@ pub struct InternedTable<T> {
 }
 
 /// The largest number of array slots per entry.
-const PLACES_PER_ENTRY: usize = 4;
+const SLOTS_PER_ENTRY: usize = 4;
 
 impl<T> Default for InternedTable<T> {
     fn default() -> Self {
@@ -38,8 +38,8 @@ impl<T> InternedTable<T> {
     /// Returns the entry with this iid.
     #[inline]
     pub fn get(&self, iid: u64) -> Option<&T> {
-        let place = usize::try_from(iid).unwrap_or(usize::MAX);
-        match self.counted.get(place) {
+        let index = usize::try_from(iid).unwrap_or(usize::MAX);
+        match self.counted.get(index) {
             Some(entry) => entry.as_ref(),
             None if self.others.is_empty() => None,
             None => self.others.get(&iid),
@@ -49,8 +49,8 @@ impl<T> InternedTable<T> {
     /// Returns the entry with this iid for modification.
     #[inline]
     pub fn get_mut(&mut self, iid: u64) -> Option<&mut T> {
-        let place = usize::try_from(iid).unwrap_or(usize::MAX);
-        match self.counted.get_mut(place) {
+        let index = usize::try_from(iid).unwrap_or(usize::MAX);
+        match self.counted.get_mut(index) {
             Some(entry) => entry.as_mut(),
             None => self.others.get_mut(&iid),
         }
@@ -58,13 +58,13 @@ impl<T> InternedTable<T> {
 
     /// Adds an entry, which replaces one with the same iid.
     pub fn insert(&mut self, iid: u64, entry: T) {
-        let place = usize::try_from(iid).unwrap_or(usize::MAX);
-        if self.counted.is_empty() && place == 1 {
+        let index = usize::try_from(iid).unwrap_or(usize::MAX);
+        if self.counted.is_empty() && index == 1 {
             self.counted.push(None);
         }
-        if let Some(old) = self.counted.get_mut(place) {
+        if let Some(old) = self.counted.get_mut(index) {
             *old = Some(entry);
-        } else if place == self.counted.len() && !self.others.contains_key(&iid) {
+        } else if index == self.counted.len() && !self.others.contains_key(&iid) {
             self.counted.push(Some(entry));
         } else {
             let others = &mut self.others;
@@ -81,14 +81,14 @@ impl<T> InternedTable<T> {
     fn gather(&mut self) {
         let entries = self.counted.iter().flatten().count() + self.others.len();
         let last = self.others.keys().max().copied().unwrap_or(0);
-        let places = usize::try_from(last)
+        let slots = usize::try_from(last)
             .unwrap_or(usize::MAX)
             .saturating_add(1);
-        if places > entries * PLACES_PER_ENTRY {
+        if slots > entries * SLOTS_PER_ENTRY {
             return;
         }
-        if self.counted.len() < places {
-            self.counted.resize_with(places, || None);
+        if self.counted.len() < slots {
+            self.counted.resize_with(slots, || None);
         }
         for (iid, entry) in self.others.drain() {
             self.counted[iid as usize] = Some(entry);
@@ -178,16 +178,16 @@ impl InternedStrings {
             None => {}
         }
         let bytes = string.len() + InternedTable::<Box<[u8]>>::ENTRY_BYTES;
-        let place = self.tables.iter().position(|(number, _)| *number == table);
-        if (place.is_none() && self.tables.len() == MAX_TABLES) || !self.budget.take(bytes) {
+        let index = self.tables.iter().position(|(number, _)| *number == table);
+        if (index.is_none() && self.tables.len() == MAX_TABLES) || !self.budget.take(bytes) {
             return;
         }
         self.taken += bytes;
-        let place = place.unwrap_or_else(|| {
+        let index = index.unwrap_or_else(|| {
             self.tables.push((table, InternedTable::default()));
             self.tables.len() - 1
         });
-        if let Some((_, table)) = self.tables.get_mut(place) {
+        if let Some((_, table)) = self.tables.get_mut(index) {
             table.insert(iid, string.into());
         }
     }

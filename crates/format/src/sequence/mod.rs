@@ -7,9 +7,9 @@
 
 mod clock;
 mod fault;
+mod indexes;
 mod interned;
 mod packet;
-mod places;
 
 use ferretto_proto::fields::trace_packet_defaults;
 use ferretto_wire::Fields;
@@ -20,7 +20,7 @@ pub use self::interned::{InternedEntry, InternedStrings, InternedTable};
 pub use self::packet::PacketHeader;
 
 use self::clock::SequenceClocks;
-use self::places::SequencePlaces;
+use self::indexes::SequenceIndexes;
 use crate::budget::{Budget, entry_bytes};
 use crate::clock::SEQUENCE;
 
@@ -48,9 +48,11 @@ pub trait SequenceState {
 /// The sequences of a trace, with their clocks and incremental state.
 #[derive(Debug)]
 pub struct SequenceReader<S> {
-    places: SequencePlaces,
+    indexes: SequenceIndexes,
     all: Vec<Sequence<S>>,
     clocks: Clocks,
+    /// The latest time of the packets so far.
+    latest: u64,
     budget: Budget,
 }
 
@@ -75,6 +77,8 @@ pub struct PacketContext<'a, S> {
     pub clocks: &'a Clocks,
     /// The packet's timestamp in nanoseconds of boot time, if it has one.
     pub time: Option<Result<u64, Fault>>,
+    /// The latest time of the packets so far.
+    latest: u64,
     /// The clock of the packet's timestamp, if it has one.
     pub clock: u32,
     /// Set if all packets since the last restart are known.
@@ -88,9 +92,20 @@ impl<'a, S> PacketContext<'a, S> {
             state: self.state,
             clocks: self.clocks,
             time: self.time,
+            latest: self.latest,
             clock: self.clock,
             is_valid: self.is_valid,
         }
+    }
+
+    /// Returns the time of an event in the packet. Without a timestamp, it is the latest time of
+    /// the packets so far.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the clock of the timestamp is unknown.
+    pub fn event_time(&self) -> Result<u64, Fault> {
+        self.time.unwrap_or(Ok(self.latest))
     }
 
     /// Returns the context for a reader whose state is a part of this one.
@@ -99,6 +114,7 @@ impl<'a, S> PacketContext<'a, S> {
             state: part(self.state),
             clocks: self.clocks,
             time: self.time,
+            latest: self.latest,
             clock: self.clock,
             is_valid: self.is_valid,
         }
@@ -119,9 +135,10 @@ impl<S: SequenceState> SequenceReader<S> {
 
     fn with_clocks(clocks: Clocks, budget: &Budget) -> Self {
         Self {
-            places: SequencePlaces::default(),
+            indexes: SequenceIndexes::default(),
             all: Vec::new(),
             clocks,
+            latest: 0,
             budget: budget.clone(),
         }
     }
@@ -144,8 +161,8 @@ impl<S: SequenceState> SequenceReader<S> {
     /// Returns the state of a known sequence.
     #[inline]
     pub fn state_mut(&mut self, sequence: u32) -> Option<&mut S> {
-        let place = self.places.get(sequence)?;
-        self.all.get_mut(place).map(|one| &mut one.state)
+        let index = self.indexes.get(sequence)?;
+        self.all.get_mut(index).map(|one| &mut one.state)
     }
 
     /// Converts the timestamp of a packet that [`read`](Self::read) rejected, if it is on a shared
@@ -176,11 +193,11 @@ impl<S: SequenceState> SequenceReader<S> {
             }
             return Err(Fault::NoSequence);
         }
-        let place = match self.places.get(packet.sequence) {
-            Some(place) => place,
+        let index = match self.indexes.get(packet.sequence) {
+            Some(index) => index,
             None => self.add(packet.sequence)?,
         };
-        let sequence = self.all.get_mut(place).ok_or(Fault::TooManySequences)?;
+        let sequence = self.all.get_mut(index).ok_or(Fault::TooManySequences)?;
         let budget = &self.budget;
         sequence.update(packet, faults)?;
         if let Some(snapshot) = packet.snapshot {
@@ -196,10 +213,14 @@ impl<S: SequenceState> SequenceReader<S> {
             self.clocks
                 .packet_to_boot(packet.machine, value, clock, &sequence.clocks)
         });
+        if let Some(Ok(time)) = time {
+            self.latest = self.latest.max(time);
+        }
         Ok(Some(PacketContext {
             state: &mut sequence.state,
             clocks: &self.clocks,
             time,
+            latest: self.latest,
             clock,
             is_valid: sequence.is_valid,
         }))
@@ -207,12 +228,12 @@ impl<S: SequenceState> SequenceReader<S> {
 
     #[cold]
     fn add(&mut self, id: u32) -> Result<usize, Fault> {
-        let place = self.all.len();
+        let index = self.all.len();
         let bytes = entry_bytes::<(u32, u32)>() + entry_bytes::<Sequence<S>>();
-        if place >= MAX_SEQUENCES || !self.budget.take(bytes) {
+        if index >= MAX_SEQUENCES || !self.budget.take(bytes) {
             return Err(Fault::TooManySequences);
         }
-        self.places.insert(id, place);
+        self.indexes.insert(id, index);
         self.all.push(Sequence {
             id,
             is_valid: false,
@@ -220,7 +241,7 @@ impl<S: SequenceState> SequenceReader<S> {
             clocks: SequenceClocks::new(id),
             state: S::new(&self.budget),
         });
-        Ok(place)
+        Ok(index)
     }
 }
 

@@ -232,15 +232,11 @@ fn event(
     tracks: &Tracks,
     problems: &mut Problems,
 ) -> Option<Event> {
-    let PacketContext {
-        state,
-        clocks,
-        time,
-        ..
-    } = context;
+    let time = Some(context.event_time());
+    let PacketContext { state, clocks, .. } = context;
     let encoded = TrackEvent::read(bytes);
     let time = state.event.time(&encoded, time, machine, clocks);
-    if let Ok(None) | Err(TimeFault::Base(_)) = time {
+    if let Err(TimeFault::Base(_)) = time {
         problems.add(Problem::EventWithoutTime);
         return None;
     }

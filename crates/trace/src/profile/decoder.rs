@@ -190,8 +190,7 @@ impl Decoder {
             problems,
             session,
         })?;
-        let time = context.time.ok_or(Problem::NoTime);
-        match time.and_then(|time| time.map_err(why_lost)) {
+        match context.event_time().map_err(why_lost) {
             Ok(time) => sample.time = time,
             Err(problem) => {
                 problems.add(problem);

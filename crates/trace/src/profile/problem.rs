@@ -26,8 +26,6 @@ pub enum Problem {
     UnknownContext,
     /// A callstack without frames.
     EmptyCallstack,
-    /// A sample without a time.
-    NoTime,
     /// A time on a clock without snapshots in the trace.
     UnknownClock,
     /// Symbols of a file without frames.
@@ -50,7 +48,6 @@ impl Problem {
             Self::UnknownCallstack => "callstack iid that is not defined",
             Self::UnknownContext => "context iid that is not defined",
             Self::EmptyCallstack => "callstack without frames",
-            Self::NoTime => "sample without a time",
             Self::UnknownClock => "time on an unknown clock",
             Self::SymbolsWithoutMapping => "symbols of a file without frames",
             Self::TooMany => "data beyond a limit",

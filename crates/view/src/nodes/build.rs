@@ -25,8 +25,12 @@ pub(crate) struct BuiltNodes {
 /// The numbers of rows of tracks, machines, threads, processes and CPUs.
 #[derive(Debug, Default)]
 pub(crate) struct MachineRows {
-    /// Rows of each track.
-    pub(crate) tracks: Vec<u32>,
+    /// Slices of each track.
+    pub(crate) slices: Vec<u32>,
+    /// Values of each track of a counter.
+    pub(crate) counters: Vec<u32>,
+    /// Values of each track of a state.
+    pub(crate) values: Vec<u32>,
     /// Depth of each track.
     pub(crate) depths: Vec<u16>,
     /// CPU slices of each CPU.
@@ -45,6 +49,15 @@ pub(crate) struct MachineRows {
     pub(crate) heap: Vec<u32>,
     /// Lines of logs.
     pub(crate) logs: u32,
+}
+
+impl MachineRows {
+    /// Returns the number of all rows of a track.
+    fn of_track(&self, track: u32) -> u32 {
+        let kinds = [&self.slices, &self.counters, &self.values];
+        let rows = kinds.into_iter().map(|rows| count(rows, track));
+        rows.fold(0, u32::saturating_add)
+    }
 }
 
 /// The number of counters above which the counters of a process form a group.
@@ -129,7 +142,7 @@ fn process_counters(tables: &Tables, strings: &StringPool, rows: &MachineRows) -
     for track in 0..table.len() {
         let is_counter = strings.text(table.event_type().get(track)) == "counter";
         let upid = table.upid().get(track).filter(|_| is_counter);
-        let upid = upid.filter(|_| count(&rows.tracks, track) > 0);
+        let upid = upid.filter(|_| rows.of_track(track) > 0);
         if let Some(known) = upid.and_then(|upid| counters.get_mut(upid as usize)) {
             *known += 1;
         }
@@ -333,7 +346,7 @@ impl NodeBuilder<'_> {
         let table = &self.tables.track;
         let mut used = vec![false; table.len() as usize];
         for track in 0..table.len() {
-            if count(&self.rows.tracks, track) == 0 {
+            if self.rows.of_track(track) == 0 {
                 continue;
             }
             let mut next = Some(track);
@@ -403,7 +416,7 @@ impl NodeBuilder<'_> {
 
     fn track(&mut self, track: u32, strings: &StringPool) {
         let table = &self.tables.track;
-        let rows = count(&self.rows.tracks, track);
+        let rows = self.rows.of_track(track);
         let depth = self.rows.depths.get(track as usize).copied().unwrap_or(0);
         let own_name = table.name().get(track);
         let (name, unit) = (Name::Pool(own_name), table.counter_unit().get(track));
@@ -431,46 +444,60 @@ impl NodeBuilder<'_> {
         let cpu = table.cpu().get(track);
         let is_nameless = strings.text(own_name).is_empty();
         let rank = cpu.map_or(0, i64::from);
-        let (class, kind, content) = match event_type {
-            _ if rows == 0 => (Class::Slices, Kind::Group, Content::None),
-            "counter" => (Class::Counter, Kind::Counter, Content::Counter(track)),
-            "state" => (Class::Slices, Kind::Values, Content::Values(track)),
-            _ => {
-                let is_disk = strings.text(table.type_().get(track)) == "block_io";
-                let is_own = table.utid().get(track).is_some() && is_nameless;
-                let class = match () {
-                    () if is_disk => Class::Subject,
-                    () if is_own => Class::OwnSlices,
-                    // Tracks of the kernel.
-                    () if is_nameless && table.upid().get(track).is_none() => Class::Log,
-                    () => Class::Slices,
-                };
-                (class, Kind::Slices, Content::Slices(vec![track]))
-            }
-        };
         let is_threads = table.utid().get(track).is_some();
-        let name = match cpu.filter(|_| kind == Kind::Counter) {
-            None if is_nameless && !is_threads => Name::Text(self.type_name(track, strings).into()),
-            Some(cpu) => Name::Text(format!("{} of CPU {cpu}", strings.text(own_name)).into()),
-            None => name,
-        };
-        let draft = self.add(owner, class, rank, kind, name);
-        let depth = match kind {
-            Kind::Slices => depth,
-            Kind::Group => 0,
-            _ => 1,
-        };
-        self.fill(draft, content, rows, depth);
-        let node = &mut self.drafts[draft as usize].node;
-        node.unit = unit;
-        node.number = cpu.map(i64::from);
-        self.tracks[track as usize] = draft;
-        if let Some(key) = key.filter(|_| kind == Kind::Slices) {
-            self.groups.insert(key, draft);
+        // A track may have events of several kinds, such as slices on the track of a counter. Each
+        // kind has a node.
+        let mut contents = Vec::new();
+        let slices = count(&self.rows.slices, track);
+        if slices > 0 {
+            let is_disk = strings.text(table.type_().get(track)) == "block_io";
+            let class = match () {
+                () if is_disk => Class::Subject,
+                () if is_threads && is_nameless => Class::OwnSlices,
+                // Tracks of the kernel.
+                () if is_nameless && table.upid().get(track).is_none() => Class::Log,
+                () => Class::Slices,
+            };
+            let content = Content::Slices(vec![track]);
+            contents.push((class, Kind::Slices, content, slices, depth));
         }
-        // Tracks of programs come before threads with CPU time alone.
-        if kind == Kind::Slices {
-            self.prefer(owner);
+        let counters = count(&self.rows.counters, track);
+        if counters > 0 {
+            let content = Content::Counter(track);
+            contents.push((Class::Counter, Kind::Counter, content, counters, 1));
+        }
+        let values = count(&self.rows.values, track);
+        if values > 0 {
+            let content = Content::Values(track);
+            contents.push((Class::Slices, Kind::Values, content, values, 1));
+        }
+        if contents.is_empty() {
+            contents.push((Class::Slices, Kind::Group, Content::None, 0, 0));
+        }
+        for (class, kind, content, rows, depth) in contents {
+            let name = match cpu.filter(|_| kind == Kind::Counter) {
+                None if is_nameless && !is_threads => {
+                    Name::Text(self.type_name(track, strings).into())
+                }
+                Some(cpu) => Name::Text(format!("{} of CPU {cpu}", strings.text(own_name)).into()),
+                None => name.clone(),
+            };
+            let draft = self.add(owner, class, rank, kind, name);
+            self.fill(draft, content, rows, depth);
+            let node = &mut self.drafts[draft as usize].node;
+            node.unit = unit;
+            node.number = cpu.map(i64::from);
+            // The first one stands for the track.
+            if self.tracks[track as usize] == NONE {
+                self.tracks[track as usize] = draft;
+            }
+            if let Some(key) = key.filter(|_| kind == Kind::Slices) {
+                self.groups.insert(key, draft);
+            }
+            // Tracks of programs come before threads with CPU time alone.
+            if kind == Kind::Slices {
+                self.prefer(owner);
+            }
         }
     }
 

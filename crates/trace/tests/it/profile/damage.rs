@@ -76,11 +76,14 @@ fn times_on_unknown_clocks_are_counted() {
     };
     assert_eq!(problem(&at(Some(3), Some(5)), Problem::UnknownClock), 1);
     assert_eq!(problem(&at(Some(64), Some(5)), Problem::UnknownClock), 1);
-    assert_eq!(problem(&at(None, None), Problem::NoTime), 1);
     let (samples, _) = at(Some(6), Some(BOOT + 1)).samples();
     assert_eq!(samples[0].time, BOOT + 1);
     let (samples, _) = at(None, Some(RAW + 1)).samples();
     assert_eq!(samples[0].time, BOOT + 1);
+    // Without a timestamp, a sample has the latest time so far.
+    let begun = at(None, None);
+    let (samples, _) = begun.samples();
+    assert_eq!(samples[0].time, BOOT);
 }
 
 #[test]
