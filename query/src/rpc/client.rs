@@ -7,6 +7,7 @@ use std::path::Path;
 use ferretto_wire::{Fields, encode};
 use rusqlite::types::ValueRef;
 
+use super::fields::{cell_type, cells_batch, query_result};
 use crate::engine::Rows;
 use crate::error::SqlError;
 
@@ -45,11 +46,12 @@ impl Part {
         for field in Fields::new(message).flatten() {
             let text = || field.as_str_lossy().map(|text| text.into_owned());
             match field.number {
-                1 => part.names.extend(text()),
-                2 => part.error = text().filter(|text| !text.is_empty()),
-                3 => {
+                query_result::COLUMN_NAMES => part.names.extend(text()),
+                query_result::ERROR => part.error = text().filter(|text| !text.is_empty()),
+                query_result::BATCH => {
                     let batch = field.as_bytes().unwrap_or_default();
-                    let last = Fields::find(6, batch).and_then(|field| field.as_bool());
+                    let last = Fields::find(cells_batch::IS_LAST_BATCH, batch)
+                        .and_then(|field| field.as_bool());
                     part.is_last |= last.unwrap_or(false);
                     part.batches.push(batch.to_vec());
                 }
@@ -72,11 +74,13 @@ fn rows_of(
     for field in Fields::new(batch).flatten() {
         let bytes = field.as_bytes().unwrap_or_default();
         match field.number {
-            1 => kinds.extend(field.as_varints()),
-            2 => varints.extend(field.as_varints()),
-            3 => floats.extend(bytes.as_chunks().0.iter().map(|it| f64::from_le_bytes(*it))),
-            4 => blobs.push(bytes),
-            5 => texts.extend(bytes.split(|byte| *byte == 0)),
+            cells_batch::CELLS => kinds.extend(field.as_varints()),
+            cells_batch::VARINT_CELLS => varints.extend(field.as_varints()),
+            cells_batch::FLOAT64_CELLS => {
+                floats.extend(bytes.as_chunks().0.iter().map(|it| f64::from_le_bytes(*it)))
+            }
+            cells_batch::BLOB_CELLS => blobs.push(bytes),
+            cells_batch::STRING_CELLS => texts.extend(bytes.split(|byte| *byte == 0)),
             _ => {}
         }
     }
@@ -92,11 +96,13 @@ fn rows_of(
     let mut row = Vec::with_capacity(columns);
     for kind in kinds {
         row.push(match kind {
-            1 => ValueRef::Null,
-            2 => ValueRef::Integer(varints.next().ok_or_else(malformed)?.cast_signed()),
-            3 => ValueRef::Real(floats.next().ok_or_else(malformed)?),
-            4 => ValueRef::Text(texts.next().ok_or_else(malformed)?),
-            5 => ValueRef::Blob(blobs.next().ok_or_else(malformed)?),
+            cell_type::NULL => ValueRef::Null,
+            cell_type::VARINT => {
+                ValueRef::Integer(varints.next().ok_or_else(malformed)?.cast_signed())
+            }
+            cell_type::FLOAT64 => ValueRef::Real(floats.next().ok_or_else(malformed)?),
+            cell_type::STRING => ValueRef::Text(texts.next().ok_or_else(malformed)?),
+            cell_type::BLOB => ValueRef::Blob(blobs.next().ok_or_else(malformed)?),
             _ => return Err(malformed()),
         });
         if row.len() == columns {

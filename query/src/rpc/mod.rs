@@ -2,6 +2,7 @@
 //! WebSocket, Unix sockets and standard input and output.
 
 mod client;
+mod fields;
 mod http;
 mod metatrace;
 mod result;

@@ -7,6 +7,7 @@ use std::time::Instant;
 use ferretto_wire::{Encoder, encode};
 use rusqlite::types::ValueRef;
 
+use super::fields::{cell_type, cells_batch, query_result};
 use crate::engine::{Rows, Statements};
 
 /// The number of cells at which a batch is complete.
@@ -14,7 +15,7 @@ const MAX_CELLS: usize = 50_000;
 /// The number of bytes at which a batch is complete.
 const MAX_BYTES: usize = 128 * 1024;
 
-/// The place of a statement in its text.
+/// The position of a statement in its text.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum StatementHead {
     /// The statement is run, and the next one begins at this offset.
@@ -104,10 +105,13 @@ impl<'a> ResultWriter<'a> {
         let message = encode(|message| {
             message.raw(&head);
             if let Some(error) = error {
-                message.string(2, error);
+                message.string(query_result::ERROR, error);
             }
-            message.nested(3, |batch| self.batch(batch, last));
-            message.double(7, self.started.elapsed().as_secs_f64() * 1000.0);
+            message.nested(query_result::BATCH, |batch| self.batch(batch, last));
+            message.double(
+                query_result::ELAPSED_TIME_MS,
+                self.started.elapsed().as_secs_f64() * 1000.0,
+            );
         });
         self.cells.clear();
         self.varints.clear();
@@ -118,7 +122,7 @@ impl<'a> ResultWriter<'a> {
         let Some(head) = self.statement else {
             return message;
         };
-        // Only the first message has the place.
+        // Only the first message has the position.
         self.statement = Some(StatementHead::Unknown);
         encode(|result| {
             result.bytes(1, &message);
@@ -137,33 +141,37 @@ impl<'a> ResultWriter<'a> {
     }
 
     fn batch(&self, batch: &mut Encoder<'_, Vec<u8>>, last: bool) {
-        let parts = [&self.cells, &self.varints, &self.floats];
-        for (field, bytes) in (1..).zip(parts) {
+        let parts = [
+            (cells_batch::CELLS, &self.cells),
+            (cells_batch::VARINT_CELLS, &self.varints),
+            (cells_batch::FLOAT64_CELLS, &self.floats),
+        ];
+        for (field, bytes) in parts {
             if !bytes.is_empty() {
                 batch.bytes(field, bytes);
             }
         }
         for blob in &self.blobs {
-            batch.bytes(4, blob);
+            batch.bytes(cells_batch::BLOB_CELLS, blob);
         }
         if !self.texts.is_empty() {
-            batch.bytes(5, &self.texts);
+            batch.bytes(cells_batch::STRING_CELLS, &self.texts);
         }
         if last {
-            batch.bool(6, true);
+            batch.bool(cells_batch::IS_LAST_BATCH, true);
         }
     }
 
     fn cell(&mut self, value: ValueRef<'_>) {
         let kind = match value {
-            ValueRef::Null => 1,
+            ValueRef::Null => cell_type::NULL,
             ValueRef::Integer(value) => {
                 varint(&mut self.varints, value.cast_unsigned());
-                2
+                cell_type::VARINT
             }
             ValueRef::Real(value) => {
                 self.floats.extend_from_slice(&value.to_le_bytes());
-                3
+                cell_type::FLOAT64
             }
             ValueRef::Text(text) => {
                 // Texts are separated by NUL, so they end at their first NUL.
@@ -176,15 +184,15 @@ impl<'a> ResultWriter<'a> {
                     }
                 }
                 self.texts.push(0);
-                4
+                cell_type::STRING
             }
             ValueRef::Blob(bytes) => {
                 self.blobs.push(bytes.to_vec());
                 self.blob_bytes += bytes.len();
-                5
+                cell_type::BLOB
             }
         };
-        self.cells.push(kind);
+        self.cells.push(kind as u8);
     }
 }
 
@@ -193,11 +201,14 @@ impl Rows for ResultWriter<'_> {
         self.columns = names.len();
         self.head = encode(|message| {
             for name in names {
-                message.string(1, name);
+                message.string(query_result::COLUMN_NAMES, name);
             }
-            message.varint(4, statements.count);
-            message.varint(5, statements.with_output);
-            message.string(6, &statements.last);
+            message.varint(query_result::STATEMENT_COUNT, statements.count);
+            message.varint(
+                query_result::STATEMENT_WITH_OUTPUT_COUNT,
+                statements.with_output,
+            );
+            message.string(query_result::LAST_STATEMENT_SQL, &statements.last);
         });
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use ferretto_tables::{Continue, Trace};
 use ferretto_wire::{Fields, encode};
 
+use super::fields::register_sql_package as package;
 use super::metatrace::Metatrace;
 use super::result::{ResultWriter, StatementHead};
 use super::{API_VERSION, UPSTREAM_VERSION};
@@ -238,11 +239,12 @@ impl Processor {
         let mut replace = false;
         for field in Fields::new(arguments).flatten() {
             match field.number {
-                2 => {
+                package::MODULES => {
                     let bytes = field.as_bytes().unwrap_or_default();
-                    modules.push((text(bytes, 1), text(bytes, 2)));
+                    let name = text(bytes, package::MODULE_NAME);
+                    modules.push((name, text(bytes, package::MODULE_SQL)));
                 }
-                3 => replace = field.as_bool().unwrap_or(false),
+                package::ALLOW_OVERRIDE => replace = field.as_bool().unwrap_or(false),
                 _ => {}
             }
         }
