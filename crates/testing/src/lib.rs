@@ -1,5 +1,6 @@
 //! Helpers of the tests of all crates: reproducible random numbers, tests in processes of their
-//! own, services, producers and relays to test with, attacks on servers, and faults of the machine.
+//! own, services, producers and relays to test with, attacks on servers, the contents of traces as
+//! importers see them, and faults of the machine.
 //! Unpublished.
 #![allow(
     missing_docs,
@@ -11,6 +12,8 @@
 pub mod attack;
 #[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "content")]
+pub mod content;
 #[cfg(feature = "faults")]
 pub mod faults;
 mod own_process;

@@ -4,8 +4,6 @@ mod accuracy;
 mod beside;
 mod commands;
 mod containers;
-#[path = "../../../edit/tests/parts/content.rs"]
-mod content;
 mod daemons;
 mod damage;
 mod detach;

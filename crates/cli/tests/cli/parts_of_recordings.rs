@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use ferretto::{counter, instant, slice};
 use ferretto_edit::{Window, extent};
 use ferretto_tables::{Options, Trace};
+use ferretto_testing::content::{check_upstream, content_of, differences, errors};
 use ferretto_trace::Limits;
 use ferretto_trace::events::read_events;
 
-use crate::content::{check_upstream, content_of, differences, errors};
 use crate::world::World;
 
 const SECOND: u64 = 1_000_000_000;

@@ -3,9 +3,9 @@
 use std::io::{self, Cursor};
 
 use ferretto_edit::{EditError, Window, cut, extent};
+use ferretto_testing::content::{check_upstream, content_of, differences, errors, upstream};
 use ferretto_trace::Limits;
 
-use crate::content::{check_upstream, content_of, differences, errors, upstream};
 use crate::recording::{MS, SECOND, START, recording};
 
 /// The length of the long recording, in seconds.

@@ -1,7 +1,6 @@
 //! Parts of traces: each can be opened on its own, and has the same content as the whole for its
 //! time.
 
-mod content;
 mod cut;
 mod merge;
 mod recording;

@@ -5,9 +5,9 @@ use std::io::Cursor;
 use ferretto_edit::{Every, Window, cut, merge};
 use ferretto_proto::fields::{trace_packet as packet, track_event};
 use ferretto_tables::{Options, Trace};
+use ferretto_testing::content::{check_upstream, content_of, errors};
 use ferretto_trace::Limits;
 
-use crate::content::{check_upstream, content_of, errors};
 use crate::recording::{MS, SECOND, START, recording, snapshot, write};
 use crate::split::split;
 

@@ -95,9 +95,9 @@ impl Program {
             out.nested(packet::INTERNED_DATA, |out| {
                 // An iid has another name after each restart.
                 let names = ["main", "request", "parse", "rare"];
-                for (place, name) in names.iter().enumerate() {
+                for (index, name) in names.iter().enumerate() {
                     out.nested(interned_data::EVENT_NAMES, |out| {
-                        let iid = (place as u64 + at / SECOND) % names.len() as u64 + 1;
+                        let iid = (index as u64 + at / SECOND) % names.len() as u64 + 1;
                         out.varint(interned_string::IID, iid);
                         out.string(interned_string::STR, name);
                     });

@@ -2,11 +2,11 @@
 
 use ferretto_edit::{Every, Splitter, Window, extent};
 use ferretto_tables::{Options, Trace};
+use ferretto_testing::content::{check_upstream, content_of, differences, errors};
 use ferretto_trace::Limits;
 use ferretto_trace::TraceReader;
 use ferretto_wire::encode;
 
-use crate::content::{check_upstream, content_of, differences, errors};
 use crate::recording::{SECOND, recording};
 
 /// Splits a trace, and returns the parts.

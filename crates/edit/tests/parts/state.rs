@@ -10,9 +10,9 @@ use ferretto_proto::fields::{
     tracing_service_event as service, track_event,
 };
 use ferretto_tables::{Options, Trace};
+use ferretto_testing::content::{check_upstream, content_of, differences, errors};
 use ferretto_trace::Limits;
 
-use crate::content::{check_upstream, content_of, differences, errors};
 use crate::recording::{MS, START, packed, snapshot, write};
 use crate::split::split;
 

@@ -11,7 +11,7 @@ use ferretto_tables::{Options, Trace};
 
 /// Returns the content of a window as lines: slices, scheduling, thread states, and counter values
 /// with their times.
-pub(crate) fn content_of(bytes: &[u8], window: Window) -> Vec<String> {
+pub fn content_of(bytes: &[u8], window: Window) -> Vec<String> {
     let trace = Trace::read(bytes, &Options::default()).unwrap();
     let (from, to) = (window.from as i64, window.to as i64);
     let text = |id| trace.strings().text(id).to_owned();
@@ -110,7 +110,7 @@ pub(crate) fn content_of(bytes: &[u8], window: Window) -> Vec<String> {
 }
 
 /// Returns the errors that the import counted.
-pub(crate) fn errors(bytes: &[u8]) -> Vec<String> {
+pub fn errors(bytes: &[u8]) -> Vec<String> {
     let trace = Trace::read(bytes, &Options::default()).unwrap();
     let stats = &trace.tables().stats;
     let text = |id| trace.strings().text(id).to_owned();
@@ -121,7 +121,7 @@ pub(crate) fn errors(bytes: &[u8]) -> Vec<String> {
 }
 
 /// Runs a query with upstream's trace processor, if it is available.
-pub(crate) fn upstream(bytes: &[u8], query: &str) -> Option<String> {
+pub fn upstream(bytes: &[u8], query: &str) -> Option<String> {
     let folder = PathBuf::from(std::env::var_os("FERRETTO_UPSTREAM")?);
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
@@ -135,7 +135,7 @@ pub(crate) fn upstream(bytes: &[u8], query: &str) -> Option<String> {
 }
 
 /// Checks that upstream's import has no errors.
-pub(crate) fn check_upstream(bytes: &[u8]) {
+pub fn check_upstream(bytes: &[u8]) {
     let query = "select name || ' ' || value from stats where severity = 'error' and value > 0";
     match upstream(bytes, query) {
         Some(answer) => assert_eq!(answer.lines().skip(1).count(), 0, "{answer}"),
@@ -145,7 +145,7 @@ pub(crate) fn check_upstream(bytes: &[u8]) {
     }
 }
 
-pub(crate) fn differences(whole: &[String], part: &[String]) -> String {
+pub fn differences(whole: &[String], part: &[String]) -> String {
     let mut text = String::new();
     let of_whole: HashSet<&String> = whole.iter().collect();
     let of_part: HashSet<&String> = part.iter().collect();
