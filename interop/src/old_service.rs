@@ -25,9 +25,9 @@ pub(crate) struct OldService {
 }
 
 impl OldService {
-    /// Listens at `place` on behalf of the service at `newer`.
-    pub(crate) fn start(place: &Path, newer: &Path, missing: &'static [&'static str]) -> Self {
-        let listener = UnixListener::bind(place).expect("a socket");
+    /// Listens at `path` on behalf of the service at `newer`.
+    pub(crate) fn start(path: &Path, newer: &Path, missing: &'static [&'static str]) -> Self {
+        let listener = UnixListener::bind(path).expect("a socket");
         let newer = newer.to_owned();
         let accepting = listener.try_clone().expect("a socket");
         thread::spawn(move || {

@@ -79,14 +79,14 @@ impl OnOurs {
 }
 
 /// Creates a link, or keeps a correct one, which other tests may be using.
-fn link(to: &Path, place: &Path) {
-    if std::fs::read_link(place).is_ok_and(|found| found == to) {
+fn link(to: &Path, link: &Path) {
+    if std::fs::read_link(link).is_ok_and(|found| found == to) {
         return;
     }
-    let _ = std::fs::remove_file(place);
-    match symlink(to, place) {
+    let _ = std::fs::remove_file(link);
+    match symlink(to, link) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            panic!("cannot create {}: {error}", place.display())
+            panic!("cannot create {}: {error}", link.display())
         }
         _ => {}
     }

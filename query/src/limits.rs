@@ -115,23 +115,27 @@ impl Limits {
     /// Returns the result of a text, with the reason if it was ended at the deadline.
     pub(crate) fn explained(&self, result: Result<(), SqlError>) -> Result<(), SqlError> {
         let timeout = self.0.timeout.unwrap_or_default();
-        result.map_err(|error| match self.is_late() {
-            true => SqlError {
-                message: format!("The query took longer than {timeout:?}."),
-                ..error
-            },
-            false => error,
+        result.map_err(|error| {
+            if self.is_late() {
+                SqlError {
+                    message: format!("The query took longer than {timeout:?}."),
+                    ..error
+                }
+            } else {
+                error
+            }
         })
     }
 
     /// Runs a function that statements call, which must not be nested too deep.
     pub(crate) fn nested<T>(&self, name: &str, call: impl FnOnce() -> Result<T>) -> Result<T> {
         let depth = self.0.depth.fetch_add(1, Ordering::Relaxed);
-        let result = match depth < MAX_DEPTH {
-            true => call(),
-            false => Err(Error::UserFunctionError(
+        let result = if depth < MAX_DEPTH {
+            call()
+        } else {
+            Err(Error::UserFunctionError(
                 format!("{name}: more than {MAX_DEPTH} calls are nested").into(),
-            )),
+            ))
         };
         self.0.depth.fetch_sub(1, Ordering::Relaxed);
         result

@@ -108,8 +108,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the places of values without names, and of the names before values.
-    fn places(self, count: usize) -> (usize, impl Iterator<Item = usize>) {
+    /// Returns the number of values without names, and the columns of the names before values.
+    fn columns(self, count: usize) -> (usize, impl Iterator<Item = usize>) {
         let plain = match self {
             Self::Plain => count,
             Self::Named => 0,
@@ -131,13 +131,13 @@ struct Collect {
 
 impl Aggregate<Mutex<Object>, Value> for Collect {
     fn init(&self, context: &mut Context<'_>) -> Result<Mutex<Object>> {
-        let (plain, named) = self.kind.places(context.len());
+        let (plain, named) = self.kind.columns(context.len());
         if !(context.len() - plain).is_multiple_of(2) {
             return Err(failure("each value must have its column's name before it"));
         }
         let mut names = Vec::new();
-        for place in named {
-            match owned(context.get_raw(place)) {
+        for column in named {
+            match owned(context.get_raw(column)) {
                 Value::Text(name) => names.push(name),
                 _ => return Err(failure("the name of a column must be a text")),
             }
@@ -148,9 +148,9 @@ impl Aggregate<Mutex<Object>, Value> for Collect {
 
     fn step(&self, context: &mut Context<'_>, object: &mut Mutex<Object>) -> Result<()> {
         let object = object.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let (plain, named) = self.kind.places(context.len());
-        for place in (0..plain).chain(named.map(|place| place + 1)) {
-            object.rows.push(owned(context.get_raw(place)))?;
+        let (plain, named) = self.kind.columns(context.len());
+        for column in (0..plain).chain(named.map(|column| column + 1)) {
+            object.rows.push(owned(context.get_raw(column)))?;
         }
         Ok(())
     }

@@ -248,7 +248,7 @@ unsafe impl VTab<'_> for Table {
             return Ok(false);
         };
         let mut text = String::new();
-        for (place, used) in plan.used.iter().enumerate() {
+        for (index, used) in plan.used.iter().enumerate() {
             let Some((condition, number)) = kept.get(*used).copied() else {
                 return Err(failure("damaged plan"));
             };
@@ -261,7 +261,7 @@ unsafe impl VTab<'_> for Table {
             };
             text += &format!("{}{op} ", condition.column);
             let mut usage = info.constraint_usage(number);
-            usage.set_argv_index(place as c_int + 1);
+            usage.set_argv_index(index as c_int + 1);
             usage.set_omit(true);
         }
         info.set_idx_str(&text);

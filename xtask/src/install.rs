@@ -17,13 +17,13 @@ const PRIVATE_LIBS: &str = "-lpthread -ldl -lm";
 /// pkg-config. Replaces files with the names of the other library only if they are links of an
 /// earlier call.
 pub(crate) fn run(prefix: &str, profile: &str) -> Result<()> {
-    place(&build(profile)?, Path::new(prefix))?;
+    copy_into(&build(profile)?, Path::new(prefix))?;
     println!("installed libferretto_c in {prefix}/lib");
     Ok(())
 }
 
 /// Installs the build into a folder under `prefix`.
-pub(crate) fn place(built: &Path, prefix: &Path) -> Result<()> {
+pub(crate) fn copy_into(built: &Path, prefix: &Path) -> Result<()> {
     let libraries = prefix.join("lib");
     let descriptions = libraries.join("pkgconfig");
     fs::create_dir_all(&descriptions)
@@ -75,14 +75,14 @@ fn build_with(profile: &str, other: Option<(&str, &(String, String))>) -> Result
     Ok(folder.join(if profile == "dev" { "debug" } else { profile }))
 }
 
-fn link(place: &Path, to: &str) -> Result<()> {
-    if fs::symlink_metadata(place).is_ok_and(|found| found.is_symlink()) {
-        fs::remove_file(place)?;
+fn link(path: &Path, to: &str) -> Result<()> {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        fs::remove_file(path)?;
     }
-    symlink(to, place).with_context(|| {
+    symlink(to, path).with_context(|| {
         format!(
             "creating {}: another library may be installed there",
-            place.display()
+            path.display()
         )
     })
 }
@@ -111,7 +111,7 @@ mod tests {
             for extension in ["so", "a"] {
                 fs::write(built.join(format!("libferretto_c.{extension}")), content).unwrap();
             }
-            place(&built, &prefix).unwrap();
+            copy_into(&built, &prefix).unwrap();
             let library = prefix.join("lib/libperfetto_c.so");
             assert_eq!(
                 fs::read_link(&library).unwrap(),
@@ -127,7 +127,7 @@ mod tests {
         let other = prefix.join("lib/libperfetto_c.a");
         fs::remove_file(&other).unwrap();
         fs::write(&other, "other").unwrap();
-        assert!(place(&built, &prefix).is_err());
+        assert!(copy_into(&built, &prefix).is_err());
         assert_eq!(fs::read_to_string(other).unwrap(), "other");
         fs::remove_dir_all(root).unwrap();
     }

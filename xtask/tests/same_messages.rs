@@ -42,11 +42,11 @@ fn message(random: &mut Random, descriptor: &MessageDescriptor, depth: u32) -> V
         // Only one member of a `oneof`: our types do not know all members, so the order of two is
         // lost.
         let oneof = field.containing_oneof();
-        let place = oneof.map_or(field.name().to_owned(), |oneof| oneof.name().to_owned());
-        if seen.contains(&place) && !field.is_list() {
+        let key = oneof.map_or(field.name().to_owned(), |oneof| oneof.name().to_owned());
+        if seen.contains(&key) && !field.is_list() {
             continue;
         }
-        seen.push(place);
+        seen.push(key);
         match field.cardinality() {
             Cardinality::Repeated if packs(field) && random.below(2) == 0 => {
                 let array: Vec<u8> = (0..random.below(4))

@@ -310,9 +310,10 @@ pub(crate) fn tables(path: &Path, tables: TableSet) -> Result<(String, Trace, Ex
     for remark in trace.remarks() {
         eprintln!("ferretto: {}: {}", shown(&name), shown(remark));
     }
-    let extent = match trace.remarks().is_empty() {
-        true => Extent::Whole,
-        false => Extent::Partly,
+    let extent = if trace.remarks().is_empty() {
+        Extent::Whole
+    } else {
+        Extent::Partly
     };
     let extent = extent.and_health(&name, &trace.health());
     Ok((name, trace, extent))

@@ -130,7 +130,7 @@ impl<W: Write> MachineMerger<W> {
     ) -> io::Result<()> {
         let is_of_service = Fields::find(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, packet)
             .is_some_and(|id| id.as_u32() == Some(SERVICE_SEQUENCE));
-        let mut place = Place::Here;
+        let mut destination = Destination::Here;
         let last = &mut self.last_sequence;
         let mut new_id = |sequence: u32| {
             u64::from(*sequences.entry(sequence).or_insert_with(|| {
@@ -148,20 +148,22 @@ impl<W: Write> MachineMerger<W> {
                     // Machines that the recording itself contained cannot be distinguished any
                     // more.
                     trace_packet::MACHINE_ID => {}
-                    trace_packet::TRACE_UUID => place = Place::Nowhere,
+                    trace_packet::TRACE_UUID => destination = Destination::Nowhere,
                     trace_packet::TRACE_ATTRIBUTES if kinds::is_window(body) => {
-                        place = Place::Nowhere
+                        destination = Destination::Nowhere
                     }
                     // Dropped, because readers would apply it to the host's clocks; the comparisons
                     // relate the clocks instead.
-                    trace_packet::CLOCK_SNAPSHOT if is_of_service => place = Place::Nowhere,
-                    trace_packet::REMOTE_CLOCK_SYNC => place = Place::Nowhere,
+                    trace_packet::CLOCK_SNAPSHOT if is_of_service => {
+                        destination = Destination::Nowhere
+                    }
+                    trace_packet::REMOTE_CLOCK_SYNC => destination = Destination::Nowhere,
                     trace_packet::SERVICE_EVENT => {
-                        place = place.max(place_of_event(body));
+                        destination = destination.max(destination_of_event(body));
                         return false;
                     }
                     trace_packet::TRACE_STATS => {
-                        place = place.max(Place::End);
+                        destination = destination.max(Destination::End);
                         out.nested(field.number, |out| write_stats(body, out, &mut new_id));
                     }
                     trace_packet::SYSTEM_INFO => out.nested(field.number, |out| {
@@ -176,13 +178,13 @@ impl<W: Write> MachineMerger<W> {
             });
             out.varint(trace_packet::MACHINE_ID, machine.id.into());
         });
-        match place {
-            Place::Here => self.write(&changed),
-            Place::End => {
+        match destination {
+            Destination::Here => self.write(&changed),
+            Destination::End => {
                 self.tail.push(changed);
                 Ok(())
             }
-            Place::Nowhere => Ok(()),
+            Destination::Nowhere => Ok(()),
         }
     }
 
@@ -206,7 +208,7 @@ impl<W: Write> MachineMerger<W> {
 
 /// The position of a packet in the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum Destination {
     Here,
     End,
     Nowhere,
@@ -214,13 +216,13 @@ enum Place {
 
 /// Returns the position of a service event. Flushes are dropped: those of one machine do not
 /// concern the packets of others.
-fn place_of_event(event: &[u8]) -> Place {
+fn destination_of_event(event: &[u8]) -> Destination {
     use tracing_service_event as kind;
     let has = |number| Fields::find(number, event).is_some();
     if has(kind::FLUSH_STARTED) || has(kind::ALL_DATA_SOURCES_FLUSHED) {
-        Place::Nowhere
+        Destination::Nowhere
     } else {
-        Place::End
+        Destination::End
     }
 }
 

@@ -129,7 +129,7 @@ fn merge_machines<R: Read, W: Write>(
     let mut merger = MachineMerger::new(out, uuid, &[(BOOTTIME, boot), (REALTIME, host + boot)])?
         .with_limits(limits);
     let mut all = Vec::new();
-    for (place, (trace, identity)) in traces.iter_mut().zip(identities).enumerate() {
+    for (index, (trace, identity)) in traces.iter_mut().zip(identities).enumerate() {
         let started = identity.started().ok_or_else(unknown)?;
         // Simultaneous readings of the clocks of both machines at one wall clock time.
         let exchange = |after: u64| {
@@ -138,8 +138,8 @@ fn merge_machines<R: Read, W: Write>(
             (vec![(BOOTTIME, own)], vec![(BOOTTIME, host)])
         };
         let machine = Machine {
-            id: u32::try_from(place + 1).unwrap_or(u32::MAX),
-            name: names.get(place).copied().unwrap_or_default().into(),
+            id: u32::try_from(index + 1).unwrap_or(u32::MAX),
+            name: names.get(index).copied().unwrap_or_default().into(),
             clocks: vec![vec![exchange(0), exchange(1)]],
         };
         all.push(merger.add(&machine, trace)?);

@@ -117,13 +117,13 @@ impl MachineClock {
 
     /// Adds a comparison.
     pub fn add_comparison(&mut self, comparison: Comparison) {
-        let place = self
+        let position = self
             .comparisons
             .partition_point(|c| c.host <= comparison.host);
-        if place > 0 && self.comparisons[place - 1] == comparison {
+        if position > 0 && self.comparisons[position - 1] == comparison {
             return;
         }
-        self.comparisons.insert(place, comparison);
+        self.comparisons.insert(position, comparison);
         if self.comparisons.len() > MOST {
             // The better one of each two neighbours.
             let halves = self.comparisons.chunks(2);

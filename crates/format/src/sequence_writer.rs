@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_restarts_until_its_first_packet_finds_room() {
+    fn a_sequence_restarts_until_its_first_packet_fits() {
         let mut sequence = SequenceWriter::new(SequenceClocks::new(1, true, BOOTTIME), 0);
         assert!(sequence.must_restart(0, 0));
         let first = encode(|packet| sequence.restart(packet, (0, 0), Start::at(500), |_| {}));

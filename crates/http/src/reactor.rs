@@ -245,7 +245,7 @@ impl Reactor {
         let Some(session) = self.site.session() else {
             return;
         };
-        if !self.has_place() {
+        if !self.can_admit() {
             return;
         }
         let client = Client::new(stream, self.limits.write);
@@ -258,7 +258,7 @@ impl Reactor {
 
     /// Makes a place for a connection with an admitted request: an idle one gives way. Returns
     /// false if there is none.
-    fn has_place(&mut self) -> bool {
+    fn can_admit(&mut self) -> bool {
         let admitted = self.connections.iter().filter(|(_, it)| it.is_admitted);
         if admitted.clone().count() < self.limits.admitted {
             return true;
@@ -402,7 +402,7 @@ impl Reactor {
             .connections
             .get(&number)
             .is_some_and(|it| it.is_admitted);
-        if !is_admitted && !self.has_place() {
+        if !is_admitted && !self.can_admit() {
             let reason = "Too many connections are open.";
             let busy = Response::error("503 Service Unavailable", reason);
             return self.refuse(number, &busy);

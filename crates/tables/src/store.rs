@@ -191,13 +191,13 @@ impl Store {
     #[inline]
     pub(crate) fn store_args(&mut self) {
         if !self.waiting_args.is_empty() {
-            self.waiting_args.settle(&mut self.tables);
+            self.waiting_args.flush(&mut self.tables);
         }
     }
 
     /// Adds the callsites of all callstacks to the table.
     pub(crate) fn store_callsites(&mut self) {
-        self.callsites.settle(&mut self.tables);
+        self.callsites.flush(&mut self.tables);
     }
 
     /// Adds a sample. Its callsite is that of the callstack, if it has one.

@@ -344,8 +344,8 @@ impl View {
             is_chosen[*node as usize] = true;
         }
         let is_inside = |slice: u32| {
-            let place = self.position_of_slice(slice);
-            place.is_some_and(|(node, _)| is_chosen[node as usize])
+            let found = self.position_of_slice(slice);
+            found.is_some_and(|(node, _)| is_chosen[node as usize])
                 && window.contains(&slices.ts().get(slice))
         };
         let mut sums: FxHashMap<(&str, StringId, StringId), (u64, i64)> = FxHashMap::default();

@@ -78,9 +78,10 @@ impl View {
     fn causes(&self, why: &Why<'_>, shares: &[Share], level: usize) -> Vec<Value> {
         let shown = shares.iter().take(MAX_CAUSES);
         let cause = |share: &Share| {
-            let inner = match level + 1 < MAX_LEVELS {
-                true => self.causes(why, &share.inner, level + 1),
-                false => Vec::new(),
+            let inner = if level + 1 < MAX_LEVELS {
+                self.causes(why, &share.inner, level + 1)
+            } else {
+                Vec::new()
             };
             let mut functions = why.functions_of_share(share);
             functions.truncate(3);

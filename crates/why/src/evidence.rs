@@ -165,9 +165,10 @@ impl Evidence {
                 callsite,
                 call: call.map_or(StringId::NULL, |call| call.name),
             };
-            match is_wait {
-                true => waits.push((thread, sample)),
-                false => samples.push((thread, sample)),
+            if is_wait {
+                waits.push((thread, sample))
+            } else {
+                samples.push((thread, sample))
             }
         }
         self.samples = Grouped::new(&samples);

@@ -254,9 +254,12 @@ pub(crate) fn of_stack(functions: &[Function]) -> Option<WaitKind> {
 pub(crate) fn of_function(name: &str) -> Option<WaitKind> {
     // Compilers add suffixes to the names of parts that they split off, such as `.isra.0`.
     let name = name.split('.').next().unwrap_or_default();
-    let is_it = |known: &str| match known.ends_with('_') {
-        true => name.starts_with(known),
-        false => name == known,
+    let is_it = |known: &str| {
+        if known.ends_with('_') {
+            name.starts_with(known)
+        } else {
+            name == known
+        }
     };
     let found = FUNCTIONS.iter().find(|(known, _)| is_it(known));
     found.map(|(_, kind)| *kind)

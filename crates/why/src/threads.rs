@@ -96,9 +96,10 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
                 let state = State {
                     start: i64::MIN,
                     end: start,
-                    kind: match is_new {
-                        true => StateKind::Unborn,
-                        false => StateKind::Blocked(b'?'),
+                    kind: if is_new {
+                        StateKind::Unborn
+                    } else {
+                        StateKind::Blocked(b'?')
                     },
                     cpu: None,
                     waker,

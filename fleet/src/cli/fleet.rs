@@ -100,9 +100,10 @@ async fn write_parquet(
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let tables: Vec<String> = match args.tables.is_empty() {
-        true => fleet::RELATIONS.iter().map(|r| (*r).to_owned()).collect(),
-        false => args.tables.clone(),
+    let tables: Vec<String> = if args.tables.is_empty() {
+        fleet::RELATIONS.iter().map(|r| (*r).to_owned()).collect()
+    } else {
+        args.tables.clone()
     };
     let exported = engine
         .export(&tables, target, threads)

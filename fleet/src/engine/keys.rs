@@ -37,13 +37,13 @@ impl Engine {
         let Some(into) = tokens.iter().position(|token| is_word(token, "INTO")) else {
             return unchanged();
         };
-        let Some((place, table)) = at(into + 1).and_then(|(i, t)| Some((i, name_of(t)?))) else {
+        let Some((name_at, table)) = at(into + 1).and_then(|(i, t)| Some((i, name_of(t)?))) else {
             return unchanged();
         };
         let Some(key) = self.row_keys.get(&table.to_ascii_lowercase()) else {
             return unchanged();
         };
-        let Some((open, _)) = at(place + 1).filter(|(_, token)| token.token == Token::LParen)
+        let Some((open, _)) = at(name_at + 1).filter(|(_, token)| token.token == Token::LParen)
         else {
             return unchanged();
         };

@@ -194,13 +194,13 @@ fn in_order(
             "The parents of a flamegraph's rows are circular.",
         ));
     }
-    let mut place = vec![0; ids.len()];
+    let mut index_of = vec![0; ids.len()];
     for (index, row) in order.iter().enumerate() {
-        place[*row] = index;
+        index_of[*row] = index;
     }
     let callers = order
         .iter()
-        .map(|row| caller_of[*row].map(|caller| place[caller]))
+        .map(|row| caller_of[*row].map(|caller| index_of[caller]))
         .collect();
     let order = order
         .into_iter()

@@ -35,7 +35,7 @@ const MIB: u64 = 1 << 20;
 /// Imports traces. Waits while the traces in memory reach the limit.
 #[derive(Debug)]
 pub struct Importer {
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     memory: u64,
     /// For each imported file, the reason if it cannot be read.
     outcomes: Mutex<HashMap<String, Option<String>>>,
@@ -46,7 +46,7 @@ pub struct Importer {
 /// A trace in memory, with its share of the limit.
 pub(super) struct Held {
     pub(super) trace: LoadedTrace,
-    _room: OwnedSemaphorePermit,
+    _permits: OwnedSemaphorePermit,
 }
 
 impl Importer {
@@ -54,7 +54,7 @@ impl Importer {
     pub fn new(memory: u64) -> Self {
         let memory = memory.clamp(64 * MIB, 1 << 50);
         Self {
-            room: Arc::new(Semaphore::new((memory / MIB) as usize)),
+            permits: Arc::new(Semaphore::new((memory / MIB) as usize)),
             memory,
             outcomes: Mutex::default(),
             done: AtomicU64::new(0),
@@ -103,7 +103,12 @@ impl Importer {
     pub(super) async fn import(&self, file: &TraceFile, tables: TableSet) -> Option<Held> {
         let all = self.memory / MIB;
         let estimate = (file.size * MEMORY_PER_BYTE / MIB + 1).min(all) as u32;
-        let mut room = self.room.clone().acquire_many_owned(estimate).await.ok()?;
+        let mut permits = self
+            .permits
+            .clone()
+            .acquire_many_owned(estimate)
+            .await
+            .ok()?;
         let cancel = Cancel(Arc::new(AtomicBool::new(false)));
         let cancelled = cancel.0.clone();
         let options = Options {
@@ -127,9 +132,12 @@ impl Importer {
         let trace = outcome.ok()?;
         let taken = (trace.tables().max_memory() as u64 / MIB + 1) as u32;
         if taken < estimate {
-            room.split((estimate - taken) as usize);
+            permits.split((estimate - taken) as usize);
         }
-        Some(Held { trace, _room: room })
+        Some(Held {
+            trace,
+            _permits: permits,
+        })
     }
 }
 

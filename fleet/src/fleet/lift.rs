@@ -41,7 +41,7 @@ impl OptimizerRule for LiftTraces {
 
 fn lift(plan: LogicalPlan) -> Result<LogicalPlan> {
     let (plan, local) = walk(plan)?;
-    if local { settle(plan) } else { Ok(plan) }
+    if local { lift_needed(plan) } else { Ok(plan) }
 }
 
 /// Lifts the inputs of a plan. Returns true with it if all of the plan concerns one trace at a
@@ -94,7 +94,7 @@ fn walk(plan: LogicalPlan) -> Result<(LogicalPlan, bool)> {
     })?;
     let inputs = inputs.into_iter().zip(locals);
     let inputs = inputs
-        .map(|(input, local)| if local { settle(input) } else { Ok(input) })
+        .map(|(input, local)| if local { lift_needed(input) } else { Ok(input) })
         .collect::<Result<Vec<_>>>()?;
     Ok((with_inputs(plan, inputs)?, false))
 }
@@ -151,7 +151,7 @@ fn mixed(join: &Join) -> String {
 
 /// Lifts a plan if it has joins, aggregates or calls of trace functions. Scans, filters and
 /// projections do not have to be lifted.
-fn settle(plan: LogicalPlan) -> Result<LogicalPlan> {
+fn lift_needed(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut scope: Option<Arc<Scope>> = None;
     let mut needed = false;
     plan.apply(|node| {
@@ -256,5 +256,5 @@ fn with_calls(plan: &LogicalPlan, calls: &[Expr]) -> Result<Option<LogicalPlan>>
     let made = made.map(|(at, call)| call.clone().alias(format!("__call_{at}")));
     let made = own.chain(made).collect::<Vec<_>>();
     let below = LogicalPlanBuilder::from(plan).project(made)?.build()?;
-    Ok(Some(settle(below)?))
+    Ok(Some(lift_needed(below)?))
 }

@@ -176,9 +176,10 @@ pub fn check_repeats<T: Visit>(statement: &T) -> Result<(), SqlError> {
                 }
                 sizes.insert(cte.alias.name.value.to_ascii_lowercase(), size);
             }
-            match relations_of(&*query.body, &sizes) > MAX_RELATIONS {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if relations_of(&*query.body, &sizes) > MAX_RELATIONS {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         }
     }
@@ -220,14 +221,16 @@ pub fn check_plan(plan: &LogicalPlan) -> Result<(), SqlError> {
     let mut relations = 0;
     plan.apply_with_subqueries(|node| {
         relations += usize::from(node.inputs().is_empty());
-        Ok(match relations > MAX_RELATIONS {
-            true => TreeNodeRecursion::Stop,
-            false => TreeNodeRecursion::Continue,
+        Ok(if relations > MAX_RELATIONS {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
         })
     })?;
-    match relations > MAX_RELATIONS {
-        true => Err(too_many_relations()),
-        false => Ok(()),
+    if relations > MAX_RELATIONS {
+        Err(too_many_relations())
+    } else {
+        Ok(())
     }
 }
 

@@ -134,10 +134,10 @@ impl TextCondition {
         let results = results
             .as_ref()
             .and_then(|results| results.as_boolean_opt());
-        for (place, id) in ids.values().iter().enumerate() {
+        for (index, id) in ids.values().iter().enumerate() {
             // A condition that is NULL does not hold.
             let holds =
-                results.is_none_or(|results| results.is_valid(place) && results.value(place));
+                results.is_none_or(|results| results.is_valid(index) && results.value(index));
             let result = if holds { HOLDS } else { FAILS };
             self.results[*id as usize].store(result, Ordering::Relaxed);
         }

@@ -170,9 +170,10 @@ struct LookupExec {
 impl LookupExec {
     fn new(parts: Parts, input: Arc<dyn ExecutionPlan>) -> Result<Self> {
         let table = &parts.table.plan;
-        let join_type = match parts.is_outer {
-            true => JoinType::Left,
-            false => JoinType::Inner,
+        let join_type = if parts.is_outer {
+            JoinType::Left
+        } else {
+            JoinType::Inner
         };
         let (schema, _) = build_join_schema(&input.schema(), &table.schema(), &join_type);
         let schema = Arc::new(schema);
@@ -336,9 +337,10 @@ impl ExecutionPlan for LookupExec {
         _: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema);
-        statistics.num_rows = match self.parts.is_outer {
-            true => inputs[0].num_rows,
-            false => inputs[0].num_rows.to_inexact(),
+        statistics.num_rows = if self.parts.is_outer {
+            inputs[0].num_rows
+        } else {
+            inputs[0].num_rows.to_inexact()
         };
         statistics.total_byte_size = match statistics.num_rows.get_value() {
             Some(rows) => Precision::Inexact(rows * 8 * self.schema.fields().len()),

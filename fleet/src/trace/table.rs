@@ -259,9 +259,6 @@ impl TableProvider for TraceTable {
         let leaves_out = !source.conditions.is_empty();
         let parts = state.config().target_partitions();
         let scan = ScanExec::new(Arc::new(source), schema, rows, parts, &sorted);
-        Ok(Arc::new(match leaves_out {
-            true => scan.inexact(),
-            false => scan,
-        }))
+        Ok(Arc::new(if leaves_out { scan.inexact() } else { scan }))
     }
 }

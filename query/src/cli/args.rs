@@ -423,12 +423,12 @@ pub(super) fn parse() -> Result<Task, String> {
             "'{word}' is neither a file nor the last argument: quote the SQL as one argument"
         ));
     }
-    let places = [args.port.is_some(), args.socket.is_some(), args.stdio];
-    let places = places.into_iter().filter(|is_given| *is_given).count();
-    if !args.serve && places > 0 {
+    let addresses = [args.port.is_some(), args.socket.is_some(), args.stdio];
+    let addresses = addresses.into_iter().filter(|is_given| *is_given).count();
+    if !args.serve && addresses > 0 {
         return Err("--port, --socket and --stdio belong to --serve".into());
     }
-    if places > 1 {
+    if addresses > 1 {
         return Err("--port, --socket and --stdio exclude each other".into());
     }
     args.traces = words.into_iter().map(PathBuf::from).collect();

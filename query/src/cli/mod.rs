@@ -251,7 +251,7 @@ WHERE value > 0 AND severity IN ('error', 'data_loss')";
 fn print_health(engine: &mut Engine) {
     let mut lines: [Vec<String>; 3] = Default::default();
     let mut take = |values: &[ferretto_query::ValueRef<'_>]| {
-        let text = |place: usize| values[place].as_str().unwrap_or_default().to_owned();
+        let text = |index: usize| values[index].as_str().unwrap_or_default().to_owned();
         let kind = match (text(1).as_str(), text(2).as_str()) {
             ("error", "trace") => 0,
             ("error", "analysis") => 1,

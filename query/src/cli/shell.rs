@@ -72,9 +72,10 @@ impl Validator for Words {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let text = context.input().trim();
         let whole = text.is_empty() || text.starts_with('.') || text.ends_with(';');
-        Ok(match whole {
-            true => ValidationResult::Valid(None),
-            false => ValidationResult::Incomplete,
+        Ok(if whole {
+            ValidationResult::Valid(None)
+        } else {
+            ValidationResult::Incomplete
         })
     }
 }

@@ -70,9 +70,10 @@ impl SummaryArgs {
         };
         let summary = summarize(engine, &request).map_err(|error| error.message)?;
         let mut out = io::stdout().lock();
-        let written = match self.is_binary {
-            true => out.write_all(&summary),
-            false => out.write_all(summary_text(&summary).as_bytes()),
+        let written = if self.is_binary {
+            out.write_all(&summary)
+        } else {
+            out.write_all(summary_text(&summary).as_bytes())
         };
         match written.and_then(|()| out.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

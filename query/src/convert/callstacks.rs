@@ -93,9 +93,10 @@ impl Samples {
                     all.functions.len() - 1
                 });
                 // The rows of inlined functions follow one another.
-                let caller = match current == Some(id) {
-                    true => of_callsite.get(&id).copied(),
-                    false => caller.and_then(|caller| of_callsite.get(&caller).copied()),
+                let caller = if current == Some(id) {
+                    of_callsite.get(&id).copied()
+                } else {
+                    caller.and_then(|caller| of_callsite.get(&caller).copied())
                 };
                 current = Some(id);
                 let node = Node { caller, function };

@@ -48,12 +48,12 @@ struct Object {
 /// Returns the text of the comments in tokens.
 fn comments(source: &str, tokens: &[Token], past: usize) -> String {
     let mut lines = Vec::new();
-    for (place, token) in tokens
+    for (index, token) in tokens
         .iter()
         .enumerate()
         .filter(|(_, token)| token.is_space())
     {
-        let end = tokens.get(place + 1).map_or(past, |next| next.at);
+        let end = tokens.get(index + 1).map_or(past, |next| next.at);
         let comment = source.get(token.at..end).unwrap_or_default();
         lines.extend(comment.lines().filter_map(|line| line.strip_prefix("--")));
     }
@@ -205,9 +205,10 @@ fn objects(modules: &BTreeMap<String, String>, limits: &Limits) -> Result<Stored
             let list = |title: &str, fields: &[Field]| -> String {
                 let parts = fields.iter();
                 let parts: Vec<_> = parts.map(|f| format!("{} ({})", f.name, f.kind)).collect();
-                match parts.is_empty() {
-                    true => String::new(),
-                    false => format!("\n{title}: {}", parts.join(", ")),
+                if parts.is_empty() {
+                    String::new()
+                } else {
+                    format!("\n{title}: {}", parts.join(", "))
                 }
             };
             let aliases = qualified.replace(['.', '_'], " ");
@@ -330,8 +331,8 @@ fn table_info(callee: &Callee, table: &str, limits: &Limits) -> Result<StoredRow
     let mut columns: Vec<Values> = names.iter().map(|_| new()).collect();
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
-        for (place, column) in columns.iter_mut().enumerate() {
-            column.add(&owned(row.get_ref(place)?));
+        for (index, column) in columns.iter_mut().enumerate() {
+            column.add(&owned(row.get_ref(index)?));
         }
     }
     let mut out = StoredRows::new(6, limits);

@@ -42,7 +42,7 @@ impl Engine {
         let body = self.expanded(&definition.body)?;
         let names = self
             .column_names(&body.sql)
-            .map_err(|error| body.placed(error))?;
+            .map_err(|error| body.located(error))?;
         if !definition.columns.is_empty() {
             self.check_columns(&body.sql, definition)?;
         }
@@ -68,9 +68,10 @@ impl Engine {
             filled = self.check_types(&definition.name, &new, &names);
         }
         if filled.is_ok() {
-            let drop = match definition.replace {
-                true => format!("DROP TABLE IF EXISTS {name};"),
-                false => String::new(),
+            let drop = if definition.replace {
+                format!("DROP TABLE IF EXISTS {name};")
+            } else {
+                String::new()
             };
             let rename = format!("{drop} ALTER TABLE {new} RENAME TO {name}");
             filled = self
@@ -300,10 +301,10 @@ fn span_columns(
     key: Option<&str>,
 ) -> Result<SpanColumns, SqlError> {
     let find = |name: &str| {
-        let place = columns
+        let index = columns
             .iter()
             .position(|column| column.eq_ignore_ascii_case(name));
-        place.ok_or_else(|| {
+        index.ok_or_else(|| {
             SqlError::new(format!(
                 "The input '{table}' of the span join has no column '{name}'."
             ))

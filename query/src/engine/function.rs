@@ -97,7 +97,7 @@ impl Function {
 
     fn call(&self, context: &Context<'_>) -> Result<Value> {
         let values: Vec<Value> = (0..context.len())
-            .map(|place| owned(context.get_raw(place)))
+            .map(|argument| owned(context.get_raw(argument)))
             .collect();
         let key = match values.as_slice() {
             [Value::Integer(key)] => Some(*key),
@@ -218,7 +218,7 @@ impl Engine {
             // Queries may have more columns than declared.
             let columns = self
                 .column_names(&body.sql)
-                .map_err(|error| body.placed(error))?;
+                .map_err(|error| body.located(error))?;
             let names = function
                 .arguments
                 .iter()
@@ -231,7 +231,7 @@ impl Engine {
             self.register(&name, &function)?;
             // A function may call itself, so its query is checked when it exists.
             self.column_names(&body.sql)
-                .map_err(|error| body.placed(error))?;
+                .map_err(|error| body.located(error))?;
         }
         self.functions.insert(name, function);
         Ok(())

@@ -57,12 +57,12 @@ impl Engine {
             }
             Err(error) => {
                 self.modules.remove(name);
-                let place = match error.position(&sql) {
+                let line = match error.position(&sql) {
                     Some((line, _)) => format!(" (line {line})"),
                     None => String::new(),
                 };
                 Err(SqlError::new(format!(
-                    "In the module '{name}'{place}: {}",
+                    "In the module '{name}'{line}: {}",
                     error.message
                 )))
             }

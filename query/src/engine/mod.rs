@@ -433,22 +433,22 @@ impl Engine {
         rows: &mut dyn Rows,
     ) -> Result<ControlFlow<()>, SqlError> {
         let text = self.expanded(tokens)?;
-        let placed = |error: rusqlite::Error| text.placed(error);
-        let mut statement = self.connection.prepare(&text.sql).map_err(placed)?;
+        let located = |error: rusqlite::Error| text.located(error);
+        let mut statement = self.connection.prepare(&text.sql).map_err(located)?;
         let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         if !names.is_empty() && rows.columns(&names).is_break() {
             return Ok(ControlFlow::Break(()));
         }
         let mut results = statement.raw_query();
         let mut is_first = true;
-        while let Some(row) = results.next().map_err(placed)? {
+        while let Some(row) = results.next().map_err(located)? {
             if is_first {
                 self.log.has_row();
                 is_first = false;
             }
             let mut values = Vec::with_capacity(names.len());
             for column in 0..names.len() {
-                values.push(row.get_ref(column).map_err(placed)?);
+                values.push(row.get_ref(column).map_err(located)?);
             }
             if rows.row(&values).is_break() {
                 return Ok(ControlFlow::Break(()));
@@ -478,9 +478,10 @@ impl Rows for Last<'_> {
     }
 
     fn row(&mut self, values: &[ValueRef<'_>]) -> ControlFlow<()> {
-        match self.is_last {
-            true => self.rows.row(values),
-            false => ControlFlow::Continue(()),
+        if self.is_last {
+            self.rows.row(values)
+        } else {
+            ControlFlow::Continue(())
         }
     }
 }
@@ -489,25 +490,25 @@ impl Rows for Last<'_> {
 struct Text {
     sql: String,
     /// The offsets of tokens in the text, and the offsets at which they were written.
-    places: Vec<(usize, usize)>,
+    starts: Vec<(usize, usize)>,
 }
 
 impl Text {
     fn of(tokens: &[Token]) -> Self {
-        let (mut sql, mut places) = (String::new(), Vec::with_capacity(tokens.len()));
+        let (mut sql, mut starts) = (String::new(), Vec::with_capacity(tokens.len()));
         for token in tokens {
-            places.push((sql.len(), token.at));
+            starts.push((sql.len(), token.at));
             sql.push_str(&token.text);
         }
-        Self { sql, places }
+        Self { sql, starts }
     }
 
     /// Returns an error with the place in the original text.
-    fn placed(&self, error: rusqlite::Error) -> SqlError {
+    fn located(&self, error: rusqlite::Error) -> SqlError {
         let mut error = SqlError::from(error);
         error.offset = error.offset.and_then(|offset| {
-            let after = self.places.partition_point(|(at, _)| *at <= offset);
-            self.places.get(after.checked_sub(1)?).map(|(_, at)| *at)
+            let after = self.starts.partition_point(|(at, _)| *at <= offset);
+            self.starts.get(after.checked_sub(1)?).map(|(_, at)| *at)
         });
         error
     }
@@ -524,14 +525,14 @@ impl Text {
                 offset,
             } => {
                 let offset = offset.saturating_sub(head as i32);
-                self.placed(rusqlite::Error::SqlInputError {
+                self.located(rusqlite::Error::SqlInputError {
                     error,
                     msg,
                     sql,
                     offset,
                 })
             }
-            other => self.placed(other),
+            other => self.located(other),
         }
     }
 }

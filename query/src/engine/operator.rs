@@ -42,8 +42,8 @@ impl Engine {
                 Arc::new(Flamegraph::new(names, rows, &self.limits)?)
             }
             (OperatorKind::Window, [_, _, _]) => {
-                let number = |place: usize| {
-                    let words = text(trim(&operator.arguments[place])).replace(' ', "");
+                let number = |index: usize| {
+                    let words = text(trim(&operator.arguments[index])).replace(' ', "");
                     words
                         .parse::<i64>()
                         .map_err(|_| SqlError::new(format!("'{words}' is not an integer.")))

@@ -82,13 +82,14 @@ impl Event<'_> {
             ),
             "cgroup_attach_task" => {
                 let has = |name: &str| self.args.iter().any(|(key, _)| *key == name);
-                let path = match has("cname") {
-                    true => format!("cgroup={}", arg("cname")),
-                    false => format!(
+                let path = if has("cname") {
+                    format!("cgroup={}", arg("cname"))
+                } else {
+                    format!(
                         "dst_level={} dst_path={}",
                         arg("dst_level"),
                         arg("dst_path")
-                    ),
+                    )
                 };
                 format!(
                     "dst_root={} dst_id={} {path} pid={} comm={}",

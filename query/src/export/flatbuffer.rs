@@ -86,8 +86,8 @@ impl Builder {
     /// Adds a table.
     pub(super) fn table(&mut self, slots: &[Slot]) -> Position {
         let start = self.reversed.len();
-        let mut places = vec![0; slots.len()];
-        for (slot, place) in slots.iter().zip(&mut places) {
+        let mut ends = vec![0; slots.len()];
+        for (slot, end) in slots.iter().zip(&mut ends) {
             match *slot {
                 Slot::Default => continue,
                 Slot::Bool(value) => self.put_aligned(&[u8::from(value)]),
@@ -97,13 +97,13 @@ impl Builder {
                 Slot::Long(value) => self.put_aligned(&value.to_le_bytes()),
                 Slot::Object(object) => self.refer(object),
             }
-            *place = self.reversed.len();
+            *end = self.reversed.len();
         }
         // The reference to the list of fields is set below.
         self.put_aligned(&[0; 4]);
         let table = self.reversed.len();
-        for place in places.iter().rev() {
-            let offset = if *place == 0 { 0 } else { table - place };
+        for end in ends.iter().rev() {
+            let offset = if *end == 0 { 0 } else { table - end };
             self.put(&(offset as u16).to_le_bytes());
         }
         self.put(&((table - start) as u16).to_le_bytes());

@@ -36,7 +36,7 @@ pub(super) fn layout(tree: &Tree) -> Layout {
         nodes.sort_by(|a, b| width(*b).total_cmp(&width(*a)));
     }
     let mut layout = Layout::default();
-    let place = |layout: &mut Layout, nodes: &[usize], parent: Option<usize>| {
+    let add_row = |layout: &mut Layout, nodes: &[usize], parent: Option<usize>| {
         let mut start = parent.map_or(0.0, |parent| layout.starts[parent]);
         for node in nodes {
             let step = if *node < tree.below { 1 } else { -1 };
@@ -49,12 +49,12 @@ pub(super) fn layout(tree: &Tree) -> Layout {
         }
     };
     for nodes in &roots {
-        place(&mut layout, nodes, None);
+        add_row(&mut layout, nodes, None);
     }
     let mut row = 0;
     while let Some(node) = layout.nodes.get(row) {
         let below = std::mem::take(&mut children[*node]);
-        place(&mut layout, &below, Some(row));
+        add_row(&mut layout, &below, Some(row));
         row += 1;
     }
     layout

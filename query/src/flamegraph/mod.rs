@@ -66,10 +66,10 @@ pub(crate) fn select_roots(mut tokens: Vec<Token>) -> Vec<Token> {
                 _ => None,
             }
         });
-        let place = tokens[at].at;
+        let offset = tokens[at].at;
         // Anything else stays a call of a function that does not exist.
         let (end, replacement) = condition.unwrap_or_else(|| (at + 1, format!("{FIND} ")));
-        tokens.splice(at..end, [Token::new(Kind::Symbol, replacement, place)]);
+        tokens.splice(at..end, [Token::new(Kind::Symbol, replacement, offset)]);
     }
     tokens
 }
@@ -229,7 +229,7 @@ impl Relation for Flamegraph {
         for hidden in [shown, shown + 1] {
             let is_value = |c: &Condition| c.column == hidden && c.op == Op::Eq;
             match conditions.iter().position(|c| is_value(c) && c.is_usable) {
-                Some(place) => plan.used.push(place),
+                Some(index) => plan.used.push(index),
                 // The value comes from a table that must be read before.
                 None if conditions.iter().any(is_value) => return None,
                 None => {}
@@ -283,9 +283,10 @@ impl Rows for Reader {
         };
         let config = Config::parse(&words, &graph.source)?;
         self.is_root = value(self.shown + 1) == Some(&Value::Integer(1));
-        self.rows = match self.is_root {
-            true => graph.root()?,
-            false => graph.rows(&config)?,
+        self.rows = if self.is_root {
+            graph.root()?
+        } else {
+            graph.rows(&config)?
         };
         self.at = 0;
         Ok(())

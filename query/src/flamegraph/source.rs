@@ -226,13 +226,13 @@ fn in_order(rows: &StoredRows) -> Result<(Vec<usize>, Vec<Option<usize>>), SqlEr
             "The parents of a flamegraph's rows are circular.",
         ));
     }
-    let mut place = vec![0; rows.len()];
+    let mut index_of = vec![0; rows.len()];
     for (index, row) in order.iter().enumerate() {
-        place[*row] = index;
+        index_of[*row] = index;
     }
     let callers = order
         .iter()
-        .map(|row| caller_of[*row].map(|caller| place[caller]))
+        .map(|row| caller_of[*row].map(|caller| index_of[caller]))
         .collect();
     Ok((order, callers))
 }

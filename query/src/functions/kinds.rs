@@ -23,8 +23,8 @@ impl Aggregate<Vec<u8>, Value> for Kinds {
     }
 
     fn step(&self, context: &mut Context<'_>, kinds: &mut Vec<u8>) -> Result<()> {
-        for (place, kinds) in kinds.iter_mut().enumerate() {
-            *kinds |= match context.get_raw(place) {
+        for (index, kinds) in kinds.iter_mut().enumerate() {
+            *kinds |= match context.get_raw(index) {
                 ValueRef::Integer(_) => INTEGER,
                 ValueRef::Real(_) => REAL,
                 ValueRef::Text(_) => TEXT,

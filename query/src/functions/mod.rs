@@ -52,13 +52,13 @@ fn failure<T>(message: impl Into<String>) -> Result<T> {
 }
 
 /// Returns an argument as an integer; `None` for NULL.
-fn integer(context: &Context<'_>, place: usize, function: &str) -> Result<Option<i64>> {
-    match context.get_raw(place) {
+fn integer(context: &Context<'_>, index: usize, function: &str) -> Result<Option<i64>> {
+    match context.get_raw(index) {
         ValueRef::Null => Ok(None),
         ValueRef::Integer(value) => Ok(Some(value)),
         _ => failure(format!(
             "{function}: argument {} must be an integer",
-            place + 1
+            index + 1
         )),
     }
 }

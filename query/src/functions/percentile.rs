@@ -79,12 +79,13 @@ impl Aggregate<Values, Value> for Percentile {
         let Some(last) = values.len().checked_sub(1) else {
             return Ok(Value::Null);
         };
-        let place = part * last as f64;
-        let index = (place as usize).min(last);
+        let rank = part * last as f64;
+        let index = (rank as usize).min(last);
         let (low, high) = (values[index], values[(index + 1).min(last)]);
-        Ok(Value::Real(match self.is_continuous && low != high {
-            true => low + (high - low) * (place - index as f64),
-            false => low,
+        Ok(Value::Real(if self.is_continuous && low != high {
+            low + (high - low) * (rank - index as f64)
+        } else {
+            low
         }))
     }
 }

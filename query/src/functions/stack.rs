@@ -38,8 +38,8 @@ fn frames(mut stack: &[u8]) -> Result<Vec<&[u8]>> {
 /// Joins texts, which become frames, and stacks. The root is the first one.
 fn cat_stacks(context: &Context<'_>) -> Result<Value> {
     let mut stack = Vec::new();
-    for place in 0..context.len() {
-        match context.get_raw(place) {
+    for index in 0..context.len() {
+        match context.get_raw(index) {
             ValueRef::Null => {}
             ValueRef::Text(name) => push(&mut stack, name),
             ValueRef::Blob(part) => {
@@ -126,10 +126,10 @@ impl Aggregate<Sums, Value> for Profile {
             return failure("experimental_profile takes a stack, then types, units and values");
         }
         let mut types = Vec::new();
-        for place in (1..context.len()).step_by(3) {
+        for index in (1..context.len()).step_by(3) {
             types.push((
-                text(context.get_raw(place))?,
-                text(context.get_raw(place + 1))?,
+                text(context.get_raw(index))?,
+                text(context.get_raw(index + 1))?,
             ));
         }
         if types.is_empty() {

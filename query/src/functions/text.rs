@@ -29,8 +29,8 @@ pub(crate) fn fnv<'a>(texts: impl IntoIterator<Item = &'a str>) -> i64 {
 
 fn hash(context: &Context<'_>) -> Result<Value> {
     let mut hash = BASIS;
-    for place in 0..context.len() {
-        match context.get_raw(place) {
+    for index in 0..context.len() {
+        match context.get_raw(index) {
             ValueRef::Text(text) => step(&mut hash, text),
             ValueRef::Integer(value) => step(&mut hash, &value.to_le_bytes()),
             _ => return failure("hash: arguments must be integers and texts"),
@@ -40,9 +40,9 @@ fn hash(context: &Context<'_>) -> Result<Value> {
 }
 
 /// Returns the regular expression of an argument, which is compiled once for a constant.
-fn regex(context: &Context<'_>, place: usize, ignore_case: bool) -> Result<Arc<Regex>> {
+fn regex(context: &Context<'_>, index: usize, ignore_case: bool) -> Result<Arc<Regex>> {
     type Failure = Box<dyn std::error::Error + Send + Sync>;
-    context.get_or_create_aux(place as i32, |value| -> Result<Regex, Failure> {
+    context.get_or_create_aux(index as i32, |value| -> Result<Regex, Failure> {
         let pattern = value.as_str()?;
         let built = RegexBuilder::new(pattern)
             .case_insensitive(ignore_case)
@@ -52,7 +52,7 @@ fn regex(context: &Context<'_>, place: usize, ignore_case: bool) -> Result<Arc<R
 }
 
 fn has_null(context: &Context<'_>) -> bool {
-    (0..context.len()).any(|place| context.get_raw(place) == ValueRef::Null)
+    (0..context.len()).any(|index| context.get_raw(index) == ValueRef::Null)
 }
 
 fn regexp(context: &Context<'_>) -> Result<Value> {
@@ -119,7 +119,7 @@ fn str_split(context: &Context<'_>) -> Result<Value> {
     }
     let (subject, separator) = (text(context.get_raw(0)), text(context.get_raw(1)));
     let (subject, separator) = (subject.unwrap_or_default(), separator.unwrap_or_default());
-    let Some(place) = integer(context, 2, "str_split")?.and_then(|n| usize::try_from(n).ok())
+    let Some(index) = integer(context, 2, "str_split")?.and_then(|n| usize::try_from(n).ok())
     else {
         return failure("str_split: argument 3 must not be negative");
     };
@@ -127,7 +127,7 @@ fn str_split(context: &Context<'_>) -> Result<Value> {
         return failure("str_split: the separator must not be empty");
     }
     Ok(optional(
-        subject.split(&separator).nth(place).map(str::to_owned),
+        subject.split(&separator).nth(index).map(str::to_owned),
     ))
 }
 
@@ -179,10 +179,10 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     for chunk in bytes.chunks(3) {
         let value =
             chunk.iter().fold(0_u32, |v, b| v << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
-        let digit = |place: usize| ALPHABET[(value >> (18 - 6 * place) & 63) as usize];
-        out.extend((0..4).map(|place| {
-            if place <= chunk.len() {
-                char::from(digit(place))
+        let digit = |index: usize| ALPHABET[(value >> (18 - 6 * index) & 63) as usize];
+        out.extend((0..4).map(|index| {
+            if index <= chunk.len() {
+                char::from(digit(index))
             } else {
                 '='
             }
@@ -196,7 +196,7 @@ fn unbase64(text: &str) -> Option<Vec<u8>> {
         ALPHABET
             .iter()
             .position(|a| *a == b)
-            .map(|place| place as u32)
+            .map(|index| index as u32)
     };
     let digits: Vec<u32> = text
         .bytes()

@@ -92,7 +92,7 @@ fn metadata(connection: &Connection, trace: &Arc<Trace>) -> Result<()> {
         let trace = trace.clone();
         let leading = usize::from(has_machine) + usize::from(has_trace);
         scalar(connection, name, leading as i32 + 1, move |context| {
-            let id = |place: usize| match context.get_raw(place) {
+            let id = |index: usize| match context.get_raw(index) {
                 ValueRef::Integer(id) => u32::try_from(id).ok(),
                 _ => None,
             };

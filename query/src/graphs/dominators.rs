@@ -55,9 +55,10 @@ fn semidominators(parents: &[u32], sources: &Lists<u32>) -> Vec<u32> {
         // A way from a later node comes from below an earlier one.
         let mut smallest = parents[node as usize];
         for source in sources.of(node) {
-            smallest = smallest.min(match source <= &node {
-                true => *source,
-                false => climb.smallest(*source, node),
+            smallest = smallest.min(if source <= &node {
+                *source
+            } else {
+                climb.smallest(*source, node)
             });
         }
         semidominators[node as usize] = smallest;
@@ -92,9 +93,10 @@ impl Tree {
     fn up_to(&self, mut node: u32, border: u32) -> u32 {
         while node > border {
             let skip = self.skip[node as usize];
-            node = match skip > border {
-                true => skip,
-                false => self.above[node as usize],
+            node = if skip > border {
+                skip
+            } else {
+                self.above[node as usize]
             };
         }
         node

@@ -76,25 +76,25 @@ pub(super) fn partition(tree: &Object, limits: &Limits) -> Result<Object> {
                 ends.push(0);
             }
             Step::Leave(_) => {
-                if let Some(place) = open.pop() {
-                    ends[place] = order.len();
+                if let Some(position) = open.pop() {
+                    ends[position] = order.len();
                 }
             }
         }
     }
     let by_group = order.iter().enumerate();
-    let by_group = by_group.map(|(place, node)| (group_of[*node as usize], place as u32));
+    let by_group = by_group.map(|(position, node)| (group_of[*node as usize], position as u32));
     let mut above = vec![None; order.len()];
     let of_groups = Lists::new(groups.len(), by_group);
     for group in 0..groups.len() as u32 {
         let mut ranges: Vec<u32> = Vec::new();
-        for place in of_groups.of(group) {
+        for position in of_groups.of(group) {
             while ranges
-                .pop_if(|outer| ends[*outer as usize] <= *place as usize)
+                .pop_if(|outer| ends[*outer as usize] <= *position as usize)
                 .is_some()
             {}
-            above[*place as usize] = ranges.last().map(|outer| order[*outer as usize]);
-            ranges.push(*place);
+            above[*position as usize] = ranges.last().map(|outer| order[*outer as usize]);
+            ranges.push(*position);
         }
     }
     let mut out = StoredRows::new(3, limits);

@@ -135,12 +135,12 @@ fn query(sql: &str, names: &[String]) -> Result<String> {
     let columns: Vec<String> = names
         .iter()
         .enumerate()
-        .map(|(place, name)| format!("c{place} AS {}", quoted(name)))
+        .map(|(column, name)| format!("c{column} AS {}", quoted(name)))
         .collect();
     let bound: Vec<String> = names
         .iter()
         .enumerate()
-        .map(|(place, name)| format!("n{place} = '{}'", name.replace('\'', "''")))
+        .map(|(column, name)| format!("n{column} = '{}'", name.replace('\'', "''")))
         .collect();
     let table = format!(
         "(SELECT {} FROM __intrinsic_table_ptr($__rows) WHERE {})",

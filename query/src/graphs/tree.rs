@@ -54,23 +54,23 @@ pub(super) fn from_rows(object: &Object, limits: &Limits) -> Result<Object> {
     let edges = rows.filter_map(|(row, parent)| Some((row as u32, (*parent)?)));
     let edges = Lists::new(parents.len(), edges);
     let mut walk = Walk::new(&edges);
-    let (mut order, mut places) = (Vec::new(), vec![0; parents.len()]);
+    let (mut order, mut positions) = (Vec::new(), vec![0; parents.len()]);
     for row in 0..parents.len() as u32 {
         walk.begin(row);
         while let Some(step) = walk.step() {
             if let Step::Leave(row) = step {
-                places[row as usize] = order.len();
+                positions[row as usize] = order.len();
                 order.push(row as usize);
             }
         }
     }
     let mut out = StoredRows::new(2 + object.rows.width, limits);
-    for (place, row) in order.into_iter().enumerate() {
-        let above = parents[row].map(|parent| places[parent as usize]);
-        if above.is_some_and(|above| above >= place) {
+    for (position, row) in order.into_iter().enumerate() {
+        let above = parents[row].map(|parent| positions[parent as usize]);
+        if above.is_some_and(|above| above >= position) {
             return Err(failure("a row of the tree is above itself"));
         }
-        out.push(place as i64)?;
+        out.push(position as i64)?;
         out.push(above.map(|above| above as i64))?;
         out.extend(object.rows.row(row).iter().cloned())?;
     }

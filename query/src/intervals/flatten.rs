@@ -88,8 +88,8 @@ pub(super) fn flatten(rows: &StoredRows, limits: &Limits) -> Result<StoredRows> 
         };
         let first = changes.first().map_or(end, |change| change.0);
         add(root, start, first)?;
-        for (place, (ts, _, _, id)) in changes.iter().enumerate() {
-            if let Some(next) = changes.get(place + 1) {
+        for (index, (ts, _, _, id)) in changes.iter().enumerate() {
+            if let Some(next) = changes.get(index + 1) {
                 add(*id, *ts, next.0)?;
             }
         }

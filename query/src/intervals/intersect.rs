@@ -119,16 +119,16 @@ pub(super) fn intersections(
         }
     }
     let mut order = Vec::new();
-    for (place, (_, of_key)) in found.iter().enumerate() {
+    for (group, (_, of_key)) in found.iter().enumerate() {
         charge.grow(16 * of_key.intervals.len() as u64)?;
-        let places = 0..of_key.intervals.len() as u32;
-        order.extend(places.map(|index| (place as u32, index)));
+        let intervals = 0..of_key.intervals.len() as u32;
+        order.extend(intervals.map(|index| (group as u32, index)));
     }
     if found.len() > 1 {
-        order.sort_by_key(|(place, index)| found[*place as usize].1.intervals[*index as usize].ts);
+        order.sort_by_key(|(group, index)| found[*group as usize].1.intervals[*index as usize].ts);
     }
-    for (place, index) in order {
-        let (key, of_key) = &found[place as usize];
+    for (group, index) in order {
+        let (key, of_key) = &found[group as usize];
         let interval = &of_key.intervals[index as usize];
         out.push(interval.ts)?;
         out.push(interval.end - interval.ts)?;

@@ -59,7 +59,7 @@ fn functions(connection: &Connection, objects: &Objects) -> Result<()> {
             let Some(last) = context.len().checked_sub(1) else {
                 return Err(failure("an intersection has inputs and a list of keys"));
             };
-            let inputs = (0..last).map(|place| of.get(context.get_raw(place)));
+            let inputs = (0..last).map(|index| of.get(context.get_raw(index)));
             let inputs = inputs.collect::<Result<Vec<_>>>()?;
             let keys = key_names(&owned(context.get_raw(last)))?;
             let found = intersections(of.limits(), &inputs, &keys)?;
@@ -104,14 +104,14 @@ fn self_intersect(limits: &Limits, rows: &StoredRows) -> Result<StoredRows> {
     times.dedup();
     let (mut next, mut group) = (0, 0);
     let mut open: Vec<&Interval> = Vec::new();
-    for (place, ts) in times.iter().enumerate() {
+    for (index, ts) in times.iter().enumerate() {
         let ended: Vec<&Interval> = open.iter().filter(|i| i.end <= *ts).copied().collect();
         open.retain(|interval| interval.end > *ts);
         while let Some(interval) = all.get(next).filter(|interval| interval.ts <= *ts) {
             open.push(interval);
             next += 1;
         }
-        let dur = times.get(place + 1).map_or(0, |end| end - ts);
+        let dur = times.get(index + 1).map_or(0, |end| end - ts);
         if open.is_empty() && ended.is_empty() {
             continue;
         }
@@ -134,7 +134,7 @@ fn self_intersect(limits: &Limits, rows: &StoredRows) -> Result<StoredRows> {
 fn renamed(from: usize, names: &[String]) -> String {
     let names = names.iter().enumerate();
     names
-        .map(|(place, name)| format!(", c{} AS {name}", from + place))
+        .map(|(index, name)| format!(", c{} AS {name}", from + index))
         .collect()
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn flatten_sql(input: &str) -> String {
     let names = ["root_id", "id", "ts", "dur"].map(str::to_owned);
     let names = names.iter().enumerate();
     let columns: Vec<_> = names
-        .map(|(place, name)| format!("c{place} AS {name}"))
+        .map(|(index, name)| format!("c{index} AS {name}"))
         .collect();
     format!(
         "(SELECT {} FROM __perfetto_flatten({rows}))",

@@ -102,8 +102,8 @@ impl<W: Write> Rows for Csv<W> {
             return ControlFlow::Continue(());
         }
         let mut write = || {
-            for (place, value) in values.iter().enumerate() {
-                if place > 0 {
+            for (index, value) in values.iter().enumerate() {
+                if index > 0 {
                     self.out.write_all(b",")?;
                 }
                 write_value(&mut self.out, *value)?;

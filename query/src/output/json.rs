@@ -109,9 +109,10 @@ impl<W: Write> Rows for Json<W> {
             key
         };
         self.keys = Some(names.iter().map(key).collect());
-        match self.is_lines || self.is_suppressed {
-            true => ControlFlow::Continue(()),
-            false => self.write("["),
+        if self.is_lines || self.is_suppressed {
+            ControlFlow::Continue(())
+        } else {
+            self.write("[")
         }
     }
 
@@ -126,8 +127,8 @@ impl<W: Write> Rows for Json<W> {
         };
         self.rows += 1;
         let keys = self.keys.iter().flatten();
-        for (place, (key, value)) in keys.zip(values).enumerate() {
-            if place > 0 {
+        for (index, (key, value)) in keys.zip(values).enumerate() {
+            if index > 0 {
                 text.push(',');
             }
             text.push_str(key);

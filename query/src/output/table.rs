@@ -109,9 +109,10 @@ impl<W: Write> Table<W> {
             .map(|((text, width), is_numeric)| {
                 let text = truncate(text, *width);
                 let fill = " ".repeat(width.saturating_sub(text.width()));
-                match is_numeric {
-                    true => format!("{fill}{text}"),
-                    false => format!("{text}{fill}"),
+                if *is_numeric {
+                    format!("{fill}{text}")
+                } else {
+                    format!("{text}{fill}")
                 }
             })
             .collect();

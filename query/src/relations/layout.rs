@@ -41,8 +41,8 @@ fn assign_lines(stacks: &[Stack], limits: &Limits) -> Result<Vec<usize>> {
     });
     let mut lines: Vec<Line> = Vec::new();
     let mut first_lines = vec![0; stacks.len()];
-    for (place, index) in order.into_iter().enumerate() {
-        if place % 1024 == 0 {
+    for (position, index) in order.into_iter().enumerate() {
+        if position % 1024 == 0 {
             limits.check()?;
         }
         let stack = &stacks[index];
@@ -70,9 +70,10 @@ fn rows(trace: &Trace, tracks: &HashSet<u32>, limits: &Limits) -> Result<StoredR
     let mut members = Vec::new();
     for id in (0..slices.len()).filter(|id| tracks.contains(&slices.track_id().get(*id))) {
         let (start, dur) = (slices.ts().get(id), slices.dur().get(id));
-        let end = match dur < 0 {
-            true => i64::MAX,
-            false => start.saturating_add(dur),
+        let end = if dur < 0 {
+            i64::MAX
+        } else {
+            start.saturating_add(dur)
         };
         let depth = slices.depth().get(id) as usize;
         let parent = slices.parent_id().get(id);

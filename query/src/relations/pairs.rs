@@ -58,8 +58,8 @@ impl Relation for Pairs {
         let is_origin = |c: &Condition| c.column == 0 && c.op == Op::Eq && c.is_usable;
         let origins = self.index.origins(self.kind) as f64;
         Some(match conditions.iter().position(is_origin) {
-            Some(place) => Plan {
-                used: vec![place],
+            Some(index) => Plan {
+                used: vec![index],
                 cost: 8.0,
                 rows: 8.0,
                 ..Plan::default()
@@ -94,7 +94,7 @@ struct Reader {
 
 impl Reader {
     /// Moves to the first origin with a pair.
-    fn settle(&mut self) {
+    fn skip_empty(&mut self) {
         while self.at >= self.others.len() && self.origin < self.past {
             self.others.clear();
             self.at = 0;
@@ -126,7 +126,7 @@ impl Rows for Reader {
         }
         self.others.clear();
         self.at = 0;
-        self.settle();
+        self.skip_empty();
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Rows for Reader {
         self.at += 1;
         if self.at >= self.others.len() {
             self.origin += 1;
-            self.settle();
+            self.skip_empty();
         }
         Ok(())
     }

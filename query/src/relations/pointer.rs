@@ -29,12 +29,12 @@ pub(crate) fn pointer_sql(object: &str, names: &[(&str, String)]) -> String {
     let shown: Vec<String> = names
         .iter()
         .enumerate()
-        .map(|(place, (_, shown))| format!("c{place} AS {shown}"))
+        .map(|(index, (_, shown))| format!("c{index} AS {shown}"))
         .collect();
     let bound: Vec<String> = names
         .iter()
         .enumerate()
-        .map(|(place, (name, _))| format!("n{place} = '{}'", name.replace('\'', "''")))
+        .map(|(index, (name, _))| format!("n{index} = '{}'", name.replace('\'', "''")))
         .collect();
     let (shown, bound) = (shown.join(", "), bound.join(" AND "));
     format!("(SELECT {shown} FROM __intrinsic_table_ptr({object}) WHERE {bound})")
@@ -70,7 +70,7 @@ impl Relation for Pointer {
             ..Plan::default()
         };
         let mut is_bound = [false; 1 + COLUMNS];
-        for (place, condition) in conditions.iter().enumerate() {
+        for (index, condition) in conditions.iter().enumerate() {
             let bound = condition.column.checked_sub(OBJECT);
             let Some(bound) = bound.filter(|_| condition.op == Op::Eq) else {
                 continue;
@@ -81,7 +81,7 @@ impl Relation for Pointer {
             }
             if !is_bound[bound] {
                 is_bound[bound] = true;
-                plan.used.push(place);
+                plan.used.push(index);
             }
         }
         Some(plan)
@@ -120,14 +120,14 @@ impl Rows for Reader {
                 return Err(failure("the name of a column must be a text"));
             };
             let names = &self.object.names;
-            let place = names.iter().position(|known| known == name);
-            if place.is_none() && !names.is_empty() {
+            let index = names.iter().position(|known| known == name);
+            if index.is_none() && !names.is_empty() {
                 let known = names.join(", ");
                 return Err(failure(format!(
                     "the object has no column '{name}', but {known}"
                 )));
             }
-            self.bound[bound] = place;
+            self.bound[bound] = index;
         }
         Ok(())
     }
@@ -142,8 +142,8 @@ impl Rows for Reader {
     }
 
     fn value(&self, column: usize) -> ValueRef<'_> {
-        let place = self.bound.get(column).copied().flatten();
-        let value = place.and_then(|place| self.object.rows.row(self.at).get(place));
+        let index = self.bound.get(column).copied().flatten();
+        let value = index.and_then(|index| self.object.rows.row(self.at).get(index));
         value.map_or(ValueRef::Null, ValueRef::from)
     }
 

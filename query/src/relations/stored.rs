@@ -104,9 +104,9 @@ impl Relation for Stored {
         for argument in 0..self.arguments.len() {
             let column = self.columns.len() + argument;
             let is_value = |c: &Condition| c.column == column && c.op == Op::Eq;
-            let place = conditions.iter().position(|c| is_value(c) && c.is_usable);
-            match place {
-                Some(place) => plan.used.push(place),
+            let index = conditions.iter().position(|c| is_value(c) && c.is_usable);
+            match index {
+                Some(index) => plan.used.push(index),
                 // The value comes from a table that must be read before.
                 None if conditions.iter().any(is_value) => return None,
                 None => {}
@@ -143,7 +143,7 @@ impl Rows for Reader {
         }
         for (column, _, value) in conditions {
             let argument = column.checked_sub(self.relation.columns.len());
-            if let Some(argument) = argument.and_then(|place| self.arguments.get_mut(place)) {
+            if let Some(argument) = argument.and_then(|index| self.arguments.get_mut(index)) {
                 *argument = value.clone();
             }
         }

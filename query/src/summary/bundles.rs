@@ -59,9 +59,9 @@ impl Column {
         Ok(Self { name, kind })
     }
 
-    fn place(&self, names: &[String]) -> Result<usize, SqlError> {
-        let place = names.iter().position(|name| *name == self.name);
-        place.ok_or_else(|| {
+    fn index(&self, names: &[String]) -> Result<usize, SqlError> {
+        let index = names.iter().position(|name| *name == self.name);
+        index.ok_or_else(|| {
             let name = &self.name;
             SqlError::new(format!("The query has no column '{name}'."))
         })
@@ -223,7 +223,7 @@ impl<'a> Bundle<'a> {
         let has_interned = |name: &str| self.interned.iter().any(|it| it.key.name == name);
         let (mut seen, mut keys) = (HashSet::new(), HashSet::new());
         let names = each_row(engine, &self.metrics[0].sql, |names, row| {
-            let cell = |column: &Column| column.place(names).map(|place| row[place]);
+            let cell = |column: &Column| column.index(names).map(|index| row[index]);
             let cells = values.iter().map(cell).collect::<Result<Vec<_>, _>>()?;
             if cells.iter().all(|cell| matches!(cell, ValueRef::Null)) {
                 return Ok(());
@@ -255,7 +255,7 @@ impl<'a> Bundle<'a> {
         })?;
         // Without rows, nothing has looked for the columns yet.
         for column in self.dimensions.iter().chain(&values) {
-            column.place(&names)?;
+            column.index(&names)?;
         }
         self.check_declared(&names)?;
         Ok(keys)
@@ -369,7 +369,7 @@ impl Interned<'_> {
         let (mut rows, mut seen) = (Vec::new(), HashSet::new());
         let name = &self.key.name;
         let names = each_row(engine, self.sql, |names, row| {
-            let cell = row[self.key.place(names)?];
+            let cell = row[self.key.index(names)?];
             let identity = (name.clone(), key(cell)?);
             if !keys.contains(&identity) {
                 return Ok(());
@@ -383,7 +383,7 @@ impl Interned<'_> {
             let key = self.key.dimension(cell)?;
             Encoder::new(&mut message).bytes(r::KEY_DIMENSION_VALUE, &key);
             for column in &self.data {
-                let value = column.dimension(row[column.place(names)?])?;
+                let value = column.dimension(row[column.index(names)?])?;
                 Encoder::new(&mut message).bytes(r::INTERNED_DIMENSION_VALUES, &value);
             }
             Encoder::new(&mut rows).bytes(i::INTERNED_DIMENSION_ROWS, &message);
@@ -393,7 +393,7 @@ impl Interned<'_> {
             Ok(())
         })?;
         for column in self.data.iter().chain([&self.key]) {
-            column.place(&names)?;
+            column.index(&names)?;
         }
         Encoder::new(out).bytes(b::INTERNED_DIMENSION_BUNDLES, &rows);
         Ok(())

@@ -69,13 +69,13 @@ pub(crate) fn bind_names(mut tokens: Vec<Token>) -> Vec<Token> {
             }
             _ => None,
         });
-        let place = tokens[at].at;
+        let offset = tokens[at].at;
         // Anything else stays a call of a function that does not exist.
         let (end, replacement) = match (inner, bound) {
             (Some((_, close)), Some(bound)) => (close + 1, bound),
             _ => (at + 1, "__intrinsic_table_ptr_bind ".to_owned()),
         };
-        let word = Token::new(Kind::Symbol, replacement, place);
+        let word = Token::new(Kind::Symbol, replacement, offset);
         tokens.splice(at..end, [word]);
     }
     tokens
@@ -96,20 +96,20 @@ impl Expansion<'_> {
                 at += 1;
                 continue;
             };
-            let place = tokens[at].at;
+            let offset = tokens[at].at;
             if depth >= MAX_DEPTH {
                 let message = format!("The macro '{name}' expands without end.");
-                return Err(SqlError::at(place, message));
+                return Err(SqlError::at(offset, message));
             }
             let Some(close) = closing(tokens, open) else {
                 let message = "Syntax error: this parenthesis is not closed.";
                 return Err(SqlError::at(tokens[open].at, message));
             };
-            let expanded = self.invoke(&name, &tokens[open + 1..close], place, depth)?;
+            let expanded = self.invoke(&name, &tokens[open + 1..close], offset, depth)?;
             // Two words of different origin stay two words.
-            out.push(Token::new(Kind::Space, " ", place));
+            out.push(Token::new(Kind::Space, " ", offset));
             out.extend(expanded);
-            out.push(Token::new(Kind::Space, " ", place));
+            out.push(Token::new(Kind::Space, " ", offset));
             at = close + 1;
         }
         Ok(out)
@@ -119,36 +119,36 @@ impl Expansion<'_> {
         &mut self,
         name: &str,
         inner: &[Token],
-        place: usize,
+        offset: usize,
         depth: usize,
     ) -> Result<Vec<Token>, SqlError> {
         if name == "__intrinsic_stringify" || name == "__intrinsic_stringify_ignore_table" {
             // Upstream does not escape the text between the quotes, so two quotes in it are one.
             let expanded = self.expand(inner, depth + 1)?;
             let words = text(trim(&expanded)).replace("''", "'").replace('\'', "''");
-            let word = Token::new(Kind::Text, format!("'{words}'"), place);
-            self.spend(std::slice::from_ref(&word), place)?;
+            let word = Token::new(Kind::Text, format!("'{words}'"), offset);
+            self.spend(std::slice::from_ref(&word), offset)?;
             return Ok(vec![word]);
         }
         if name.starts_with("__intrinsic_token_apply") {
-            return self.apply(name, inner, place, depth);
+            return self.apply(name, inner, offset, depth);
         }
         let parts = split_commas(inner).into_iter();
         let arguments: Vec<_> = parts
             .map(|part| self.expand(part, depth + 1))
             .collect::<Result<_, _>>()?;
-        self.call(name, &arguments, place, depth)
+        self.call(name, &arguments, offset, depth)
     }
 
     /// Counts tokens that a macro expands to, and fails if there are too many.
-    fn spend(&mut self, tokens: &[Token], place: usize) -> Result<(), SqlError> {
+    fn spend(&mut self, tokens: &[Token], offset: usize) -> Result<(), SqlError> {
         let bytes: usize = tokens
             .iter()
             .map(|token| size_of::<Token>() + token.text.len())
             .sum();
         self.budget = self.budget.checked_sub(bytes).ok_or_else(|| {
             SqlError::at(
-                place,
+                offset,
                 format!("Macros expand to more than {MAX_BYTES} bytes."),
             )
         })?;
@@ -160,13 +160,13 @@ impl Expansion<'_> {
         &mut self,
         name: &str,
         arguments: &[Vec<Token>],
-        place: usize,
+        offset: usize,
         depth: usize,
     ) -> Result<Vec<Token>, SqlError> {
         if let Some(sql) = builtin(name, arguments) {
-            let mut tokens = tokenize(&sql).map_err(|error| SqlError::at(place, error.message))?;
-            self.spend(&tokens, place)?;
-            tokens.iter_mut().for_each(|token| token.at = place);
+            let mut tokens = tokenize(&sql).map_err(|error| SqlError::at(offset, error.message))?;
+            self.spend(&tokens, offset)?;
+            tokens.iter_mut().for_each(|token| token.at = offset);
             return self.expand(&tokens, depth + 1);
         }
         let Some(definition) = self.macros.get(name) else {
@@ -175,12 +175,12 @@ impl Expansion<'_> {
                 message += &format!(" Did you mean '{near}'?");
             }
             message += " Its module may have to be included first.";
-            return Err(SqlError::at(place, message));
+            return Err(SqlError::at(offset, message));
         };
         if definition.arguments.len() != arguments.len() {
             let (expected, given) = (definition.arguments.len(), arguments.len());
             let message = format!("The macro '{name}' takes {expected} arguments, not {given}.");
-            return Err(SqlError::at(place, message));
+            return Err(SqlError::at(offset, message));
         }
         let mut body = Vec::new();
         for token in &definition.body {
@@ -191,14 +191,14 @@ impl Expansion<'_> {
             };
             match argument {
                 Some(index) => {
-                    self.spend(&arguments[index], place)?;
+                    self.spend(&arguments[index], offset)?;
                     body.extend(arguments[index].iter().cloned());
                 }
                 // Errors in the expansion have the place of the call.
                 None => {
-                    self.spend(std::slice::from_ref(token), place)?;
+                    self.spend(std::slice::from_ref(token), offset)?;
                     body.push(Token {
-                        at: place,
+                        at: offset,
                         ..token.clone()
                     });
                 }
@@ -214,12 +214,12 @@ impl Expansion<'_> {
         &mut self,
         name: &str,
         inner: &[Token],
-        place: usize,
+        offset: usize,
         depth: usize,
     ) -> Result<Vec<Token>, SqlError> {
         let parts = split_commas(inner);
         let usage = format!("'{name}!' takes a macro and one or two lists.");
-        let fail = || SqlError::at(place, usage.clone());
+        let fail = || SqlError::at(offset, usage.clone());
         let (target, lists) = parts.split_first().ok_or_else(fail)?;
         let target = target.first().and_then(Token::name).ok_or_else(fail)?;
         let target = target.trim_end_matches('!').to_ascii_lowercase();
@@ -230,11 +230,11 @@ impl Expansion<'_> {
         // Longer lists are cut.
         let count = lists.iter().map(Vec::len).min().ok_or_else(fail)?;
         let separator = if name.contains("_and") {
-            Token::new(Kind::Word, "AND", place)
+            Token::new(Kind::Word, "AND", offset)
         } else {
-            Token::new(Kind::Symbol, ",", place)
+            Token::new(Kind::Symbol, ",", offset)
         };
-        let space = || Token::new(Kind::Space, " ", place);
+        let space = || Token::new(Kind::Space, " ", offset);
         let mut out = Vec::new();
         for index in 0..count {
             if name.ends_with("_prefix") || index > 0 {
@@ -244,7 +244,7 @@ impl Expansion<'_> {
                 .iter()
                 .filter_map(|list| list.get(index).cloned())
                 .collect();
-            out.extend(self.call(&target, &arguments, place, depth + 1)?);
+            out.extend(self.call(&target, &arguments, offset, depth + 1)?);
         }
         Ok(out)
     }

@@ -26,12 +26,12 @@ struct Steps {
 
 impl Steps {
     fn new(arguments: &[Value]) -> Result<Self> {
-        let number = |place: usize| match arguments.get(place) {
+        let number = |index: usize| match arguments.get(index) {
             Some(Value::Integer(number)) => Ok(i128::from(*number)),
             Some(Value::Real(number)) => Ok(i128::from(*number as i64)),
             _ => Err(failure(format!(
                 "the argument {} of a mipmap must be an integer",
-                ARGUMENTS[place]
+                ARGUMENTS[index]
             ))),
         };
         let (start, end, step) = (number(0)?, number(1)?, number(2)?);

@@ -33,9 +33,10 @@ impl<T: Copy> Pyramid<T> {
             let first = from.next_multiple_of(FACTOR);
             let last = past - past % FACTOR;
             let is_last = first >= last || past - from <= FACTOR;
-            let (head, tail) = match is_last {
-                true => (from..past.max(from), past..past),
-                false => (from..first, last..past),
+            let (head, tail) = if is_last {
+                (from..past.max(from), past..past)
+            } else {
+                (from..first, last..past)
             };
             let head = level[head].iter().copied().reduce(&better);
             left = joined(left, head, &better);

@@ -28,9 +28,10 @@ impl Window {
             return Err(failure("the end of the window is too large"));
         }
         let step = if quantum == 0 { dur } else { quantum };
-        let steps = match dur > 0 {
-            true => dur / step + i64::from(dur % step > 0),
-            false => 0,
+        let steps = if dur > 0 {
+            dur / step + i64::from(dur % step > 0)
+        } else {
+            0
         };
         Ok(Self {
             start,

@@ -160,9 +160,10 @@ fn run(program: &Path, arguments: &[&str]) -> Result<Vec<u8>, String> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(std::process::Stdio::null());
     let output = command.output().expect("the program");
-    match output.status.success() {
-        true => Ok(output.stdout),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
 

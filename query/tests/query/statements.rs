@@ -252,7 +252,7 @@ fn intervals_are_joined() {
 }
 
 #[test]
-fn errors_have_a_place() {
+fn errors_have_a_position() {
     let mut session = Session::new();
     let error = session.error("SELECT 1;\nSELECT id, nam FROM slice");
     assert_eq!(

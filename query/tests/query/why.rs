@@ -94,9 +94,10 @@ fn schedule(seed: u64) -> String {
              next_pid: {next} next_prio: 120 }} }}\n"
         );
         if running != 0 {
-            match is_blocked {
-                true => blocked.push(running),
-                false => runnable.push(running),
+            if is_blocked {
+                blocked.push(running)
+            } else {
+                runnable.push(running)
             }
         }
         running = next;

@@ -170,9 +170,9 @@ impl<'a> Schema<'a> {
     ) -> Result<()> {
         let mut rows = Vec::new();
         for (index, field) in message.field.iter().enumerate() {
-            let mut place = path.to_vec();
-            place.extend([2, index as i32]);
-            match self.comments.get(&(file, place)) {
+            let mut location = path.to_vec();
+            location.extend([2, index as i32]);
+            match self.comments.get(&(file, location)) {
                 Some(comment) => rows.push(self.row(field, comment)),
                 // Those of others.
                 None if field.type_name().ends_with("Config") && name == "DataSourceConfig" => {
@@ -199,17 +199,17 @@ impl<'a> Schema<'a> {
             rows.iter().for_each(|row| page.push_str(row));
         }
         for (index, nested) in message.nested_type.iter().enumerate() {
-            let mut place = path.to_vec();
-            place.extend([3, index as i32]);
+            let mut location = path.to_vec();
+            location.extend([3, index as i32]);
             if nested.field.is_empty() && nested.nested_type.is_empty() {
                 continue;
             }
             let name = format!("{name}.{}", nested.name());
             writeln!(page, "\n### {name}")?;
-            if let Some(about) = self.comments.get(&(file, place.clone())) {
+            if let Some(about) = self.comments.get(&(file, location.clone())) {
                 writeln!(page, "\n{about}")?;
             }
-            self.message(page, file, &name, nested, &place)?;
+            self.message(page, file, &name, nested, &location)?;
         }
         Ok(())
     }

@@ -90,7 +90,7 @@ fn pack(
     } else {
         crate::install::build_for(profile, &machine.target(), &machine.linker())?
     };
-    crate::install::place(&library, &development.join("usr"))?;
+    crate::install::copy_into(&library, &development.join("usr"))?;
     describe_for(&development)?;
     explain(root, &development)?;
     debian::package(into, &staged, machine.debian, &debian::FERRETTO)?;
@@ -204,8 +204,8 @@ fn stage(root: &Path, machine: &Machine, built: &Path, own: &Path, staged: &Path
             help::fish(&program, &commands),
         ),
     ];
-    for (place, name, text) in completions {
-        fs::write(folder(place)?.join(name), text)?;
+    for (dir, name, text) in completions {
+        fs::write(folder(dir)?.join(name), text)?;
     }
     Ok(())
 }

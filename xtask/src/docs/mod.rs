@@ -119,9 +119,9 @@ fn try_out(
     let mut counts = [0; 2];
     let mut snippets = Vec::new();
     for block in blocks {
-        let place = format!("{name}:{}", block.line);
+        let position = format!("{name}:{}", block.line);
         if let Some(reason) = reason_to_skip(block) {
-            println!("skipped: {place}: {reason}");
+            println!("skipped: {position}: {reason}");
             counts[1] += 1;
             continue;
         }
@@ -148,13 +148,13 @@ fn try_out(
             }
             (None, "ini") if has_program("systemd-analyze") => verify_units(&scratch, block)?,
             (None, "ini") => {
-                println!("skipped: {place}: systemd-analyze is not installed");
+                println!("skipped: {position}: systemd-analyze is not installed");
                 counts[1] += 1;
                 continue;
             }
             (None, other) => {
                 failures.push(format!(
-                    "{place}: cannot run \"{other}\"; add a directive with a file or a reason to skip it"
+                    "{position}: cannot run \"{other}\"; add a directive with a file or a reason to skip it"
                 ));
                 continue;
             }
@@ -164,9 +164,9 @@ fn try_out(
         let start = Instant::now();
         let outcome = scratch.run(&lines, block.note.interrupt)?;
         if outcome.code != Some(block.note.code) {
-            failures.push(failure(&place, &lines, outcome));
+            failures.push(failure(&position, &lines, outcome));
         } else if start.elapsed().as_secs() >= 15 {
-            println!("{place} took {} s", start.elapsed().as_secs());
+            println!("{position} took {} s", start.elapsed().as_secs());
         }
     }
     if !snippets.is_empty() {
@@ -234,12 +234,12 @@ fn compile(
     Ok(())
 }
 
-fn failure(place: &str, lines: &str, outcome: scratch::Outcome) -> String {
+fn failure(position: &str, lines: &str, outcome: scratch::Outcome) -> String {
     let code = match outcome.code {
         Some(code) => format!("ended with {code}"),
         None => "was killed or timed out".to_owned(),
     };
     let printed: Vec<&str> = outcome.printed.lines().collect();
     let last = printed[printed.len().saturating_sub(40)..].join("\n");
-    format!("{place} {code}\n{}\nOutput:\n{last}", lines.trim())
+    format!("{position} {code}\n{}\nOutput:\n{last}", lines.trim())
 }

@@ -35,9 +35,10 @@ pub(super) struct Wanted<'a> {
 pub(super) fn answer(root: &Root, wanted: &Wanted<'_>, call: &Call) -> Result<Answer, String> {
     let new_file = root.new_file(wanted.output)?;
     let program = env::current_exe().map_err(|error| error.to_string())?;
-    let default = match wanted.command.is_empty() {
-        true => DEFAULT_SECONDS,
-        false => MAX_COMMAND_SECONDS,
+    let default = if wanted.command.is_empty() {
+        DEFAULT_SECONDS
+    } else {
+        MAX_COMMAND_SECONDS
     };
     let seconds = wanted.seconds.unwrap_or(default);
     let mut recorder = Command::new(program);

@@ -85,8 +85,9 @@ fn modules() -> Result<String, String> {
     check_installed().map_err(|error| message(&error))?;
     let output = Command::new(program()).arg("--modules").output();
     let output = output.map_err(|error| format!("cannot run ferretto-query: {error}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
     }
 }

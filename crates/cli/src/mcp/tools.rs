@@ -110,9 +110,10 @@ impl Tools {
             let bounds = &loaded.trace.tables().trace_bounds;
             let (start, end) = (bounds.start_ts().get(0), bounds.end_ts().get(0));
             let range = range.of(start..end, start);
-            match range.is_empty() {
-                true => Err(format!("{} has no events in this range", loaded.name)),
-                false => Ok(Recording::new(&loaded.trace, Some(range))),
+            if range.is_empty() {
+                Err(format!("{} has no events in this range", loaded.name))
+            } else {
+                Ok(Recording::new(&loaded.trace, Some(range)))
             }
         };
         let first = self.traces.open(before, call)?.identity();

@@ -60,9 +60,10 @@ impl Comparison {
                     let sum = sums
                         .entry(shown(&why.phrase_of_kind(share.cause)).into_owned())
                         .or_default();
-                    match is_slow {
-                        true => sum.slow += share.ns,
-                        false => sum.typical += share.ns,
+                    if is_slow {
+                        sum.slow += share.ns
+                    } else {
+                        sum.typical += share.ns
                     }
                 }
             }

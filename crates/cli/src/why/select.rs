@@ -147,13 +147,14 @@ fn of_thread(why: &Why<'_>, args: &WhyArgs) -> Result<Selected> {
         let threads = threads.iter().copied();
         threads.max_by_key(|thread| (running(why, *thread), std::cmp::Reverse(*thread)))
     };
-    let of_command: Vec<u32> = match is_named {
-        true => Vec::new(),
-        false => candidates
+    let of_command: Vec<u32> = if is_named {
+        Vec::new()
+    } else {
+        candidates
             .iter()
             .copied()
             .filter(|thread| why.is_command(*thread))
-            .collect(),
+            .collect()
     };
     let busiest = busiest(&of_command).or_else(|| busiest(&candidates));
     let Some(thread) = busiest else {

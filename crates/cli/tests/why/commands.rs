@@ -205,12 +205,13 @@ fn a_thread_that_a_timer_interrupts_is_not_to_blame() {
     // `nanosleep` of the one; the other is in `write` when the timer ends the wait.
     let timer = LOCK.replace("id: 202 args: 4096 args: 128", "id: 35");
     let timer = timer.replace("id: 202", "id: 35");
-    let lines = timer
-        .lines()
-        .map(|line| match line.contains("sched_waking") {
-            true => "event { timestamp: 4900 pid: 2 sys_enter { id: 1 } }",
-            false => line,
-        });
+    let lines = timer.lines().map(|line| {
+        if line.contains("sched_waking") {
+            "event { timestamp: 4900 pid: 2 sys_enter { id: 1 } }"
+        } else {
+            line
+        }
+    });
     // Only the compact encoding tells of interrupts. It has the switches of this CPU, too.
     let compact = r#"
     packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0 compact_sched {

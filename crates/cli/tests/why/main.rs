@@ -215,9 +215,10 @@ impl Check<'_> {
                     || self.name(waker) == "origin"
                     || self.why.is_kernel_thread(waker)
                     || threads.upid().get(waker) == threads.upid().get(share.thread);
-                match is_own {
-                    true => self.disturbance(&share.inner),
-                    false => share.ns,
+                if is_own {
+                    self.disturbance(&share.inner)
+                } else {
+                    share.ns
                 }
             }
             _ => 0,

@@ -353,8 +353,8 @@ impl Kernel {
             && let Some(task) = self.task(pid, cpu)
             && task.time <= time
         {
-            let place = task.wakeups.partition_point(|(at, _)| *at <= time);
-            task.wakeups.insert(place, (time, event));
+            let index = task.wakeups.partition_point(|(at, _)| *at <= time);
+            task.wakeups.insert(index, (time, event));
             if task.wakeups.len() > MAX_WAKEUPS {
                 task.wakeups.remove(1);
             }

@@ -106,11 +106,11 @@ impl Epoch {
     }
 
     fn take(&self, bytes: usize) -> bool {
-        let is_room = self.budget.take(bytes);
-        if is_room {
+        let fits = self.budget.take(bytes);
+        if fits {
             self.taken.set(self.taken.get() + bytes);
         }
-        is_room
+        fits
     }
 }
 

@@ -30,9 +30,9 @@ impl<T> Stack<T> {
     }
 
     fn add(&mut self, time: u64, mark: Option<T>) {
-        let place = self.waiting.iter().rposition(|(at, _)| *at <= time);
+        let before = self.waiting.iter().rposition(|(at, _)| *at <= time);
         self.waiting
-            .insert(place.map_or(0, |place| place + 1), (time, mark));
+            .insert(before.map_or(0, |before| before + 1), (time, mark));
         if self.waiting.len() >= WAITING {
             self.apply(WAITING / 2);
         }

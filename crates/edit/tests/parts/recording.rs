@@ -75,17 +75,16 @@ impl Program {
                 out.varint(packet::SEQUENCE_FLAGS, 2);
                 out.nested(packet::TRACK_DESCRIPTOR, |out| {
                     out.varint(track_descriptor::UUID, uuid);
-                    match counter {
-                        false => out.nested(track_descriptor::THREAD, |out| {
+                    if counter {
+                        out.string(track_descriptor::NAME, "bytes");
+                        out.nested(track_descriptor::COUNTER, |out| {
+                            out.bool(counter_descriptor::IS_INCREMENTAL, true);
+                        });
+                    } else {
+                        out.nested(track_descriptor::THREAD, |out| {
                             out.varint(thread_descriptor::PID, 500);
                             out.varint(thread_descriptor::TID, 500);
-                        }),
-                        true => {
-                            out.string(track_descriptor::NAME, "bytes");
-                            out.nested(track_descriptor::COUNTER, |out| {
-                                out.bool(counter_descriptor::IS_INCREMENTAL, true);
-                            });
-                        }
+                        })
                     }
                 });
             });

@@ -34,30 +34,30 @@ pub(super) struct Ahead {
     next: usize,
     filling: Chunk,
     /// The indexes of batches and states in `filling`, by number.
-    batches: Places,
-    states: Places,
+    batches: Indexes,
+    states: Indexes,
     spare: Vec<Chunk>,
 }
 
 /// The indexes of objects in a chunk, by their numbers.
 #[derive(Debug, Default)]
-struct Places {
+struct Indexes {
     last: Option<(u32, u32)>,
     all: FxHashMap<u32, u32>,
 }
 
-impl Places {
+impl Indexes {
     /// Returns the index of an object. Calls `add` for a new one.
     #[inline]
     fn of(&mut self, number: u32, add: impl FnOnce() -> u32) -> u32 {
-        if let Some((last, place)) = self.last
+        if let Some((last, index)) = self.last
             && last == number
         {
-            return place;
+            return index;
         }
-        let place = *self.all.entry(number).or_insert_with(add);
-        self.last = Some((number, place));
-        place
+        let index = *self.all.entry(number).or_insert_with(add);
+        self.last = Some((number, index));
+        index
     }
 
     fn clear(&mut self) {
@@ -112,8 +112,8 @@ impl Chunk {
 
     /// Returns all events in order, with true for late ones, and the decoded data.
     pub(super) fn events(&self) -> impl Iterator<Item = (&Token, bool, Option<&Resolved>)> {
-        self.items.iter().enumerate().map(|(place, item)| {
-            let resolved = self.resolved.get(place);
+        self.items.iter().enumerate().map(|(index, item)| {
+            let resolved = self.resolved.get(index);
             let resolved = resolved.filter(|resolved| resolved.is_there);
             (&item.token, item.is_late, resolved)
         })
@@ -134,8 +134,8 @@ impl Ahead {
             order: VecDeque::new(),
             next: 0,
             filling: Chunk::default(),
-            batches: Places::default(),
-            states: Places::default(),
+            batches: Indexes::default(),
+            states: Indexes::default(),
             spare: Vec::new(),
         }
     }

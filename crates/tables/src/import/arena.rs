@@ -108,14 +108,14 @@ impl Arena {
     }
 
     /// Returns a packet of a batch, and its offset in the file.
-    pub(crate) fn packet(&self, batch: u32, place: usize) -> Option<(Span, u64)> {
-        let (start, offset) = *self.kept(batch)?.packets.get(place)?;
+    pub(crate) fn packet(&self, batch: u32, index: usize) -> Option<(Span, u64)> {
+        let (start, offset) = *self.kept(batch)?.packets.get(index)?;
         Some((Span { batch, start }, offset))
     }
 
     /// Returns the header of a packet of a batch, if it was read.
-    pub(super) fn head(&self, batch: u32, place: usize) -> Option<Head> {
-        self.kept(batch)?.heads.get(place).copied()
+    pub(super) fn head(&self, batch: u32, index: usize) -> Option<Head> {
+        self.kept(batch)?.heads.get(index).copied()
     }
 
     /// Returns the bytes of a span.
@@ -140,17 +140,17 @@ impl Arena {
         };
         let bytes = &**kept.bytes;
         // Both are parts of one batch, so the difference of their addresses is an offset.
-        let place = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
-        if part.is_empty() || place == 0 || place > bytes.len() {
+        let offset = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
+        if part.is_empty() || offset == 0 || offset > bytes.len() {
             return Span::EMPTY;
         }
         let length = match part.len() {
-            short @ ..0x80 if usize::from(bytes[place - 1]) == short => 1,
-            length => length_before(bytes, place, length),
+            short @ ..0x80 if usize::from(bytes[offset - 1]) == short => 1,
+            length => length_before(bytes, offset, length),
         };
         Span {
             batch: whole.batch,
-            start: (place - length) as u32,
+            start: (offset - length) as u32,
         }
     }
 
@@ -230,10 +230,10 @@ impl Arena {
 
 /// Returns the number of bytes of the encoded length before an offset. Writers may reserve more
 /// bytes than necessary.
-fn length_before(bytes: &[u8], place: usize, length: usize) -> usize {
+fn length_before(bytes: &[u8], offset: usize, length: usize) -> usize {
     let fits = |digits: &usize| {
-        let start = place.checked_sub(*digits);
-        let field = start.and_then(|start| bytes.get(start..place));
+        let start = offset.checked_sub(*digits);
+        let field = start.and_then(|start| bytes.get(start..offset));
         field.and_then(decode_varint) == Some((length as u64, *digits))
     };
     (1..=10).find(fits).unwrap_or(0)

@@ -69,9 +69,9 @@ fn trials(bytes: &[u8]) -> String {
     let mut text = String::new();
     let fields = Fields::new(bytes).map_while(Result::ok);
     let fields = fields.filter(|part| part.number == field::FIELD_TRIAL_HASHES);
-    for (place, part) in fields.take(MAX).enumerate() {
+    for (index, part) in fields.take(MAX).enumerate() {
         use field::finch_hash as of;
-        if place > 0 && place % 2 == 0 {
+        if index > 0 && index % 2 == 0 {
             text.push('\n');
         }
         let hash = Message::<3>::read(part.as_bytes().unwrap_or_default());

@@ -29,7 +29,7 @@ impl<'a> Content<'a> {
 
     #[inline]
     fn note(&mut self, field: Field<'a>) {
-        let place = match field.number {
+        let slot = match field.number {
             trace_packet::TRACE_ATTRIBUTES => &mut self.attributes,
             trace_packet::REMOTE_CLOCK_SYNC => &mut self.remote_clock_sync,
             trace_packet::SERVICE_EVENT => &mut self.service_event,
@@ -39,7 +39,7 @@ impl<'a> Content<'a> {
                 return;
             }
         };
-        *place = field.as_bytes();
+        *slot = field.as_bytes();
     }
 
     fn has_only_data(&self) -> bool {

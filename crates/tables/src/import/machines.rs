@@ -19,7 +19,7 @@ pub(crate) struct FileMachines {
 /// The machines of the current file.
 #[derive(Debug, Default)]
 pub(super) struct Machines {
-    pub(super) place: FileMachines,
+    pub(super) file: FileMachines,
     /// The machine that replaced the recording machine, for which there is no data.
     adopted: Option<u32>,
     has_host: bool,
@@ -47,7 +47,7 @@ impl Machines {
     pub(super) fn of_packet(&mut self, context: &mut Context, raw_id: u32) -> u32 {
         if raw_id == 0 {
             self.has_host = true;
-            return self.place.machine;
+            return self.file.machine;
         }
         self.remote(context, raw_id)
     }
@@ -55,16 +55,16 @@ impl Machines {
     #[cold]
     fn remote(&mut self, context: &mut Context, raw_id: u32) -> u32 {
         self.check_single();
-        if let Some(machines) = &self.place.machines {
+        if let Some(machines) = &self.file.machines {
             let known = machines.iter().find(|(id, _)| *id == raw_id);
             let Some((_, machine)) = known else {
                 self.undeclared = Some(raw_id);
-                return self.place.machine;
+                return self.file.machine;
             };
             return *machine;
         }
         let is_taken = self.has_host
-            || self.place.machine != 0
+            || self.file.machine != 0
             || context.store.tables.machine.raw_id.get(0) != 0
             || context.machines.has(raw_id);
         let first = *self.adopted.get_or_insert_with(|| {
@@ -80,7 +80,7 @@ impl Machines {
         }
         let (machine, is_new) = context.machines.intern(&mut context.store, raw_id);
         if is_new {
-            start(context, machine, self.place.machine);
+            start(context, machine, self.file.machine);
             context.processes.set_idle_task(&mut context.store);
         }
         machine
@@ -88,16 +88,16 @@ impl Machines {
 
     /// Handles a snapshot of clocks in the file.
     pub(super) fn check_clocks(&mut self) {
-        if self.place.has_own_clock {
+        if self.file.has_own_clock {
             self.broken.get_or_insert(SEVERAL_CLOCKS);
         }
     }
 
     /// Handles packets of several machines in the file.
     pub(super) fn check_single(&mut self) {
-        if self.place.has_one_machine {
+        if self.file.has_one_machine {
             self.broken.get_or_insert(SEVERAL_MACHINES);
-        } else if self.place.has_own_clock {
+        } else if self.file.has_own_clock {
             self.broken.get_or_insert(CLOCKS_OF_SEVERAL);
         }
     }

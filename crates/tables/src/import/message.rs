@@ -12,8 +12,8 @@ impl<'a, const N: usize> Message<'a, N> {
     pub(crate) fn read(bytes: &'a [u8]) -> Self {
         let mut fields = [None; N];
         for Field { number, value, .. } in Fields::new(bytes).map_while(Result::ok) {
-            if let Some(place) = fields.get_mut(number as usize) {
-                *place = Some(value);
+            if let Some(slot) = fields.get_mut(number as usize) {
+                *slot = Some(value);
             }
         }
         Self(fields)

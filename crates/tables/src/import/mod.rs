@@ -146,25 +146,25 @@ impl Importer {
 
     /// Tokenizes packets. Leaves an empty batch with memory for others.
     pub(crate) fn batch(&mut self, batch: &mut Batch) {
-        self.context.store.set_machine(self.machines.place.machine);
+        self.context.store.set_machine(self.machines.file.machine);
         // Packets come from Linux, where thread 0 is the idle task.
         self.context
             .processes
             .set_idle_task(&mut self.context.store);
         let number = self.arena.add(std::mem::take(batch));
-        for place in 0..self.arena.packets(number) {
-            if let Some((span, offset)) = self.arena.packet(number, place) {
-                self.packet(span, offset, self.arena.head(number, place), false);
+        for index in 0..self.arena.packets(number) {
+            if let Some((span, offset)) = self.arena.packet(number, index) {
+                self.packet(span, offset, self.arena.head(number, index), false);
             }
         }
         *batch = self.arena.tokenized(number);
     }
 
     /// Starts another file: a row of `trace_file`.
-    pub(crate) fn start_file(&mut self, row: u32, place: FileMachines) {
+    pub(crate) fn start_file(&mut self, row: u32, file: FileMachines) {
         self.context.store.trace_file = row;
-        self.context.store.set_machine(place.machine);
-        self.machines.place = place;
+        self.context.store.set_machine(file.machine);
+        self.machines.file = file;
         self.sequences.start_file();
         self.vms = Vms::default();
     }
@@ -193,11 +193,11 @@ impl Importer {
     /// Adds lines of a file without packets.
     pub(crate) fn lines(&mut self, batch: Batch, lines: &[Line]) {
         let number = self.arena.add(batch);
-        let (sequence, _) = self.sequences.place(self.context.store.machine, 0);
+        let (sequence, _) = self.sequences.index_of(self.context.store.machine, 0);
         let state = self.sequences.all[sequence as usize].state;
         self.sorter.sort_fully();
-        for (place, line) in lines.iter().enumerate() {
-            let Some((span, _)) = self.arena.packet(number, place) else {
+        for (index, line) in lines.iter().enumerate() {
+            let Some((span, _)) = self.arena.packet(number, index) else {
                 break;
             };
             let event = Event::Line {
@@ -247,8 +247,8 @@ impl Importer {
     /// Tokenizes parked packets, whose incremental state was read before.
     fn parked_batch(&mut self, batch: Batch) {
         let number = self.arena.add(batch);
-        for place in 0..self.arena.packets(number) {
-            if let Some((span, offset)) = self.arena.packet(number, place) {
+        for index in 0..self.arena.packets(number) {
+            if let Some((span, offset)) = self.arena.packet(number, index) {
                 let Self {
                     context,
                     sequences,
@@ -260,7 +260,7 @@ impl Importer {
                 let (header, content, _) = Content::read(arena.bytes(span));
                 let machine = self.machines.of_packet(context, header.machine);
                 context.store.set_machine(machine);
-                let (sequence, _) = sequences.place(machine, header.sequence);
+                let (sequence, _) = sequences.index_of(machine, header.sequence);
                 let mut tokenizer = Tokenizer {
                     context,
                     sequences,
@@ -316,7 +316,7 @@ impl Importer {
             self.arena.tokenized(number);
             return;
         }
-        let (sequence, is_new) = sequences.place(machine, header.sequence);
+        let (sequence, is_new) = sequences.index_of(machine, header.sequence);
         if header.has_sequence && !is_new {
             sequences.all[sequence as usize].count_loss(header.loss);
         }

@@ -18,7 +18,7 @@ pub(crate) struct Keys {
     flat: String,
     full: String,
     /// The remaining bytes for paths of arguments.
-    room: usize,
+    budget: usize,
 }
 
 /// The lengths of both paths at some point.
@@ -34,21 +34,21 @@ impl Keys {
     /// Sets the space for paths of an event of this size. Arguments without space for their paths
     /// are dropped.
     pub(crate) fn start(&mut self, bytes: usize) {
-        self.room = key_budget(bytes);
+        self.budget = key_budget(bytes);
     }
 
     /// Takes space for the current path. Returns false if there is not enough.
-    fn take_room(&mut self) -> bool {
-        let left = self.room.checked_sub(self.full.len());
-        self.room = left.unwrap_or(0);
+    fn take_budget(&mut self) -> bool {
+        let left = self.budget.checked_sub(self.full.len());
+        self.budget = left.unwrap_or(0);
         left.is_some()
     }
 
     /// Enters a member. Returns the previous lengths.
     pub(crate) fn push(&mut self, name: &str) -> Mark {
         let mark = (self.flat.len(), self.full.len());
-        if self.full.len() + name.len() > self.room {
-            self.room = 0;
+        if self.full.len() + name.len() > self.budget {
+            self.budget = 0;
             return mark;
         }
         for path in [&mut self.flat, &mut self.full] {
@@ -76,12 +76,12 @@ impl Keys {
 
     /// Returns the id of the current path; `None` if there is no space for it.
     pub(crate) fn id(&mut self, store: &mut Store) -> Option<StringId> {
-        self.take_room().then(|| store.strings.intern(&self.full))
+        self.take_budget().then(|| store.strings.intern(&self.full))
     }
 
     /// Adds an argument with this path, if there is space for it.
     pub(crate) fn add(&mut self, store: &mut Store, value: ArgValue, args: &mut ArgSet) {
-        if !self.take_room() {
+        if !self.take_budget() {
             return;
         }
         let full = store.strings.intern(&self.full);
@@ -549,11 +549,11 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for three in bytes.chunks(3) {
-        let byte = |place| u32::from(three.get(place).copied().unwrap_or(0));
+        let byte = |index| u32::from(three.get(index).copied().unwrap_or(0));
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let letter = bits >> (18 - 6 * place) & 63;
-            text.push(if place <= three.len() {
+        for index in 0..4 {
+            let letter = bits >> (18 - 6 * index) & 63;
+            text.push(if index <= three.len() {
                 char::from(LETTERS[letter as usize])
             } else {
                 '='

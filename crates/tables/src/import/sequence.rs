@@ -28,7 +28,7 @@ const RECENT: usize = 64;
 /// The sequences of all machines.
 #[derive(Debug)]
 pub(crate) struct Sequences {
-    places: FxHashMap<Key, u32>,
+    indexes: FxHashMap<Key, u32>,
     /// The indexes of recently used sequences.
     recent: Box<[Option<(Key, u32)>; RECENT]>,
     pub(crate) all: Vec<Sequence>,
@@ -138,7 +138,7 @@ impl Sequences {
     /// Creates an empty list. Memory of sequences is taken from `budget`.
     pub(crate) fn new(budget: &Budget) -> Self {
         Self {
-            places: FxHashMap::default(),
+            indexes: FxHashMap::default(),
             recent: Box::new([None; RECENT]),
             all: Vec::new(),
             states: Vec::new(),
@@ -151,15 +151,15 @@ impl Sequences {
 
     /// Starts another file, whose sequence ids are unrelated to those of earlier files.
     pub(crate) fn start_file(&mut self) {
-        self.places.clear();
+        self.indexes.clear();
         *self.recent = [None; RECENT];
     }
 
     /// Returns the index of a sequence of a machine, and true if it is new.
     #[inline]
-    pub(crate) fn place(&mut self, machine: u32, id: u32) -> (u32, bool) {
+    pub(crate) fn index_of(&mut self, machine: u32, id: u32) -> (u32, bool) {
         match self.recent[id as usize % RECENT] {
-            Some((key, place)) if key == (machine, id) => (place, false),
+            Some((key, index)) if key == (machine, id) => (index, false),
             _ => self.look_up(machine, id),
         }
     }
@@ -167,19 +167,19 @@ impl Sequences {
     fn look_up(&mut self, machine: u32, id: u32) -> (u32, bool) {
         let mut key = (machine, id);
         let bytes = entry_bytes::<(u64, Sequence, State, Interned)>();
-        if !self.places.contains_key(&key)
+        if !self.indexes.contains_key(&key)
             && (self.all.len() >= MAX_SEQUENCES || !self.budget.take(bytes))
         {
             key = (machine, 0);
         }
-        if let Some(place) = self.places.get(&key) {
-            self.recent[key.1 as usize % RECENT] = Some((key, *place));
-            return (*place, false);
+        if let Some(index) = self.indexes.get(&key) {
+            self.recent[key.1 as usize % RECENT] = Some((key, *index));
+            return (*index, false);
         }
-        let place = self.all.len() as u32;
+        let index = self.all.len() as u32;
         let interned = self.new_interned();
         let state = self.new_state(State {
-            sequence: place,
+            sequence: index,
             sequence_id: key.1,
             machine,
             interned,
@@ -196,27 +196,27 @@ impl Sequences {
             losses: 0,
             loss_reasons: [0; 16],
         });
-        self.places.insert(key, place);
-        self.recent[key.1 as usize % RECENT] = Some((key, place));
-        (place, true)
+        self.indexes.insert(key, index);
+        self.recent[key.1 as usize % RECENT] = Some((key, index));
+        (index, true)
     }
 
     /// Returns a sequence of a machine, if there is one.
     pub(crate) fn find(&self, machine: u32, id: u32) -> Option<&Sequence> {
-        self.all.get(*self.places.get(&(machine, id))? as usize)
+        self.all.get(*self.indexes.get(&(machine, id))? as usize)
     }
 
     /// Restarts the incremental state of a sequence.
-    pub(crate) fn restart(&mut self, place: u32) {
-        let sequence = &mut self.all[place as usize];
+    pub(crate) fn restart(&mut self, index: u32) {
+        let sequence = &mut self.all[index as usize];
         sequence.is_valid = true;
         sequence.generation += 1;
         let (id, machine, generation) = (sequence.id, sequence.machine, sequence.generation);
         let interned = self.new_interned();
         self.replace(
-            place,
+            index,
             State {
-                sequence: place,
+                sequence: index,
                 sequence_id: id,
                 machine,
                 generation,
@@ -227,14 +227,14 @@ impl Sequences {
     }
 
     /// Reads a `TracePacketDefaults`, which replaces earlier defaults.
-    pub(crate) fn set_defaults(&mut self, place: u32, defaults: &[u8]) {
-        let sequence = &self.all[place as usize];
+    pub(crate) fn set_defaults(&mut self, index: u32, defaults: &[u8]) {
+        let sequence = &self.all[index as usize];
         let current = &self.states[sequence.state as usize];
         if *current.defaults.bytes == *defaults {
             return;
         }
         let state = State {
-            sequence: place,
+            sequence: index,
             sequence_id: sequence.id,
             machine: sequence.machine,
             generation: sequence.generation,
@@ -242,23 +242,23 @@ impl Sequences {
             defaults: Defaults::read(defaults),
             ..State::default()
         };
-        self.replace(place, state);
+        self.replace(index, state);
     }
 
     /// Reads an `InternedData`. Existing entries are kept.
-    pub(crate) fn intern(&mut self, place: u32, bytes: &[u8], strings: &mut StringPool) {
-        let state = &self.states[self.all[place as usize].state as usize];
+    pub(crate) fn intern(&mut self, index: u32, bytes: &[u8], strings: &mut StringPool) {
+        let state = &self.states[self.all[index as usize].state as usize];
         let interned = Arc::make_mut(&mut self.interned[state.interned as usize]);
         for entry in InternedEntry::all(bytes) {
             interned.add(&entry, strings, &self.budget);
         }
     }
 
-    fn replace(&mut self, place: u32, mut state: State) {
-        let old = self.all[place as usize].state;
+    fn replace(&mut self, index: u32, mut state: State) {
+        let old = self.all[index as usize].state;
         state.thread = self.states[old as usize].thread.clone();
         let new = self.new_state(state);
-        self.all[place as usize].state = new;
+        self.all[index as usize].state = new;
         let state = &mut self.states[old as usize];
         state.is_current = false;
         self.drop_unused(old);
@@ -268,9 +268,9 @@ impl Sequences {
         state.is_current = true;
         Arc::make_mut(&mut self.interned[state.interned as usize]).states += 1;
         match self.free_states.pop() {
-            Some(place) => {
-                self.states[place as usize] = state;
-                place
+            Some(index) => {
+                self.states[index as usize] = state;
+                index
             }
             None => {
                 self.states.push(state);
@@ -286,21 +286,21 @@ impl Sequences {
         })
     }
 
-    fn drop_unused(&mut self, place: u32) {
-        let state = &mut self.states[place as usize];
+    fn drop_unused(&mut self, index: u32) {
+        let state = &mut self.states[index as usize];
         if state.is_current || state.waiting > 0 {
             return;
         }
-        let place_of_interned = state.interned;
+        let interned_index = state.interned;
         *state = State::default();
-        self.free_states.push(place);
-        let shared = &mut self.interned[place_of_interned as usize];
+        self.free_states.push(index);
+        let shared = &mut self.interned[interned_index as usize];
         let interned = Arc::make_mut(shared);
         interned.states -= 1;
         if interned.states == 0 {
             self.budget.give_back(interned.taken);
             *shared = Arc::default();
-            self.free_interned.push(place_of_interned);
+            self.free_interned.push(interned_index);
         }
     }
 
@@ -370,8 +370,8 @@ impl Interned {
             .tables
             .iter()
             .position(|(number, _)| *number == entry.table);
-        let place = match known {
-            Some(place) => place,
+        let index = match known {
+            Some(index) => index,
             None if self.tables.len() >= MAX_TABLES => return,
             None => {
                 let entries = if TEXTS.contains(&entry.table) {
@@ -388,7 +388,7 @@ impl Interned {
             self.taken += if is_there { bytes } else { 0 };
             is_there
         };
-        match &mut self.tables[place].1 {
+        match &mut self.tables[index].1 {
             Entries::Texts(texts) => {
                 if texts.get(entry.iid).is_none() && take(InternedTable::<StringId>::ENTRY_BYTES) {
                     let text = strings.intern_bytes(entry.string.unwrap_or_default());

@@ -210,11 +210,11 @@ impl Sorter {
             .iter()
             .enumerate()
             .filter(|(_, queue)| !queue.is_empty());
-        let entries = entries.map(|(place, queue)| (queue.min, queue.rank, place));
+        let entries = entries.map(|(index, queue)| (queue.min, queue.rank, index));
         let mut order = Order::of(entries.collect());
-        while let Some(place) = order.first() {
+        while let Some(index) = order.first() {
             let second = order.second();
-            let queue = &mut queues[place];
+            let queue = &mut queues[index];
             queue.sort(context, taker);
             let mut count = 0_usize;
             while let Some((ts, arrival)) = queue.front(context, taker) {
@@ -237,7 +237,7 @@ impl Sorter {
                 taker.take(context, token, is_late);
                 queue.remove_first();
             }
-            queue.settle();
+            queue.update_min();
             if count == 0 {
                 break;
             }

@@ -122,13 +122,13 @@ impl TraceInfo {
         self.has_no_flush = !is_set(trace_config::FLUSH_PERIOD_MS);
         let buffers = Fields::new(bytes).map_while(Result::ok);
         let buffers = buffers.filter(|field| field.number == trace_config::BUFFERS);
-        for (place, buffer) in buffers.enumerate() {
+        for (index, buffer) in buffers.enumerate() {
             const DISCARD: u64 = 2;
             let policy = buffer_config::FILL_POLICY;
             let policy = Fields::find(policy, buffer.as_bytes().unwrap_or_default());
             if policy.and_then(|policy| policy.as_u64()) == Some(DISCARD) {
                 let stat = Stat::config_write_into_file_discard;
-                cx.store.stats.add_indexed(stat, place as i64, 1);
+                cx.store.stats.add_indexed(stat, index as i64, 1);
             }
         }
     }
@@ -214,11 +214,11 @@ fn overwritten(cx: &mut Context, config: &[u8]) {
     }
     let buffers = Fields::new(config).map_while(Result::ok);
     let buffers = buffers.filter(|field| field.number == trace_config::BUFFERS);
-    for place in 0..buffers.count() as i64 {
+    for index in 0..buffers.count() as i64 {
         let stats = &mut cx.store.stats;
-        let bytes = stats.get(Stat::traced_buf_bytes_overwritten, Some(place));
+        let bytes = stats.get(Stat::traced_buf_bytes_overwritten, Some(index));
         if let Some(bytes) = bytes.filter(|bytes| *bytes > 0) {
-            stats.set_indexed(Stat::long_trace_mode_bytes_overwritten, place, bytes);
+            stats.set_indexed(Stat::long_trace_mode_bytes_overwritten, index, bytes);
         }
     }
 }

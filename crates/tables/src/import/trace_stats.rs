@@ -162,11 +162,11 @@ const BUFFER: [(u32, Stat); 20] = [
 fn buffer(cx: &mut Context, buffer: i64, bytes: &[u8]) {
     let mut values = [0; BUFFER.len()];
     for field in Fields::new(bytes).map_while(Result::ok) {
-        if let Some(place) = BUFFER
+        if let Some(index) = BUFFER
             .iter()
             .position(|(number, _)| *number == field.number)
         {
-            values[place] = field.as_u64().unwrap_or(0) as i64;
+            values[index] = field.as_u64().unwrap_or(0) as i64;
         }
     }
     for ((_, stat), value) in BUFFER.iter().zip(values) {

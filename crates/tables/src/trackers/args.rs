@@ -46,7 +46,7 @@ impl ArgSet {
             .iter()
             .position(|known| known.key == key);
         match known {
-            Some(place) => self.args[recent + place] = arg,
+            Some(index) => self.args[recent + index] = arg,
             None if self.args.len() < MAX_ARGS => self.args.push(arg),
             None => {}
         }
@@ -97,9 +97,9 @@ impl ArgSet {
 
     /// Increments the length of an array.
     pub(crate) fn lengthen_array(&mut self, key: StringId) {
-        let place = self.arrays.iter().position(|(known, _)| *known == key);
-        match place {
-            Some(place) => self.arrays[place].1 += 1,
+        let index = self.arrays.iter().position(|(known, _)| *known == key);
+        match index {
+            Some(index) => self.arrays[index].1 += 1,
             None if self.arrays.len() < MAX_ARRAYS => self.arrays.push((key, 1)),
             None => {}
         }

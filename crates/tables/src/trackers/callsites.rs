@@ -66,15 +66,15 @@ impl Callees {
     fn touch<'a>(&self, callstacks: impl Iterator<Item = &'a [u32]>) {
         let mut callers = [(None, &[][..]); STACKS_TOGETHER];
         let mut count = 0;
-        for (place, frames) in callers.iter_mut().zip(callstacks) {
-            *place = (None, frames);
+        for (caller, frames) in callers.iter_mut().zip(callstacks) {
+            *caller = (None, frames);
             count += 1;
         }
         let mut callers = &mut callers[..count];
         while !callers.is_empty() {
             let mut left = 0;
-            for place in 0..callers.len() {
-                let (caller, frames) = callers[place];
+            for index in 0..callers.len() {
+                let (caller, frames) = callers[index];
                 if let [frame, frames @ ..] = frames
                     && let Some(callsite) = self.find(caller, *frame)
                 {
@@ -122,10 +122,10 @@ struct Batch {
 }
 
 impl Batch {
-    fn callstacks(&self, places: Range<usize>) -> impl Iterator<Item = &[u32]> {
-        places.map(|place| {
-            let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-            &self.frames[start..self.ends[place]]
+    fn callstacks(&self, indexes: Range<usize>) -> impl Iterator<Item = &[u32]> {
+        indexes.map(|index| {
+            let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+            &self.frames[start..self.ends[index]]
         })
     }
 
@@ -155,9 +155,9 @@ impl Job {
         found.clear();
         let count = batch.ends.len();
         for start in (0..count).step_by(STACKS_TOGETHER) {
-            let places = start..count.min(start + STACKS_TOGETHER);
-            callees.touch(batch.callstacks(places.clone()));
-            for frames in batch.callstacks(places) {
+            let indexes = start..count.min(start + STACKS_TOGETHER);
+            callees.touch(batch.callstacks(indexes.clone()));
+            for frames in batch.callstacks(indexes) {
                 let callsite = callees.callstack(table, frames.iter().copied());
                 found.push(callsite.unwrap_or(Callees::NONE));
             }
@@ -221,7 +221,7 @@ impl Callsites {
         tables: &mut Tables,
         frames: impl IntoIterator<Item = u32>,
     ) -> Option<u32> {
-        self.settle(tables);
+        self.flush(tables);
         let table = &mut tables.stack_profile_callsite;
         self.callees.callstack(table, frames)
     }
@@ -252,7 +252,7 @@ impl Callsites {
     /// Returns the callsite of a callstack.
     pub(crate) fn wait_for(&mut self, tables: &mut Tables, ticket: Ticket) -> Option<u32> {
         if self.known(ticket).is_none() {
-            self.settle(tables);
+            self.flush(tables);
         }
         self.known(ticket)
     }
@@ -264,14 +264,14 @@ impl Callsites {
 
     /// Adds the callsites of all callstacks.
     #[inline]
-    pub(crate) fn settle(&mut self, tables: &mut Tables) {
+    pub(crate) fn flush(&mut self, tables: &mut Tables) {
         if self.tickets as usize > self.found.len() {
-            self.settle_all(tables);
+            self.flush_all(tables);
         }
     }
 
     #[cold]
-    fn settle_all(&mut self, tables: &mut Tables) {
+    fn flush_all(&mut self, tables: &mut Tables) {
         self.take_back(tables);
         if !self.filling.ends.is_empty() {
             let mut job = self.job(tables);
@@ -368,17 +368,17 @@ mod tests {
             let tickets: Vec<_> = stacks
                 .iter()
                 .enumerate()
-                .map(|(place, stack)| {
+                .map(|(index, stack)| {
                     let ticket = callsites.add(&mut tables, stack).expect("frames");
-                    if place % 1000 == 500 {
+                    if index % 1000 == 500 {
                         // Needed at once.
                         let row = callsites.wait_for(&mut tables, ticket);
-                        assert_eq!(row, rows[place]);
+                        assert_eq!(row, rows[index]);
                     }
                     ticket
                 })
                 .collect();
-            callsites.settle(&mut tables);
+            callsites.flush(&mut tables);
             let later: Vec<_> = tickets.iter().map(|t| callsites.known(*t)).collect();
             assert_eq!(later, rows);
             let table = &tables.stack_profile_callsite;

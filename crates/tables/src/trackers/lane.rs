@@ -76,29 +76,29 @@ impl LaneTracker {
 
     /// Returns the lane for the begin of a slice.
     pub(crate) fn begin(&mut self, group: u32, cookie: i64, nesting: Nesting) -> LaneId {
-        let place = self.of_cookie(group, cookie);
+        let index = self.of_cookie(group, cookie);
         let of = &mut self.groups[group as usize];
-        if let Holder::Cookie { open, .. } = &mut of.lanes[place].holder {
+        if let Holder::Cookie { open, .. } = &mut of.lanes[index].holder {
             *open = match nesting {
                 Nesting::Nested => *open + 1,
                 Nesting::Flat => 1,
             };
-            of.free.remove(&(place as u32));
+            of.free.remove(&(index as u32));
         }
-        self.lane(group, place)
+        self.lane(group, index)
     }
 
     /// Returns the lane for the end of a slice.
     pub(crate) fn end(&mut self, group: u32, cookie: i64) -> LaneId {
-        let place = self.of_cookie(group, cookie);
+        let index = self.of_cookie(group, cookie);
         let of = &mut self.groups[group as usize];
-        if let Holder::Cookie { open, .. } = &mut of.lanes[place].holder {
+        if let Holder::Cookie { open, .. } = &mut of.lanes[index].holder {
             *open = open.saturating_sub(1);
             if *open == 0 {
-                of.free.insert(place as u32);
+                of.free.insert(index as u32);
             }
         }
-        self.lane(group, place)
+        self.lane(group, index)
     }
 
     /// Returns the lane for an instant.
@@ -113,15 +113,15 @@ impl LaneTracker {
         let lanes = &mut self.groups[group as usize].lanes;
         let free = |lane: &Lane| matches!(lane.holder, Holder::Until(end) if end <= ts);
         let holder = Holder::Until(until);
-        let place = match lanes.iter().position(free) {
-            Some(place) => {
-                lanes[place].holder = holder;
-                place
+        let index = match lanes.iter().position(free) {
+            Some(index) => {
+                lanes[index].holder = holder;
+                index
             }
             None if lanes.len() >= MAX_SEARCHED => lanes.len() - 1,
             None => add(lanes, holder),
         };
-        self.lane(group, place)
+        self.lane(group, index)
     }
 
     /// Returns the lane for a slice with a known end that may contain others.
@@ -141,12 +141,12 @@ impl LaneTracker {
             }
             _ => false,
         };
-        let place = match lanes.iter_mut().position(fits) {
-            Some(place) => place,
+        let index = match lanes.iter_mut().position(fits) {
+            Some(index) => index,
             None if lanes.len() >= MAX_SEARCHED => lanes.len() - 1,
             None => add(lanes, Holder::Nested(vec![until])),
         };
-        self.lane(group, place)
+        self.lane(group, index)
     }
 
     /// Returns the first lane of a group.
@@ -162,55 +162,55 @@ impl LaneTracker {
     pub(crate) fn track<'a>(
         &mut self,
         store: &mut Store,
-        (group, place, track): LaneId,
+        (group, index, track): LaneId,
         spec: impl FnOnce(&mut Store) -> (TrackSpec<'a>, Vec<Dimension>),
     ) -> u32 {
         if let Some(track) = track {
             return track;
         }
         let (spec, mut dimensions) = spec(store);
-        dimensions.push(Dimension::Int("track_compressor_idx", place.into()));
+        dimensions.push(Dimension::Int("track_compressor_idx", index.into()));
         let spec = TrackSpec {
             dimensions: &dimensions,
             ..spec
         };
         let track = TrackTracker::create(store, spec);
         store.tables.track.track_group_id.set(track, Some(group));
-        self.groups[group as usize].lanes[place as usize].track = Some(track);
+        self.groups[group as usize].lanes[index as usize].track = Some(track);
         track
     }
 
-    fn lane(&self, group: u32, place: usize) -> LaneId {
-        let track = self.groups[group as usize].lanes[place].track;
-        (group, place as u32, track)
+    fn lane(&self, group: u32, index: usize) -> LaneId {
+        let track = self.groups[group as usize].lanes[index].track;
+        (group, index as u32, track)
     }
 
     fn of_cookie(&mut self, group: u32, wanted: i64) -> usize {
         let of = &mut self.groups[group as usize];
-        if let Some(place) = of.of_cookies.get(&wanted) {
-            return *place as usize;
+        if let Some(index) = of.of_cookies.get(&wanted) {
+            return *index as usize;
         }
         let holder = Holder::Cookie {
             cookie: wanted,
             open: 0,
         };
-        let place = match of.free.first() {
-            Some(place) => {
-                let lane = &mut of.lanes[*place as usize];
+        let index = match of.free.first() {
+            Some(index) => {
+                let lane = &mut of.lanes[*index as usize];
                 if let Holder::Cookie { cookie, .. } = lane.holder {
                     of.of_cookies.remove(&cookie);
                 }
                 lane.holder = holder;
-                *place
+                *index
             }
             None => {
-                let place = add(&mut of.lanes, holder) as u32;
-                of.free.insert(place);
-                place
+                let index = add(&mut of.lanes, holder) as u32;
+                of.free.insert(index);
+                index
             }
         };
-        of.of_cookies.insert(wanted, place);
-        place as usize
+        of.of_cookies.insert(wanted, index);
+        index as usize
     }
 }
 

@@ -123,12 +123,12 @@ impl CpuTracker {
     #[inline]
     pub(crate) fn intern(&mut self, store: &mut Store, cpu: u32) -> Option<u32> {
         let ucpu = Self::row(store, cpu)?;
-        let (place, bit) = (ucpu as usize / 64, 1 << (ucpu % 64));
-        if self.seen.get(place).is_none_or(|word| word & bit == 0) {
-            if self.seen.len() <= place {
-                self.seen.resize(place + 1, 0);
+        let (index, bit) = (ucpu as usize / 64, 1 << (ucpu % 64));
+        if self.seen.get(index).is_none_or(|word| word & bit == 0) {
+            if self.seen.len() <= index {
+                self.seen.resize(index + 1, 0);
             }
-            self.seen[place] |= bit;
+            self.seen[index] |= bit;
             store.tables.cpu.cpu.set(ucpu, Some(cpu));
         }
         Some(ucpu)

@@ -350,13 +350,13 @@ impl ProcessTracker {
         if name.is_null() {
             return;
         }
-        let place = utid as usize;
-        if self.thread_names.len() <= place {
-            self.thread_names.resize(place + 1, ThreadNameSource::Other);
+        let slot = utid as usize;
+        if self.thread_names.len() <= slot {
+            self.thread_names.resize(slot + 1, ThreadNameSource::Other);
         }
-        if source >= self.thread_names[place] {
+        if source >= self.thread_names[slot] {
             store.tables.thread.name.set(utid, name);
-            self.thread_names[place] = source;
+            self.thread_names[slot] = source;
         }
     }
 
@@ -387,14 +387,14 @@ impl ProcessTracker {
         if name.is_null() {
             return;
         }
-        let place = upid as usize;
-        if self.process_names.len() <= place {
+        let slot = upid as usize;
+        if self.process_names.len() <= slot {
             self.process_names
-                .resize(place + 1, ProcessNameSource::Other);
+                .resize(slot + 1, ProcessNameSource::Other);
         }
-        if source >= self.process_names[place] {
+        if source >= self.process_names[slot] {
             store.tables.process.name.set(upid, name);
-            self.process_names[place] = source;
+            self.process_names[slot] = source;
         }
     }
 

@@ -207,12 +207,12 @@ impl SchedTracker {
 
     #[inline]
     fn set(&mut self, (ts, ucpu): (i64, u32), next: Next, has_row: bool) {
-        let place = ucpu as usize;
-        if self.cpus.len() <= place {
-            self.cpus.resize(place + 1, None);
+        let index = ucpu as usize;
+        if self.cpus.len() <= index {
+            self.cpus.resize(index + 1, None);
         }
         let Next { utid, pid, prio } = next;
-        self.cpus[place] = Some(Current {
+        self.cpus[index] = Some(Current {
             utid,
             pid,
             prio,
@@ -225,11 +225,11 @@ impl SchedTracker {
     /// Sets the flag, and returns the previous one.
     #[inline]
     fn set_awake(&mut self, utid: u32, is_awake: bool) -> bool {
-        let place = utid as usize;
-        if self.awake.len() <= place {
-            self.awake.resize(place + 1, false);
+        let index = utid as usize;
+        if self.awake.len() <= index {
+            self.awake.resize(index + 1, false);
         }
-        std::mem::replace(&mut self.awake[place], is_awake)
+        std::mem::replace(&mut self.awake[index], is_awake)
     }
 
     #[inline]

@@ -175,8 +175,8 @@ impl SliceTracker {
         let name = self.shown_name(name);
         let stack = self.stacks.get_mut(track as usize)?;
         stack.close(store, ts, OPEN).ok()?;
-        let place = stack.find_open(category, name)?;
-        let level = &mut stack.slices[place];
+        let index = stack.find_open(category, name)?;
+        let level = &mut stack.slices[index];
         level.dur = ts.wrapping_sub(level.ts);
         store.tables.slice.dur.set(level.id, level.dur);
         level.args.append(args);
@@ -189,7 +189,7 @@ impl SliceTracker {
         }
         let id = level.id;
         level.keep_args(store);
-        if place + 1 == stack.slices.len()
+        if index + 1 == stack.slices.len()
             && let Some(mut level) = stack.slices.pop()
             && self.spare.len() < SPARE
         {
@@ -209,8 +209,8 @@ impl SliceTracker {
     ) -> Option<(u32, &mut ArgSet)> {
         let name = self.shown_name(name);
         let stack = self.stacks.get_mut(track as usize)?;
-        let place = stack.find_open(category, name)?;
-        let level = &mut stack.slices[place];
+        let index = stack.find_open(category, name)?;
+        let level = &mut stack.slices[index];
         Some((level.id, &mut level.args))
     }
 
@@ -315,19 +315,19 @@ impl SliceTracker {
 }
 
 fn stack_of(stacks: &mut Vec<Stack>, track: u32) -> &mut Stack {
-    let place = track as usize;
-    if stacks.len() <= place {
-        stacks.resize_with(place + 1, Stack::default);
+    let index = track as usize;
+    if stacks.len() <= index {
+        stacks.resize_with(index + 1, Stack::default);
     }
-    &mut stacks[place]
+    &mut stacks[index]
 }
 
 impl Stack {
     /// Removes the slices that end before another one begins.
     fn close(&mut self, store: &mut Store, ts: i64, dur: i64) -> Result<(), Overlap> {
         let mut has_open = false;
-        for place in (0..self.slices.len()).rev() {
-            let level = &self.slices[place];
+        for index in (0..self.slices.len()).rev() {
+            let level = &self.slices[index];
             if level.is_open() {
                 has_open = true;
                 continue;
@@ -338,7 +338,7 @@ impl Stack {
                     continue;
                 }
                 store.stats.add(Stat::misplaced_end_event, 1);
-                for mut inner in self.slices.drain(place + 1..).rev() {
+                for mut inner in self.slices.drain(index + 1..).rev() {
                     let dur = end.wrapping_sub(inner.ts);
                     store.tables.slice.dur.set(inner.id, dur);
                     inner.keep_args(store);

@@ -160,8 +160,8 @@ impl StackProfileTracker {
     ) -> bool {
         let frames = &mut store.tables.stack_profile_frame;
         for frame in self.indexed_frames..frames.len() {
-            let place = (frames.mapping.get(frame), frames.rel_pc.get(frame));
-            self.frames_at.entry(place).or_default().push(frame);
+            let address = (frames.mapping.get(frame), frames.rel_pc.get(frame));
+            self.frames_at.entry(address).or_default().push(frame);
         }
         self.indexed_frames = frames.len();
         let mut any = false;

@@ -123,8 +123,8 @@ impl TrackKey {
         dimensions: &[Dimension],
     ) -> Self {
         let mut all = [None; MAX_DIMENSIONS];
-        for (place, dimension) in all.iter_mut().zip(dimensions) {
-            *place = Some(*dimension);
+        for (slot, dimension) in all.iter_mut().zip(dimensions) {
+            *slot = Some(*dimension);
         }
         Self {
             machine,
@@ -174,11 +174,11 @@ impl TrackTracker {
     fn add_thread(&mut self, store: &mut Store, utid: u32) -> u32 {
         let dimensions = [Dimension::Utid(utid)];
         let track = self.intern(store, TrackSpec::slices("thread_execution", &dimensions));
-        let place = utid as usize;
-        if self.threads.len() <= place {
-            self.threads.resize(place + 1, u32::MAX);
+        let index = utid as usize;
+        if self.threads.len() <= index {
+            self.threads.resize(index + 1, u32::MAX);
         }
-        self.threads[place] = track;
+        self.threads[index] = track;
         track
     }
 

@@ -42,20 +42,20 @@ pub(crate) struct TranslationTracker {
 impl TranslationTracker {
     /// Names a hash.
     pub(crate) fn name_hash(&mut self, kind: Hashed, hash: u64, name: StringId) {
-        if !self.take_room() {
+        if !self.count_name() {
             return;
         }
-        let place = self.hashes.iter().position(|(known, _)| *known == kind);
-        let place = place.unwrap_or_else(|| {
+        let index = self.hashes.iter().position(|(known, _)| *known == kind);
+        let index = index.unwrap_or_else(|| {
             self.hashes.push((kind, FxHashMap::default()));
             self.hashes.len() - 1
         });
-        self.hashes[place].1.insert(hash, name);
+        self.hashes[index].1.insert(hash, name);
     }
 
     /// Renames tracks of processes.
     pub(crate) fn rename_process_track(&mut self, from: StringId, to: StringId) {
-        if self.take_room() {
+        if self.count_name() {
             self.process_tracks.insert(from, to);
         }
     }
@@ -77,7 +77,7 @@ impl TranslationTracker {
         }
     }
 
-    fn take_room(&mut self) -> bool {
+    fn count_name(&mut self) -> bool {
         self.names += 1;
         self.names <= MAX_NAMES
     }

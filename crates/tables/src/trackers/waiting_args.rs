@@ -111,7 +111,7 @@ impl WaitingArgs {
 
     /// Moves all sets into the table, in their order.
     #[cold]
-    pub(crate) fn settle(&mut self, tables: &mut Tables) {
+    pub(crate) fn flush(&mut self, tables: &mut Tables) {
         self.take_back(tables);
         if !self.filling.ends.is_empty() {
             let mut job = self.job(tables);

@@ -265,9 +265,12 @@ fn kind_of_file(thread: i32, file: u64, of_file: Kind, of_stream: Kind) -> Optio
     let link = fs::read_link(format!("/proc/{thread}/fd/{file}")).ok()?;
     let link = link.to_string_lossy();
     // Event counters and timers do not fail.
-    match link.starts_with("anon_inode:") {
-        true => None,
-        false if link.starts_with('/') => Some(of_file),
-        false => Some(of_stream),
+    if link.starts_with("anon_inode:") {
+        return None;
     }
+    Some(if link.starts_with('/') {
+        of_file
+    } else {
+        of_stream
+    })
 }

@@ -94,7 +94,7 @@ enum Closer {
 #[derive(Default)]
 struct Given {
     /// The first position of each field.
-    places: HashMap<u32, usize>,
+    starts: HashMap<u32, usize>,
     /// The values of packed fields, which are written as one byte string.
     packed: BTreeMap<u32, Vec<u8>>,
 }
@@ -219,7 +219,7 @@ impl<'a> Parser<'a> {
             }
             return self.skip_value();
         };
-        if let Some(first) = given.places.insert(field.number, key.start)
+        if let Some(first) = given.starts.insert(field.number, key.start)
             && !field.repeated
         {
             let first = Diagnostic::new(self.name, self.text, first, first, String::new());

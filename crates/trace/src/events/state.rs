@@ -22,7 +22,7 @@ pub(crate) struct State {
     taken: usize,
     interned: InternedStrings,
     /// The remaining memory limit of the current event.
-    room: Cell<usize>,
+    left_bytes: Cell<usize>,
     /// The defaults and the base of relative times.
     pub(super) event: EventState,
     /// The sums of incremental counters.
@@ -35,7 +35,7 @@ impl SequenceState for State {
             budget: budget.clone(),
             taken: 0,
             interned: InternedStrings::new(budget),
-            room: Cell::new(0),
+            left_bytes: Cell::new(0),
             event: EventState::default(),
             sums: HashMap::new(),
         }
@@ -90,15 +90,15 @@ impl State {
 
     /// Resets the memory limit for a new event.
     pub(super) fn begin_event(&self) {
-        self.room.set(MAX_EVENT);
+        self.left_bytes.set(MAX_EVENT);
     }
 
     /// Reserves memory for a part of the event. Returns false if the event exceeds its limit: a few
     /// bytes in a trace can refer to long interned strings.
-    pub(super) fn take_room(&self, bytes: usize, problems: &mut Problems) -> bool {
-        match self.room.get().checked_sub(bytes + ENTRY_BYTES) {
+    pub(super) fn take_bytes(&self, bytes: usize, problems: &mut Problems) -> bool {
+        match self.left_bytes.get().checked_sub(bytes + ENTRY_BYTES) {
             Some(left) => {
-                self.room.set(left);
+                self.left_bytes.set(left);
                 true
             }
             None => {
@@ -123,7 +123,7 @@ impl State {
             problems.add(Problem::NotDefined);
             return None;
         };
-        self.take_room(entry.len(), problems)
+        self.take_bytes(entry.len(), problems)
             .then(|| self::text(entry))
     }
 }

@@ -70,7 +70,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn member(&mut self, bytes: &[u8], depth: usize) -> Option<(String, Value)> {
-        if !self.state.take_room(bytes.len(), self.problems) {
+        if !self.state.take_bytes(bytes.len(), self.problems) {
             return None;
         }
         let annotation = Annotation::read(bytes);
@@ -99,7 +99,7 @@ impl Reader<'_> {
             AnnotationValue::Array(entries) => {
                 let mut elements = Vec::new();
                 for entry in entries {
-                    if self.state.take_room(entry.len(), self.problems) {
+                    if self.state.take_bytes(entry.len(), self.problems) {
                         elements.push(self.value(Annotation::read(entry).value, depth + 1));
                     }
                 }
@@ -147,7 +147,7 @@ impl Reader<'_> {
                 let mut members = Vec::new();
                 for (key, value) in keys.into_iter().zip(values) {
                     let bytes = key.len() + value.len();
-                    if self.state.take_room(bytes, self.problems) {
+                    if self.state.take_bytes(bytes, self.problems) {
                         members.push((text(key), self.nested(value, depth + 1)));
                     }
                 }
@@ -156,7 +156,7 @@ impl Reader<'_> {
             NestedValue::Array(values) => {
                 let mut elements = Vec::new();
                 for value in values {
-                    if self.state.take_room(value.len(), self.problems) {
+                    if self.state.take_bytes(value.len(), self.problems) {
                         elements.push(self.nested(value, depth + 1));
                     }
                 }

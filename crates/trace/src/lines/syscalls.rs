@@ -57,8 +57,8 @@ impl Calls {
         let mut text = call.name.to_owned();
         // Writing to a string cannot fail.
         let Some(arguments) = &call.arguments else {
-            for (place, value) in values.enumerate() {
-                text.push_str(&format!(" args[{place}]={value:#x}"));
+            for (index, value) in values.enumerate() {
+                text.push_str(&format!(" args[{index}]={value:#x}"));
             }
             return Some(text);
         };

@@ -102,8 +102,8 @@ pub(super) fn push_value(line: &mut Vec<u8>, value: &Value, depth: usize) {
         Value::Dict(_) | Value::Array(_) if depth >= MAX_DEPTH => write!(line, "…"),
         Value::Dict(members) => {
             line.push(b'{');
-            for (place, (name, value)) in members.iter().take(16).enumerate() {
-                line.extend_from_slice(if place == 0 { b"" } else { b" " });
+            for (index, (name, value)) in members.iter().take(16).enumerate() {
+                line.extend_from_slice(if index == 0 { b"" } else { b" " });
                 push(line, name);
                 line.push(b'=');
                 push_value(line, value, depth + 1);
@@ -112,8 +112,8 @@ pub(super) fn push_value(line: &mut Vec<u8>, value: &Value, depth: usize) {
         }
         Value::Array(values) => {
             line.push(b'[');
-            for (place, value) in values.iter().take(16).enumerate() {
-                line.extend_from_slice(if place == 0 { b"" } else { b" " });
+            for (index, value) in values.iter().take(16).enumerate() {
+                line.extend_from_slice(if index == 0 { b"" } else { b" " });
                 push_value(line, value, depth + 1);
             }
             write!(line, "]")

@@ -82,7 +82,7 @@ fn is_librarys_implementation(rest: &str) -> bool {
 fn ends(text: &str) -> Option<usize> {
     let mut depth = 1;
     let mut before = 0;
-    for (place, byte) in text.bytes().enumerate() {
+    for (index, byte) in text.bytes().enumerate() {
         match byte {
             b'<' => depth += 1,
             // An arrow is not a bracket.
@@ -90,7 +90,7 @@ fn ends(text: &str) -> Option<usize> {
             _ => {}
         }
         if depth == 0 {
-            return Some(place);
+            return Some(index);
         }
         before = byte;
     }
@@ -100,12 +100,12 @@ fn ends(text: &str) -> Option<usize> {
 /// Splits `Type as Trait` outside of brackets.
 fn split_as(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0;
-    for (place, byte) in text.bytes().enumerate() {
+    for (index, byte) in text.bytes().enumerate() {
         match byte {
             b'<' | b'(' | b'[' => depth += 1,
             b'>' | b')' | b']' => depth -= 1,
-            b' ' if depth == 0 && text[place..].starts_with(" as ") => {
-                return Some((&text[..place], &text[place + 4..]));
+            b' ' if depth == 0 && text[index..].starts_with(" as ") => {
+                return Some((&text[..index], &text[index + 4..]));
             }
             _ => {}
         }
@@ -118,12 +118,12 @@ fn split_as(text: &str) -> Option<(&str, &str)> {
 fn last_word(name: &str) -> &str {
     let mut depth = 0;
     let mut start = 0;
-    for (place, byte) in name.bytes().enumerate() {
+    for (index, byte) in name.bytes().enumerate() {
         match byte {
-            b'(' if depth == 0 && place > start => return &name[start..place],
+            b'(' if depth == 0 && index > start => return &name[start..index],
             b'<' | b'(' | b'[' | b'{' => depth += 1,
             b'>' | b')' | b']' | b'}' => depth -= 1,
-            b' ' if depth == 0 && !name[start..place].ends_with("operator") => start = place + 1,
+            b' ' if depth == 0 && !name[start..index].ends_with("operator") => start = index + 1,
             _ => {}
         }
     }

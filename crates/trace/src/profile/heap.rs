@@ -325,11 +325,11 @@ impl Profile {
 
     /// Returns the id of heaps with this name: the index of their first dump.
     fn heap_id(&self, name: &str) -> Option<HeapId> {
-        let place = self
+        let index = self
             .heap_dumps()
             .iter()
             .position(|dump| dump.heap == name)?;
-        Some(HeapId(place as u32))
+        Some(HeapId(index as u32))
     }
 
     /// Returns the name of a heap.
@@ -358,10 +358,10 @@ impl Profile {
     /// Returns the chosen dump of each heap.
     pub fn chosen<'a>(&'a self, selection: &Selection, choice: DumpChoice) -> Vec<&'a HeapDump> {
         let mut chosen: Vec<(&HeapDump, usize)> = Vec::new();
-        let mut places = HashMap::new();
+        let mut indexes = HashMap::new();
         for dump in self.selected(selection) {
-            let place = *places.entry(dump.key()).or_insert(chosen.len());
-            match chosen.get_mut(place) {
+            let index = *indexes.entry(dump.key()).or_insert(chosen.len());
+            match chosen.get_mut(index) {
                 Some((known, number)) => {
                     *number += 1;
                     let is_beyond =

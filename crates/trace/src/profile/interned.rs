@@ -128,8 +128,8 @@ impl Interned {
                 }
                 interned_data::MAPPINGS => {
                     let mapping = read_mapping(entry);
-                    let room = (8 * mapping.path.len(), budget);
-                    define(&mut self.mappings, iid, mapping, room, faults)
+                    let charge = (8 * mapping.path.len(), budget);
+                    define(&mut self.mappings, iid, mapping, charge, faults)
                 }
                 interned_data::FRAMES => {
                     let frame = read_frame(entry);
@@ -137,8 +137,8 @@ impl Interned {
                 }
                 interned_data::CALLSTACKS => {
                     let callstack = read_callstack(entry);
-                    let room = (8 * callstack.len(), budget);
-                    define(&mut self.callstacks, iid, callstack, room, faults)
+                    let charge = (8 * callstack.len(), budget);
+                    define(&mut self.callstacks, iid, callstack, charge, faults)
                 }
                 interned_data::STACK_SAMPLE_TASK_CONTEXTS
                 | interned_data::STACK_SAMPLE_EXECUTION_CONTEXTS
@@ -331,8 +331,8 @@ fn read_mapping(entry: &[u8]) -> RawMapping {
             mapping::START_OFFSET => raw.numbers[3] = value,
             mapping::LOAD_BIAS => raw.numbers[4] = value,
             mapping::PATH_STRING_IDS => {
-                let room = MAX_PARTS.saturating_sub(raw.path.len());
-                raw.path.extend(field.as_varints().take(room));
+                let left = MAX_PARTS.saturating_sub(raw.path.len());
+                raw.path.extend(field.as_varints().take(left));
             }
             _ => {}
         }

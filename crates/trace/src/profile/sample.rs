@@ -177,9 +177,9 @@ pub(super) fn stack_sample(bytes: &[u8], context: &mut Context<'_>) -> Sample {
             }
             stack_sample::PRIMARY_WEIGHT => weight = Some(number()),
             stack_sample::FOLLOWER_WEIGHTS => {
-                let room = context.session.followers.len();
-                let room = room.saturating_sub(sample.followers.len());
-                sample.followers.extend(field.as_varints().take(room));
+                let left = context.session.followers.len();
+                let left = left.saturating_sub(sample.followers.len());
+                sample.followers.extend(field.as_varints().take(left));
             }
             _ => {}
         }

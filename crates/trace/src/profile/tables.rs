@@ -207,8 +207,8 @@ impl Tables {
             return known.clone();
         }
         let text: Arc<str> = text.into();
-        let room = TEXT_COPIES * (text.len() + ALLOCATION_BYTES);
-        match self.texts.add(text.clone(), room, &self.budget) {
+        let charge = TEXT_COPIES * (text.len() + ALLOCATION_BYTES);
+        match self.texts.add(text.clone(), charge, &self.budget) {
             Some(_) => text,
             None => "".into(),
         }
@@ -220,17 +220,17 @@ impl Tables {
             return known.clone();
         }
         let bytes: Arc<[u8]> = bytes[..bytes.len().min(MAX_BUILD_ID)].into();
-        let room = bytes.len() + ALLOCATION_BYTES;
-        match self.build_ids.add(bytes.clone(), room, &self.budget) {
+        let charge = bytes.len() + ALLOCATION_BYTES;
+        match self.build_ids.add(bytes.clone(), charge, &self.budget) {
             Some(_) => bytes,
             None => [].into(),
         }
     }
 
     pub(super) fn add_mapping(&mut self, mapping: Mapping) -> Option<MappingId> {
-        let room = size_of::<Mapping>() + ALLOCATION_BYTES;
+        let charge = size_of::<Mapping>() + ALLOCATION_BYTES;
         self.mappings
-            .add(mapping.into(), room, &self.budget)
+            .add(mapping.into(), charge, &self.budget)
             .map(MappingId)
     }
 
@@ -244,9 +244,9 @@ impl Tables {
         if let Some(number) = self.stacks.numbers.get(frames) {
             return Some(StackId(*number));
         }
-        let room = size_of_val(frames) + ALLOCATION_BYTES;
+        let charge = size_of_val(frames) + ALLOCATION_BYTES;
         self.stacks
-            .add(frames.into(), room, &self.budget)
+            .add(frames.into(), charge, &self.budget)
             .map(StackId)
     }
 

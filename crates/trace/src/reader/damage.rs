@@ -12,13 +12,13 @@ pub struct Damage {
     /// The end of the readable part, if it is not the end of the file.
     end: Option<End>,
     /// Compressed packets that cannot be decompressed.
-    compressed: Places,
+    compressed: Positions,
     /// Packets that exceed the memory limit.
-    large: Places,
+    large: Positions,
     /// Compressed packets whose decompression exceeds the memory limit.
-    windows: Places,
+    windows: Positions,
     /// Compressed packets of which only a part was decompressed.
-    decompressed: Places,
+    decompressed: Positions,
     /// The limit of decompression that was reached.
     limit: Option<DecompressionLimit>,
 }
@@ -32,12 +32,12 @@ enum End {
 
 /// The number of occurrences, and the offset of the first one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Places {
+struct Positions {
     count: u64,
     first: u64,
 }
 
-impl Places {
+impl Positions {
     fn add(&mut self, offset: u64) {
         if self.count == 0 {
             self.first = offset;
@@ -129,7 +129,7 @@ impl Damage {
                 REST,
             ),
         ];
-        for (Places { count, first }, what, why, [one, many]) in kinds {
+        for (Positions { count, first }, what, why, [one, many]) in kinds {
             match count {
                 0 => {}
                 1 => sentences.push(format!("the {what} at byte {first} is {why}; {one}")),

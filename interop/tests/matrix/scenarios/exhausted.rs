@@ -34,7 +34,7 @@ pub(crate) fn a_writer_can_wait_for_room(cast: Cast) {
     assert!(trace::numbers(&packets).into_iter().eq(0..TOO_MANY + 10));
 }
 
-pub(crate) fn a_writer_can_continue_without_room(cast: Cast) {
+pub(crate) fn a_writer_can_continue_in_full_buffers(cast: Cast) {
     let world = World::new(cast, PROGRAMS);
     let mut producer = world.producer();
     let mut consumer = world.consumer();

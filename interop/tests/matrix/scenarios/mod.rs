@@ -104,7 +104,7 @@ scenarios! {
     Sdk data_source::a_data_source_receives_its_config_and_callbacks by all_casts;
     Sdk data_source::every_session_has_its_own_config_of_a_data_source by all_casts;
     Sdk exhausted::a_writer_can_wait_for_room by all_casts;
-    Sdk exhausted::a_writer_can_continue_without_room by all_casts;
+    Sdk exhausted::a_writer_can_continue_in_full_buffers by all_casts;
     Sdk startup::events_before_the_session_are_recorded by casts_with_startup_tracing;
     Sdk startup::events_before_the_start_of_the_service_are_recorded by casts_with_startup_tracing;
     Sdk flush::a_read_returns_flushed_data by all_casts;

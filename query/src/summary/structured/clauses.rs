@@ -139,9 +139,10 @@ impl Column {
 pub(super) fn columns(all: &[Message<'_>]) -> Result<String, SqlError> {
     let all: Result<Vec<_>, _> = all.iter().map(|it| Column::of(*it)).collect();
     let all: Vec<String> = all?.iter().map(Column::sql).collect();
-    Ok(match all.is_empty() {
-        true => "*".to_owned(),
-        false => all.join(", "),
+    Ok(if all.is_empty() {
+        "*".to_owned()
+    } else {
+        all.join(", ")
     })
 }
 
@@ -179,9 +180,10 @@ pub(super) fn aggregated(
     if all.is_empty() {
         return Err(missing("group_by", "column_names"));
     }
-    let tail = match groups.is_empty() {
-        true => String::new(),
-        false => format!("\nGROUP BY {}", groups.join(", ")),
+    let tail = if groups.is_empty() {
+        String::new()
+    } else {
+        format!("\nGROUP BY {}", groups.join(", "))
     };
     let statement = |columns: &[Column]| {
         let columns: Vec<_> = columns.iter().map(Column::sql).collect();

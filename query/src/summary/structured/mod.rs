@@ -146,9 +146,10 @@ impl<'a> Generator<'a> {
             .iter()
             .map(|(name, sql)| format!("{name} AS (\n{sql}\n)"));
         let parts: Vec<_> = parts.collect();
-        Ok(match parts.is_empty() {
-            true => sql?,
-            false => format!("WITH {}\n{}", parts.join(",\n"), sql?),
+        Ok(if parts.is_empty() {
+            sql?
+        } else {
+            format!("WITH {}\n{}", parts.join(",\n"), sql?)
         })
     }
 

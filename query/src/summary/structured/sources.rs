@@ -121,9 +121,10 @@ impl Generator<'_> {
             substitute(&mut select, &alias, &name);
         }
         let columns = message.texts(s::COLUMN_NAMES);
-        let columns = match columns.is_empty() {
-            true => "*".to_owned(),
-            false => columns.join(", "),
+        let columns = if columns.is_empty() {
+            "*".to_owned()
+        } else {
+            columns.join(", ")
         };
         Ok(format!(
             "(SELECT {columns} FROM (\n{}\n))",
@@ -172,15 +173,16 @@ impl Generator<'_> {
         let intervals = self.inner(message, f::INTERVALS, NAME, "intervals")?;
         let columns = partitions.join(", ");
         // Intervals that overlap are one, so that a row is in the result once for each stretch.
-        let (merged, list) = match partitions.is_empty() {
-            true => (
+        let (merged, list) = if partitions.is_empty() {
+            (
                 format!("interval_merge_overlapping!({intervals}, 0)"),
                 String::new(),
-            ),
-            false => (
+            )
+        } else {
+            (
                 format!("interval_merge_overlapping_partitioned!({intervals}, ({columns}))"),
                 format!(", {columns}"),
-            ),
+            )
         };
         let merged =
             format!("SELECT row_number() OVER (ORDER BY ts) AS id, ts, dur{list} FROM {merged}");
@@ -275,17 +277,19 @@ impl Generator<'_> {
             ));
         }
         // The columns of the first query come in its order from all of them.
-        let columns = match known.len() == queries.len() {
-            true => first
+        let columns = if known.len() == queries.len() {
+            first
                 .iter()
                 .map(|name| quoted(name))
                 .collect::<Vec<_>>()
-                .join(", "),
-            false => "*".to_owned(),
+                .join(", ")
+        } else {
+            "*".to_owned()
         };
-        let word = match message.bool(u::USE_UNION_ALL).unwrap_or(false) {
-            true => "\nUNION ALL\n",
-            false => "\nUNION\n",
+        let word = if message.bool(u::USE_UNION_ALL).unwrap_or(false) {
+            "\nUNION ALL\n"
+        } else {
+            "\nUNION\n"
         };
         let mut parts = Vec::new();
         for query in queries {

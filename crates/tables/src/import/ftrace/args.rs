@@ -44,15 +44,15 @@ impl EventArgs {
         number: u32,
         body: &[u8],
     ) -> Option<StringId> {
-        let place = number as usize;
-        if self.events.get(place).is_none_or(Option::is_none) {
+        let index = number as usize;
+        if self.events.get(index).is_none_or(Option::is_none) {
             let known = KnownEvent::find(&mut cx.store, number)?;
-            if self.events.len() <= place {
-                self.events.resize_with(place + 1, || None);
+            if self.events.len() <= index {
+                self.events.resize_with(index + 1, || None);
             }
-            self.events[place] = Some(Box::new(known));
+            self.events[index] = Some(Box::new(known));
         }
-        let known = self.events.get(place)?.as_deref()?;
+        let known = self.events.get(index)?.as_deref()?;
         for Field { number, value } in Fields::new(body).map_while(Result::ok) {
             let Some(Some((name, kind))) = known.fields.get(number as usize) else {
                 continue;
@@ -83,14 +83,14 @@ impl KnownEvent {
         };
         let mut fields = Vec::new();
         for field in schema.message(message).fields() {
-            let place = field.number as usize;
+            let index = field.number as usize;
             if field.number >= MAX_FIELDS {
                 continue;
             }
-            if fields.len() <= place {
-                fields.resize(place + 1, None);
+            if fields.len() <= index {
+                fields.resize(index + 1, None);
             }
-            fields[place] = Some((store.strings.intern(field.name), field.kind));
+            fields[index] = Some((store.strings.intern(field.name), field.kind));
         }
         let symbol = match number {
             event::SCHED_BLOCKED_REASON => Some("caller"),

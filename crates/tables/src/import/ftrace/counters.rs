@@ -123,7 +123,7 @@ impl Counters {
                 let whole = cx.store.strings.text(device);
                 let name = match whole.find("devfreq_") {
                     // An address may precede it.
-                    Some(place) => whole[place..].to_owned(),
+                    Some(start) => whole[start..].to_owned(),
                     None => format!("devfreq_{whole}"),
                 };
                 let dimensions = [Dimension::Text("linux_device", device)];

@@ -181,13 +181,12 @@ impl Generic {
     pub(super) fn track_event(&self, cx: &mut Context, head: &Head<'_>, number: u32, body: &[u8]) {
         let event = self.events.get(&number);
         if let Some(probe) = event.and_then(|event| event.probe) {
-            match probe.is_return {
-                true => functions::returned(cx, head, probe.function),
-                false if self.returns.contains(&(probe.group, probe.function)) => {
-                    functions::called(cx, head, probe.function);
-                }
-                // Its end is unknown.
-                false => {}
+            // The end of a call without a probe of its return is unknown.
+            let has_return = self.returns.contains(&(probe.group, probe.function));
+            if probe.is_return {
+                functions::returned(cx, head, probe.function);
+            } else if has_return {
+                functions::called(cx, head, probe.function);
             }
             return;
         }
@@ -219,12 +218,12 @@ impl Described {
                     if number >= MAX_FIELDS {
                         return None;
                     }
-                    let place = number as usize;
-                    if fields.len() <= place {
-                        fields.resize(place + 1, None);
+                    let index = number as usize;
+                    if fields.len() <= index {
+                        fields.resize(index + 1, None);
                     }
                     let name = part.bytes(described::NAME);
-                    fields[place] = Some((cx.store.strings.intern_bytes(name), kind));
+                    fields[index] = Some((cx.store.strings.intern_bytes(name), kind));
                 }
                 _ => {}
             }

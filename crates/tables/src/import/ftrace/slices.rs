@@ -53,12 +53,12 @@ enum Suspend {
 }
 
 /// The place of a slice that begins or ends.
-struct Place<'a> {
+struct Target<'a> {
     track: TrackSpec<'a>,
     category: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Target<'a> {
     fn on(track: TrackSpec<'a>, category: &'a str) -> Self {
         Self { track, category }
     }
@@ -263,19 +263,19 @@ fn category(cx: &mut Context, category: &str) -> StringId {
     }
 }
 
-fn begin(cx: &mut Context, ts: i64, place: Place<'_>, name: StringId, args: &mut ArgSet) {
+fn begin(cx: &mut Context, ts: i64, target: Target<'_>, name: StringId, args: &mut ArgSet) {
     let start = SliceStart {
         ts,
-        track: cx.tracks.intern(&mut cx.store, place.track),
-        category: category(cx, place.category),
+        track: cx.tracks.intern(&mut cx.store, target.track),
+        category: category(cx, target.category),
         name,
     };
     cx.slices.begin(&mut cx.store, start, args);
 }
 
-fn end_named(cx: &mut Context, ts: i64, place: Place<'_>, name: StringId, args: &mut ArgSet) {
-    let track = cx.tracks.intern(&mut cx.store, place.track);
-    let which = (category(cx, place.category), name);
+fn end_named(cx: &mut Context, ts: i64, target: Target<'_>, name: StringId, args: &mut ArgSet) {
+    let track = cx.tracks.intern(&mut cx.store, target.track);
+    let which = (category(cx, target.category), name);
     cx.slices.end(&mut cx.store, ts, track, which, args);
 }
 
@@ -393,11 +393,11 @@ fn function_graph(cx: &mut Context, head: &Head<'_>, name: StringId, is_begin: b
     let label = cx.store.strings.intern(&label);
     let dimensions = [dimension];
     let track = TrackSpec::slices(type_, &dimensions).named(label);
-    let place = Place::on(track, "");
+    let target = Target::on(track, "");
     let mut args = ArgSet::default();
     if is_begin {
-        begin(cx, head.ts, place, name, &mut args)
+        begin(cx, head.ts, target, name, &mut args)
     } else {
-        end_named(cx, head.ts, place, name, &mut args)
+        end_named(cx, head.ts, target, name, &mut args)
     }
 }

@@ -64,12 +64,12 @@ impl Syscalls {
         let fields = Fields::new(body).map_while(Result::ok);
         let all = fields.filter(|field| field.number == entered::ARGS);
         let values = all.flat_map(|field| field.as_varints());
-        for (place, value) in values.take(MAX_ARGS).enumerate() {
-            if self.keys.len() == place {
-                let key = format!("args[{place}]");
+        for (index, value) in values.take(MAX_ARGS).enumerate() {
+            if self.keys.len() == index {
+                let key = format!("args[{index}]");
                 self.keys.push(cx.store.strings.intern(&key));
             }
-            args.add(flat, self.keys[place], ArgValue::Uint(value));
+            args.add(flat, self.keys[index], ArgValue::Uint(value));
         }
         let start = SliceStart {
             ts: head.ts,

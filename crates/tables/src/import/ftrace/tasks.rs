@@ -170,7 +170,7 @@ impl Ftrace {
     fn raw_waking(
         &mut self,
         cx: &mut Context,
-        place: (i64, u32),
+        at: (i64, u32),
         waker: u32,
         pid: i64,
         event: &RawWake,
@@ -181,7 +181,7 @@ impl Ftrace {
         args.int(&mut cx.store, "prio", event.prio.into());
         args.int(&mut cx.store, "target_cpu", event.target_cpu.into());
         let name = cx.store.strings.intern("sched_waking");
-        self.push_raw_of(cx, place, waker, name, event.common_flags.into());
+        self.push_raw_of(cx, at, waker, name, event.common_flags.into());
     }
 }
 
@@ -279,9 +279,10 @@ pub(super) fn rename(cx: &mut Context, body: &[u8]) {
     // A process tree names the first thread of a process after its program, and others as the
     // kernel does: then it is older than this.
     let is_first = cx.store.tables.thread.is_main_thread.get(utid) != Some(false);
-    let source = match is_first {
-        true => ThreadNameSource::Ftrace,
-        false => ThreadNameSource::ProcessTree,
+    let source = if is_first {
+        ThreadNameSource::Ftrace
+    } else {
+        ThreadNameSource::ProcessTree
     };
     cx.processes
         .name_thread_and_process(&mut cx.store, utid, comm, source);

@@ -145,8 +145,8 @@ impl Counters {
             };
             let counter = spec.counter(cx, gpu);
             // The first counter with an id applies.
-            if let Entry::Vacant(place) = counters.entry(spec.id) {
-                place.insert(counter);
+            if let Entry::Vacant(vacant) = counters.entry(spec.id) {
+                vacant.insert(counter);
                 groups.add(cx, &spec, counter.track);
             }
         }

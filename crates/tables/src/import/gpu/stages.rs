@@ -209,14 +209,14 @@ impl Stages {
     }
 
     fn describe_queue(&mut self, cx: &mut Context, gpu: u32, number: u32, known: Description) {
-        let place = number as usize;
-        if place >= MAX_DESCRIPTIONS {
+        let index = number as usize;
+        if index >= MAX_DESCRIPTIONS {
             return;
         }
-        if self.queues.len() <= place {
-            self.queues.resize(place + 1, None);
+        if self.queues.len() <= index {
+            self.queues.resize(index + 1, None);
         }
-        self.queues[place] = Some(known);
+        self.queues[index] = Some(known);
         if !self.nameless.remove(&number) {
             return;
         }
@@ -396,9 +396,9 @@ impl Stages {
 /// Returns the numbers of subpasses in the masks of an event, separated by commas.
 fn subpasses(bytes: &[u8]) -> Option<String> {
     let masks = repeated(bytes, field::RENDER_SUBPASS_INDEX_MASK);
-    let set = masks.iter().enumerate().flat_map(|(place, mask)| {
+    let set = masks.iter().enumerate().flat_map(|(index, mask)| {
         let bits = (0..64).filter(move |bit| mask >> bit & 1 != 0);
-        bits.map(move |bit| (64 * place + bit).to_string())
+        bits.map(move |bit| (64 * index + bit).to_string())
     });
     let all: Vec<_> = set.collect();
     (!masks.is_empty()).then(|| all.join(","))

@@ -68,11 +68,11 @@ fn submit(cx: &mut Context, ts: i64, bytes: &[u8]) {
     let parts = parts.filter(|part| part.number == of::VK_COMMAND_BUFFERS);
     let buffers = parts.flat_map(|part| part.as_varints()).take(MAX_BUFFERS);
     let array = store.strings.intern("command_buffers");
-    for (place, buffer) in buffers.enumerate() {
-        if place == 0 {
+    for (index, buffer) in buffers.enumerate() {
+        if index == 0 {
             args.put(store, "command_buffer", ArgValue::Uint(buffer));
         }
-        let key = store.strings.intern(&format!("command_buffers[{place}]"));
+        let key = store.strings.intern(&format!("command_buffers[{index}]"));
         args.add(array, key, ArgValue::Uint(buffer));
     }
     args.int(

@@ -41,11 +41,11 @@ impl Contexts {
         let key = (task.upid, task.utid, task.async_context_id);
         let table = &mut cx.store.tables.profiler_task_context;
         let row = *self.tasks.entry(key).or_insert_with(|| table.push(task));
-        if let Some(place) = thread.map(|utid| utid as usize) {
-            if self.threads.len() <= place {
-                self.threads.resize(place + 1, None);
+        if let Some(index) = thread.map(|utid| utid as usize) {
+            if self.threads.len() <= index {
+                self.threads.resize(index + 1, None);
             }
-            self.threads[place] = Some((task.upid, row));
+            self.threads[index] = Some((task.upid, row));
         }
         row
     }

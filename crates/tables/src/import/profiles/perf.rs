@@ -73,8 +73,8 @@ impl Sample {
             perf_sample::CALLSTACK_IID => sample.callstack = field.as_u64(),
             perf_sample::TIMEBASE_COUNT => sample.timebase = field.as_u64(),
             perf_sample::FOLLOWER_COUNTS => {
-                let room = MAX_FOLLOWERS - sample.followers.len();
-                sample.followers.extend(field.as_varints().take(room));
+                let left = MAX_FOLLOWERS - sample.followers.len();
+                sample.followers.extend(field.as_varints().take(left));
             }
             perf_sample::UNWIND_ERROR => sample.unwind_error = field.as_u64(),
             perf_sample::KERNEL_RECORDS_LOST => sample.lost = field.as_u64().unwrap_or(0),
@@ -167,8 +167,8 @@ impl PerfSessions {
         let ucpu = sample
             .cpu
             .and_then(|cpu| cx.cpus.intern(&mut cx.store, cpu));
-        let has_place = ucpu.is_some() || !cpu_mode.is_null();
-        let execution_context_id = has_place.then(|| contexts.execution(cx, ucpu, cpu_mode));
+        let has_context = ucpu.is_some() || !cpu_mode.is_null();
+        let execution_context_id = has_context.then(|| contexts.execution(cx, ucpu, cpu_mode));
         let row = ProfilerSampleRow {
             ts,
             source,

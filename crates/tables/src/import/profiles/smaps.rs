@@ -132,19 +132,19 @@ fn parse_packed(cx: &mut Context, ts: i64, upid: u32, packed: &[u8]) {
         .iter()
         .any(|list| !list.is_empty() && list.len() != rows);
     is_damaged |= is_aggregated && rows != paths.len();
-    for place in 0..rows {
+    for index in 0..rows {
         let value = |list: u32| {
             let list = &lists[list as usize];
             if list.is_empty() {
                 Some(0)
             } else {
-                list.get(place).map(|value| *value as i64)
+                list.get(index).map(|value| *value as i64)
             }
         };
         let name = if is_aggregated {
-            place
+            index
         } else {
-            lists[of::NAME_ID as usize][place] as usize
+            lists[of::NAME_ID as usize][index] as usize
         };
         let next = paths.get(name).and_then(|name| {
             Some(ProfilerSmapsRow {

@@ -75,14 +75,14 @@ impl<'a> Sample<'a> {
                 stack_sample::PRIMARY_WEIGHT => sample.primary_weight = field.as_u64(),
                 stack_sample::FOLLOWER_DESCRIPTORS => sample.followers.push(field.as_bytes()),
                 stack_sample::FOLLOWER_DESCRIPTOR_IIDS => {
-                    let room = MAX_FOLLOWERS.saturating_sub(follower_iids.len());
-                    follower_iids.extend(field.as_varints().take(room));
+                    let left = MAX_FOLLOWERS.saturating_sub(follower_iids.len());
+                    follower_iids.extend(field.as_varints().take(left));
                 }
                 stack_sample::FOLLOWER_WEIGHTS => {
-                    let room = MAX_FOLLOWERS.saturating_sub(sample.follower_weights.len());
+                    let left = MAX_FOLLOWERS.saturating_sub(sample.follower_weights.len());
                     sample
                         .follower_weights
-                        .extend(field.as_varints().take(room));
+                        .extend(field.as_varints().take(left));
                 }
                 _ => {}
             }
@@ -320,9 +320,9 @@ fn counters(
         .primary
         .and_then(|of| track(cx, of, session, source, cpu, true));
     let mut all = vec![(primary, sample.primary_weight)];
-    for (place, follower) in sample.followers.iter().enumerate() {
+    for (index, follower) in sample.followers.iter().enumerate() {
         let track = follower.and_then(|of| track(cx, of, session, source, cpu, false));
-        all.push((track, sample.follower_weights.get(place).copied()));
+        all.push((track, sample.follower_weights.get(index).copied()));
     }
     for (track, weight) in all {
         if let (Some(track), Some(weight)) = (track, weight) {

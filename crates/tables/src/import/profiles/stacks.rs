@@ -94,13 +94,13 @@ const NO_CALLSITE: (u32, u32) = (u32::MAX, 0);
 
 impl<T: Row> Rows<T> {
     /// The maximum number of slots for each row, and of unused slots.
-    const PLACES: usize = 4;
+    const SLOTS: usize = 4;
     const FREE: usize = 64;
 
     #[inline]
     fn get(&self, number: u64) -> Option<T> {
         let near = usize::try_from(number).ok();
-        match near.and_then(|place| self.near.get(place)) {
+        match near.and_then(|index| self.near.get(index)) {
             Some(row) if *row != T::NONE => Some(*row),
             _ => self.far.get(&number).copied(),
         }
@@ -110,7 +110,7 @@ impl<T: Row> Rows<T> {
     #[inline]
     fn change(&mut self, number: u64, row: T) {
         let near = usize::try_from(number).ok();
-        match near.and_then(|place| self.near.get_mut(place)) {
+        match near.and_then(|index| self.near.get_mut(index)) {
             Some(known) if *known != T::NONE => *known = row,
             _ => {
                 self.far.insert(number, row);
@@ -121,13 +121,13 @@ impl<T: Row> Rows<T> {
     /// Adds a row.
     fn insert(&mut self, number: u64, row: T) {
         self.count += 1;
-        let room = Self::FREE + Self::PLACES * self.count;
+        let slots = Self::FREE + Self::SLOTS * self.count;
         match usize::try_from(number) {
-            Ok(place) if place < room => {
-                if self.near.len() <= place {
-                    self.near.resize(place + 1, T::NONE);
+            Ok(index) if index < slots => {
+                if self.near.len() <= index {
+                    self.near.resize(index + 1, T::NONE);
                 }
-                self.near[place] = row;
+                self.near[index] = row;
             }
             _ => {
                 self.far.insert(number, row);

@@ -11,7 +11,7 @@ pub(super) type Entry = (i64, (u32, u64), usize);
 pub(super) struct Order {
     heap: Vec<u128>,
     /// The indexes of queues by their positions.
-    places: Vec<usize>,
+    indexes: Vec<usize>,
 }
 
 /// The bit that maps signed times to unsigned numbers of the same order.
@@ -28,7 +28,7 @@ fn time(entry: u128) -> i64 {
 impl Order {
     /// Returns the heap of these queues.
     pub(super) fn of(mut queues: Vec<Entry>) -> Self {
-        queues.sort_unstable_by_key(|(_, rank, place)| (*rank, *place));
+        queues.sort_unstable_by_key(|(_, rank, index)| (*rank, *index));
         let entries = queues.iter().enumerate();
         let mut heap: Vec<u128> = entries
             .map(|(number, (min, ..))| join(*min, number))
@@ -37,7 +37,7 @@ impl Order {
         heap.sort_unstable();
         Self {
             heap,
-            places: queues.iter().map(|(.., place)| *place).collect(),
+            indexes: queues.iter().map(|(.., index)| *index).collect(),
         }
     }
 
@@ -45,7 +45,7 @@ impl Order {
     #[inline]
     pub(super) fn first(&self) -> Option<usize> {
         let entry = self.heap.first()?;
-        self.places.get(*entry as u64 as usize).copied()
+        self.indexes.get(*entry as u64 as usize).copied()
     }
 
     /// Returns the time of the second queue, or the maximum time if there is none.
@@ -81,21 +81,21 @@ impl Order {
     #[inline]
     fn sink(&mut self, entry: u128) {
         let heap = &mut self.heap[..];
-        let mut place = 0;
-        while let Some([left, right]) = heap.get(2 * place + 1..2 * place + 3) {
-            let next = 2 * place + 1 + usize::from(right < left);
-            heap[place] = heap[next];
-            place = next;
+        let mut index = 0;
+        while let Some([left, right]) = heap.get(2 * index + 1..2 * index + 3) {
+            let next = 2 * index + 1 + usize::from(right < left);
+            heap[index] = heap[next];
+            index = next;
         }
-        if let Some(only) = heap.get(2 * place + 1) {
-            heap[place] = *only;
-            place = 2 * place + 1;
+        if let Some(only) = heap.get(2 * index + 1) {
+            heap[index] = *only;
+            index = 2 * index + 1;
         }
-        while place > 0 && entry < heap[(place - 1) / 2] {
-            heap[place] = heap[(place - 1) / 2];
-            place = (place - 1) / 2;
+        while index > 0 && entry < heap[(index - 1) / 2] {
+            heap[index] = heap[(index - 1) / 2];
+            index = (index - 1) / 2;
         }
-        heap[place] = entry;
+        heap[index] = entry;
     }
 }
 
@@ -110,25 +110,25 @@ mod tests {
         let mut next = || random.below(256) as i64;
         let mut times: Vec<Option<i64>> = (0..50).map(|_| Some(next() - 100)).collect();
         let queues = times.iter().enumerate();
-        let queues = queues.filter_map(|(place, min)| Some(((*min)?, (0, 0), place)));
+        let queues = queues.filter_map(|(index, min)| Some(((*min)?, (0, 0), index)));
         let mut order = Order::of(queues.collect());
         for round in 0..400 {
             let mut all: Vec<_> = times.iter().flatten().copied().collect();
             all.sort_unstable();
-            let Some(place) = order.first() else {
+            let Some(index) = order.first() else {
                 assert!(all.is_empty());
                 break;
             };
             let first = times.iter().position(|time| *time == Some(all[0]));
-            assert_eq!(Some(place), first);
+            assert_eq!(Some(index), first);
             assert_eq!(order.second(), all.get(1).copied().unwrap_or(i64::MAX));
             if round % 4 == 0 {
                 order.remove_first();
-                times[place] = None;
+                times[index] = None;
             } else {
                 let min = all[0] + next();
                 order.update_first(min);
-                times[place] = Some(min);
+                times[index] = Some(min);
             }
         }
         assert!(order.first().is_none());
@@ -143,11 +143,11 @@ mod tests {
             (4, (7, 7), 3),
         ];
         let mut order = Order::of(queues);
-        let mut places = Vec::new();
-        while let Some(place) = order.first() {
-            places.push(place);
+        let mut indexes = Vec::new();
+        while let Some(index) = order.first() {
+            indexes.push(index);
             order.remove_first();
         }
-        assert_eq!(places, [3, 2, 1, 0]);
+        assert_eq!(indexes, [3, 2, 1, 0]);
     }
 }

@@ -174,7 +174,7 @@ impl Queue {
 
     /// Updates the first time after events were removed.
     #[inline]
-    pub(super) fn settle(&mut self) {
+    pub(super) fn update_min(&mut self) {
         if self.expanded.is_empty() && self.first >= self.front.len() {
             self.next_chunk();
         }

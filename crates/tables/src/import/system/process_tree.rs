@@ -172,7 +172,7 @@ fn without_queue(name: &[u8]) -> &[u8] {
     }
     let is_end = |c: &u8| matches!(c, b'+' | b'-');
     match name[PREFIX.len()..].iter().position(is_end) {
-        Some(place) => &name[..PREFIX.len() + place],
+        Some(end) => &name[..PREFIX.len() + end],
         None => name,
     }
 }

@@ -219,11 +219,11 @@ impl SysStats {
             let spec = TrackSpec::counter("diskstat", &dimensions).named(name);
             add(cx, ts, spec, unit, value, &mut ArgSet::default());
         };
-        for (place, what) in ["read", "write", "discard"].into_iter().enumerate() {
+        for (index, what) in ["read", "write", "discard"].into_iter().enumerate() {
             // These sectors always have 512 bytes.
-            let sectors = now.sectors[place].wrapping_sub(before.sectors[place]);
+            let sectors = now.sectors[index].wrapping_sub(before.sectors[index]);
             let amount = sectors as f64 / 2048.0;
-            let time = now.times[place].wrapping_sub(before.times[place]);
+            let time = now.times[index].wrapping_sub(before.times[index]);
             let throughput = match time {
                 0 => 0.0,
                 time => amount * 1000.0 / time as f64,

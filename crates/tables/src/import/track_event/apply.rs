@@ -82,8 +82,8 @@ impl Applying<'_, '_> {
         {
             self.count_thread_time();
         }
-        for place in 0..self.extra.others.len() {
-            self.count_other(place);
+        for index in 0..self.extra.others.len() {
+            self.count_other(index);
         }
         match self.event.event_type {
             event_type::TYPE_COUNTER => return self.counter(),
@@ -347,8 +347,8 @@ impl Applying<'_, '_> {
     }
 
     /// Adds the value of another counter of the event.
-    fn count_other(&mut self, place: usize) {
-        let (uuid, value) = self.extra.others[place];
+    fn count_other(&mut self, index: usize) {
+        let (uuid, value) = self.extra.others[index];
         let sequence = Some(self.state.state.sequence_id);
         let row = self
             .tracks

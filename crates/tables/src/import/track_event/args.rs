@@ -87,11 +87,11 @@ impl ArgsReader {
                 let bytes = part.as_bytes().unwrap_or_default();
                 let number = part.as_u64().unwrap_or(0);
                 let result = match part.number {
-                    field::SOURCE_LOCATION_IID => place(cx, state, number, &PLACE_KEYS, args),
+                    field::SOURCE_LOCATION_IID => location(cx, state, number, &LOCATION_KEYS, args),
                     field::TASK_EXECUTION => {
                         let iid = Fields::find(task_execution::POSTED_FROM_IID, bytes)
                             .and_then(|iid| iid.as_u64());
-                        place(cx, state, iid.unwrap_or(0), &TASK_KEYS, args)
+                        location(cx, state, iid.unwrap_or(0), &TASK_KEYS, args)
                     }
                     field::LOG_MESSAGE => log_line(cx, state, bytes, around, args),
                     field::CHROME_HISTOGRAM_SAMPLE => histogram(cx, state, bytes, args),
@@ -422,21 +422,21 @@ fn clean(name: &str) -> String {
 }
 
 /// Keys of file, function and line.
-type PlaceKeys = [&'static str; 3];
+type LocationKeys = [&'static str; 3];
 
-const PLACE_KEYS: PlaceKeys = [
+const LOCATION_KEYS: LocationKeys = [
     "source.file_name",
     "source.function_name",
     "source.line_number",
 ];
-const TASK_KEYS: PlaceKeys = [
+const TASK_KEYS: LocationKeys = [
     "task.posted_from.file_name",
     "task.posted_from.function_name",
     "task.posted_from.line_number",
 ];
 
 /// Reads a `SourceLocation`: file, function, line.
-fn read_place(cx: &mut Context, bytes: &[u8]) -> (StringId, StringId, u64) {
+fn read_location(cx: &mut Context, bytes: &[u8]) -> (StringId, StringId, u64) {
     use source_location as of;
     let (mut file, mut function, mut line) = (StringId::EMPTY, StringId::EMPTY, 0);
     for part in Fields::new(bytes).map_while(Result::ok) {
@@ -452,15 +452,15 @@ fn read_place(cx: &mut Context, bytes: &[u8]) -> (StringId, StringId, u64) {
 }
 
 /// Adds an interned source location.
-fn place(
+fn location(
     cx: &mut Context,
     state: EventState<'_>,
     iid: u64,
-    keys: &PlaceKeys,
+    keys: &LocationKeys,
     args: &mut ArgSet,
 ) -> Result<(), Fault> {
     let bytes = state.message(interned_data::SOURCE_LOCATIONS, iid);
-    let (file, function, line) = read_place(cx, bytes.ok_or(Fault)?);
+    let (file, function, line) = read_location(cx, bytes.ok_or(Fault)?);
     args.put(&mut cx.store, keys[0], ArgValue::Text(file));
     args.put(&mut cx.store, keys[1], ArgValue::Text(function));
     args.put(&mut cx.store, keys[2], ArgValue::Uint(line));
@@ -513,7 +513,7 @@ fn log_line(
     let mut tag = StringId::NULL;
     if let Some(iid) = number(of::SOURCE_LOCATION_IID) {
         let bytes = state.message(interned_data::SOURCE_LOCATIONS, iid);
-        let (file, function, line) = read_place(cx, bytes.ok_or(Fault)?);
+        let (file, function, line) = read_location(cx, bytes.ok_or(Fault)?);
         let text = format!("{}:{line}", cx.store.strings.text(file));
         tag = cx.store.strings.intern(&text);
         let store = &mut cx.store;

@@ -38,7 +38,7 @@ pub(super) struct Tracks {
 struct Track {
     descriptor: Descriptor,
     resolved: Option<Resolved>,
-    place: Option<Place>,
+    target: Option<Target>,
 }
 
 /// The owner of a track.
@@ -63,7 +63,7 @@ type ThreadOfTrack<'a> = (&'a [u8], Option<i64>);
 
 /// The rows of a descriptor.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum Target {
     Track(u32),
     Lanes(u32),
 }
@@ -117,9 +117,9 @@ impl Tracks {
             return;
         }
         let key = (cx.store.machine, uuid);
-        let has_room = self.by_uuid.len() < MAX_TRACKS;
+        let is_below_limit = self.by_uuid.len() < MAX_TRACKS;
         let Some(track) = self.by_uuid.get_mut(&key) else {
-            if has_room {
+            if is_below_limit {
                 let track = Track {
                     descriptor: new,
                     ..Track::default()
@@ -138,7 +138,7 @@ impl Tracks {
             if known.name.is_null() || is_alone {
                 known.name = new.name;
             }
-            if let (true, Some(Place::Track(row))) = (is_alone, track.place) {
+            if let (true, Some(Target::Track(row))) = (is_alone, track.target) {
                 cx.store.tables.track.name.set(row, new.name);
             }
         }
@@ -306,16 +306,16 @@ impl Tracks {
         part: Part,
     ) -> Option<u32> {
         let track = self.by_uuid.get(&(cx.store.machine, uuid));
-        let place = match track.and_then(|track| track.place) {
-            Some(place) => place,
-            None => self.place(cx, uuid, name, sequence)?,
+        let target = match track.and_then(|track| track.target) {
+            Some(target) => target,
+            None => self.target(cx, uuid, name, sequence)?,
         };
         if part == Part::State && !self.resolve(cx, uuid)?.is_state {
             return None;
         }
-        let group = match place {
-            Place::Track(row) => return Some(row),
-            Place::Lanes(group) => group,
+        let group = match target {
+            Target::Track(row) => return Some(row),
+            Target::Lanes(group) => group,
         };
         let cookie = uuid as i64;
         let lane = match part {
@@ -385,21 +385,21 @@ impl Tracks {
     }
 
     #[cold]
-    fn place(
+    fn target(
         &mut self,
         cx: &mut Context,
         uuid: u64,
         name: StringId,
         sequence: Option<u32>,
-    ) -> Option<Place> {
+    ) -> Option<Target> {
         let resolved = self.resolve(cx, uuid)?;
         let key = (cx.store.machine, uuid);
         let of = self.by_uuid.get(&key)?.descriptor.clone();
         let parent = self.parent_row(cx, uuid, sequence);
         let is_plain_root = resolved.is_root && !resolved.is_counter;
-        let place = match resolved.owner {
+        let target = match resolved.owner {
             Owner::Thread(utid) if is_plain_root && !of.is_separate => {
-                Place::Track(cx.tracks.of_thread(&mut cx.store, utid))
+                Target::Track(cx.tracks.of_thread(&mut cx.store, utid))
             }
             _ if resolved.is_root
                 || resolved.is_counter
@@ -454,15 +454,15 @@ impl Tracks {
                     unit,
                     source,
                 };
-                Place::Track(cx.tracks.intern(&mut cx.store, spec))
+                Target::Track(cx.tracks.intern(&mut cx.store, spec))
             }
             _ => {
                 let (type_, dimensions, _) = self.lane_identity(cx, uuid, name)?;
-                Place::Lanes(cx.lanes.group(&cx.store, type_, &dimensions))
+                Target::Lanes(cx.lanes.group(&cx.store, type_, &dimensions))
             }
         };
-        self.by_uuid.get_mut(&key)?.place = Some(place);
-        Some(place)
+        self.by_uuid.get_mut(&key)?.target = Some(target);
+        Some(target)
     }
 
     fn source_args(

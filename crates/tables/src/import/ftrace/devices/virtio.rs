@@ -141,8 +141,8 @@ impl Virtio {
 
 fn gpu_command(number: u32) -> &'static str {
     let names = GPU_COMMANDS.iter().find_map(|(first, names)| {
-        let place = number.checked_sub(*first)?;
-        names.get(place as usize).copied()
+        let index = number.checked_sub(*first)?;
+        names.get(index as usize).copied()
     });
     names.unwrap_or("")
 }

@@ -8,7 +8,7 @@ use ferretto_proto::fields::{
 };
 
 use super::super::{Context, Head};
-use super::{Place, begin, end_named};
+use super::{Target, begin, end_named};
 use crate::import::message::Message;
 use crate::schema::ArgValue;
 use crate::strings::StringId;
@@ -66,23 +66,23 @@ struct CpuTrack {
 
 impl CpuTrack {
     fn begin(self, cx: &mut Context, head: &Head<'_>, name: &str, args: &mut ArgSet) {
-        self.on(cx, head.cpu, |cx, place| {
+        self.on(cx, head.cpu, |cx, target| {
             let name = cx.store.strings.intern(name);
-            begin(cx, head.ts, place, name, args);
+            begin(cx, head.ts, target, name, args);
         });
     }
 
     fn end(self, cx: &mut Context, head: &Head<'_>, args: &mut ArgSet) {
-        self.on(cx, head.cpu, |cx, place| {
-            end_named(cx, head.ts, place, StringId::NULL, args);
+        self.on(cx, head.cpu, |cx, target| {
+            end_named(cx, head.ts, target, StringId::NULL, args);
         });
     }
 
-    fn on(self, cx: &mut Context, cpu: u32, slice: impl FnOnce(&mut Context, Place<'_>)) {
+    fn on(self, cx: &mut Context, cpu: u32, slice: impl FnOnce(&mut Context, Target<'_>)) {
         let label = cx.store.strings.intern(&format!("{} {cpu}", self.label));
         let dimensions = [Dimension::Cpu(cpu)];
         let track = TrackSpec::slices(self.kind, &dimensions).named(label);
-        slice(cx, Place::on(track, self.category));
+        slice(cx, Target::on(track, self.category));
     }
 }
 
