@@ -84,6 +84,20 @@ async def main(program):
                 assert picture.content[1].type == "image", picture
             large = await session.call_tool("schema", {"max_bytes": 100_000})
             assert check("schema", large, 100_000)["next_cursor"] is None
+            # A file that changes between calls is read again, and one that is gone is named.
+            changing = pathlib.Path(folder) / "changing"
+            for content in [odd["extreme"], odd["crowded"]]:
+                changing.write_bytes(content)
+                overview = check("overview", await session.call_tool("overview", {"file": "changing"}))
+                assert overview["bytes"] == len(content), overview
+            changing.unlink()
+            assert "changing" in check("overview", await session.call_tool("overview", {"file": "changing"}))["error"]
+            # A hundred calls at once, beside another client.
+            async with stdio_client(server) as (read2, write2), ClientSession(read2, write2) as other:
+                await other.initialize()
+                calls = [one.call_tool("overview", {"file": "extreme"}) for one in [session, other] * 50]
+                for result in await asyncio.gather(*calls):
+                    assert "error" not in check("overview", result)
             for file in ["link", "../../etc/passwd", "/etc/passwd", "nothing"]:
                 refused = await session.call_tool("overview", {"file": file})
                 assert "error" in check("overview", refused), file

@@ -138,7 +138,7 @@ class Block:
         for _ in range(SAMPLES):
             tid = self.chance.choice(tids())
             contents.append(data(66, number(1, tid % CPUS) + number(2, tid // 1000 * 1000) + number(3, tid)
-                                 + number(4, self.chance.randrange(1, 2_000)) + number(5, 1)))
+                                 + number(4, 1 + (tid * 7 + self.chance.randrange(50)) % 1_999) + number(5, 1)))
         self.deltas(3, contents)
 
 

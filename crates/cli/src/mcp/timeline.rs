@@ -92,15 +92,18 @@ impl Picture<'_> {
 
     /// Returns the selected threads with the time that they were active, the longest first.
     fn threads(&self, wanted: &Wanted<'_>) -> Vec<(i64, u32)> {
-        let mut has_slices = vec![false; self.why.trace().tables().thread.len() as usize];
-        self.each_slice(|thread, _, _, _| {
-            if let Some(has_slices) = has_slices.get_mut(thread as usize) {
-                *has_slices = true;
-            }
-        });
         let why = self.why;
         let tables = why.trace().tables();
         let is_named = wanted.thread.is_some() || wanted.pid.is_some();
+        let mut has_slices = vec![false; tables.thread.len() as usize];
+        // Named threads are drawn without slices, too.
+        if !is_named {
+            self.each_slice(|thread, _, _, _| {
+                if let Some(has_slices) = has_slices.get_mut(thread as usize) {
+                    *has_slices = true;
+                }
+            });
+        }
         let mut threads = Vec::new();
         for thread in 0..tables.thread.len() {
             let process = tables.thread.upid().get(thread);
@@ -175,7 +178,8 @@ impl Picture<'_> {
         states.get(from..to).unwrap_or_default()
     }
 
-    /// Calls a function with the thread, the row, the start and the end of each slice that is drawn.
+    /// Calls a function with the thread, the row, the start and the end of each slice that can be
+    /// drawn.
     fn each_slice(&self, mut each: impl FnMut(u32, u32, i64, i64)) {
         let tables = self.why.trace().tables();
         let slices = &tables.slice;
