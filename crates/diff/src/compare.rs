@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::feature::{Feature, Kind, Unit};
+use crate::feature::{FAULTS, Feature, Kind, PAGE_FAULTS, RAN, Unit};
 use crate::recording::{Recording, Scope};
 use crate::remarks::{remarks, setup};
 use crate::specific::{is_part, most_specific, ranked};
@@ -283,6 +283,40 @@ impl Test<'_> {
         (self.before.len() + self.after.len()).saturating_sub(2)
     }
 
+    /// Returns the difference of the mean values of a feature.
+    fn difference(&self, feature: &Feature) -> f64 {
+        let mean_of = |recordings: &[Recording]| {
+            let values = recordings.iter().map(|it| self.value(it, feature));
+            mean(&values.collect::<Vec<_>>())
+        };
+        mean_of(self.after) - mean_of(self.before)
+    }
+
+    /// Returns true if the work of a thread changed, and not only how long the command waited for
+    /// it. It waits less for a thread that worked while it had no CPU itself.
+    fn is_work(&self, change: &Change) -> bool {
+        let feature = &change.feature;
+        let process = |kind| Feature::of_process(kind, &feature.process);
+        let (other, least) = match (feature.kind, feature.name.as_str()) {
+            (Kind::Path, RAN) if !change.via.is_empty() => (
+                process(Kind::Cpu).thread(&feature.thread),
+                change.difference() / 2.0,
+            ),
+            (Kind::Path, FAULTS) => {
+                let faults = process(Kind::Faults).name(PAGE_FAULTS);
+                let mut all = self.before.iter().chain(self.after);
+                if !all.all(|recording| recording.values.get(&faults).is_some()) {
+                    return true;
+                }
+                let least = least_count(Kind::Faults).copysign(change.difference());
+                (faults, least)
+            }
+            _ => return true,
+        };
+        let difference = self.difference(&other);
+        difference * least > 0.0 && difference.abs() >= least.abs()
+    }
+
     /// Names the part of a change that changed the most, if that is not known.
     fn name_part(&self, change: &mut Change, features: &BTreeSet<&Feature>) {
         /// The least share of the change.
@@ -290,20 +324,13 @@ impl Test<'_> {
         if !change.mostly.is_empty() || !change.feature.detail.is_empty() {
             return;
         }
-        let difference = |feature: &Feature| {
-            let mean_of = |recordings: &[Recording]| {
-                let values = recordings.iter().map(|it| self.value(it, feature));
-                mean(&values.collect::<Vec<_>>())
-            };
-            mean_of(self.after) - mean_of(self.before)
-        };
         // Parts follow the whole in the order of features.
         let of = (change.feature.kind, &change.feature.process);
         let parts = features.range::<&Feature, _>(&change.feature..);
         let parts = parts.take_while(|feature| (feature.kind, &feature.process) == of);
         let parts = parts.filter(|feature| feature.parent().as_ref() == Some(&change.feature));
         let most = parts
-            .map(|feature| (difference(feature) / change.difference(), feature))
+            .map(|feature| (self.difference(feature) / change.difference(), feature))
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .filter(|(share, _)| *share >= LEAST);
         if let Some((_, part)) = most {
@@ -494,6 +521,16 @@ impl Test<'_> {
         let difference = change.difference().abs();
         let relative = difference / most.max(f64::MIN_POSITIVE);
         let feature = &change.feature;
+        // Threads may have run in the times in which switches are missing.
+        let unknown = self.before.iter().chain(self.after).map(|it| it.unknown);
+        let unknown = unknown.fold(0.0, f64::max);
+        let is_known = match feature.kind.unit() {
+            Unit::Time => difference > unknown,
+            _ => feature.kind != Kind::Threads || unknown == 0.0,
+        };
+        if !is_known || !self.is_work(change) {
+            return false;
+        }
         let share = |least: f64| relative >= least + self.busyness.most;
         // The work of other programs for which the command waits may be chance.
         let mut all = self.before.iter().chain(self.after);

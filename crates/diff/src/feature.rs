@@ -193,7 +193,9 @@ impl Feature {
             (Kind::Path, CALLS, false) => {
                 vec![of_process(Kind::CallTime), of_process(Kind::Calls)]
             }
-            (Kind::Path, FAULTS, _) => vec![Self::of_process(Kind::Faults, &self.process)],
+            (Kind::Path, FAULTS, _) => {
+                vec![Self::of_process(Kind::Faults, &self.process).name(PAGE_FAULTS)]
+            }
             (Kind::CallTime, ..) => vec![of_process(Kind::Calls)],
             _ => Vec::new(),
         }
@@ -261,3 +263,5 @@ pub(crate) const FAULTS: &str = "handled page faults";
 pub(crate) const KERNEL: &str = "ran in the kernel";
 /// The name of the cause of a thread that was ready to run.
 pub(crate) const WAITED_FOR_CPU: &str = "waited for a CPU";
+/// The name of the page faults that did not wait for a disk.
+pub(crate) const PAGE_FAULTS: &str = "page faults";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use ferretto_tables::schema::TableId;
-use ferretto_tables::{Severity, TableSet, Trace};
+use ferretto_tables::{Lost, Severity, TableSet, Trace};
 use ferretto_why::Recorded;
 
 use crate::context::Context;
@@ -50,6 +50,8 @@ pub struct Recording {
     pub(crate) recorded: Recorded,
     /// Set if the kernel left out switches of threads.
     pub(crate) lacks_switches: bool,
+    /// The time in nanoseconds in which switches of threads are missing, of all CPUs.
+    pub(crate) unknown: f64,
     /// The sum of the statistics of lost data.
     pub(crate) losses: u64,
 }
@@ -94,6 +96,7 @@ impl Recording {
             processes: context.process_names(),
             recorded: context.why.recorded(),
             lacks_switches: !trace.missing_switches().is_empty(),
+            unknown: unknown(trace, &context.range),
             losses: losses.fold(0, u64::saturating_add),
         }
     }
@@ -120,4 +123,16 @@ impl Recording {
     pub fn has_losses(&self) -> bool {
         self.losses > 0
     }
+}
+
+/// Returns the time of a range in which it is not known what ran on the CPUs.
+fn unknown(trace: &Trace, range: &Range<i64>) -> f64 {
+    let times = trace.losses().iter().filter_map(|loss| match loss.lost {
+        Lost::Switches { from, since, .. } => {
+            let (from, since) = (from.max(range.start), since.min(range.end));
+            (since > from).then_some((since - from) as f64)
+        }
+        _ => None,
+    });
+    times.sum()
 }

@@ -1,7 +1,7 @@
 //! The resources that a recorded command used, as the kernel counted them.
 
 use crate::context::Context;
-use crate::feature::{Feature, Kind};
+use crate::feature::{Feature, Kind, PAGE_FAULTS};
 use crate::values::Values;
 
 /// The start of the names of the facts in the table `metadata`.
@@ -9,7 +9,7 @@ const PREFIX: &str = "trace_attribute.ferretto.command.";
 
 /// The facts that are compared, with the kind and name of their feature.
 const COMPARED: &[(&str, Kind, &str)] = &[
-    ("minor_faults", Kind::Faults, "page faults"),
+    ("minor_faults", Kind::Faults, PAGE_FAULTS),
     (
         "major_faults",
         Kind::Faults,
