@@ -15,8 +15,9 @@ struct Calls {
     time: i64,
 }
 
-/// Reads the system calls.
-pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
+/// Reads the system calls. Returns the time in nanoseconds in which threads called the kernel but
+/// did not run, as switches are missing.
+pub(crate) fn read(context: &Context<'_>, values: &mut Values) -> f64 {
     let (tables, strings) = (context.trace.tables(), context.trace.strings());
     let is_calls: Vec<Option<u32>> = (0..tables.track.len())
         .map(|row| match strings.text(tables.track.type_().get(row)) {
@@ -25,6 +26,9 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
         })
         .collect();
     let mut all: FxHashMap<(u32, StringId), Calls> = FxHashMap::default();
+    let mut unknown = 0.0;
+    // By thread: the last state in which it cannot have called the kernel.
+    let mut wrong: FxHashMap<u32, i64> = FxHashMap::default();
     // By thread: its next state.
     let mut next: FxHashMap<u32, usize> = FxHashMap::default();
     for row in 0..tables.slice.len() {
@@ -40,6 +44,14 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
         let calls = all.entry((thread, name)).or_default();
         calls.counts[context.window(time)] += 1;
         let end = time.saturating_add(length.max(0)).min(context.range.end);
+        let state = context.why.schedule().state_at(thread, time);
+        let state = state.filter(|state| state.kind != StateKind::Running);
+        if let Some(state) = state
+            && wrong.insert(thread, state.start) != Some(state.start)
+        {
+            let start = state.start.max(context.range.start);
+            unknown += (state.end.min(context.range.end) - start).max(0) as f64;
+        }
         let states = context.why.schedule().states(thread);
         calls.time += running(states, next.entry(thread).or_default(), time, end);
     }
@@ -52,6 +64,7 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
         values.add_parts(of(Kind::Calls), &calls.counts);
         values.add(of(Kind::CallTime), calls.time as f64);
     }
+    unknown
 }
 
 /// Returns the time in which a thread ran in an interval. The intervals of a thread have to be in

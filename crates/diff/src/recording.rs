@@ -64,7 +64,7 @@ impl Recording {
         path::read(&context, &mut values);
         cpu::read(&context, &mut values);
         slices::read(&context, &mut values);
-        calls::read(&context, &mut values);
+        let called = calls::read(&context, &mut values);
         counters::read(&context, &mut values);
         heap::read(&context, &mut values);
         threads::read(&context, &mut values);
@@ -96,7 +96,7 @@ impl Recording {
             processes: context.process_names(),
             recorded: context.why.recorded(),
             lacks_switches: !trace.missing_switches().is_empty(),
-            unknown: unknown(trace, &context.range),
+            unknown: called + unknown(trace, &context.range),
             losses: losses.fold(0, u64::saturating_add),
         }
     }
