@@ -14,8 +14,8 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Distribute parts of queries to executors, for 'ferretto-fleet --cluster'.
 ///
 /// A client can run any query, and so read all files that the executors can read. Clients are
-/// programs of this user on this machine, or with --secret-file all that know the secret. There is
-/// no encryption.
+/// programs of this user on this machine, or with --secret-file all that know the secret, whose
+/// connections are encrypted.
 #[derive(Debug, Parser)]
 #[command(name = "ferretto-fleet scheduler", max_term_width = 100)]
 struct Scheduler {

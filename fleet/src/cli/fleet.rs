@@ -20,16 +20,31 @@ pub(super) async fn run(
     names: &[String],
     sql: Option<String>,
 ) -> Result<ExitCode, String> {
+    let Some(address) = &args.cluster else {
+        return run_on(None, args, names, sql).await;
+    };
+    let access = Access::of(args.secret_file.as_deref()).map_err(|e| e.to_string())?;
+    run_on(Some((address, &access)), args, names, sql)
+        .await
+        .map_err(|error| access.explain(error))
+}
+
+/// Runs SQL on a cluster, or in this process.
+async fn run_on(
+    cluster: Option<(&String, &Access)>,
+    args: &Args,
+    names: &[String],
+    sql: Option<String>,
+) -> Result<ExitCode, String> {
     let started = Instant::now();
     let text = |e: ferretto_fleet::error::SqlError| e.to_string();
     let files = fleet::find(names).await.map_err(text)?;
     let limits = args.limits();
     let importer = Arc::new(Importer::new(args.memory_limit));
     let progress = Progress::start(importer.clone(), &files);
-    let fleet = match &args.cluster {
-        Some(address) => {
-            let access = Access::of(args.secret_file.as_deref()).map_err(text)?;
-            cluster::connect(address, &access, &limits, files, importer.clone())
+    let fleet = match cluster {
+        Some((address, access)) => {
+            cluster::connect(address, access, &limits, files, importer.clone())
         }
         None => Fleet::new(&limits, files, importer.clone()),
     };
@@ -58,7 +73,7 @@ pub(super) async fn run(
     if args.timing {
         eprintln!("queried in {:.3} s", started.elapsed().as_secs_f64());
     }
-    let failures = match &args.cluster {
+    let failures = match cluster {
         Some(_) => engine.unreadable().await.map_err(text)?,
         None => importer.failures(),
     };

@@ -1,41 +1,34 @@
 //! The access to a cluster: for peers that know its secret, or else for programs of this user.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::net::{IpAddr, TcpStream};
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use ballista_core::extension::EndpointOverrideFn;
-use ferretto_http::{Peer, Peers, Users, is_same};
+use ferretto_http::{Peer, Peers, Users};
 use futures::Stream;
-use tokio::net::TcpListener;
-use tonic::service::Interceptor;
-use tonic::{Request, Status};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tonic::transport::Endpoint;
+use tonic::transport::server::Connected;
 
+use super::tunnel::{Handshakes, Tunnels};
 use crate::error::SqlError;
 
 /// The shortest and the longest secret.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
-/// The beginning of the header with the secret. The clients of gRPC that Ballista creates have no
-/// other header that can be chosen.
-const AGENT: &str = "ferretto-fleet/";
+/// The time between two signs of life on a connection without other messages.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// The peers that may use a cluster.
-#[derive(Clone)]
-pub struct Access(Option<Arc<str>>);
-
-impl fmt::Debug for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.0 {
-            Some(_) => "secret",
-            None => "own user",
-        };
-        f.debug_tuple("Access").field(&kind).finish()
-    }
-}
+#[derive(Debug, Clone)]
+pub struct Access(Option<Arc<Tunnels>>);
 
 impl Access {
     /// Returns the access with the secret in a file; without a file, that of this user.
@@ -71,12 +64,26 @@ impl Access {
                 LENGTHS.end()
             )));
         }
-        Ok(Self(Some(text.into())))
+        let tunnels = Tunnels::new(text).map_err(|e| failed(e.to_string()))?;
+        Ok(Self(Some(tunnels)))
     }
 
     /// Returns true if peers prove to know a secret.
     pub fn has_secret(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Returns the message of an error of a query or of an executor, with the reason if a peer
+    /// could not be used.
+    pub fn explain(&self, error: String) -> String {
+        match self.0.as_ref().map(|tunnels| tunnels.failure()) {
+            Some(Some(failure)) => failure,
+            // Of a client's own words for a connection that ends or has no HTTP.
+            None if error.contains("transport error") || error.contains("h2 protocol error") => {
+                format!("{error}\n(a cluster with a secret needs --secret-file)")
+            }
+            _ => error,
+        }
     }
 
     /// Checks an address to listen on.
@@ -90,69 +97,121 @@ impl Access {
         )))
     }
 
-    /// Returns a function that lets connections to peers send the secret.
+    /// Returns a function that lets clients connect to peers that know the secret.
     pub(super) fn endpoint(&self) -> EndpointOverrideFn {
-        let agent = self.0.as_ref().map(|secret| format!("{AGENT}{secret}"));
-        Arc::new(move |endpoint| match &agent {
-            Some(agent) => Ok(endpoint.user_agent(agent.as_str())?),
-            None => Ok(endpoint),
+        let tunnels = self.0.clone();
+        Arc::new(move |endpoint| {
+            let Some(tunnels) = &tunnels else {
+                return Ok(endpoint);
+            };
+            let uri = endpoint.uri();
+            let (Some(host), Some(port)) = (uri.host(), uri.port_u16()) else {
+                return Err(format!("{uri} has no host and port").into());
+            };
+            // In URIs, addresses of IPv6 have brackets.
+            let host = host.trim_matches(['[', ']']);
+            let endpoint = Endpoint::from_shared(tunnels.address(host, port)?)?;
+            Ok(endpoint
+                .http2_keep_alive_interval(KEEP_ALIVE)
+                .keep_alive_timeout(KEEP_ALIVE)
+                .keep_alive_while_idle(true))
         })
     }
 
-    /// Returns the connections of a listener. Without a secret, they are those of this user's
-    /// programs and of root's.
+    /// Returns the connections of a listener: of clients that know the secret, or without one, of
+    /// this user's programs and root's.
     pub(super) fn incoming(
         &self,
         listener: TcpListener,
-    ) -> impl Stream<Item = io::Result<tokio::net::TcpStream>> + use<> {
-        let users = self
-            .0
-            .is_none()
-            .then(|| Arc::new((Peers::new(), Users::own())));
-        futures::stream::unfold((listener, users), |(listener, users)| async move {
-            loop {
-                // The kernel's errors are about single connections, or pass.
-                let Ok((stream, _)) = listener.accept().await else {
-                    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-                    continue;
-                };
-                let Ok(stream) = stream.into_std() else {
-                    continue;
-                };
-                let is_admitted = match &users {
-                    Some(users) => is_own(&stream, &users.0, &users.1),
-                    None => true,
-                };
-                if is_admitted && let Ok(stream) = tokio::net::TcpStream::from_std(stream) {
-                    let _ = stream.set_nodelay(true);
-                    return Some((Ok(stream), (listener, users)));
+    ) -> impl Stream<Item = io::Result<Connection>> + use<> {
+        let clients = match &self.0 {
+            Some(tunnels) => Clients::WithSecret(Handshakes::new(tunnels.clone())),
+            None => Clients::OfUser(Peers::new(), Users::own()),
+        };
+        futures::stream::unfold((listener, clients), |(listener, mut clients)| async move {
+            let connection = match &mut clients {
+                Clients::WithSecret(handshakes) => {
+                    Connection(Box::new(handshakes.next(&listener).await))
                 }
-            }
+                Clients::OfUser(peers, users) => {
+                    Connection(Box::new(next_of_user(&listener, peers, users).await))
+                }
+            };
+            Some((Ok(connection), (listener, clients)))
         })
     }
 }
 
+/// The clients that a server admits.
+enum Clients {
+    WithSecret(Handshakes),
+    OfUser(Peers, Users),
+}
+
+async fn next_of_user(listener: &TcpListener, peers: &Peers, users: &Users) -> TcpStream {
+    loop {
+        // The kernel's errors are about single connections, or pass.
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let Ok(stream) = stream.into_std() else {
+            continue;
+        };
+        if is_own(&stream, peers, users)
+            && let Ok(stream) = TcpStream::from_std(stream)
+        {
+            let _ = stream.set_nodelay(true);
+            return stream;
+        }
+    }
+}
+
 /// Returns true for a connection of this user's programs.
-fn is_own(stream: &TcpStream, peers: &Peers, users: &Users) -> bool {
+fn is_own(stream: &std::net::TcpStream, peers: &Peers, users: &Users) -> bool {
     match peers.of(&[stream]).first() {
         Some(Some(Peer::User(user))) => users.contain(*user),
         _ => false,
     }
 }
 
-impl Interceptor for Access {
-    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
-        let Some(secret) = &self.0 else {
-            return Ok(request);
-        };
-        let agent = request.metadata().get("user-agent");
-        let agent = agent.and_then(|agent| agent.to_str().ok());
-        let shown = agent.and_then(|agent| agent.strip_prefix(AGENT)?.split(' ').next());
-        if shown.is_some_and(|shown| is_same(shown, secret)) {
-            return Ok(request);
-        }
-        Err(Status::unauthenticated(
-            "the peer does not know the secret of the cluster (--secret-file)",
-        ))
+trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
+
+/// A connection of an admitted client, encrypted or not.
+pub(super) struct Connection(Box<dyn Bytes>);
+
+impl Connected for Connection {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
     }
 }

@@ -3,6 +3,7 @@
 
 mod access;
 mod codec;
+mod tunnel;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,7 +26,6 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tokio::net::TcpListener;
-use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 use url::Url;
 
@@ -113,7 +113,7 @@ pub fn connect(
 /// Schedules queries until the process ends. Calls `listening` with the bound address.
 ///
 /// Executors ask for work, and have no server besides that of their results: this one and that are
-/// our own, so that all requests are checked.
+/// our own, so that all connections are checked.
 pub async fn schedule(
     bind: SocketAddr,
     access: &Access,
@@ -156,7 +156,7 @@ pub async fn schedule(
         .max_decoding_message_size(MESSAGE as usize);
     listening(bound);
     Server::builder()
-        .add_service(InterceptedService::new(service, access.clone()))
+        .add_service(service)
         .serve_with_incoming(access.incoming(listener))
         .await
         .map_err(failed)
@@ -201,7 +201,7 @@ fn results(listener: TcpListener, access: Access) -> Arc<ArrowFlightServerProvid
                 .max_decoding_message_size(MESSAGE as usize)
                 .max_encoding_message_size(MESSAGE as usize);
             Server::builder()
-                .add_service(InterceptedService::new(service, access.clone()))
+                .add_service(service)
                 .serve_with_incoming_shutdown(access.incoming(listener), shutdown.recv())
                 .await
                 .map_err(BallistaError::TonicError)
@@ -260,5 +260,5 @@ pub async fn execute(options: ExecutorOptions) -> Result<(), SqlError> {
     };
     start_executor_process(Arc::new(config))
         .await
-        .map_err(failed)
+        .map_err(|error| SqlError::new(access.explain(error.to_string())))
 }

@@ -23,9 +23,10 @@ use crate::trace::LookupById;
 
 /// The engine's functions whose results are as long as a number says. Their memory is not counted
 /// in the limit, SQLite has none of them, and there are table functions for rows.
-const UNBOUNDED: [&str; 6] = [
+const UNBOUNDED: [&str; 7] = [
     "array_repeat",
     "array_resize",
+    "generate_series",
     "lpad",
     "range",
     "repeat",

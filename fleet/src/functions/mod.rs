@@ -1,5 +1,6 @@
 //! Scalar functions of SQLite and of traces.
 
+mod bounded;
 mod core;
 mod json;
 mod layout;

@@ -1,11 +1,10 @@
 //! `printf` and `format`.
 
-use std::sync::Arc;
-
 use datafusion::arrow::array::{Array, ArrayRef, Float64Array, Int64Array, StringArray};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
 
+use super::bounded::BoundedTexts;
 use super::core::real_text;
 use super::{ArrayFunction, integers, is_text, reals, texts};
 
@@ -40,12 +39,14 @@ fn printf(args: &[ArrayRef], rows: usize) -> Result<ArrayRef> {
             })
         })
         .collect::<Result<Vec<_>>>()?;
-    let row = |i: usize| {
-        formats
-            .is_valid(i)
-            .then(|| format_row(formats.value(i), &arguments, i))
-    };
-    Ok(Arc::new((0..rows).map(row).collect::<StringArray>()))
+    let mut texts = BoundedTexts::new("printf");
+    for row in 0..rows {
+        let text = formats
+            .is_valid(row)
+            .then(|| format_row(formats.value(row), &arguments, row));
+        texts.push(text.as_deref())?;
+    }
+    Ok(texts.finish())
 }
 
 #[derive(Default)]

@@ -7,6 +7,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
 
+use super::bounded::BoundedTexts;
 use super::{ArrayFunction, integers, texts};
 
 pub(super) fn functions() -> Vec<ArrayFunction> {
@@ -47,15 +48,19 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         ArrayFunction::new("__replace", 3..=3, Utf8, |args, _| {
             let (text, from, to) = (texts(&args[0])?, texts(&args[1])?, texts(&args[2])?);
             let rows = text.iter().zip(from.iter()).zip(to.iter());
-            let replaced = rows.map(|((text, from), to)| {
-                let (text, from, to) = (text?, from?, to?);
-                Some(if from.is_empty() {
-                    text.to_owned()
-                } else {
-                    text.replace(from, to)
-                })
-            });
-            Ok(Arc::new(replaced.collect::<StringArray>()))
+            let mut replaced = BoundedTexts::new("replace");
+            for ((text, from), to) in rows {
+                match (text, from, to) {
+                    (Some(text), Some(""), Some(_)) => replaced.push(Some(text))?,
+                    (Some(text), Some(from), Some(to)) => {
+                        let count = text.matches(from).count();
+                        replaced.check(count.saturating_mul(to.len()))?;
+                        replaced.push(Some(&text.replace(from, to)))?;
+                    }
+                    _ => replaced.push(None)?,
+                }
+            }
+            Ok(replaced.finish())
         }),
         ArrayFunction::new("__trim", 1..=2, Utf8, |args, rows| {
             let text = texts(&args[0])?;
@@ -73,10 +78,14 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
         }),
         ArrayFunction::new("__hex", 1..=1, Utf8, |args, _| {
             let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02X}")).collect::<String>();
-            let bytes = bytes(&args[0])?;
-            // The result for NULL is the empty text, as in SQLite.
-            let rows = bytes.iter().map(|b| Some(b.map(hex).unwrap_or_default()));
-            Ok(Arc::new(rows.collect::<StringArray>()))
+            let mut texts = BoundedTexts::new("hex");
+            for bytes in &bytes(&args[0])? {
+                // The result for NULL is the empty text, as in SQLite.
+                let bytes = bytes.unwrap_or_default();
+                texts.check(bytes.len().saturating_mul(2))?;
+                texts.push(Some(&hex(bytes)))?;
+            }
+            Ok(texts.finish())
         }),
         ArrayFunction::new("__unhex", 1..=1, Int64, |args, _| {
             let text = texts(&args[0])?;

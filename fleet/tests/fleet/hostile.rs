@@ -1,6 +1,6 @@
 //! Hostile SQL, which fails with an error.
 
-use crate::common::{TRACE, over};
+use crate::common::{PROGRAM, TRACE, encode, over};
 use ferretto_fleet::engine::STACK;
 
 /// Runs a test on a stack of the program's size.
@@ -265,4 +265,70 @@ fn temporary_files_are_limited() {
     let sql = "SELECT value FROM generate_series(1, 20000000) ORDER BY (value * 7919) % 1000003";
     let error = error_within_memory(sql, &["--max-spill", "20M", "--format", "csv"]);
     assert!(error.contains("disk"), "{error}");
+}
+
+#[test]
+fn texts_of_functions_are_limited() {
+    let mut session = over(TRACE);
+    let rows = "(SELECT printf('%1000s', value) AS t FROM generate_series(1, 1000))";
+    for sql in [
+        format!("SELECT sum(length(replace(t, ' ', printf('%1000s', 1)))) FROM {rows}"),
+        format!("SELECT length({}'x'{})", "hex(".repeat(40), ")".repeat(40)),
+        format!(
+            "SELECT length({}'xxxxxxxxxx'{})",
+            "replace(".repeat(40),
+            ", 'x', 'xxxxxxxxxx')".repeat(40)
+        ),
+    ] {
+        let error = session.error(&sql);
+        assert!(
+            error.contains("the most that a function returns"),
+            "{error}"
+        );
+    }
+    assert!(
+        session
+            .error("SELECT generate_series(1, 4000000000)")
+            .contains("generate_series")
+    );
+    let short = session.value("replace('abab', 'b', 'xyz') || hex('a')");
+    assert_eq!(short, "\"axyzaxyz61\"");
+}
+
+#[test]
+fn threads_that_cannot_start_are_an_error() {
+    use std::os::unix::process::CommandExt as _;
+
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be several users");
+        return;
+    }
+    // A user without other processes: the limit counts all of them.
+    const USER: u32 = 54_322;
+    let folder = tempfile::tempdir().expect("folder");
+    let trace = folder.path().join("t.pftrace");
+    std::fs::write(&trace, encode(TRACE)).expect("trace");
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), permissions).expect("set");
+    for threads in [1, 2, 3, 6, 12] {
+        let script =
+            format!("ulimit -u {threads}; exec \"$0\" \"$1\" 'SELECT count(*) FROM slice'");
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script, PROGRAM])
+            .arg(&trace)
+            .uid(USER)
+            .gid(USER)
+            .output()
+            .expect("bash");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        if error.contains("Permission denied") {
+            println!("skipped: others may not run the program where it is");
+            return;
+        }
+        assert!(!error.contains("panicked"), "{threads}: {error}");
+        assert!(
+            output.status.success() || error.contains("cannot start"),
+            "{threads}: {error}"
+        );
+    }
 }
