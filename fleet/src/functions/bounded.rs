@@ -7,7 +7,7 @@ use datafusion::common::{Result, exec_err};
 
 /// The largest number of bytes of the texts that a function returns for a batch of rows: the
 /// engine's memory limit does not count them.
-const MOST: usize = 256 << 20;
+const MOST: usize = 64 << 20;
 
 /// The texts that a function returns for a batch of rows.
 pub(super) struct BoundedTexts {

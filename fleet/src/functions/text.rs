@@ -77,7 +77,17 @@ pub(super) fn functions() -> Vec<ArrayFunction> {
             Ok(Arc::new(trimmed.collect::<StringArray>()))
         }),
         ArrayFunction::new("__hex", 1..=1, Utf8, |args, _| {
-            let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02X}")).collect::<String>();
+            let hex = |bytes: &[u8]| {
+                const DIGITS: [char; 16] = [
+                    '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',
+                ];
+                let mut text = String::with_capacity(2 * bytes.len());
+                for byte in bytes {
+                    text.push(DIGITS[usize::from(byte >> 4)]);
+                    text.push(DIGITS[usize::from(byte & 15)]);
+                }
+                text
+            };
             let mut texts = BoundedTexts::new("hex");
             for bytes in &bytes(&args[0])? {
                 // The result for NULL is the empty text, as in SQLite.
