@@ -185,12 +185,12 @@ impl Tree {
                 is_kept[parent] |= is_kept[at];
             }
         }
-        let mut places = vec![0; self.nodes.len()];
+        let mut positions = vec![0; self.nodes.len()];
         let mut kept: Vec<Node> = Vec::new();
         for (at, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
             if is_kept[at] {
-                node.parent = node.parent.map(|parent| places[parent]);
-                places[at] = kept.len();
+                node.parent = node.parent.map(|parent| positions[parent]);
+                positions[at] = kept.len();
                 kept.push(node);
             }
         }

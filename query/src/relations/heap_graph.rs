@@ -74,18 +74,18 @@ pub(super) fn add(
     let mut roots: Vec<u32> = (0..objects.len()).filter(is_root).collect();
     roots.sort_by_key(|row| (class(*row), *row));
     let mut charge = limits.charge();
-    let mut placed: HashSet<u32> = HashSet::new();
+    let mut added: HashSet<u32> = HashSet::new();
     for root in roots {
-        if placed.contains(&root) {
+        if added.contains(&root) {
             continue;
         }
         // The objects to add, with the node above them; the last one comes first.
         let mut waiting = vec![(root, None)];
         while let Some((object, above)) = waiting.pop() {
-            if !placed.insert(object) {
+            if !added.insert(object) {
                 continue;
             }
-            if placed.len() % 4096 == 0 {
+            if added.len() % 4096 == 0 {
                 limits.check()?;
                 charge.grow(4096 * 64)?;
             }

@@ -73,8 +73,8 @@ pub(super) fn games(cx: &mut Context, bytes: &[u8]) {
                 let field = Fields::find(number, mode);
                 field.and_then(|field| field.as_f64()).unwrap_or(0.0)
             };
-            let place = (number(mode_of::MODE, mode) as usize).wrapping_sub(1);
-            if let Some(known) = modes.get_mut(place) {
+            let index = (number(mode_of::MODE, mode) as usize).wrapping_sub(1);
+            if let Some(known) = modes.get_mut(index) {
                 let angle = number(mode_of::USE_ANGLE, mode) != 0;
                 *known = Some((
                     float(mode_of::RESOLUTION_DOWNSCALE),

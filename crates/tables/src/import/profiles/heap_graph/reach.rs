@@ -40,8 +40,8 @@ pub(super) fn mark(store: &mut Store, facts: &Facts) {
     const RANKS: [&str; 3] = ["ROOT_STICKY_CLASS", "ROOT_JNI_GLOBAL", "ROOT_JNI_LOCAL"];
     let ranks = RANKS.map(|name| store.strings.find(name));
     let rank = |kind| {
-        let place = ranks.iter().position(|name| *name == Some(kind));
-        place.unwrap_or(RANKS.len())
+        let rank = ranks.iter().position(|name| *name == Some(kind));
+        rank.unwrap_or(RANKS.len())
     };
     let mut queue = VecDeque::new();
     for Root { object, kind } in &facts.roots {
