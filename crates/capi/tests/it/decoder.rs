@@ -136,7 +136,7 @@ fn thread_ids_and_times_match_the_kernel() {
         .file_name()
         .unwrap()
         .to_string_lossy()
-        .parse()
+        .parse::<i32>()
         .unwrap();
     assert_eq!(PerfettoGetThreadIdImpl(), number);
     assert_eq!(PerfettoDsGetDefaultClockId(), 6);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
 use ferretto_trace::profile::{
@@ -15,7 +15,7 @@ use crate::read::{Extent, Input, Watched, open_any};
 /// The samples of a trace.
 pub(crate) struct KeptSamples {
     pub(super) name: String,
-    pub(super) profile: Arc<Profile>,
+    pub(super) profile: Rc<Profile>,
     pub(super) extent: Extent,
     /// The sum of the samples of each thread and callstack.
     sums: Vec<Sample>,
@@ -72,7 +72,7 @@ impl KeptSamples {
             .and(extent);
         Ok(Some(Self {
             name,
-            profile: Arc::new(profile),
+            profile: Rc::new(profile),
             extent,
             sums: kept.sums,
             single: kept.single,

@@ -8,7 +8,7 @@ mod pprof;
 
 use std::io::Seek as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use ferretto_trace::profile::{
@@ -32,7 +32,7 @@ const MAX_LISTED: usize = 10;
 
 /// The selected samples of a trace.
 struct Samples {
-    profile: Arc<Profile>,
+    profile: Rc<Profile>,
     counts: StackCounts,
     selection: Selection,
     /// The completeness of the read trace.
@@ -76,13 +76,7 @@ impl Samples {
         let extent = Extent::report(&name, &damage)
             .and_left_out(&name, profile.left_out())
             .and(extent);
-        Self::of(
-            &name,
-            Arc::new(profile),
-            counts,
-            (chosen, selection),
-            extent,
-        )
+        Self::of(&name, Rc::new(profile), counts, (chosen, selection), extent)
     }
 
     /// Returns samples of a trace whose first event is at `zero`, which were read before.
@@ -102,7 +96,7 @@ impl Samples {
     /// Returns counted samples. Fails if there are none.
     fn of(
         name: &str,
-        profile: Arc<Profile>,
+        profile: Rc<Profile>,
         counts: StackCounts,
         (chosen, selection): (Selection, &SelectionArgs),
         extent: Extent,
