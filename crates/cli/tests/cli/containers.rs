@@ -97,7 +97,7 @@ fn the_summary_names_cpu_throttling_and_memory_of_a_container() {
     let line = text.text().lines().find(|line| line.contains("(docker)"));
     let line = line.expect("a line of the container");
     let name = format!("container {} (docker)", &container.id[..12]);
-    for expected in [&*name, "throttled for", "memory", "of 64 MB"] {
+    for expected in [&*name, "throttled for", "memory", "of 64.0 MiB"] {
         assert!(line.contains(expected), "{line}");
     }
 }
@@ -200,19 +200,17 @@ fn recording_works_in_a_user_namespace_and_says_what_is_missing() {
     let (state, found) = check(&doctor, "container");
     assert_eq!(state, "limited");
     assert!(found.contains("users are mapped"), "{found}");
-    let (state, _) = check(&doctor, "kernel events");
-    assert_eq!(state, "missing");
+    // The files of tracefs belong to the mapped user, if root ran the test.
+    let (events, _) = check(&doctor, "kernel events");
     let args = ["record", "-o", "trace", "--", "true"];
     let recorded = run_by(&world, "unshare", &inside, &args).expect("possible");
-    let recorded = recorded
-        .returned(0)
-        .complained("not readable even for this root");
+    let recorded = recorded.returned(0);
     // Without kernel events, all ids are those of the namespace.
-    assert!(
-        !recorded.stderr.contains("the name of another"),
-        "{recorded:?}"
-    );
-    assert!(!world.summary("trace").processes.is_empty() || world.summary("trace").packets > 0);
+    let has_two_numberings = recorded.stderr.contains("the name of another");
+    assert_eq!(has_two_numberings, events == "ok", "{recorded:?}");
+    let (ids, _) = check(&doctor, "process ids");
+    assert_eq!(ids == "limited", events == "ok");
+    assert!(world.summary("trace").packets > 0);
 }
 
 #[test]
