@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod calls;
+mod change;
 mod compare;
 mod context;
 mod counters;
@@ -29,6 +30,7 @@ mod toml;
 mod values;
 mod variation;
 
-pub use compare::{Change, Comparison, Limits};
+pub use change::Change;
+pub use compare::{Comparison, Limits};
 pub use feature::{Feature, Kind, Unit};
 pub use recording::{Recording, Scope, TABLES};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::compare::Change;
+use crate::change::Change;
 use crate::feature::Feature;
 
 /// Returns true if a change is a part of another one, or that of it.

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::evidence::{Evidence, Recorded, call_name, first_argument};
 use crate::grouped::Grouped;
 use crate::kind::{self, WaitKind};
-use crate::losses::{self, Unknown};
+use crate::missing::{self, Unknown};
 use crate::partition::{Part, PartKind, Partition, Wait};
 use crate::schedule::{Schedule, State, StateKind, Waker};
 use crate::stacks::{self, Function};
@@ -200,7 +200,7 @@ impl Prepared {
             },
             schedule,
             evidence,
-            unknown: losses::unknown(trace),
+            unknown: missing::unknown(trace),
             stacks: stack_facts(trace),
             kernel_threads: threads::of_kernel(trace),
         }

@@ -14,6 +14,7 @@ mod explain;
 mod grouped;
 mod kind;
 mod losses;
+mod missing;
 mod partition;
 mod phrases;
 mod schedule;

@@ -6,7 +6,7 @@ use ferretto_trace::summary::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE};
 
 use crate::evidence::{Evidence, call_name};
 use crate::kind;
-use crate::losses::add_known_runs;
+use crate::missing::add_known_runs;
 use crate::schedule::{Schedule, State, StateKind, Waker};
 
 /// The time between the creation of a thread and its first event, in nanoseconds.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use ferretto_tables::Trace;
 use rusqlite::Result;
 
-use super::callstacks::Tree;
+use super::tree::Tree;
 use crate::limits::Limits;
 
 /// The references of a graph: the rows of the objects that objects refer to.
@@ -85,7 +85,7 @@ pub(super) fn add(
             if !added.insert(object) {
                 continue;
             }
-            if added.len() % 4096 == 0 {
+            if added.len().is_multiple_of(4096) {
                 limits.check()?;
                 charge.grow(4096 * 64)?;
             }

@@ -9,6 +9,7 @@ mod pairs;
 mod pointer;
 mod stored;
 mod table;
+mod tree;
 mod why;
 
 pub(crate) use self::absent::{register as register_absent, tables as absent_tables};

@@ -18,7 +18,7 @@ use ferretto_tables::{Continue, Options, Progress, Trace};
 use ferretto_why::{Prepared, Why};
 use serde_json::Value;
 
-use super::queries::Queries;
+use super::queries::{PATIENCE, Queries};
 use crate::errors::message;
 use crate::profile::KeptSamples;
 use crate::read::explained;
@@ -36,8 +36,6 @@ const MAX_ANSWERS: usize = 32;
 const TABLES_SHARE: usize = 2;
 /// The share of the memory that the samples of a trace may take; others are read for each question.
 const SAMPLES_SHARE: usize = 8;
-/// The time that a call waits for a trace. Clients give up after a minute.
-pub(super) const PATIENCE: Duration = Duration::from_secs(50);
 /// The period in which a cancelled call is noticed, and progress is told.
 const PERIOD: Duration = Duration::from_millis(50);
 

@@ -10,9 +10,11 @@ use ferretto_mcp::{Answer, Call};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::loaded::PATIENCE;
 use crate::errors::message;
 use crate::query::{check_installed, program};
+
+/// The time that a call waits for a trace. Clients give up after a minute.
+pub(super) const PATIENCE: Duration = Duration::from_secs(50);
 
 /// The time that a query may take, in milliseconds.
 const TIMEOUT_MS: u64 = 60_000;

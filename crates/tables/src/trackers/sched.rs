@@ -68,20 +68,30 @@ impl SchedTracker {
     }
 
     /// Returns true if the current thread of a CPU is the one from which an event switches. If it
-    /// is another one, switches are missing, and it ran at least until its last event.
-    pub(crate) fn ends(&mut self, store: &mut Store, ts: i64, ucpu: u32, prev: (i64, u32)) -> bool {
+    /// is another one, switches are missing, and it ran at least until its last event. An event
+    /// that names no previous thread tells nothing about this.
+    pub(crate) fn ends(
+        &mut self,
+        store: &mut Store,
+        ts: i64,
+        ucpu: u32,
+        prev: (Option<i64>, u32),
+    ) -> bool {
         let Some(current) = self.current(ucpu) else {
             return false;
         };
-        if current.pid == prev.0 {
+        if current.pid == prev.0.unwrap_or(0) {
             return true;
         }
         store.stats.add(Stat::mismatched_sched_switch_tids, 1);
+        let Some(prev_pid) = prev.0 else {
+            return false;
+        };
         if current.has_row && is_wanted(store) {
             let from = current.known_until;
             store.sched.end(&store.tables, from, ucpu, StringId::NULL);
         }
-        let since = current.other.filter(|(pid, _)| *pid == prev.0);
+        let since = current.other.filter(|(pid, _)| *pid == prev_pid);
         let lost = Lost::Switches {
             ucpu,
             from: current.known_until,

@@ -206,8 +206,7 @@ impl Ftrace {
             (Some(ftrace_event::SCHED_SWITCH), Some(body)) => {
                 let switch = SchedSwitchFtraceEventView::read(body);
                 let next = switch.next_pid.unwrap_or(0);
-                let prev = Some(switch.prev_pid.unwrap_or(0));
-                sched.switch(threads, cpu, at, (prev, next));
+                sched.switch(threads, cpu, at, (switch.prev_pid, next));
                 if !around.times.is_known(cpu) {
                     around.times.switch(cpu, at);
                 }

@@ -49,8 +49,8 @@ impl Difference {
 const EVENTS: [&str; 7] = [
     "begin", "end", "instant", "slice", "counter", "state", "event",
 ];
-/// Files of the corpora in which readers may differ: a slice on the track of a counter, and a sample
-/// without a timestamp.
+/// Files of the corpora in which readers may differ: a slice on the track of a counter, and a
+/// sample without a timestamp.
 const STRANGE: [&str; 2] = ["traces/events", "traces/samples19"];
 /// The most counters that the viewer's summary lists.
 const MAX_COUNTERS: usize = 1000;

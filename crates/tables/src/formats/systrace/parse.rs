@@ -96,7 +96,7 @@ fn switch(cx: &mut Context, (ts, cpu): (i64, u32), from: Task<'_>, to: Task<'_>)
     let state = cx.store.strings.intern(&from.rest.replace('|', ""));
     let ends = cx
         .sched
-        .ends(&mut cx.store, ts, ucpu, (from.tid.into(), prev));
+        .ends(&mut cx.store, ts, ucpu, (Some(from.tid.into()), prev));
     let switch = Switch {
         ts,
         ucpu,

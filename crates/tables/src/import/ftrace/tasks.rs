@@ -32,6 +32,7 @@ impl Ftrace {
             prio: body.int(switch::NEXT_PRIO) as i32,
         };
         let prev_pid = tid(switch::PREV_PID);
+        let named_prev = body.has(switch::PREV_PID).then_some(prev_pid);
         let prev_state = body.int(switch::PREV_STATE);
         let version = machine(&mut self.machines, cx.store.machine).kernel.version;
         let state = cx.sched.state(&mut cx.store, prev_state, version);
@@ -39,7 +40,7 @@ impl Ftrace {
         let prev = named(cx, prev_pid, prev_comm);
         let ends = cx
             .sched
-            .ends(&mut cx.store, head.ts, ucpu, (prev_pid, prev));
+            .ends(&mut cx.store, head.ts, ucpu, (named_prev, prev));
         let whole = Switch {
             ts: head.ts,
             ucpu,

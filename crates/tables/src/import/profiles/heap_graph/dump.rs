@@ -8,13 +8,19 @@ use rustc_hash::FxHashMap;
 
 use super::super::super::context::Context;
 use super::fields::{self, class, heap_graph, object, root};
-use super::reach::Root;
 use crate::schema::{
     HeapGraphClassRow, HeapGraphObjectDataRow, HeapGraphObjectRow, HeapGraphPrimitiveRow,
     HeapGraphReferenceRow, HeapGraphRow,
 };
 use crate::stats::Stat;
 use crate::strings::StringId;
+
+/// An object that is alive without references of others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Root {
+    pub(super) object: u32,
+    pub(super) kind: StringId,
+}
 
 /// The data about the objects of all dumps that tables do not have.
 #[derive(Debug, Default)]

@@ -4,18 +4,11 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use super::dump::Facts;
+use super::dump::{Facts, Root};
 use super::fields::WEAK_KINDS;
 use super::names::TypeName;
 use crate::store::Store;
 use crate::strings::StringId;
-
-/// An object that is alive without references of others.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Root {
-    pub(super) object: u32,
-    pub(super) kind: StringId,
-}
 
 /// Returns the rows of the references of an object.
 fn references(store: &Store, object: u32) -> impl Iterator<Item = u32> + '_ {
