@@ -8,6 +8,7 @@ mod math;
 mod pattern;
 mod printf;
 mod recursive;
+mod series;
 mod text;
 mod time;
 
@@ -200,6 +201,7 @@ pub fn all() -> Vec<ScalarUDF> {
         .into_iter()
         .chain(json::functions())
         .chain(math::functions())
+        .chain(series::functions())
         .chain(text::functions())
         .chain(pattern::functions())
         .chain(time::functions())

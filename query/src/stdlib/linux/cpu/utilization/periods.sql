@@ -9,7 +9,7 @@ RETURNS TableOrSubquery AS
     sum(min(row_end, period + $interval) - max(row_ts, period)) * 1.0 / $interval
       AS unnormalized_utilization
   FROM (
-    SELECT ts AS row_ts, ts + dur AS row_end, unnest(generate_series(
+    SELECT ts AS row_ts, ts + dur AS row_end, unnest(__series(
       ts / $interval * $interval, (ts + dur - 1) / $interval * $interval, $interval
     )) AS period
     FROM $busy
