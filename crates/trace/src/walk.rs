@@ -69,13 +69,13 @@ impl<'a> PacketState<'a> {
             clock: context.clock,
             event: None,
         };
-        let event_time = Some(context.event_time());
+        let sample_time = Some(context.sample_time());
         let state = context.state;
         match content {
             Some((trace_packet::TRACK_EVENT, bytes)) => {
                 let encoded = TrackEvent::read(bytes);
                 let mut event = SequenceEvent::new(encoded, &state.defaults, header.sequence);
-                let time = state.time(&encoded, event_time, header.machine, context.clocks);
+                let time = state.time(&encoded, packet.time, header.machine, context.clocks);
                 packet.time = match time {
                     Ok(time) => time.map(Ok),
                     Err(TimeFault::Clock(fault)) => Some(Err(fault)),
@@ -87,7 +87,7 @@ impl<'a> PacketState<'a> {
                 packet.event = Some(event);
             }
             Some((trace_packet::PERF_SAMPLE | trace_packet::STACK_SAMPLE, _)) => {
-                packet.time = event_time;
+                packet.time = sample_time;
             }
             Some((number, bytes)) if context.is_valid => state.describe(number, bytes),
             _ => {}

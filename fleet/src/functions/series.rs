@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, Int64Builder, ListBuilder};
 use datafusion::arrow::datatypes::{DataType, Field};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::exec_err;
 
 use super::{ArrayFunction, integers};
 

@@ -98,13 +98,13 @@ impl<'a, S> PacketContext<'a, S> {
         }
     }
 
-    /// Returns the time of an event in the packet. Without a timestamp, it is the latest time of
+    /// Returns the time of a sample in the packet. Without a timestamp, it is the latest time of
     /// the packets so far.
     ///
     /// # Errors
     ///
     /// Fails if the clock of the timestamp is unknown.
-    pub fn event_time(&self) -> Result<u64, Fault> {
+    pub fn sample_time(&self) -> Result<u64, Fault> {
         self.time.unwrap_or(Ok(self.latest))
     }
 

@@ -232,11 +232,15 @@ fn event(
     tracks: &Tracks,
     problems: &mut Problems,
 ) -> Option<Event> {
-    let time = Some(context.event_time());
-    let PacketContext { state, clocks, .. } = context;
+    let PacketContext {
+        state,
+        clocks,
+        time,
+        ..
+    } = context;
     let encoded = TrackEvent::read(bytes);
     let time = state.event.time(&encoded, time, machine, clocks);
-    if let Err(TimeFault::Base(_)) = time {
+    if let Ok(None) | Err(TimeFault::Base(_)) = time {
         problems.add(Problem::EventWithoutTime);
         return None;
     }

@@ -190,7 +190,7 @@ impl Decoder {
             problems,
             session,
         })?;
-        match context.event_time().map_err(why_lost) {
+        match context.sample_time().map_err(why_lost) {
             Ok(time) => sample.time = time,
             Err(problem) => {
                 problems.add(problem);
