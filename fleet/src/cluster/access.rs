@@ -21,6 +21,9 @@ use tonic::transport::server::Connected;
 use super::tunnel::{Handshakes, Tunnels};
 use crate::error::SqlError;
 
+/// A client's words for a connection that ends or has no HTTP.
+const ENDED: [&str; 3] = ["transport error", "h2 protocol error", "connection closed"];
+
 /// The shortest and the longest secret.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=256;
 /// The time between two signs of life on a connection without other messages.
@@ -78,8 +81,7 @@ impl Access {
     pub fn explain(&self, error: String) -> String {
         match self.0.as_ref().map(|tunnels| tunnels.failure()) {
             Some(Some(failure)) => failure,
-            // Of a client's own words for a connection that ends or has no HTTP.
-            None if error.contains("transport error") || error.contains("h2 protocol error") => {
+            None if ENDED.iter().any(|words| error.contains(words)) => {
                 format!("{error}\n(a cluster with a secret needs --secret-file)")
             }
             _ => error,
