@@ -22,6 +22,11 @@ for path in SCHEMAS.glob("*.json"):
     schema = json.loads(path.read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     VALIDATORS[path.stem] = jsonschema.Draft202012Validator(schema)
+# The answer of `record` has that of `summary`.
+WHOLE, PART = VALIDATORS["summary"].schema, VALIDATORS["record"].schema
+PART = dict(PART["properties"]["summary"]["anyOf"][0], **{"$defs": PART["$defs"]})
+assert PART["properties"].items() == {k: v for k, v in WHOLE["properties"].items() if k != "version"}.items()
+assert set(PART["required"]) == set(WHOLE["required"]) - {"version"} and PART["$defs"] == WHOLE["$defs"]
 FORBIDDEN = [*range(0x20), 0x7F, *range(0x80, 0xA0), 0x200E, 0x200F, 0x61C, *range(0x202A, 0x202F), 0x2028, 0x2029,
              *range(0x2066, 0x206A)]
 FORBIDDEN = {chr(code) for code in FORBIDDEN} - {"\n"}
