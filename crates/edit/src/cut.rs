@@ -70,7 +70,10 @@ pub fn cut<R: Read + Seek>(
     }
     let mut names = Names::default();
     let (begun, _) = begin_part(&mut out, uuid, &mut state, Some(window.from), &mut names)?;
-    let (from, to) = (window.from.max(first), window.to.min(latest.saturating_add(1)));
+    let (from, to) = (
+        window.from.max(first),
+        window.to.min(latest.saturating_add(1)),
+    );
     write_packet(&mut out, &window_packet(from, to))?;
     let mut cutter = Cutter {
         window,

@@ -220,7 +220,8 @@ impl Evidence {
     /// Returns the callstack with which a thread began to wait.
     pub(crate) fn stack_of_wait(&self, thread: u32, state: &State) -> Option<u32> {
         let all = self.waits.of(thread);
-        let next = all.partition_point(|sample| sample.time <= state.start.saturating_add(WAIT_AFTER));
+        let next =
+            all.partition_point(|sample| sample.time <= state.start.saturating_add(WAIT_AFTER));
         let sample = all.get(next.checked_sub(1)?)?;
         (sample.time >= state.start - WAIT_BEFORE).then_some(sample.callsite)
     }
@@ -256,7 +257,9 @@ impl Evidence {
                 .peek()
                 .map_or(i64::MAX, |next| sample.time + (next.time - sample.time) / 2);
             let nearest_from = from.max(sample.time - SAMPLE_REACH).clamp(at, end);
-            let nearest_to = to.min(sample.time.saturating_add(SAMPLE_REACH)).clamp(nearest_from, end);
+            let nearest_to = to
+                .min(sample.time.saturating_add(SAMPLE_REACH))
+                .clamp(nearest_from, end);
             if nearest_from > at {
                 each(at, nearest_from, None);
             }
