@@ -1,7 +1,7 @@
 //! The programs on the command line.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::common::{PROGRAM, TRACE, encode, query};
@@ -30,12 +30,9 @@ impl Fixture {
 }
 
 fn run(command: &mut Command, input: &str) -> Output {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("program");
+    command.stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("program");
     // Programs that do not read their input may have closed it.
     let _ = child
         .stdin
@@ -250,7 +247,14 @@ fn the_classic_name_accepts_the_flags_of_upstreams_test_runner() {
 fn many_traces_are_handed_to_ferretto_fleet() {
     let f = fixture();
     let own = f.folder.path().join("ferretto-query");
-    std::fs::copy(PROGRAM, &own).expect("a copy");
+    // Another process writes the programs: a file that this one has open for writing could be in
+    // the children of other tests, too, and could not be executed.
+    let shell = |script: &str, path: &Path| {
+        let mut command = Command::new("sh");
+        let done = command.args(["-c", script, PROGRAM]).arg(path).status();
+        assert!(done.expect("a shell").success());
+    };
+    shell("cp \"$0\" \"$1\"", &own);
     let trace = f.trace.to_string_lossy().into_owned();
     let folder = f.folder.path().to_string_lossy().into_owned();
     let pattern = format!("{folder}/*.pftrace");
@@ -278,9 +282,9 @@ fn many_traces_are_handed_to_ferretto_fleet() {
         assert_eq!(error.lines().count(), 1, "{error}");
     }
     let fleet = f.folder.path().join("ferretto-fleet");
-    std::fs::write(&fleet, "#!/bin/sh\nprintf '%s|' \"$@\"\nexit 3\n").expect("a program");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&fleet, mode).expect("executable");
+    let program = "#!/bin/sh\nprintf '%s|' \"$@\"\nexit 3\n";
+    let write = format!("cat >\"$1\" <<'END' && chmod +x \"$1\"\n{program}END\n");
+    shell(&write, &fleet);
     for task in &tasks {
         let output = hand_over(task);
         assert_eq!(output.status.code(), Some(3), "{task:?}");
