@@ -21,17 +21,17 @@ pub(crate) struct KeptSamples {
     sums: Vec<Sample>,
     /// The single samples in the order of their times.
     single: Vec<Single>,
-    /// The amounts of single samples: how often, the weight, and those of followers.
+    /// The different amounts of samples: how often, the weight, and those of followers.
     amounts: Vec<u64>,
 }
 
-/// A sample.
+/// A sample. A large trace has millions.
 struct Single {
     time: u64,
     /// The index of the sum that it belongs to.
     sum: u32,
     /// The index of its first amount.
-    amounts: usize,
+    amounts: u32,
 }
 
 /// The amounts of a sample that has no followers.
@@ -94,7 +94,7 @@ impl KeptSamples {
         let to = at(selection.to).unwrap_or(self.single.len()).max(from);
         let mut sums: HashMap<u32, Sample> = HashMap::new();
         for single in &self.single[from..to] {
-            let amounts = &self.amounts[single.amounts..];
+            let amounts = &self.amounts[single.amounts as usize..];
             match sums.get_mut(&single.sum) {
                 Some(sum) => add(sum, amounts),
                 None => {
@@ -140,6 +140,10 @@ struct Collected {
     sums: Vec<Sample>,
     single: Vec<Single>,
     amounts: Vec<u64>,
+    /// The indexes of known amounts: most samples of an event have the same.
+    known: HashMap<Box<[u64]>, u32>,
+    /// The amounts of the current sample.
+    current: Vec<u64>,
 }
 
 /// A sample without its time and its amounts.
@@ -169,10 +173,20 @@ impl Collected {
             has_weight: sample.weight.is_some(),
             followers: sample.followers.len(),
         };
-        let first = self.amounts.len();
-        self.amounts.push(sample.times);
-        self.amounts.push(sample.weight.unwrap_or(0));
-        self.amounts.extend(&sample.followers);
+        self.current.clear();
+        self.current
+            .extend([sample.times, sample.weight.unwrap_or(0)]);
+        self.current.extend(&sample.followers);
+        let first = match self.known.get(&self.current[..]) {
+            Some(first) => *first,
+            None => {
+                // Their memory is limited far below this.
+                let first = u32::try_from(self.amounts.len()).unwrap_or(u32::MAX);
+                self.amounts.extend(&self.current);
+                self.known.insert(self.current.as_slice().into(), first);
+                first
+            }
+        };
         let next = self.sums.len() as u32;
         let sum = *self.indexes.entry(key).or_insert(next);
         self.single.push(Single {
@@ -181,13 +195,18 @@ impl Collected {
             amounts: first,
         });
         match self.sums.get_mut(sum as usize) {
-            Some(sum) => add(sum, &self.amounts[first..]),
+            Some(sum) => add(sum, &self.current),
             None => self.sums.push(sample),
         }
     }
 
     fn memory(&self) -> usize {
         let of_index = size_of::<(Key, u32)>() * 2;
-        memory(&self.sums, &self.single, &self.amounts) + self.indexes.len() * of_index
+        // An entry has its amounts once more.
+        let of_known = size_of::<(Box<[u64]>, u32)>() * 2;
+        memory(&self.sums, &self.single, &self.amounts)
+            + self.indexes.len() * of_index
+            + self.known.len() * of_known
+            + self.amounts.len() * size_of::<u64>()
     }
 }
