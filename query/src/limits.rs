@@ -211,6 +211,15 @@ impl Charge {
         self.limits.check()
     }
 
+    /// Gives bytes back.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        let pending = bytes.min(self.pending);
+        self.pending -= pending;
+        let taken = (bytes - pending).min(self.taken);
+        self.taken -= taken;
+        self.limits.0.used.fetch_sub(taken, Ordering::Relaxed);
+    }
+
     /// Adds the memory of a value.
     pub(crate) fn add(&mut self, value: &Value) -> Result<()> {
         let content = match value {

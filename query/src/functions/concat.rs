@@ -196,10 +196,12 @@ impl WindowAggregate<Texts, (Value, SubType)> for Concat {
             *count -= 1;
             if *count == 0 {
                 texts.separators.pop_front();
+                texts.charge.shrink(size_of::<(usize, u64)>() as u64);
             }
         }
         if texts.first > texts.bytes.len() / 2 {
             texts.bytes.drain(..texts.first);
+            texts.charge.shrink(texts.first as u64);
             texts.first = 0;
         }
         Ok(())

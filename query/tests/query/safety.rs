@@ -249,6 +249,10 @@ fn concatenated_texts_end_at_their_limit() {
         generate_series(1, 300) LIMIT 1 OFFSET 299";
     let error = session.error(windows);
     assert!(error.contains("memory limit"), "{error}");
+    // A window that moves on holds few of the 100 MB.
+    let moving = "(SELECT max(length(t)) FROM (SELECT group_concat(printf('%.10000c', 'x')) OVER \
+        (ORDER BY value ROWS 2 PRECEDING) AS t FROM generate_series(1, 10000)))";
+    assert_eq!(session.value(moving), "30002");
 }
 
 #[test]

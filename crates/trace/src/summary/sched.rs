@@ -54,8 +54,10 @@ struct Cpu {
     unknown_ns: u64,
     /// The next thread of the last switch, unless events were lost since.
     next: Option<i32>,
-    /// The time of the last event that shows it on the CPU.
+    /// The time of the last event that shows it on the CPU, before those of others.
     known_until: u64,
+    /// Set once an event shows another thread on the CPU: a switch is missing before it.
+    has_other: bool,
     busy_ns: u64,
     idle_ns: u64,
     running: Option<(u64, i32)>,
@@ -80,8 +82,11 @@ impl Sched {
 
     /// Reads an event of a thread on a CPU at `at`, in nanoseconds.
     pub(super) fn event(&mut self, cpu: (u32, u32), at: u64, pid: i32) {
-        if let Some(cpu) = self.cpus.get_mut(&cpu).filter(|cpu| cpu.next == Some(pid)) {
-            cpu.known_until = at;
+        if let Some(cpu) = self.cpus.get_mut(&cpu) {
+            cpu.has_other |= cpu.next != Some(pid);
+            if !cpu.has_other {
+                cpu.known_until = at;
+            }
         }
     }
 
@@ -148,7 +153,7 @@ impl Sched {
             cpu.run_until(threads, machine, at);
         }
         (cpu.running, cpu.next) = (Some((at, next)), Some(next));
-        cpu.known_until = at;
+        (cpu.known_until, cpu.has_other) = (at, false);
     }
 
     /// Reads the context switches of a compact bundle until a time.

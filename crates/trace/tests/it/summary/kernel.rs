@@ -125,6 +125,40 @@ fn what_ran_before_a_missing_switch_is_unknown() {
     assert_eq!(numbers(&lost), (Some(5), (0, 0), seconds(2), 5));
 }
 
+/// A thread that is seen again after another one came back by switches that are missing, too.
+#[test]
+fn what_ran_after_an_event_of_another_thread_is_unknown() {
+    let event = |bundle: &mut Packet<'_>, at: u64, pid: u64| {
+        bundle.nested(2, |event| {
+            event.varint(1, seconds(at));
+            event.varint(2, pid);
+            event.nested(3, |print| print.string(2, "x"));
+        });
+    };
+    let switch = |bundle: &mut Packet<'_>, at: u64, prev: u64, next: u64| {
+        bundle.nested(2, |event| {
+            event.varint(1, seconds(at));
+            event.varint(2, prev);
+            event.nested(4, |switch| {
+                switch.varint(2, prev);
+                switch.varint(6, next);
+            });
+        });
+    };
+    let trace = Trace::recording(100, 110, |_| {}).packet(|p| {
+        p.nested(1, |bundle| {
+            bundle.varint(1, 0);
+            switch(bundle, 101, 0, 500);
+            event(bundle, 102, 500);
+            event(bundle, 103, 600);
+            event(bundle, 104, 500);
+            switch(bundle, 105, 700, 0);
+        });
+    });
+    let cpu = trace.summary().cpus[0];
+    assert_eq!((cpu.missing_switches, cpu.unknown_ns), (1, seconds(3)));
+}
+
 #[test]
 fn without_context_switches_the_kernels_counters_tell_how_busy_cpus_were() {
     const MS: u64 = 1_000_000;
