@@ -113,3 +113,18 @@ pub(crate) fn find(losses: &[Loss], cause: Cause) -> &Loss {
         .find(|loss| loss.cause == cause)
         .unwrap_or_else(|| panic!("{losses:#?}"))
 }
+
+/// Writes an `FtraceEvent` of a thread at a time in seconds.
+pub(crate) fn event(
+    bundle: &mut Packet<'_>,
+    at: u64,
+    pid: u64,
+    kind: u32,
+    write: impl FnOnce(&mut Packet<'_>),
+) {
+    bundle.nested(2, |event| {
+        event.varint(1, seconds(at));
+        event.varint(2, pid);
+        event.nested(kind, write);
+    });
+}

@@ -1,5 +1,6 @@
 //! Tests of summaries.
 
+mod activity;
 mod contents;
 mod damage;
 mod ending;
