@@ -78,7 +78,7 @@ impl Code {
             for member in &members {
                 line!(code, "pub {}: {},", member.name(), member.rust_type());
             }
-            code.line("/// What the schema does not have.");
+            code.line("/// Fields that the schema does not have.");
             code.line("pub unknown_fields: rt::UnknownFields,");
         });
         self.impls(name, full_name, &members);

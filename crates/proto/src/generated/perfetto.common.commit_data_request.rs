@@ -7,7 +7,7 @@ pub struct CommitDataRequest {
     pub chunks_to_move: Vec<crate::commit_data_request::ChunksToMove>,
     pub chunks_to_patch: Vec<crate::commit_data_request::ChunkToPatch>,
     pub flush_request_id: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CommitDataRequest {
@@ -54,7 +54,7 @@ pub mod commit_data_request {
         pub target_buffer: Option<u32>,
         pub data: Option<Vec<u8>>,
         pub chunk_incomplete: Option<bool>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ChunksToMove {
@@ -105,7 +105,7 @@ pub mod commit_data_request {
         pub chunk_id: Option<u32>,
         pub patches: Vec<crate::commit_data_request::chunk_to_patch::Patch>,
         pub has_more_patches: Option<bool>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ChunkToPatch {
@@ -154,7 +154,7 @@ pub mod commit_data_request {
         pub struct Patch {
             pub offset: Option<u32>,
             pub data: Option<Vec<u8>>,
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for Patch {

@@ -13,7 +13,7 @@ pub struct DataSourceDescriptor {
     pub protovm_program: Option<Vec<u8>>,
     pub track_event_descriptor: Option<Vec<u8>>,
     pub ftrace_descriptor: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for DataSourceDescriptor {

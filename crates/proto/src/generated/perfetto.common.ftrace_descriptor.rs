@@ -5,7 +5,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct FtraceDescriptor {
     pub atrace_categories: Vec<crate::ftrace_descriptor::AtraceCategory>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FtraceDescriptor {
@@ -42,7 +42,7 @@ pub mod ftrace_descriptor {
     pub struct AtraceCategory {
         pub name: Option<Vec<u8>>,
         pub description: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for AtraceCategory {

@@ -7,7 +7,7 @@ pub struct ObservableEvents {
     pub instance_state_changes: Vec<crate::observable_events::DataSourceInstanceStateChange>,
     pub all_data_sources_started: Option<bool>,
     pub clone_trigger_hit: rt::MessageField<crate::observable_events::CloneTriggerHit>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ObservableEvents {
@@ -91,7 +91,7 @@ pub mod observable_events {
         pub producer_name: Option<Vec<u8>>,
         pub data_source_name: Option<Vec<u8>>,
         pub state: Option<crate::observable_events::DataSourceInstanceState>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for DataSourceInstanceStateChange {
@@ -136,7 +136,7 @@ pub mod observable_events {
         pub producer_uid: Option<u32>,
         pub boot_time_ns: Option<u64>,
         pub trigger_delay_ms: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for CloneTriggerHit {

@@ -4,7 +4,7 @@
 /// Namespace for the description of perf counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PerfEvents {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for PerfEvents {
@@ -143,7 +143,7 @@ pub mod perf_events {
         pub modifiers: Vec<crate::perf_events::EventModifier>,
         pub timestamp_clock: Option<crate::perf_events::PerfClock>,
         pub name: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Timebase {
@@ -233,7 +233,7 @@ pub mod perf_events {
     pub struct Tracepoint {
         pub name: Option<Vec<u8>>,
         pub filter: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Tracepoint {
@@ -274,7 +274,7 @@ pub mod perf_events {
         pub config1: Option<u64>,
         pub config2: Option<u64>,
         pub pmu_name: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for RawEvent {
@@ -323,7 +323,7 @@ pub struct FollowerEvent {
     pub event: Option<crate::follower_event::Event>,
     pub modifiers: Vec<crate::perf_events::EventModifier>,
     pub name: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FollowerEvent {

@@ -8,7 +8,7 @@ pub struct Utsname {
     pub version: Option<Vec<u8>>,
     pub release: Option<Vec<u8>>,
     pub machine: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for Utsname {
@@ -68,7 +68,7 @@ pub struct SystemInfo {
     pub hz: Option<i64>,
     pub system_ram_bytes: Option<u64>,
     pub machine_name: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SystemInfo {

@@ -5,7 +5,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceAttributes {
     pub attribute: Vec<crate::trace_attributes::Attribute>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TraceAttributes {
@@ -42,7 +42,7 @@ pub mod trace_attributes {
     pub struct Attribute {
         pub key: Option<Vec<u8>>,
         pub value: Option<crate::trace_attributes::attribute::Value>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Attribute {

@@ -21,7 +21,7 @@ pub struct TraceStats {
     pub flushes_succeeded: Option<u64>,
     pub flushes_failed: Option<u64>,
     pub final_flush_outcome: Option<crate::trace_stats::FinalFlushOutcome>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TraceStats {
@@ -145,7 +145,7 @@ pub mod trace_stats {
         pub readaheads_failed: Option<u64>,
         pub abi_violations: Option<u64>,
         pub trace_writer_packet_loss: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for BufferStats {
@@ -240,7 +240,7 @@ pub mod trace_stats {
         pub buffer: Option<u32>,
         pub chunk_payload_histogram_counts: Vec<u64>,
         pub chunk_payload_histogram_sum: Vec<i64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for WriterStats {
@@ -289,7 +289,7 @@ pub mod trace_stats {
         pub errors: Option<u64>,
         pub time_taken_ns: Option<u64>,
         pub bytes_discarded_per_buffer: Vec<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for FilterStats {

@@ -8,7 +8,7 @@ pub struct TracingServiceCapabilities {
     pub observable_events: Vec<crate::observable_events::Type>,
     pub has_trace_config_output_path: Option<bool>,
     pub has_clone_session: Option<bool>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TracingServiceCapabilities {

@@ -11,7 +11,7 @@ pub struct TracingServiceState {
     pub num_sessions: Option<i32>,
     pub num_sessions_started: Option<i32>,
     pub tracing_service_version: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TracingServiceState {
@@ -72,7 +72,7 @@ pub mod tracing_service_state {
         pub frozen: Option<bool>,
         pub machine_id: Option<u32>,
         pub machine_name: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Producer {
@@ -128,7 +128,7 @@ pub mod tracing_service_state {
     pub struct DataSource {
         pub ds_descriptor: rt::MessageField<crate::DataSourceDescriptor>,
         pub producer_id: Option<i32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for DataSource {
@@ -175,7 +175,7 @@ pub mod tracing_service_state {
         pub bugreport_score: Option<i32>,
         pub bugreport_filename: Option<Vec<u8>>,
         pub is_started: Option<bool>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for TracingSession {

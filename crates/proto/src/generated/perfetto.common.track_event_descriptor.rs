@@ -6,7 +6,7 @@ pub struct TrackEventCategory {
     pub name: Option<Vec<u8>>,
     pub description: Option<Vec<u8>>,
     pub tags: Vec<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TrackEventCategory {
@@ -47,7 +47,7 @@ impl Default for TrackEventCategory {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrackEventDescriptor {
     pub available_categories: Vec<crate::TrackEventCategory>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TrackEventDescriptor {

@@ -30,7 +30,7 @@ pub struct DataSourceConfig {
     pub journald_config: Option<Vec<u8>>,
     pub legacy_config: Option<Vec<u8>>,
     pub for_testing: rt::MessageField<crate::TestConfig>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for DataSourceConfig {

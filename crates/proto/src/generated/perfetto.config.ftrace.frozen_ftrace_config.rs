@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrozenFtraceConfig {
     pub instance_name: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FrozenFtraceConfig {

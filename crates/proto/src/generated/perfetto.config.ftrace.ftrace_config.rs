@@ -34,7 +34,7 @@ pub struct FtraceConfig {
     pub tracefs_options: Vec<crate::ftrace_config::TracefsOption>,
     pub tracing_cpumask: Option<Vec<u8>>,
     pub initialize_ksyms_synchronously_for_testing: Option<bool>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FtraceConfig {
@@ -178,7 +178,7 @@ pub mod ftrace_config {
     #[derive(Clone, Debug, PartialEq)]
     pub struct CompactSchedConfig {
         pub enabled: Option<bool>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for CompactSchedConfig {
@@ -212,7 +212,7 @@ pub mod ftrace_config {
     #[derive(Clone, Debug, PartialEq)]
     pub struct PrintFilter {
         pub rules: Vec<crate::ftrace_config::print_filter::Rule>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for PrintFilter {
@@ -249,7 +249,7 @@ pub mod ftrace_config {
         pub struct Rule {
             pub r#match: Option<crate::ftrace_config::print_filter::rule::Match>,
             pub allow: Option<bool>,
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for Rule {
@@ -306,7 +306,7 @@ pub mod ftrace_config {
             pub struct AtraceMessage {
                 pub r#type: Option<Vec<u8>>,
                 pub prefix: Option<Vec<u8>>,
-                /// What the schema does not have.
+                /// Fields that the schema does not have.
                 pub unknown_fields: rt::UnknownFields,
             }
             impl rt::Codec for AtraceMessage {
@@ -346,7 +346,7 @@ pub mod ftrace_config {
     pub struct KprobeEvent {
         pub probe: Option<Vec<u8>>,
         pub r#type: Option<crate::ftrace_config::kprobe_event::KprobeType>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for KprobeEvent {
@@ -409,7 +409,7 @@ pub mod ftrace_config {
     pub struct TracefsOption {
         pub name: Option<Vec<u8>>,
         pub state: Option<crate::ftrace_config::tracefs_option::State>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for TracefsOption {

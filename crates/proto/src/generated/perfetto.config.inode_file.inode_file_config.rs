@@ -9,7 +9,7 @@ pub struct InodeFileConfig {
     pub do_not_scan: Option<bool>,
     pub scan_mount_points: Vec<Vec<u8>>,
     pub mount_point_mapping: Vec<crate::inode_file_config::MountPointMappingEntry>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for InodeFileConfig {
@@ -61,7 +61,7 @@ pub mod inode_file_config {
     pub struct MountPointMappingEntry {
         pub mountpoint: Option<Vec<u8>>,
         pub scan_roots: Vec<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for MountPointMappingEntry {

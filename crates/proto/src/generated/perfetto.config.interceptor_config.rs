@@ -5,7 +5,7 @@
 pub struct InterceptorConfig {
     pub name: Option<Vec<u8>>,
     pub console_config: rt::MessageField<crate::ConsoleConfig>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for InterceptorConfig {

@@ -5,7 +5,7 @@
 pub struct ConsoleConfig {
     pub output: Option<crate::console_config::Output>,
     pub enable_colors: Option<bool>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ConsoleConfig {

@@ -6,7 +6,7 @@ pub struct SystemdJournaldConfig {
     pub min_prio: Option<u32>,
     pub filter_identifiers: Vec<Vec<u8>>,
     pub filter_units: Vec<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SystemdJournaldConfig {

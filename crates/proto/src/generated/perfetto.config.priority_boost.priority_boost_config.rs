@@ -5,7 +5,7 @@
 pub struct PriorityBoostConfig {
     pub policy: Option<crate::priority_boost_config::BoostPolicy>,
     pub priority: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for PriorityBoostConfig {

@@ -15,7 +15,7 @@ pub struct ProcessStatsConfig {
     pub record_process_dmabuf_rss: Option<bool>,
     pub resolve_process_fds: Option<bool>,
     pub skip_main_thread_message: Option<bool>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ProcessStatsConfig {

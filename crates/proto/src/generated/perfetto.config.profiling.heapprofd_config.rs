@@ -29,7 +29,7 @@ pub struct HeapprofdConfig {
     pub dump_at_max: Option<bool>,
     pub disable_fork_teardown: Option<bool>,
     pub disable_vfork_detection: Option<bool>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for HeapprofdConfig {
@@ -138,7 +138,7 @@ pub mod heapprofd_config {
     pub struct ContinuousDumpConfig {
         pub dump_phase_ms: Option<u32>,
         pub dump_interval_ms: Option<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ContinuousDumpConfig {

@@ -13,7 +13,7 @@ pub struct JavaHprofConfig {
     pub smaps_config: rt::MessageField<crate::SmapsConfig>,
     pub ignored_types: Vec<Vec<u8>>,
     pub dump_oome_callstack: Option<bool>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for JavaHprofConfig {
@@ -78,7 +78,7 @@ pub mod java_hprof_config {
         pub dump_phase_ms: Option<u32>,
         pub dump_interval_ms: Option<u32>,
         pub scan_pids_only_on_start: Option<bool>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ContinuousDumpConfig {

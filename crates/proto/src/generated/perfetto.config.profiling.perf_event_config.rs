@@ -25,7 +25,7 @@ pub struct PerfEventConfig {
     pub exclude_pid: Vec<i32>,
     pub exclude_cmdline: Vec<Vec<u8>>,
     pub additional_cmdline_count: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for PerfEventConfig {
@@ -147,7 +147,7 @@ pub mod perf_event_config {
         pub scope: rt::MessageField<crate::perf_event_config::Scope>,
         pub kernel_frames: Option<bool>,
         pub user_frames: Option<crate::perf_event_config::UnwindMode>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for CallstackSampling {
@@ -192,7 +192,7 @@ pub mod perf_event_config {
         pub exclude_cmdline: Vec<Vec<u8>>,
         pub additional_cmdline_count: Option<u32>,
         pub process_shard_count: Option<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Scope {

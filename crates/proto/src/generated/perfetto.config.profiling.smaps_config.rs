@@ -6,7 +6,7 @@ pub struct SmapsConfig {
     pub vma_fields: Vec<crate::smaps_config::VmaField>,
     pub unaggregated: Option<bool>,
     pub name_redaction_rules: Vec<crate::RedactionRule>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SmapsConfig {
@@ -94,7 +94,7 @@ pub struct RedactionRule {
     pub replacement_name: Option<Vec<u8>>,
     pub keep_file_extension: Option<bool>,
     pub keep_path_elements: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for RedactionRule {

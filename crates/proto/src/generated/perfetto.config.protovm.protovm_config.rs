@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProtoVmConfig {
     pub memory_limit_kb: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ProtoVmConfig {

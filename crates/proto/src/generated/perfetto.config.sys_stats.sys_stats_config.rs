@@ -21,7 +21,7 @@ pub struct SysStatsConfig {
     pub slab_period_ms: Option<u32>,
     pub cgroup_period_ms: Option<u32>,
     pub cgroup_paths: Vec<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SysStatsConfig {

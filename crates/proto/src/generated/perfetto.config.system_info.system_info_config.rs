@@ -5,7 +5,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct SystemInfoConfig {
     pub irq_names: Option<bool>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SystemInfoConfig {

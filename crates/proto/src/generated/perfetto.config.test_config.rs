@@ -10,7 +10,7 @@ pub struct TestConfig {
     pub message_size: Option<u32>,
     pub send_batch_on_register: Option<bool>,
     pub dummy_fields: rt::MessageField<crate::test_config::DummyFields>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TestConfig {
@@ -74,7 +74,7 @@ pub mod test_config {
         pub field_sint32: Option<i32>,
         pub field_string: Option<Vec<u8>>,
         pub field_bytes: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for DummyFields {

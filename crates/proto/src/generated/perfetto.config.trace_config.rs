@@ -46,7 +46,7 @@ pub struct TraceConfig {
     pub fflush_post_write: Option<crate::trace_config::FFlushMode>,
     pub trace_all_machines: Option<bool>,
     pub trace_attributes: rt::MessageField<crate::TraceAttributes>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TraceConfig {
@@ -311,7 +311,7 @@ pub mod trace_config {
         pub clear_before_clone: Option<bool>,
         pub name: Option<Vec<u8>>,
         pub experimental_mode: Option<crate::trace_config::buffer_config::ExperimentalMode>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for BufferConfig {
@@ -405,7 +405,7 @@ pub mod trace_config {
         pub producer_name_filter: Vec<Vec<u8>>,
         pub producer_name_regex_filter: Vec<Vec<u8>>,
         pub machine_name_filter: Vec<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for DataSource {
@@ -458,7 +458,7 @@ pub mod trace_config {
         pub disable_chunk_usage_histograms: Option<bool>,
         pub disable_extension_descriptors: Option<bool>,
         pub enable_concurrent_session_events: Option<bool>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for BuiltinDataSource {
@@ -522,7 +522,7 @@ pub mod trace_config {
         pub producer_name: Option<Vec<u8>>,
         pub shm_size_kb: Option<u32>,
         pub page_size_kb: Option<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ProducerConfig {
@@ -566,7 +566,7 @@ pub mod trace_config {
         pub triggering_config_uid: Option<i32>,
         pub triggering_config_id: Option<i64>,
         pub triggering_subscription_id: Option<i64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for StatsdMetadata {
@@ -611,7 +611,7 @@ pub mod trace_config {
     pub struct GuardrailOverrides {
         pub max_upload_per_day_bytes: Option<u64>,
         pub max_tracing_buffer_size_kb: Option<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for GuardrailOverrides {
@@ -652,7 +652,7 @@ pub mod trace_config {
         pub use_clone_snapshot_if_available: Option<bool>,
         pub triggers: Vec<crate::trace_config::trigger_config::Trigger>,
         pub trigger_timeout_ms: Option<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for TriggerConfig {
@@ -723,7 +723,7 @@ pub mod trace_config {
             pub stop_delay_ms: Option<u32>,
             pub max_per_24_h: Option<u32>,
             pub skip_probability: Option<f64>,
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for Trigger {
@@ -771,7 +771,7 @@ pub mod trace_config {
     #[derive(Clone, Debug, PartialEq)]
     pub struct IncrementalStateConfig {
         pub clear_period_ms: Option<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for IncrementalStateConfig {
@@ -806,7 +806,7 @@ pub mod trace_config {
     pub struct CompressionConfig {
         pub deflate: rt::MessageField<crate::trace_config::compression_config::Deflate>,
         pub zstd: rt::MessageField<crate::trace_config::compression_config::Zstd>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for CompressionConfig {
@@ -844,7 +844,7 @@ pub mod trace_config {
 
         #[derive(Clone, Debug, PartialEq)]
         pub struct Deflate {
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for Deflate {
@@ -875,7 +875,7 @@ pub mod trace_config {
         #[derive(Clone, Debug, PartialEq)]
         pub struct Zstd {
             pub level: Option<i32>,
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for Zstd {
@@ -914,7 +914,7 @@ pub mod trace_config {
         pub privacy_level: Option<i32>,
         pub skip_incidentd: Option<bool>,
         pub skip_dropbox: Option<bool>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for IncidentReportConfig {
@@ -965,7 +965,7 @@ pub mod trace_config {
         pub string_filter_chain: rt::MessageField<crate::trace_config::trace_filter::StringFilterChain>,
         pub bytecode_overlay_v54: Option<Vec<u8>>,
         pub string_filter_chain_v54: rt::MessageField<crate::trace_config::trace_filter::StringFilterChain>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for TraceFilter {
@@ -1043,7 +1043,7 @@ pub mod trace_config {
             pub atrace_payload_starts_with: Option<Vec<u8>>,
             pub name: Option<Vec<u8>>,
             pub semantic_type: Vec<crate::SemanticType>,
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for StringFilterRule {
@@ -1089,7 +1089,7 @@ pub mod trace_config {
         #[derive(Clone, Debug, PartialEq)]
         pub struct StringFilterChain {
             pub rules: Vec<crate::trace_config::trace_filter::StringFilterRule>,
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for StringFilterChain {
@@ -1127,7 +1127,7 @@ pub mod trace_config {
         pub reporter_service_class: Option<Vec<u8>>,
         pub skip_report: Option<bool>,
         pub use_pipe_in_framework_for_testing: Option<bool>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for AndroidReportConfig {
@@ -1171,7 +1171,7 @@ pub mod trace_config {
     pub struct CmdTraceStartDelay {
         pub min_delay_ms: Option<u32>,
         pub max_delay_ms: Option<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for CmdTraceStartDelay {
@@ -1210,7 +1210,7 @@ pub mod trace_config {
     pub struct SessionSemaphore {
         pub name: Option<Vec<u8>>,
         pub max_other_session_count: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for SessionSemaphore {

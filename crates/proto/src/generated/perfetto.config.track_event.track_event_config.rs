@@ -14,7 +14,7 @@ pub struct TrackEventConfig {
     pub enable_thread_time_sampling: Option<bool>,
     pub thread_time_subsampling_ns: Option<u64>,
     pub filter_dynamic_event_names: Option<bool>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TrackEventConfig {

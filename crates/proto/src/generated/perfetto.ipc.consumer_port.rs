@@ -5,7 +5,7 @@
 pub struct EnableTracingRequest {
     pub trace_config: rt::MessageField<crate::TraceConfig>,
     pub attach_notification_only: Option<bool>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for EnableTracingRequest {
@@ -44,7 +44,7 @@ impl Default for EnableTracingRequest {
 pub struct EnableTracingResponse {
     pub state: Option<crate::enable_tracing_response::State>,
     pub error: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for EnableTracingResponse {
@@ -91,7 +91,7 @@ pub mod enable_tracing_response {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartTracingRequest {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for StartTracingRequest {
@@ -121,7 +121,7 @@ impl Default for StartTracingRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartTracingResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for StartTracingResponse {
@@ -152,7 +152,7 @@ impl Default for StartTracingResponse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeTraceConfigRequest {
     pub trace_config: rt::MessageField<crate::TraceConfig>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ChangeTraceConfigRequest {
@@ -185,7 +185,7 @@ impl Default for ChangeTraceConfigRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeTraceConfigResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ChangeTraceConfigResponse {
@@ -215,7 +215,7 @@ impl Default for ChangeTraceConfigResponse {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct DisableTracingRequest {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for DisableTracingRequest {
@@ -245,7 +245,7 @@ impl Default for DisableTracingRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct DisableTracingResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for DisableTracingResponse {
@@ -275,7 +275,7 @@ impl Default for DisableTracingResponse {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadBuffersRequest {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ReadBuffersRequest {
@@ -307,7 +307,7 @@ impl Default for ReadBuffersRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadBuffersResponse {
     pub slices: Vec<crate::read_buffers_response::Slice>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ReadBuffersResponse {
@@ -344,7 +344,7 @@ pub mod read_buffers_response {
     pub struct Slice {
         pub data: Option<Vec<u8>>,
         pub last_slice_for_packet: Option<bool>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Slice {
@@ -382,7 +382,7 @@ pub mod read_buffers_response {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FreeBuffersRequest {
     pub buffer_ids: Vec<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FreeBuffersRequest {
@@ -415,7 +415,7 @@ impl Default for FreeBuffersRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct FreeBuffersResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FreeBuffersResponse {
@@ -447,7 +447,7 @@ impl Default for FreeBuffersResponse {
 pub struct FlushRequest {
     pub timeout_ms: Option<u32>,
     pub flags: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FlushRequest {
@@ -483,7 +483,7 @@ impl Default for FlushRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlushResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FlushResponse {
@@ -514,7 +514,7 @@ impl Default for FlushResponse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DetachRequest {
     pub key: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for DetachRequest {
@@ -547,7 +547,7 @@ impl Default for DetachRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct DetachResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for DetachResponse {
@@ -578,7 +578,7 @@ impl Default for DetachResponse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttachRequest {
     pub key: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for AttachRequest {
@@ -612,7 +612,7 @@ impl Default for AttachRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttachResponse {
     pub trace_config: rt::MessageField<crate::TraceConfig>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for AttachResponse {
@@ -645,7 +645,7 @@ impl Default for AttachResponse {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct GetTraceStatsRequest {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for GetTraceStatsRequest {
@@ -676,7 +676,7 @@ impl Default for GetTraceStatsRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub struct GetTraceStatsResponse {
     pub trace_stats: rt::MessageField<crate::TraceStats>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for GetTraceStatsResponse {
@@ -710,7 +710,7 @@ impl Default for GetTraceStatsResponse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObserveEventsRequest {
     pub events_to_observe: Vec<crate::observable_events::Type>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ObserveEventsRequest {
@@ -744,7 +744,7 @@ impl Default for ObserveEventsRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObserveEventsResponse {
     pub events: rt::MessageField<crate::ObservableEvents>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ObserveEventsResponse {
@@ -778,7 +778,7 @@ impl Default for ObserveEventsResponse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryServiceStateRequest {
     pub sessions_only: Option<bool>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for QueryServiceStateRequest {
@@ -812,7 +812,7 @@ impl Default for QueryServiceStateRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryServiceStateResponse {
     pub service_state: rt::MessageField<crate::TracingServiceState>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for QueryServiceStateResponse {
@@ -845,7 +845,7 @@ impl Default for QueryServiceStateResponse {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryCapabilitiesRequest {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for QueryCapabilitiesRequest {
@@ -876,7 +876,7 @@ impl Default for QueryCapabilitiesRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryCapabilitiesResponse {
     pub capabilities: rt::MessageField<crate::TracingServiceCapabilities>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for QueryCapabilitiesResponse {
@@ -909,7 +909,7 @@ impl Default for QueryCapabilitiesResponse {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaveTraceForBugreportRequest {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SaveTraceForBugreportRequest {
@@ -941,7 +941,7 @@ impl Default for SaveTraceForBugreportRequest {
 pub struct SaveTraceForBugreportResponse {
     pub success: Option<bool>,
     pub msg: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SaveTraceForBugreportResponse {
@@ -985,7 +985,7 @@ pub struct CloneSessionRequest {
     pub clone_trigger_trusted_producer_uid: Option<i32>,
     pub clone_trigger_boot_time_ns: Option<u64>,
     pub clone_trigger_delay_ms: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CloneSessionRequest {
@@ -1058,7 +1058,7 @@ pub struct CloneSessionResponse {
     pub uuid_msb: Option<i64>,
     pub uuid_lsb: Option<i64>,
     pub was_write_into_file: Option<bool>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CloneSessionResponse {

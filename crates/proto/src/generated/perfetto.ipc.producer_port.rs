@@ -11,7 +11,7 @@ pub struct InitializeConnectionRequest {
     pub producer_provided_shmem: Option<bool>,
     pub sdk_version: Option<Vec<u8>>,
     pub shm_key_windows: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for InitializeConnectionRequest {
@@ -89,7 +89,7 @@ pub struct InitializeConnectionResponse {
     pub using_shmem_provided_by_producer: Option<bool>,
     pub direct_smb_patching_supported: Option<bool>,
     pub use_shmem_emulation: Option<bool>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for InitializeConnectionResponse {
@@ -129,7 +129,7 @@ impl Default for InitializeConnectionResponse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegisterDataSourceRequest {
     pub data_source_descriptor: rt::MessageField<crate::DataSourceDescriptor>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for RegisterDataSourceRequest {
@@ -163,7 +163,7 @@ impl Default for RegisterDataSourceRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegisterDataSourceResponse {
     pub error: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for RegisterDataSourceResponse {
@@ -197,7 +197,7 @@ impl Default for RegisterDataSourceResponse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpdateDataSourceRequest {
     pub data_source_descriptor: rt::MessageField<crate::DataSourceDescriptor>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for UpdateDataSourceRequest {
@@ -230,7 +230,7 @@ impl Default for UpdateDataSourceRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpdateDataSourceResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for UpdateDataSourceResponse {
@@ -261,7 +261,7 @@ impl Default for UpdateDataSourceResponse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnregisterDataSourceRequest {
     pub data_source_name: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for UnregisterDataSourceRequest {
@@ -294,7 +294,7 @@ impl Default for UnregisterDataSourceRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnregisterDataSourceResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for UnregisterDataSourceResponse {
@@ -326,7 +326,7 @@ impl Default for UnregisterDataSourceResponse {
 pub struct RegisterTraceWriterRequest {
     pub trace_writer_id: Option<u32>,
     pub target_buffer: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for RegisterTraceWriterRequest {
@@ -362,7 +362,7 @@ impl Default for RegisterTraceWriterRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegisterTraceWriterResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for RegisterTraceWriterResponse {
@@ -393,7 +393,7 @@ impl Default for RegisterTraceWriterResponse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnregisterTraceWriterRequest {
     pub trace_writer_id: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for UnregisterTraceWriterRequest {
@@ -426,7 +426,7 @@ impl Default for UnregisterTraceWriterRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnregisterTraceWriterResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for UnregisterTraceWriterResponse {
@@ -456,7 +456,7 @@ impl Default for UnregisterTraceWriterResponse {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommitDataResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CommitDataResponse {
@@ -487,7 +487,7 @@ impl Default for CommitDataResponse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotifyDataSourceStartedRequest {
     pub data_source_id: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for NotifyDataSourceStartedRequest {
@@ -520,7 +520,7 @@ impl Default for NotifyDataSourceStartedRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotifyDataSourceStartedResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for NotifyDataSourceStartedResponse {
@@ -551,7 +551,7 @@ impl Default for NotifyDataSourceStartedResponse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotifyDataSourceStoppedRequest {
     pub data_source_id: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for NotifyDataSourceStoppedRequest {
@@ -584,7 +584,7 @@ impl Default for NotifyDataSourceStoppedRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotifyDataSourceStoppedResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for NotifyDataSourceStoppedResponse {
@@ -615,7 +615,7 @@ impl Default for NotifyDataSourceStoppedResponse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActivateTriggersRequest {
     pub trigger_names: Vec<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ActivateTriggersRequest {
@@ -648,7 +648,7 @@ impl Default for ActivateTriggersRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActivateTriggersResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ActivateTriggersResponse {
@@ -678,7 +678,7 @@ impl Default for ActivateTriggersResponse {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct GetAsyncCommandRequest {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for GetAsyncCommandRequest {
@@ -710,7 +710,7 @@ impl Default for GetAsyncCommandRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub struct GetAsyncCommandResponse {
     pub cmd: Option<crate::get_async_command_response::Cmd>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for GetAsyncCommandResponse {
@@ -806,7 +806,7 @@ pub mod get_async_command_response {
     pub struct SetupDataSource {
         pub new_instance_id: Option<u64>,
         pub config: rt::MessageField<crate::DataSourceConfig>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for SetupDataSource {
@@ -844,7 +844,7 @@ pub mod get_async_command_response {
     pub struct StartDataSource {
         pub new_instance_id: Option<u64>,
         pub config: rt::MessageField<crate::DataSourceConfig>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for StartDataSource {
@@ -881,7 +881,7 @@ pub mod get_async_command_response {
     #[derive(Clone, Debug, PartialEq)]
     pub struct StopDataSource {
         pub instance_id: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for StopDataSource {
@@ -916,7 +916,7 @@ pub mod get_async_command_response {
     pub struct SetupTracing {
         pub shared_buffer_page_size_kb: Option<u32>,
         pub shm_key_windows: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for SetupTracing {
@@ -955,7 +955,7 @@ pub mod get_async_command_response {
         pub data_source_ids: Vec<u64>,
         pub request_id: Option<u64>,
         pub flags: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Flush {
@@ -995,7 +995,7 @@ pub mod get_async_command_response {
     #[derive(Clone, Debug, PartialEq)]
     pub struct ClearIncrementalState {
         pub data_source_ids: Vec<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ClearIncrementalState {
@@ -1029,7 +1029,7 @@ pub mod get_async_command_response {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyncRequest {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SyncRequest {
@@ -1059,7 +1059,7 @@ impl Default for SyncRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyncResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SyncResponse {

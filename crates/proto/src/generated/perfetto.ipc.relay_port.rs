@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct InitRelayRequest {
     pub system_info: rt::MessageField<crate::SystemInfo>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for InitRelayRequest {
@@ -37,7 +37,7 @@ impl Default for InitRelayRequest {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct InitRelayResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for InitRelayResponse {
@@ -69,7 +69,7 @@ impl Default for InitRelayResponse {
 pub struct SyncClockRequest {
     pub phase: Option<crate::sync_clock_request::Phase>,
     pub clocks: Vec<crate::sync_clock_request::Clock>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SyncClockRequest {
@@ -127,7 +127,7 @@ pub mod sync_clock_request {
     pub struct Clock {
         pub clock_id: Option<u32>,
         pub timestamp: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Clock {
@@ -164,7 +164,7 @@ pub mod sync_clock_request {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyncClockResponse {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SyncClockResponse {

@@ -7,7 +7,7 @@ pub struct IPCFrame {
     pub request_id: Option<u64>,
     pub msg: Option<crate::ipc_frame::Msg>,
     pub data_for_testing: Vec<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for IPCFrame {
@@ -109,7 +109,7 @@ pub mod ipc_frame {
     #[derive(Clone, Debug, PartialEq)]
     pub struct BindService {
         pub service_name: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for BindService {
@@ -146,7 +146,7 @@ pub mod ipc_frame {
         pub success: Option<bool>,
         pub service_id: Option<u32>,
         pub methods: Vec<crate::ipc_frame::bind_service_reply::MethodInfo>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for BindServiceReply {
@@ -189,7 +189,7 @@ pub mod ipc_frame {
         pub struct MethodInfo {
             pub id: Option<u32>,
             pub name: Option<Vec<u8>>,
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for MethodInfo {
@@ -231,7 +231,7 @@ pub mod ipc_frame {
         pub method_id: Option<u32>,
         pub args_proto: Option<Vec<u8>>,
         pub drop_reply: Option<bool>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for InvokeMethod {
@@ -277,7 +277,7 @@ pub mod ipc_frame {
         pub success: Option<bool>,
         pub has_more: Option<bool>,
         pub reply_proto: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for InvokeMethodReply {
@@ -318,7 +318,7 @@ pub mod ipc_frame {
     #[derive(Clone, Debug, PartialEq)]
     pub struct RequestError {
         pub error: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for RequestError {
@@ -355,7 +355,7 @@ pub mod ipc_frame {
         pub uid: Option<i32>,
         pub machine_id_hint: Option<Vec<u8>>,
         pub machine_name: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for SetPeerIdentity {

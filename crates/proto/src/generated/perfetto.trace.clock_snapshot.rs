@@ -6,7 +6,7 @@
 pub struct ClockSnapshot {
     pub clocks: Vec<crate::clock_snapshot::Clock>,
     pub primary_trace_clock: Option<crate::BuiltinClock>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ClockSnapshot {
@@ -49,7 +49,7 @@ pub mod clock_snapshot {
         pub timestamp: Option<u64>,
         pub is_incremental: Option<bool>,
         pub unit_multiplier_ns: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Clock {

@@ -5,7 +5,7 @@
 pub struct ExtensionDescriptor {
     pub descriptor: Option<crate::extension_descriptor::Descriptor>,
     pub file_name: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ExtensionDescriptor {

@@ -6,7 +6,7 @@ pub struct InodeFileMap {
     pub block_device_id: Option<u64>,
     pub mount_points: Vec<Vec<u8>>,
     pub entries: Vec<crate::inode_file_map::Entry>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for InodeFileMap {
@@ -50,7 +50,7 @@ pub mod inode_file_map {
         pub inode_number: Option<u64>,
         pub paths: Vec<Vec<u8>>,
         pub r#type: Option<crate::inode_file_map::entry::Type>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Entry {

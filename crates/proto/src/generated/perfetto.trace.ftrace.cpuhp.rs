@@ -7,7 +7,7 @@ pub struct CpuhpExitFtraceEvent {
     pub idx: Option<i32>,
     pub ret: Option<i32>,
     pub state: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CpuhpExitFtraceEvent {
@@ -53,7 +53,7 @@ pub struct CpuhpMultiEnterFtraceEvent {
     pub fun: Option<u64>,
     pub idx: Option<i32>,
     pub target: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CpuhpMultiEnterFtraceEvent {
@@ -99,7 +99,7 @@ pub struct CpuhpEnterFtraceEvent {
     pub fun: Option<u64>,
     pub idx: Option<i32>,
     pub target: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CpuhpEnterFtraceEvent {
@@ -145,7 +145,7 @@ pub struct CpuhpLatencyFtraceEvent {
     pub ret: Option<i32>,
     pub state: Option<u32>,
     pub time: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CpuhpLatencyFtraceEvent {
@@ -191,7 +191,7 @@ pub struct CpuhpPauseFtraceEvent {
     pub cpus: Option<u32>,
     pub pause: Option<u32>,
     pub time: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CpuhpPauseFtraceEvent {

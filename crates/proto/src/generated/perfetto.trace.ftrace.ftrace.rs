@@ -5,7 +5,7 @@
 pub struct PrintFtraceEvent {
     pub ip: Option<u64>,
     pub buf: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for PrintFtraceEvent {
@@ -43,7 +43,7 @@ impl Default for PrintFtraceEvent {
 pub struct FuncgraphEntryFtraceEvent {
     pub depth: Option<i32>,
     pub func: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FuncgraphEntryFtraceEvent {
@@ -84,7 +84,7 @@ pub struct FuncgraphExitFtraceEvent {
     pub func: Option<u64>,
     pub overrun: Option<u64>,
     pub rettime: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FuncgraphExitFtraceEvent {

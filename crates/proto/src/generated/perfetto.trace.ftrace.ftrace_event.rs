@@ -8,7 +8,7 @@ pub struct FtraceEvent {
     pub pid: Option<u32>,
     pub common_flags: Option<u32>,
     pub event: Option<crate::ftrace_event::Event>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FtraceEvent {

@@ -16,7 +16,7 @@ pub struct FtraceEventBundle {
     pub previous_bundle_end_timestamp: Option<u64>,
     pub generic_event_descriptors: Vec<crate::ftrace_event_bundle::GenericEventDescriptor>,
     pub broken_abi_trace_page: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FtraceEventBundle {
@@ -97,7 +97,7 @@ pub mod ftrace_event_bundle {
         pub waking_prio: Vec<i32>,
         pub waking_comm_index: Vec<u32>,
         pub waking_common_flags: Vec<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for CompactSched {
@@ -165,7 +165,7 @@ pub mod ftrace_event_bundle {
     pub struct FtraceError {
         pub timestamp: Option<u64>,
         pub status: Option<crate::FtraceParseStatus>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for FtraceError {
@@ -204,7 +204,7 @@ pub mod ftrace_event_bundle {
         pub field_id: Option<i32>,
         pub group_name: Option<Vec<u8>>,
         pub event_descriptor: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for GenericEventDescriptor {

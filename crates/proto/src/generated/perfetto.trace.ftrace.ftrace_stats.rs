@@ -13,7 +13,7 @@ pub struct FtraceCpuStats {
     pub now_ts: Option<f64>,
     pub dropped_events: Option<u64>,
     pub read_events: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FtraceCpuStats {
@@ -72,7 +72,7 @@ impl Default for FtraceCpuStats {
 pub struct FtraceKprobeStats {
     pub hits: Option<i64>,
     pub misses: Option<i64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FtraceKprobeStats {
@@ -122,7 +122,7 @@ pub struct FtraceStats {
     pub kprobe_stats: rt::MessageField<crate::FtraceKprobeStats>,
     pub cpu_buffer_size_pages: Option<u32>,
     pub cached_cpu_buffer_size_pages: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for FtraceStats {

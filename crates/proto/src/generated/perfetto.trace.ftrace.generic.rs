@@ -5,7 +5,7 @@
 pub struct GenericFtraceEvent {
     pub event_name: Option<Vec<u8>>,
     pub field: Vec<crate::generic_ftrace_event::Field>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for GenericFtraceEvent {
@@ -45,7 +45,7 @@ pub mod generic_ftrace_event {
     pub struct Field {
         pub name: Option<Vec<u8>>,
         pub value: Option<crate::generic_ftrace_event::field::Value>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Field {
@@ -101,7 +101,7 @@ pub mod generic_ftrace_event {
 pub struct KprobeEvent {
     pub name: Option<Vec<u8>>,
     pub r#type: Option<crate::kprobe_event::KprobeType>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for KprobeEvent {

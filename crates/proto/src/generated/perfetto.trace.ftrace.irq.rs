@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct SoftirqEntryFtraceEvent {
     pub vec: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SoftirqEntryFtraceEvent {
@@ -38,7 +38,7 @@ impl Default for SoftirqEntryFtraceEvent {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SoftirqExitFtraceEvent {
     pub vec: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SoftirqExitFtraceEvent {
@@ -72,7 +72,7 @@ impl Default for SoftirqExitFtraceEvent {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SoftirqRaiseFtraceEvent {
     pub vec: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SoftirqRaiseFtraceEvent {
@@ -108,7 +108,7 @@ pub struct IrqHandlerEntryFtraceEvent {
     pub irq: Option<i32>,
     pub name: Option<Vec<u8>>,
     pub handler: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for IrqHandlerEntryFtraceEvent {
@@ -149,7 +149,7 @@ impl Default for IrqHandlerEntryFtraceEvent {
 pub struct IrqHandlerExitFtraceEvent {
     pub irq: Option<i32>,
     pub ret: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for IrqHandlerExitFtraceEvent {

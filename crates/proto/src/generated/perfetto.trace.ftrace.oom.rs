@@ -6,7 +6,7 @@ pub struct OomScoreAdjUpdateFtraceEvent {
     pub comm: Option<Vec<u8>>,
     pub oom_score_adj: Option<i32>,
     pub pid: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for OomScoreAdjUpdateFtraceEvent {
@@ -46,7 +46,7 @@ impl Default for OomScoreAdjUpdateFtraceEvent {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MarkVictimFtraceEvent {
     pub pid: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for MarkVictimFtraceEvent {

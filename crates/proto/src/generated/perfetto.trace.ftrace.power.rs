@@ -5,7 +5,7 @@
 pub struct CpuFrequencyFtraceEvent {
     pub state: Option<u32>,
     pub cpu_id: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CpuFrequencyFtraceEvent {
@@ -44,7 +44,7 @@ pub struct CpuFrequencyLimitsFtraceEvent {
     pub min_freq: Option<u32>,
     pub max_freq: Option<u32>,
     pub cpu_id: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CpuFrequencyLimitsFtraceEvent {
@@ -85,7 +85,7 @@ impl Default for CpuFrequencyLimitsFtraceEvent {
 pub struct CpuIdleFtraceEvent {
     pub state: Option<u32>,
     pub cpu_id: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CpuIdleFtraceEvent {
@@ -124,7 +124,7 @@ pub struct ClockEnableFtraceEvent {
     pub name: Option<Vec<u8>>,
     pub state: Option<u64>,
     pub cpu_id: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ClockEnableFtraceEvent {
@@ -166,7 +166,7 @@ pub struct ClockDisableFtraceEvent {
     pub name: Option<Vec<u8>>,
     pub state: Option<u64>,
     pub cpu_id: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ClockDisableFtraceEvent {
@@ -208,7 +208,7 @@ pub struct ClockSetRateFtraceEvent {
     pub name: Option<Vec<u8>>,
     pub state: Option<u64>,
     pub cpu_id: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ClockSetRateFtraceEvent {
@@ -250,7 +250,7 @@ pub struct SuspendResumeFtraceEvent {
     pub action: Option<Vec<u8>>,
     pub val: Option<i32>,
     pub start: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SuspendResumeFtraceEvent {
@@ -291,7 +291,7 @@ impl Default for SuspendResumeFtraceEvent {
 pub struct GpuFrequencyFtraceEvent {
     pub gpu_id: Option<u32>,
     pub state: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for GpuFrequencyFtraceEvent {
@@ -329,7 +329,7 @@ impl Default for GpuFrequencyFtraceEvent {
 pub struct WakeupSourceActivateFtraceEvent {
     pub name: Option<Vec<u8>>,
     pub state: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for WakeupSourceActivateFtraceEvent {
@@ -367,7 +367,7 @@ impl Default for WakeupSourceActivateFtraceEvent {
 pub struct WakeupSourceDeactivateFtraceEvent {
     pub name: Option<Vec<u8>>,
     pub state: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for WakeupSourceDeactivateFtraceEvent {
@@ -408,7 +408,7 @@ pub struct GpuWorkPeriodFtraceEvent {
     pub start_time_ns: Option<u64>,
     pub end_time_ns: Option<u64>,
     pub total_active_duration_ns: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for GpuWorkPeriodFtraceEvent {
@@ -458,7 +458,7 @@ pub struct DevicePmCallbackStartFtraceEvent {
     pub parent: Option<Vec<u8>>,
     pub pm_ops: Option<Vec<u8>>,
     pub event: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for DevicePmCallbackStartFtraceEvent {
@@ -506,7 +506,7 @@ pub struct DevicePmCallbackEndFtraceEvent {
     pub device: Option<Vec<u8>>,
     pub driver: Option<Vec<u8>>,
     pub error: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for DevicePmCallbackEndFtraceEvent {
@@ -547,7 +547,7 @@ impl Default for DevicePmCallbackEndFtraceEvent {
 pub struct GpuPowerStateFtraceEvent {
     pub old_state: Option<i32>,
     pub new_state: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for GpuPowerStateFtraceEvent {
@@ -586,7 +586,7 @@ pub struct PsciDomainIdleExitFtraceEvent {
     pub cpu_id: Option<u32>,
     pub state: Option<u32>,
     pub s2idle: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for PsciDomainIdleExitFtraceEvent {
@@ -628,7 +628,7 @@ pub struct PsciDomainIdleEnterFtraceEvent {
     pub cpu_id: Option<u32>,
     pub state: Option<u32>,
     pub s2idle: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for PsciDomainIdleEnterFtraceEvent {

@@ -5,7 +5,7 @@
 pub struct SysEnterFtraceEvent {
     pub id: Option<i64>,
     pub args: Vec<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SysEnterFtraceEvent {
@@ -43,7 +43,7 @@ impl Default for SysEnterFtraceEvent {
 pub struct SysExitFtraceEvent {
     pub id: Option<i64>,
     pub ret: Option<i64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SysExitFtraceEvent {

@@ -10,7 +10,7 @@ pub struct SchedSwitchFtraceEvent {
     pub next_comm: Option<Vec<u8>>,
     pub next_pid: Option<i32>,
     pub next_prio: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedSwitchFtraceEvent {
@@ -66,7 +66,7 @@ pub struct SchedWakeupFtraceEvent {
     pub prio: Option<i32>,
     pub success: Option<i32>,
     pub target_cpu: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedWakeupFtraceEvent {
@@ -114,7 +114,7 @@ pub struct SchedBlockedReasonFtraceEvent {
     pub pid: Option<i32>,
     pub caller: Option<u64>,
     pub io_wait: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedBlockedReasonFtraceEvent {
@@ -156,7 +156,7 @@ pub struct SchedCpuHotplugFtraceEvent {
     pub affected_cpu: Option<i32>,
     pub error: Option<i32>,
     pub status: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedCpuHotplugFtraceEvent {
@@ -200,7 +200,7 @@ pub struct SchedWakingFtraceEvent {
     pub prio: Option<i32>,
     pub success: Option<i32>,
     pub target_cpu: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedWakingFtraceEvent {
@@ -250,7 +250,7 @@ pub struct SchedWakeupNewFtraceEvent {
     pub prio: Option<i32>,
     pub success: Option<i32>,
     pub target_cpu: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedWakeupNewFtraceEvent {
@@ -298,7 +298,7 @@ pub struct SchedProcessExecFtraceEvent {
     pub filename: Option<Vec<u8>>,
     pub pid: Option<i32>,
     pub old_pid: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedProcessExecFtraceEvent {
@@ -341,7 +341,7 @@ pub struct SchedProcessExitFtraceEvent {
     pub pid: Option<i32>,
     pub tgid: Option<i32>,
     pub prio: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedProcessExitFtraceEvent {
@@ -387,7 +387,7 @@ pub struct SchedProcessForkFtraceEvent {
     pub parent_pid: Option<i32>,
     pub child_comm: Option<Vec<u8>>,
     pub child_pid: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedProcessForkFtraceEvent {
@@ -432,7 +432,7 @@ pub struct SchedProcessFreeFtraceEvent {
     pub comm: Option<Vec<u8>>,
     pub pid: Option<i32>,
     pub prio: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedProcessFreeFtraceEvent {
@@ -473,7 +473,7 @@ impl Default for SchedProcessFreeFtraceEvent {
 pub struct SchedProcessHangFtraceEvent {
     pub comm: Option<Vec<u8>>,
     pub pid: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedProcessHangFtraceEvent {
@@ -512,7 +512,7 @@ pub struct SchedProcessWaitFtraceEvent {
     pub comm: Option<Vec<u8>>,
     pub pid: Option<i32>,
     pub prio: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedProcessWaitFtraceEvent {
@@ -555,7 +555,7 @@ pub struct SchedPiSetprioFtraceEvent {
     pub newprio: Option<i32>,
     pub oldprio: Option<i32>,
     pub pid: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedPiSetprioFtraceEvent {
@@ -612,7 +612,7 @@ pub struct SchedCpuUtilCfsFtraceEvent {
     pub task_fits: Option<u32>,
     pub wake_group_util: Option<u64>,
     pub wake_util: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedCpuUtilCfsFtraceEvent {
@@ -694,7 +694,7 @@ pub struct SchedMigrateTaskFtraceEvent {
     pub dest_cpu: Option<i32>,
     pub running: Option<i32>,
     pub load: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedMigrateTaskFtraceEvent {
@@ -750,7 +750,7 @@ pub struct SchedWakeupTaskAttrFtraceEvent {
     pub task_util: Option<u64>,
     pub uclamp_min: Option<u64>,
     pub vruntime: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedWakeupTaskAttrFtraceEvent {
@@ -799,7 +799,7 @@ pub struct SchedGroupTrackerFtraceEvent {
     pub pid: Option<i32>,
     pub group: Option<Vec<u8>>,
     pub group_num: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SchedGroupTrackerFtraceEvent {

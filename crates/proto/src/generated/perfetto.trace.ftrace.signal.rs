@@ -6,7 +6,7 @@ pub struct SignalDeliverFtraceEvent {
     pub code: Option<i32>,
     pub sa_flags: Option<u64>,
     pub sig: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SignalDeliverFtraceEvent {
@@ -51,7 +51,7 @@ pub struct SignalGenerateFtraceEvent {
     pub pid: Option<i32>,
     pub result: Option<i32>,
     pub sig: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SignalGenerateFtraceEvent {

@@ -7,7 +7,7 @@ pub struct TaskNewtaskFtraceEvent {
     pub comm: Option<Vec<u8>>,
     pub clone_flags: Option<u64>,
     pub oom_score_adj: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TaskNewtaskFtraceEvent {
@@ -53,7 +53,7 @@ pub struct TaskRenameFtraceEvent {
     pub oldcomm: Option<Vec<u8>>,
     pub newcomm: Option<Vec<u8>>,
     pub oom_score_adj: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TaskRenameFtraceEvent {

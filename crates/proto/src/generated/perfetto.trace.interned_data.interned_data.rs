@@ -26,7 +26,7 @@ pub struct InternedData {
     pub log_message_body: Vec<crate::LogMessageBody>,
     pub vulkan_memory_keys: Vec<crate::InternedString>,
     pub kernel_symbols: Vec<crate::InternedString>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for InternedData {

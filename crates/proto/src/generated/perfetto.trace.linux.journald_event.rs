@@ -17,7 +17,7 @@ pub struct SystemdJournaldEvent {
     pub transport: Option<Vec<u8>>,
     pub num_total: Option<u64>,
     pub num_failed: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SystemdJournaldEvent {

@@ -8,7 +8,7 @@ pub struct ConcurrentSessionEvent {
     pub session_id: Option<u64>,
     pub consumer_uid: Option<i32>,
     pub num_data_sources: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ConcurrentSessionEvent {

@@ -10,7 +10,7 @@ pub struct PerfettoMetatrace {
     pub has_overruns: Option<bool>,
     pub args: Vec<crate::perfetto_metatrace::Arg>,
     pub interned_strings: Vec<crate::perfetto_metatrace::InternedString>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for PerfettoMetatrace {
@@ -85,7 +85,7 @@ pub mod perfetto_metatrace {
     pub struct Arg {
         pub key_or_interned_key: Option<crate::perfetto_metatrace::arg::KeyOrInternedKey>,
         pub value_or_interned_value: Option<crate::perfetto_metatrace::arg::ValueOrInternedValue>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Arg {
@@ -148,7 +148,7 @@ pub mod perfetto_metatrace {
     pub struct InternedString {
         pub iid: Option<u64>,
         pub value: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for InternedString {

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceProvenance {
     pub buffers: Vec<crate::trace_provenance::Buffer>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TraceProvenance {
@@ -41,7 +41,7 @@ pub mod trace_provenance {
     pub struct Sequence {
         pub id: Option<u32>,
         pub producer_id: Option<i32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Sequence {
@@ -78,7 +78,7 @@ pub mod trace_provenance {
     #[derive(Clone, Debug, PartialEq)]
     pub struct Buffer {
         pub sequences: Vec<crate::trace_provenance::Sequence>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Buffer {

@@ -5,7 +5,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct TracingServiceEvent {
     pub event_type: Option<crate::tracing_service_event::EventType>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TracingServiceEvent {
@@ -85,7 +85,7 @@ pub mod tracing_service_event {
     #[derive(Clone, Debug, PartialEq)]
     pub struct DataSources {
         pub data_source: Vec<crate::tracing_service_event::data_sources::DataSource>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for DataSources {
@@ -122,7 +122,7 @@ pub mod tracing_service_event {
         pub struct DataSource {
             pub producer_name: Option<Vec<u8>>,
             pub data_source_name: Option<Vec<u8>>,
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for DataSource {

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct InlineCallstack {
     pub frames: Vec<crate::inline_callstack::Frame>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for InlineCallstack {
@@ -42,7 +42,7 @@ pub mod inline_callstack {
         pub function_name: Option<Vec<u8>>,
         pub source_file: Option<Vec<u8>>,
         pub line_number: Option<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Frame {

@@ -5,7 +5,7 @@
 pub struct InternedString {
     pub iid: Option<u64>,
     pub str: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for InternedString {
@@ -44,7 +44,7 @@ pub struct Line {
     pub function_name: Option<Vec<u8>>,
     pub source_file_name: Option<Vec<u8>>,
     pub line_number: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for Line {
@@ -85,7 +85,7 @@ impl Default for Line {
 pub struct AddressSymbols {
     pub address: Option<u64>,
     pub lines: Vec<crate::Line>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for AddressSymbols {
@@ -124,7 +124,7 @@ pub struct ModuleSymbols {
     pub path: Option<Vec<u8>>,
     pub build_id: Option<Vec<u8>>,
     pub address_symbols: Vec<crate::AddressSymbols>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ModuleSymbols {
@@ -171,7 +171,7 @@ pub struct Mapping {
     pub end: Option<u64>,
     pub load_bias: Option<u64>,
     pub path_string_ids: Vec<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for Mapping {
@@ -232,7 +232,7 @@ pub struct Frame {
     pub source_path_iid: Option<u64>,
     pub line_number: Option<u32>,
     pub kind_field: Option<crate::frame::KindField>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for Frame {
@@ -327,7 +327,7 @@ pub mod frame {
 pub struct Callstack {
     pub iid: Option<u64>,
     pub frame_ids: Vec<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for Callstack {

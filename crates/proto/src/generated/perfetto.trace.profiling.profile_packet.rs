@@ -11,7 +11,7 @@ pub struct ProfilePacket {
     pub process_dumps: Vec<crate::profile_packet::ProcessHeapSamples>,
     pub continued: Option<bool>,
     pub index: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ProfilePacket {
@@ -72,7 +72,7 @@ pub mod profile_packet {
         pub timestamp: Option<u64>,
         pub alloc_count: Option<u64>,
         pub free_count: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for HeapSample {
@@ -127,7 +127,7 @@ pub mod profile_packet {
     #[derive(Clone, Debug, PartialEq)]
     pub struct Histogram {
         pub buckets: Vec<crate::profile_packet::histogram::Bucket>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Histogram {
@@ -165,7 +165,7 @@ pub mod profile_packet {
             pub upper_limit: Option<u64>,
             pub max_bucket: Option<bool>,
             pub count: Option<u64>,
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for Bucket {
@@ -211,7 +211,7 @@ pub mod profile_packet {
         pub unwinding_time_us: rt::MessageField<crate::profile_packet::Histogram>,
         pub total_unwinding_time_us: Option<u64>,
         pub client_spinlock_blocked_us: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ProcessStats {
@@ -274,7 +274,7 @@ pub mod profile_packet {
         pub start_timestamp: Option<u64>,
         pub stats: rt::MessageField<crate::profile_packet::ProcessStats>,
         pub samples: Vec<crate::profile_packet::HeapSample>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ProcessHeapSamples {
@@ -379,7 +379,7 @@ pub struct StreamingAllocation {
     pub clock_monotonic_coarse_timestamp: Vec<u64>,
     pub heap_id: Vec<u32>,
     pub sequence_number: Vec<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for StreamingAllocation {
@@ -430,7 +430,7 @@ pub struct StreamingFree {
     pub address: Vec<u64>,
     pub heap_id: Vec<u32>,
     pub sequence_number: Vec<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for StreamingFree {
@@ -472,7 +472,7 @@ pub struct StreamingProfilePacket {
     pub callstack_iid: Vec<u64>,
     pub timestamp_delta_us: Vec<i64>,
     pub process_priority: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for StreamingProfilePacket {
@@ -511,7 +511,7 @@ impl Default for StreamingProfilePacket {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profiling {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for Profiling {
@@ -628,7 +628,7 @@ pub struct PerfSample {
     pub kernel_records_lost: Option<u64>,
     pub optional_sample_skipped_reason: Option<crate::perf_sample::OptionalSampleSkippedReason>,
     pub producer_event: rt::MessageField<crate::perf_sample::ProducerEvent>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for PerfSample {
@@ -734,7 +734,7 @@ pub mod perf_sample {
     #[derive(Clone, Debug, PartialEq)]
     pub struct ProducerEvent {
         pub optional_source_stop_reason: Option<crate::perf_sample::producer_event::OptionalSourceStopReason>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ProducerEvent {
@@ -801,7 +801,7 @@ pub struct PerfSampleDefaults {
     pub followers: Vec<crate::FollowerEvent>,
     pub process_shard_count: Option<u32>,
     pub chosen_process_shard: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for PerfSampleDefaults {

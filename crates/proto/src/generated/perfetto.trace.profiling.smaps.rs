@@ -18,7 +18,7 @@ pub struct SmapsEntry {
     pub shared_clean_resident_kb: Option<u64>,
     pub locked_kb: Option<u64>,
     pub proportional_resident_kb: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SmapsEntry {
@@ -108,7 +108,7 @@ pub struct PackedSmaps {
     pub pss_kb: Vec<u64>,
     pub pss_dirty_kb: Vec<u64>,
     pub swap_pss_kb: Vec<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for PackedSmaps {
@@ -187,7 +187,7 @@ pub struct SmapsPacket {
     pub entries: Vec<crate::SmapsEntry>,
     pub packed_entries: rt::MessageField<crate::PackedSmaps>,
     pub recording_type: Option<crate::smaps_packet::RecordingType>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SmapsPacket {

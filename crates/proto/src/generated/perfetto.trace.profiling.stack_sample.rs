@@ -12,7 +12,7 @@ pub struct StackSample {
     pub follower_descriptors: Vec<crate::stack_sample::CounterDescriptor>,
     pub follower_descriptor_iids: Vec<u64>,
     pub follower_weights: Vec<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for StackSample {
@@ -214,7 +214,7 @@ pub mod stack_sample {
         pub pid: Option<u32>,
         pub tid: Option<u32>,
         pub async_id: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for TaskContext {
@@ -260,7 +260,7 @@ pub mod stack_sample {
         pub name: Option<Vec<u8>>,
         pub kind: Option<Vec<u8>>,
         pub parent_iid: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for AsyncContextDescriptor {
@@ -305,7 +305,7 @@ pub mod stack_sample {
         pub iid: Option<u64>,
         pub cpu: Option<u32>,
         pub mode: Option<crate::stack_sample::Mode>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ExecutionContext {
@@ -350,7 +350,7 @@ pub mod stack_sample {
         pub unit_multiplier: Option<u64>,
         pub description: Option<Vec<u8>>,
         pub scope: Option<crate::stack_sample::counter_descriptor::Scope>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for CounterDescriptor {
@@ -436,7 +436,7 @@ pub struct StackSampleDefaults {
     pub source: Option<Vec<u8>>,
     pub primary_descriptor: rt::MessageField<crate::stack_sample::CounterDescriptor>,
     pub follower_descriptors: Vec<crate::stack_sample::CounterDescriptor>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for StackSampleDefaults {

@@ -6,7 +6,7 @@
 pub struct ProcessStats {
     pub processes: Vec<crate::process_stats::Process>,
     pub collection_end_timestamp: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ProcessStats {
@@ -45,7 +45,7 @@ pub mod process_stats {
     #[derive(Clone, Debug, PartialEq)]
     pub struct Thread {
         pub tid: Option<i32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Thread {
@@ -80,7 +80,7 @@ pub mod process_stats {
     pub struct FDInfo {
         pub fd: Option<u64>,
         pub path: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for FDInfo {
@@ -140,7 +140,7 @@ pub mod process_stats {
         pub runtime_user_mode: Option<u64>,
         pub runtime_kernel_mode: Option<u64>,
         pub dmabuf_rss_kb: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Process {

@@ -7,7 +7,7 @@ pub struct ProcessTree {
     pub processes: Vec<crate::process_tree::Process>,
     pub threads: Vec<crate::process_tree::Thread>,
     pub collection_end_timestamp: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ProcessTree {
@@ -52,7 +52,7 @@ pub mod process_tree {
         pub tgid: Option<i32>,
         pub name: Option<Vec<u8>>,
         pub nstid: Vec<i32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Thread {
@@ -103,7 +103,7 @@ pub mod process_tree {
         pub process_start_from_boot: Option<u64>,
         pub is_kthread: Option<bool>,
         pub cgroup: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Process {

@@ -5,7 +5,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteClockSync {
     pub synced_clocks: Vec<crate::remote_clock_sync::SyncedClocks>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for RemoteClockSync {
@@ -42,7 +42,7 @@ pub mod remote_clock_sync {
     pub struct SyncedClocks {
         pub client_clocks: rt::MessageField<crate::ClockSnapshot>,
         pub host_clocks: rt::MessageField<crate::ClockSnapshot>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for SyncedClocks {

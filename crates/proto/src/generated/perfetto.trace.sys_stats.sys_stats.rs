@@ -24,7 +24,7 @@ pub struct SysStats {
     pub slab_info: Vec<crate::sys_stats::SlabInfo>,
     pub cgroup: Vec<crate::sys_stats::Cgroup>,
     pub cgroups_left_out: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SysStats {
@@ -118,7 +118,7 @@ pub mod sys_stats {
     pub struct MeminfoValue {
         pub key: Option<crate::MeminfoCounters>,
         pub value: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for MeminfoValue {
@@ -156,7 +156,7 @@ pub mod sys_stats {
     pub struct VmstatValue {
         pub key: Option<crate::VmstatCounters>,
         pub value: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for VmstatValue {
@@ -201,7 +201,7 @@ pub mod sys_stats {
         pub irq_ns: Option<u64>,
         pub softirq_ns: Option<u64>,
         pub steal_ns: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for CpuTimes {
@@ -260,7 +260,7 @@ pub mod sys_stats {
     pub struct InterruptCount {
         pub irq: Option<i32>,
         pub count: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for InterruptCount {
@@ -298,7 +298,7 @@ pub mod sys_stats {
     pub struct DevfreqValue {
         pub key: Option<Vec<u8>>,
         pub value: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for DevfreqValue {
@@ -337,7 +337,7 @@ pub mod sys_stats {
         pub node: Option<Vec<u8>>,
         pub zone: Option<Vec<u8>>,
         pub order_pages: Vec<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for BuddyInfo {
@@ -385,7 +385,7 @@ pub mod sys_stats {
         pub discard_time_ms: Option<u64>,
         pub flush_count: Option<u64>,
         pub flush_time_ms: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for DiskStat {
@@ -444,7 +444,7 @@ pub mod sys_stats {
     pub struct PsiSample {
         pub resource: Option<crate::sys_stats::psi_sample::PsiResource>,
         pub total_ns: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for PsiSample {
@@ -514,7 +514,7 @@ pub mod sys_stats {
         pub name: Option<Vec<u8>>,
         pub temp: Option<u64>,
         pub r#type: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ThermalZone {
@@ -555,7 +555,7 @@ pub mod sys_stats {
     pub struct CpuIdleStateEntry {
         pub state: Option<Vec<u8>>,
         pub duration_us: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for CpuIdleStateEntry {
@@ -593,7 +593,7 @@ pub mod sys_stats {
     pub struct CpuIdleState {
         pub cpu_id: Option<u32>,
         pub cpuidle_state_entry: Vec<crate::sys_stats::CpuIdleStateEntry>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for CpuIdleState {
@@ -632,7 +632,7 @@ pub mod sys_stats {
         pub name: Option<Vec<u8>>,
         pub pages_per_slab: Option<u32>,
         pub num_slabs: Option<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for SlabInfo {
@@ -673,7 +673,7 @@ pub mod sys_stats {
     pub struct CgroupValue {
         pub key: Option<crate::CgroupCounters>,
         pub value: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for CgroupValue {
@@ -711,7 +711,7 @@ pub mod sys_stats {
     pub struct Cgroup {
         pub path: Option<Vec<u8>>,
         pub value: Vec<crate::sys_stats::CgroupValue>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Cgroup {

@@ -5,7 +5,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct CpuInfo {
     pub cpus: Vec<crate::cpu_info::Cpu>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CpuInfo {
@@ -45,7 +45,7 @@ pub mod cpu_info {
         pub variant: Option<u32>,
         pub part: Option<u32>,
         pub revision: Option<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ArmCpuIdentifier {
@@ -95,7 +95,7 @@ pub mod cpu_info {
         pub capacity: Option<u32>,
         pub identifier: Option<crate::cpu_info::cpu::Identifier>,
         pub features: Option<u64>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for Cpu {

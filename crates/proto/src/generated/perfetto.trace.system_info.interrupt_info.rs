@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterruptInfo {
     pub irq_mapping: Vec<crate::interrupt_info::InterruptMapping>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for InterruptInfo {
@@ -41,7 +41,7 @@ pub mod interrupt_info {
     pub struct InterruptMapping {
         pub irq_id: Option<u32>,
         pub name: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for InterruptMapping {

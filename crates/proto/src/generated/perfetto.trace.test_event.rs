@@ -10,7 +10,7 @@ pub struct TestEvent {
     pub payload: rt::MessageField<crate::test_event::TestPayload>,
     pub protovm_patch: rt::MessageField<crate::test_event::ProtoVmPatch>,
     pub protovm_incremental_state: rt::MessageField<crate::test_event::ProtoVmIncrementalState>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TestEvent {
@@ -70,7 +70,7 @@ pub mod test_event {
         pub repeated_ints: Vec<i32>,
         pub remaining_nesting_depth: Option<u32>,
         pub debug_annotations: Vec<crate::DebugAnnotation>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for TestPayload {
@@ -123,7 +123,7 @@ pub mod test_event {
     pub struct ProtoVmMessage {
         pub id: Option<u32>,
         pub submessage: rt::MessageField<crate::test_event::proto_vm_message::ProtoVmSubmessage>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ProtoVmMessage {
@@ -162,7 +162,7 @@ pub mod test_event {
         #[derive(Clone, Debug, PartialEq)]
         pub struct ProtoVmSubmessage {
             pub single_int: Option<u32>,
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for ProtoVmSubmessage {
@@ -201,7 +201,7 @@ pub mod test_event {
         pub single_message: rt::MessageField<crate::test_event::ProtoVmMessage>,
         pub messages: Vec<crate::test_event::ProtoVmMessage>,
         pub delete_message_ids: Vec<u32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ProtoVmPatch {
@@ -250,7 +250,7 @@ pub mod test_event {
         pub int_merged: Option<i32>,
         pub single_message: rt::MessageField<crate::test_event::ProtoVmMessage>,
         pub messages: Vec<crate::test_event::ProtoVmMessage>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ProtoVmIncrementalState {

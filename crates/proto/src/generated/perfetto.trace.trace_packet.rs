@@ -17,7 +17,7 @@ pub struct TracePacket {
     pub previous_packet_dropped: Option<u32>,
     pub first_packet_on_sequence: Option<bool>,
     pub machine_id: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TracePacket {
@@ -518,7 +518,7 @@ pub mod trace_packet {
     #[derive(Clone, Debug, PartialEq)]
     pub struct ProtoVms {
         pub instance: Vec<crate::trace_packet::proto_vms::Instance>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for ProtoVms {
@@ -557,7 +557,7 @@ pub mod trace_packet {
             pub state: rt::MessageField<crate::TracePacket>,
             pub memory_limit_kb: Option<u32>,
             pub producer_id: Vec<i32>,
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for Instance {

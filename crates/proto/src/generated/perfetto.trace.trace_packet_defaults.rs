@@ -8,7 +8,7 @@ pub struct TracePacketDefaults {
     pub track_event_defaults: rt::MessageField<crate::TrackEventDefaults>,
     pub perf_sample_defaults: rt::MessageField<crate::PerfSampleDefaults>,
     pub stack_sample_defaults: rt::MessageField<crate::StackSampleDefaults>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TracePacketDefaults {

@@ -6,7 +6,7 @@
 pub struct TraceUuid {
     pub msb: Option<i64>,
     pub lsb: Option<i64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TraceUuid {

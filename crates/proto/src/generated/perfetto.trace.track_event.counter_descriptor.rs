@@ -10,7 +10,7 @@ pub struct CounterDescriptor {
     pub unit_multiplier: Option<i64>,
     pub is_incremental: Option<bool>,
     pub y_axis_share_key: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for CounterDescriptor {

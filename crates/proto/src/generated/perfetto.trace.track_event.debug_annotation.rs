@@ -10,7 +10,7 @@ pub struct DebugAnnotation {
     pub proto_value: Option<Vec<u8>>,
     pub dict_entries: Vec<crate::DebugAnnotation>,
     pub array_values: Vec<crate::DebugAnnotation>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for DebugAnnotation {
@@ -128,7 +128,7 @@ pub mod debug_annotation {
         pub double_value: Option<f64>,
         pub bool_value: Option<bool>,
         pub string_value: Option<Vec<u8>>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for NestedValue {
@@ -208,7 +208,7 @@ pub mod debug_annotation {
 pub struct DebugAnnotationName {
     pub iid: Option<u64>,
     pub name: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for DebugAnnotationName {
@@ -246,7 +246,7 @@ impl Default for DebugAnnotationName {
 pub struct DebugAnnotationValueTypeName {
     pub iid: Option<u64>,
     pub name: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for DebugAnnotationValueTypeName {

@@ -6,7 +6,7 @@ pub struct LogMessage {
     pub source_location_iid: Option<u64>,
     pub body_iid: Option<u64>,
     pub prio: Option<crate::log_message::Priority>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for LogMessage {
@@ -80,7 +80,7 @@ pub mod log_message {
 pub struct LogMessageBody {
     pub iid: Option<u64>,
     pub body: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for LogMessageBody {

@@ -11,7 +11,7 @@ pub struct ProcessDescriptor {
     pub chrome_process_type: Option<crate::process_descriptor::ChromeProcessType>,
     pub legacy_sort_index: Option<i32>,
     pub process_labels: Vec<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ProcessDescriptor {

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrackEventRangeOfInterest {
     pub start_us: Option<i64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TrackEventRangeOfInterest {

@@ -6,7 +6,7 @@ pub struct Screenshot {
     pub jpg_image: Option<Vec<u8>>,
     pub pam_image: Option<Vec<u8>>,
     pub ppm_image: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for Screenshot {

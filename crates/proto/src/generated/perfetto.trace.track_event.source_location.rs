@@ -6,7 +6,7 @@ pub struct UnsymbolizedSourceLocation {
     pub iid: Option<u64>,
     pub mapping_id: Option<u64>,
     pub rel_pc: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for UnsymbolizedSourceLocation {
@@ -49,7 +49,7 @@ pub struct SourceLocation {
     pub file_name: Option<Vec<u8>>,
     pub function_name: Option<Vec<u8>>,
     pub line_number: Option<u32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for SourceLocation {

@@ -3,7 +3,7 @@
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateDescriptor {
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for StateDescriptor {

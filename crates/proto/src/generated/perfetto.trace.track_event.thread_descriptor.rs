@@ -11,7 +11,7 @@ pub struct ThreadDescriptor {
     pub reference_thread_time_us: Option<i64>,
     pub reference_thread_instruction_count: Option<i64>,
     pub legacy_sort_index: Option<i32>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for ThreadDescriptor {

@@ -19,7 +19,7 @@ pub struct TrackDescriptor {
     pub sibling_merge_key_field: Option<crate::track_descriptor::SiblingMergeKeyField>,
     pub process_ordering: Option<crate::track_descriptor::ProcessOrdering>,
     pub thread_ordering: Option<crate::track_descriptor::ThreadOrdering>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TrackDescriptor {

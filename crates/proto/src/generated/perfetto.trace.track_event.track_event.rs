@@ -30,7 +30,7 @@ pub struct TrackEvent {
     pub thread_time: Option<crate::track_event::ThreadTime>,
     pub thread_instruction_count: Option<crate::track_event::ThreadInstructionCount>,
     pub legacy_event: rt::MessageField<crate::track_event::LegacyEvent>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TrackEvent {
@@ -270,7 +270,7 @@ pub mod track_event {
     #[derive(Clone, Debug, PartialEq)]
     pub struct InlineCallstack {
         pub frames: Vec<crate::track_event::inline_callstack::Frame>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for InlineCallstack {
@@ -308,7 +308,7 @@ pub mod track_event {
             pub function_name: Option<Vec<u8>>,
             pub source_file: Option<Vec<u8>>,
             pub line_number: Option<u32>,
-            /// What the schema does not have.
+            /// Fields that the schema does not have.
             pub unknown_fields: rt::UnknownFields,
         }
         impl rt::Codec for Frame {
@@ -362,7 +362,7 @@ pub mod track_event {
         pub instant_event_scope: Option<crate::track_event::legacy_event::InstantEventScope>,
         pub pid_override: Option<i32>,
         pub tid_override: Option<i32>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for LegacyEvent {
@@ -499,7 +499,7 @@ pub struct TrackEventDefaults {
     pub track_uuid: Option<u64>,
     pub extra_counter_track_uuids: Vec<u64>,
     pub extra_double_counter_track_uuids: Vec<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for TrackEventDefaults {
@@ -540,7 +540,7 @@ impl Default for TrackEventDefaults {
 pub struct EventCategory {
     pub iid: Option<u64>,
     pub name: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for EventCategory {
@@ -578,7 +578,7 @@ impl Default for EventCategory {
 pub struct EventName {
     pub iid: Option<u64>,
     pub name: Option<Vec<u8>>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for EventName {

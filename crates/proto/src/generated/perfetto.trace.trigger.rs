@@ -8,7 +8,7 @@ pub struct Trigger {
     pub producer_name: Option<Vec<u8>>,
     pub trusted_producer_uid: Option<i32>,
     pub stop_delay_ms: Option<u64>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for Trigger {

@@ -6,7 +6,7 @@ pub struct UiState {
     pub timeline_start_ts: Option<i64>,
     pub timeline_end_ts: Option<i64>,
     pub highlight_process: rt::MessageField<crate::ui_state::HighlightProcess>,
-    /// What the schema does not have.
+    /// Fields that the schema does not have.
     pub unknown_fields: rt::UnknownFields,
 }
 impl rt::Codec for UiState {
@@ -48,7 +48,7 @@ pub mod ui_state {
     #[derive(Clone, Debug, PartialEq)]
     pub struct HighlightProcess {
         pub selector: Option<crate::ui_state::highlight_process::Selector>,
-        /// What the schema does not have.
+        /// Fields that the schema does not have.
         pub unknown_fields: rt::UnknownFields,
     }
     impl rt::Codec for HighlightProcess {
