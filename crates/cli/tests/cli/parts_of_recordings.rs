@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ferretto::{counter, instant, slice};
 use ferretto_edit::{Window, extent};
-use ferretto_tables::{Options, Trace};
+use ferretto_tables::{Lost, Options, Trace};
 use ferretto_testing::content::{check_upstream, content_of, differences, errors};
 use ferretto_trace::Limits;
 use ferretto_trace::events::read_events;
@@ -90,7 +90,8 @@ fn ticks(path: &Path) -> Vec<u64> {
 
 /// Returns a second in the middle of the time for which a trace has events of both the program and
 /// the kernel, or `None` if the program is not in the trace. In a ring, sources that write more
-/// have a shorter time.
+/// have a shorter time. Where the kernel left out switches, only what comes after a border tells
+/// what is known at it, so the borders are at other times.
 fn middle(path: &Path) -> Option<Window> {
     let times = ticks(path);
     let (first, last) = (*times.first()?, *times.last()?);
@@ -98,10 +99,18 @@ fn middle(path: &Path) -> Option<Window> {
     let sched = &trace.tables().sched_slice;
     let first_on_cpu = (0..sched.len()).map(|row| sched.ts().get(row)).min()?;
     let from = first.max(first_on_cpu.cast_unsigned()).midpoint(last) - SECOND / 2;
-    Some(Window {
-        from,
-        to: from + SECOND,
-    })
+    let is_known = |at: u64| {
+        let at = at.cast_signed();
+        !trace.losses().iter().any(|loss| match loss.lost {
+            Lost::Switches { from, .. } => (from..=loss.ts).contains(&at),
+            _ => false,
+        })
+    };
+    let mut windows = (0..SECOND / 4).step_by(1_000_000).map(|later| Window {
+        from: from + later,
+        to: from + later + SECOND,
+    });
+    windows.find(|window| is_known(window.from) && is_known(window.to))
 }
 
 /// Returns true for events that a part lacks: those that ended before it, and those that depend on

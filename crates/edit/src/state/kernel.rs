@@ -300,6 +300,11 @@ impl Kernel {
         state: u64,
         (pid, priority, comm): (u64, u64, &[u8]),
     ) {
+        if let Some(running) = self.running.get(&cpu).copied()
+            && before.is_some_and(|before| before != running)
+        {
+            self.end_unseen(running, (time, cpu));
+        }
         if let Some(before) = before.filter(|pid| *pid != 0) {
             // The entry stays, because older events from other CPUs may follow.
             let state = match state & DEAD {
@@ -315,6 +320,15 @@ impl Kernel {
             task.priority = priority;
         }
         self.running.insert(cpu, pid);
+    }
+
+    /// Ends the time of a running thread whose switch the kernel left out. Like readers, ignores
+    /// its earlier wake-ups.
+    fn end_unseen(&mut self, pid: u64, (time, cpu): (u64, u32)) {
+        let task = self.tasks.get(&pid);
+        if task.is_some_and(|task| task.cpu == cpu && matches!(task.state, TaskState::Running)) {
+            self.set_state(pid, (time, cpu), TaskState::Unknown);
+        }
     }
 
     /// Changes the state of a thread. Returns the thread unless the event is outdated or the memory

@@ -23,6 +23,8 @@ pub(crate) struct Current {
     pub(crate) prio: i32,
     /// Set if a row of `sched_slice` has the start of the current CPU slice.
     has_row: bool,
+    /// The time of the switch to it.
+    since: i64,
     /// The time of the last event that shows this thread on the CPU.
     known_until: i64,
     /// The first later event of another thread, by its number: a switch is missing before it.
@@ -55,10 +57,13 @@ impl SchedTracker {
         store.count_switch(ucpu);
     }
 
-    /// Handles an event of a thread on a CPU.
+    /// Handles an event of a thread on a CPU. Those at the time of the switch may be of the thread
+    /// before; parts of recordings begin so.
     #[inline]
     pub(crate) fn event_of(&mut self, ts: i64, ucpu: u32, pid: i64) {
-        if let Some(Some(current)) = self.cpus.get_mut(ucpu as usize) {
+        if let Some(Some(current)) = self.cpus.get_mut(ucpu as usize)
+            && ts > current.since
+        {
             if current.pid == pid && current.other.is_none() {
                 current.known_until = ts;
             } else if current.other.is_none_or(|(other, _)| other != pid) {
@@ -227,6 +232,7 @@ impl SchedTracker {
             pid,
             prio,
             has_row,
+            since: ts,
             known_until: ts,
             other: None,
         });

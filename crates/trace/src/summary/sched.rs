@@ -54,6 +54,8 @@ struct Cpu {
     unknown_ns: u64,
     /// The next thread of the last switch, unless events were lost since.
     next: Option<i32>,
+    /// The time of the last switch.
+    since: u64,
     /// The time of the last event that shows it on the CPU, before those of others.
     known_until: u64,
     /// Set once an event shows another thread on the CPU: a switch is missing before it.
@@ -80,9 +82,10 @@ impl Sched {
         }
     }
 
-    /// Reads an event of a thread on a CPU at `at`, in nanoseconds.
+    /// Reads an event of a thread on a CPU at `at`, in nanoseconds. Those at the time of the last
+    /// switch may be of the thread before; parts of recordings begin so.
     pub(super) fn event(&mut self, cpu: (u32, u32), at: u64, pid: i32) {
-        if let Some(cpu) = self.cpus.get_mut(&cpu) {
+        if let Some(cpu) = self.cpus.get_mut(&cpu).filter(|cpu| at > cpu.since) {
             cpu.has_other |= cpu.next != Some(pid);
             if !cpu.has_other {
                 cpu.known_until = at;
@@ -153,7 +156,7 @@ impl Sched {
             cpu.run_until(threads, machine, at);
         }
         (cpu.running, cpu.next) = (Some((at, next)), Some(next));
-        (cpu.known_until, cpu.has_other) = (at, false);
+        (cpu.since, cpu.known_until, cpu.has_other) = (at, at, false);
     }
 
     /// Reads the context switches of a compact bundle until a time.
