@@ -76,6 +76,8 @@ export class Layout {
     /** The level of each node below the processes that started its process. */
     private indent: Uint8Array;
     private inRow: Uint8Array;
+    /** Set for groups of processes: containers and pods. */
+    private grouped: Uint8Array;
     /** The only thread of a process, which is drawn in the row of the process. */
     private only: Int32Array;
     /** The number of events of the node and its descendants. */
@@ -101,6 +103,7 @@ export class Layout {
         this.indent = new Uint8Array(count);
         this.only = new Int32Array(count).fill(NONE);
         this.weight = new Float64Array(count);
+        this.grouped = new Uint8Array(count);
         const cpus = new Uint8Array(count);
         const counters = new Uint8Array(count);
         for (let node = count - 1; node >= 0; node--) {
@@ -109,12 +112,13 @@ export class Layout {
             if (parent[node] === NONE) continue;
             this.weight[parent[node]] += this.weight[node];
             if (kind[node] === Kind.Cpu) cpus[parent[node]] = 1;
+            if (this.isProcess(node) && kind[parent[node]] === Kind.Group) this.grouped[parent[node]] = 1;
             if (kind[node] === Kind.Counter && kind[parent[node]] === Kind.Group) counters[parent[node]] = 1;
         }
         // CPUs come first and counters last. All others keep their order.
         for (let rank = ORDER.length; rank >= 0; rank--) {
             for (let node = count - 1; node >= 0; node--) {
-                const of = cpus[node] ? Kind.Cpu : counters[node] ? Kind.Counter : kind[node];
+                const of = cpus[node] ? Kind.Cpu : counters[node] ? Kind.Counter : this.grouped[node] ? Kind.Process : kind[node];
                 const at = nodes.subject[node] ? 0 : ORDER.findIndex((kinds) => kinds.includes(kind[node] === Kind.Machine ? Kind.Machine : of));
                 if ((at < 0 ? ORDER.length : at) !== rank) continue;
                 const above = parent[node];
@@ -144,6 +148,15 @@ export class Layout {
         }
         this.openSome();
         this.arrange();
+    }
+
+    /** Returns true if a node is a process or a group of processes. */
+    private isProcess(node: number): boolean {
+        return this.nodes.kind[node] === Kind.Process || this.grouped[node] === 1;
+    }
+
+    get hasContainers(): boolean {
+        return this.grouped.includes(1);
     }
 
     /** Returns the only thread of a process, which has no row of its own. */
@@ -419,9 +432,9 @@ export class Layout {
         const sort = (first: number): number => {
             const siblings: number[] = [];
             for (let at = first; at !== NONE; at = this.next[at]) siblings.push(at);
-            const processes = order(siblings.filter((node) => kind[node] === Kind.Process));
+            const processes = order(siblings.filter((node) => this.isProcess(node)));
             if (processes.length < 2) return first;
-            const sorted = siblings.map((node) => (kind[node] === Kind.Process ? processes.shift()! : node));
+            const sorted = siblings.map((node) => (this.isProcess(node) ? processes.shift()! : node));
             sorted.forEach((node, i) => (this.next[node] = sorted[i + 1] ?? NONE));
             return sorted[0];
         };

@@ -5,24 +5,28 @@ import { byId } from './dom';
 import { embed } from './embedding';
 import { EmbeddedSource } from './embedded';
 import { text } from './format';
+import type { Frame } from './frame';
 import { listen } from './input';
+import { keepOnServer } from './kept';
 import { Overlay } from './overlay';
 import { RemoteSource } from './remote';
 import { applyFormats, isDark, loadSettings } from './settings';
 import type { Source } from './source';
 import { readFirst, readFrames, Store } from './store';
 
-async function source(): Promise<Overlay> {
-    const first = readFirst(document);
+async function source(first: Map<string, Frame>): Promise<Overlay> {
     const frames = first.size > 0 ? null : await readFrames(document);
     return new Overlay(frames ? new EmbeddedSource(new Store(frames)) : new RemoteSource('', first));
 }
 
 async function main(): Promise<void> {
+    const first = readFirst(document);
+    const kept = first.get('kept');
+    if (kept) keepOnServer(kept);
     const settings = loadSettings();
     applyFormats(settings);
     try {
-        const from = await source();
+        const from = await source(first);
         const app = new App(from, await from.open(), settings);
         listen(app);
         embed(app);

@@ -71,6 +71,12 @@ export function pivot(store: Store, { from, to, nodes }: Range, of: PivotOf, by:
                 const thread = threadOf(node, row);
                 return shown(up(thread === NONE ? node : thread, Kind.Process));
             }
+            case 'container': {
+                const thread = threadOf(node, row);
+                const process = up(thread === NONE ? node : thread, Kind.Process);
+                const above = process === NONE ? NONE : store.nodes.parent[process];
+                return shown(above !== NONE && kind[above] === Kind.Group ? above : NONE);
+            }
             case 'track':
                 return shown(node);
             case 'cpu': {

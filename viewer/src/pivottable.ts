@@ -12,10 +12,10 @@ const CAPTIONS: Record<PivotOf, string> = { slices: 'Slices', states: 'States of
 
 /** The columns of each kind of event. */
 const COLUMNS: Record<PivotOf, string[]> = {
-    slices: ['name', 'thread', 'process', 'track', 'category'],
-    states: ['state', 'thread', 'process', 'cpu', 'blocked'],
-    cpu: ['thread', 'process', 'cpu'],
-    events: ['name', 'thread', 'process', 'track'],
+    slices: ['name', 'thread', 'process', 'container', 'track', 'category'],
+    states: ['state', 'thread', 'process', 'container', 'cpu', 'blocked'],
+    cpu: ['thread', 'process', 'container', 'cpu'],
+    events: ['name', 'thread', 'process', 'container', 'track'],
 };
 
 /** The columns that the user chose last. */
@@ -53,7 +53,8 @@ function fill(app: Page, root: HTMLElement, of: PivotOf, range: Range, by: strin
             root.querySelectorAll('select')[focused]?.focus();
         });
     };
-    const options = [...COLUMNS[of], ...pivot.args.map((key) => `arg:${key}`)];
+    const columns = COLUMNS[of].filter((column) => column !== 'container' || app.layout.hasContainers);
+    const options = [...columns, ...pivot.args.map((key) => `arg:${key}`)];
     const select = (at: number) => {
         const all = [...new Set([...options, ...by])];
         const change = (event: Event) => {

@@ -1,8 +1,9 @@
-// The settings of the page, which the browser keeps, and their dialog.
+// The settings of the page, which are kept, and their dialog.
 
 import type { Scheme } from './colors';
 import { byId, el } from './dom';
 import { formats } from './format';
+import { keep, kept } from './kept';
 import type { Sort } from './layout';
 import type { Page } from './page';
 
@@ -26,38 +27,24 @@ export const SETTINGS: { [K in keyof Settings]: { name: string; values: Record<S
     bytes: { name: 'Sizes', values: { binary: 'KiB, MiB, GiB', decimal: 'kB, MB, GB' } },
 };
 
-const KEY = 'ferretto.settings';
-const OWN_KEYS = 'ferretto.keys';
-
 /** The user's own keys, each with a command and its argument. */
-export const ownKeys = new Map<string, string>(Object.entries(kept(OWN_KEYS)).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
+export const ownKeys = new Map<string, string>();
 
 /** Gives a key a command, or takes it away if the command is empty. */
 export function setKey(key: string, line: string): void {
     if (line) ownKeys.set(key, line);
     else ownKeys.delete(key);
-    keep(OWN_KEYS, Object.fromEntries(ownKeys));
+    keep('keys', Object.fromEntries(ownKeys));
 }
 
-function kept(key: string): Record<string, unknown> {
-    try {
-        return JSON.parse(localStorage.getItem(key) ?? '{}') ?? {};
-    } catch {
-        // The browser keeps nothing for this page, or something else wrote it.
-        return {};
-    }
+function fields(value: unknown): [string, unknown][] {
+    return Object.entries(value ?? {});
 }
 
-function keep(key: string, value: object): void {
-    try {
-        localStorage.setItem(key, JSON.stringify(value));
-    } catch {
-        // It applies until the page is closed.
-    }
-}
-
+/** Returns the kept settings, and sets the kept keys. */
 export function loadSettings(): Settings {
-    const found = kept(KEY);
+    for (const [key, line] of fields(kept('keys'))) if (typeof line === 'string') ownKeys.set(key, line);
+    const found = Object.fromEntries(fields(kept('settings')));
     const all = Object.entries(SETTINGS).map(([key, { values }]) => {
         const value = found[key];
         return [key, typeof value === 'string' && Object.hasOwn(values, value) ? value : Object.keys(values)[0]];
@@ -66,7 +53,7 @@ export function loadSettings(): Settings {
 }
 
 export function saveSettings(settings: Settings): void {
-    keep(KEY, settings);
+    keep('settings', settings);
 }
 
 export function isDark({ theme }: Settings): boolean {

@@ -5,11 +5,10 @@ import { el } from './dom';
 import { count, duration, text } from './format';
 import { copy, Grid, save } from './grid';
 import type { Page } from './page';
+import { addQuery, allQueries, queries } from './queries';
 import { CellKind, readRows, type Rows } from './rows';
 import { trackForm } from './trackform';
 
-const HISTORY = 'ferretto-sql';
-const MAX_HISTORY = 100;
 const EXAMPLE = 'SELECT name, count() AS count, sum(dur) AS dur FROM slice GROUP BY name ORDER BY dur DESC';
 
 export class SqlTab {
@@ -56,7 +55,7 @@ export class SqlTab {
             el('div', { class: 'controls' }, this.start, this.stop, this.history, this.said, el('span', { class: 'grow' }), this.actions),
             this.form, this.drawn, this.error, this.grid.root);
         this.grid.root.hidden = true;
-        this.fillHistory();
+        this.fillHistory(queries());
     }
 
     get text(): string {
@@ -79,6 +78,7 @@ export class SqlTab {
         if (!this.hasCatalog) {
             this.hasCatalog = true;
             void this.learn();
+            void allQueries().then((all) => this.fillHistory(all));
         }
     }
 
@@ -108,7 +108,7 @@ export class SqlTab {
             (error) => this.fail(text(error)),
         ).finally(() => this.busy(false));
         void app.task(done, () => app.invalidate());
-        this.remember(sql);
+        void addQuery(sql).then((all) => this.fillHistory(all));
     }
 
     private busy(isBusy: boolean): void {
@@ -196,27 +196,7 @@ export class SqlTab {
 
     // ---- history
 
-    private entries(): string[] {
-        try {
-            const list: unknown = JSON.parse(localStorage.getItem(HISTORY) ?? '[]');
-            return Array.isArray(list) ? list.filter((it): it is string => typeof it === 'string') : [];
-        } catch {
-            // Some browsers have no storage for files.
-            return [];
-        }
-    }
-
-    private remember(sql: string): void {
-        const entries = [sql, ...this.entries().filter((other) => other !== sql)].slice(0, MAX_HISTORY);
-        try {
-            localStorage.setItem(HISTORY, JSON.stringify(entries));
-        } catch {
-            // The address has the last query.
-        }
-        this.fillHistory(entries);
-    }
-
-    private fillHistory(entries = this.entries()): void {
+    private fillHistory(entries: string[]): void {
         const shorten = (sql: string) => (sql.length > 80 ? `${sql.slice(0, 79)}…` : sql).replace(/\s+/g, ' ');
         this.history.replaceChildren(el('option', { value: '' }, 'History'), ...entries.map((sql) => el('option', { value: sql }, shorten(sql))));
         this.history.disabled = entries.length === 0;

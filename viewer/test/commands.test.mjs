@@ -243,6 +243,43 @@ test('processes are in the order of their tree, start, CPU time or name', async 
     });
 });
 
+test('processes of containers are in a group, which is sorted, filtered and summarized', async () => {
+    const trace = new Trace();
+    const machine = trace.node(-1, Kind.Machine, 'Machine');
+    const cpu = trace.node(trace.node(machine, Kind.Group, 'CPUs'), Kind.Cpu, 'CPU 0', { number: 0 });
+    const pod = trace.node(machine, Kind.Group, 'pod 4d5e', { cpu: 30e6 });
+    const web = trace.node(pod, Kind.Group, 'containerd 0123456789ab', { cpu: 30e6 });
+    const place = { init: machine, nginx: web, worker: web, cron: machine };
+    let at = 0;
+    for (const [name, time] of Object.entries({ init: 10e6, nginx: 20e6, worker: 10e6, cron: 5e6 })) {
+        const process = trace.node(place[name], Kind.Process, name, { number: 1 + at / 1e6, cpu: time });
+        const thread = trace.node(process, Kind.Thread, name, { number: 1 + at / 1e6, cpu: time });
+        trace.add('sched', cpu, { start: at, dur: time, thread, priority: 120, state: 'S' });
+        trace.add('states', trace.node(thread, Kind.States, 'State'), { start: at, dur: time, state: 'Running', cpu });
+        at += time;
+    }
+    const counters = trace.node(web, Kind.Group, 'Counters');
+    trace.counter(trace.node(counters, Kind.Counter, 'cgroup.[0123456789ab].memory.current', { unit: 'bytes' }), 0, 1e6);
+    await on(dir.write('pod.html', trace.html()), async (page) => {
+        const rows = () => page.locator('#labels .label:visible').evaluateAll((all) => all.map((it) => `${it.getAttribute('aria-level')} ${it.querySelector('.what').textContent}`));
+        const inPod = ['2 pod 4d5e', '3 containerd 0123456789ab', '4 nginx 11', '4 worker 31', '4 Counters'];
+        assert.deepEqual(await rows(), ['1 Machine', '2 CPUs', '3 CPU 0', ...inPod, '2 init 1', '2 cron 41']);
+        await page.getByLabel('Filter tracks').fill('0123456789');
+        await settled(page);
+        assert.deepEqual((await rows()).slice(0, 5), ['1 Machine', ...inPod.slice(0, 4)]);
+        await page.getByLabel('Filter tracks').fill('');
+        await command(page, 'Settings');
+        await page.getByLabel('Order of processes').selectOption('name');
+        await page.getByRole('button', { name: 'Close', exact: true }).click();
+        await settled(page);
+        assert.deepEqual((await rows()).slice(3), ['2 cron 41', '2 init 1', ...inPod]);
+        await command(page, 'Select the visible time');
+        await command(page, 'Group the events of the range', 'cpu container');
+        const table = page.locator('.pivot', { hasText: 'container' }).last();
+        assert.match((await table.innerText()).replace(/\s+/g, ' '), /containerd 0123456789ab (\S+ )*30 ms/);
+    });
+});
+
 test('a key takes another command, which the browser keeps', () =>
     on(url, async (page) => {
         await command(page, 'Give a key a command', 'x search status=500');

@@ -1,7 +1,7 @@
 // The programs of served pages.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { delimiter, dirname, resolve } from 'node:path';
+import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const ferretto = process.env.FERRETTO && resolve(process.env.FERRETTO);
@@ -13,7 +13,7 @@ export const query = [process.env.FERRETTO_QUERY, resolve(here, '../../query/tar
 /** Serves a trace of a folder while `work` uses its address. With `sql`, the program for SQL is found; with false, it is not. */
 export async function served(dir, args, work, { sql } = {}) {
     const path = sql ? [dirname(query), process.env.PATH].join(delimiter) : sql === false ? '/nonexistent' : process.env.PATH;
-    const server = spawn(ferretto, ['view', '--no-browser', ...args], { cwd: dir.path, stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, PATH: path } });
+    const server = spawn(ferretto, ['view', '--no-browser', ...args], { cwd: dir.path, stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, PATH: path, XDG_STATE_HOME: join(dir.path, 'state') } });
     try {
         const url = await new Promise((done, failed) => {
             let text = '';

@@ -1,8 +1,9 @@
 // SQL in the page. Needs the program in $FERRETTO, and ferretto-query in $FERRETTO_QUERY or query/target.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { folder, launch, press, row, seen, settled, span, visit } from './browser.mjs';
+import { command, folder, launch, press, row, seen, settled, span, visit } from './browser.mjs';
 import { ferretto, query, served } from './serve.mjs';
 import { server } from './traces.mjs';
 
@@ -82,6 +83,31 @@ test('a query has a result that is sorted, filtered and saved', (t) =>
         await area(page).fill('');
         await page.getByLabel('Earlier queries').selectOption({ index: 1 });
         assert.equal(await area(page).inputValue(), sql);
+    }));
+
+test('queries, settings and keys are there again on another port, and those of two pages add up', (t) =>
+    inTab(t, async (page, url) => {
+        await run(page, 'SELECT 1');
+        await command(page, 'Settings');
+        await page.getByLabel('Theme').selectOption('dark');
+        await page.getByRole('button', { name: 'Close', exact: true }).click();
+        await command(page, 'Give a key a command', 'x search order');
+        await served(dir, ['shop.json'], (another) => {
+            assert.notEqual(new URL(another).port, new URL(url).port);
+            return visit(browser, another, async (page) => {
+                assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'dark');
+                await press(page, 'x');
+                assert.match(await page.locator('#hits').innerText(), /of 25$/);
+                await press(page, '8');
+                await run(page, 'SELECT 2');
+                await page.getByLabel('Earlier queries').locator('option', { hasText: 'SELECT 2' }).waitFor({ state: 'attached' });
+            });
+        }, { sql: true });
+        await run(page, 'SELECT 3');
+        await page.getByLabel('Earlier queries').locator('option', { hasText: 'SELECT 3' }).waitFor({ state: 'attached' });
+        const all = await page.getByLabel('Earlier queries').locator('option').allInnerTexts();
+        assert.deepEqual(all.slice(0, 4), ['History', 'SELECT 3', 'SELECT 2', 'SELECT 1']);
+        rmSync(join(dir.path, 'state'), { recursive: true });
     }));
 
 test('integers keep all their digits', (t) =>

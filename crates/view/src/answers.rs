@@ -4,6 +4,7 @@ use ferretto_http::{Head, Response};
 use serde_json::{Value, json};
 
 use crate::facts::Circumstances;
+use crate::kept::Kept;
 use crate::locate::Target;
 use crate::pivot::{PivotOf, PivotRequest};
 use crate::profile::{By, ProfileRequest};
@@ -26,13 +27,14 @@ pub(crate) struct Traces<'a> {
     pub(crate) generation: u64,
     /// True if there is a program that runs SQL.
     pub(crate) has_sql: bool,
+    pub(crate) kept: Option<&'a Kept>,
 }
 
 pub(crate) fn bad(sentence: &str) -> Response {
     Response::error("400 Bad Request", sentence)
 }
 
-fn json_reply(value: &Value) -> Response {
+pub(crate) fn json_reply(value: &Value) -> Response {
     Response::new("application/json", value.to_string())
 }
 
@@ -80,6 +82,7 @@ impl View {
             live: false,
             generation: 0,
             has_sql: false,
+            kept: None,
         };
         traces.answer(name, head, body)
     }
@@ -91,7 +94,7 @@ impl Traces<'_> {
         match (head.method.as_str(), name) {
             ("GET", "") => Response::new(
                 "text/html; charset=utf-8",
-                self.view.page(self.circumstances()),
+                self.view.page(self.circumstances(), self.kept),
             ),
             ("GET", "trace") => Response::bytes(self.view.index(self.circumstances())),
             ("GET", "details") => {
@@ -314,7 +317,7 @@ mod tests {
             let head = format!("{method} /t/{name}?{} HTTP/1.1\r\n\r\n", query.join("&"));
             let body = format!("{{{}}}", fields.join(","));
             let view = &*VIEW;
-            let traces = Traces { view, before: Some(view), live: true, generation: 7, has_sql: true };
+            let traces = Traces { view, before: Some(view), live: true, generation: 7, has_sql: true, kept: None };
             if let Some(head) = Head::parse(head.as_bytes()) {
                 let status = traces.answer(name, &head, body.as_bytes()).status;
                 prop_assert!(["200 OK", "400 Bad Request", "404 Not Found"].contains(&status), "{}", status);

@@ -7,7 +7,7 @@ use ferretto_text::amount::human_bytes;
 use serde_json::{Value, json};
 
 use crate::frame::{Frame, Texts};
-use crate::nodes::{Content, NONE};
+use crate::nodes::{Content, Kind, NONE};
 use crate::view::View;
 
 /// The version of the protocol.
@@ -130,16 +130,23 @@ impl View {
             let parent = table.parent_upid().get(upid);
             above[node as usize] = parent.map_or(-1, |parent| self.scene().process(parent) as i32);
             if let Some(start) = table.start_ts().get(upid) {
-                began[node as usize] = self.relative(start);
+                let start = self.relative(start);
+                began[node as usize] = start;
+                // Containers begin with their first process.
+                let mut above = nodes[node as usize].parent;
+                while let Some(at) = self.node(above).filter(|at| at.kind != Kind::Machine) {
+                    began[above as usize] = start.min(began[above as usize]);
+                    above = at.parent;
+                }
             }
         }
         let mut cpu = vec![0.0; nodes.len()];
         for (utid, time) in self.scene().cpu_time().iter().enumerate() {
-            let thread = self.scene().thread(utid as u32);
-            for node in [thread, self.process_of(thread)] {
-                if let Some(sum) = cpu.get_mut(node as usize) {
-                    *sum += *time as f64;
-                }
+            let mut node = self.scene().thread(utid as u32);
+            // Containers have the time of their processes.
+            while let Some(at) = self.node(node).filter(|at| at.kind != Kind::Machine) {
+                cpu[node as usize] += *time as f64;
+                node = at.parent;
             }
         }
         frame.u32s("command", &commands);

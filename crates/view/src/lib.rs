@@ -7,12 +7,14 @@
 mod activity;
 mod answers;
 mod base64;
+mod cgroups;
 mod counters;
 mod details;
 mod export;
 mod facts;
 mod flows;
 mod frame;
+mod kept;
 mod lanes;
 mod list;
 mod locate;

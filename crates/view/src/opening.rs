@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::facts::Circumstances;
+use crate::kept::Kept;
 use crate::nodes::Kind;
 use crate::page::{self, Class};
 use crate::view::View;
@@ -36,12 +37,15 @@ impl View {
     }
 
     /// Returns the page with the data of its first picture: the nodes, and coarse rows of those
-    /// that are likely in sight.
-    pub(crate) fn page(&self, of: Circumstances<'_>) -> Vec<u8> {
+    /// that are likely in sight, and what is kept for the user.
+    pub(crate) fn page(&self, of: Circumstances<'_>, kept: Option<&Kept>) -> Vec<u8> {
         let mut frames: Vec<(&str, Cow<'_, [u8]>)> = Vec::new();
         if self.scene().nodes().len() <= MAX_NODES {
             frames.push(("trace", self.index(of).into()));
             frames.push(("tiles", self.first_tiles().into()));
+        }
+        if let Some(kept) = kept {
+            frames.push(("kept", kept.frame().into()));
         }
         let mut page = Vec::with_capacity(page::size(Class::First, &frames));
         // Writing to memory does not fail.

@@ -56,6 +56,7 @@ enum Column<'a> {
     Category,
     Thread,
     Process,
+    Container,
     Track,
     Cpu,
     Blocked,
@@ -70,6 +71,7 @@ impl<'a> Column<'a> {
             "category" => Self::Category,
             "thread" => Self::Thread,
             "process" => Self::Process,
+            "container" => Self::Container,
             "track" => Self::Track,
             "cpu" => Self::Cpu,
             "blocked" => Self::Blocked,
@@ -157,6 +159,14 @@ impl View {
             node = at.parent;
         }
         NONE
+    }
+
+    /// Returns the node of the container that has the process of a node, or [`NONE`].
+    fn container_of(&self, node: u32) -> u32 {
+        let process = self.node(self.process_of(node));
+        let above = process.map_or(NONE, |process| process.parent);
+        let is_container = self.node(above).is_some_and(|at| at.kind == Kind::Group);
+        if is_container { above } else { NONE }
     }
 }
 
@@ -280,6 +290,7 @@ impl<'a> Groups<'a> {
             },
             Column::Thread => thread().into(),
             Column::Process => view.process_of(thread_or(thread(), node)).into(),
+            Column::Container => view.container_of(thread_or(thread(), node)).into(),
             Column::Track => node.into(),
             Column::Cpu => match content {
                 Content::Cpu(ucpu) | Content::Ftrace(ucpu) => Some(*ucpu),
@@ -413,7 +424,7 @@ impl<'a> Groups<'a> {
                 Content::States(_) => text(tables.thread_state.blocked_function().get(row)),
                 _ => (String::new(), None),
             },
-            Column::Thread | Column::Process | Column::Track | Column::Cpu => {
+            Column::Thread | Column::Process | Column::Container | Column::Track | Column::Cpu => {
                 match self.view.node(key as u32) {
                     Some(_) => (self.view.title(key as u32), Some(key as u32)),
                     None => (String::new(), None),

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use ferretto_http::{
 };
 
 use crate::answers::{Traces, bad, not_found};
+use crate::kept::Kept;
 use crate::queries::Queries;
 use crate::view::View;
 
@@ -57,6 +58,7 @@ struct Shared {
     view: RwLock<Arc<View>>,
     before: Option<View>,
     queries: OnceLock<Queries>,
+    kept: OnceLock<Kept>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -95,6 +97,7 @@ impl Server {
             view: RwLock::new(Arc::new(view)),
             before,
             queries: OnceLock::new(),
+            kept: OnceLock::new(),
             state: Mutex::default(),
             changed: Condvar::new(),
         };
@@ -111,6 +114,14 @@ impl Server {
         let queries = Queries::new(program, trace);
         // A second call has no effect.
         let _ = self.shared.queries.set(queries);
+        self
+    }
+
+    /// Keeps the settings and queries of pages in this folder, which need not exist yet.
+    #[must_use]
+    pub fn with_kept(self, folder: PathBuf) -> Self {
+        // A second call has no effect.
+        let _ = self.shared.kept.set(Kept::new(folder));
         self
     }
 
@@ -249,6 +260,10 @@ impl Shared {
                 }
                 return Response::new("application/json", "null");
             }
+            ("GET" | "POST", "kept") => {
+                let kept = self.kept.get();
+                return kept.map_or_else(not_found, |kept| kept.answer(head, body));
+            }
             _ => {}
         }
         let traces = Traces {
@@ -257,6 +272,7 @@ impl Shared {
             live,
             generation,
             has_sql: self.queries.get().is_some(),
+            kept: self.kept.get(),
         };
         traces.answer(name, head, body)
     }

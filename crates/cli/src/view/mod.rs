@@ -215,7 +215,24 @@ fn bind(view: View, before: Option<View>, no_browser: bool) -> Result<Server> {
         Peer::Remote => false,
     });
     let token = random_name().context("cannot get random numbers")?;
-    Server::bind(view, before, &token, permission).context("cannot listen on the loopback address")
+    let server = Server::bind(view, before, &token, permission)
+        .context("cannot listen on the loopback address")?;
+    Ok(match state_folder() {
+        Some(folder) => server.with_kept(folder),
+        None => server,
+    })
+}
+
+/// Returns the folder for the settings and queries of the page: `$XDG_STATE_HOME/ferretto/view`, or
+/// below `~/.local/state`.
+fn state_folder() -> Option<PathBuf> {
+    let folder = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let states = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
+    Some(states.join("ferretto").join("view"))
 }
 
 /// Lets the page run SQL if the program for it is installed. It reads the file again.

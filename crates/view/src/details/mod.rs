@@ -7,6 +7,7 @@ use ferretto_tables::StringId;
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::value::arg_text;
+use crate::cgroups::{group_of, owner};
 use crate::nodes::{Content, Kind, NONE};
 use crate::profile::{Measure, Profile};
 use crate::profile::{frames, functions};
@@ -156,11 +157,12 @@ impl Details<'_> {
         let node = self.view.scene().process(upid);
         self.fact("Process", text.trim_start(), node);
         self.text_fact("Command line", table.cmdline().get(upid));
-        if let Some(group) = self.view.control_group(upid) {
-            if let Some(owner) = group.owner() {
+        let trace = self.view.trace();
+        if let Some(group) = group_of(trace.tables(), trace.strings(), upid) {
+            if let Some(owner) = owner(&group) {
                 self.fact("Belongs to", owner, NONE);
             }
-            self.fact("Control group", group.path.unwrap_or_default(), NONE);
+            self.fact("Control group", group.path, NONE);
         }
     }
 

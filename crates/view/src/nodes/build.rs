@@ -1,11 +1,14 @@
 //! The nodes of a trace.
 
+use ferretto_format::cgroup::Group;
+use ferretto_tables::schema::ArgValue;
 use ferretto_tables::{StringId, StringPool, Tables};
 use rustc_hash::FxHashMap;
 
 use super::command::command;
 use super::order::{Class, Draft, flatten};
 use super::{Content, Kind, NONE, Name, Node};
+use crate::cgroups;
 use crate::details::arg_text;
 
 /// The nodes, and the node of each object of the trace.
@@ -65,6 +68,7 @@ const FEW_COUNTERS: u32 = 4;
 
 struct NodeBuilder<'a> {
     tables: &'a Tables,
+    strings: &'a StringPool,
     rows: &'a MachineRows,
     drafts: Vec<Draft>,
     machines: FxHashMap<u32, u32>,
@@ -78,12 +82,15 @@ struct NodeBuilder<'a> {
     tracks: Vec<u32>,
     /// The node of each group of tracks that are merged.
     groups: FxHashMap<(u32, u32), u32>,
+    /// The node of each container and pod, by machine and path or name.
+    containers: FxHashMap<(u32, String), u32>,
 }
 
 /// Returns the nodes of a trace: objects with events, and those that contain them.
 pub(crate) fn build(tables: &Tables, strings: &StringPool, rows: &MachineRows) -> BuiltNodes {
     let mut builder = NodeBuilder {
         tables,
+        strings,
         rows,
         drafts: Vec::new(),
         machines: FxHashMap::default(),
@@ -96,6 +103,7 @@ pub(crate) fn build(tables: &Tables, strings: &StringPool, rows: &MachineRows) -
         cpus: vec![NONE; tables.cpu.len() as usize],
         tracks: vec![NONE; tables.track.len() as usize],
         groups: FxHashMap::default(),
+        containers: FxHashMap::default(),
     };
     builder.cpus();
     builder.threads();
@@ -103,10 +111,7 @@ pub(crate) fn build(tables: &Tables, strings: &StringPool, rows: &MachineRows) -
     builder.heaps();
     builder.logs();
     for upid in command(tables, strings) {
-        let draft = builder.processes[upid as usize];
-        if let Some(draft) = builder.drafts.get_mut(draft as usize) {
-            draft.class = Class::OwnProcess;
-        }
+        builder.raise(builder.processes[upid as usize], Class::OwnProcess);
     }
     let (nodes, indices) = flatten(builder.drafts, strings);
     let nodes_of = |drafts: &[u32]| -> Vec<u32> {
@@ -154,7 +159,7 @@ fn count(rows: &[u32], row: u32) -> u32 {
     rows.get(row as usize).copied().unwrap_or(0)
 }
 
-impl NodeBuilder<'_> {
+impl<'a> NodeBuilder<'a> {
     fn add(&mut self, parent: u32, class: Class, rank: i64, kind: Kind, name: Name) -> u32 {
         self.drafts.push(Draft {
             parent,
@@ -270,9 +275,12 @@ impl NodeBuilder<'_> {
             return draft;
         }
         let table = &self.tables.process;
-        let machine = self.machine(table.machine_id().get(upid));
+        let machine = table.machine_id().get(upid);
+        let group = cgroups::group_of(self.tables, self.strings, upid);
+        let container = group.and_then(|group| self.container(machine, &group));
+        let above = container.unwrap_or_else(|| self.machine(machine));
         let name = Name::Pool(table.name().get(upid).or(table.cmdline().get(upid)));
-        let draft = self.add(machine, Class::Process, 0, Kind::Process, name);
+        let draft = self.add(above, Class::Process, 0, Kind::Process, name);
         self.drafts[draft as usize].node.number = Some(table.pid().get(upid));
         let ran = count(&self.rows.ran, upid);
         if ran > 0 {
@@ -282,6 +290,33 @@ impl NodeBuilder<'_> {
             *known = draft;
         }
         draft
+    }
+
+    /// Returns the node of a container, in that of its pod.
+    fn container(&mut self, machine: u32, group: &Group<'_>) -> Option<u32> {
+        let title = cgroups::title(group)?;
+        let key = (machine, group.owner.to_owned());
+        if let Some(draft) = self.containers.get(&key) {
+            return Some(*draft);
+        }
+        let mut above = self.machine(machine);
+        if let Some(pod) = group.pod {
+            let name = format!("pod {pod}");
+            let key = (machine, name.clone());
+            above = match self.containers.get(&key) {
+                Some(draft) => *draft,
+                None => {
+                    let name = Name::Text(name.into());
+                    let draft = self.add(above, Class::Process, 0, Kind::Group, name);
+                    self.containers.insert(key, draft);
+                    draft
+                }
+            };
+        }
+        let name = Name::Text(title.into());
+        let draft = self.add(above, Class::Process, 0, Kind::Group, name);
+        self.containers.insert(key, draft);
+        Some(draft)
     }
 
     fn thread(&mut self, utid: u32) -> u32 {
@@ -304,11 +339,13 @@ impl NodeBuilder<'_> {
         if let Some(known) = self.threads.get_mut(utid as usize) {
             *known = draft;
         }
-        if parent != NONE {
-            let above = &mut self.drafts[parent as usize];
-            if above.node.kind == Kind::Process {
-                above.rank = above.rank.saturating_sub(time);
+        let mut above = parent;
+        while let Some(around) = self.drafts.get_mut(above as usize) {
+            if around.node.kind == Kind::Machine {
+                break;
             }
+            around.rank = around.rank.saturating_sub(time);
+            above = around.parent;
         }
         draft
     }
@@ -407,10 +444,28 @@ impl NodeBuilder<'_> {
         match table.cpu().get(track) {
             Some(_) if !is_counter => self.cpu_group(table.machine_id().get(track)),
             _ if is_counter => {
-                let machine = self.machine(table.machine_id().get(track));
-                self.counter_group(machine)
+                let machine = table.machine_id().get(track);
+                let container = self.container_of(track);
+                let container = container.and_then(|group| self.container(machine, &group));
+                let above = container.unwrap_or_else(|| self.machine(machine));
+                self.counter_group(above)
             }
             _ => self.machine(table.machine_id().get(track)),
+        }
+    }
+
+    /// Returns the control group of a track with one of its counters.
+    fn container_of(&self, track: u32) -> Option<Group<'a>> {
+        let table = &self.tables.track;
+        if self.strings.text(table.type_().get(track)) != "cgroup" {
+            return None;
+        }
+        let set = table.dimension_arg_set_id().get(track)?;
+        let mut args = self.tables.args.set(set);
+        let path = args.find(|arg| self.strings.text(arg.key) == "cgroup")?;
+        match path.value {
+            ArgValue::Text(path) => Some(Group::new(self.strings.text(path))),
+            _ => None,
         }
     }
 
@@ -519,12 +574,22 @@ impl NodeBuilder<'_> {
 
     /// Moves the process that contains a node before those without slices.
     fn prefer(&mut self, mut draft: u32) {
-        while let Some(above) = self.drafts.get_mut(draft as usize) {
+        while let Some(above) = self.drafts.get(draft as usize) {
             if above.node.kind == Kind::Process {
-                above.class = Class::ProcessWithSlices;
-                return;
+                return self.raise(draft, Class::ProcessWithSlices);
             }
             draft = above.parent;
+        }
+    }
+
+    /// Moves a process, and the container that it is in, before those of lower classes.
+    fn raise(&mut self, mut process: u32, class: Class) {
+        while let Some(draft) = self.drafts.get_mut(process as usize) {
+            if draft.node.kind == Kind::Machine {
+                return;
+            }
+            draft.class = draft.class.min(class);
+            process = draft.parent;
         }
     }
 

@@ -6,12 +6,12 @@ mod tree;
 
 use std::borrow::Cow;
 
-use ferretto_tables::schema::ArgValue;
 use serde_json::{Value, json};
 
 pub(crate) use self::source::{Measure, Profile, Profiles};
 pub(crate) use self::stacks::{Stacks, frames, functions};
 use self::tree::Tree;
+use crate::cgroups::{group_of, owner};
 use crate::nodes::{Content, NONE};
 use crate::scene::sample_thread;
 use crate::view::View;
@@ -236,57 +236,12 @@ impl View {
         };
         let (tables, strings) = (self.trace().tables(), self.trace().strings());
         let line = strings.text(tables.process.cmdline().get(upid));
-        let owner = self.control_group(upid).and_then(|group| group.owner());
+        let group = group_of(tables, strings, upid);
+        let owner = group.and_then(|group| owner(&group));
         match owner {
             None => Cow::Borrowed(line),
             Some(owner) if line.is_empty() => Cow::Owned(owner),
             Some(owner) => Cow::Owned(format!("{line} · {owner}")),
         }
-    }
-
-    /// Returns the control group of a process.
-    pub(crate) fn control_group(&self, upid: u32) -> Option<ControlGroup<'_>> {
-        let (tables, strings) = (self.trace().tables(), self.trace().strings());
-        let set = tables.process.arg_set_id().get(upid)?;
-        let mut group = ControlGroup::default();
-        for arg in tables.args.set(set) {
-            let ArgValue::Text(text) = arg.value else {
-                continue;
-            };
-            let part = match strings.text(arg.key) {
-                "cgroup.path" => &mut group.path,
-                "cgroup.unit" => &mut group.unit,
-                "cgroup.container" => &mut group.container,
-                "cgroup.engine" => &mut group.engine,
-                "cgroup.pod" => &mut group.pod,
-                _ => continue,
-            };
-            *part = Some(strings.text(text));
-        }
-        group.path.is_some().then_some(group)
-    }
-}
-
-/// The control group of a process.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ControlGroup<'a> {
-    pub(crate) path: Option<&'a str>,
-    unit: Option<&'a str>,
-    container: Option<&'a str>,
-    engine: Option<&'a str>,
-    pod: Option<&'a str>,
-}
-
-impl ControlGroup<'_> {
-    /// Returns the container and pod, or else the unit.
-    pub(crate) fn owner(&self) -> Option<String> {
-        let Some(container) = self.container else {
-            return self.unit.map(str::to_owned);
-        };
-        let owner = format!("{} {container}", self.engine.unwrap_or("container"));
-        Some(match self.pod {
-            Some(pod) => format!("{owner}, pod {pod}"),
-            None => owner,
-        })
     }
 }

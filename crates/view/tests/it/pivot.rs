@@ -163,10 +163,10 @@ fn processes_have_parents_and_cpu_time() {
 fn processes_are_found_by_their_container() {
     let view = of_a_command(false);
     let frame = Frame::read(&view.index(Circumstances::default()));
-    let work = frame.node(2, "work");
+    let nodes = [frame.node(4, "docker 0123456789ab"), frame.node(2, "work")];
     let found = view.search("docker 0123456789ab", SearchIn::All, 10);
     let found = Frame::read(&found.expect("valid"));
-    assert_eq!(found.header["nodes"], value!([work]));
+    assert_eq!(found.header["nodes"], value!(nodes));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Details, searches, summaries and neighbours.
 
 use crate::common::{Frame, SCHED, json, of_a_command, slice, view, wakings, wakings_after_a_loss};
-use ferretto_view::{By, Circumstances, ProfileRequest, SearchIn, Step, View, Window};
+use ferretto_view::{
+    By, Circumstances, PivotOf, PivotRequest, ProfileRequest, SearchIn, Step, View, Window,
+};
 use serde_json::{Value, json as value};
 
 fn index(view: &View) -> Frame {
@@ -203,6 +205,30 @@ fn processes_of_the_recorded_command_come_first() {
         let names: Vec<&str> = processes.map(|(name, _)| name).collect();
         assert_eq!(names, wanted);
     }
+}
+
+#[test]
+fn a_container_has_the_rows_of_its_processes() {
+    let view = of_a_command(false);
+    let index = index(&view);
+    let container = index.node(4, "docker 0123456789ab") as usize;
+    let process = |name| index.node(2, name) as usize;
+    let parents = index.column("parent");
+    assert_eq!(parents[process("work")], container as f64);
+    assert_eq!(parents[process("sh")], parents[container]);
+    assert_eq!(index.column("cpu")[container], 200.0);
+    let pivot = view.pivot(&PivotRequest {
+        from: -1e15,
+        to: 1e15,
+        nodes: None,
+        of: PivotOf::Cpu,
+        by: &["container"],
+    });
+    let times = pivot["rows"].as_array().expect("rows").iter();
+    let times: Vec<_> = times.map(|row| (&row["keys"][0], &row["total"])).collect();
+    let expected = [("", 1090), ("docker 0123456789ab", 200)];
+    let expected = expected.map(|(name, time)| (value!(name), value!(time)));
+    assert_eq!(times, expected.each_ref().map(|(name, time)| (name, time)));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -84,6 +85,10 @@ impl Running {
 
     fn get(&self, name: &str) -> (u16, Vec<u8>) {
         self.ask(&format!("GET /{TOKEN}/{name}"), &self.host(), "")
+    }
+
+    fn post(&self, name: &str, body: &str) -> (u16, Vec<u8>) {
+        self.ask(&format!("POST /{TOKEN}/{name}"), &self.host(), body)
     }
 }
 
@@ -360,4 +365,48 @@ fn rows_of_queries_are_located() {
         assert!(located(query).is_null(), "{query}");
     }
     assert_eq!(server.get("locate?dur=5").0, 400);
+}
+
+#[test]
+fn what_a_page_keeps_is_there_for_the_next_server() {
+    let state = tempfile::tempdir().expect("folder");
+    let folder = state.path().join("ferretto/view");
+    let server = || Running::start(Running::bind(Box::new(|_| true)).with_kept(folder.clone()));
+    let first = server();
+    assert_eq!(
+        first.get("kept"),
+        (200, br#"{"keys":null,"settings":null,"sql":null}"#.to_vec())
+    );
+    assert_eq!(first.post("kept?name=sql", r#"["SELECT 1"]"#).0, 200);
+    let settings = r#"{"theme":"dark"}"#;
+    assert_eq!(first.post("kept?name=settings", settings).0, 200);
+    let file = folder.join("sql.json");
+    let mode = std::fs::metadata(&file).expect("a file").mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let second = server();
+    let (_, values) = second.get("kept");
+    let values = String::from_utf8(values).expect("text");
+    assert_eq!(
+        values,
+        r#"{"keys":null,"settings":{"theme":"dark"},"sql":["SELECT 1"]}"#
+    );
+    let (_, page) = second.get("");
+    let page = String::from_utf8(page).expect("text");
+    assert!(page.contains("data-kind=\"kept\""));
+
+    // Neither other names nor other contents are kept, and a damaged file counts as none.
+    let long = format!("\"{}\"", "x".repeat(600 << 10));
+    for (name, value) in [("sql", "[1"), ("sql", &long)] {
+        let line = format!("kept?name={name}");
+        assert_eq!(second.post(&line, value).0, 400, "{name}");
+    }
+    for name in ["other", "", "../sql", "%2e%2e%2fsql"] {
+        let line = format!("kept?name={name}");
+        assert_eq!(second.post(&line, "1").0, 404, "{name}");
+    }
+    assert_eq!(second.get("kept").1, values.as_bytes());
+    std::fs::write(&file, "[\"SELECT").expect("write");
+    let (_, values) = second.get("kept");
+    assert!(values.ends_with(br#""sql":null}"#));
 }
