@@ -275,7 +275,7 @@ test('processes of containers are in a group, which is sorted, filtered and summ
         assert.deepEqual((await rows()).slice(3), ['2 cron 41', '2 init 1', ...inPod]);
         await command(page, 'Select the visible time');
         await command(page, 'Group the events of the range', 'cpu container');
-        const table = page.locator('.pivot', { hasText: 'container' }).last();
+        const table = page.locator('.pivot', { hasText: 'CPU time by container' }).last();
         assert.match((await table.innerText()).replace(/\s+/g, ' '), /containerd 0123456789ab (\S+ )*30 ms/);
     });
 });
