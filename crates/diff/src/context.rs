@@ -19,6 +19,10 @@ pub(crate) struct Context<'a> {
     pub(crate) command: Option<u32>,
     /// By process: set if it is compared.
     processes: Vec<bool>,
+    /// By thread: set if it is compared.
+    threads: Vec<bool>,
+    /// By thread: set if it belongs to a program that records.
+    recorders: Vec<bool>,
     /// By process that began while it was recorded: its first thread.
     first_threads: FxHashMap<u32, u32>,
 }
@@ -51,7 +55,7 @@ impl<'a> Context<'a> {
         let of_command = command.map(|thread| why.lifetime(thread));
         let range = range.or(of_command).unwrap_or(all);
         let root = command.and_then(|thread| tables.thread.upid().get(thread));
-        let processes = (0..tables.process.len())
+        let processes: Vec<bool> = (0..tables.process.len())
             .map(|process| match root {
                 Some(root) => descends(trace, process, root),
                 None => true,
@@ -66,11 +70,28 @@ impl<'a> Context<'a> {
             .filter_map(|thread| Some((tables.thread.upid().get(thread)?, thread)))
             .filter(|(process, _)| began(*process))
             .collect();
+        let threads = 0..tables.thread.len();
+        let recorders: Vec<bool> = threads
+            .clone()
+            .map(|thread| why.is_recorder(thread))
+            .collect();
+        let threads = threads.map(|thread| {
+            let process = tables.thread.upid().get(thread);
+            let has_process = match process {
+                Some(process) => processes.get(process as usize) == Some(&true),
+                None => command.is_none(),
+            };
+            // Before a command runs its program, it has the name of the recorder.
+            let is_compared = command.is_some() || !recorders[thread as usize];
+            has_process && is_compared && !tables.thread.is_idle().get(thread)
+        });
         Self {
             trace,
-            why,
             range,
             command,
+            threads: threads.collect(),
+            recorders,
+            why,
             processes,
             first_threads,
         }
@@ -83,15 +104,12 @@ impl<'a> Context<'a> {
 
     /// Returns true if a thread is compared.
     pub(crate) fn has_thread(&self, thread: u32) -> bool {
-        let tables = self.trace.tables();
-        let process = tables.thread.upid().get(thread);
-        let has_process = match process {
-            Some(process) => self.has_process(process),
-            None => self.command.is_none(),
-        };
-        // Before a command runs its program, it has the name of the recorder.
-        let is_compared = self.command.is_some() || !self.why.is_recorder(thread);
-        has_process && is_compared && !tables.thread.is_idle().get(thread)
+        self.threads.get(thread as usize) == Some(&true)
+    }
+
+    /// Returns true if a thread belongs to a program that records.
+    pub(crate) fn is_recorder(&self, thread: u32) -> bool {
+        self.recorders.get(thread as usize) == Some(&true)
     }
 
     /// Returns true if a thread is one of the programs that record the command.
@@ -99,7 +117,7 @@ impl<'a> Context<'a> {
         // Before the command runs its program, it has the name of the recorder.
         let process = |thread| self.trace.tables().thread.upid().get(thread);
         let of_command = self.command.and_then(process);
-        self.why.is_recorder(thread) && process(thread) != of_command
+        self.is_recorder(thread) && process(thread) != of_command
     }
 
     /// Returns the name of a process.

@@ -1,6 +1,6 @@
 //! Time on CPUs by process, thread and function, and waits of threads.
 
-use ferretto_why::{State, StateKind};
+use ferretto_why::{State, StateKind, WaitKind};
 use rustc_hash::FxHashMap;
 
 use crate::context::Context;
@@ -16,12 +16,20 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
         let of_process = Feature::of_process(Kind::Cpu, &process);
         let of_thread = of_process.clone().thread(&context.thread_name(thread));
         let mut parts = [0_i64; WINDOWS];
+        let mut waits = FxHashMap::default();
         for state in schedule.states(thread) {
             if state.kind == StateKind::Running {
                 context.windows(state.start, state.end, |window, time| parts[window] += time);
             } else if context.command.is_none() {
-                wait(context, thread, state, &of_thread, values);
+                wait(context, thread, state, &mut waits);
             }
+        }
+        for (wait, parts) in waits {
+            let feature = Feature {
+                kind: Kind::Wait,
+                ..of_thread.clone()
+            };
+            values.add_parts(feature.name(&wait.words(context)), &parts);
         }
         let sum: i64 = parts.iter().sum();
         if sum > 0 {
@@ -33,39 +41,49 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
     functions(context, &running, values);
 }
 
+/// The cause of waits of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum WaitCause {
+    /// It had no CPU.
+    Cpu,
+    /// It waited for something of this kind, until this thread woke it.
+    For(WaitKind, Option<u32>),
+}
+
+impl WaitCause {
+    fn words(self, context: &Context<'_>) -> String {
+        match self {
+            Self::Cpu => WAITED_FOR_CPU.to_owned(),
+            Self::For(kind, None) => format!("waited for {}", kind.phrase()),
+            Self::For(kind, Some(waker)) => {
+                let waker = context.thread_name(waker);
+                format!("waited for {}, until woken by {waker}", kind.phrase())
+            }
+        }
+    }
+}
+
 /// Adds a wait of a thread.
 fn wait(
     context: &Context<'_>,
     thread: u32,
     state: &State,
-    of_thread: &Feature,
-    values: &mut Values,
+    waits: &mut FxHashMap<WaitCause, [i64; WINDOWS]>,
 ) {
     if state.end <= context.range.start || state.start >= context.range.end {
         return;
     }
-    let name = match state.kind {
-        StateKind::Runnable => WAITED_FOR_CPU.to_owned(),
+    let cause = match state.kind {
+        StateKind::Runnable => WaitCause::Cpu,
         StateKind::Blocked(_) => {
             let wait = context.why.wait_of(thread, state);
-            let waker = wait
-                .waker()
-                .filter(|waker| !context.why.is_recorder(*waker));
-            let waker = waker.map(|waker| context.thread_name(waker));
-            match waker {
-                Some(waker) => format!("waited for {}, until woken by {waker}", wait.kind.phrase()),
-                None => format!("waited for {}", wait.kind.phrase()),
-            }
+            let waker = wait.waker().filter(|waker| !context.is_recorder(*waker));
+            WaitCause::For(wait.kind, waker)
         }
         _ => return,
     };
-    let mut parts = [0_i64; WINDOWS];
+    let parts = waits.entry(cause).or_insert([0; WINDOWS]);
     context.windows(state.start, state.end, |window, time| parts[window] += time);
-    let feature = Feature {
-        kind: Kind::Wait,
-        ..of_thread.clone()
-    };
-    values.add_parts(feature.name(&name), &parts);
 }
 
 /// Adds the time of functions: that of their thread, divided by its samples.

@@ -1,51 +1,99 @@
 //! The critical path of the recorded command: the causes of its duration.
 
-use ferretto_why::{Cause, Explanation, Piece};
+use ferretto_why::{Cause, Explanation, Piece, WaitKind};
 use rustc_hash::FxHashMap;
 
 use crate::context::Context;
 use crate::feature::{CALLS, FAULTS, Feature, KERNEL, Kind, RAN, WAITED_FOR_CPU};
 use crate::values::Values;
 
-/// The cause of a piece in words, and the part of it.
-fn words(context: &Context<'_>, piece: &Piece) -> Option<(String, String)> {
-    let why = &context.why;
-    let strings = context.trace.strings();
-    let function = || {
-        let functions = piece.callsite.map(|callsite| why.functions(callsite));
-        let function = functions.into_iter().flatten().next();
-        function.map_or(String::new(), |function| function.name)
-    };
-    let (name, detail) = match piece.cause {
-        Cause::User | Cause::Running => (RAN, function()),
-        Cause::Call(name) => {
-            let name = strings.text(name);
-            (CALLS, name.strip_prefix("sys_").unwrap_or(name).to_owned())
-        }
-        Cause::Calls | Cause::Entry => (CALLS, String::new()),
-        Cause::PageFault => (FAULTS, String::new()),
-        Cause::Kernel => (KERNEL, function()),
-        Cause::Interrupt(name) => ("was interrupted", strings.text(name).to_owned()),
-        Cause::Behind(other) => (
-            WAITED_FOR_CPU,
-            format!("{} had it", context.thread_name(other)),
-        ),
-        Cause::Wakeup => (WAITED_FOR_CPU, "idle, waking up".to_owned()),
-        Cause::Cpu => (WAITED_FOR_CPU, String::new()),
-        Cause::Wait(kind, _) => {
-            return Some((format!("waited for {}", kind.phrase()), String::new()));
-        }
-        Cause::Absent | Cause::Lost | Cause::TooDeep => return None,
-    };
-    Some((name.to_owned(), detail))
+/// The numbers that tell the features of a piece. There are many pieces of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    thread: u32,
+    cause: Cause,
+    /// The callstack, of causes whose part is a function.
+    callsite: Option<u32>,
+    /// The wait of another thread that it explains: the thread and the kind.
+    via: Option<(u32, WaitKind)>,
 }
 
-/// Returns true if the command waited for the programs that record it, however indirectly.
-fn is_of_recorder(context: &Context<'_>, piece: &Piece, explanation: &Explanation) -> bool {
-    let above = |wait: u32| explanation.waits[wait as usize].wait.parent;
-    let mut waits = std::iter::successors(piece.wait, |wait| above(*wait));
-    context.is_of_recorder(piece.thread)
-        || waits.any(|wait| context.is_of_recorder(explanation.waits[wait as usize].wait.thread))
+impl Key {
+    fn new(piece: &Piece, explanation: &Explanation) -> Self {
+        let wait = |wait: u32| &explanation.waits[wait as usize];
+        let mut via = piece.wait.map(wait);
+        if let Some(own) = via
+            && own.wait.thread == piece.thread
+        {
+            via = own.wait.parent.map(wait);
+        }
+        let has_function = matches!(piece.cause, Cause::User | Cause::Running | Cause::Kernel);
+        Self {
+            thread: piece.thread,
+            cause: piece.cause,
+            callsite: piece.callsite.filter(|_| has_function),
+            via: via.map(|wait| (wait.wait.thread, wait.kind)),
+        }
+    }
+
+    /// Returns the cause in words, and the part of it.
+    fn words(&self, context: &Context<'_>) -> Option<(String, String)> {
+        let why = &context.why;
+        let strings = context.trace.strings();
+        let function = || {
+            let functions = self.callsite.map(|callsite| why.functions(callsite));
+            let function = functions.into_iter().flatten().next();
+            function.map_or(String::new(), |function| function.name)
+        };
+        let (name, detail) = match self.cause {
+            Cause::User | Cause::Running => (RAN, function()),
+            Cause::Call(name) => {
+                let name = strings.text(name);
+                (CALLS, name.strip_prefix("sys_").unwrap_or(name).to_owned())
+            }
+            Cause::Calls | Cause::Entry => (CALLS, String::new()),
+            Cause::PageFault => (FAULTS, String::new()),
+            Cause::Kernel => (KERNEL, function()),
+            Cause::Interrupt(name) => ("was interrupted", strings.text(name).to_owned()),
+            Cause::Behind(other) => (
+                WAITED_FOR_CPU,
+                format!("{} had it", context.thread_name(other)),
+            ),
+            Cause::Wakeup => (WAITED_FOR_CPU, "idle, waking up".to_owned()),
+            Cause::Cpu => (WAITED_FOR_CPU, String::new()),
+            Cause::Wait(kind, _) => {
+                return Some((format!("waited for {}", kind.phrase()), String::new()));
+            }
+            Cause::Absent | Cause::Lost | Cause::TooDeep => return None,
+        };
+        Some((name.to_owned(), detail))
+    }
+}
+
+/// Returns for each wait of the command if it waited for the programs that record it, however
+/// indirectly.
+fn waits_of_recorders(context: &Context<'_>, explanation: &Explanation) -> Vec<bool> {
+    let mut are: Vec<bool> = Vec::with_capacity(explanation.waits.len());
+    for wait in &explanation.waits {
+        // Those above a wait precede it.
+        let above = wait.wait.parent.and_then(|above| are.get(above as usize));
+        are.push(above == Some(&true) || context.is_of_recorder(wait.wait.thread));
+    }
+    are
+}
+
+/// Returns the time of the pieces by their key, without those of programs that record.
+fn times(context: &Context<'_>, explanation: &Explanation) -> FxHashMap<Key, i64> {
+    let of_recorders = waits_of_recorders(context, explanation);
+    let mut times: FxHashMap<Key, i64> = FxHashMap::default();
+    for piece in &explanation.pieces {
+        let is_of_recorder = piece.wait.is_some_and(|wait| of_recorders[wait as usize])
+            || context.is_of_recorder(piece.thread);
+        if !is_of_recorder {
+            *times.entry(Key::new(piece, explanation)).or_default() += piece.end - piece.start;
+        }
+    }
+    times
 }
 
 /// Reads the critical path of the command.
@@ -62,29 +110,19 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
     );
     // The waits of others that a feature explains, with the time.
     let mut vias: FxHashMap<Feature, FxHashMap<String, i64>> = FxHashMap::default();
-    for piece in &explanation.pieces {
-        let Some((name, detail)) = words(context, piece) else {
+    for (key, time) in times(context, &explanation) {
+        let Some((name, detail)) = key.words(context) else {
             continue;
         };
-        if is_of_recorder(context, piece, &explanation) {
-            continue;
-        }
-        let time = piece.end - piece.start;
-        let feature = Feature::of_process(Kind::Path, &context.process_of(piece.thread))
-            .thread(&context.thread_name(piece.thread))
+        let feature = Feature::of_process(Kind::Path, &context.process_of(key.thread))
+            .thread(&context.thread_name(key.thread))
             .name(&name);
-        let mut wait = piece.wait.map(|wait| &explanation.waits[wait as usize]);
-        if let Some(own) = wait
-            && own.wait.thread == piece.thread
-        {
-            wait = own
-                .wait
-                .parent
-                .map(|wait| &explanation.waits[wait as usize]);
-        }
-        let via = wait.map_or(String::new(), |wait| {
-            let thread = context.thread_name(wait.wait.thread);
-            format!("{thread} waited for {}", wait.kind.phrase())
+        let via = key.via.map_or(String::new(), |(thread, kind)| {
+            format!(
+                "{} waited for {}",
+                context.thread_name(thread),
+                kind.phrase()
+            )
         });
         let detailed = (!detail.is_empty()).then(|| feature.clone().detail(&detail));
         for feature in [Some(feature), detailed].into_iter().flatten() {
