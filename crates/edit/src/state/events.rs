@@ -6,8 +6,9 @@ use std::rc::Rc;
 use ferretto_format::budget::{Budget, entry_bytes};
 use ferretto_format::sequence_flags::NEEDS_INCREMENTAL_STATE;
 use ferretto_format::track_event::{
-    CounterValue, EventKind, EventTrack, TrackEvent, is_extra_counter, is_relative_time,
+    CounterValue, EventKind, EventTimes, EventTrack, TrackEvent, is_extra_counter, is_relative_time,
 };
+use ferretto_proto::fields::track_event::legacy_event as legacy;
 use ferretto_proto::fields::{debug_annotation, trace_packet, track_event as event};
 use ferretto_proto::views::track_event::r#type::TYPE_COUNTER;
 use ferretto_proto::views::{CounterDescriptorView, TrackDescriptorView};
@@ -19,6 +20,10 @@ use crate::packet::rewrite;
 
 /// The name of the argument with the original begin time of a repeated slice.
 const BEGAN: &str = "began_ns";
+/// The name of events that repeat the times of threads.
+const THREAD_TIME: &str = "thread_time";
+/// The phase of events about threads.
+const METADATA: u8 = b'M';
 
 /// An unfinished event.
 #[derive(Debug)]
@@ -58,6 +63,54 @@ impl Counter {
     }
 }
 
+/// The thread of an event with times of old writers: its track, and the process and thread that the
+/// event names instead of those of the track.
+type ThreadKey = (EventTrack, Option<i32>, Option<i32>);
+
+/// The last CPU time and number of instructions of a thread, which are counters.
+#[derive(Debug)]
+struct ThreadTimes {
+    writer: Writer,
+    time: u64,
+    thread_time: Option<i64>,
+    instructions: Option<i64>,
+}
+
+impl ThreadTimes {
+    /// Returns a packet with the values, in an event that is neither a slice nor a counter.
+    fn packet(&self, (track, pid, tid): ThreadKey, at: u64) -> Vec<u8> {
+        encode(|out| {
+            self.writer.write(out);
+            self.writer.write_time(at, out);
+            out.varint(trace_packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
+            out.nested(trace_packet::TRACK_EVENT, |out| {
+                if let EventTrack::Uuid(track) = track {
+                    out.varint(event::TRACK_UUID, track);
+                }
+                out.string(event::NAME, THREAD_TIME);
+                let values = [
+                    (event::THREAD_TIME_ABSOLUTE_US, self.thread_time),
+                    (event::THREAD_INSTRUCTION_COUNT_ABSOLUTE, self.instructions),
+                ];
+                for (number, value) in values {
+                    if let Some(value) = value {
+                        out.int(number, value);
+                    }
+                }
+                out.nested(event::LEGACY_EVENT, |out| {
+                    out.varint(legacy::PHASE, METADATA.into());
+                    let ids = [(legacy::PID_OVERRIDE, pid), (legacy::TID_OVERRIDE, tid)];
+                    for (number, id) in ids {
+                        if let Some(id) = id {
+                            out.int(number, id.into());
+                        }
+                    }
+                });
+            });
+        })
+    }
+}
+
 /// The unfinished track events of a trace.
 #[derive(Debug)]
 pub(crate) struct Events {
@@ -67,6 +120,7 @@ pub(crate) struct Events {
     slices: BTreeMap<EventTrack, Stack<OpenEvent>>,
     states: BTreeMap<EventTrack, (u64, OpenEvent)>,
     counters: BTreeMap<(u32, u64), Counter>,
+    threads: BTreeMap<ThreadKey, ThreadTimes>,
 }
 
 /// Returns the duration of a complete event, which is written once for its begin and end.
@@ -82,6 +136,7 @@ impl Events {
             slices: BTreeMap::new(),
             states: BTreeMap::new(),
             counters: BTreeMap::new(),
+            threads: BTreeMap::new(),
         }
     }
 
@@ -180,6 +235,54 @@ impl Events {
         }
     }
 
+    /// Adds the times of an event in the encoding of old writers, with its timestamp.
+    pub(crate) fn add_times(
+        &mut self,
+        writer: Writer,
+        state: &Incremental,
+        time: u64,
+        bytes: &[u8],
+        times: EventTimes,
+    ) {
+        // In microseconds, as they are encoded.
+        let (thread_time, instructions) = (
+            times.thread_time.map(|time| time / 1000),
+            times.instructions,
+        );
+        if (thread_time, instructions) == (None, None) {
+            return;
+        }
+        let event = TrackEvent::read(bytes);
+        let track = event.track.or(state.event.defaults.track);
+        let track = match track.filter(|uuid| *uuid != 0) {
+            Some(uuid) => EventTrack::Uuid(uuid),
+            None => EventTrack::Sequence(writer.sequence),
+        };
+        let legacy = event.legacy().unwrap_or_default();
+        let key = (track, legacy.pid_override, legacy.tid_override);
+        match self.threads.get_mut(&key) {
+            Some(known) if known.time > time => {}
+            Some(known) => {
+                *known = ThreadTimes {
+                    writer,
+                    time,
+                    thread_time: thread_time.or(known.thread_time),
+                    instructions: instructions.or(known.instructions),
+                };
+            }
+            None if self.budget.take(entry_bytes::<(ThreadKey, ThreadTimes)>()) => {
+                let times = ThreadTimes {
+                    writer,
+                    time,
+                    thread_time,
+                    instructions,
+                };
+                self.threads.insert(key, times);
+            }
+            None => {}
+        }
+    }
+
     /// Writes the unfinished events as packets. `when` returns the timestamp for a sequence and an
     /// original time, `state_of` the packet with the current state of a sequence, and `starts_of`
     /// the number of its restarts. Returns the sequences that have their current state afterwards.
@@ -207,7 +310,13 @@ impl Events {
             let of = counters.entry(counter.writer.sequence).or_default();
             of.push((*track, counter));
         }
-        let sequences: BTreeSet<u32> = open_events.keys().chain(counters.keys()).copied().collect();
+        let mut threads: BTreeMap<u32, Vec<(ThreadKey, &ThreadTimes)>> = BTreeMap::new();
+        for (key, times) in &self.threads {
+            let of = threads.entry(times.writer.sequence).or_default();
+            of.push((*key, times));
+        }
+        let sequences = open_events.keys().chain(counters.keys());
+        let sequences: BTreeSet<u32> = sequences.chain(threads.keys()).copied().collect();
         for sequence in &sequences {
             let mut open = open_events.remove(sequence).unwrap_or_default();
             open.sort_by_key(|(time, _)| *time);
@@ -225,6 +334,10 @@ impl Events {
             if let Some((_, counter)) = counters.first() {
                 writer = counter.writer;
             }
+            let threads = threads.remove(sequence).unwrap_or_default();
+            if let Some((_, times)) = threads.first() {
+                writer = times.writer;
+            }
             // Sums restart at 0 when the state is cleared.
             let (old, summed): (Vec<_>, Vec<_>) =
                 counters.into_iter().partition(|(track, counter)| {
@@ -236,6 +349,9 @@ impl Events {
                     let time = when(*sequence, counter.time);
                     out(counter.packet(&writer, track, time));
                 }
+            }
+            for (key, times) in threads {
+                out(times.packet(key, when(*sequence, times.time)));
             }
         }
         sequences

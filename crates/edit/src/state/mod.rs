@@ -211,6 +211,9 @@ impl State {
                     let state = self.sequences.state_mut(header.sequence);
                     if let (Some(time), Some(state), true) = (of_time(), state, is_decoded) {
                         self.events.add(writer, state, time, packet, bytes);
+                        if let Some(Ok(times)) = seen.relative {
+                            self.events.add_times(writer, state, time, bytes, times);
+                        }
                     }
                 }
                 kind::FTRACE_EVENTS if self.is_only_sequences => {}

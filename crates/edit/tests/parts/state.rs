@@ -393,14 +393,18 @@ fn events_with_relative_times_keep_their_times_in_parts() {
     let mut part = Vec::new();
     let out = &mut part;
     cut(Cursor::new(&whole), WINDOW, Limits::default(), [9; 16], out).unwrap();
-    let slices = |bytes: &[u8]| {
-        let mut lines = content_of(bytes, WINDOW);
-        lines.retain(|line| line.starts_with("slice"));
-        lines
+    let of_whole = content_of(&whole, WINDOW);
+    let count = |start: &str| {
+        of_whole
+            .iter()
+            .filter(|line| line.starts_with(start))
+            .count()
     };
-    let of_whole = slices(&whole);
-    assert_eq!(of_whole.len(), 8);
-    assert_eq!(differences(&of_whole, &slices(&part)), "");
+    assert_eq!((count("slice"), count("counter thread_time")), (8, 15));
+    let before =
+        |line: &String| line.starts_with("counter thread_time") && line.ends_with("before");
+    assert!(of_whole.iter().any(before), "{of_whole:?}");
+    assert_eq!(differences(&of_whole, &content_of(&part, WINDOW)), "");
     assert_eq!(thread_times(&whole, WINDOW), thread_times(&part, WINDOW));
     assert_eq!(errors(&part), [] as [&str; 0]);
     let parts = split(&whole, Every::Nanoseconds(100 * MS));
