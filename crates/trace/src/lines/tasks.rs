@@ -1,5 +1,6 @@
 //! The prefix of a line, and names and values in it.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 
 use ferretto_text::terminal::controls;
@@ -14,6 +15,9 @@ const MAX_DEPTH: usize = 4;
 
 /// The thread id of an unknown thread.
 pub(super) const UNKNOWN: i32 = -1;
+
+/// The maximum number of printed characters of a thread's name, and its width.
+const MAX_TASK: usize = 16;
 
 /// Returns a thread id as text.
 pub(super) fn number(tid: i32) -> String {
@@ -43,14 +47,34 @@ impl<'a> Tasks<'a> {
                     .unwrap_or("<...>")
             }
         };
-        let name: String = name.chars().map(shown).take(16).collect();
-        // Writing to a vector cannot fail.
-        let _ = write!(line, "{name:>16}-{:<7} ", number(tid));
-        let _ = match cpu {
-            Some(cpu) => write!(line, "[{cpu:03}] "),
-            None => write!(line, "[---] "),
+        let length = line.len();
+        let (shown, count) = if is_plain(name) {
+            (Cow::Borrowed(&name[..name.len().min(MAX_TASK)]), name.len())
+        } else {
+            let shown: String = name.chars().map(shown).take(MAX_TASK).collect();
+            let count = shown.chars().count();
+            (Cow::Owned(shown), count)
         };
+        line.resize(length + MAX_TASK.saturating_sub(count), b' ');
+        line.extend_from_slice(shown.as_bytes());
+        line.push(b'-');
+        // The number is in a column of seven characters.
+        let start = line.len();
+        match u64::try_from(tid) {
+            Ok(tid) => push_digits(line, tid, 1, b'0'),
+            Err(_) => line.extend_from_slice(number(tid).as_bytes()),
+        }
+        line.resize(line.len().max(start + 7) + 1, b' ');
+        match cpu {
+            Some(cpu) => {
+                line.push(b'[');
+                push_digits(line, cpu.into(), 3, b'0');
+                line.extend_from_slice(b"] ");
+            }
+            None => line.extend_from_slice(b"[---] "),
+        }
         if machine != 0 {
+            // Writing to a vector cannot fail.
             let _ = write!(line, "machine {machine:#x} ");
         }
     }
@@ -58,12 +82,32 @@ impl<'a> Tasks<'a> {
 
 /// Appends a time in nanoseconds, as seconds.
 pub(super) fn time(line: &mut Vec<u8>, ns: u64) {
-    let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
-    let _ = write!(line, "{seconds:>6}.{rest:09}: ");
+    push_digits(line, ns / 1_000_000_000, 6, b' ');
+    line.push(b'.');
+    push_digits(line, ns % 1_000_000_000, 9, b'0');
+    line.extend_from_slice(b": ");
+}
+
+/// Appends a number, padded to a width. Lines have several, so this is quicker than formatting.
+fn push_digits(line: &mut Vec<u8>, mut value: u64, width: usize, padding: u8) {
+    let mut digits = [padding; 20];
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    line.extend_from_slice(&digits[start.min(digits.len() - width)..]);
 }
 
 /// Appends a name without control characters, so that the line stays intact.
 pub(super) fn push(line: &mut Vec<u8>, name: &str) {
+    if name.len() <= MAX_NAME && is_plain(name) {
+        return line.extend_from_slice(name.as_bytes());
+    }
     let mut end = name.len().min(MAX_NAME);
     while !name.is_char_boundary(end) {
         end -= 1;
@@ -75,6 +119,11 @@ pub(super) fn push(line: &mut Vec<u8>, name: &str) {
     if end < name.len() {
         line.extend_from_slice("…".as_bytes());
     }
+}
+
+/// Returns true if a text has only printable ASCII characters, as most have.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
 fn shown(c: char) -> char {
