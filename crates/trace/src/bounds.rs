@@ -23,6 +23,7 @@ use ferretto_proto::fields::{
 };
 use ferretto_wire::{Fields, Value};
 
+use crate::health::HealthCounter;
 use crate::limits::{Budget, Limits, entry_bytes};
 use crate::reader::{ReadError, TraceReader};
 use crate::walk::{Content, PacketState, SequenceEvent, Walk};
@@ -68,6 +69,8 @@ impl Bounds {
 #[derive(Debug)]
 pub struct BoundsReader {
     walk: Walk,
+    /// Finds the events that readers leave out.
+    health: HealthCounter,
     times: EventTimes,
 }
 
@@ -77,14 +80,18 @@ impl BoundsReader {
         let budget = limits.budget();
         Self {
             walk: Walk::new(&budget),
+            health: HealthCounter::new(&budget),
             times: EventTimes::new(&budget),
         }
     }
 
     /// Adds one encoded `TracePacket`.
     pub fn add(&mut self, packet: &[u8]) {
-        let times = &mut self.times;
+        let (health, times) = (&mut self.health, &mut self.times);
         self.walk.packet(packet, |header, content, state, clocks| {
+            if health.packet(header, content, &state).is_some() {
+                return;
+            }
             match content.filter(|_| header.snapshot.is_none() && state.is_usable()) {
                 Some((field::FTRACE_EVENTS, body)) => {
                     times.kernel_events(header.machine, body, clocks);
@@ -128,8 +135,9 @@ struct Machine {
 /// The slices of a track, in the order of the file.
 #[derive(Debug, Default)]
 struct Open {
-    /// The number of open slices.
+    /// The number of open slices, and the time of the first one.
     count: u32,
+    first: u64,
     /// The number of ends without a beginning, which another sequence may have written, and the
     /// time of the last one.
     ends: u32,
@@ -250,18 +258,18 @@ impl EventTimes {
                 self.begin(track, time);
             }
             Some(kind) if kind.ends_slice() => {
-                if self.end(track, time) || encoded.has_extra_counters {
+                if self.end(track, time) || encoded.has_counters() {
                     self.add(machine, time, time);
                 }
             }
-            Some(EventKind::Counter) if encoded.counter.is_none() => {}
             // A state without a name is the end of the one before.
             Some(EventKind::State) if encoded.name().is_none() => {}
             Some(kind) if kind.is_complete_slice() => {
                 let duration = encoded.duration().unwrap_or(0);
                 self.add(machine, time, time.saturating_add(duration));
             }
-            Some(EventKind::Legacy('M')) | None => {}
+            Some(EventKind::Legacy('M')) if !encoded.has_counters() => {}
+            None => {}
             Some(_) => self.add(machine, time, time),
         }
     }
@@ -276,6 +284,11 @@ impl EventTimes {
             let end = open.last_end;
             self.add(track.0, end, end);
         } else {
+            open.first = if open.count == 0 {
+                time
+            } else {
+                open.first.min(time)
+            };
             open.count = open.count.saturating_add(1);
         }
     }
@@ -285,7 +298,8 @@ impl EventTimes {
         let Some(open) = self.slices(track) else {
             return false;
         };
-        if open.count == 0 {
+        // An end before all open slices, which the file has later, ends none of them.
+        if open.count == 0 || time < open.first {
             open.ends = open.ends.saturating_add(1);
             open.last_end = open.last_end.max(time);
             return false;

@@ -68,55 +68,60 @@ impl HealthCounter {
         }
     }
 
-    /// Adds a well-formed packet with its content.
+    /// Adds a well-formed packet with its content. Returns the reason if readers leave the content
+    /// out.
     pub(crate) fn packet(
         &mut self,
         header: &PacketHeader<'_>,
         content: Option<Content<'_>>,
         state: &PacketState<'_>,
-    ) {
+    ) -> Option<Stat> {
         if !header.has_sequence {
             self.without_sequence(header);
         }
         if let Some(snapshot) = header.snapshot {
-            return self.snapshot(header.sequence, snapshot);
+            self.snapshot(header.sequence, snapshot);
+            return None;
         }
-        if !state.is_usable() {
-            // Lost state is a loss of the recording.
-            return;
+        // Lost state is a loss of the recording.
+        let content = content.filter(|_| state.is_usable())?;
+        let left_out = self.content(header, content, state);
+        if let Some(stat) = left_out {
+            self.health.add(stat, 1);
         }
-        let is_event = matches!(content, Some((field::TRACK_EVENT, _)));
+        left_out
+    }
+
+    /// Adds the content of a packet. Returns the reason if it is left out.
+    fn content(
+        &mut self,
+        header: &PacketHeader<'_>,
+        (kind, body): Content<'_>,
+        state: &PacketState<'_>,
+    ) -> Option<Stat> {
         match state.time {
             // The clocks of other machines are not known here.
-            Some(Err(_)) if header.machine != 0 => return,
-            Some(Err(Fault::UnknownClock)) => return self.note_unplaced(header, state.clock),
-            Some(Err(_)) => {
-                if is_event {
-                    self.health.add(Stat::track_event_invalid_timestamp, 1);
-                } else if content.is_some() {
-                    let stat = Stat::trace_sorter_negative_timestamp_dropped;
-                    self.health.add(stat, 1);
-                }
-                return;
+            Some(Err(_)) if header.machine != 0 => return None,
+            Some(Err(Fault::UnknownClock)) => {
+                self.note_unplaced(header, state.clock);
+                return None;
             }
+            Some(Err(_)) if kind == field::TRACK_EVENT => {
+                return Some(Stat::track_event_invalid_timestamp);
+            }
+            Some(Err(_)) => return Some(Stat::trace_sorter_negative_timestamp_dropped),
             _ => {}
         }
-        match content {
-            Some((field::TRACK_EVENT, _)) if !header.has_sequence => {
-                let stat = Stat::track_event_missing_sequence_id;
-                self.health.add(stat, 1);
+        match kind {
+            field::TRACK_EVENT if !header.has_sequence => {
+                Some(Stat::track_event_missing_sequence_id)
             }
-            Some((field::TRACK_EVENT, _)) => {
-                if let Some(event) = &state.event {
-                    self.event(header, event, state.time.is_some());
-                }
+            field::TRACK_EVENT => self.event(header, state.event.as_ref()?, state.time.is_some()),
+            field::THREAD_DESCRIPTOR if !header.has_sequence => {
+                Some(Stat::thread_descriptor_missing_sequence_id)
             }
-            Some((field::THREAD_DESCRIPTOR, _)) if !header.has_sequence => {
-                let stat = Stat::thread_descriptor_missing_sequence_id;
-                self.health.add(stat, 1);
-            }
-            Some((field::TRACK_DESCRIPTOR, descriptor)) => self.descriptor(descriptor),
-            _ => {}
+            field::TRACK_DESCRIPTOR => self.descriptor(body),
+            _ => None,
         }
     }
 
@@ -193,58 +198,60 @@ impl HealthCounter {
         clock
     }
 
-    fn descriptor(&mut self, bytes: &[u8]) {
+    fn descriptor(&mut self, bytes: &[u8]) -> Option<Stat> {
         let descriptor = TrackDescriptorView::read(bytes);
         let Some(uuid) = descriptor.uuid else {
-            return self.health.add(Stat::track_descriptor_missing_uuid, 1);
+            return Some(Stat::track_descriptor_missing_uuid);
         };
         let is_counter = descriptor.counter.is_some();
         if is_counter && !self.counters.contains(&uuid) && self.budget.take(entry_bytes::<u64>()) {
             self.counters.insert(uuid);
         }
+        None
     }
 
-    fn event(&mut self, header: &PacketHeader<'_>, event: &SequenceEvent<'_>, has_time: bool) {
+    fn event(
+        &mut self,
+        header: &PacketHeader<'_>,
+        event: &SequenceEvent<'_>,
+        has_time: bool,
+    ) -> Option<Stat> {
         use Stat::{
             track_event_skipped_thread_instruction_delta_without_valid_state as no_instructions,
             track_event_skipped_thread_time_delta_without_valid_state as no_thread_time,
             track_event_skipped_timestamp_delta_without_valid_state as no_time,
         };
-        let missing = event.missing.map(|missing| match missing {
-            MissingBase::Time => no_time,
-            MissingBase::ThreadTime => no_thread_time,
-            MissingBase::Instructions => no_instructions,
-        });
-        if let Some(missing) = missing {
-            return self.health.add(missing, 1);
+        match event.missing {
+            Some(MissingBase::Time) => return Some(no_time),
+            Some(MissingBase::ThreadTime) => return Some(no_thread_time),
+            Some(MissingBase::Instructions) => return Some(no_instructions),
+            None => {}
         }
         let kind = event.encoded.kind();
+        let uuid = event.uuid.filter(|uuid| *uuid != 0);
         if kind == Some(EventKind::Counter) {
             let has_value = event.encoded.counter.is_some();
-            let fault = match event.uuid {
-                None | Some(0) => Some(Stat::track_event_counter_missing_track_uuid),
-                _ if !has_value => Some(Stat::track_event_counter_missing_value),
+            match uuid {
+                None => return Some(Stat::track_event_counter_missing_track_uuid),
+                Some(_) if !has_value => return Some(Stat::track_event_counter_missing_value),
                 Some(uuid) if !self.counters.contains(&uuid) => {
-                    Some(Stat::track_event_counter_invalid_track_uuid)
+                    return Some(Stat::track_event_counter_invalid_track_uuid);
                 }
-                _ => None,
-            };
-            if let Some(fault) = fault {
-                return self.health.add(fault, 1);
+                Some(_) => {}
             }
         }
         if !has_time {
-            return self.health.add(Stat::track_event_missing_timestamp, 1);
+            return Some(Stat::track_event_missing_timestamp);
         }
         match kind {
-            Some(EventKind::State) if matches!(event.uuid, None | Some(0)) => {
-                let stat = Stat::track_event_state_missing_track_uuid;
-                self.health.add(stat, 1);
+            Some(EventKind::State) if uuid.is_none() => {
+                return Some(Stat::track_event_state_missing_track_uuid);
             }
             Some(EventKind::Begin) => self.begin(header.sequence, event.track),
             Some(EventKind::End) => self.end(header.sequence, event.track),
             _ => {}
         }
+        None
     }
 
     fn begin(&mut self, sequence: u32, track: EventTrack) {
@@ -305,12 +312,13 @@ impl HealthReader {
         }
     }
 
-    /// Adds one encoded `TracePacket`.
-    pub fn add(&mut self, packet: &[u8]) {
-        let counter = &mut self.counter;
+    /// Adds one encoded `TracePacket`. Returns the reason if readers leave its content out.
+    pub fn add(&mut self, packet: &[u8]) -> Option<Stat> {
+        let (counter, mut left_out) = (&mut self.counter, None);
         self.walk.packet(packet, |header, content, state, _| {
-            counter.packet(header, content, &state);
+            left_out = counter.packet(header, content, &state);
         });
+        left_out
     }
 
     /// Returns the counts at the end of the trace.

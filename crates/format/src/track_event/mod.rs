@@ -219,6 +219,19 @@ impl<'a> TrackEvent<'a> {
         self.fields().filter(|field| field.number == number).last()
     }
 
+    /// Returns true if it has values of counters beside its own: extra counters, or the CPU time or
+    /// instructions of the thread.
+    pub fn has_counters(&self) -> bool {
+        let is_of_thread = |part: Field<'_>| {
+            is_relative_time(part.number)
+                && !matches!(
+                    part.number,
+                    field::TIMESTAMP_DELTA_US | field::TIMESTAMP_ABSOLUTE_US
+                )
+        };
+        self.has_extra_counters || (self.has_relative_times && self.fields().any(is_of_thread))
+    }
+
     /// Returns the part of old writers.
     #[inline]
     pub fn legacy(&self) -> Option<LegacyEventView<'a>> {

@@ -33,6 +33,9 @@ const MAX_FUNCTIONS: usize = 64;
 /// The maximum number of printed arguments of an event.
 const MAX_ARGUMENTS: usize = 32;
 
+/// The usual length of a line, in bytes.
+const LINE: usize = 120;
+
 /// An error of printing a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum LinesError {
@@ -114,8 +117,8 @@ impl Resolver {
         };
         let mut health = HealthReader::new(self.limits);
         let damage = packets.try_read_all(|packet| {
-            health.add(packet.bytes);
-            printer.packet(packet.bytes);
+            let left_out = health.add(packet.bytes);
+            printer.packet(packet.bytes, left_out.is_some());
             printer.order.is_writable()
         })?;
         let (lines, unordered) = printer.order.finish()?;
@@ -139,7 +142,7 @@ struct Printer<'a, W> {
 }
 
 impl<W: Write> Printer<'_, W> {
-    fn packet(&mut self, packet: &[u8]) {
+    fn packet(&mut self, packet: &[u8], is_left_out: bool) {
         let (mut machine, mut is_event, mut is_sample, mut bundle) = (0, false, false, None);
         let (mut pid, mut sequence) = (0, 0);
         for part in Fields::new(packet).map_while(Result::ok) {
@@ -158,14 +161,17 @@ impl<W: Write> Printer<'_, W> {
             let clocks = self.samples.clocks();
             let of = (machine, sequence);
             self.kernel.bundle(of, bundle, clocks, |event| {
-                let mut line = Vec::new();
+                let mut line = Vec::with_capacity(LINE);
                 tasks.task(&mut line, machine, event.tid, Some(event.cpu));
                 tasks::time(&mut line, event.time);
                 line.extend_from_slice(event.text);
                 order.add(event.time, line);
             });
         }
-        if is_event && let Some(event) = self.events.add(packet) {
+        if is_event
+            && let Some(event) = self.events.add(packet)
+            && (!is_left_out || event.time.is_none())
+        {
             let line = event_line(&self.tasks, self.events.tracks(), machine, pid, &event);
             self.order.add(event.time.unwrap_or(0), line);
         }
@@ -214,7 +220,7 @@ fn event_line(
     let thread = track
         .and_then(|track| track.thread)
         .map(|(_, tid)| tid as i32);
-    let mut line = Vec::new();
+    let mut line = Vec::with_capacity(LINE);
     tasks.task(&mut line, machine, thread.unwrap_or(pid), None);
     match event.time {
         Some(time) => tasks::time(&mut line, time),
@@ -236,7 +242,7 @@ fn event_line(
         tasks::push(&mut line, name);
     }
     if let Some(duration) = event.duration {
-        line.extend_from_slice(format!(" of {duration} ns").as_bytes());
+        let _ = write!(line, " of {duration} ns");
     }
     if thread.is_none() && event.track != 0 {
         line.extend_from_slice(b" on ");
@@ -267,11 +273,11 @@ fn event_line(
 
 /// Appends the value of a counter.
 fn push_number(line: &mut Vec<u8>, value: Number) {
-    let text = match value {
-        Number::Integer(value) => format!(" = {value}"),
-        Number::Double(value) => format!(" = {value}"),
+    // Writing to a vector cannot fail.
+    let _ = match value {
+        Number::Integer(value) => write!(line, " = {value}"),
+        Number::Double(value) => write!(line, " = {value}"),
     };
-    line.extend_from_slice(text.as_bytes());
 }
 
 fn sample_line(tasks: &Tasks<'_>, profile: &Profile, sample: &Sample) -> Vec<u8> {

@@ -451,13 +451,15 @@ impl Summarizer {
         if let Some(fault) = state.fault {
             state = PacketState::faulty(fault, header, &self.sequences);
         }
-        self.health.packet(header, content.data, &state);
-        if let Some(data) = content.data.filter(|_| state.is_usable()) {
+        let is_left_out = self.health.packet(header, content.data, &state).is_some();
+        let is_shown = state.is_usable() && !is_left_out;
+        if let Some(data) = content.data.filter(|_| is_shown) {
             let clocks = self.sequences.clocks();
             self.times.packet(header, data, &state, clocks);
         }
         // Events that no reader can place are counted with the losses.
         if let Some(event) = &state.event
+            && !is_left_out
             && !matches!(state.time, Some(Err(_)))
         {
             self.track_events.event(&event.encoded);

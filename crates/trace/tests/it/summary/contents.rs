@@ -60,17 +60,32 @@ fn track_events_are_counted_by_type() {
             });
         });
     });
-    for kind in [1, 1, 2, 3, 4, 0] {
-        trace = trace.packet(|p| {
-            p.varint(10, 1); // sequence
-            p.nested(11, |event| event.varint(9, kind));
+    trace = trace.packet(|p| {
+        p.nested(60, |track| {
+            track.varint(1, 98);
+            track.nested(8, |_| {}); // a counter
         });
+    });
+    let event = |trace: Trace, kind: u64, track: u64| {
+        trace.packet(|p| {
+            p.varint(8, 7); // timestamp
+            p.varint(10, 1); // sequence
+            p.nested(11, |event| {
+                event.varint(9, kind);
+                event.varint(11, track);
+                event.varint(30, 5); // value
+            });
+        })
+    };
+    for (kind, track) in [(1, 99), (1, 99), (2, 99), (3, 99), (4, 98), (0, 99)] {
+        trace = event(trace, kind, track);
     }
-    // No reader shows an event without a sequence.
+    // No reader shows the value of a track that is not a counter, or an event without a sequence.
+    trace = event(trace, 4, 99);
     trace = trace.packet(|p| p.nested(11, |event| event.varint(9, 1)));
     let counts = trace.summary().track_events;
     assert_eq!((counts.begins, counts.ends, counts.instants), (2, 1, 1));
-    assert_eq!((counts.counters, counts.others, counts.tracks), (1, 1, 1));
+    assert_eq!((counts.counters, counts.others, counts.tracks), (1, 1, 2));
     assert_eq!(counts.total(), 6);
 }
 
