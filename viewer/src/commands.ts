@@ -4,6 +4,7 @@ import type { App } from './app';
 import { byId } from './dom';
 import { duration, formats, instant, parseTime, text } from './format';
 import { openHelp } from './help';
+import { saveImage } from './image';
 import { title } from './labels';
 import { matcher } from './match';
 import { NONE } from './model';
@@ -187,6 +188,7 @@ export const COMMANDS: Command[] = [
     { id: 'zero-reset', name: 'Count times from the start of the trace', group: 'Notes', run: (app) => app.setZero(0) },
     { id: 'state-save', name: 'Save the state of the page to a file', group: 'Notes', outside: true, run: (app) => app.saveState() },
     { id: 'state-load', name: 'Load a state from a file', group: 'Notes', outside: true, run: (app) => app.loadState() },
+    { id: 'picture', name: 'Save the picture as an image', group: 'Notes', outside: true, run: (app) => saveImage(app) },
     {
         id: 'copy-link', name: 'Copy the address of this view', group: 'Notes', outside: true,
         run: (app) => void app.task(navigator.clipboard.writeText(location.href), () => app.say('The address is copied')),

@@ -1,8 +1,8 @@
 // The tab that compares the kept range with the selected one, or with the whole trace.
 
 import { el, name, table, type Cell } from './dom';
-import { count, duration, quantity } from './format';
-import type { Summary } from './model';
+import { count, duration, instant, quantity } from './format';
+import type { CounterSum, Summary } from './model';
 import type { Page } from './page';
 
 interface Pair {
@@ -29,17 +29,32 @@ function pairs<T>(before: T[], now: T[], label: (it: T) => string, amount: (it: 
 
 export async function compare(app: Page): Promise<HTMLElement> {
     const { baseline, range, trace } = app;
+    const [from, to] = range ? [range.from, range.to] : [0, trace.end + 1];
+    if (!baseline && trace.before !== null) return compareTraces(app, from, to);
     if (!baseline) {
         return el('p', { class: 'hint' }, 'Select a range and keep it with ', el('kbd', {}, 'B'), ', then select another: this tab compares their slices, CPU time, states and counters.');
     }
     const nodes = app.rangeNodes();
-    const [from, to] = range ? [range.from, range.to] : [0, trace.end + 1];
     const [before, now] = await Promise.all([app.source.summary({ ...baseline, nodes }), app.source.summary({ from, to, nodes })]);
     const lengths = [baseline.to - baseline.from, to - from];
     return el('div', {},
         el('h2', { class: 'title' }, `${duration(lengths[1])} compared with ${duration(lengths[0])}`,
             el('span', { class: 'faint' }, range ? 'of the kept range' : 'of the kept range; the whole trace, since no other range is selected')),
         el('p', { class: 'hint' }, 'The change is that of the time in each second of the range.'),
+        el('div', { class: 'columns' }, ...tables(before, now, lengths)));
+}
+
+/** Compares with the previous trace: the same times since the beginning, or all of both. */
+async function compareTraces(app: Page, from: number, to: number): Promise<HTMLElement> {
+    const { range, trace } = app;
+    const whole = { from: 0, to: (trace.before ?? trace.end) + 1, nodes: null };
+    const of = range ? { from, to, nodes: null } : whole;
+    const [before, now] = await Promise.all([app.source.summary(of, true), app.source.summary({ from, to, nodes: app.rangeNodes() })]);
+    const lengths = [of.to - of.from, to - from];
+    return el('div', {},
+        el('h2', { class: 'title' }, range ? 'Compared with the previous trace' : `${duration(lengths[1])} compared with ${duration(lengths[0])}`,
+            el('span', { class: 'faint' }, range ? `at the same times since its beginning, ${instant(from)} – ${instant(to)}` : 'of the previous trace')),
+        el('p', { class: 'hint' }, range ? 'The change is that of the time in each second.' : 'The change is that of the time in each second. With a range, the same times of both traces are compared.'),
         el('div', { class: 'columns' }, ...tables(before, now, lengths)));
 }
 
@@ -57,9 +72,11 @@ function tables(before: Summary, now: Summary, lengths: number[]): HTMLElement[]
             { text: duration(pair.now), key: pair.now },
             change(pair),
         ]), 3);
-    const known = new Map(before.counters.map((counter) => [counter.node, counter]));
-    const counters = now.counters.filter(({ node }) => known.has(node)).map((counter): Cell[] => {
-        const old = known.get(counter.node)!;
+    // Nodes of two traces have other numbers.
+    const key = ({ name, process }: CounterSum) => `${process?.replace(/ \d+$/, '') ?? ''}\0${name}`;
+    const known = new Map(before.counters.map((counter) => [key(counter), counter]));
+    const counters = now.counters.filter((counter) => known.has(key(counter))).map((counter): Cell[] => {
+        const old = known.get(key(counter))!;
         const by = counter.mean - old.mean;
         return [
             { text: name(counter.name), key: counter.name },

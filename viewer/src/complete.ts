@@ -39,6 +39,15 @@ export class Catalog {
         this.objects = this.objects.filter(([name]) => !this.tables.has(name) && !this.functions.has(name.toLowerCase()));
     }
 
+    /** Returns the names of all tables and views, in order. */
+    tableNames(): string[] {
+        return [...this.tables.keys()].sort();
+    }
+
+    columns(table: string): string[] {
+        return this.tables.get(table) ?? [];
+    }
+
     /** Returns the names that complete the word before the caret, and the place where it begins. */
     complete(sql: string, caret: number): { from: number; list: Candidate[] } {
         const before = sql.slice(0, caret);

@@ -103,7 +103,7 @@ export class FlameTab {
         const options: [Against, string, boolean][] = [
             ['none', 'nothing', true],
             ['range', 'the kept range', this.app.baseline !== null],
-            ['before', 'the previous trace', this.app.trace.before],
+            ['before', 'the previous trace', this.app.trace.before !== null],
             ['file', this.other ? this.other.name : 'an exported file…', true],
         ];
         this.against.replaceChildren(...options.filter(([, , there]) => there).map(([value, label]) => el('option', { value }, label)));

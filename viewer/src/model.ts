@@ -73,8 +73,8 @@ export interface Trace {
     live: boolean;
     /** Increases whenever the trace has grown. */
     generation: number;
-    /** Set if there is a second trace to compare profiles with. */
-    before: boolean;
+    /** The length of a second trace to compare with, or null. */
+    before: number | null;
     /** True if the server runs SQL, false if it has no program for it, null in an export. */
     sql: boolean | null;
     profiles: Profile[];

@@ -332,7 +332,8 @@ export class Overlay implements Source {
         return { total: found.total + own.total, rows: rows.slice(0, limit), nodes: [...found.nodes, ...own.nodes.map((node) => node + this.count)], density: found.density };
     }
 
-    async summary(range: Range): Promise<Summary> {
+    async summary(range: Range, before?: boolean): Promise<Summary> {
+        if (before) return this.base.summary(range, true);
         const own = range.nodes?.filter((node) => this.isOwn(node)) ?? [];
         if (!this.own || own.length === 0) return this.base.summary(range);
         const rest = range.nodes!.filter((node) => !this.isOwn(node));

@@ -102,8 +102,8 @@ export class RemoteSource implements Source {
         return { total: frame.header.total ?? rows.length, rows, nodes: frame.header.nodes ?? [], density: frame.u8('density') };
     }
 
-    async summary(range: Range): Promise<Summary> {
-        return (await this.ask('summary', range)).json();
+    async summary(range: Range, before = false): Promise<Summary> {
+        return (await this.ask('summary', { ...range, of: before ? 'before' : 'this' })).json();
     }
 
     async pivot(range: Range, of: PivotOf, by: string[]): Promise<Pivot> {

@@ -14,7 +14,8 @@ export interface Source {
     why?(node: number, id: number): Promise<Why | null>;
     step(from: Ref, to: Step): Promise<Ref | null>;
     search(text: string, limit: number): Promise<Found>;
-    summary(range: Range): Promise<Summary>;
+    /** Returns statistics of a range. With `before`, those of the previous trace. */
+    summary(range: Range, before?: boolean): Promise<Summary>;
     /** Returns statistics of events by at most three columns; those of arguments begin with `arg:`. */
     pivot(range: Range, of: PivotOf, by: string[]): Promise<Pivot>;
     profile(profile: number, range: Range, by: By, before: boolean): Promise<Stacks>;

@@ -2,6 +2,7 @@
 
 import { Catalog, CATALOG, Editor } from './complete';
 import { el } from './dom';
+import { Explorer } from './explore';
 import { count, duration, text } from './format';
 import { copy, Grid, save } from './grid';
 import type { Page } from './page';
@@ -28,6 +29,7 @@ export class SqlTab {
     private error = el('pre', { class: 'warn sqlerror', hidden: true });
     private drawn = el('div', { class: 'controls', hidden: true });
     private form = el('div', { class: 'trackform', hidden: true });
+    private explorer = new Explorer(() => this.catalog, (sql) => (this.text = sql), () => this.run());
     private actions: HTMLElement;
 
     constructor(private app: Page) {
@@ -51,8 +53,10 @@ export class SqlTab {
             this.editor.area.focus();
         });
         this.root.append(
-            this.editor.root,
-            el('div', { class: 'controls' }, this.start, this.stop, this.history, this.said, el('span', { class: 'grow' }), this.actions),
+            this.editor.root, this.explorer.root,
+            el('div', { class: 'controls' }, this.start, this.stop,
+                el('button', { click: () => this.explorer.toggle(), title: 'Choose a table, conditions and groups' }, 'Build…'),
+                this.history, this.said, el('span', { class: 'grow' }), this.actions),
             this.form, this.drawn, this.error, this.grid.root);
         this.grid.root.hidden = true;
         this.fillHistory(queries());

@@ -14,7 +14,7 @@ export function readTrace(frame: Frame): Trace {
         wall: header.wall == null ? null : BigInt(header.wall),
         live: header.live === true,
         generation: header.generation ?? 0,
-        before: header.before === true,
+        before: header.before ?? null,
         sql: header.sql ?? null,
         profiles: header.profiles ?? [],
         losses: header.losses ?? [],

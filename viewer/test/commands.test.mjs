@@ -280,6 +280,27 @@ test('processes of containers are in a group, which is sorted, filtered and summ
     });
 });
 
+test('the picture is saved with the names of its rows', () =>
+    on(url, async (page) => {
+        const [file] = await Promise.all([page.waitForEvent('download'), command(page, 'Save the picture as an image')]);
+        assert.equal(file.suggestedFilename(), 'test.pftrace.png');
+        const data = readFileSync(await file.path()).toString('base64');
+        const stage = await page.locator('#stage').boundingBox();
+        const picture = await page.evaluate(async ({ data, split }) => {
+            const image = new Image();
+            image.src = `data:image/png;base64,${data}`;
+            await image.decode();
+            const canvas = document.createElement('canvas');
+            [canvas.width, canvas.height] = [image.width, image.height];
+            const context = canvas.getContext('2d');
+            context.drawImage(image, 0, 0);
+            const colors = (x, width) => new Set(new Uint32Array(context.getImageData(x, 0, width, image.height).data.buffer)).size;
+            return { width: image.width, height: image.height, names: colors(0, split), events: colors(split, image.width - split) };
+        }, { data, split: Math.round(stage.x) });
+        assert.deepEqual([picture.width, picture.height], [Math.round(stage.x + stage.width), Math.round(stage.height)]);
+        assert.ok(picture.names > 10 && picture.events > 10, JSON.stringify(picture));
+    }));
+
 test('a key takes another command, which the browser keeps', () =>
     on(url, async (page) => {
         await command(page, 'Give a key a command', 'x search status=500');

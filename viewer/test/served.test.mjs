@@ -283,6 +283,28 @@ test('a trace is compared with the previous one', async (t) => {
     );
 });
 
+test('the slices of two traces are compared, as a whole and at the same times', async (t) => {
+    if (!ferretto) return t.skip('$FERRETTO names no program');
+    const slices = (...all) => JSON.stringify(all.map(([name, ts, dur]) => ({ ph: 'X', pid: 1, tid: 1, ts, dur, name })));
+    dir.write('old.json', slices(['load', 0, 1000], ['parse', 1000, 1000], ['only', 3000, 1000]));
+    dir.write('new.json', slices(['load', 0, 1000], ['parse', 1000, 6000], ['extra', 7000, 1000]));
+    await served(['--before', 'old.json', 'new.json'], (url) =>
+        on(url, async (page) => {
+            await command(page, 'Show the tab Compare');
+            const table = () => page.locator('#content .columns > *', { hasText: 'own time' }).innerText();
+            const row = async (name) => (await table()).split('\n').find((line) => line.startsWith(name))?.split('\t').slice(1);
+            assert.match(await page.locator('#content').innerText(), /^8 ms compared with 4 ms/);
+            assert.deepEqual((await row('parse')).slice(0, 2), ['1 ms', '6 ms']);
+            assert.equal((await row('only'))[2], 'gone');
+            assert.equal((await row('extra'))[2], 'new');
+            await command(page, 'Select a range of time', '0 3 ms');
+            await command(page, 'Show the tab Compare');
+            assert.deepEqual((await row('parse')).slice(0, 2), ['1 ms', '2 ms']);
+            assert.equal(await row('only'), undefined);
+        }),
+    );
+});
+
 test('a recording is shown while it grows', async (t) => {
     if (!ferretto) return t.skip('$FERRETTO names no program');
     execFileSync('mkfifo', [`${dir.path}/gate`]);

@@ -110,6 +110,36 @@ test('queries, settings and keys are there again on another port, and those of t
         rmSync(join(dir.path, 'state'), { recursive: true });
     }));
 
+test('a form writes the query', (t) =>
+    inTab(t, async (page) => {
+        await page.waitForFunction(() => document.documentElement.dataset.busy === '0');
+        await page.getByRole('button', { name: 'Build…' }).click();
+        const choose = (label, value) => page.getByLabel(label, { exact: true }).selectOption(value);
+        await choose('Table', 'slice');
+        assert.equal(await area(page).inputValue(), 'SELECT *\nFROM slice\nLIMIT 1000');
+        await choose('Filter column', 'name');
+        await page.getByLabel('Filter value', { exact: true }).fill("o'r");
+        assert.match(await area(page).inputValue(), /WHERE name = 'o''r'/);
+        await choose('Filter operator', 'contains');
+        await page.getByLabel('Filter value', { exact: true }).fill('o');
+        await choose('Filter column 2', 'dur');
+        await choose('Filter operator 2', '>=');
+        await page.getByLabel('Filter value 2').fill('800000');
+        await choose('Group by', 'name');
+        await choose('Amount', 'avg');
+        await choose('Amount of', 'dur');
+        assert.equal(await area(page).inputValue(),
+            "SELECT name, avg(dur) AS avg_dur\nFROM slice\nWHERE name LIKE '%o%' ESCAPE '\\'\n  AND dur >= 800000\nGROUP BY name\nORDER BY avg_dur DESC\nLIMIT 1000");
+        await page.getByLabel('Most rows').press('Enter');
+        await settled(page);
+        assert.match(await said(page), /^2 rows, /);
+        assert.deepEqual([await cells(page, 0), await cells(page, 1)].map(([, mean]) => Number(mean)), [800000, 800000]);
+        // Conditions and groups are removed again.
+        await choose('Filter column', '');
+        await choose('Group by', '');
+        assert.equal(await area(page).inputValue(), 'SELECT *\nFROM slice\nWHERE dur >= 800000\nLIMIT 1000');
+    }));
+
 test('integers keep all their digits', (t) =>
     inTab(t, async (page) => {
         await run(page, "SELECT 9223372036854775807 AS a, -9223372036854775808 AS b, -1 AS c, 9007199254740993 AS d, 0.5 AS e, x'0102' AS f, 'ü,\"' AS g");

@@ -148,7 +148,7 @@ impl Traces<'_> {
         Circumstances {
             live: self.live,
             generation: self.generation,
-            before: self.before.is_some(),
+            before: self.before.map(View::duration),
             sql: Some(self.has_sql),
             ..Circumstances::default()
         }
@@ -173,7 +173,12 @@ impl Traces<'_> {
                 Response::bytes(self.view.tiles(nodes, window))
             }
             "flows" => Response::bytes(self.view.arrows(from, to, nodes, limit)),
-            "summary" => json_reply(&self.view.summary(from, to, nodes)),
+            "summary" => match (fields.text("of"), self.before) {
+                (None | Some("this"), _) => json_reply(&self.view.summary(from, to, nodes)),
+                (Some("before"), Some(before)) => json_reply(&before.summary(from, to, None)),
+                (Some("before"), None) => not_found(),
+                (Some(_), _) => bad("'of' is this or before."),
+            },
             "list" => {
                 let offset = fields.count("offset").unwrap_or(0);
                 json_reply(&self.view.list(from, to, nodes, offset, limit))

@@ -24,8 +24,8 @@ pub struct Circumstances<'a> {
     pub live: bool,
     /// Increases whenever the trace has grown.
     pub generation: u64,
-    /// True if there is a second trace to compare profiles with.
-    pub before: bool,
+    /// The length in nanoseconds of a second trace to compare with.
+    pub before: Option<i64>,
     /// True if the server runs SQL, false if it has no program for it, and `None` in an export.
     pub sql: Option<bool>,
     /// A sentence about parts that were left out.
