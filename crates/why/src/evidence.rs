@@ -119,7 +119,7 @@ impl Recorded {
 /// The events of a trace that explain the states of its threads.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
-    /// By thread.
+    /// By thread, without overlaps.
     calls: Grouped<Span>,
     /// By CPU, without overlaps: of nested interrupts, the innermost.
     interrupts: Grouped<Span>,
@@ -132,7 +132,13 @@ pub(crate) struct Evidence {
 impl Evidence {
     pub(crate) fn new(trace: &Trace) -> Self {
         let (mut calls, mut interrupts) = spans(trace);
-        calls.for_each_group(|calls| calls.sort_by_key(|call| call.start));
+        calls.for_each_group(|calls| {
+            calls.sort_by_key(|call| call.start);
+            // A thread is in one call at a time: if another one begins, the exit is missing.
+            for next in 1..calls.len() {
+                calls[next - 1].end = calls[next - 1].end.min(calls[next].start);
+            }
+        });
         interrupts.for_each_group(|all| all.sort_by_key(|span| span.start));
         let mut evidence = Self {
             calls,
@@ -274,8 +280,7 @@ impl Evidence {
     }
 }
 
-/// Returns the span at a time. The spans are in the order of their beginnings, and may only
-/// overlap by nesting.
+/// Returns the span at a time. The spans are in the order of their beginnings, without overlaps.
 fn at(spans: &[Span], time: i64) -> Option<&Span> {
     let next = spans.partition_point(|span| span.start <= time);
     let last = spans.get(next.checked_sub(1)?)?;

@@ -82,19 +82,41 @@ impl Tree {
                 let node = &self.nodes[*node];
                 let mut callstacks: Vec<_> = node.callstacks.clone().into_iter().collect();
                 callstacks.sort_unstable_by_key(|(callsite, ns)| (-ns, *callsite));
+                let mut inner = self.shares(&node.inner);
+                // The time for which no cause within it is known, as that of a thread whose CPU
+                // the trace does not tell.
+                let rest = node.ns - inner.iter().map(|share| share.ns).sum::<i64>();
+                if rest > 0 && !inner.is_empty() {
+                    inner.push(Share {
+                        cause: node.cause,
+                        thread: node.thread,
+                        ns: rest,
+                        count: node
+                            .count
+                            .saturating_sub(inner.iter().map(|share| share.count).sum()),
+                        callstacks: Vec::new(),
+                        inner: Vec::new(),
+                    });
+                    inner.sort_by_key(order);
+                }
                 Share {
                     cause: node.cause,
                     thread: node.thread,
                     ns: node.ns,
                     count: node.count,
                     callstacks,
-                    inner: self.shares(&node.inner),
+                    inner,
                 }
             })
             .collect();
-        shares.sort_by_key(|share| (-share.ns, share.cause, share.thread));
+        shares.sort_by_key(order);
         shares
     }
+}
+
+/// Returns the sort key of a share: the longest is the first.
+fn order(share: &Share) -> (i64, Cause, u32) {
+    (-share.ns, share.cause, share.thread)
 }
 
 /// Returns the cause that a cause is within.
@@ -137,9 +159,11 @@ impl Shares {
                 let time = piece.end - piece.start;
                 total = total.saturating_add(time);
                 let mut above = piece.wait.map(|wait| wait as usize);
-                let is_wait = above.is_some_and(|wait| {
-                    let wait = &explanation.waits[wait];
-                    (wait.wait.thread, wait.cause()) == (piece.thread, piece.cause)
+                // Waits below the last level have no node of their own.
+                let is_wait = above.is_some_and(|at| {
+                    let wait = &explanation.waits[at];
+                    let is_it = (wait.wait.thread, wait.cause()) == (piece.thread, piece.cause);
+                    is_it && levels[at] < MAX_LEVELS
                 });
                 if !is_wait {
                     let mut node = above.map(|wait| nodes[wait]);

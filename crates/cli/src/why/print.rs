@@ -74,6 +74,7 @@ fn headline(
     let mut share = first;
     while let Some(inner) = share.inner.first()
         && inner.ns * 2 > share.ns
+        && inner.cause != share.cause
     {
         if matches!(share.cause, Cause::Cpu | Cause::Calls) {
             write!(out, "; mostly {}", phrases::of_cause(why, inner.cause))?;

@@ -1,4 +1,5 @@
 //! Integration tests, in one program.
 
+mod explained;
 mod missing;
 mod partition;

@@ -1,6 +1,8 @@
 //! Switches that the kernel left out.
 
 use ferretto_tables::{Options, Trace};
+use ferretto_testing::Random;
+use ferretto_trace::summary::summarize;
 use ferretto_why::{Cause, Why};
 use ferretto_wire::encode;
 
@@ -124,4 +126,58 @@ fn missing_switches_are_named_with_their_time() {
     assert_eq!(texts(100..600), [(150, format!("{text} 400 ns"))]);
     assert_eq!(texts(200..250), [(200, format!("{text} 50 ns"))]);
     assert_eq!(texts(560..600), []);
+}
+
+/// Returns the missing switches and all, by CPU, as the table `stats` has them.
+fn of_stats(trace: &Trace) -> Vec<(i64, i64, i64)> {
+    let stats = &trace.tables().stats;
+    let of = |name: &str| -> Vec<(i64, i64)> {
+        let rows = 0..stats.len();
+        let rows = rows.filter(|row| trace.strings().text(stats.name().get(*row)) == name);
+        rows.map(|row| (stats.idx().get(row).expect("a CPU"), stats.value().get(row)))
+            .collect()
+    };
+    let all = of("sched_switches").into_iter();
+    let missing = of("sched_switches_missing").into_iter();
+    let both = missing.zip(all).map(|((cpu, missing), (of, all))| {
+        assert_eq!(cpu, of);
+        (cpu, missing, all)
+    });
+    both.collect()
+}
+
+#[test]
+fn all_readers_count_the_same_missing_switches() {
+    assert_eq!(of_stats(&trace()), [(1, 1, 4)]);
+    let mut random = Random(1);
+    for _ in 0..50 {
+        let mut time = 100;
+        let mut current = [0_u64; 3];
+        let bundles: Vec<_> = (0..60)
+            .map(|_| {
+                let cpu = random.below(3);
+                let mut events: Vec<Event> = Vec::new();
+                for _ in 0..random.below(4) {
+                    time += 1 + random.below(9) as u64;
+                    if random.one_in(6) {
+                        current[cpu] = random.below(5) as u64;
+                    }
+                    let (prev, next) = (current[cpu], random.below(5) as u64);
+                    events.push((time, prev, Kind::Switch(1, next)));
+                    current[cpu] = next;
+                }
+                bundle(cpu as u64, &events)
+            })
+            .collect();
+        let bytes = bundles.concat();
+        let trace = Trace::read(&bytes[..], &Options::default()).expect("a trace");
+        let summary = summarize(&bytes[..]).expect("a trace");
+        let cpus = summary.cpus.iter().filter(|cpu| cpu.missing_switches > 0);
+        let of_summary = cpus.map(|cpu| {
+            let missing = cpu.missing_switches as i64;
+            let all = cpu.switches.expect("a number") as i64 + missing;
+            (i64::from(cpu.cpu), missing, all)
+        });
+        assert_eq!(of_stats(&trace), of_summary.collect::<Vec<_>>());
+    }
 }
