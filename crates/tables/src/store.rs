@@ -154,6 +154,22 @@ impl Store {
             .collect()
     }
 
+    /// Adds the numbers of switches and of missing ones to the statistics.
+    pub(crate) fn store_switches(&mut self) {
+        for missing in self.missing_switches() {
+            let cpus = &self.tables.cpu;
+            let index = cpus.cpu().get(missing.ucpu).map_or(-1, i64::from);
+            let value = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+            self.stats.set_machine(cpus.machine_id().get(missing.ucpu));
+            self.stats
+                .set_indexed(Stat::sched_switches, index, value(missing.of));
+            let count = value(missing.missing);
+            self.stats
+                .set_indexed(Stat::sched_switches_missing, index, count);
+        }
+        self.stats.set_machine(self.machine);
+    }
+
     /// Counts a switch of a CPU.
     #[inline]
     pub(crate) fn count_switch(&mut self, ucpu: u32) {

@@ -81,6 +81,7 @@ impl Trace {
         store.store_args();
         store.store_callsites();
         store.finish_losses();
+        store.store_switches();
         let missing_switches = store.missing_switches();
         store
             .stats

@@ -366,4 +366,6 @@ define! {
     collapsed_stack_unreadable_lines, single, Error, Trace, Machine;
     strace_unreadable_lines, single, Error, Trace, Machine;
     packets_not_imported, indexed, Info, Analysis, Machine;
+    sched_switches, indexed, Info, Analysis, Machine;
+    sched_switches_missing, indexed, Info, Analysis, Machine;
 }
