@@ -4,6 +4,20 @@ use std::time::Duration;
 
 /// Parses numbers with units; `1m30s` is a sum, and a bare 0 is zero.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let duration = parse_offset(text)?;
+    // The service's own limit; see TraceConfig.duration_ms.
+    const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+    if duration > LONGEST {
+        return Err("longer than seven days; use 0 and stop with Ctrl-C".to_owned());
+    }
+    if !duration.is_zero() && duration < Duration::from_millis(1) {
+        return Err("shorter than a millisecond".to_owned());
+    }
+    Ok(duration)
+}
+
+/// Parses numbers with units, as [`parse_duration`], of any length.
+pub(crate) fn parse_offset(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -17,15 +31,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
             break;
         }
     }
-    // The service's own limit; see TraceConfig.duration_ms.
-    const LONGEST: f64 = 7.0 * 24.0 * 3600.0;
-    if seconds > LONGEST {
-        return Err("longer than seven days; use 0 and stop with Ctrl-C".to_owned());
-    }
-    if seconds > 0.0 && seconds < 0.001 {
-        return Err("shorter than a millisecond".to_owned());
-    }
-    Ok(Duration::from_secs_f64(seconds))
+    Duration::try_from_secs_f64(seconds).map_err(|_| "too long".to_owned())
 }
 
 /// Parses the first number with a unit to seconds, and returns the rest.
@@ -37,6 +43,8 @@ fn parse_part<'a>(rest: &'a str, whole: &str) -> Result<(f64, &'a str), String> 
         .parse()
         .map_err(|_| "expected numbers with units, such as 10s or 1m30s".to_owned())?;
     let seconds = match unit {
+        "ns" => number / 1e9,
+        "us" | "µs" => number / 1e6,
         "ms" => number / 1000.0,
         "s" | "sec" => number,
         "m" | "min" => number * 60.0,
@@ -48,7 +56,9 @@ fn parse_part<'a>(rest: &'a str, whole: &str) -> Result<(f64, &'a str), String> 
             ));
         }
         _ => {
-            return Err(format!("unknown unit \"{unit}\"; use ms, s, m, h or d"));
+            return Err(format!(
+                "unknown unit \"{unit}\"; use ns, us, ms, s, m, h or d"
+            ));
         }
     };
     Ok((seconds, rest))
@@ -71,6 +81,9 @@ mod tests {
             Ok(Duration::from_millis(3_723_500))
         );
         assert_eq!(parse_duration("1d"), Ok(Duration::from_secs(86_400)));
+        assert_eq!(parse_offset("8d"), Ok(Duration::from_secs(8 * 86_400)));
+        assert_eq!(parse_offset("0.1ms"), Ok(Duration::from_micros(100)));
+        assert_eq!(parse_offset("6.5µs"), Ok(Duration::from_nanos(6500)));
         for wrong in [
             "10", "s", "", "-1s", "1x", "1.2.3s", "8000h", "0.1ms", "NaNs", "infs", "1m30",
             "1ms30x", "8d", "1m-30s",

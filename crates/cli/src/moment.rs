@@ -3,7 +3,7 @@
 use std::ops;
 use std::time::Duration;
 
-use crate::duration::parse_duration;
+use crate::duration::parse_offset;
 
 /// A time in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Moment {
         {
             return Ok(Self::At(nanoseconds));
         }
-        parse_duration(text).map(Self::After)
+        parse_offset(text).map(Self::After)
     }
 
     /// Returns the time on the clock of a trace whose first event is at `zero`.

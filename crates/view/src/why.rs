@@ -138,7 +138,7 @@ impl View {
             json!({
                 "start": self.relative(wait.wait.start),
                 "dur": length(wait),
-                "text": why.phrase(wait.cause()),
+                "text": why.phrase_of_wait(wait),
                 "ref": self.state_reference(wait.wait.thread, wait.wait.start),
                 "waker": wait.waker().map(|waker| {
                     let end = wait.wait.state.end;

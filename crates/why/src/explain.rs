@@ -139,6 +139,19 @@ impl ExplainedWait {
         }
     }
 
+    /// Returns true if an interrupt ended the wait, or a timer.
+    pub fn is_ended_by_interrupt(&self) -> bool {
+        matches!(self.wait.state.waker, Waker::Interrupt(_))
+    }
+
+    /// Returns the CPU of the interrupt that ended the wait: `cpu.id`.
+    pub fn interrupt_ucpu(&self) -> Option<u32> {
+        match self.wait.state.waker {
+            Waker::Interrupt(ucpu) => ucpu,
+            Waker::Thread(_) | Waker::Unknown => None,
+        }
+    }
+
     /// Returns the cause that the wait is.
     pub fn cause(&self) -> Cause {
         Cause::Wait(self.kind, self.waker())

@@ -16,7 +16,7 @@ pub enum WaitKind {
     Timer,
     /// A disk.
     Disk,
-    /// The network.
+    /// A packet of the network.
     Network,
     /// The other end of a pipe.
     Pipe,
@@ -83,7 +83,7 @@ impl WaitKind {
             Self::KernelLock => "a lock in the kernel",
             Self::Timer => "a timer",
             Self::Disk => "a disk",
-            Self::Network => "the network",
+            Self::Network => "a network packet",
             Self::Pipe => "a pipe",
             Self::Socket => "a socket",
             Self::Terminal => "a terminal",

@@ -1,7 +1,9 @@
 //! Causes in words.
 
+use std::fmt::Write as _;
+
 use crate::evidence::call_name;
-use crate::explain::{Cause, Why};
+use crate::explain::{Cause, ExplainedWait, Why};
 use crate::kind::WaitKind;
 use crate::shares::Share;
 
@@ -14,14 +16,38 @@ impl Why<'_> {
         self.phrase_with(cause, |thread| self.thread_label(thread))
     }
 
+    /// Returns a wait in words, with the interrupt that ended it, as in "waited for a network
+    /// packet, until interrupt NET_RX on CPU 1".
+    pub fn phrase_of_wait(&self, wait: &ExplainedWait) -> String {
+        let mut text = self.phrase(wait.cause());
+        if wait.is_ended_by_interrupt() {
+            match wait.interrupt {
+                Some(name) => {
+                    let name = self.trace().strings().text(name);
+                    let _ = write!(text, ", until interrupt {name}");
+                }
+                None => text.push_str(", until an interrupt"),
+            }
+            if let Some(cpu) = self.interrupt_cpu(wait) {
+                let _ = write!(text, " on CPU {cpu}");
+            }
+        }
+        text
+    }
+
+    /// Returns the number of the CPU on which an interrupt ended a wait.
+    pub fn interrupt_cpu(&self, wait: &ExplainedWait) -> Option<u32> {
+        let ucpu = wait.interrupt_ucpu()?;
+        self.trace().tables().cpu.cpu().get(ucpu)
+    }
+
     /// Returns a cause in words that are the same for all threads of a name.
     pub fn phrase_of_kind(&self, cause: Cause) -> String {
-        let tables = self.trace().tables();
-        let strings = self.trace().strings();
         self.phrase_with(cause, |thread| match cause {
-            Cause::Wait(kind, _) if kind != WaitKind::Creation => {
-                strings.text(tables.thread.name().get(thread)).to_owned()
-            }
+            Cause::Wait(kind, _) if kind != WaitKind::Creation => match self.thread_name(thread) {
+                "" => "a thread without a name".to_owned(),
+                name => name.to_owned(),
+            },
             _ => self.thread_label(thread),
         })
     }

@@ -15,7 +15,7 @@ use crate::json;
 
 /// The number of slices around the median that are explained at most.
 const MAX_TYPICAL: usize = 200;
-/// The number of the longest slices that are explained at most.
+/// The number of slices of the longest 1 % that are explained at most.
 const MAX_SLOW: usize = 1000;
 /// The number of causes that are shown.
 const MAX_CAUSES: usize = 12;
@@ -42,6 +42,12 @@ pub(super) struct Comparison {
     causes: Vec<(String, Means)>,
 }
 
+/// Returns at most this many instances, evenly distributed.
+fn evenly(all: &[Instance], most: usize) -> Vec<Instance> {
+    let step = all.len().div_ceil(most).max(1);
+    all.iter().step_by(step).copied().collect()
+}
+
 impl Comparison {
     pub(super) fn new(why: &Why<'_>, name: &str, worst: usize, args: &WhyArgs) -> Result<Self> {
         let all = instances(why, name, args)?;
@@ -49,12 +55,13 @@ impl Comparison {
             |instance: &Instance| Shares::new([&why.explain(instance.thread, instance.interval())]);
         // The longest come first.
         let count = all.len();
-        let slow = &all[..count.div_ceil(100).min(MAX_SLOW)];
+        let longest = &all[..count.div_ceil(100)];
+        let slow = evenly(longest, MAX_SLOW);
         let around = (count / 10).clamp(1, MAX_TYPICAL);
         let first = (count / 2).saturating_sub(around / 2).min(count - around);
         let typical = &all[first..first + around];
         let mut sums: BTreeMap<String, Means> = BTreeMap::new();
-        for (instances, is_slow) in [(typical, false), (slow, true)] {
+        for (instances, is_slow) in [(typical, false), (&slow, true)] {
             for instance in instances {
                 for share in explain(instance).causes {
                     let sum = sums
@@ -81,7 +88,7 @@ impl Comparison {
             name: name.to_owned(),
             count,
             median: all[count / 2].dur(),
-            p99: slow[slow.len() - 1].dur(),
+            p99: longest[longest.len() - 1].dur(),
             worst: all
                 .iter()
                 .take(worst)
@@ -111,7 +118,7 @@ impl Comparison {
             let _ = writeln!(
                 text,
                 "{:>10}  {:>10}  {:>10}",
-                "median_ns", "longest", "difference"
+                "median", "longest", "difference"
             );
             for (cause, means) in self.causes.iter().take(MAX_CAUSES) {
                 let difference = means.slow - means.typical;
@@ -154,6 +161,7 @@ impl Comparison {
             all.add("p99_ns", self.p99);
             all.add("typical_count", self.typical);
             all.add("slow_count", self.slow);
+            super::json::missing(all, why);
             all.objects("causes", &self.causes, |it, (cause, means)| {
                 it.add("cause", cause);
                 it.add("typical_ns", means.typical);

@@ -35,6 +35,7 @@ pub(super) fn explanation(
             it.add("ts_ns", loss.ts);
             it.add("lost", &loss.text);
         });
+        missing(all, why);
         all.name("recorded").object(|it| {
             let recorded = why.recorded();
             it.add("switches", recorded.switches);
@@ -45,6 +46,15 @@ pub(super) fn explanation(
             it.add("waits", recorded.waits);
         });
     })
+}
+
+/// Adds the kinds of data that the trace lacks.
+pub(super) fn missing(all: &mut Members<'_>, why: &Why<'_>) {
+    all.objects("missing", why.recorded().missing(), |it, missing| {
+        it.add("data", missing.data);
+        it.add("option", missing.option);
+        it.add("tells", missing.tells);
+    });
 }
 
 pub(super) fn thread(it: &mut Members<'_>, why: &Why<'_>, thread: u32) {
@@ -105,6 +115,7 @@ fn wait(it: &mut Members<'_>, why: &Why<'_>, id: usize, wait: &ExplainedWait) {
     );
     it.add("address", wait.address);
     it.add("interrupt", wait.interrupt.map(|name| strings.text(name)));
+    it.add("interrupt_cpu", why.interrupt_cpu(wait));
     let stack = |functions: Option<Vec<Function>>| functions.unwrap_or_default();
     let own = stack(
         wait.callsite

@@ -7,6 +7,7 @@ mod print;
 mod select;
 
 use std::io::{self, Write as _};
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
@@ -41,14 +42,14 @@ pub(crate) struct WhyArgs {
     /// Explain this many of the longest slices of the name, and compare the longest 1 % with those
     /// around the median
     #[arg(long, value_name = "N", requires = "slice", num_args = 0..=1, default_missing_value = "10")]
-    worst: Option<usize>,
+    worst: Option<NonZero<usize>>,
     /// Explain the thread with this name or id
     #[arg(long, value_name = "THREAD", conflicts_with = "slice")]
     thread: Option<String>,
     /// Explain the busiest thread of this process
     #[arg(short, long, value_name = "PID")]
     pid: Option<i64>,
-    /// Explain this time, such as 500ms..2s after the first event of the trace, or in nanoseconds
+    /// Explain the part in this time, or select the slices in it, such as 500ms..2s after the first event of the trace, or in nanoseconds
     /// of its clock; either end may be left out
     #[arg(long, value_name = "FROM..TO", value_parser = Range::parse)]
     range: Option<Range>,
@@ -68,10 +69,11 @@ pub(crate) fn run(args: &WhyArgs) -> Result<Extent> {
         return Ok(extent);
     }
     if let (Some(slice), Some(worst)) = (&args.slice, args.worst) {
-        let comparison = compare::Comparison::new(&why, slice, worst, args)?;
+        let comparison = compare::Comparison::new(&why, slice, worst.get(), args)?;
         let text = comparison.text(&why);
         let mut out = io::stdout().lock();
         out.write_all(text.as_bytes())
+            .and_then(|()| print::missing(&mut out, &why))
             .context("cannot write the comparison")?;
         return Ok(extent);
     }
@@ -92,7 +94,7 @@ pub(crate) fn run(args: &WhyArgs) -> Result<Extent> {
 /// Fails if the trace does not have the thread or the slice.
 pub(crate) fn answer(why: &Why<'_>, args: &WhyArgs) -> Result<String> {
     if let (Some(slice), Some(worst)) = (&args.slice, args.worst) {
-        return Ok(compare::Comparison::new(why, slice, worst, args)?.json(why));
+        return Ok(compare::Comparison::new(why, slice, worst.get(), args)?.json(why));
     }
     let selected = select::select(why, args)?;
     let explanation = why.explain(selected.thread, selected.interval.clone());

@@ -1,11 +1,16 @@
 //! Causes and callstacks in words, for terminals.
 
 use ferretto_text::terminal::shown;
-use ferretto_why::{Cause, Function, Why};
+use ferretto_why::{Cause, ExplainedWait, Function, Why};
 
 /// Returns a cause in words.
 pub(super) fn of_cause(why: &Why<'_>, cause: Cause) -> String {
     shown(&why.phrase(cause)).into_owned()
+}
+
+/// Returns a wait in words.
+pub(super) fn of_wait(why: &Why<'_>, wait: &ExplainedWait) -> String {
+    shown(&why.phrase_of_wait(wait)).into_owned()
 }
 
 /// Returns the name of a system call without its prefix.

@@ -195,7 +195,7 @@ fn longest_waits(out: &mut impl Write, why: &Why<'_>, explanation: &Explanation)
                 out,
                 "  {} {}",
                 shown(&why.thread_label(wait.wait.thread)),
-                phrases::of_cause(why, wait.cause())
+                phrases::of_wait(why, wait)
             )?;
             if let Some(call) = wait.call {
                 write!(
@@ -299,7 +299,7 @@ fn losses(out: &mut impl Write, why: &Why<'_>, interval: &Range<i64>) -> io::Res
 }
 
 /// Names the data that the trace lacks.
-fn missing(out: &mut impl Write, why: &Why<'_>) -> io::Result<()> {
+pub(super) fn missing(out: &mut impl Write, why: &Why<'_>) -> io::Result<()> {
     let lacks = why.recorded().missing();
     if lacks.is_empty() {
         return Ok(());

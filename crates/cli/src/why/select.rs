@@ -3,10 +3,12 @@
 use std::ops;
 
 use anyhow::{Result, bail};
+use ferretto_text::amount::counted;
 use ferretto_text::terminal::shown;
 use ferretto_why::{StateKind, Why};
 
 use super::WhyArgs;
+use super::print::time;
 
 /// The interval to explain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,12 +30,19 @@ pub(super) fn select(why: &Why<'_>, args: &WhyArgs) -> Result<Selected> {
         Some(slice) => of_slice(why, slice, args)?,
         None => of_thread(why, args)?,
     };
+    let whole = selected.interval.clone();
     if let Some(range) = args.range {
         selected.interval = range.of(selected.interval, zero);
     }
     if selected.interval.is_empty() {
         let label = why.thread_label(selected.thread);
-        bail!("{} has no events in this range", shown(&label));
+        let after = |ts: i64| time(ts.saturating_sub(zero).max(0));
+        bail!(
+            "{} has no events in this range: it lasts from {} to {} after the first event of the trace",
+            shown(&label),
+            after(whole.start),
+            after(whole.end),
+        );
     }
     Ok(selected)
 }
@@ -73,7 +82,8 @@ pub(super) fn instances(why: &Why<'_>, wanted: &str, args: &WhyArgs) -> Result<V
         Some(id) => row == id,
         None => name == Some(slices.name().get(row)),
     };
-    let mut without_thread = false;
+    let zero = tables.trace_bounds.start_ts().get(0);
+    let (mut without_thread, mut outside) = (false, 0);
     let mut found = Vec::new();
     for row in (0..slices.len()).filter(|row| is_wanted(*row)) {
         let track = slices.track_id().get(row);
@@ -89,6 +99,13 @@ pub(super) fn instances(why: &Why<'_>, wanted: &str, args: &WhyArgs) -> Result<V
             dur @ 0.. => start.saturating_add(dur),
             _ => tables.trace_bounds.end_ts().get(0).max(start),
         };
+        if args
+            .range
+            .is_some_and(|range| range.of(start..end, zero).is_empty())
+        {
+            outside += 1;
+            continue;
+        }
         found.push(Instance {
             slice: row,
             thread,
@@ -99,6 +116,12 @@ pub(super) fn instances(why: &Why<'_>, wanted: &str, args: &WhyArgs) -> Result<V
     let shown = shown(wanted);
     match (found.is_empty(), without_thread) {
         (false, _) => {}
+        (true, _) if outside > 0 => {
+            bail!(
+                "the trace has {} {shown}, but not in this range",
+                counted(outside, "slice")
+            )
+        }
         (true, true) => bail!(
             "the slices {shown} belong to no thread; select a thread with --thread and a time with --range"
         ),

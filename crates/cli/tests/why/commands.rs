@@ -21,6 +21,16 @@ pub(crate) const LOCK: &str = r#"
         event { timestamp: 7000 pid: 1 sched_switch { prev_pid: 1 prev_comm: "a" prev_state: 1
             next_pid: 0 next_comm: "swapper/0" next_prio: 120 } } } }"#;
 
+/// The wake-up of thread `a` in an interrupt. Only the compact encoding tells of interrupts; it has
+/// the switches of this CPU, too.
+const IN_INTERRUPT: &str = r#"
+    packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0 compact_sched {
+        intern_table: "a" intern_table: "b"
+        switch_timestamp: 2000 switch_prev_state: 1 switch_next_pid: 2 switch_next_prio: 120
+        switch_next_comm_index: 1
+        waking_timestamp: 5000 waking_pid: 1 waking_target_cpu: 0 waking_prio: 120
+        waking_comm_index: 0 waking_common_flags: 8 } } }"#;
+
 pub(crate) fn write(world: &World, text: &str) {
     let trace = read_message(
         "perfetto.protos.Trace",
@@ -114,6 +124,14 @@ fn missing_data_is_named_with_its_option() {
         without.contains("wake-ups (--sched): who ended a wait"),
         "{without}"
     );
+    let lacks = &json(&world, &["--thread", "a"])["missing"];
+    let lacks: Vec<_> = lacks
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| &it["option"])
+        .collect();
+    assert_eq!(lacks, ["--sched", "--off-cpu", "--perf", "--irq"]);
     let without = text(&["sys_enter", "sys_exit"]);
     assert!(without.contains("system calls (--syscalls)"), "{without}");
     for option in ["--off-cpu", "--perf", "--irq"] {
@@ -212,15 +230,7 @@ fn a_thread_that_a_timer_interrupts_is_not_to_blame() {
             line
         }
     });
-    // Only the compact encoding tells of interrupts. It has the switches of this CPU, too.
-    let compact = r#"
-    packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0 compact_sched {
-        intern_table: "a" intern_table: "b"
-        switch_timestamp: 2000 switch_prev_state: 1 switch_next_pid: 2 switch_next_prio: 120
-        switch_next_comm_index: 1
-        waking_timestamp: 5000 waking_pid: 1 waking_target_cpu: 0 waking_prio: 120
-        waking_comm_index: 0 waking_common_flags: 8 } } }"#;
-    let timer = lines.collect::<Vec<_>>().join("\n") + compact;
+    let timer = lines.collect::<Vec<_>>().join("\n") + IN_INTERRUPT;
     let interrupt = r#"
     packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0
         event { timestamp: 6500 pid: 1 irq_handler_entry { irq: 7 name: "disk" } }
@@ -248,6 +258,33 @@ fn a_thread_that_a_timer_interrupts_is_not_to_blame() {
 }
 
 #[test]
+fn a_packet_that_an_interrupt_delivers_names_the_interrupt_and_its_cpu() {
+    let world = World::new();
+    // `recvfrom` of the one; the other runs its own code when the interrupt delivers the packet.
+    let receive = LOCK.replace("id: 202 args: 4096 args: 128", "id: 45");
+    let receive = receive.replace("id: 202", "id: 45");
+    let lines = receive
+        .lines()
+        .filter(|line| !line.contains("sched_waking"));
+    let delivery = r#"
+    packet { trusted_packet_sequence_id: 1 ftrace_events { cpu: 0
+        event { timestamp: 4950 pid: 2 softirq_entry { vec: 3 } }
+        event { timestamp: 5050 pid: 2 softirq_exit { vec: 3 } } } }"#;
+    let events = lines.collect::<Vec<_>>().join("\n");
+    write(&world, &format!("{events}{IN_INTERRUPT}{delivery}"));
+    let all = json(&world, &["--thread", "a"]);
+    let wait = &all["waits"][0];
+    assert_eq!(
+        (&wait["kind"], &wait["dur_ns"], &wait["interrupt_cpu"]),
+        (&"network".into(), &3000.into(), &0.into())
+    );
+    assert!(wait["waker"].is_null(), "{wait}");
+    let text = why(&world, &["--thread", "a"]);
+    let expected = "waited for a network packet, until interrupt NET_RX on CPU 0, in recvfrom";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
 fn slices_and_ranges_are_explained() {
     let world = World::new();
     write(&world, LOCK);
@@ -266,6 +303,9 @@ fn slices_and_ranges_are_explained() {
         (&3500.into(), &1000.into())
     );
     add_up(&range);
+    let after = json(&world, &["--thread", "a", "--range", "2.5us..3500ns"]);
+    assert_eq!(after["ts_ns"], 3500);
+    assert_eq!(after["causes"], range["causes"]);
     let worst = json(&world, &["--slice", "sys_futex", "--worst", "3"]);
     assert_eq!(
         (&worst["count"], &worst["median_ns"]),
@@ -274,6 +314,91 @@ fn slices_and_ranges_are_explained() {
     add_up(&worst["worst"][0]);
     let text = why(&world, &["--slice", "sys_futex", "--worst"]);
     assert!(text.contains("sys_futex: 1 slice, median 4.2 µs"), "{text}");
+}
+
+/// 300 slices of 1 µs on thread `a`. Three of them are longer by 50 µs, in which it waits for a lock
+/// of thread `b`; these come last.
+fn requests() -> String {
+    const NAMES: [&str; 3] = ["swapper/0", "a", "b"];
+    let system = LOCK.lines().take(2).collect::<Vec<_>>().join("\n");
+    let switch = |time: u64, prev: u64, state: u64, next: u64| {
+        format!(
+            "event {{ timestamp: {time} pid: {prev} sched_switch {{ prev_pid: {prev} prev_state: {state} prev_comm: \"{}\"
+             next_pid: {next} next_comm: \"{}\" }} }}\n",
+            NAMES[prev as usize], NAMES[next as usize]
+        )
+    };
+    let mut events = switch(1000, 0, 0, 1);
+    let mut time = 2000;
+    for request in 0..300 {
+        events +=
+            &format!("event {{ timestamp: {time} pid: 1 print {{ buf: \"B|1|request\" }} }}\n");
+        time += 500;
+        if request >= 297 {
+            events +=
+                &format!("event {{ timestamp: {time} pid: 1 sys_enter {{ id: 202 args: 64 }} }}\n");
+            events += &switch(time, 1, 1, 2);
+            time += 50_000;
+            events += &format!("event {{ timestamp: {time} pid: 2 sched_waking {{ pid: 1 }} }}\n");
+            events += &switch(time, 2, 1, 1);
+            events += &format!("event {{ timestamp: {time} pid: 1 sys_exit {{ id: 202 }} }}\n");
+        }
+        time += 500;
+        events += &format!("event {{ timestamp: {time} pid: 1 print {{ buf: \"E|1\" }} }}\n");
+        time += 100;
+    }
+    events += &switch(time, 1, 1, 0);
+    format!(
+        "{system}\npacket {{ trusted_packet_sequence_id: 1 ftrace_events {{ cpu: 0 {events} }} }}"
+    )
+}
+
+#[test]
+fn the_causes_that_make_the_slow_slices_longer_are_named() {
+    let world = World::new();
+    write(&world, &requests());
+    let all = json(&world, &["--slice", "request", "--worst", "4"]);
+    assert_eq!(
+        (&all["count"], &all["median_ns"], &all["p99_ns"]),
+        (&300.into(), &1000.into(), &51_000.into())
+    );
+    let first = &all["causes"][0];
+    assert_eq!(first["cause"], "waited for a lock, until woken by b");
+    assert_eq!(
+        (&first["typical_ns"], &first["slow_ns"]),
+        (&0.into(), &50_000.into())
+    );
+    // The means of the causes are those of the durations.
+    let sum = |field: &str| {
+        let causes = all["causes"].as_array().expect("a list").iter();
+        causes
+            .map(|it| it[field].as_i64().expect("a number"))
+            .sum::<i64>()
+    };
+    assert_eq!((sum("typical_ns"), sum("slow_ns")), (1000, 51_000));
+    let worst = all["worst"].as_array().expect("a list");
+    let durations: Vec<_> = worst.iter().map(|it| it["dur_ns"].as_i64()).collect();
+    assert_eq!(
+        durations,
+        [Some(51_000), Some(51_000), Some(51_000), Some(1000)]
+    );
+    worst.iter().for_each(add_up);
+    // Those of a range are compared with one another.
+    let early = json(
+        &world,
+        &["--slice", "request", "--worst", "1", "--range", "..100us"],
+    );
+    assert_eq!(early["p99_ns"], 1000);
+    assert_eq!(early["count"], 90);
+    let text = why(&world, &["--slice", "request", "--worst"]);
+    for part in [
+        "request: 300 slices, median 1.0 µs, 99th percentile 51.0 µs\n",
+        "The longest 3 compared with 30 around the median (means)\n",
+        "0 s     50.0 µs    +50.0 µs  waited for a lock, until woken by b\n",
+        "callstacks of waits (--off-cpu): where a thread waited\n",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
 }
 
 #[test]
@@ -294,8 +419,16 @@ fn what_cannot_be_explained_is_an_error() {
     );
     error(
         &["--thread", "a", "--range", "1s..2s"],
-        "a (1) has no events in this range",
+        "a (1) has no events in this range: it lasts from 0 s to 6.0 µs after the first event",
     );
+    // Ranges have no longest time, unlike recordings.
+    error(
+        &["--slice", "sys_futex", "--range", "8d.."],
+        "the trace has 1 slice sys_futex, but not in this range",
+    );
+    let none = ["why", "t", "--slice", "sys_futex", "--worst", "0"];
+    let none = world.run("ferretto", &none).returned(2);
+    assert!(none.stderr.contains("'0' for '--worst"), "{none:?}");
     let kernel = r#"packet { system_info { utsname { sysname: "Linux" } } }"#;
     write(&world, kernel);
     error(&[], "record it with ferretto record --why");

@@ -11,10 +11,11 @@ mod commands;
 mod diff;
 
 use ferretto_tables::{Continue, Options, Trace};
+use ferretto_testing::Random;
 use ferretto_why::WaitKind::{
     Child, Disk, FileLock, Lock, Message, Pipe, Poll, Signal, Socket, Stopped, Timer,
 };
-use ferretto_why::{Cause, Share, Shares, StateKind, TABLES, WaitKind, Why};
+use ferretto_why::{Cause, Explanation, Share, Shares, StateKind, TABLES, WaitKind, Why};
 
 use crate::world::World;
 
@@ -101,6 +102,8 @@ const ALL: usize = KINDS.len() * TIMES.len();
 /// The least percentage of named causes. Recordings beside nothing else reach 95; beside the other
 /// tests of this program, some have 89.
 const LEAST: usize = 85;
+/// The number of random intervals of each recording.
+const INTERVALS: usize = 1000;
 /// The number of recordings, of which the best counts: a busy machine adds causes of its own.
 const RECORDINGS: usize = 3;
 
@@ -234,19 +237,35 @@ fn shares_of(why: &Why<'_>, thread: u32) -> Shares {
     let mut alive = states.iter().filter(|state| is_alive(state.kind));
     let start = alive.next().map_or(0, |state| state.start);
     let end = alive.next_back().map_or(start, |state| state.end);
-    let explanation = why.explain(thread, start..end);
-    let mut at = start;
+    check(&why.explain(thread, start..end))
+}
+
+/// Checks that the causes of random intervals of the recording add up.
+fn check_random_intervals(why: &Why<'_>) {
+    let bounds = &why.trace().tables().trace_bounds;
+    let (start, end) = (bounds.start_ts().get(0), bounds.end_ts().get(0));
+    let mut random = Random(1);
+    for _ in 0..INTERVALS {
+        let thread = random.below(why.schedule().threads() as usize) as u32;
+        let from = start + random.below((end - start) as usize) as i64;
+        let explanation = why.explain(thread, from..from + random.below(50_000_000) as i64);
+        check(&explanation);
+    }
+}
+
+/// Checks that the causes of an explanation add up, and returns the shares.
+fn check(explanation: &Explanation) -> Shares {
+    let interval = &explanation.interval;
+    let mut at = interval.start;
     for piece in &explanation.pieces {
         assert_eq!(piece.start, at);
         at = piece.end;
     }
-    assert_eq!(at, end);
-    let shares = Shares::new([&explanation]);
-    assert_eq!(shares.ns, end - start);
-    assert_eq!(
-        shares.causes.iter().map(|share| share.ns).sum::<i64>(),
-        end - start
-    );
+    assert_eq!(at, interval.end);
+    let shares = Shares::new([explanation]);
+    assert_eq!(shares.ns, interval.end - interval.start);
+    let causes = shares.causes.iter().map(|share| share.ns);
+    assert_eq!(causes.sum::<i64>(), shares.ns);
     shares
 }
 
@@ -320,6 +339,7 @@ fn count_named(world: &World) -> (usize, usize) {
     let why = Why::new(&trace);
     let check = Check { why: &why };
     let threads = &trace.tables().thread;
+    check_random_intervals(&why);
     let (mut right, mut disturbed) = (0, 0);
     for time in TIMES {
         for (kind, planted) in KINDS {

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 /// The number of rows shown for each table that differs.
 const MAX_SHOWN: usize = 8;
+/// Statistics that only ours have.
+const STATS_OF_OURS: [&str; 2] = ["sched_switches", "sched_switches_missing"];
+
 /// Statistics of the import itself.
 const TIMES: [&str; 3] = [
     "guess_trace_type_duration_ns",
@@ -133,8 +136,13 @@ impl TableRows {
         let pick = |row: &Row| indices.map(|index| row[index].clone()).to_vec();
         self.rows = self.rows.iter().map(pick).collect();
         self.columns = kept.map(str::to_owned).to_vec();
-        self.rows
-            .retain(|row| row[4] != 0 && !TIMES.iter().any(|name| row[0] == *name));
+        self.rows.retain(|row| {
+            let is_left_out = TIMES
+                .iter()
+                .chain(&STATS_OF_OURS)
+                .any(|name| row[0] == *name);
+            row[4] != 0 && !is_left_out
+        });
         self.rows.sort_by_cached_key(|row| format!("{row:?}"));
     }
 
