@@ -38,6 +38,13 @@ pub(crate) enum Event {
         /// The encoded `FtraceEvent`.
         span: Span,
     },
+    /// A kernel event of Windows.
+    Etw {
+        /// The CPU; one that no machine has if it is unknown.
+        cpu: u16,
+        /// The encoded `EtwTraceEvent`.
+        span: Span,
+    },
     /// All context switches or wake-ups of a compact bundle, which is expanded when it is parsed.
     Compact {
         /// The CPU.
@@ -114,6 +121,7 @@ impl Event {
             Self::Packet { span, .. }
             | Self::TrackEvent { span, .. }
             | Self::Line { span, .. }
+            | Self::Etw { span, .. }
             | Self::Compact { span, .. }
             | Self::Ftrace { span, .. } => Some(*span),
             Self::Switch(_) | Self::Waking(_) | Self::PowerRail(_) => None,

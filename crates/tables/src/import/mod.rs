@@ -14,6 +14,7 @@ mod arena;
 mod chrome;
 mod context;
 mod diagnostics;
+mod etw;
 mod event;
 mod ftrace;
 mod gpu;

@@ -6,6 +6,7 @@ use ferretto_proto::fields::trace_packet as field;
 use super::arena::Span;
 use super::chrome::Chrome;
 use super::context::{Context, EventState};
+use super::etw::Etw;
 use super::event::Event;
 use super::ftrace::Ftrace;
 use super::gpu::Gpus;
@@ -26,6 +27,7 @@ pub(crate) struct Topics {
     info: TraceInfo,
     lines: Lines,
     ftrace: Ftrace,
+    etw: Etw,
     system: System,
     gpus: Gpus,
     chrome: Chrome,
@@ -56,6 +58,7 @@ impl Topics {
             field::CHROME_METADATA => self.chrome.metadata(cx, input.bytes),
             field::TRANSLATION_TABLE => translation::read(cx, input.bytes),
             field::FTRACE_EVENTS => self.ftrace.tokenize(cx, input, out),
+            field::ETW_EVENTS => Etw::tokenize(cx, input, out),
             field::FTRACE_STATS => self.ftrace.stats(cx, input.bytes, input.header.sequence),
             number if System::has_events(number) => {
                 if self.system.begin(cx, input, out) {
@@ -109,6 +112,7 @@ impl Topics {
             },
             Event::PowerRail(number) => self.system.power_rail(cx, ts, number),
             Event::Line { kind, .. } => self.lines.parse(cx, ts, kind, bytes),
+            Event::Etw { cpu, .. } => self.etw.parse(cx, ts, cpu, bytes),
             Event::Ftrace { .. } | Event::Compact { .. } | Event::Switch(_) | Event::Waking(_) => {
                 self.ftrace.parse(cx, ts, event, bytes, state);
             }
@@ -160,6 +164,7 @@ impl Topics {
     /// Writes the collected data into the tables, after all events were parsed.
     pub(super) fn finish(&mut self, cx: &mut Context) {
         self.ftrace.finish(cx);
+        self.etw.finish(cx);
         self.profiles.finish(cx);
         self.info.finish(cx);
     }

@@ -4,6 +4,7 @@ mod clocks;
 mod common;
 mod devices;
 mod disks;
+mod etw;
 mod formats;
 mod ftrace;
 mod gpu;

@@ -50,6 +50,7 @@ mod kind {
     pub(super) const SHORT_PACKET: u64 = 11;
     pub(super) const STRACE: u64 = 12;
     pub(super) const POWER_RAIL: u64 = 13;
+    pub(super) const ETW: u64 = 14;
     /// The limit of kinds.
     pub(super) const END: u64 = 16;
 }
@@ -226,6 +227,7 @@ fn write(out: &mut Writer<'_>, token: &Token, before: &mut Before) {
             LineKind::PerfText => kind::PERF_TEXT,
         },
         Event::Ftrace { .. } => kind::FTRACE,
+        Event::Etw { .. } => kind::ETW,
         Event::Compact { kind, .. } => match kind {
             CompactKind::Switches => kind::SWITCHES,
             CompactKind::Wakings => kind::WAKINGS,
@@ -255,7 +257,9 @@ fn write(out: &mut Writer<'_>, token: &Token, before: &mut Before) {
             out.put_span(span, before);
             out.put_signed(rank);
         }
-        Event::Ftrace { cpu, span } | Event::Compact { cpu, span, .. } => {
+        Event::Ftrace { cpu, span }
+        | Event::Etw { cpu, span }
+        | Event::Compact { cpu, span, .. } => {
             out.put(cpu.into());
             out.put_span(span, before);
         }
@@ -311,6 +315,10 @@ fn read(input: &mut Reader<'_>, before: &mut Before) -> Token {
         kind::STRACE => line(LineKind::Strace, input, before),
         kind::PERF_TEXT => line(LineKind::PerfText, input, before),
         kind::FTRACE => Event::Ftrace {
+            cpu: input.take() as u16,
+            span: input.take_span(before),
+        },
+        kind::ETW => Event::Etw {
             cpu: input.take() as u16,
             span: input.take_span(before),
         },
@@ -406,6 +414,10 @@ mod tests {
             Event::Switch(switch),
             Event::Waking(waking),
             Event::PowerRail(u32::MAX),
+            Event::Etw {
+                cpu: 4,
+                span: span(9, 9),
+            },
             line(LineKind::Strace, 3),
             packet(7, 9, 20),
             packet(7, 9, 50),
@@ -415,9 +427,9 @@ mod tests {
             track_event(10, 0),
             track_event(10, (1 << 18) - 1),
         ];
-        let numbers = [0, 1, u32::MAX, 5, 5, 5, 1 << 31, 4, 2, 0, 7, 6, 1];
+        let numbers = [0, 1, u32::MAX, 5, 5, 5, 1 << 31, 4, 2, 0, 7, 6, 8, 1];
         let numbers = numbers.into_iter().chain(2..9);
-        let times = [0, i64::MAX, 0, 5, 4, 3, i64::MAX, 1, 1, 1, 1, 1, 1];
+        let times = [0, i64::MAX, 0, 5, 4, 3, i64::MAX, 1, 1, 1, 1, 1, 1, 1];
         let times = times
             .into_iter()
             .chain([2, 3, 4, 5, 4 + (1 << 26), 1 << 40, 1 << 40]);
