@@ -120,7 +120,7 @@ pub(crate) fn register(connection: &Connection, trace: &Arc<Trace>) -> Result<Un
         let module = String::from_utf8_lossy(module);
         let has_events = match module.split('.').next().unwrap_or_default() {
             "chrome" | "v8" => has_chrome,
-            "android" | "pixel" | "pkvm" | "wattson" => has_android,
+            "android" | "pixel" | "wattson" => has_android,
             _ => has_skipped,
         };
         if has_events {

@@ -139,6 +139,7 @@ const MODULES: &[(&str, &str)] = &[
     ),
     ("linux.threads", include_str!("linux/threads.sql")),
     ("pixel.camera", include_str!("pixel/camera.sql")),
+    ("pkvm.hypervisor", include_str!("pkvm/hypervisor.sql")),
     ("sched.latency", include_str!("sched/latency.sql")),
     ("sched.runnable", include_str!("sched/runnable.sql")),
     ("sched.states", include_str!("sched/states.sql")),

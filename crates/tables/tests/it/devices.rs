@@ -104,3 +104,34 @@ fn values_of_sensors_have_their_delay() {
         ["cros_ec.cros_ec_sensorhub_data.3"]
     );
 }
+
+#[test]
+fn the_times_of_a_cpu_in_the_hypervisor_have_their_reason() {
+    let trace = on_cpu(
+        "event { timestamp: 10 pid: 1 hypervisor_hyp_enter { } }
+         event { timestamp: 11 pid: 1 hypervisor_host_smc { id: 7 forwarded: 1 } }
+         event { timestamp: 15 pid: 1 hypervisor_hyp_exit { } }
+         event { timestamp: 20 hyp_enter { } }
+         event { timestamp: 30 hyp_exit { } }
+         event { timestamp: 40 pid: 1 host_hcall { id: 9 } }",
+    );
+    assert_eq!(
+        rows(&trace, "slice", "ts dur category name"),
+        ["10 5 pkvm_hyp hyp", "20 10 pkvm_hyp hyp"]
+    );
+    assert_eq!(
+        rows(&trace, "track", "type name cpu"),
+        ["pkvm_hypervisor pkVM Hypervisor CPU 0 0"]
+    );
+    let of = |row| {
+        args(
+            &trace,
+            crate::common::arg_set(&trace.tables().slice, "arg_set_id", row),
+        )
+    };
+    assert_eq!(
+        of(0),
+        ["hyp_enter_reason=\"host_smc\"", "id=7u", "forwarded=1u"]
+    );
+    assert!(of(1).is_empty());
+}

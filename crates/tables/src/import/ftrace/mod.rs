@@ -9,6 +9,7 @@ mod disks;
 mod drm;
 mod functions;
 mod generic;
+mod hypervisor;
 mod print;
 mod slices;
 mod stats;
@@ -319,6 +320,10 @@ impl Ftrace {
                     if !has_tid {
                         // The pid may follow.
                         let Some(tid) = Fields::find(event::PID, bytes) else {
+                            // The hypervisor has no threads.
+                            if !is_raw_only {
+                                hypervisor::parse(cx, &head, number, body);
+                            }
                             return;
                         };
                         let tid = tid.as_u64().unwrap_or(0) as u32;
@@ -443,6 +448,7 @@ impl Ftrace {
                 if !self.counters.parse(cx, head, number, body)
                     && !self.drm.parse(cx, head, number, body)
                     && !buffers::parse(cx, head, number, body)
+                    && !hypervisor::parse(cx, head, number, body)
                 {
                     self.slices.parse(cx, head, number, body);
                 }
