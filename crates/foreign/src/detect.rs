@@ -3,7 +3,7 @@
 use ferretto_format::PACKET_TAG;
 use ferretto_proto::fields::trace_packet;
 
-use crate::{collapsed, perf_data, perf_text, pprof, strace};
+use crate::{collapsed, perf_data, perf_text, pprof, simpleperf, strace};
 
 /// The number of bytes at the start of a file that decide its format.
 pub const HEAD_BYTES: usize = 4096;
@@ -33,6 +33,8 @@ pub enum Format {
     PerfText,
     /// A file of `perf record`.
     PerfData,
+    /// A protobuf report of simpleperf.
+    Simpleperf,
     /// The output of `strace`.
     Strace,
     /// A pprof profile.
@@ -58,6 +60,7 @@ impl Format {
             Self::CollapsedStacks => "collapsed_stack",
             Self::PerfText => "perf_text",
             Self::PerfData => "perf",
+            Self::Simpleperf => "simpleperf_proto",
             Self::Strace => "strace",
             Self::Pprof => "pprof",
             Self::Manifest => "perfetto_manifest",
@@ -83,6 +86,7 @@ impl Format {
             // Some programs write a skippable frame first.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             _ if perf_data::is_perf_data(head) => Self::PerfData,
+            _ if simpleperf::is_simpleperf(head) => Self::Simpleperf,
             _ if is_manifest(head) => Self::Manifest,
             _ if is_json(text) => Self::Json,
             _ if collapsed::is_collapsed(head) => Self::CollapsedStacks,

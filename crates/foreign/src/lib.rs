@@ -16,6 +16,7 @@ mod packets;
 pub mod perf_data;
 pub mod perf_text;
 pub mod pprof;
+pub mod simpleperf;
 pub mod sink;
 pub mod strace;
 pub mod systrace;

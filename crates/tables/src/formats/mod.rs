@@ -9,6 +9,7 @@ mod json;
 mod lines;
 mod perf_text;
 mod pprof;
+mod simpleperf;
 mod strace;
 mod systrace;
 
@@ -47,6 +48,7 @@ pub(crate) fn reader(format: Format) -> Option<Box<dyn FileReader>> {
         Format::PerfText => Box::<perf_text::PerfTextFile>::default(),
         Format::Systrace => Box::<systrace::SystraceFile>::default(),
         Format::Pprof => Box::<pprof::PprofFile>::default(),
+        Format::Simpleperf => Box::<simpleperf::SimpleperfFile>::default(),
         Format::Strace => Box::<strace::StraceFile>::default(),
         // All others are refused earlier.
         _ => return None,
@@ -58,7 +60,7 @@ pub(crate) fn reader(format: Format) -> Option<Box<dyn FileReader>> {
 pub(crate) fn clock(format: Format) -> Option<u32> {
     match format {
         Format::Json => Some(TRACE_FILE),
-        Format::Systrace | Format::PerfText => Some(MONOTONIC),
+        Format::Systrace | Format::PerfText | Format::Simpleperf => Some(MONOTONIC),
         Format::Strace => Some(REALTIME),
         _ => None,
     }
