@@ -25,6 +25,17 @@ pub enum ImportError {
         /// The path of the file in an archive, if it is in one.
         file: Option<String>,
     },
+    /// The file has tables, such as an export of them, and is no trace.
+    #[error(
+        "Unknown trace type provided (ERR:fmt){}: it has tables, which {reader} read, and no trace",
+        within(file)
+    )]
+    Tables {
+        /// The programs that read such files.
+        reader: &'static str,
+        /// The path of the file in an archive, if it is in one.
+        file: Option<String>,
+    },
     /// The file is malformed.
     #[error("Trace parse failure: {reason} (ERR:tp-parse){}", within(file))]
     Parse {

@@ -115,7 +115,22 @@ impl<'a> FileImport<'a> {
         let format = match Format::detect(&head) {
             Some(format) => format,
             None if head.is_empty() => Format::Proto,
-            None => return Err(ImportError::UnknownFormat { file: file() }),
+            None => {
+                let file = file();
+                let readers = [
+                    (
+                        &b"SQLite format 3\0"[..],
+                        "sqlite3 and libraries for SQLite",
+                    ),
+                    (b"ARROW1", "libraries for Arrow"),
+                    (b"PAR1", "libraries for Parquet"),
+                ];
+                let reader = readers.iter().find(|(magic, _)| head.starts_with(magic));
+                return Err(match reader {
+                    Some((_, reader)) => ImportError::Tables { reader, file },
+                    None => ImportError::UnknownFormat { file },
+                });
+            }
         };
         let source: Source<'_> = Box::new(Cursor::new(head).chain(source));
         let row = match row {

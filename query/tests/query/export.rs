@@ -191,6 +191,20 @@ fn the_programs_write_exports() {
     let error = run(program, &[&trace, "--export", "sqlite", &trace]).expect_err("the input");
     assert!(error.contains("t.pftrace"), "{error}");
     assert_eq!(std::fs::read(&trace).expect("read"), encode(TRACE));
+    // The tables are not a trace.
+    std::fs::write(path("t.tar"), archive).expect("written");
+    for (name, reader) in [("own.db", "sqlite3"), ("t.tar", "libraries for Arrow")] {
+        let error = run(program, &[&path(name), "SELECT 1"]).expect_err("no trace");
+        assert!(error.contains(reader), "{error}");
+    }
+    // A format that only its writer reads is refused before the trace is read.
+    for (program, arguments) in [
+        (program, ["none.pftrace", "--export", "perfetto", "x"]),
+        (&*classic, ["export", "perfetto", "-o", "none.pftrace"]),
+    ] {
+        let error = run(program, &arguments).expect_err("refused");
+        assert!(error.contains("only the version that wrote"), "{error}");
+    }
     let error = run(program, &[&trace, "--export", "xml", "x"]).expect_err("no format");
     assert!(error.contains("sqlite, arrow or parquet"), "{error}");
 }

@@ -298,6 +298,103 @@ fn query_144_callstacks_of_other_tools_are_callsites() {
     assert!(rows(&trace, "thread", "tid name").contains(&"6 app".to_owned()));
 }
 
+/// Returns a report of simpleperf with these records, and the end.
+fn simpleperf(records: &[Vec<u8>]) -> Vec<u8> {
+    let mut report = b"SIMPLEPERF\x01\0".to_vec();
+    for record in records {
+        report.extend((record.len() as u32).to_le_bytes());
+        report.extend(record);
+    }
+    report.extend([0; 4]);
+    report
+}
+
+#[test]
+fn a_report_of_simpleperf_has_samples_with_names_from_files_behind_them() {
+    use ferretto_wire::encode;
+    let sample = |time: u64, frames: &[(u64, u64, i64)]| {
+        encode(|record| {
+            record.nested(1, |sample| {
+                sample.varint(1, time);
+                sample.varint(2, 12);
+                for (address, file, symbol) in frames {
+                    sample.nested(3, |frame| {
+                        frame.varint(1, *address);
+                        frame.varint(2, *file);
+                        frame.varint(3, symbol.cast_unsigned());
+                    });
+                }
+            });
+        })
+    };
+    let file = encode(|record| {
+        record.nested(3, |file| {
+            file.varint(1, 1);
+            file.bytes(2, b"/lib/a.so");
+            file.bytes(3, b"malloc");
+            file.bytes(3, b"main");
+        });
+    });
+    let thread = encode(|record| {
+        record.nested(4, |thread| {
+            thread.varint(1, 12);
+            thread.varint(2, 7);
+            thread.bytes(3, b"worker");
+        });
+    });
+    let records = [
+        sample(2_000, &[(16, 1, 0), (32, 1, 1)]),
+        sample(1_000, &[(48, 1, -1), (32, 1, 1)]),
+        sample(3_000, &[(16, 9, 0)]),
+        thread,
+        file,
+    ];
+    let report = simpleperf(&records);
+    let trace = import_bytes(&report);
+    assert_eq!(
+        rows(&trace, "profiler_sample", "ts source callsite_id"),
+        ["1000 simpleperf 1", "2000 simpleperf 2"]
+    );
+    assert_eq!(
+        rows(&trace, "stack_profile_frame", "name rel_pc"),
+        ["main 32", "NULL 48", "malloc 16"]
+    );
+    assert_eq!(rows(&trace, "stack_profile_mapping", "name"), ["/lib/a.so"]);
+    assert!(rows(&trace, "thread", "tid name").contains(&"12 worker".to_owned()));
+    assert_eq!(
+        rows(&trace, "trace_file", "trace_type"),
+        ["simpleperf_proto"]
+    );
+    // The sample in a file without a record.
+    assert_eq!(stat(&trace, "simpleperf_missing_file_mapping"), 1);
+    // A report can be empty, and what is cut or of another version is refused.
+    assert!(rows(&import_bytes(&simpleperf(&[])), "profiler_sample", "ts").is_empty());
+    for end in [10, 11, 13, 20, report.len() - 1] {
+        assert!(error(&report[..end]).contains("is missing"), "{end}");
+    }
+    let mut other = report.clone();
+    other[10] = 2;
+    assert!(error(&other).contains("version 2"));
+    other = report[..12].to_vec();
+    other.extend([0xff; 4]);
+    assert!(error(&other).contains("a record of 4294967295 bytes"));
+}
+
+#[test]
+fn a_file_of_tables_is_named_with_its_readers() {
+    for (head, reader) in [
+        (&b"SQLite format 3\0"[..], "sqlite3"),
+        (b"ARROW1\0\0", "Arrow"),
+        (b"PAR1", "Parquet"),
+    ] {
+        let error = error(head);
+        assert!(
+            error.contains("(ERR:fmt)") && error.contains(reader),
+            "{error}"
+        );
+    }
+}
+
 #[test]
 fn a_profile_of_pprof_is_counted_by_callstack() {
     use ferretto_wire::encode;

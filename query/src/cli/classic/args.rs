@@ -142,7 +142,11 @@ fn take_command(words: &mut VecDeque<OsString>) -> Result<Command, String> {
             const FORMATS: &str = "sqlite and arrow_tar";
             let name = take(words, "the format of the export", FORMATS)?;
             Command::Export(ExportFormat::named(&name).ok_or_else(|| {
-                format!("the export format '{name}' is not offered: use {FORMATS}")
+                let reason = match name.as_str() {
+                    "perfetto" => ", because only the version that wrote such a file reads it",
+                    _ => "",
+                };
+                format!("the export format '{name}' is not offered{reason}: use {FORMATS}")
             })?)
         }
         "summarize" => Command::Summarize,
