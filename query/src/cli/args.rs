@@ -219,7 +219,7 @@ fn with_comment(word: OsString) -> OsString {
 /// Returns true if an argument is SQL and not the name of a trace.
 fn is_sql(word: &OsString) -> bool {
     let text = word.to_string_lossy();
-    text.contains([' ', '\n', ';', '(']) && !Path::new(word).exists()
+    (text.is_empty() || text.contains([' ', '\n', ';', '('])) && !Path::new(word).exists()
 }
 
 /// Returns true if a name stands for several traces.
@@ -349,6 +349,13 @@ pub(super) fn parse() -> Result<Task, String> {
                 match (ExportFormat::named(&format), format.as_str()) {
                     (Some(format), _) => args.export = Some((format, path.into())),
                     (None, "parquet") => is_fleet = Some("--export parquet"),
+                    (None, "perfetto") => {
+                        return Err(
+                            "the export format 'perfetto' is not offered, because only the version \
+                             that wrote such a file reads it: keep the trace, or use sqlite or arrow"
+                                .into(),
+                        );
+                    }
                     _ => {
                         return Err(format!(
                             "'{format}' is not an export format: use sqlite, arrow or parquet"

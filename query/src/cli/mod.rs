@@ -154,6 +154,9 @@ fn run_remote(name: &str, args: &Args) -> Result<(), String> {
     let format = args.format.unwrap_or(default);
     let mut rows = output(format, width, standard_output());
     let result = client.run(&sql, &mut *rows);
+    if result.is_ok() {
+        rows.succeeded();
+    }
     finish(&mut *rows)?;
     if args.timing {
         eprintln!("queried in {:.3} s", started.elapsed().as_secs_f64());
@@ -220,6 +223,9 @@ fn print_results(
 ) -> Result<(), String> {
     let mut rows = output(format, width, standard_output());
     let result = engine.run(sql, &mut *rows);
+    if result.is_ok() {
+        rows.succeeded();
+    }
     finish(&mut *rows)?;
     print_remarks(engine);
     result.map_err(|error| error.render(sql))

@@ -1,5 +1,6 @@
 //! Results as JSON.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -17,6 +18,7 @@ pub struct Json<W> {
     is_lines: bool,
     /// The keys of the current result; `None` if there is none.
     keys: Option<Vec<String>>,
+    has_results: bool,
     rows: u64,
     is_suppressed: bool,
     error: Option<io::Error>,
@@ -63,6 +65,7 @@ impl<W: Write> Json<W> {
             out,
             is_lines,
             keys: None,
+            has_results: false,
             rows: 0,
             is_suppressed: false,
             error: None,
@@ -88,7 +91,37 @@ impl<W: Write> Json<W> {
     }
 }
 
+/// Returns the keys of an object for these columns, in quotes. Equal names get numbers, as SQLite
+/// gives the columns of a table, because readers of JSON keep one value of a key.
+fn keys(names: &[String]) -> Vec<String> {
+    let mut used: HashSet<String> = names.iter().cloned().collect();
+    let mut seen: HashMap<&str, u64> = HashMap::new();
+    let mut key = |name| {
+        let count = seen.entry(name).or_insert(0);
+        let mut unique = name.to_owned();
+        if *count > 0 {
+            while !used.insert(format!("{name}:{count}")) {
+                *count += 1;
+            }
+            unique = format!("{name}:{count}");
+        }
+        *count += 1;
+        let mut key = String::new();
+        push_text(&mut key, &unique);
+        key
+    };
+    names.iter().map(|name| key(name.as_str())).collect()
+}
+
 impl<W: Write> Output for Json<W> {
+    fn succeeded(&mut self) {
+        // Statements without results have one that can be read, too.
+        if !self.has_results && !self.is_lines {
+            // `finish` returns the error.
+            let _ = self.write("[]\n");
+        }
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         if self.error.is_none() {
             // The error is returned below.
@@ -103,12 +136,8 @@ impl<W: Write> Rows for Json<W> {
         self.close()?;
         self.is_suppressed = is_suppressed(names);
         self.rows = 0;
-        let key = |name: &String| {
-            let mut key = String::new();
-            push_text(&mut key, name);
-            key
-        };
-        self.keys = Some(names.iter().map(key).collect());
+        self.has_results = true;
+        self.keys = Some(keys(names));
         if self.is_lines || self.is_suppressed {
             ControlFlow::Continue(())
         } else {

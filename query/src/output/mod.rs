@@ -47,6 +47,9 @@ pub trait Output: Rows {
     ///
     /// Fails if a result could not be written.
     fn finish(&mut self) -> io::Result<()>;
+
+    /// Notes that all statements succeeded, before the end.
+    fn succeeded(&mut self) {}
 }
 
 /// Returns a receiver that writes results in a format. Tables have at most `width` characters a

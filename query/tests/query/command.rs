@@ -139,6 +139,22 @@ fn results_have_formats() {
     let inner = outer.replace("outer", "inner").replace("100", "40");
     assert_eq!(of("ndjson"), format!("{outer}\n{inner}\n"));
     assert_eq!(of("json"), format!("[\n  {outer},\n  {inner}\n]\n[]\n"));
+    // Every answer is a value, and has each key once.
+    let json = |sql: &str| {
+        let mut command = query();
+        out(command.arg(&f.trace).args([sql, "--format", "json"]), "")
+    };
+    assert_eq!(json("create perfetto table empty as select 1"), "[]\n");
+    assert_eq!(json("select 1 as suppress_query_output"), "");
+    assert_eq!(
+        json("select 1 as a, 2 as a, 3 as \"a:1\", 4 as a, 5 as b"),
+        "[\n  {\"a\":1,\"a:2\":2,\"a:1\":3,\"a:3\":4,\"b\":5}\n]\n"
+    );
+    let mut command = query();
+    let failed = run(command.arg(&f.trace).args(["x ", "--format", "json"]), "");
+    assert_eq!(text(&failed.stdout), "");
+    let failed = run(query().arg(&f.trace).arg(""), "");
+    assert!(text(&failed.stderr).contains("No valid SQL"));
     let mut command = query();
     command.arg(&f.trace).args([
         "select 'a\"\\' || char(10, 1) as \"k\"\"\"",
