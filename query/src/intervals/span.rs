@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use rusqlite::Result;
 use rusqlite::types::Value;
-use rusqlite::{Error, Result};
 
 use super::sweep::{Interval, compare, intersect};
 use crate::limits::Limits;
@@ -33,6 +33,22 @@ impl Ord for Key {
     }
 }
 
+/// Returns a value as an integer, as SQLite reads it: NULL, which `lead` has in the last row, is 0.
+fn to_integer(value: &Value) -> i64 {
+    match value {
+        Value::Integer(value) => *value,
+        Value::Real(value) => *value as i64,
+        Value::Text(text) => {
+            let text = text.trim_start();
+            let signs = text.len() - text.trim_start_matches(['+', '-']).len();
+            let digits = text[signs..].find(|c: char| !c.is_ascii_digit());
+            let end = digits.map_or(text.len(), |digits| signs + digits);
+            text[..end].parse().unwrap_or(0)
+        }
+        Value::Null | Value::Blob(_) => 0,
+    }
+}
+
 /// The columns of an input of a span join.
 #[derive(Debug, Clone)]
 pub(crate) struct SpanColumns {
@@ -55,18 +71,14 @@ pub(crate) struct SpanSide<'a> {
 type Partitions = BTreeMap<Option<Key>, Vec<Interval>>;
 
 impl SpanSide<'_> {
-    fn partitions(&self) -> Result<Partitions> {
+    fn partitions(&self) -> Partitions {
         let mut partitions = Partitions::new();
         for row in 0..self.rows.len() {
             let values = self.rows.row(row);
-            let (Value::Integer(ts), Value::Integer(dur)) =
-                (&values[self.columns.ts], &values[self.columns.dur])
-            else {
-                let message = "the columns 'ts' and 'dur' of a span join must be integers";
-                return Err(Error::ModuleError(message.to_owned()));
-            };
+            let ts = to_integer(&values[self.columns.ts]);
+            let dur = to_integer(&values[self.columns.dur]);
             // Intervals that have not ended have no part in a join.
-            if *dur < 0 {
+            if dur < 0 {
                 continue;
             }
             let key = match self.columns.key.map(|key| values[key].clone()) {
@@ -74,7 +86,7 @@ impl SpanSide<'_> {
                 Some(key) => Some(Key(key)),
                 None => None,
             };
-            let (ts, end) = (*ts, ts.saturating_add(*dur));
+            let end = ts.saturating_add(dur);
             let row = row as u32;
             let interval = Interval { ts, end, row };
             partitions.entry(key).or_default().push(interval);
@@ -82,7 +94,7 @@ impl SpanSide<'_> {
         for intervals in partitions.values_mut() {
             intervals.sort_by_key(|interval| interval.ts);
         }
-        Ok(partitions)
+        partitions
     }
 
     fn push(&self, row: Option<u32>, out: &mut StoredRows) -> Result<()> {
@@ -153,7 +165,7 @@ pub(crate) fn join(
     let has_key = left.columns.key.or(right.columns.key).is_some();
     let width = 2 + usize::from(has_key) + left.columns.others.len() + right.columns.others.len();
     let mut out = StoredRows::new(width, limits);
-    let (of_left, of_right) = (left.partitions()?, right.partitions()?);
+    let (of_left, of_right) = (left.partitions(), right.partitions());
     let mut keys: Vec<&Option<Key>> = of_left.keys().chain(of_right.keys()).collect();
     keys.sort();
     keys.dedup();

@@ -231,6 +231,15 @@ fn intervals_are_joined() {
         session.rows("SELECT ts, k, x, y FROM o WHERE x IS NULL"),
         ["100,2,\"[NULL]\",\"q\""]
     );
+    // Times are read as integers, and NULL, which `lead` has in the last row, as 0.
+    session.rows(
+        "CREATE TABLE n(ts, dur, k, z); INSERT INTO n VALUES (1.5, '3', 1, 'x'), (12, NULL, 1, 'y');
+         CREATE VIRTUAL TABLE m USING SPAN_JOIN(a PARTITIONED k, n PARTITIONED k)",
+    );
+    assert_eq!(
+        session.rows("SELECT ts, dur, x, z FROM m"),
+        ["1,3,\"a\",\"x\"", "12,0,\"b\",\"y\""]
+    );
     session.rows("DROP TABLE i");
     assert!(
         session
