@@ -64,11 +64,15 @@ fn regexp(context: &Context<'_>) -> Result<Value> {
     } else {
         None
     };
-    let ignore_case = match flags.as_deref().unwrap_or("") {
-        "i" => true,
-        "" | "c" => false,
-        other => return failure(format!("regexp: unknown flag '{other}': use 'i' or 'c'")),
-    };
+    let mut ignore_case = false;
+    // The last flag applies.
+    for flag in flags.iter().flat_map(|flags| flags.chars()) {
+        ignore_case = match flag {
+            'i' => true,
+            'c' => false,
+            other => return failure(format!("regexp: unknown flag '{other}': use 'i' or 'c'")),
+        };
+    }
     let subject = text(context.get_raw(1)).unwrap_or_default();
     Ok(Value::Integer(
         regex(context, 0, ignore_case)?.is_match(&subject).into(),

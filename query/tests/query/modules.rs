@@ -185,7 +185,18 @@ fn every_module_of_this_engine_can_be_included() {
             .len(),
         0
     );
-    assert_eq!(s.value("android_package_lookup(10001)"), "\"[NULL]\"");
+    for (uid, name) in [
+        ("NULL", "[NULL]"),
+        ("10001", "uid=10001"),
+        ("1001000", "AID_SYSTEM_USER"),
+        ("1093", "AID_UPROBESTATS"),
+        ("1094", "uid=1094"),
+        ("2000", "AID_SHELL"),
+        ("99123", "ISOLATED_UID"),
+    ] {
+        let call = format!("android_package_lookup({uid})");
+        assert_eq!(s.value(&call), format!("\"{name}\""));
+    }
     let frames = "(SELECT 'a' AS file_name, 1 AS rel_pc, 1 AS mapping_id, 1 AS address)";
     let sql = format!("SELECT * FROM _callstack_frame_symbolize!({frames})");
     assert_eq!(s.rows(&sql).len(), 0);

@@ -142,6 +142,7 @@ fn bounds(cx: &Context) -> Option<(i64, i64)> {
     note(tables.counter.ts.as_slice(), &[]);
     note(tables.slice.ts.as_slice(), tables.slice.dur.as_slice());
     note(tables.heap_profile_allocation.ts.as_slice(), &[]);
+    note(tables.heap_graph.ts.as_slice(), &[]);
     note(tables.profiler_smaps.ts.as_slice(), &[]);
     note(
         tables.thread_state.rows.ts.as_slice(),

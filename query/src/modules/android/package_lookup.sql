@@ -1,3 +1,39 @@
--- The packages of a user id, for any user of the device.
+-- The name of a user id below 10000, which is the system's.
+CREATE PERFETTO FUNCTION _android_system_uid(uid LONG) RETURNS STRING AS
+SELECT 'AID_' || CASE $uid
+  WHEN 0 THEN 'ROOT' WHEN 2000 THEN 'SHELL' WHEN 2001 THEN 'CACHE' WHEN 2002 THEN 'DIAG'
+  WHEN 9999 THEN 'NOBODY'
+  ELSE json_extract('[
+    "SYSTEM_USER","RADIO","BLUETOOTH","GRAPHICS","INPUT","AUDIO","CAMERA","LOG","COMPASS","MOUNT",
+    "WIFI","ADB","INSTALL","MEDIA","DHCP","SDCARD_RW","VPN","KEYSTORE","USB","DRM","MDNSR","GPS",
+    "UNUSED1","MEDIA_RW","MTP","UNUSED2","DRMRPC","NFC","SDCARD_R","CLAT","LOOP_RADIO","MEDIA_DRM",
+    "PACKAGE_INFO","SDCARD_PICS","SDCARD_AV","SDCARD_ALL","LOGD","SHARED_RELRO","DBUS","TLSDATE",
+    "MEDIA_EX","AUDIOSERVER","METRICS_COLL","METRICSD","WEBSERV","DEBUGGERD","MEDIA_CODEC",
+    "CAMERASERVER","FIREWALL","TRUNKS","NVRAM","DNS","DNS_TETHER","WEBVIEW_ZYGOTE",
+    "VEHICLE_NETWORK","MEDIA_AUDIO","MEDIA_VIDEO","MEDIA_IMAGE","TOMBSTONED","MEDIA_OBB","ESE",
+    "OTA_UPDATE","AUTOMOTIVE_EVS","LOWPAN","HSM","RESERVED_DISK","STATSD","INCIDENTD",
+    "SECURE_ELEMENT","LMKD","LLKD","IORAPD","GPU_SERVICE","NETWORK_STACK","GSID","FSVERITY_CERT",
+    "CREDSTORE","EXTERNAL_STORAGE","EXT_DATA_RW","EXT_OBB_RW","CONTEXT_HUB","VIRTMANAGER","ARTD",
+    "UWB","THREAD_NETWORK","DICED","DMESGD","JC_WEAVER","JC_STRONGBOX","JC_IDENTITYCRED",
+    "SDK_SANDBOX","SECURITY_LOG_WRITER","PRNG_SEEDER","UPROBESTATS"
+  ]', '$[' || iif($uid >= 1000, $uid - 1000, 99999) || ']')
+END;
+
+-- The package of a user id, for any user of the device: the one of Google's services if there are
+-- several, and none that provides data if there is another.
 CREATE PERFETTO FUNCTION android_package_lookup(uid LONG) RETURNS STRING AS
-SELECT group_concat(package_name, ',') FROM package_list WHERE uid = $uid % 100000;
+SELECT coalesce(
+  (
+    SELECT package_name FROM package_list
+    WHERE uid = $uid % 100000 AND uid >= 10000
+    ORDER BY package_name = 'com.google.android.gms' DESC,
+      package_name GLOB 'com.android.providers.*'
+    LIMIT 1
+  ),
+  _android_system_uid($uid % 100000),
+  CASE
+    WHEN $uid % 100000 BETWEEN 50000 AND 59999 THEN 'SHARED_GID'
+    WHEN $uid % 100000 >= 90000 THEN 'ISOLATED_UID'
+  END,
+  'uid=' || $uid
+);

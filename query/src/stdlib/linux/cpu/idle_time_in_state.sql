@@ -1,3 +1,5 @@
+INCLUDE PERFETTO MODULE time.conversion;
+
 -- The increase of each polled counter of time in an idle state since the previous poll, in
 -- microseconds.
 CREATE PERFETTO VIEW _cpu_idle_residency AS

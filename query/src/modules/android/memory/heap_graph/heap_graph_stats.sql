@@ -10,7 +10,8 @@ CREATE PERFETTO MACRO _heap_graph_value_at(
 RETURNS Expr AS
 (
   SELECT v.$value FROM $spans v
-  WHERE v.upid = $of_upid AND v.ts <= $at + 500000000 AND v.ts + v.dur >= $at
+  WHERE v.upid = $of_upid AND v.ts <= $at + 500000000
+    AND (v.ts > $at OR v.ts + v.dur >= $at)
   ORDER BY abs(v.ts - $at) LIMIT 1
 );
 

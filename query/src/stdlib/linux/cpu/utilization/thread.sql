@@ -1,4 +1,5 @@
 INCLUDE PERFETTO MODULE linux.cpu.utilization.general;
+INCLUDE PERFETTO MODULE time.conversion;
 
 -- The busy time of a thread in each period of `interval` nanoseconds.
 CREATE PERFETTO FUNCTION cpu_thread_utilization_per_period(interval LONG, utid LONG)
