@@ -54,6 +54,7 @@ export function drawLane(brush: Brush, nodes: Nodes, lane: Lane, y: number, tile
         case Kind.Log:
             return drawTicks(brush, lane, y, tile, from, to, kind === Kind.Log);
         case Kind.Process:
+        case Kind.Group:
             return drawLoad(brush, lane, y, tile, from, to);
         default:
             return drawRows(brush, kind, lane, y, tile, from, to);

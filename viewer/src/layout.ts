@@ -560,7 +560,7 @@ export class Layout {
             if (rest > 0) for (const lane of lanes) lane.y += rest;
             return lanes;
         }
-        if (kind[node] === Kind.Process) return [{ node, y: 2, h: unit + 4, step: unit, full: 1, thin: 0 }];
+        if (this.isProcess(node)) return [{ node, y: 2, h: unit + 4, step: unit, full: 1, thin: 0 }];
         if (kind[node] === Kind.Machine || kind[node] === Kind.Group) return [];
         return [this.lane(node, 2, true)];
     }

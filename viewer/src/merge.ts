@@ -22,7 +22,7 @@ export function makeTile(store: Store, node: number, window: Window): Tile {
     const table = store.table(node);
     const { from, to, level } = window;
     const kind = store.nodes.kind[node];
-    if (kind === Kind.Process) return activity(store, node, window);
+    if (kind === Kind.Process || kind === Kind.Group) return activity(store, node, window);
     if (kind === Kind.Heap) return dumps(store, node, window);
     const block = table?.blocks.get(node);
     const empty = { ...emptyTile(node, from, to, level), exact: true };

@@ -249,21 +249,25 @@ test('processes of containers are in a group, which is sorted, filtered and summ
     const cpu = trace.node(trace.node(machine, Kind.Group, 'CPUs'), Kind.Cpu, 'CPU 0', { number: 0 });
     const pod = trace.node(machine, Kind.Group, 'pod 4d5e', { cpu: 30e6 });
     const web = trace.node(pod, Kind.Group, 'containerd 0123456789ab', { cpu: 30e6 });
-    const place = { init: machine, nginx: web, worker: web, cron: machine };
-    let at = 0;
-    for (const [name, time] of Object.entries({ init: 10e6, nginx: 20e6, worker: 10e6, cron: 5e6 })) {
+    const counters = trace.node(web, Kind.Group, 'Counters');
+    trace.counter(trace.node(counters, Kind.Counter, 'cgroup.[0123456789ab].memory.current', { unit: 'bytes' }), 0, 1e6);
+    const place = { nginx: web, worker: web, init: machine, cron: machine };
+    for (const [name, [at, time]] of Object.entries({ nginx: [10e6, 20e6], worker: [30e6, 10e6], init: [0, 10e6], cron: [40e6, 5e6] })) {
         const process = trace.node(place[name], Kind.Process, name, { number: 1 + at / 1e6, cpu: time });
         const thread = trace.node(process, Kind.Thread, name, { number: 1 + at / 1e6, cpu: time });
         trace.add('sched', cpu, { start: at, dur: time, thread, priority: 120, state: 'S' });
         trace.add('states', trace.node(thread, Kind.States, 'State'), { start: at, dur: time, state: 'Running', cpu });
-        at += time;
     }
-    const counters = trace.node(web, Kind.Group, 'Counters');
-    trace.counter(trace.node(counters, Kind.Counter, 'cgroup.[0123456789ab].memory.current', { unit: 'bytes' }), 0, 1e6);
     await on(dir.write('pod.html', trace.html()), async (page) => {
         const rows = () => page.locator('#labels .label:visible').evaluateAll((all) => all.map((it) => `${it.getAttribute('aria-level')} ${it.querySelector('.what').textContent}`));
         const inPod = ['2 pod 4d5e', '3 containerd 0123456789ab', '4 nginx 11', '4 worker 31', '4 Counters'];
         assert.deepEqual(await rows(), ['1 Machine', '2 CPUs', '3 CPU 0', ...inPod, '2 init 1', '2 cron 41']);
+        // The row of the container has the load of its processes.
+        const { y, height } = await row(page, 'containerd');
+        const stage = await page.locator('#stage').boundingBox();
+        const at = async (time) => String(await pixel(page, 'boxes', { x: Math.round(await xOf(page, time) - stage.x), y: Math.round(y + height / 2 - stage.y) }));
+        assert.notEqual(await at(22e6), await at(7e6));
+        assert.equal(await at(7e6), await at(42e6));
         await page.getByLabel('Filter tracks').fill('0123456789');
         await settled(page);
         assert.deepEqual((await rows()).slice(0, 5), ['1 Machine', ...inPod.slice(0, 4)]);

@@ -1,4 +1,4 @@
-//! The load of processes: the share of each step of time in which their threads run.
+//! The load of processes and containers: the share of each step of time in which their threads run.
 
 use rustc_hash::FxHashMap;
 
@@ -9,19 +9,19 @@ use crate::window::Window;
 /// The maximum number of steps of a window.
 const MAX_STEPS: f64 = 8192.0;
 
-/// The load of a process in steps of equal length.
+/// The load of a process or container in steps of equal length.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     /// The length of a step in nanoseconds.
     pub(crate) length: f64,
     /// The steps with load, by number from the start of the trace; 255 is that of all CPUs that the
-    /// threads of the process can use at once.
+    /// threads can use at once.
     pub(crate) loads: Vec<(u64, u8)>,
 }
 
 impl View {
-    /// Returns the load of those of the nodes that are processes. The page computes the same from
-    /// an export.
+    /// Returns the load of those of the nodes that are processes or containers. The page computes
+    /// the same from an export.
     pub(crate) fn activity(&self, nodes: &[u32], window: Window) -> FxHashMap<u32, Steps> {
         let tables = self.trace().tables();
         let (from, to) = (
@@ -31,13 +31,15 @@ impl View {
         // Whole nanoseconds, as columns are.
         let length = 2_f64.powi(i32::from(window.level) + 1);
         let length = length.max(((to - from) / MAX_STEPS).ceil());
-        let mut sums: FxHashMap<u32, FxHashMap<u64, f64>> = FxHashMap::default();
-        for node in nodes {
-            if let Some(Content::Activity(upid)) = self.node(*node).map(|node| &node.content) {
-                sums.insert(*upid, FxHashMap::default());
+        // The positions in `nodes` of each process and its containers.
+        let mut positions: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
+        for (position, node) in nodes.iter().enumerate() {
+            for upid in self.processes_of(*node) {
+                positions.entry(upid).or_default().push(position);
             }
         }
-        if sums.is_empty() {
+        let mut sums: Vec<FxHashMap<u64, f64>> = vec![FxHashMap::default(); nodes.len()];
+        if positions.is_empty() {
             return FxHashMap::default();
         }
         let mut cpus = 0;
@@ -55,7 +57,7 @@ impl View {
                     .thread
                     .upid()
                     .get(tables.sched_slice.utid().get(*row));
-                let Some(sums) = upid.and_then(|upid| sums.get_mut(&upid)) else {
+                let Some(of) = upid.and_then(|upid| positions.get(&upid)) else {
                     continue;
                 };
                 let mut at = self.relative(times.start(*row)).max(from);
@@ -63,19 +65,18 @@ impl View {
                 while at < end {
                     let step = (at / length) as u64;
                     let until = ((step + 1) as f64 * length).min(end);
-                    *sums.entry(step).or_default() += until - at;
+                    for position in of {
+                        *sums[*position].entry(step).or_default() += until - at;
+                    }
                     at = until;
                 }
             }
         }
         let mut all = FxHashMap::default();
-        for node in nodes {
-            let Some(Content::Activity(upid)) = self.node(*node).map(|node| &node.content) else {
+        for (node, sums) in nodes.iter().zip(sums) {
+            if self.processes_of(*node).next().is_none() {
                 continue;
-            };
-            let Some(sums) = sums.remove(upid) else {
-                continue;
-            };
+            }
             let full = length * f64::from(self.states_below(*node).min(cpus).max(1));
             let load = |sum: f64| (sum / full * 255.0).round().min(255.0) as u8;
             let mut loads: Vec<(u64, u8)> = sums
@@ -88,7 +89,20 @@ impl View {
         all
     }
 
-    /// Returns the number of threads of a process whose states are known.
+    /// Returns the processes with CPU time that a node is, or that it contains as a container.
+    fn processes_of(&self, node: u32) -> impl Iterator<Item = u32> {
+        let behind = match self.node(node).map(|of| (of.kind, of.behind)) {
+            Some((Kind::Group, behind)) => behind,
+            Some((Kind::Process, _)) => node + 1,
+            _ => node,
+        };
+        (node..behind).filter_map(|node| match self.node(node)?.content {
+            Content::Activity(upid) => Some(upid),
+            _ => None,
+        })
+    }
+
+    /// Returns the number of threads of a process or container whose states are known.
     fn states_below(&self, node: u32) -> u32 {
         let behind = self.node(node).map_or(0, |of| of.behind);
         let below = (node..behind).filter_map(|node| self.node(node));

@@ -217,6 +217,19 @@ fn a_container_has_the_rows_of_its_processes() {
     assert_eq!(parents[process("work")], container as f64);
     assert_eq!(parents[process("sh")], parents[container]);
     assert_eq!(index.column("cpu")[container], 200.0);
+    // The row of the container has the load of its processes.
+    let window = Window {
+        from: 0.0,
+        to: 2000.0,
+        level: 3,
+    };
+    let nodes = [container as u32, process("work") as u32];
+    let [of_container, of_work] = nodes.map(|node| {
+        Frame::read(&view.tiles(&[node], window))
+            .column("load")
+            .to_vec()
+    });
+    assert!(of_container.len() > 5 && of_container == of_work);
     let pivot = view.pivot(&PivotRequest {
         from: -1e15,
         to: 1e15,
