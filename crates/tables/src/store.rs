@@ -22,6 +22,9 @@ pub(crate) struct Store {
     pub(crate) sched: SchedLog,
     /// The losses, in the order of the file.
     pub(crate) losses: Vec<Loss>,
+    /// The numbers of losses in the list: of missing switches, and of other data.
+    unknown_times: usize,
+    other_losses: usize,
     /// The numbers of switches of threads and of missing ones, by row of `cpu`.
     switches: Vec<(u64, u64)>,
     /// The tables that are wanted. Others may stay empty.
@@ -85,8 +88,12 @@ pub struct MissingSwitches {
     pub of: u64,
 }
 
-/// The maximum number of recorded losses.
+/// The maximum number of recorded losses, apart from missing switches.
 const MAX_LOSSES: usize = 1 << 14;
+
+/// The maximum number of times with missing switches. Virtual machines may leave out a hundred
+/// switches a second.
+const MAX_UNKNOWN: usize = 1 << 19;
 
 /// The maximum number of rows of `trace_import_logs`.
 const MAX_LOGS: u32 = 1 << 16;
@@ -104,6 +111,8 @@ impl Store {
             strings,
             stats: StatsTracker::default(),
             losses: Vec::new(),
+            unknown_times: 0,
+            other_losses: 0,
             switches: Vec::new(),
             sched: SchedLog::default(),
             wanted,
@@ -192,7 +201,14 @@ impl Store {
 
     /// Records a loss of data before this time.
     pub(crate) fn lost(&mut self, ts: i64, lost: Lost) {
-        if self.losses.len() < MAX_LOSSES {
+        let (count, max) = match lost {
+            Lost::Switches { .. } => (&mut self.unknown_times, MAX_UNKNOWN),
+            Lost::Packets { .. } | Lost::KernelEvents { .. } => {
+                (&mut self.other_losses, MAX_LOSSES)
+            }
+        };
+        if *count < max {
+            *count += 1;
             self.losses.push(Loss { ts, lost });
         }
     }

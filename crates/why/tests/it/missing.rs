@@ -128,6 +128,33 @@ fn missing_switches_are_named_with_their_time() {
     assert_eq!(texts(560..600), []);
 }
 
+#[test]
+fn the_time_after_thousands_of_missing_switches_is_still_unknown() {
+    use Kind::{Switch, Waking};
+    // Every second switch to thread 3 is missing.
+    let mut events = vec![(100, 9, Switch(1, 0))];
+    for step in 0..40_000 {
+        let time = 1000 + 10 * step;
+        events.push((time, 3, Switch(1, 0)));
+    }
+    // Thread 4 waits for the CPU.
+    let time = 1000 + 10 * 40_000;
+    let other = [
+        (time - 5, 5, Switch(1, 6)),
+        (time, 6, Waking(4)),
+        (time + 100, 6, Switch(1, 0)),
+    ];
+    events.push((time + 20, 3, Switch(1, 4)));
+    events.push((time + 50, 4, Switch(1, 0)));
+    let bytes = [bundle(0, &events), bundle(1, &other)].concat();
+    let trace = Trace::read(&bytes[..], &Options::default()).expect("a trace");
+    assert_eq!(of_stats(&trace), [(0, 40_001, 80_004)]);
+    assert_eq!(
+        pieces(&trace, 4, time as i64, time as i64 + 20),
+        [(time as i64, time as i64 + 20, 4, "lost")]
+    );
+}
+
 /// Returns the missing switches and all, by CPU, as the table `stats` has them.
 fn of_stats(trace: &Trace) -> Vec<(i64, i64, i64)> {
     let stats = &trace.tables().stats;
