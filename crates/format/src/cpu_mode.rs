@@ -1,5 +1,8 @@
 //! The mode of a CPU at the time of a sample.
 
+use ferretto_proto::views::profiling::cpu_mode as perf;
+use ferretto_proto::views::stack_sample::mode as stack;
+
 /// The mode of a CPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum CpuMode {
@@ -43,51 +46,53 @@ impl CpuMode {
     }
 
     /// Decodes a `Profiling.CpuMode`, as in `PerfSample`.
-    pub fn of_perf_sample(number: u64) -> Self {
+    pub fn of_perf_sample(number: i32) -> Self {
         match number {
-            1 => Self::Kernel,
-            2 => Self::User,
-            3 => Self::Hypervisor,
-            4 => Self::GuestKernel,
-            5 => Self::GuestUser,
+            perf::MODE_KERNEL => Self::Kernel,
+            perf::MODE_USER => Self::User,
+            perf::MODE_HYPERVISOR => Self::Hypervisor,
+            perf::MODE_GUEST_KERNEL => Self::GuestKernel,
+            perf::MODE_GUEST_USER => Self::GuestUser,
             _ => Self::Unknown,
         }
     }
 
     /// Returns the number in `Profiling.CpuMode`.
     pub fn in_perf_sample(self) -> u64 {
-        match self {
-            Self::Unknown => 0,
-            Self::Kernel => 1,
-            Self::User => 2,
-            Self::Hypervisor => 3,
-            Self::GuestKernel => 4,
-            Self::GuestUser => 5,
-        }
+        let number = match self {
+            Self::Unknown => perf::MODE_UNKNOWN,
+            Self::Kernel => perf::MODE_KERNEL,
+            Self::User => perf::MODE_USER,
+            Self::Hypervisor => perf::MODE_HYPERVISOR,
+            Self::GuestKernel => perf::MODE_GUEST_KERNEL,
+            Self::GuestUser => perf::MODE_GUEST_USER,
+        };
+        i64::from(number).cast_unsigned()
     }
 
     /// Decodes a `StackSample.Mode`, whose numbers differ from those of `Profiling.CpuMode`.
-    pub fn of_stack_sample(number: u64) -> Self {
+    pub fn of_stack_sample(number: i32) -> Self {
         match number {
-            1 => Self::User,
-            2 => Self::Kernel,
-            3 => Self::Hypervisor,
-            4 => Self::GuestUser,
-            5 => Self::GuestKernel,
+            stack::MODE_USER => Self::User,
+            stack::MODE_KERNEL => Self::Kernel,
+            stack::MODE_HYPERVISOR => Self::Hypervisor,
+            stack::MODE_GUEST_USER => Self::GuestUser,
+            stack::MODE_GUEST_KERNEL => Self::GuestKernel,
             _ => Self::Unknown,
         }
     }
 
     /// Returns the number in `StackSample.Mode`.
     pub fn in_stack_sample(self) -> u64 {
-        match self {
-            Self::Unknown => 0,
-            Self::User => 1,
-            Self::Kernel => 2,
-            Self::Hypervisor => 3,
-            Self::GuestUser => 4,
-            Self::GuestKernel => 5,
-        }
+        let number = match self {
+            Self::Unknown => stack::MODE_UNKNOWN,
+            Self::User => stack::MODE_USER,
+            Self::Kernel => stack::MODE_KERNEL,
+            Self::Hypervisor => stack::MODE_HYPERVISOR,
+            Self::GuestUser => stack::MODE_GUEST_USER,
+            Self::GuestKernel => stack::MODE_GUEST_KERNEL,
+        };
+        i64::from(number).cast_unsigned()
     }
 }
 
@@ -102,8 +107,11 @@ mod tests {
     fn numbers_of_both_packets_are_read_as_they_are_written() {
         for number in 0..6 {
             let mode = CpuMode::of_perf_sample(number);
-            assert_eq!(mode.in_perf_sample(), number);
-            assert_eq!(CpuMode::of_stack_sample(mode.in_stack_sample()), mode);
+            assert_eq!(mode.in_perf_sample(), number as u64);
+            assert_eq!(
+                CpuMode::of_stack_sample(mode.in_stack_sample() as i32),
+                mode
+            );
         }
         assert_eq!(CpuMode::of_record(2 | 1 << 14), CpuMode::User);
     }

@@ -24,6 +24,7 @@
 //! - [`CpuMode`]: the mode of a CPU at the time of a sample.
 //! - [`perf_record`]: the records of the kernel's perf events.
 //! - [`track_event`]: reading of track events.
+//! - [`sample`]: reading of samples of profilers.
 //! - [`sequence`]: reading of sequences, by the rules of upstream's trace processor.
 #![forbid(unsafe_code)]
 
@@ -50,6 +51,7 @@ pub mod pattern;
 pub mod perf_record;
 mod probe_event;
 mod process;
+pub mod sample;
 pub mod sequence;
 mod sequence_clocks;
 pub mod sequence_flags;

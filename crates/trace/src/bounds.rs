@@ -14,11 +14,12 @@ use ferretto_format::clock::MONOTONIC_COARSE;
 use ferretto_format::compact_sched::{CompactKind, CompactSched};
 use ferretto_format::kernel_bundle::BundleHeader;
 use ferretto_format::machine_clock::MachineClocks;
+use ferretto_format::sample::PerfSample;
 use ferretto_format::sequence::{Clocks, PacketHeader};
 use ferretto_format::track_event::{EventKind, EventTrack};
 use ferretto_proto::fields::{
-    ftrace_event, ftrace_event_bundle as bundle, ftrace_stats, perf_sample, process_stats,
-    profile_packet, sys_stats, systemd_journald_event as journal, trace_packet as field,
+    ftrace_event, ftrace_event_bundle as bundle, ftrace_stats, process_stats, profile_packet,
+    sys_stats, systemd_journald_event as journal, trace_packet as field,
     tracing_service_event as service,
 };
 use ferretto_wire::{Fields, Value};
@@ -422,11 +423,7 @@ fn heap_dumps(bytes: &[u8]) -> impl Iterator<Item = u64> {
 fn has_event(kind: u32, body: &[u8]) -> bool {
     let has = |number: &u32| Fields::find(*number, body).is_some();
     match kind {
-        field::PERF_SAMPLE => {
-            let lost = Fields::find(perf_sample::KERNEL_RECORDS_LOST, body);
-            let lost = lost.and_then(|lost| lost.as_u64()).unwrap_or(0);
-            lost == 0 && !has(&perf_sample::PRODUCER_EVENT)
-        }
+        field::PERF_SAMPLE => matches!(PerfSample::read(body), PerfSample::Sample(_)),
         field::SYS_STATS => {
             let mut parts = Fields::new(body).map_while(Result::ok);
             // Rates of disks begin with the second measurement.

@@ -123,10 +123,38 @@ const MESSAGES: &[(&str, &[&str])] = &[
     ("ClockSnapshot", &[]),
     ("ClockSnapshot.Clock", &[]),
     ("SysStats.CpuTimes", &[]),
+    ("Mapping", &[]),
+    ("Frame", &[]),
+    ("Callstack", &[]),
+    (
+        "PerfSample",
+        &[
+            "cpu",
+            "pid",
+            "tid",
+            "cpu_mode",
+            "timebase_count",
+            "follower_counts",
+            "callstack_iid",
+            "unwind_error",
+            "kernel_records_lost",
+            "sample_skipped_reason",
+            "producer_event",
+        ],
+    ),
+    ("PerfSample.ProducerEvent", &["source_stop_reason"]),
+    ("StackSample", &[]),
+    ("StackSample.TaskContext", &[]),
+    ("StackSample.AsyncContextDescriptor", &[]),
+    ("StackSample.ExecutionContext", &[]),
+    ("StackSample.CounterDescriptor", &[]),
+    ("StackSampleDefaults", &[]),
+    ("InlineCallstack", &[]),
+    ("InlineCallstack.Frame", &[]),
 ];
 
 /// Enumerations of messages without a view.
-const ENUMS: &[&str] = &["TrackEvent.Type"];
+const ENUMS: &[&str] = &["TrackEvent.Type", "PerfEvents.Counter"];
 
 /// The package of the schema, as it begins the names of types.
 const PACKAGE: &str = ".perfetto.protos.";

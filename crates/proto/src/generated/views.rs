@@ -591,6 +591,240 @@ impl<'a> ClockSnapshotView<'a> {
     }
 }
 
+/// The fields of a `Mapping`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MappingView<'a> {
+    pub iid: Option<u64>,
+    pub build_id: Option<u64>,
+    pub exact_offset: Option<u64>,
+    pub start_offset: Option<u64>,
+    pub start: Option<u64>,
+    pub end: Option<u64>,
+    pub load_bias: Option<u64>,
+    pub path_string_ids: Repeated<'a, u64>,
+}
+impl<'a> MappingView<'a> {
+    /// Reads the fields up to the first malformed one.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+    /// Reads the fields up to the first malformed one. Returns true if there is none.
+    #[inline]
+    pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+        let mut it = Self::default();
+        let is_whole = view::walk(bytes, |field, at| match field.number {
+            1 => it.iid = view::uint64(&field).or(it.iid),
+            2 => it.build_id = view::uint64(&field).or(it.build_id),
+            8 => it.exact_offset = view::uint64(&field).or(it.exact_offset),
+            3 => it.start_offset = view::uint64(&field).or(it.start_offset),
+            4 => it.start = view::uint64(&field).or(it.start),
+            5 => it.end = view::uint64(&field).or(it.end),
+            6 => it.load_bias = view::uint64(&field).or(it.load_bias),
+            7 => it.path_string_ids.add(bytes, at, 7),
+            _ => {}
+        });
+        (it, is_whole)
+    }
+}
+
+/// The fields of a `Frame`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameView<'a> {
+    pub iid: Option<u64>,
+    pub function_name_id: Option<u64>,
+    pub mapping_id: Option<u64>,
+    pub rel_pc: Option<u64>,
+    pub source_path_iid: Option<u64>,
+    pub line_number: Option<u32>,
+    pub kind: Option<i32>,
+    pub kind_str: Option<&'a [u8]>,
+}
+impl<'a> FrameView<'a> {
+    /// Reads the fields up to the first malformed one.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+    /// Reads the fields up to the first malformed one. Returns true if there is none.
+    #[inline]
+    pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+        let mut it = Self::default();
+        let is_whole = view::walk(bytes, |field, at| match field.number {
+            1 => it.iid = view::uint64(&field).or(it.iid),
+            2 => it.function_name_id = view::uint64(&field).or(it.function_name_id),
+            3 => it.mapping_id = view::uint64(&field).or(it.mapping_id),
+            4 => it.rel_pc = view::uint64(&field).or(it.rel_pc),
+            5 => it.source_path_iid = view::uint64(&field).or(it.source_path_iid),
+            6 => it.line_number = view::uint32(&field).or(it.line_number),
+            7 => it.kind = view::int32(&field).or(it.kind),
+            8 => it.kind_str = view::bytes(&field).or(it.kind_str),
+            _ => {}
+        });
+        (it, is_whole)
+    }
+}
+
+/// The fields of a `Callstack`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallstackView<'a> {
+    pub iid: Option<u64>,
+    pub frame_ids: Repeated<'a, u64>,
+}
+impl<'a> CallstackView<'a> {
+    /// Reads the fields up to the first malformed one.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+    /// Reads the fields up to the first malformed one. Returns true if there is none.
+    #[inline]
+    pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+        let mut it = Self::default();
+        let is_whole = view::walk(bytes, |field, at| match field.number {
+            1 => it.iid = view::uint64(&field).or(it.iid),
+            2 => it.frame_ids.add(bytes, at, 2),
+            _ => {}
+        });
+        (it, is_whole)
+    }
+}
+
+/// The fields of a `PerfSample`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PerfSampleView<'a> {
+    pub cpu: Option<u32>,
+    pub pid: Option<u32>,
+    pub tid: Option<u32>,
+    pub cpu_mode: Option<i32>,
+    pub timebase_count: Option<u64>,
+    pub follower_counts: Repeated<'a, u64>,
+    pub callstack_iid: Option<u64>,
+    pub unwind_error: Option<i32>,
+    pub kernel_records_lost: Option<u64>,
+    pub sample_skipped_reason: Option<i32>,
+    pub producer_event: Option<&'a [u8]>,
+}
+impl<'a> PerfSampleView<'a> {
+    /// Reads the fields up to the first malformed one.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+    /// Reads the fields up to the first malformed one. Returns true if there is none.
+    #[inline]
+    pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+        let mut it = Self::default();
+        let is_whole = view::walk(bytes, |field, at| match field.number {
+            1 => it.cpu = view::uint32(&field).or(it.cpu),
+            2 => it.pid = view::uint32(&field).or(it.pid),
+            3 => it.tid = view::uint32(&field).or(it.tid),
+            5 => it.cpu_mode = view::int32(&field).or(it.cpu_mode),
+            6 => it.timebase_count = view::uint64(&field).or(it.timebase_count),
+            7 => it.follower_counts.add(bytes, at, 7),
+            4 => it.callstack_iid = view::uint64(&field).or(it.callstack_iid),
+            16 => it.unwind_error = view::int32(&field).or(it.unwind_error),
+            17 => it.kernel_records_lost = view::uint64(&field).or(it.kernel_records_lost),
+            18 => it.sample_skipped_reason = view::int32(&field).or(it.sample_skipped_reason),
+            19 => it.producer_event = view::bytes(&field).or(it.producer_event),
+            _ => {}
+        });
+        (it, is_whole)
+    }
+}
+
+/// The fields of a `StackSample`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StackSampleView<'a> {
+    pub task_context: Option<&'a [u8]>,
+    pub task_context_iid: Option<u64>,
+    pub execution_context: Option<&'a [u8]>,
+    pub execution_context_iid: Option<u64>,
+    pub callstack: Option<&'a [u8]>,
+    pub callstack_iid: Option<u64>,
+    pub unwind_error: Option<&'a [u8]>,
+    pub unwind_error_iid: Option<u64>,
+    pub primary_descriptor: Option<&'a [u8]>,
+    pub primary_descriptor_iid: Option<u64>,
+    pub primary_weight: Option<u64>,
+    pub follower_descriptors: Repeated<'a, &'a [u8]>,
+    pub follower_descriptor_iids: Repeated<'a, u64>,
+    pub follower_weights: Repeated<'a, u64>,
+}
+impl<'a> StackSampleView<'a> {
+    /// Reads the fields up to the first malformed one.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+    /// Reads the fields up to the first malformed one. Returns true if there is none.
+    #[inline]
+    pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+        let mut it = Self::default();
+        let is_whole = view::walk(bytes, |field, at| match field.number {
+            1 => it.task_context = view::bytes(&field).or(it.task_context),
+            2 => it.task_context_iid = view::uint64(&field).or(it.task_context_iid),
+            3 => it.execution_context = view::bytes(&field).or(it.execution_context),
+            4 => it.execution_context_iid = view::uint64(&field).or(it.execution_context_iid),
+            5 => it.callstack = view::bytes(&field).or(it.callstack),
+            6 => it.callstack_iid = view::uint64(&field).or(it.callstack_iid),
+            7 => it.unwind_error = view::bytes(&field).or(it.unwind_error),
+            8 => it.unwind_error_iid = view::uint64(&field).or(it.unwind_error_iid),
+            9 => it.primary_descriptor = view::bytes(&field).or(it.primary_descriptor),
+            10 => it.primary_descriptor_iid = view::uint64(&field).or(it.primary_descriptor_iid),
+            11 => it.primary_weight = view::uint64(&field).or(it.primary_weight),
+            12 => it.follower_descriptors.add(bytes, at, 12),
+            13 => it.follower_descriptor_iids.add(bytes, at, 13),
+            14 => it.follower_weights.add(bytes, at, 14),
+            _ => {}
+        });
+        (it, is_whole)
+    }
+}
+
+/// The fields of a `StackSampleDefaults`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StackSampleDefaultsView<'a> {
+    pub source: Option<&'a [u8]>,
+    pub primary_descriptor: Option<&'a [u8]>,
+    pub follower_descriptors: Repeated<'a, &'a [u8]>,
+}
+impl<'a> StackSampleDefaultsView<'a> {
+    /// Reads the fields up to the first malformed one.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+    /// Reads the fields up to the first malformed one. Returns true if there is none.
+    #[inline]
+    pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+        let mut it = Self::default();
+        let is_whole = view::walk(bytes, |field, at| match field.number {
+            1 => it.source = view::bytes(&field).or(it.source),
+            2 => it.primary_descriptor = view::bytes(&field).or(it.primary_descriptor),
+            3 => it.follower_descriptors.add(bytes, at, 3),
+            _ => {}
+        });
+        (it, is_whole)
+    }
+}
+
+/// The fields of a `InlineCallstack`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InlineCallstackView<'a> {
+    pub frames: Repeated<'a, &'a [u8]>,
+}
+impl<'a> InlineCallstackView<'a> {
+    /// Reads the fields up to the first malformed one.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+    /// Reads the fields up to the first malformed one. Returns true if there is none.
+    #[inline]
+    pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+        let mut it = Self::default();
+        let is_whole = view::walk(bytes, |field, at| match field.number {
+            1 => it.frames.add(bytes, at, 1),
+            _ => {}
+        });
+        (it, is_whole)
+    }
+}
+
 /// The values of `BuiltinClock`.
 pub mod builtin_clock {
     pub const BUILTIN_CLOCK_UNKNOWN: i32 = 0;
@@ -722,6 +956,22 @@ pub mod debug_annotation {
     }
 }
 
+/// Views of the messages in `frame`, and values of its enumerations.
+pub mod frame {
+    use crate::view::{self, Repeated};
+
+    /// The values of `Kind`.
+    pub mod kind {
+        pub const KIND_UNKNOWN: i32 = 0;
+        pub const KIND_NATIVE: i32 = 1;
+        pub const KIND_KERNEL: i32 = 2;
+        pub const KIND_INTERPRETED: i32 = 3;
+        pub const KIND_JIT: i32 = 4;
+        pub const KIND_GC: i32 = 5;
+        pub const KIND_RUNTIME: i32 = 6;
+    }
+}
+
 /// Views of the messages in `ftrace_event_bundle`, and values of its enumerations.
 pub mod ftrace_event_bundle {
     use crate::view::{self, Repeated};
@@ -809,6 +1059,115 @@ pub mod ftrace_stats {
     }
 }
 
+/// Views of the messages in `inline_callstack`, and values of its enumerations.
+pub mod inline_callstack {
+    use crate::view::{self, Repeated};
+
+    /// The fields of a `Frame`.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct FrameView<'a> {
+        pub function_name: Option<&'a [u8]>,
+        pub source_file: Option<&'a [u8]>,
+        pub line_number: Option<u32>,
+    }
+    impl<'a> FrameView<'a> {
+        /// Reads the fields up to the first malformed one.
+        #[inline]
+        pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+        /// Reads the fields up to the first malformed one. Returns true if there is none.
+        #[inline]
+        pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+            let mut it = Self::default();
+            let is_whole = view::walk(bytes, |field, at| match field.number {
+                1 => it.function_name = view::bytes(&field).or(it.function_name),
+                2 => it.source_file = view::bytes(&field).or(it.source_file),
+                3 => it.line_number = view::uint32(&field).or(it.line_number),
+                _ => {}
+            });
+            (it, is_whole)
+        }
+    }
+}
+
+/// Views of the messages in `perf_events`, and values of its enumerations.
+pub mod perf_events {
+    use crate::view::{self, Repeated};
+
+    /// The values of `Counter`.
+    pub mod counter {
+        pub const UNKNOWN_COUNTER: i32 = 0;
+        pub const SW_CPU_CLOCK: i32 = 1;
+        pub const SW_PAGE_FAULTS: i32 = 2;
+        pub const SW_TASK_CLOCK: i32 = 3;
+        pub const SW_CONTEXT_SWITCHES: i32 = 4;
+        pub const SW_CPU_MIGRATIONS: i32 = 5;
+        pub const SW_PAGE_FAULTS_MIN: i32 = 6;
+        pub const SW_PAGE_FAULTS_MAJ: i32 = 7;
+        pub const SW_ALIGNMENT_FAULTS: i32 = 8;
+        pub const SW_EMULATION_FAULTS: i32 = 9;
+        pub const SW_DUMMY: i32 = 20;
+        pub const HW_CPU_CYCLES: i32 = 10;
+        pub const HW_INSTRUCTIONS: i32 = 11;
+        pub const HW_CACHE_REFERENCES: i32 = 12;
+        pub const HW_CACHE_MISSES: i32 = 13;
+        pub const HW_BRANCH_INSTRUCTIONS: i32 = 14;
+        pub const HW_BRANCH_MISSES: i32 = 15;
+        pub const HW_BUS_CYCLES: i32 = 16;
+        pub const HW_STALLED_CYCLES_FRONTEND: i32 = 17;
+        pub const HW_STALLED_CYCLES_BACKEND: i32 = 18;
+        pub const HW_REF_CPU_CYCLES: i32 = 19;
+    }
+}
+
+/// Views of the messages in `perf_sample`, and values of its enumerations.
+pub mod perf_sample {
+    use crate::view::{self, Repeated};
+
+    /// The fields of a `ProducerEvent`.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct ProducerEventView<'a> {
+        pub source_stop_reason: Option<i32>,
+        bytes: std::marker::PhantomData<&'a [u8]>,
+    }
+    impl<'a> ProducerEventView<'a> {
+        /// Reads the fields up to the first malformed one.
+        #[inline]
+        pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+        /// Reads the fields up to the first malformed one. Returns true if there is none.
+        #[inline]
+        pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+            let mut it = Self::default();
+            let is_whole = view::walk(bytes, |field, at| match field.number {
+                1 => it.source_stop_reason = view::int32(&field).or(it.source_stop_reason),
+                _ => {}
+            });
+            (it, is_whole)
+        }
+    }
+
+    /// The values of `SampleSkipReason`.
+    pub mod sample_skip_reason {
+        pub const PROFILER_SKIP_UNKNOWN: i32 = 0;
+        pub const PROFILER_SKIP_READ_STAGE: i32 = 1;
+        pub const PROFILER_SKIP_UNWIND_STAGE: i32 = 2;
+        pub const PROFILER_SKIP_UNWIND_ENQUEUE: i32 = 3;
+        pub const PROFILER_SKIP_NOT_IN_SCOPE: i32 = 4;
+    }
+
+    /// Views of the messages in `producer_event`, and values of its enumerations.
+    pub mod producer_event {
+        use crate::view::{self, Repeated};
+
+        /// The values of `DataSourceStopReason`.
+        pub mod data_source_stop_reason {
+            pub const PROFILER_STOP_UNKNOWN: i32 = 0;
+            pub const PROFILER_STOP_GUARDRAIL: i32 = 1;
+        }
+    }
+}
+
 /// Views of the messages in `process_tree`, and values of its enumerations.
 pub mod process_tree {
     use crate::view::{self, Repeated};
@@ -876,6 +1235,200 @@ pub mod process_tree {
                 _ => {}
             });
             (it, is_whole)
+        }
+    }
+}
+
+/// Views of the messages in `profiling`, and values of its enumerations.
+pub mod profiling {
+    use crate::view::{self, Repeated};
+
+    /// The values of `CpuMode`.
+    pub mod cpu_mode {
+        pub const MODE_UNKNOWN: i32 = 0;
+        pub const MODE_KERNEL: i32 = 1;
+        pub const MODE_USER: i32 = 2;
+        pub const MODE_HYPERVISOR: i32 = 3;
+        pub const MODE_GUEST_KERNEL: i32 = 4;
+        pub const MODE_GUEST_USER: i32 = 5;
+    }
+
+    /// The values of `StackUnwindError`.
+    pub mod stack_unwind_error {
+        pub const UNWIND_ERROR_UNKNOWN: i32 = 0;
+        pub const UNWIND_ERROR_NONE: i32 = 1;
+        pub const UNWIND_ERROR_MEMORY_INVALID: i32 = 2;
+        pub const UNWIND_ERROR_UNWIND_INFO: i32 = 3;
+        pub const UNWIND_ERROR_UNSUPPORTED: i32 = 4;
+        pub const UNWIND_ERROR_INVALID_MAP: i32 = 5;
+        pub const UNWIND_ERROR_MAX_FRAMES_EXCEEDED: i32 = 6;
+        pub const UNWIND_ERROR_REPEATED_FRAME: i32 = 7;
+        pub const UNWIND_ERROR_INVALID_ELF: i32 = 8;
+        pub const UNWIND_ERROR_SYSTEM_CALL: i32 = 9;
+        pub const UNWIND_ERROR_THREAD_TIMEOUT: i32 = 10;
+        pub const UNWIND_ERROR_THREAD_DOES_NOT_EXIST: i32 = 11;
+        pub const UNWIND_ERROR_BAD_ARCH: i32 = 12;
+        pub const UNWIND_ERROR_MAPS_PARSE: i32 = 13;
+        pub const UNWIND_ERROR_INVALID_PARAMETER: i32 = 14;
+        pub const UNWIND_ERROR_PTRACE_CALL: i32 = 15;
+    }
+}
+
+/// Views of the messages in `stack_sample`, and values of its enumerations.
+pub mod stack_sample {
+    use crate::view::{self, Repeated};
+
+    /// The fields of a `TaskContext`.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct TaskContextView<'a> {
+        pub iid: Option<u64>,
+        pub pid: Option<u32>,
+        pub tid: Option<u32>,
+        pub async_id: Option<u64>,
+        bytes: std::marker::PhantomData<&'a [u8]>,
+    }
+    impl<'a> TaskContextView<'a> {
+        /// Reads the fields up to the first malformed one.
+        #[inline]
+        pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+        /// Reads the fields up to the first malformed one. Returns true if there is none.
+        #[inline]
+        pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+            let mut it = Self::default();
+            let is_whole = view::walk(bytes, |field, at| match field.number {
+                1 => it.iid = view::uint64(&field).or(it.iid),
+                2 => it.pid = view::uint32(&field).or(it.pid),
+                3 => it.tid = view::uint32(&field).or(it.tid),
+                4 => it.async_id = view::uint64(&field).or(it.async_id),
+                _ => {}
+            });
+            (it, is_whole)
+        }
+    }
+
+    /// The fields of a `AsyncContextDescriptor`.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct AsyncContextDescriptorView<'a> {
+        pub iid: Option<u64>,
+        pub name: Option<&'a [u8]>,
+        pub kind: Option<&'a [u8]>,
+        pub parent_iid: Option<u64>,
+    }
+    impl<'a> AsyncContextDescriptorView<'a> {
+        /// Reads the fields up to the first malformed one.
+        #[inline]
+        pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+        /// Reads the fields up to the first malformed one. Returns true if there is none.
+        #[inline]
+        pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+            let mut it = Self::default();
+            let is_whole = view::walk(bytes, |field, at| match field.number {
+                1 => it.iid = view::uint64(&field).or(it.iid),
+                2 => it.name = view::bytes(&field).or(it.name),
+                3 => it.kind = view::bytes(&field).or(it.kind),
+                4 => it.parent_iid = view::uint64(&field).or(it.parent_iid),
+                _ => {}
+            });
+            (it, is_whole)
+        }
+    }
+
+    /// The fields of a `ExecutionContext`.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct ExecutionContextView<'a> {
+        pub iid: Option<u64>,
+        pub cpu: Option<u32>,
+        pub mode: Option<i32>,
+        bytes: std::marker::PhantomData<&'a [u8]>,
+    }
+    impl<'a> ExecutionContextView<'a> {
+        /// Reads the fields up to the first malformed one.
+        #[inline]
+        pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+        /// Reads the fields up to the first malformed one. Returns true if there is none.
+        #[inline]
+        pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+            let mut it = Self::default();
+            let is_whole = view::walk(bytes, |field, at| match field.number {
+                1 => it.iid = view::uint64(&field).or(it.iid),
+                2 => it.cpu = view::uint32(&field).or(it.cpu),
+                3 => it.mode = view::int32(&field).or(it.mode),
+                _ => {}
+            });
+            (it, is_whole)
+        }
+    }
+
+    /// The fields of a `CounterDescriptor`.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct CounterDescriptorView<'a> {
+        pub iid: Option<u64>,
+        pub name: Option<&'a [u8]>,
+        pub unit: Option<i32>,
+        pub unit_str: Option<&'a [u8]>,
+        pub unit_multiplier: Option<u64>,
+        pub description: Option<&'a [u8]>,
+        pub scope: Option<i32>,
+    }
+    impl<'a> CounterDescriptorView<'a> {
+        /// Reads the fields up to the first malformed one.
+        #[inline]
+        pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+        /// Reads the fields up to the first malformed one. Returns true if there is none.
+        #[inline]
+        pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+            let mut it = Self::default();
+            let is_whole = view::walk(bytes, |field, at| match field.number {
+                1 => it.iid = view::uint64(&field).or(it.iid),
+                2 => it.name = view::bytes(&field).or(it.name),
+                3 => it.unit = view::int32(&field).or(it.unit),
+                4 => it.unit_str = view::bytes(&field).or(it.unit_str),
+                5 => it.unit_multiplier = view::uint64(&field).or(it.unit_multiplier),
+                6 => it.description = view::bytes(&field).or(it.description),
+                7 => it.scope = view::int32(&field).or(it.scope),
+                _ => {}
+            });
+            (it, is_whole)
+        }
+    }
+
+    /// The values of `Mode`.
+    pub mod mode {
+        pub const MODE_UNKNOWN: i32 = 0;
+        pub const MODE_USER: i32 = 1;
+        pub const MODE_KERNEL: i32 = 2;
+        pub const MODE_HYPERVISOR: i32 = 3;
+        pub const MODE_GUEST_USER: i32 = 4;
+        pub const MODE_GUEST_KERNEL: i32 = 5;
+    }
+
+    /// The values of `Unit`.
+    pub mod unit {
+        pub const UNIT_UNSPECIFIED: i32 = 0;
+        pub const UNIT_NANOSECONDS: i32 = 1;
+        pub const UNIT_CPU_CYCLES: i32 = 2;
+        pub const UNIT_INSTRUCTIONS: i32 = 3;
+        pub const UNIT_BYTES: i32 = 4;
+        pub const UNIT_PAGE_FAULTS: i32 = 5;
+        pub const UNIT_CACHE_MISSES: i32 = 6;
+        pub const UNIT_CACHE_REFERENCES: i32 = 7;
+        pub const UNIT_BRANCH_MISSES: i32 = 8;
+        pub const UNIT_COUNT: i32 = 9;
+    }
+
+    /// Views of the messages in `counter_descriptor`, and values of its enumerations.
+    pub mod counter_descriptor {
+        use crate::view::{self, Repeated};
+
+        /// The values of `Scope`.
+        pub mod scope {
+            pub const SCOPE_UNSPECIFIED: i32 = 0;
+            pub const SCOPE_GLOBAL: i32 = 1;
+            pub const SCOPE_CPU: i32 = 2;
         }
     }
 }

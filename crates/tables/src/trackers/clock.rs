@@ -1,5 +1,6 @@
 //! Rows and logs of the clocks of a trace.
 
+use ferretto_format::clock;
 use ferretto_format::clock_graph::{ClockError, ClockGraph, MAX_READINGS};
 
 pub(crate) use ferretto_format::clock_graph::{ClockId, Reading, TRACE_FILE};
@@ -94,14 +95,14 @@ fn push(store: &mut Store, ts: i64, snapshot_id: u32, reading: &Reading) {
 }
 
 /// Returns the name of a builtin clock.
-pub(crate) fn name(clock: u32) -> Option<&'static str> {
-    Some(match clock {
-        1 => "REALTIME",
-        2 => "REALTIME_COARSE",
-        3 => "MONOTONIC",
-        4 => "MONOTONIC_COARSE",
-        5 => "MONOTONIC_RAW",
-        6 => "BOOTTIME",
+pub(crate) fn name(number: u32) -> Option<&'static str> {
+    Some(match number {
+        clock::REALTIME => "REALTIME",
+        clock::REALTIME_COARSE => "REALTIME_COARSE",
+        clock::MONOTONIC => "MONOTONIC",
+        clock::MONOTONIC_COARSE => "MONOTONIC_COARSE",
+        clock::MONOTONIC_RAW => "MONOTONIC_RAW",
+        clock::BOOTTIME => "BOOTTIME",
         _ => return None,
     })
 }

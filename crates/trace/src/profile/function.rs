@@ -6,7 +6,9 @@ use std::sync::Arc;
 use ferretto_symbols::{demangle, is_offset_name, offset_name};
 
 use super::symbols::{SymbolLine, Symbols};
-use super::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, Tables};
+use ferretto_format::sample::FrameKind;
+
+use super::tables::{Frame, FrameId, Mapping, MappingId, Tables};
 use super::unwind::UnwindError;
 
 /// The id of a function of a [`Profile`](super::Profile).

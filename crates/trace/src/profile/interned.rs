@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use ferretto_format::sample::{FrameKind, mapping_path};
 use ferretto_format::sequence::{Fault, FaultSink, InternedEntry, InternedStrings, InternedTable};
-use ferretto_proto::fields::{callstack, frame, interned_data, mapping};
-use ferretto_wire::Fields;
+use ferretto_proto::fields::interned_data;
+use ferretto_proto::views::{CallstackView, FrameView, MappingView};
 
 use super::problem::{Problem, Problems};
-use super::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, StackId, Tables};
+use super::tables::{Frame, FrameId, Mapping, MappingId, StackId, Tables};
 use crate::limits::Budget;
 
 /// The maximum number of frames of a callstack. Others are left out.
@@ -258,10 +259,6 @@ impl Interned {
                 None => problems.add(Problem::UnknownString),
             }
         }
-        let path = path
-            .strip_prefix('/')
-            .filter(|rest| rest.starts_with('/'))
-            .unwrap_or(&path);
         let build_id = match raw.build_id {
             0 => &[][..],
             iid => match self.strings.get(interned_data::BUILD_IDS, iid) {
@@ -274,7 +271,7 @@ impl Interned {
         };
         let [start, end, exact_offset, start_offset, load_bias] = raw.numbers;
         let mapping = Mapping {
-            path: tables.text(path.as_bytes()),
+            path: tables.text(mapping_path(path.as_bytes())),
             build_id: tables.build_id(build_id),
             start,
             end,
@@ -316,62 +313,37 @@ impl Interned {
 }
 
 fn read_mapping(entry: &[u8]) -> RawMapping {
-    let mut raw = RawMapping {
-        build_id: 0,
-        path: Vec::new(),
-        numbers: [0; 5],
-    };
-    for field in Fields::new(entry).map_while(Result::ok) {
-        let value = field.as_u64().unwrap_or(0);
-        match field.number {
-            mapping::BUILD_ID => raw.build_id = value,
-            mapping::START => raw.numbers[0] = value,
-            mapping::END => raw.numbers[1] = value,
-            mapping::EXACT_OFFSET => raw.numbers[2] = value,
-            mapping::START_OFFSET => raw.numbers[3] = value,
-            mapping::LOAD_BIAS => raw.numbers[4] = value,
-            mapping::PATH_STRING_IDS => {
-                let left = MAX_PARTS.saturating_sub(raw.path.len());
-                raw.path.extend(field.as_varints().take(left));
-            }
-            _ => {}
-        }
+    let mapping = MappingView::read(entry);
+    RawMapping {
+        build_id: mapping.build_id.unwrap_or(0),
+        path: mapping.path_string_ids.iter().take(MAX_PARTS).collect(),
+        numbers: [
+            mapping.start,
+            mapping.end,
+            mapping.exact_offset,
+            mapping.start_offset,
+            mapping.load_bias,
+        ]
+        .map(Option::unwrap_or_default),
     }
-    raw
 }
 
 fn read_frame(entry: &[u8]) -> RawFrame {
-    let mut raw = RawFrame {
-        function: 0,
-        mapping: 0,
-        rel_pc: 0,
-        source: 0,
-        line: 0,
-        kind: FrameKind::Unknown,
-    };
-    for field in Fields::new(entry).map_while(Result::ok) {
-        let value = field.as_u64().unwrap_or(0);
-        match field.number {
-            frame::FUNCTION_NAME_ID => raw.function = value,
-            frame::MAPPING_ID => raw.mapping = value,
-            frame::REL_PC => raw.rel_pc = value,
-            frame::SOURCE_PATH_IID => raw.source = value,
-            frame::LINE_NUMBER => raw.line = value as u32,
-            frame::KIND => raw.kind = FrameKind::from_number(value),
-            frame::KIND_STR => {
-                raw.kind = FrameKind::from_name(field.as_bytes().unwrap_or_default());
-            }
-            _ => {}
-        }
+    let frame = FrameView::read(entry);
+    RawFrame {
+        function: frame.function_name_id.unwrap_or(0),
+        mapping: frame.mapping_id.unwrap_or(0),
+        rel_pc: frame.rel_pc.unwrap_or(0),
+        source: frame.source_path_iid.unwrap_or(0),
+        line: frame.line_number.unwrap_or(0),
+        kind: match frame.kind_str {
+            Some(name) => FrameKind::from_name(name),
+            None => FrameKind::from_number(frame.kind.unwrap_or(0)),
+        },
     }
-    raw
 }
 
 fn read_callstack(entry: &[u8]) -> Box<[u64]> {
-    let fields = Fields::new(entry).map_while(Result::ok);
-    fields
-        .filter(|field| field.number == callstack::FRAME_IDS)
-        .flat_map(|field| field.as_varints())
-        .take(MAX_DEPTH)
-        .collect()
+    let frames = CallstackView::read(entry).frame_ids;
+    frames.iter().take(MAX_DEPTH).collect()
 }

@@ -59,8 +59,9 @@ pub use self::pprof::{heap_pprof, pprof};
 pub use self::problem::{Problem, Problems};
 pub use self::sample::Sample;
 pub use self::session::{Event, Interval, Session, SessionId};
-pub use self::tables::{Frame, FrameId, FrameKind, Mapping, MappingId, StackId};
+pub use self::tables::{Frame, FrameId, Mapping, MappingId, StackId};
 pub use self::unwind::{SkipReason, UnwindError};
+pub use ferretto_format::sample::FrameKind;
 
 pub(crate) use self::decoder::{Decoder, SampleContent, SampleReader, SampleState};
 

@@ -1,14 +1,14 @@
 //! Decoding of samples in both formats.
 
 use ferretto_format::CpuMode;
-use ferretto_proto::fields::stack_sample::{execution_context, task_context};
-use ferretto_proto::fields::{inline_callstack, interned_data, perf_sample, stack_sample};
-use ferretto_wire::Fields;
+use ferretto_format::sample::{FrameKind, PerfSample, SampleStack, StackSample};
+use ferretto_proto::views::InlineCallstackView;
+use ferretto_proto::views::inline_callstack::FrameView;
 
 use super::interned::Interned;
 use super::problem::{Problem, Problems};
 use super::session::{Event, Session, SessionId, described};
-use super::tables::{Frame, FrameId, FrameKind, StackId, Tables};
+use super::tables::{Frame, FrameId, StackId, Tables};
 use super::unwind::{SkipReason, UnwindError};
 
 /// The maximum number of frames of an inline callstack. Others are left out.
@@ -91,43 +91,33 @@ pub(super) struct Context<'a> {
 /// Reads a `PerfSample`. Returns `None` if it contains no sample; other content updates the
 /// session.
 pub(super) fn perf_sample(bytes: &[u8], context: &mut Context<'_>) -> Option<Sample> {
-    let mut sample = Sample::empty();
-    let (mut count, mut stack, mut event) = (None, None, None);
-    let mut lost = 0;
-    for field in Fields::new(bytes).map_while(Result::ok) {
-        let number = field.as_u64().unwrap_or(0);
-        match field.number {
-            perf_sample::CPU => sample.cpu = Some(number as u32),
-            perf_sample::PID => sample.pid = Some(number as i32),
-            perf_sample::TID => sample.tid = Some(number as i32),
-            perf_sample::CPU_MODE => sample.mode = CpuMode::of_perf_sample(number),
-            perf_sample::TIMEBASE_COUNT => count = Some(number),
-            perf_sample::CALLSTACK_IID => stack = Some(number),
-            perf_sample::UNWIND_ERROR => sample.truncated = UnwindError::from_number(number),
-            perf_sample::KERNEL_RECORDS_LOST => lost = number,
-            perf_sample::SAMPLE_SKIPPED_REASON => {
-                sample.skipped = Some(SkipReason::from_number(number));
-            }
-            perf_sample::PRODUCER_EVENT => event = field.as_bytes(),
-            _ => {}
-        }
-    }
     let session = &mut *context.session;
-    if lost > 0 {
-        session.kernel_lost = session.kernel_lost.saturating_add(lost);
-        return None;
-    }
-    if let Some(event) = event {
-        let reason = Fields::find(perf_sample::producer_event::SOURCE_STOP_REASON, event);
-        session.is_stopped_by_guardrail |= reason.and_then(|r| r.as_u64()) == Some(1);
-        return None;
-    }
-    if let (Some(cpu), Some(count)) = (sample.cpu, count) {
+    let fields = match PerfSample::read(bytes) {
+        PerfSample::Sample(fields) => fields,
+        PerfSample::Lost(lost) => {
+            session.kernel_lost = session.kernel_lost.saturating_add(lost);
+            return None;
+        }
+        PerfSample::Stopped { is_guardrail } => {
+            session.is_stopped_by_guardrail |= is_guardrail;
+            return None;
+        }
+    };
+    let mut sample = Sample {
+        cpu: fields.cpu,
+        pid: fields.pid.map(u32::cast_signed),
+        tid: fields.tid.map(u32::cast_signed),
+        mode: CpuMode::of_perf_sample(fields.cpu_mode.unwrap_or(0)),
+        truncated: fields.unwind_error.and_then(UnwindError::from_number),
+        skipped: fields.sample_skipped_reason.map(SkipReason::from_number),
+        ..Sample::empty()
+    };
+    if let (Some(cpu), Some(count)) = (sample.cpu, fields.timebase_count) {
         sample.weight = Some(session.count(cpu, count));
     }
     // Samples of polled counters have no process.
     sample.pid?;
-    sample.stack = stack.and_then(|iid| {
+    sample.stack = fields.callstack_iid.and_then(|iid| {
         context
             .interned
             .stack(iid, context.tables, context.problems)
@@ -138,53 +128,38 @@ pub(super) fn perf_sample(bytes: &[u8], context: &mut Context<'_>) -> Option<Sam
 /// Reads a `StackSample`.
 pub(super) fn stack_sample(bytes: &[u8], context: &mut Context<'_>) -> Sample {
     let mut sample = Sample::empty();
-    let (mut weight, mut event) = (None, None);
-    for field in Fields::new(bytes).map_while(Result::ok) {
-        let number = || field.as_u64().unwrap_or(0);
-        let bytes = || field.as_bytes().unwrap_or_default();
-        match field.number {
-            stack_sample::TASK_CONTEXT => task(bytes(), &mut sample),
-            stack_sample::TASK_CONTEXT_IID => {
-                let table = interned_data::STACK_SAMPLE_TASK_CONTEXTS;
-                let found = context.interned.context(table, number(), context.problems);
-                if let Some(bytes) = found {
-                    task(bytes, &mut sample);
-                }
-            }
-            stack_sample::EXECUTION_CONTEXT => execution(bytes(), &mut sample),
-            stack_sample::EXECUTION_CONTEXT_IID => {
-                let table = interned_data::STACK_SAMPLE_EXECUTION_CONTEXTS;
-                let found = context.interned.context(table, number(), context.problems);
-                if let Some(bytes) = found {
-                    execution(bytes, &mut sample);
-                }
-            }
-            stack_sample::CALLSTACK => sample.stack = inline_stack(bytes(), context),
-            stack_sample::CALLSTACK_IID => {
-                let iid = number();
-                sample.stack = context
-                    .interned
-                    .stack(iid, context.tables, context.problems);
-            }
-            stack_sample::UNWIND_ERROR => sample.truncated = UnwindError::from_name(bytes()),
-            stack_sample::UNWIND_ERROR_IID => sample.truncated = Some(UnwindError::UNKNOWN),
-            stack_sample::PRIMARY_DESCRIPTOR => event = Some(described(bytes())),
-            stack_sample::PRIMARY_DESCRIPTOR_IID => {
-                let table = interned_data::STACK_SAMPLE_COUNTER_DESCRIPTORS;
-                let found = context.interned.context(table, number(), context.problems);
-                // An unknown descriptor leaves the sample without a weight.
-                event = Some(found.map(described).unwrap_or_default());
-            }
-            stack_sample::PRIMARY_WEIGHT => weight = Some(number()),
-            stack_sample::FOLLOWER_WEIGHTS => {
-                let left = context.session.followers.len();
-                let left = left.saturating_sub(sample.followers.len());
-                sample.followers.extend(field.as_varints().take(left));
-            }
-            _ => {}
-        }
+    let (interned, problems) = (&*context.interned, &mut *context.problems);
+    let read = StackSample::read(bytes, |table, iid| interned.context(table, iid, problems));
+    // An unknown descriptor leaves the sample without a weight.
+    let event = read
+        .has_event
+        .then(|| read.event.map(described).unwrap_or_default());
+    let (task, execution) = (read.task, read.execution);
+    let StackSample { fields, stack, .. } = read;
+    if let Some(task) = task {
+        sample.pid = task.pid.map(u32::cast_signed);
+        sample.tid = task.tid.map(u32::cast_signed);
     }
-    sample.weight = weigh(weight, event, sample.cpu, context.session);
+    if let Some(execution) = execution {
+        sample.cpu = execution.cpu;
+        sample.mode = CpuMode::of_stack_sample(execution.mode.unwrap_or(0));
+    }
+    sample.truncated = match (fields.unwind_error, fields.unwind_error_iid) {
+        (Some(name), _) => UnwindError::from_name(name),
+        (None, iid) => iid.map(|_| UnwindError::UNKNOWN),
+    };
+    let followers = fields.follower_weights.iter();
+    sample.followers = followers.take(context.session.followers.len()).collect();
+    sample.stack = match stack {
+        Some(SampleStack::Interned(iid)) => {
+            context
+                .interned
+                .stack(iid, context.tables, context.problems)
+        }
+        Some(SampleStack::Inline(bytes)) => inline_stack(bytes, context),
+        None => None,
+    };
+    sample.weight = weigh(fields.primary_weight, event, sample.cpu, context.session);
     if let Some(weight) = sample.weight
         && context.session.is_added_up()
     {
@@ -211,54 +186,24 @@ fn weigh(
     weight
 }
 
-fn task(bytes: &[u8], sample: &mut Sample) {
-    for field in Fields::new(bytes).map_while(Result::ok) {
-        let number = field.as_u64().unwrap_or(0) as i32;
-        match field.number {
-            task_context::PID => sample.pid = Some(number),
-            task_context::TID => sample.tid = Some(number),
-            _ => {}
-        }
-    }
-}
-
-fn execution(bytes: &[u8], sample: &mut Sample) {
-    for field in Fields::new(bytes).map_while(Result::ok) {
-        let number = field.as_u64().unwrap_or(0);
-        match field.number {
-            execution_context::CPU => sample.cpu = Some(number as u32),
-            execution_context::MODE => sample.mode = CpuMode::of_stack_sample(number),
-            _ => {}
-        }
-    }
-}
-
 /// Reads an `InlineCallstack`.
 fn inline_stack(bytes: &[u8], context: &mut Context<'_>) -> Option<StackId> {
     let mut frames: Vec<FrameId> = Vec::new();
-    let parts = Fields::new(bytes).map_while(Result::ok);
-    for part in parts
-        .filter(|part| part.number == inline_callstack::FRAMES)
-        .take(MAX_DEPTH)
-    {
-        let mut frame = Frame {
-            function: None,
+    let parts = InlineCallstackView::read(bytes).frames;
+    for part in parts.iter().take(MAX_DEPTH) {
+        let part = FrameView::read(part);
+        let mut text = |text: Option<&[u8]>| {
+            let text = text.filter(|text| !text.is_empty());
+            text.map(|text| context.tables.text(text))
+        };
+        let frame = Frame {
+            function: text(part.function_name),
             mapping: None,
             rel_pc: 0,
-            source: None,
-            line: 0,
+            source: text(part.source_file),
+            line: part.line_number.unwrap_or(0),
             kind: FrameKind::Unknown,
         };
-        for field in Fields::new(part.as_bytes().unwrap_or_default()).map_while(Result::ok) {
-            let text = field.as_bytes().filter(|text| !text.is_empty());
-            let mut text = || text.map(|text| context.tables.text(text));
-            match field.number {
-                inline_callstack::frame::FUNCTION_NAME => frame.function = text(),
-                inline_callstack::frame::SOURCE_FILE => frame.source = text(),
-                inline_callstack::frame::LINE_NUMBER => frame.line = field.as_u32().unwrap_or(0),
-                _ => {}
-            }
-        }
         frames.extend(context.tables.add_frame(frame));
     }
     if frames.is_empty() {

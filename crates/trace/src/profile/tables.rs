@@ -1,5 +1,6 @@
 //! The deduplicated mappings, frames and callstacks of a trace.
 
+use ferretto_format::sample::FrameKind;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -85,57 +86,10 @@ pub struct Frame {
     pub kind: FrameKind,
 }
 
-/// The kind of a frame's code, according to its writer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum FrameKind {
-    /// Unknown.
-    #[default]
-    Unknown,
-    /// Native code.
-    Native,
-    /// The kernel.
-    Kernel,
-    /// Interpreted code.
-    Interpreted,
-    /// JIT-compiled code.
-    Jit,
-    /// A garbage collector.
-    GarbageCollector,
-    /// The runtime of a language.
-    Runtime,
-}
-
 impl FrameId {
     /// Returns its index among all frames.
     pub(super) fn index(self) -> usize {
         self.0 as usize
-    }
-}
-
-impl FrameKind {
-    pub(super) fn from_number(number: u64) -> Self {
-        match number {
-            1 => Self::Native,
-            2 => Self::Kernel,
-            3 => Self::Interpreted,
-            4 => Self::Jit,
-            5 => Self::GarbageCollector,
-            6 => Self::Runtime,
-            _ => Self::Unknown,
-        }
-    }
-
-    pub(super) fn from_name(name: &[u8]) -> Self {
-        const NAMES: [&[u8]; 6] = [
-            b"native",
-            b"kernel",
-            b"interpreted",
-            b"jit",
-            b"gc",
-            b"runtime",
-        ];
-        let number = NAMES.iter().position(|known| *known == name);
-        number.map_or(Self::Unknown, |number| Self::from_number(number as u64 + 1))
     }
 }
 

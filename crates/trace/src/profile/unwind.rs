@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ferretto_proto::views::profiling::stack_unwind_error::UNWIND_ERROR_NONE;
+
 /// The reason for an incomplete callstack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UnwindError(u8);
@@ -31,10 +33,10 @@ const ERRORS: [(&str, &str); 16] = [
 
 impl UnwindError {
     /// Converts a `StackUnwindError`; unknown numbers become [`UNKNOWN`](Self::UNKNOWN).
-    pub(super) fn from_number(number: u64) -> Option<Self> {
-        match number {
-            1 => None,
-            number if number < ERRORS.len() as u64 => Some(Self(number as u8)),
+    pub(super) fn from_number(number: i32) -> Option<Self> {
+        match usize::try_from(number) {
+            _ if number == UNWIND_ERROR_NONE => None,
+            Ok(known) if known < ERRORS.len() => Some(Self(known as u8)),
             _ => Some(Self::UNKNOWN),
         }
     }
@@ -49,7 +51,7 @@ impl UnwindError {
             *known == name || (*known == "MAX_FRAME_EXCEEDED" && name == "MAX_FRAMES_EXCEEDED")
         });
         match number {
-            Some(number) => Self::from_number(number as u64),
+            Some(number) => Self::from_number(number as i32),
             None => Some(Self::UNKNOWN),
         }
     }
@@ -96,12 +98,14 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    pub(super) fn from_number(number: u64) -> Self {
+    /// Converts a `PerfSample.SampleSkipReason`.
+    pub(super) fn from_number(number: i32) -> Self {
+        use ferretto_proto::views::perf_sample::sample_skip_reason as of;
         match number {
-            1 => Self::ReadStage,
-            2 => Self::UnwindStage,
-            3 => Self::UnwindEnqueue,
-            4 => Self::NotInScope,
+            of::PROFILER_SKIP_READ_STAGE => Self::ReadStage,
+            of::PROFILER_SKIP_UNWIND_STAGE => Self::UnwindStage,
+            of::PROFILER_SKIP_UNWIND_ENQUEUE => Self::UnwindEnqueue,
+            of::PROFILER_SKIP_NOT_IN_SCOPE => Self::NotInScope,
             _ => Self::Unknown,
         }
     }

@@ -2,13 +2,15 @@
 
 use std::mem;
 
+use ferretto_format::sample::mapping_path;
 use ferretto_proto::fields::profile_packet::{heap_sample, process_heap_samples, process_stats};
-use ferretto_proto::fields::{callstack, frame, interned_string, mapping, profile_packet};
+use ferretto_proto::fields::{interned_string, profile_packet};
+use ferretto_proto::views::{CallstackView, FrameView, MappingView};
 use ferretto_wire::Fields;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::context::{Context, EventState};
-use super::stacks::{SequenceStacks, hex, mapping_name};
+use super::stacks::{SequenceStacks, hex};
 use crate::schema::{HeapProfileAllocationRow, HeapProfileRow, TableId};
 use crate::stats::Stat;
 use crate::strings::StringId;
@@ -367,18 +369,20 @@ impl OldStacks {
                 .insert(number(bytes, interned_string::IID), text.into());
         }
         for bytes in all(profile_packet::MAPPINGS) {
-            let Some(mapping) = self.mapping(cx, bytes) else {
+            let encoded = MappingView::read(bytes);
+            let Some(mapping) = self.mapping(cx, &encoded) else {
                 cx.store.stats.add(Stat::stackprofile_invalid_string_id, 1);
                 continue;
             };
-            self.mappings.insert(number(bytes, mapping::IID), mapping);
+            self.mappings.insert(encoded.iid.unwrap_or(0), mapping);
         }
         for bytes in all(profile_packet::FRAMES) {
-            let Some(mapping) = self.mappings.get(&number(bytes, frame::MAPPING_ID)) else {
+            let frame = FrameView::read(bytes);
+            let Some(mapping) = self.mappings.get(&frame.mapping_id.unwrap_or(0)) else {
                 cx.store.stats.add(Stat::stackprofile_invalid_mapping_id, 1);
                 continue;
             };
-            let Some(name) = self.string(number(bytes, frame::FUNCTION_NAME_ID)) else {
+            let Some(name) = self.string(frame.function_name_id.unwrap_or(0)) else {
                 cx.store.stats.add(Stat::stackprofile_invalid_string_id, 1);
                 continue;
             };
@@ -387,14 +391,13 @@ impl OldStacks {
                 file: StringId::NULL,
                 line: None,
             };
-            let rel_pc = number(bytes, frame::REL_PC) as i64;
-            let frame = cx.stacks.frame(&mut cx.store, *mapping, rel_pc, source);
-            self.frames.insert(number(bytes, frame::IID), frame);
+            let rel_pc = frame.rel_pc.unwrap_or(0) as i64;
+            let row = cx.stacks.frame(&mut cx.store, *mapping, rel_pc, source);
+            self.frames.insert(frame.iid.unwrap_or(0), row);
         }
         for bytes in all(profile_packet::CALLSTACKS) {
-            let fields = Fields::new(bytes).map_while(Result::ok);
-            let frames = fields.filter(|field| field.number == callstack::FRAME_IDS);
-            let frames = frames.flat_map(|field| field.as_varints()).take(MAX_FRAMES);
+            let callstack = CallstackView::read(bytes);
+            let frames = callstack.frame_ids.iter().take(MAX_FRAMES);
             let frames: Option<Vec<_>> = frames.map(|iid| self.frames.get(&iid).copied()).collect();
             let Some(frames) = frames else {
                 cx.store.stats.add(Stat::stackprofile_invalid_frame_id, 1);
@@ -402,8 +405,7 @@ impl OldStacks {
             };
             match cx.store.callstack(frames) {
                 Some(callsite) => {
-                    self.callstacks
-                        .insert(number(bytes, callstack::IID), callsite);
+                    self.callstacks.insert(callstack.iid.unwrap_or(0), callsite);
                 }
                 None => cx.store.stats.add(Stat::stackprofile_empty_callstack, 1),
             }
@@ -417,12 +419,11 @@ impl OldStacks {
         }
     }
 
-    fn mapping(&self, cx: &mut Context, bytes: &[u8]) -> Option<u32> {
-        let build_id = self.string(number(bytes, mapping::BUILD_ID))?;
-        let fields = Fields::new(bytes).map_while(Result::ok);
-        let parts = fields.filter(|field| field.number == mapping::PATH_STRING_IDS);
+    fn mapping(&self, cx: &mut Context, mapping: &MappingView<'_>) -> Option<u32> {
+        let build_id = self.string(mapping.build_id.unwrap_or(0))?;
+        let number = |value: Option<u64>| value.unwrap_or(0) as i64;
         let mut path = Vec::new();
-        for part in parts.flat_map(|field| field.as_varints()).take(1 << 10) {
+        for part in mapping.path_string_ids.iter().take(1 << 10) {
             let Some(part) = self.string(part) else {
                 cx.store.stats.add(Stat::stackprofile_invalid_string_id, 1);
                 break;
@@ -432,12 +433,12 @@ impl OldStacks {
         }
         let of = Mapping {
             build_id: cx.store.strings.intern(&hex(build_id)),
-            name: cx.store.strings.intern_bytes(mapping_name(&path)),
-            exact_offset: number(bytes, mapping::EXACT_OFFSET) as i64,
-            start_offset: number(bytes, mapping::START_OFFSET) as i64,
-            start: number(bytes, mapping::START) as i64,
-            end: number(bytes, mapping::END) as i64,
-            load_bias: number(bytes, mapping::LOAD_BIAS) as i64,
+            name: cx.store.strings.intern_bytes(mapping_path(&path)),
+            exact_offset: number(mapping.exact_offset),
+            start_offset: number(mapping.start_offset),
+            start: number(mapping.start),
+            end: number(mapping.end),
+            load_bias: number(mapping.load_bias),
         };
         Some(cx.stacks.mapping(&mut cx.store, of))
     }

@@ -13,6 +13,8 @@ mod symbols;
 use ferretto_format::CpuMode;
 use ferretto_proto::fields::trace_packet as field;
 
+pub(super) use self::stack_sample::inline_callstack;
+
 use self::contexts::Contexts;
 use self::deobfuscation::Names;
 use self::heap::Heaps;

@@ -1,9 +1,16 @@
 //! Samples of the callstack profiler: `PerfSample`.
 
 use ferretto_format::CpuMode;
+use ferretto_format::sample::PerfSample;
 use ferretto_proto::fields::{
-    follower_event, perf_events, perf_sample, perf_sample_defaults, trace_packet_defaults,
+    follower_event, perf_events, perf_sample_defaults, trace_packet_defaults,
 };
+use ferretto_proto::views::PerfSampleView;
+use ferretto_proto::views::perf_events::counter as counter_of;
+use ferretto_proto::views::perf_sample::sample_skip_reason::{
+    PROFILER_SKIP_READ_STAGE, PROFILER_SKIP_UNWIND_ENQUEUE, PROFILER_SKIP_UNWIND_STAGE,
+};
+use ferretto_proto::views::profiling::stack_unwind_error as error;
 use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
@@ -47,49 +54,6 @@ struct Counters {
     followers: Vec<u32>,
 }
 
-#[derive(Debug, Default)]
-struct Sample {
-    cpu: Option<u32>,
-    pid: u32,
-    tid: u32,
-    mode: u64,
-    callstack: Option<u64>,
-    timebase: Option<u64>,
-    followers: Vec<u64>,
-    unwind_error: Option<u64>,
-    lost: u64,
-    skipped: Option<u64>,
-    stop_reason: Option<Option<u64>>,
-}
-
-impl Sample {
-    fn read(bytes: &[u8]) -> Self {
-        let mut sample = Self::default();
-        Fields::walk(bytes, |field| match field.number {
-            perf_sample::CPU => sample.cpu = field.as_u32(),
-            perf_sample::PID => sample.pid = field.as_u32().unwrap_or(0),
-            perf_sample::TID => sample.tid = field.as_u32().unwrap_or(0),
-            perf_sample::CPU_MODE => sample.mode = field.as_u64().unwrap_or(0),
-            perf_sample::CALLSTACK_IID => sample.callstack = field.as_u64(),
-            perf_sample::TIMEBASE_COUNT => sample.timebase = field.as_u64(),
-            perf_sample::FOLLOWER_COUNTS => {
-                let left = MAX_FOLLOWERS - sample.followers.len();
-                sample.followers.extend(field.as_varints().take(left));
-            }
-            perf_sample::UNWIND_ERROR => sample.unwind_error = field.as_u64(),
-            perf_sample::KERNEL_RECORDS_LOST => sample.lost = field.as_u64().unwrap_or(0),
-            perf_sample::SAMPLE_SKIPPED_REASON => sample.skipped = field.as_u64(),
-            perf_sample::PRODUCER_EVENT => {
-                let reason = perf_sample::producer_event::SOURCE_STOP_REASON;
-                let reason = Fields::find(reason, field.as_bytes().unwrap_or_default());
-                sample.stop_reason = Some(reason.and_then(|reason| reason.as_u64()));
-            }
-            _ => {}
-        });
-        sample
-    }
-}
-
 impl PerfSessions {
     /// Parses a `PerfSample`.
     pub(super) fn parse(&mut self, sampling: Sampling<'_>, bytes: &[u8]) {
@@ -100,38 +64,45 @@ impl PerfSessions {
             stacks,
             contexts,
         } = sampling;
-        let sample = Sample::read(bytes);
         if self.source.is_null() {
             self.source = cx.store.strings.intern(SOURCE);
             self.modes =
                 std::array::from_fn(
-                    |mode| match mode_name(CpuMode::of_perf_sample(mode as u64)) {
+                    |mode| match mode_name(CpuMode::of_perf_sample(mode as i32)) {
                         Some(name) => cx.store.strings.intern(name),
                         None => StringId::NULL,
                     },
                 );
         }
         let (source, modes) = (self.source, self.modes);
-        if sample.lost > 0 {
-            let cpu = sample.cpu.unwrap_or(0).into();
+        let content = PerfSample::read(bytes);
+        if let PerfSample::Lost(lost) = content {
+            let cpu = PerfSampleView::read(bytes).cpu.unwrap_or(0).into();
             cx.store
                 .stats
-                .add_indexed(Stat::perf_cpu_lost_records, cpu, sample.lost as i64);
+                .add_indexed(Stat::perf_cpu_lost_records, cpu, lost as i64);
             return;
         }
-        let (session, counters) = self.counters(cx, state, sample.cpu.unwrap_or(0));
-        if let Some(reason) = sample.stop_reason {
-            const GUARDRAIL: u64 = 1;
-            if reason == Some(GUARDRAIL) {
+        let cpu = match content {
+            PerfSample::Sample(sample) => sample.cpu,
+            _ => None,
+        };
+        let (session, counters) = self.counters(cx, state, cpu.unwrap_or(0));
+        let PerfSample::Sample(sample) = content else {
+            if let PerfSample::Stopped { is_guardrail: true } = content {
                 cx.store
                     .stats
                     .set_indexed(Stat::perf_guardrail_stop_ts, session.into(), ts);
             }
             return;
-        }
-        match sample.skipped {
-            Some(READ_STAGE | UNWIND_STAGE) => cx.store.stats.add(Stat::perf_samples_skipped, 1),
-            Some(UNWIND_ENQUEUE) => cx.store.stats.add(Stat::perf_samples_skipped_dataloss, 1),
+        };
+        match sample.sample_skipped_reason {
+            Some(PROFILER_SKIP_READ_STAGE | PROFILER_SKIP_UNWIND_STAGE) => {
+                cx.store.stats.add(Stat::perf_samples_skipped, 1);
+            }
+            Some(PROFILER_SKIP_UNWIND_ENQUEUE) => {
+                cx.store.stats.add(Stat::perf_samples_skipped_dataloss, 1);
+            }
             _ => {}
         }
         let mut counter_set = CounterSet::default();
@@ -141,19 +112,23 @@ impl PerfSessions {
                 counter_set.add(cx, counter);
             }
         };
-        if let Some(value) = sample.timebase {
+        if let Some(value) = sample.timebase_count {
             count(cx, value, counters.timebase);
         }
-        for (value, track) in sample.followers.iter().zip(&counters.followers) {
-            count(cx, *value, *track);
+        for (value, track) in sample.follower_counts.iter().zip(&counters.followers) {
+            count(cx, value, *track);
         }
         let counter_set_id = counter_set.id();
-        let (tid, pid) = (sample.tid.into(), sample.pid.into());
+        let (tid, pid) = (sample.tid.unwrap_or(0), sample.pid.unwrap_or(0));
+        let (tid, pid) = (tid.into(), pid.into());
         let (utid, upid) = cx.processes.thread_and_process(&mut cx.store, tid, pid);
         let callstack = sample
-            .callstack
+            .callstack_iid
             .and_then(|iid| stacks.ticket(cx, state, Some(upid), iid));
-        let cpu_mode = modes.get(sample.mode as usize).copied().unwrap_or_default();
+        let cpu_mode = modes
+            .get(sample.cpu_mode.unwrap_or(0) as usize)
+            .copied()
+            .unwrap_or_default();
         let unwind_error = match sample.unwind_error {
             Some(error) => cx.store.strings.intern(error_name(error)),
             None => StringId::NULL,
@@ -228,10 +203,6 @@ impl PerfSessions {
     }
 }
 
-const READ_STAGE: u64 = 1;
-const UNWIND_STAGE: u64 = 2;
-const UNWIND_ENQUEUE: u64 = 3;
-
 /// Returns the counters of a CPU that `PerfSampleDefaults` declares.
 fn declared(cx: &mut Context, session: u32, cpu: u32, defaults: &[u8]) -> Counters {
     let mut counters = Counters::default();
@@ -300,7 +271,7 @@ fn track(cx: &mut Context, session: u32, cpu: u32, name: StringId, is_timebase: 
 #[derive(Debug, Default)]
 struct Event<'a> {
     name: &'a [u8],
-    counter: Option<u64>,
+    counter: Option<i32>,
     tracepoint: Option<&'a [u8]>,
     raw: Option<&'a [u8]>,
     /// The modifiers as letters.
@@ -348,7 +319,7 @@ impl<'a> Event<'a> {
             if number == of.name {
                 event.name = field.as_bytes().unwrap_or_default();
             } else if number == of.counter {
-                event.counter = field.as_u64();
+                event.counter = field.as_u64().map(|number| number as i32);
             } else if number == of.tracepoint {
                 event.tracepoint = field.as_bytes();
             } else if number == of.raw {
@@ -369,9 +340,13 @@ impl<'a> Event<'a> {
 
     fn unit(&self) -> Option<&'static str> {
         Some(match self.counter {
-            Some(SW_CPU_CLOCK | SW_TASK_CLOCK) => "ns",
-            Some(HW_CPU_CYCLES | HW_BUS_CYCLES | HW_REF_CPU_CYCLES) => "cycles",
-            Some(HW_INSTRUCTIONS) => "instructions",
+            Some(counter_of::SW_CPU_CLOCK | counter_of::SW_TASK_CLOCK) => "ns",
+            Some(
+                counter_of::HW_CPU_CYCLES
+                | counter_of::HW_BUS_CYCLES
+                | counter_of::HW_REF_CPU_CYCLES,
+            ) => "cycles",
+            Some(counter_of::HW_INSTRUCTIONS) => "instructions",
             Some(_) => "count",
             None if self.tracepoint.is_some() => "count",
             None => return None,
@@ -408,36 +383,29 @@ impl<'a> Event<'a> {
     }
 }
 
-const SW_CPU_CLOCK: u64 = 1;
-const SW_TASK_CLOCK: u64 = 3;
-const HW_CPU_CYCLES: u64 = 10;
-const HW_INSTRUCTIONS: u64 = 11;
-const HW_BUS_CYCLES: u64 = 16;
-const HW_REF_CPU_CYCLES: u64 = 19;
-
 /// Returns the name of a counter in the tool `perf`.
-fn counter_name(counter: u64) -> &'static str {
+fn counter_name(counter: i32) -> &'static str {
     match counter {
-        SW_CPU_CLOCK => "cpu-clock",
-        2 => "page-faults",
-        SW_TASK_CLOCK => "task-clock",
-        4 => "context-switches",
-        5 => "cpu-migrations",
-        6 => "minor-faults",
-        7 => "major-faults",
-        8 => "alignment-faults",
-        9 => "emulation-faults",
-        HW_CPU_CYCLES => "cpu-cycles",
-        HW_INSTRUCTIONS => "instructions",
-        12 => "cache-references",
-        13 => "cache-misses",
-        14 => "branch-instructions",
-        15 => "branch-misses",
-        HW_BUS_CYCLES => "bus-cycles",
-        17 => "stalled-cycles-frontend",
-        18 => "stalled-cycles-backend",
-        HW_REF_CPU_CYCLES => "ref-cycles",
-        20 => "dummy",
+        counter_of::SW_CPU_CLOCK => "cpu-clock",
+        counter_of::SW_PAGE_FAULTS => "page-faults",
+        counter_of::SW_TASK_CLOCK => "task-clock",
+        counter_of::SW_CONTEXT_SWITCHES => "context-switches",
+        counter_of::SW_CPU_MIGRATIONS => "cpu-migrations",
+        counter_of::SW_PAGE_FAULTS_MIN => "minor-faults",
+        counter_of::SW_PAGE_FAULTS_MAJ => "major-faults",
+        counter_of::SW_ALIGNMENT_FAULTS => "alignment-faults",
+        counter_of::SW_EMULATION_FAULTS => "emulation-faults",
+        counter_of::HW_CPU_CYCLES => "cpu-cycles",
+        counter_of::HW_INSTRUCTIONS => "instructions",
+        counter_of::HW_CACHE_REFERENCES => "cache-references",
+        counter_of::HW_CACHE_MISSES => "cache-misses",
+        counter_of::HW_BRANCH_INSTRUCTIONS => "branch-instructions",
+        counter_of::HW_BRANCH_MISSES => "branch-misses",
+        counter_of::HW_BUS_CYCLES => "bus-cycles",
+        counter_of::HW_STALLED_CYCLES_FRONTEND => "stalled-cycles-frontend",
+        counter_of::HW_STALLED_CYCLES_BACKEND => "stalled-cycles-backend",
+        counter_of::HW_REF_CPU_CYCLES => "ref-cycles",
+        counter_of::SW_DUMMY => "dummy",
         _ => "unknown",
     }
 }
@@ -446,23 +414,23 @@ fn counter_name(counter: u64) -> &'static str {
 const MODES: usize = 6;
 
 /// Returns the name of a `Profiling.StackUnwindError`.
-fn error_name(error: u64) -> &'static str {
-    match error {
-        1 => "none",
-        2 => "memory_invalid",
-        3 => "unwind_info",
-        4 => "unsupported",
-        5 => "invalid_map",
-        6 => "max_frames_exceeded",
-        7 => "repeated_frame",
-        8 => "invalid_elf",
-        9 => "system_call",
-        10 => "thread_timeout",
-        11 => "thread_does_not_exist",
-        12 => "bad_arch",
-        13 => "maps_parse",
-        14 => "invalid_parameter",
-        15 => "ptrace_call",
+fn error_name(number: i32) -> &'static str {
+    match number {
+        error::UNWIND_ERROR_NONE => "none",
+        error::UNWIND_ERROR_MEMORY_INVALID => "memory_invalid",
+        error::UNWIND_ERROR_UNWIND_INFO => "unwind_info",
+        error::UNWIND_ERROR_UNSUPPORTED => "unsupported",
+        error::UNWIND_ERROR_INVALID_MAP => "invalid_map",
+        error::UNWIND_ERROR_MAX_FRAMES_EXCEEDED => "max_frames_exceeded",
+        error::UNWIND_ERROR_REPEATED_FRAME => "repeated_frame",
+        error::UNWIND_ERROR_INVALID_ELF => "invalid_elf",
+        error::UNWIND_ERROR_SYSTEM_CALL => "system_call",
+        error::UNWIND_ERROR_THREAD_TIMEOUT => "thread_timeout",
+        error::UNWIND_ERROR_THREAD_DOES_NOT_EXIST => "thread_does_not_exist",
+        error::UNWIND_ERROR_BAD_ARCH => "bad_arch",
+        error::UNWIND_ERROR_MAPS_PARSE => "maps_parse",
+        error::UNWIND_ERROR_INVALID_PARAMETER => "invalid_parameter",
+        error::UNWIND_ERROR_PTRACE_CALL => "ptrace_call",
         _ => "unknown",
     }
 }

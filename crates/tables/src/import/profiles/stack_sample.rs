@@ -1,12 +1,14 @@
 //! Samples in a generic format for profilers: `StackSample`.
 
 use ferretto_format::CpuMode;
-use ferretto_proto::fields::stack_sample::{
-    async_context_descriptor, counter_descriptor, execution_context, task_context,
+use ferretto_format::sample::{SampleStack, StackSample};
+use ferretto_proto::fields::{interned_data, trace_packet_defaults};
+use ferretto_proto::views::inline_callstack::FrameView;
+use ferretto_proto::views::stack_sample::counter_descriptor::scope::SCOPE_CPU;
+use ferretto_proto::views::stack_sample::{
+    AsyncContextDescriptorView, CounterDescriptorView, TaskContextView, unit,
 };
-use ferretto_proto::fields::{
-    inline_callstack, interned_data, stack_sample, stack_sample_defaults, trace_packet_defaults,
-};
+use ferretto_proto::views::{InlineCallstackView, StackSampleDefaultsView, StackSampleView};
 use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
@@ -24,6 +26,8 @@ use crate::trackers::track::{Dimension, TrackSpec};
 
 /// The maximum numbers of followers of a sample, frames of a callstack, and ancestors of a task.
 const MAX_FOLLOWERS: usize = 64;
+/// The name of the mapping of inline callstacks.
+const INLINE: &str = "stack_sample_inline";
 const MAX_FRAMES: usize = 2048;
 const MAX_ANCESTORS: usize = 64;
 
@@ -38,81 +42,38 @@ pub(super) struct StackSamples {
     inline_mapping: Option<u32>,
 }
 
-/// The encoded fields of a sample.
-#[derive(Debug, Default)]
-struct Sample<'a> {
-    task: Option<&'a [u8]>,
-    execution: Option<&'a [u8]>,
-    callstack: Option<&'a [u8]>,
-    callstack_iid: Option<u64>,
+/// The encoded descriptors of the counters of a sample.
+#[derive(Debug)]
+struct Events<'a> {
     primary: Option<&'a [u8]>,
-    primary_weight: Option<u64>,
     followers: Vec<Option<&'a [u8]>>,
-    follower_weights: Vec<u64>,
 }
 
-impl<'a> Sample<'a> {
-    fn read(bytes: &'a [u8], state: EventState<'a>) -> Self {
-        let mut sample = Self::default();
-        let mut follower_iids = Vec::new();
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            let interned = |table| state.message(table, field.as_u64().unwrap_or(0));
-            match field.number {
-                stack_sample::TASK_CONTEXT => sample.task = field.as_bytes(),
-                stack_sample::TASK_CONTEXT_IID => {
-                    sample.task = interned(interned_data::STACK_SAMPLE_TASK_CONTEXTS);
-                }
-                stack_sample::EXECUTION_CONTEXT => sample.execution = field.as_bytes(),
-                stack_sample::EXECUTION_CONTEXT_IID => {
-                    sample.execution = interned(interned_data::STACK_SAMPLE_EXECUTION_CONTEXTS);
-                }
-                stack_sample::CALLSTACK => sample.callstack = field.as_bytes(),
-                stack_sample::CALLSTACK_IID => sample.callstack_iid = field.as_u64(),
-                stack_sample::PRIMARY_DESCRIPTOR => sample.primary = field.as_bytes(),
-                stack_sample::PRIMARY_DESCRIPTOR_IID => {
-                    sample.primary = interned(interned_data::STACK_SAMPLE_COUNTER_DESCRIPTORS);
-                }
-                stack_sample::PRIMARY_WEIGHT => sample.primary_weight = field.as_u64(),
-                stack_sample::FOLLOWER_DESCRIPTORS => sample.followers.push(field.as_bytes()),
-                stack_sample::FOLLOWER_DESCRIPTOR_IIDS => {
-                    let left = MAX_FOLLOWERS.saturating_sub(follower_iids.len());
-                    follower_iids.extend(field.as_varints().take(left));
-                }
-                stack_sample::FOLLOWER_WEIGHTS => {
-                    let left = MAX_FOLLOWERS.saturating_sub(sample.follower_weights.len());
-                    sample
-                        .follower_weights
-                        .extend(field.as_varints().take(left));
-                }
-                _ => {}
-            }
-        }
-        if sample.followers.is_empty() {
+impl<'a> Events<'a> {
+    /// Returns the events of a sample. The defaults of its sequence have those that are missing.
+    fn of(
+        sample: &StackSample<'a, 'a>,
+        defaults: &StackSampleDefaultsView<'a>,
+        state: EventState<'a>,
+    ) -> Self {
+        let fields = &sample.fields;
+        let own = fields.follower_descriptors.iter().take(MAX_FOLLOWERS);
+        let mut followers: Vec<_> = own.map(Some).collect();
+        if followers.is_empty() {
             let table = interned_data::STACK_SAMPLE_COUNTER_DESCRIPTORS;
-            let iids = follower_iids.into_iter();
-            sample.followers = iids.map(|iid| state.message(table, iid)).collect();
+            let iids = fields.follower_descriptor_iids.iter().take(MAX_FOLLOWERS);
+            followers = iids.map(|iid| state.message(table, iid)).collect();
         }
-        sample
-    }
-
-    /// Sets missing fields of the sample from the defaults.
-    fn complete(&mut self, defaults: &'a [u8], has_primary: bool) -> Option<&'a [u8]> {
-        let mut source = None;
-        let has_followers = !self.followers.is_empty();
-        for field in Fields::new(defaults).map_while(Result::ok) {
-            match field.number {
-                stack_sample_defaults::SOURCE => source = field.as_bytes(),
-                stack_sample_defaults::PRIMARY_DESCRIPTOR if !has_primary => {
-                    self.primary = field.as_bytes();
-                }
-                stack_sample_defaults::FOLLOWER_DESCRIPTORS if !has_followers => {
-                    self.followers.push(field.as_bytes());
-                }
-                _ => {}
-            }
+        if followers.is_empty() {
+            let of_sequence = defaults.follower_descriptors.iter().take(MAX_FOLLOWERS);
+            followers = of_sequence.map(Some).collect();
         }
-        self.followers.truncate(MAX_FOLLOWERS);
-        source.filter(|source| !source.is_empty())
+        let primary = if sample.has_event {
+            sample.event
+        } else {
+            defaults.primary_descriptor
+        };
+        Self { primary, followers }
     }
 }
 
@@ -126,35 +87,22 @@ impl StackSamples {
             stacks,
             contexts,
         } = sampling;
-        let mut sample = Sample::read(bytes, state);
+        let sample = StackSample::read(bytes, |table, iid| state.message(table, iid));
         let defaults = &state.state.defaults.bytes;
         let defaults = Fields::find(trace_packet_defaults::STACK_SAMPLE_DEFAULTS, defaults);
         let defaults = defaults.and_then(|defaults| defaults.as_bytes());
-        let has_primary = Fields::new(bytes).map_while(Result::ok).any(|field| {
-            use stack_sample::{PRIMARY_DESCRIPTOR, PRIMARY_DESCRIPTOR_IID};
-            matches!(field.number, PRIMARY_DESCRIPTOR | PRIMARY_DESCRIPTOR_IID)
-        });
-        let source = sample.complete(defaults.unwrap_or_default(), has_primary);
-        let source = match source {
+        let defaults = StackSampleDefaultsView::read(defaults.unwrap_or_default());
+        let events = Events::of(&sample, &defaults, state);
+        let source = match defaults.source.filter(|source| !source.is_empty()) {
             Some(source) => cx.store.strings.intern_bytes(source),
             None => StringId::NULL,
         };
-        let task = sample.task.map(|task| self.task(cx, state, task));
+        let task = sample.task.map(|task| self.task(cx, state, &task));
         let task_context_id = task.map(|task| contexts.task(cx, task));
-        let (mut cpu, mut mode) = (None, StringId::NULL);
-        if let Some(execution) = sample.execution {
-            for field in Fields::new(execution).map_while(Result::ok) {
-                match field.number {
-                    execution_context::CPU => cpu = field.as_u32(),
-                    execution_context::MODE => {
-                        let number = field.as_u64().unwrap_or(0);
-                        let name = mode_name(CpuMode::of_stack_sample(number));
-                        mode = name.map_or(StringId::NULL, |name| cx.store.strings.intern(name));
-                    }
-                    _ => {}
-                }
-            }
-        }
+        let cpu = sample.execution.and_then(|execution| execution.cpu);
+        let mode = sample.execution.and_then(|execution| execution.mode);
+        let mode = mode_name(CpuMode::of_stack_sample(mode.unwrap_or(0)));
+        let mode = mode.map_or(StringId::NULL, |name| cx.store.strings.intern(name));
         let execution_context_id = sample.execution.map(|_| {
             let ucpu = cpu.and_then(|cpu| cx.cpus.intern(&mut cx.store, cpu));
             contexts.execution(cx, ucpu, mode)
@@ -169,12 +117,16 @@ impl StackSamples {
                     cmdline: StringId::NULL,
                 })
             });
-        let counters = counters(cx, ts, &sample, session, source, cpu);
+        let weights = &sample.fields;
+        let counters = counters(cx, ts, (&events, weights), session, source, cpu);
         let upid = task.and_then(|task| task.upid);
-        let (callstack, callsite_id) = match (sample.callstack_iid, sample.callstack) {
-            (Some(iid), _) => (stacks.ticket(cx, state, upid, iid), None),
-            (None, Some(callstack)) => (None, self.inline_callstack(cx, callstack)),
-            (None, None) => (None, None),
+        let (callstack, callsite_id) = match sample.stack {
+            Some(SampleStack::Interned(iid)) => (stacks.ticket(cx, state, upid, iid), None),
+            Some(SampleStack::Inline(callstack)) => {
+                let mapping = &mut self.inline_mapping;
+                (None, inline_callstack(cx, INLINE, mapping, callstack))
+            }
+            None => (None, None),
         };
         let mut counter_set = CounterSet::default();
         for counter in counters {
@@ -198,17 +150,9 @@ impl StackSamples {
         &mut self,
         cx: &mut Context,
         state: EventState<'_>,
-        task: &[u8],
+        task: &TaskContextView<'_>,
     ) -> ProfilerTaskContextRow {
-        let (mut pid, mut tid, mut async_id) = (None, None, None);
-        for field in Fields::new(task).map_while(Result::ok) {
-            match field.number {
-                task_context::PID => pid = field.as_u32(),
-                task_context::TID => tid = field.as_u32(),
-                task_context::ASYNC_ID => async_id = field.as_u64(),
-                _ => {}
-            }
-        }
+        let (pid, tid) = (task.pid, task.tid);
         let store = &mut cx.store;
         let upid = pid.map(|pid| cx.processes.process(store, pid.into()));
         let utid = tid.map(|tid| match pid {
@@ -220,7 +164,9 @@ impl StackSamples {
         ProfilerTaskContextRow {
             upid,
             utid,
-            async_context_id: async_id.and_then(|iid| self.async_context(cx, state, iid)),
+            async_context_id: task
+                .async_id
+                .and_then(|iid| self.async_context(cx, state, iid)),
         }
     }
 
@@ -245,18 +191,18 @@ impl StackSamples {
                 break;
             };
             new.push((iid, bytes));
-            let parent = Fields::find(async_context_descriptor::PARENT_IID, bytes);
-            iid = parent.and_then(|parent| parent.as_u64()).unwrap_or(0);
+            let context = AsyncContextDescriptorView::read(bytes);
+            iid = context.parent_iid.unwrap_or(0);
         }
         for (iid, bytes) in new.into_iter().rev() {
-            let mut text = |field| {
-                let text = Fields::find(field, bytes).and_then(|field| field.as_bytes());
+            let context = AsyncContextDescriptorView::read(bytes);
+            let mut text = |text: Option<&[u8]>| {
                 let text = text.filter(|text| !text.is_empty());
                 text.map_or(StringId::NULL, |text| cx.store.strings.intern_bytes(text))
             };
             let row = ProfilerAsyncContextRow {
-                name: text(async_context_descriptor::NAME),
-                kind: text(async_context_descriptor::KIND),
+                name: text(context.name),
+                kind: text(context.kind),
                 parent_id,
             };
             let id = cx.store.tables.profiler_async_context.push(row);
@@ -265,64 +211,54 @@ impl StackSamples {
         }
         parent_id
     }
-
-    /// Returns the callsite of an inline callstack.
-    fn inline_callstack(&mut self, cx: &mut Context, callstack: &[u8]) -> Option<u32> {
-        let mapping = *self.inline_mapping.get_or_insert_with(|| {
-            let name = cx.store.strings.intern("stack_sample_inline");
-            cx.stacks.add_source_mapping(&mut cx.store, name)
-        });
-        let frames = Fields::new(callstack).map_while(Result::ok);
-        let frames = frames.filter(|field| field.number == inline_callstack::FRAMES);
-        let mut rows = Vec::new();
-        for frame in frames.take(MAX_FRAMES) {
-            let source = inline_frame(cx, frame.as_bytes().unwrap_or_default());
-            rows.push(cx.stacks.source_frame(&mut cx.store, mapping, source));
-        }
-        cx.store.callstack(rows)
-    }
 }
 
-fn inline_frame(cx: &mut Context, bytes: &[u8]) -> SourceFrame {
-    use inline_callstack::frame;
-    let mut source = SourceFrame {
-        function: StringId::EMPTY,
-        file: StringId::NULL,
-        line: None,
-    };
-    for field in Fields::new(bytes).map_while(Result::ok) {
-        let mut text = || {
-            cx.store
-                .strings
-                .intern_bytes(field.as_bytes().unwrap_or_default())
+/// Returns the callsite of an `InlineCallstack`, whose mapping has this name and row.
+pub(crate) fn inline_callstack(
+    cx: &mut Context,
+    name: &str,
+    mapping: &mut Option<u32>,
+    callstack: &[u8],
+) -> Option<u32> {
+    let mapping = *mapping.get_or_insert_with(|| {
+        let name = cx.store.strings.intern(name);
+        cx.stacks.add_source_mapping(&mut cx.store, name)
+    });
+    let frames = InlineCallstackView::read(callstack).frames;
+    let mut rows = Vec::new();
+    for frame in frames.iter().take(MAX_FRAMES) {
+        let frame = FrameView::read(frame);
+        let mut text = |text: Option<&[u8]>, missing| {
+            text.map_or(missing, |text| cx.store.strings.intern_bytes(text))
         };
-        match field.number {
-            frame::FUNCTION_NAME => source.function = text(),
-            frame::SOURCE_FILE => source.file = text(),
-            frame::LINE_NUMBER => source.line = field.as_u32(),
-            _ => {}
-        }
+        let source = SourceFrame {
+            function: text(frame.function_name, StringId::EMPTY),
+            file: text(frame.source_file, StringId::NULL),
+            line: frame.line_number,
+        };
+        rows.push(cx.stacks.source_frame(&mut cx.store, mapping, source));
     }
-    source
+    cx.store.callstack(rows)
 }
 
 /// Adds the counter values of a sample, and returns their rows.
 fn counters(
     cx: &mut Context,
     ts: i64,
-    sample: &Sample<'_>,
+    (events, weights): (&Events<'_>, &StackSampleView<'_>),
     session: u32,
     source: StringId,
     cpu: Option<u32>,
 ) -> Vec<u32> {
     let mut rows = Vec::new();
-    let primary = sample
+    let primary = events
         .primary
         .and_then(|of| track(cx, of, session, source, cpu, true));
-    let mut all = vec![(primary, sample.primary_weight)];
-    for (index, follower) in sample.followers.iter().enumerate() {
+    let mut all = vec![(primary, weights.primary_weight)];
+    let mut of_followers = weights.follower_weights.iter();
+    for follower in &events.followers {
         let track = follower.and_then(|of| track(cx, of, session, source, cpu, false));
-        all.push((track, sample.follower_weights.get(index).copied()));
+        all.push((track, of_followers.next()));
     }
     for (track, weight) in all {
         if let (Some(track), Some(weight)) = (track, weight) {
@@ -345,24 +281,15 @@ fn track(
     cpu: Option<u32>,
     is_timebase: bool,
 ) -> Option<u32> {
-    use counter_descriptor as of;
-    const CPU: u64 = 2;
-    let (mut name, mut description, mut unit_text) = (StringId::EMPTY, StringId::NULL, &[][..]);
-    let (mut unit, mut multiplier, mut scope) = (None, None, 0);
-    for field in Fields::new(descriptor).map_while(Result::ok) {
-        let bytes = field.as_bytes().unwrap_or_default();
-        match field.number {
-            of::NAME => name = cx.store.strings.intern_bytes(bytes),
-            of::UNIT => unit = field.as_u64().and_then(unit_name),
-            of::UNIT_STR => unit_text = bytes,
-            of::UNIT_MULTIPLIER => multiplier = field.as_u64(),
-            of::DESCRIPTION if !bytes.is_empty() => {
-                description = cx.store.strings.intern_bytes(bytes);
-            }
-            of::SCOPE => scope = field.as_u64().unwrap_or(0),
-            _ => {}
-        }
-    }
+    let descriptor = CounterDescriptorView::read(descriptor);
+    let mut text = |text: Option<&[u8]>, missing| {
+        text.map_or(missing, |text| cx.store.strings.intern_bytes(text))
+    };
+    let name = text(descriptor.name, StringId::EMPTY);
+    let description = descriptor.description.filter(|text| !text.is_empty());
+    let description = text(description, StringId::NULL);
+    let unit_text = descriptor.unit_str.unwrap_or_default();
+    let unit = descriptor.unit.and_then(unit_name);
     let unit = match unit {
         Some(unit) => cx.store.strings.intern(unit),
         None if !unit_text.is_empty() => cx.store.strings.intern_bytes(unit_text),
@@ -376,7 +303,7 @@ fn track(
     }
     let mut args = ArgSet::default();
     args.put(&mut cx.store, "is_timebase", ArgValue::Bool(is_timebase));
-    if let Some(multiplier) = multiplier {
+    if let Some(multiplier) = descriptor.unit_multiplier {
         args.int(&mut cx.store, "unit_multiplier", multiplier as i64);
     }
     if !description.is_null() {
@@ -388,7 +315,7 @@ fn track(
         Dimension::Text("counter_name", name),
     ];
     let by_cpu;
-    let spec = if scope == CPU {
+    let spec = if descriptor.scope == Some(SCOPE_CPU) {
         let [id, source, name] = global;
         by_cpu = [Dimension::Cpu(cpu?), id, source, name];
         TrackSpec::counter("stack_sample_cpu_counter", &by_cpu)
@@ -403,17 +330,17 @@ fn track(
 }
 
 /// Returns the name of a `StackSample.Unit`.
-fn unit_name(unit: u64) -> Option<&'static str> {
-    Some(match unit {
-        1 => "ns",
-        2 => "cycles",
-        3 => "instructions",
-        4 => "bytes",
-        5 => "page-faults",
-        6 => "cache-misses",
-        7 => "cache-references",
-        8 => "branch-misses",
-        9 => "count",
+fn unit_name(number: i32) -> Option<&'static str> {
+    Some(match number {
+        unit::UNIT_NANOSECONDS => "ns",
+        unit::UNIT_CPU_CYCLES => "cycles",
+        unit::UNIT_INSTRUCTIONS => "instructions",
+        unit::UNIT_BYTES => "bytes",
+        unit::UNIT_PAGE_FAULTS => "page-faults",
+        unit::UNIT_CACHE_MISSES => "cache-misses",
+        unit::UNIT_CACHE_REFERENCES => "cache-references",
+        unit::UNIT_BRANCH_MISSES => "branch-misses",
+        unit::UNIT_COUNT => "count",
         _ => return None,
     })
 }

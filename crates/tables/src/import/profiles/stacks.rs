@@ -1,7 +1,9 @@
 //! Interned callstacks of samples.
 
-use ferretto_proto::fields::{callstack, frame, interned_data, interned_string, mapping};
-use ferretto_wire::{Fields, Value};
+use ferretto_format::sample::{FrameKind, mapping_path};
+use ferretto_proto::fields::{interned_data, interned_string};
+use ferretto_proto::views::{CallstackView, FrameView, MappingView};
+use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
 use super::super::context::{Context, EventState};
@@ -183,15 +185,8 @@ impl SequenceStacks {
             return None;
         };
         let mut iids = Vec::with_capacity(bytes.len().min(MAX_FRAMES));
-        Fields::walk_while(bytes, |field| {
-            if field.number == callstack::FRAME_IDS {
-                match field.value {
-                    Value::Varint(iid) => iids.push(iid),
-                    _ => iids.extend(field.as_varints().take(MAX_FRAMES + 1)),
-                }
-            }
-            iids.len() <= MAX_FRAMES
-        });
+        let frame_ids = CallstackView::read(bytes).frame_ids;
+        iids.extend(frame_ids.iter().take(MAX_FRAMES + 1));
         // A frame is a row, as is its callsite, and it may be the first one of a mapping.
         let is_shared = first.is_some();
         if !is_shared {
@@ -258,39 +253,28 @@ impl OfProcess {
             missing(cx, Stat::stackprofile_invalid_frame_id);
             return None;
         };
-        let (mut function, mut mapping, mut rel_pc) = (0, 0, 0);
-        let (mut file, mut line, mut kind) = (0, None, StringId::NULL);
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            match field.number {
-                frame::FUNCTION_NAME_ID => function = field.as_u64().unwrap_or(0),
-                frame::MAPPING_ID => mapping = field.as_u64().unwrap_or(0),
-                frame::REL_PC => rel_pc = field.as_u64().unwrap_or(0),
-                frame::SOURCE_PATH_IID => file = field.as_u64().unwrap_or(0),
-                frame::LINE_NUMBER => line = field.as_u32(),
-                frame::KIND => {
-                    let name = field.as_u64().and_then(kind_name);
-                    kind = name.map_or(StringId::NULL, |name| cx.store.strings.intern(name));
-                }
-                frame::KIND_STR => {
-                    kind = cx
-                        .store
-                        .strings
-                        .intern_bytes(field.as_bytes().unwrap_or_default());
-                }
-                _ => {}
-            }
-        }
+        let frame = FrameView::read(bytes);
+        let strings = &mut cx.store.strings;
+        let kind = match (frame.kind_str, frame.kind) {
+            (Some(name), _) => strings.intern_bytes(name),
+            (None, Some(kind)) => match FrameKind::from_number(kind).name() {
+                Some(name) => strings.intern(name),
+                None => StringId::NULL,
+            },
+            (None, None) => StringId::NULL,
+        };
         let source = SourceFrame {
-            function: match function {
+            function: match frame.function_name_id.unwrap_or(0) {
                 0 => StringId::NULL,
                 iid => text(cx, state, interned_data::FUNCTION_NAMES, iid)?,
             },
-            file: match file {
+            file: match frame.source_path_iid.unwrap_or(0) {
                 0 => StringId::NULL,
                 iid => text(cx, state, interned_data::SOURCE_PATHS, iid)?,
             },
-            line,
+            line: frame.line_number,
         };
+        let mapping = frame.mapping_id.unwrap_or(0);
         let row = if mapping == 0 {
             let mapping = *no_mapping.get_or_insert_with(|| {
                 cx.stacks.add_source_mapping(&mut cx.store, StringId::EMPTY)
@@ -298,8 +282,8 @@ impl OfProcess {
             cx.stacks.source_frame(&mut cx.store, mapping, source)
         } else {
             let mapping = self.mapping(cx, state, upid, mapping)?;
-            cx.stacks
-                .frame(&mut cx.store, mapping, rel_pc as i64, source)
+            let rel_pc = frame.rel_pc.unwrap_or(0) as i64;
+            cx.stacks.frame(&mut cx.store, mapping, rel_pc, source)
         };
         if !kind.is_null() {
             cx.store.tables.stack_profile_frame.type_.set(row, kind);
@@ -322,39 +306,24 @@ impl OfProcess {
             missing(cx, Stat::stackprofile_invalid_mapping_id);
             return None;
         };
+        let mapping = MappingView::read(bytes);
         let (mut path, mut is_cut) = (Vec::new(), false);
-        let mut build_id = 0;
-        let mut of = Mapping::default();
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            let number = field.as_u64().unwrap_or(0) as i64;
-            match field.number {
-                mapping::BUILD_ID => build_id = field.as_u64().unwrap_or(0),
-                mapping::EXACT_OFFSET => of.exact_offset = number,
-                mapping::START_OFFSET => of.start_offset = number,
-                mapping::START => of.start = number,
-                mapping::END => of.end = number,
-                mapping::LOAD_BIAS => of.load_bias = number,
-                mapping::PATH_STRING_IDS => {
-                    for part in field.as_varints() {
-                        // An incomplete path is better than none.
-                        match bytes_of(state, interned_data::MAPPING_PATHS, part) {
-                            Some(part) if !is_cut && path.len() + part.len() < MAX_PATH => {
-                                path.push(b'/');
-                                path.extend_from_slice(part);
-                            }
-                            Some(_) => {}
-                            None if is_cut => {}
-                            None => {
-                                missing(cx, Stat::stackprofile_invalid_string_id);
-                                is_cut = true;
-                            }
-                        }
-                    }
+        for part in mapping.path_string_ids {
+            // An incomplete path is better than none.
+            match bytes_of(state, interned_data::MAPPING_PATHS, part) {
+                Some(part) if !is_cut && path.len() + part.len() < MAX_PATH => {
+                    path.push(b'/');
+                    path.extend_from_slice(part);
                 }
-                _ => {}
+                Some(_) => {}
+                None if is_cut => {}
+                None => {
+                    missing(cx, Stat::stackprofile_invalid_string_id);
+                    is_cut = true;
+                }
             }
         }
-        let build_id = match build_id {
+        let build_id = match mapping.build_id.unwrap_or(0) {
             0 => &[][..],
             iid => {
                 let known = bytes_of(state, interned_data::BUILD_IDS, iid);
@@ -364,8 +333,16 @@ impl OfProcess {
                 known?
             }
         };
-        of.build_id = cx.store.strings.intern(&hex(build_id));
-        of.name = cx.store.strings.intern_bytes(mapping_name(&path));
+        let number = |value: Option<u64>| value.unwrap_or(0) as i64;
+        let of = Mapping {
+            build_id: cx.store.strings.intern(&hex(build_id)),
+            name: cx.store.strings.intern_bytes(mapping_path(&path)),
+            exact_offset: number(mapping.exact_offset),
+            start_offset: number(mapping.start_offset),
+            start: number(mapping.start),
+            end: number(mapping.end),
+            load_bias: number(mapping.load_bias),
+        };
         let is_empty = of.start == of.end;
         let is_kernel = is_empty
             && of.start == 0
@@ -384,14 +361,6 @@ impl OfProcess {
 
 /// The maximum length of a path in bytes.
 const MAX_PATH: usize = 1 << 16;
-
-/// A path in one part contains its own leading slash.
-pub(super) fn mapping_name(path: &[u8]) -> &[u8] {
-    match path {
-        [b'/', rest @ ..] if rest.starts_with(b"/") => rest,
-        path => path,
-    }
-}
 
 /// Returns the hexadecimal digits of a build id.
 pub(super) fn hex(bytes: &[u8]) -> String {
@@ -421,17 +390,4 @@ fn text(cx: &mut Context, state: EventState<'_>, table: u32, iid: u64) -> Option
         missing(cx, Stat::stackprofile_invalid_string_id);
     }
     text
-}
-
-/// Returns the name of a kind of code.
-fn kind_name(kind: u64) -> Option<&'static str> {
-    Some(match kind {
-        1 => "native",
-        2 => "kernel",
-        3 => "interpreted",
-        4 => "jit",
-        5 => "gc",
-        6 => "runtime",
-        _ => return None,
-    })
 }

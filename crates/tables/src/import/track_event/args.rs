@@ -3,7 +3,6 @@
 use ferretto_format::track_event::{
     Annotation as Encoded, AnnotationValue, NestedValue, Scalar, Text, TrackEvent,
 };
-use ferretto_proto::fields::inline_callstack::{self, frame};
 use ferretto_proto::fields::{
     interned_data, log_message, source_location, task_execution, track_event as field,
 };
@@ -11,22 +10,18 @@ use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
 use super::super::context::{Context, EventState};
-use super::super::profiles::Profiles;
+use super::super::profiles::{Profiles, inline_callstack};
 use super::super::reflect::{Keys, Reflection};
 use super::resolved::Annotation;
 use crate::schema::{ArgValue, LogsRow, TableId};
 use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
-use crate::trackers::stack_profile::SourceFrame;
 
 /// The first number of extensions of `TrackEvent`.
 const FIRST_EXTENSION: u32 = 1000;
 /// The maximum depth of nested values.
 const MAX_DEPTH: usize = 64;
-/// The maximum number of frames of a callstack.
-const MAX_FRAMES: usize = 1 << 10;
-
 /// Reads arguments of track events.
 #[derive(Debug, Default)]
 pub(super) struct ArgsReader {
@@ -331,35 +326,7 @@ impl ArgsReader {
 
     /// Reads an `InlineCallstack`, the outermost function first.
     fn inline_callstack(&mut self, cx: &mut Context, bytes: &[u8]) -> Option<u32> {
-        let name = cx.store.strings.intern("track_event_inline");
-        let mapping = *self
-            .inline_mapping
-            .get_or_insert_with(|| cx.stacks.add_source_mapping(&mut cx.store, name));
-        let mut rows = Vec::new();
-        let frames = Fields::new(bytes).map_while(Result::ok);
-        for function_frame in frames
-            .filter(|part| part.number == inline_callstack::FRAMES)
-            .take(MAX_FRAMES)
-        {
-            let (mut function, mut file, mut line) = (StringId::EMPTY, StringId::NULL, None);
-            let parts = function_frame.as_message().into_iter().flatten();
-            for part in parts.map_while(Result::ok) {
-                let bytes = part.as_bytes().unwrap_or_default();
-                match part.number {
-                    frame::FUNCTION_NAME => function = cx.store.strings.intern_bytes(bytes),
-                    frame::SOURCE_FILE => file = cx.store.strings.intern_bytes(bytes),
-                    frame::LINE_NUMBER => line = part.as_u32(),
-                    _ => {}
-                }
-            }
-            let source = SourceFrame {
-                function,
-                file,
-                line,
-            };
-            rows.push(cx.stacks.source_frame(&mut cx.store, mapping, source));
-        }
-        cx.store.callstack(rows)
+        inline_callstack(cx, "track_event_inline", &mut self.inline_mapping, bytes)
     }
 }
 

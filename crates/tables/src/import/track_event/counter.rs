@@ -1,10 +1,16 @@
 //! Descriptors of counters.
 
-use ferretto_proto::fields::counter_descriptor;
-use ferretto_wire::Fields;
+use ferretto_proto::views::CounterDescriptorView;
+use ferretto_proto::views::counter_descriptor::builtin_counter_type::{
+    COUNTER_THREAD_INSTRUCTION_COUNT, COUNTER_THREAD_TIME_NS,
+};
+use ferretto_proto::views::counter_descriptor::unit::{UNIT_COUNT, UNIT_SIZE_BYTES, UNIT_TIME_NS};
 
 use super::super::context::Context;
 use crate::strings::StringId;
+
+/// The maximum number of categories of a counter. Others are left out.
+const MAX_CATEGORIES: usize = 1 << 16;
 
 /// A declared counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,57 +26,41 @@ pub(super) struct Counter {
 impl Counter {
     /// Reads a `CounterDescriptor`, which may name the track.
     pub(super) fn read(cx: &mut Context, bytes: &[u8], name: &mut StringId) -> Self {
-        use counter_descriptor as of;
         let strings = &mut cx.store.strings;
-        let (mut kind, mut unit, mut unit_name) = (0, 0, StringId::NULL);
-        let mut categories = Vec::new();
-        let mut counter = Self {
-            category: StringId::NULL,
-            multiplier: 0,
-            is_incremental: false,
-            unit: StringId::NULL,
-            builtin: StringId::NULL,
-            y_axis: StringId::NULL,
+        let descriptor = CounterDescriptorView::read(bytes);
+        let categories = descriptor.categories.iter().take(MAX_CATEGORIES);
+        let categories: Vec<&[u8]> = categories.collect();
+        let category = if categories.is_empty() {
+            StringId::NULL
+        } else {
+            strings.intern_bytes(&categories.join(&b','))
         };
-        for part in Fields::new(bytes).map_while(Result::ok) {
-            let number = part.as_u64().unwrap_or(0);
-            let bytes = part.as_bytes().unwrap_or_default();
-            match part.number {
-                of::TYPE => kind = number,
-                of::CATEGORIES if categories.len() < 1 << 16 => {
-                    if !categories.is_empty() {
-                        categories.push(b',');
-                    }
-                    categories.extend_from_slice(bytes);
-                }
-                of::UNIT => unit = number,
-                of::UNIT_NAME => unit_name = strings.intern_bytes(bytes),
-                of::UNIT_MULTIPLIER => counter.multiplier = number as i64,
-                of::IS_INCREMENTAL => counter.is_incremental = number != 0,
-                of::Y_AXIS_SHARE_KEY => counter.y_axis = strings.intern_bytes(bytes),
-                _ => {}
-            }
-        }
-        if !categories.is_empty() {
-            counter.category = strings.intern_bytes(&categories);
-        }
-        let builtin = match kind {
-            1 => Some(("thread_time", "ns")),
-            2 => Some(("thread_instruction_count", "count")),
+        let builtin = match descriptor.r#type {
+            Some(COUNTER_THREAD_TIME_NS) => Some(("thread_time", "ns")),
+            Some(COUNTER_THREAD_INSTRUCTION_COUNT) => Some(("thread_instruction_count", "count")),
             _ => None,
         };
-        if let Some((builtin, unit)) = builtin {
-            counter.builtin = strings.intern(builtin);
-            counter.unit = strings.intern(unit);
-            *name = name.or(counter.builtin);
-        } else {
-            counter.unit = match unit {
-                1 => strings.intern("ns"),
-                2 => strings.intern("count"),
-                3 => strings.intern("bytes"),
-                _ => unit_name,
-            };
+        let y_axis = descriptor.y_axis_share_key;
+        let y_axis = y_axis.map_or(StringId::NULL, |text| strings.intern_bytes(text));
+        let unit_name = descriptor.unit_name;
+        let unit = match (builtin, descriptor.unit) {
+            (Some((_, unit)), _) => strings.intern(unit),
+            (None, Some(UNIT_TIME_NS)) => strings.intern("ns"),
+            (None, Some(UNIT_COUNT)) => strings.intern("count"),
+            (None, Some(UNIT_SIZE_BYTES)) => strings.intern("bytes"),
+            (None, _) => unit_name.map_or(StringId::NULL, |text| strings.intern_bytes(text)),
+        };
+        let builtin = builtin.map_or(StringId::NULL, |(name, _)| strings.intern(name));
+        if !builtin.is_null() {
+            *name = name.or(builtin);
         }
-        counter
+        Self {
+            category,
+            multiplier: descriptor.unit_multiplier.unwrap_or(0),
+            is_incremental: descriptor.is_incremental.unwrap_or(false),
+            unit,
+            builtin,
+            y_axis,
+        }
     }
 }
