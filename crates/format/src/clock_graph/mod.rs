@@ -5,120 +5,16 @@
 //! the last reading before the time, or the first one. The rules are those of upstream's trace
 //! processor. All readers of traces use this graph, so that a packet has one time.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod path;
+mod snapshot;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ferretto_proto::views::ClockSnapshotView;
-use ferretto_proto::views::clock_snapshot::ClockView;
+pub use self::snapshot::{ClockId, ClockSnapshot, Reading, TRACE_FILE};
 
-use crate::clock::{BOOTTIME, REALTIME, SEQUENCE};
-
-/// A clock of the whole trace, of a machine, or of a sequence of packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClockId {
-    /// The clock id in the trace.
-    pub id: u32,
-    /// The sequence of the clock, or 0.
-    pub sequence: u32,
-    /// The file of the clock, or 0.
-    pub file: u32,
-    /// The machine.
-    pub machine: u32,
-}
-
-impl ClockId {
-    /// Returns a clock of a machine.
-    #[inline]
-    pub fn of_machine(machine: u32, id: u32) -> Self {
-        Self {
-            id,
-            sequence: 0,
-            file: 0,
-            machine,
-        }
-    }
-
-    /// Returns true if clocks with this id belong to sequences.
-    #[inline]
-    pub fn is_of_sequence(id: u32) -> bool {
-        SEQUENCE.contains(&id)
-    }
-}
-
-/// The id of the default clock of a file.
-pub const TRACE_FILE: u32 = 11;
-
-/// A clock at the moment of a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reading {
-    /// The clock.
-    pub clock: ClockId,
-    /// Its time, in units.
-    pub value: i64,
-    /// The nanoseconds of one unit.
-    pub unit: i64,
-    /// True if each time is the difference from the one before.
-    pub is_incremental: bool,
-}
-
-impl Reading {
-    /// Returns a reading of a clock in nanoseconds.
-    pub fn new(clock: ClockId, value: i64) -> Self {
-        Self {
-            clock,
-            value,
-            unit: 1,
-            is_incremental: false,
-        }
-    }
-}
-
-/// A `ClockSnapshot`.
-#[derive(Debug, Clone)]
-pub struct ClockSnapshot {
-    /// The clocks.
-    pub readings: Vec<Reading>,
-    /// The clock that it declares to be that of the trace.
-    pub primary: Option<ClockId>,
-}
-
-impl ClockSnapshot {
-    /// Reads a snapshot of a sequence, in a file.
-    pub fn read(bytes: &[u8], machine: u32, sequence: u32, file: u32) -> Self {
-        let snapshot = ClockSnapshotView::read(bytes);
-        let readings = snapshot.clocks.iter().map(|clock| {
-            let clock = ClockView::read(clock);
-            let mut id = ClockId::of_machine(machine, clock.clock_id.unwrap_or(0));
-            if ClockId::is_of_sequence(id.id) {
-                (id.sequence, id.file) = (sequence, file);
-            }
-            Reading {
-                clock: id,
-                value: clock.timestamp.unwrap_or(0) as i64,
-                unit: clock.unit_multiplier_ns.unwrap_or(1).max(1) as i64,
-                is_incremental: clock.is_incremental.unwrap_or(false),
-            }
-        });
-        let readings: Vec<Reading> = readings.collect();
-        let has = |id| readings.iter().any(|reading| reading.clock.id == id);
-        let primary = match snapshot.primary_trace_clock.unwrap_or(0) {
-            // A trace without an explicit clock is in boot time.
-            0 => (has(BOOTTIME) && !has(TRACE_FILE)).then_some(BOOTTIME),
-            primary => Some(primary as u32),
-        };
-        Self {
-            readings,
-            primary: primary.map(|id| ClockId::of_machine(machine, id)),
-        }
-    }
-
-    /// Returns the time of a clock, in its units.
-    pub fn time_of(&self, clock: u32) -> Option<u64> {
-        let mut readings = self.readings.iter();
-        let reading = readings.find(|reading| reading.clock.id == clock)?;
-        Some(reading.value as u64)
-    }
-}
+use self::path::Step;
+use crate::clock::{BOOTTIME, REALTIME};
 
 /// The reason why a time cannot be converted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,8 +27,6 @@ pub enum ClockError {
     NoPath,
 }
 
-/// The maximum number of steps between two clocks.
-const MAX_STEPS: usize = 4;
 /// The maximum number of clocks, to bound memory.
 const MAX_CLOCKS: usize = 1 << 14;
 /// The maximum number of clocks of a snapshot.
@@ -142,12 +36,6 @@ const MAX_OF_KINDS: usize = 1 << 18;
 /// The maximum number of stored readings, to bound memory. Beyond it, the newest snapshot of a kind
 /// replaces the one before.
 const MAX_STORED: usize = 1 << 20;
-/// The maximum number of relations that one search examines, to bound time.
-const MAX_EXAMINED: usize = 1 << 12;
-/// The number of relations after which searches examine fewer.
-const MANY_EXAMINED: usize = 1 << 26;
-/// The maximum number of relations that one search examines then.
-const FEW_EXAMINED: usize = 1 << 8;
 /// The number of recently used translations.
 const FAST: usize = 64;
 /// The number of known translations.
@@ -222,9 +110,6 @@ impl Readings {
         self.values.push(ns);
     }
 }
-
-/// A step of a path: two clocks of a kind of snapshots.
-type Step = (ClockId, ClockId, u32);
 
 /// A constant difference between two clocks.
 #[derive(Debug, Clone, Copy)]
@@ -552,72 +437,6 @@ impl ClockGraph {
         Some(kind)
     }
 
-    /// Returns the shortest path from one clock to another.
-    fn path(&mut self, from: ClockId, to: ClockId) -> Result<Vec<Step>, ClockError> {
-        let start = self.clocks.get(&from).ok_or(ClockError::UnknownSource)?;
-        let end = self.clocks.get(&to).ok_or(ClockError::UnknownTarget)?;
-        if !self.not_monotonic.contains(&from)
-            && let Some(kind) = first_common(&start.kinds, &end.kinds)
-        {
-            return Ok(vec![(from, to, kind)]);
-        }
-        let mut came_by = BTreeMap::new();
-        let mut queue = VecDeque::from([(from, 0)]);
-        let most = if self.examined < MANY_EXAMINED {
-            MAX_EXAMINED
-        } else {
-            FEW_EXAMINED
-        };
-        let mut examined = 0;
-        while let Some((clock, steps)) = queue.pop_front() {
-            if steps >= MAX_STEPS {
-                continue;
-            }
-            let neighbours = self.neighbours(clock, most);
-            examined += neighbours.len();
-            self.examined += neighbours.len();
-            for (next, kind) in neighbours {
-                if next == from || came_by.contains_key(&next) {
-                    continue;
-                }
-                let step = (clock, next, kind);
-                came_by.insert(next, step);
-                if next == to {
-                    let mut path = vec![step];
-                    while let Some(step) = path.last().and_then(|step| came_by.get(&step.0)) {
-                        path.push(*step);
-                    }
-                    path.reverse();
-                    return Ok(path);
-                }
-                queue.push_back((next, steps + 1));
-            }
-            if examined > most {
-                break;
-            }
-        }
-        Err(ClockError::NoPath)
-    }
-
-    /// Returns the clocks that share a snapshot with a clock, in ascending order, each with the
-    /// first kind of these snapshots: at most about as many as given.
-    fn neighbours(&self, clock: ClockId, most: usize) -> Vec<(ClockId, u32)> {
-        let mut found = Vec::new();
-        let known = self.clocks.get(&clock);
-        let known = known.filter(|_| !self.not_monotonic.contains(&clock));
-        for kind in known.iter().flat_map(|clock| &clock.kinds) {
-            let of_kind = &self.clocks_of_kinds[*kind as usize];
-            let others = of_kind.iter().filter(|other| **other != clock);
-            found.extend(others.map(|other| (*other, *kind)));
-            if found.len() > most {
-                break;
-            }
-        }
-        found.sort_unstable();
-        found.dedup_by_key(|(clock, _)| *clock);
-        found
-    }
-
     /// Assumes that a clock is equal to one with a relation to the trace clock, if that is
     /// plausible.
     fn bridge(&mut self, clock: ClockId) {
@@ -646,16 +465,6 @@ impl ClockGraph {
             self.assumed.push((snapshot, [one, other]));
         }
     }
-}
-
-/// Returns the smallest number in both sets.
-fn first_common(one: &BTreeSet<u32>, other: &BTreeSet<u32>) -> Option<u32> {
-    let (fewer, more) = if one.len() <= other.len() {
-        (one, other)
-    } else {
-        (other, one)
-    };
-    fewer.iter().find(|kind| more.contains(kind)).copied()
 }
 
 /// Returns the slot of a clock's translation.
