@@ -259,7 +259,8 @@ impl EventTimes {
                 self.begin(track, time);
             }
             Some(kind) if kind.ends_slice() => {
-                if self.end(track, time) || encoded.has_counters() {
+                let ends_slice = self.end(track, time);
+                if ends_slice || encoded.has_counters() {
                     self.add(machine, time, time);
                 }
             }
