@@ -1,9 +1,11 @@
 //! Reading of traces by commands: the file, the memory limit, and messages about damage.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Cursor, Read, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -92,6 +94,42 @@ impl<R: Read, F: FnMut(u64) -> bool> Read for Watched<R, F> {
     }
 }
 
+/// The names to show of files whose paths mean nothing to people.
+static NAMES: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
+
+/// A name that is shown in place of a path, such as that of a descriptor, until this is dropped.
+pub(crate) struct ShownAs(PathBuf);
+
+impl ShownAs {
+    /// Shows a name in place of a path.
+    pub(crate) fn new(path: PathBuf, name: &str) -> Self {
+        let shown = Self(path);
+        shown.rename(name);
+        shown
+    }
+
+    /// Shows another name.
+    pub(crate) fn rename(&self, name: &str) {
+        names().insert(self.0.clone(), name.to_owned());
+    }
+}
+
+impl Drop for ShownAs {
+    fn drop(&mut self) {
+        names().remove(&self.0);
+    }
+}
+
+fn names() -> MutexGuard<'static, BTreeMap<PathBuf, String>> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the name to show of a path.
+fn name_of(path: &Path) -> String {
+    let name = names().get(path).cloned();
+    name.unwrap_or_else(|| path.display().to_string())
+}
+
 /// Opens a trace, and returns its name to show; `-` is standard input.
 pub(crate) fn open(path: &Path) -> Result<(String, Box<dyn Read>)> {
     if path.as_os_str() == "-" {
@@ -99,7 +137,7 @@ pub(crate) fn open(path: &Path) -> Result<(String, Box<dyn Read>)> {
         let input = not_empty(io::stdin().lock(), &name)?;
         return Ok((name, input));
     }
-    let name = path.display().to_string();
+    let name = name_of(path);
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
     check(path, &file)?;
     let input = not_empty(file, &name)?;
@@ -300,7 +338,7 @@ pub(crate) fn tables(path: &Path, tables: TableSet) -> Result<(String, Trace, Ex
         let name = "standard input".to_owned();
         (name, trace.context("cannot read standard input")?)
     } else {
-        let name = shown(&path.display().to_string()).into_owned();
+        let name = shown(&name_of(path)).into_owned();
         let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
         check(path, &file)?;
         let trace = Trace::open(path, &options, |_| Continue::Yes).map_err(explained);

@@ -200,8 +200,9 @@ impl<'a> FileImport<'a> {
         Ok(())
     }
 
-    /// Parses all waiting events. Returns the result, and sentences about missing data.
-    pub(crate) fn finish(mut self) -> (Context, Vec<String>) {
+    /// Parses all waiting events. Returns the result, sentences about missing data, and true if the
+    /// tables exceed the memory limit.
+    pub(crate) fn finish(mut self) -> (Context, Vec<String>, bool) {
         let (mut context, is_over) = self.importer.finish();
         for file in &self.files {
             context.store.trace_file = file.row;
@@ -213,7 +214,7 @@ impl<'a> FileImport<'a> {
                 self.options.memory
             ));
         }
-        (context, self.remarks)
+        (context, self.remarks, is_over)
     }
 
     fn archive(

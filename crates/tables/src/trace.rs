@@ -28,6 +28,7 @@ pub struct Trace {
     /// The log from which some tables are computed.
     log: Arc<SchedLog>,
     remarks: Vec<String>,
+    exceeds_memory: bool,
     losses: Vec<Loss>,
     missing_switches: Vec<MissingSwitches>,
     flow_ends: FlowEnds,
@@ -75,7 +76,7 @@ impl Trace {
         let mut report = |bytes| progress(Progress { bytes, of: size });
         let mut files = FileImport::new(options, &mut report);
         files.read(source, None, Row::In(None), 0)?;
-        let (context, remarks) = files.finish();
+        let (context, remarks, exceeds_memory) = files.finish();
         let mut store = context.store;
         let flow_ends = context.flows.into_ends(&store.strings);
         store.store_args();
@@ -108,6 +109,7 @@ impl Trace {
             stats,
             log,
             remarks,
+            exceeds_memory,
             losses,
             missing_switches,
             flow_ends,
@@ -142,6 +144,11 @@ impl Trace {
     /// Returns sentences about missing data.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
+    }
+
+    /// Returns true if the tables exceed [`Options::memory`]: the rest of the file was not imported.
+    pub fn exceeds_memory(&self) -> bool {
+        self.exceeds_memory
     }
 
     /// Returns the losses of data, in the order of the file.

@@ -33,6 +33,9 @@ Options:
       --format FORMAT      The format of results: table, csv, json or ndjson. The default is a
                            table on a terminal, and csv otherwise
       --memory-limit SIZE  The memory of queries, such as 2G [default: 4G]
+      --trace-memory SIZE  The memory of the tables of the trace. One that needs more is refused
+                           [default: half of the machine's; the rest of the trace is left out and
+                           reported]
       --max-unpacked SIZE  Limit of decompressed data, for example 8G; the rest is left out and
                            reported [default: 64M, or 128 times the compressed data if that is more]
       --timeout MS         The time that a text of statements may take; 0 for any [default: 0]
@@ -88,6 +91,8 @@ pub(super) struct Args {
     pub(super) report: Option<Report>,
     pub(super) limits: Options,
     pub(super) import: ferretto_tables::Options,
+    /// Refuse a trace whose tables exceed the memory of the import.
+    pub(super) refuses_large: bool,
     pub(super) serve: bool,
     pub(super) port: Option<u16>,
     pub(super) socket: Option<PathBuf>,
@@ -122,6 +127,7 @@ impl Default for Args {
                 timeout_ms: 0,
             },
             import: ferretto_tables::Options::default(),
+            refuses_large: false,
             serve: false,
             port: None,
             socket: None,
@@ -284,6 +290,12 @@ pub(super) fn parse() -> Result<Task, String> {
                 let size = parser.value().and_then(|v| v.string()).map_err(failed)?;
                 args.pass_on("--memory-limit", &size);
                 args.limits.memory_limit = parse_size(&size)?;
+            }
+            Long("trace-memory") => {
+                let size = parser.value().and_then(|v| v.string()).map_err(failed)?;
+                args.pass_on("--trace-memory", &size);
+                args.import.memory = usize::try_from(parse_size(&size)?).unwrap_or(usize::MAX);
+                args.refuses_large = true;
             }
             Long("timeout") => {
                 args.limits.timeout_ms = parser.value().and_then(|v| v.parse()).map_err(failed)?;

@@ -83,10 +83,27 @@ fn open(path: &Path, options: &ferretto_tables::Options) -> Result<Arc<Trace>, S
     let mut keep_on = |_| Continue::Yes;
     let trace = Trace::open(path, options, &mut keep_on)
         .map_err(|error| format!("{}: {error}", path.display()))?;
+    print_losses(path, &trace);
+    Ok(Arc::new(trace))
+}
+
+/// Prints the remarks of an imported trace.
+fn print_losses(path: &Path, trace: &Trace) {
     for text in trace.remarks() {
         remark(format_args!("{}: {text}", path.display()));
     }
-    Ok(Arc::new(trace))
+}
+
+/// Fails if the tables of the trace take more than the arguments allow.
+fn check_size(args: &Args, trace: &Trace) -> Result<(), String> {
+    if !args.refuses_large || !trace.exceeds_memory() {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: the tables take more than the {} MiB of --trace-memory",
+        args.traces[0].display(),
+        args.import.memory >> 20
+    ))
 }
 
 fn run(args: &Args) -> Result<ExitCode, String> {
@@ -99,6 +116,7 @@ fn run(args: &Args) -> Result<ExitCode, String> {
     };
     let started = Instant::now();
     let trace = open(&args.traces[0], &args.import)?;
+    check_size(args, &trace)?;
     if args.timing {
         eprintln!("imported in {:.3} s", started.elapsed().as_secs_f64());
     }
@@ -293,6 +311,8 @@ fn serve(args: &Args) -> Result<(), String> {
         processor
             .open(path)
             .map_err(|error| format!("{}: {error}", path.display()))?;
+        check_size(args, processor.trace())?;
+        print_losses(path, processor.trace());
     }
     if let Some(path) = &args.socket {
         return listen_on_socket(path, processor, args.idle.flatten());

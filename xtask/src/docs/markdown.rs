@@ -17,6 +17,8 @@ pub(super) struct Block {
 pub(super) struct Note {
     /// `skip: REASON`: the block is not run.
     pub(super) skip: Option<String>,
+    /// `needs: PROGRAM`: the block is not run where this program is not installed.
+    pub(super) needs: Option<String>,
     /// `file: PATH`: the block is the content of a file for later blocks.
     pub(super) file: Option<String>,
     /// `interrupt: SECONDS`: sends Ctrl-C after this time.
@@ -103,6 +105,10 @@ fn parse_note(comment: &str, note: &mut Note) -> Result<()> {
             ensure!(!value.is_empty(), "skip: why?");
             note.skip = Some(value.replace('\n', " "));
         }
+        "needs" => {
+            ensure!(!value.is_empty(), "needs: which program?");
+            note.needs = Some(value.to_owned());
+        }
         "file" => note.file = Some(value.to_owned()),
         "interrupt" => note.interrupt = Some(value.parse()?),
         "code" => note.code = value.parse()?,
@@ -114,7 +120,7 @@ fn parse_note(comment: &str, note: &mut Note) -> Result<()> {
             );
             note.within = Some(value.to_owned());
         }
-        _ => bail!("\"{key}\" is not one of skip, file, interrupt, code, setup, within"),
+        _ => bail!("\"{key}\" is not one of skip, needs, file, interrupt, code, setup, within"),
     }
     Ok(())
 }
@@ -152,12 +158,13 @@ mod tests {
 
     #[test]
     fn blocks_have_a_language_and_directives() {
-        let text = "Text\n\n<!-- docs: skip: no\nroot -->\n<!-- docs: code: 2 -->\n\n```sh\na\n\nb\n```\n\
+        let text = "Text\n\n<!-- docs: skip: no\nroot -->\n<!-- docs: needs: jq -->\n<!-- docs: code: 2 -->\n\n```sh\na\n\nb\n```\n\
                     * a list\n    goes on\n\n```console\n$ a\nsaid\n$ b\n```\n";
         let blocks = blocks(text).unwrap();
         assert_eq!(blocks.len(), 2);
-        assert_eq!((blocks[0].line, blocks[0].text.as_str()), (7, "a\n\nb\n"));
+        assert_eq!((blocks[0].line, blocks[0].text.as_str()), (8, "a\n\nb\n"));
         assert_eq!(blocks[0].note.skip.as_deref(), Some("no root"));
+        assert_eq!(blocks[0].note.needs.as_deref(), Some("jq"));
         assert_eq!(blocks[0].note.code, 2);
         assert_eq!(blocks[1].commands(), "a\nb\n");
         assert_eq!(blocks[1].note, Note::default());
@@ -181,6 +188,7 @@ mod tests {
                 "line 2: a block of code should follow",
             ),
             ("<!-- docs: skip: -->\n", "line 1: skip: why?"),
+            ("<!-- docs: needs: -->\n", "line 1: needs: which"),
             ("<!-- docs: jump: x -->\n", "line 1: \"jump\" is not one of"),
         ] {
             let error = format!("{:#}", blocks(text).unwrap_err());

@@ -196,12 +196,19 @@ fn has_program(name: &str) -> bool {
 }
 
 fn reason_to_skip(block: &Block) -> Option<String> {
-    let needs_root = !is_root() && block.text.contains("sudo ");
-    let needs_jq = block.text.contains("jq ") && !has_program("jq");
+    let needs_root = !is_root()
+        && [&block.text, &block.note.setup]
+            .iter()
+            .any(|it| it.contains("sudo "));
+    let needs_jq = block.text.contains("jq ").then_some("jq");
+    let mut programs = needs_jq.into_iter().chain(block.note.needs.as_deref());
     let reason = block.note.skip.clone();
     reason
         .or_else(|| needs_root.then(|| "it needs root".to_owned()))
-        .or_else(|| needs_jq.then(|| "jq is not installed".to_owned()))
+        .or_else(|| {
+            let missing = programs.find(|program| !has_program(program))?;
+            Some(format!("{missing} is not installed"))
+        })
 }
 
 /// Compiles all snippets as programs of a package, and records complete ones.

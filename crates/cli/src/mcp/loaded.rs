@@ -18,10 +18,10 @@ use ferretto_tables::{Continue, Options, Progress, Trace};
 use ferretto_why::{Prepared, Why};
 use serde_json::Value;
 
-use super::queries::{PATIENCE, Queries};
+use super::queries::{PATIENCE, Sql, TOO_LARGE, Target};
 use crate::errors::message;
 use crate::profile::KeptSamples;
-use crate::read::explained;
+use crate::read::{ShownAs, explained};
 use crate::summary;
 
 /// The tables of all tools.
@@ -81,6 +81,7 @@ pub(super) struct Loaded {
     pub(super) name: String,
     stamp: Stamp,
     file: File,
+    shown: ShownAs,
     pub(super) trace: Trace,
     summary: Result<Value, String>,
     prepared: Option<Arc<Prepared>>,
@@ -90,7 +91,7 @@ pub(super) struct Loaded {
     /// Answers by the name of the file and the question.
     answers: VecDeque<(String, String, Answer)>,
     /// The program that runs queries.
-    pub(super) queries: Option<Queries>,
+    pub(super) sql: Sql,
 }
 
 impl Loaded {
@@ -144,7 +145,7 @@ impl Loaded {
                 !call.is_cancelled()
             };
             let kept = KeptSamples::read(&self.path(), self.max_samples, watch);
-            self.samples = match kept.map_err(|error| self.sentence(&error))? {
+            self.samples = match kept.map_err(|error| message(&error))? {
                 Some(kept) => Samples::Kept(Box::new(kept)),
                 None => Samples::TooLarge,
             };
@@ -194,24 +195,19 @@ impl Loaded {
         format!("{} {:?}", self.name, self.stamp)
     }
 
-    /// Returns an error as a sentence with the name of the file in the call.
-    pub(super) fn sentence(&self, error: &anyhow::Error) -> String {
-        named(error, &self.path(), &self.name)
-    }
-
     /// Returns the bytes of the tables, the samples and the program that runs queries.
     fn memory(&self) -> usize {
+        self.own_memory() + self.sql.memory()
+    }
+
+    /// Returns the bytes of the tables and the samples.
+    fn own_memory(&self) -> usize {
         let samples = match &self.samples {
             Samples::Kept(kept) => kept.memory(),
             _ => 0,
         };
-        let queries = self.queries.as_ref().map_or(0, Queries::memory);
-        self.trace.memory() + samples + queries
+        self.trace.memory() + samples
     }
-}
-
-fn named(error: &anyhow::Error, path: &Path, name: &str) -> String {
-    message(error).replace(&path.display().to_string(), name)
 }
 
 /// The contents of a trace that its first question needs.
@@ -225,6 +221,7 @@ struct Loading {
     name: String,
     stamp: Stamp,
     file: File,
+    shown: ShownAs,
     state: Arc<State>,
     done: Receiver<Result<Contents, String>>,
 }
@@ -245,14 +242,15 @@ impl Drop for Loading {
 impl Loading {
     fn start(name: &str, file: File, stamp: Stamp, memory: usize) -> Result<Self, String> {
         let (sender, done) = channel();
+        let path = path_of_file(&file);
         let loading = Self {
             name: name.to_owned(),
             stamp,
             state: Arc::default(),
             done,
+            shown: ShownAs::new(path.clone(), name),
             file,
         };
-        let path = path_of_file(&loading.file);
         let (name, state) = (loading.name.clone(), loading.state.clone());
         let read = move || drop(sender.send(read(&path, &name, &state, memory)));
         let started = thread::Builder::new().name("ferretto-read".to_owned());
@@ -307,13 +305,14 @@ fn read(path: &Path, name: &str, state: &State, memory: usize) -> Result<Content
     thread::scope(|scope| {
         let summary = scope.spawn(|| {
             let text = summary::answer(path, name, |_| goes_on());
-            let text = text.map_err(|error| named(&error, path, name))?;
+            let text = text.map_err(|error| message(&error))?;
             serde_json::from_str(&text).map_err(|error| error.to_string())
         });
         let trace = Trace::open(path, &options, watch);
         let trace =
             trace.map_err(|error| format!("cannot read {name}: {}", message(&explained(error))));
-        if trace.is_err() {
+        // The rest of the file does not matter then.
+        if !trace.as_ref().is_ok_and(|trace| !trace.exceeds_memory()) {
             state.is_cancelled.store(true, Ordering::Relaxed);
         }
         let summary = summary.join();
@@ -331,6 +330,8 @@ pub(super) struct Traces {
     max: usize,
     loaded: Vec<Loaded>,
     loading: Option<Loading>,
+    /// The latest trace that takes too much memory, and the reason.
+    too_large: Option<(Stamp, String)>,
 }
 
 impl Traces {
@@ -340,6 +341,7 @@ impl Traces {
             max,
             loaded: Vec::new(),
             loading: None,
+            too_large: None,
         }
     }
 
@@ -359,17 +361,50 @@ impl Traces {
             None => self.load(name, file, stamp, call)?,
         };
         loaded.name = name.to_owned();
+        loaded.shown.rename(name);
         self.shrink(loaded.memory());
         self.loaded.push(loaded);
         let at = self.loaded.len() - 1;
         Ok(&mut self.loaded[at])
     }
 
+    /// Returns a trace, the program that runs SQL over it, and the trace as that needs it.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`open`](Self::open) does.
+    pub(super) fn open_for_sql(
+        &mut self,
+        name: &str,
+        call: &Call,
+    ) -> Result<(&mut Sql, Target), String> {
+        self.open(name, call)?;
+        let loaded = self.loaded.pop().ok_or("the trace is not loaded")?;
+        while !self.loaded.is_empty() && self.taken() + loaded.own_memory() > self.max / 2 {
+            self.loaded.remove(0);
+        }
+        let taken = self.taken() + loaded.own_memory();
+        let memory = self.max.saturating_sub(taken);
+        self.loaded.push(loaded);
+        let at = self.loaded.len() - 1;
+        let loaded = &mut self.loaded[at];
+        let target = Target {
+            path: loaded.path(),
+            name: loaded.name.clone(),
+            memory,
+        };
+        Ok((&mut loaded.sql, target))
+    }
+
+    /// Returns the bytes of memory that the loaded traces take.
+    fn taken(&self) -> usize {
+        self.loaded.iter().map(Loaded::memory).sum()
+    }
+
     /// Closes traces until another of this size fits.
     fn shrink(&mut self, bytes: usize) {
         while !self.loaded.is_empty() {
-            let taken: usize = self.loaded.iter().map(Loaded::memory).sum();
-            if self.loaded.len() < MAX_TRACES && taken.saturating_add(bytes) <= self.max {
+            if self.loaded.len() < MAX_TRACES && self.taken().saturating_add(bytes) <= self.max {
                 return;
             }
             self.loaded.remove(0);
@@ -386,10 +421,14 @@ impl Traces {
         if stamp.bytes == 0 {
             return Err(format!("cannot read {name}: the file is empty"));
         }
+        if let Some((_, reason)) = self.too_large.as_ref().filter(|it| it.0 == stamp) {
+            return Err(format!("{name} {reason}"));
+        }
         let running = self.loading.take().filter(|it| it.stamp == stamp);
         let loading = match running {
             Some(mut running) => {
                 name.clone_into(&mut running.name);
+                running.shown.rename(name);
                 running
             }
             None => {
@@ -406,13 +445,20 @@ impl Traces {
             return Err(reason);
         };
         let Contents { trace, summary } = done?;
+        if trace.exceeds_memory() {
+            let most = (self.max / TABLES_SHARE) >> 20;
+            let reason = format!("needs more than {most} MiB of memory: {TOO_LARGE}");
+            let sentence = format!("{name} {reason}");
+            self.too_large = Some((stamp, reason));
+            return Err(sentence);
+        }
+        let file = loading.file.try_clone();
+        let file = file.map_err(|error| error.to_string())?;
         Ok(Loaded {
             name: name.to_owned(),
             stamp,
-            file: loading
-                .file
-                .try_clone()
-                .map_err(|error| error.to_string())?,
+            shown: ShownAs::new(path_of_file(&file), name),
+            file,
             trace,
             summary,
             prepared: None,
@@ -420,7 +466,7 @@ impl Traces {
             samples: Samples::Unread,
             max_samples: self.max / SAMPLES_SHARE,
             answers: VecDeque::new(),
-            queries: None,
+            sql: Sql::default(),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,41 @@ const MAX_MESSAGES: u64 = 16 << 10;
 /// The period in which a cancelled call is noticed.
 const PERIOD: Duration = Duration::from_millis(5);
 
+/// The part of the memory for SQL that statements may take; the process takes up to three times as
+/// much. The tables of the trace may take the rest.
+const SQL_SHARE: usize = 8;
+/// The memory that the simplest statements need.
+const MIN_SQL: usize = 16 << 20;
+/// The advice if a trace is too large.
+pub(super) const TOO_LARGE: &str =
+    "start ferretto mcp with a larger --max-memory, or cut a part out of it with ferretto cut";
+
+/// A trace to query.
+pub(super) struct Target {
+    pub(super) path: PathBuf,
+    /// Its name in the call.
+    pub(super) name: String,
+    /// The bytes of memory that the tables for SQL and the statements may take.
+    pub(super) memory: usize,
+}
+
+impl Target {
+    /// Returns a message with the name of the trace.
+    fn named(&self, text: &str) -> String {
+        text.replace(&self.path.display().to_string(), &self.name)
+    }
+}
+
+/// The reason why a trace cannot be queried.
+enum Unready {
+    /// It is still being loaded.
+    Loading(String),
+    /// It cannot be loaded.
+    Failed(String),
+    /// The program was ended from outside.
+    Killed(ExitStatus),
+}
+
 /// A server of `ferretto-query`, and the folder of its socket.
 pub(super) struct Queries {
     server: Child,
@@ -33,6 +68,8 @@ pub(super) struct Queries {
     messages: Option<JoinHandle<String>>,
     /// The time at which it was started, until it has loaded the trace.
     loading_since: Option<Instant>,
+    /// The memory that it may take.
+    max_memory: usize,
 }
 
 impl Drop for Queries {
@@ -43,13 +80,19 @@ impl Drop for Queries {
 }
 
 impl Queries {
-    fn start(trace: &Path) -> Result<Self, String> {
+    fn start(trace: &Path, memory: usize) -> Result<Self, String> {
         check_installed().map_err(|error| message(&error))?;
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let server = Command::new(program())
             .args(["--serve", "--idle-timeout", "30m", "--socket"])
             .arg(folder.path().join("queries"))
             .args(["--timeout", &TIMEOUT_MS.to_string()])
+            .args([
+                "--memory-limit",
+                &(memory / SQL_SHARE).max(MIN_SQL).to_string(),
+            ])
+            .arg("--trace-memory")
+            .arg((memory - memory / SQL_SHARE * 3).to_string())
             .arg(trace)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -63,11 +106,17 @@ impl Queries {
             folder,
             messages,
             loading_since: Some(Instant::now()),
+            max_memory: memory,
         })
     }
 
+    /// Returns true if it had loaded the trace, and has ended.
+    fn is_gone(&mut self) -> bool {
+        self.loading_since.is_none() && !matches!(self.server.try_wait(), Ok(None))
+    }
+
     /// Waits until the trace is loaded.
-    fn wait(&mut self, name: &str, call: &Call) -> Result<(), String> {
+    fn wait(&mut self, name: &str, call: &Call) -> Result<(), Unready> {
         let Some(since) = self.loading_since else {
             return Ok(());
         };
@@ -76,16 +125,17 @@ impl Queries {
             if let Ok(Some(status)) = self.server.try_wait() {
                 let messages = self.messages.take().map(JoinHandle::join);
                 let text = messages.and_then(Result::ok).unwrap_or_default();
-                return Err(match text.trim() {
-                    "" => format!("ferretto-query has ended: {status}"),
-                    text => text.to_owned(),
+                let text = text.trim().trim_start_matches("ferretto-query: ");
+                return Err(match status.code() {
+                    Some(_) if !text.is_empty() => Unready::Failed(text.to_owned()),
+                    _ => Unready::Killed(status),
                 });
             }
             if call.is_cancelled() || Instant::now() > until {
-                return Err(format!(
+                return Err(Unready::Loading(format!(
                     "{name} is still being loaded for SQL, for {} s now; call again",
                     since.elapsed().as_secs()
-                ));
+                )));
             }
             let step = format!("loading {name} for SQL");
             // The time is what is known of its progress.
@@ -174,35 +224,75 @@ fn first_messages(mut stderr: impl Read) -> String {
     String::from_utf8_lossy(&first).into_owned()
 }
 
-/// Answers a query of the trace `name` at a path. Starts the server if it does not run.
-pub(super) fn answer(
-    running: &mut Option<Queries>,
-    (path, name): (&Path, String),
-    sql: &str,
-    call: &Call,
-) -> Result<Answer, String> {
-    let shown = path.display().to_string();
-    let named = |text: String, name: &str| text.replace(&shown, name);
-    let has_ended = |queries: &mut Queries| !matches!(queries.server.try_wait(), Ok(None));
-    if running.as_mut().is_none_or(has_ended) {
-        *running = None;
-        let started = Queries::start(path).map_err(|error| named(error, &name))?;
-        *running = Some(started);
+/// The program that runs queries of a trace.
+#[derive(Default)]
+pub(super) struct Sql {
+    running: Option<Queries>,
+    /// The memory with which the trace could not be loaded, and the reason.
+    refused: Option<(usize, String)>,
+}
+
+impl Sql {
+    /// Returns the bytes of the program's memory.
+    pub(super) fn memory(&self) -> usize {
+        self.running.as_ref().map_or(0, Queries::memory)
     }
-    let Some(queries) = running else {
-        return Err("ferretto-query does not run".to_owned());
-    };
-    queries
-        .wait(&name, call)
-        .map_err(|error| named(error, &name))?;
-    let (text, is_cut) = queries
-        .run(sql, call)
-        .map_err(|error| named(error, &name))?;
-    let rows = text.lines().filter(|line| !line.is_empty());
-    // The last line may be cut.
-    let rows: Vec<Value> = rows
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect();
-    let head = json!({ "file": name, "rows": rows.len(), "rows_left_out": is_cut });
-    Ok(Answer::new(head, rows))
+
+    /// Answers a query. Starts the program if it does not run.
+    pub(super) fn answer(
+        &mut self,
+        target: &Target,
+        sql: &str,
+        call: &Call,
+    ) -> Result<Answer, String> {
+        let queries = self.loaded(target, call)?;
+        let (text, is_cut) = queries
+            .run(sql, call)
+            .map_err(|error| target.named(&error))?;
+        let rows = text.lines().filter(|line| !line.is_empty());
+        // The last line may be cut.
+        let rows: Vec<Value> = rows
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        let head = json!({ "file": target.name, "rows": rows.len(), "rows_left_out": is_cut });
+        Ok(Answer::new(head, rows))
+    }
+
+    /// Returns the program once it has loaded the trace.
+    fn loaded(&mut self, target: &Target, call: &Call) -> Result<&mut Queries, String> {
+        if let Some((memory, reason)) = &self.refused
+            && target.memory <= *memory
+        {
+            return Err(reason.clone());
+        }
+        let mut running = self.running.take();
+        if running.as_mut().is_some_and(Queries::is_gone) {
+            running = None;
+        }
+        let mut queries = match running {
+            Some(queries) => queries,
+            None => Queries::start(&target.path, target.memory)?,
+        };
+        match queries.wait(&target.name, call) {
+            Ok(()) => Ok(self.running.insert(queries)),
+            Err(Unready::Loading(reason)) => {
+                self.running = Some(queries);
+                Err(reason)
+            }
+            Err(Unready::Failed(reason)) => {
+                let reason = if reason.contains("--trace-memory") {
+                    format!("{reason}: {TOO_LARGE}")
+                } else {
+                    reason
+                };
+                let reason = target.named(&reason);
+                self.refused = Some((queries.max_memory, reason.clone()));
+                Err(reason)
+            }
+            Err(Unready::Killed(status)) => Err(format!(
+                "ferretto-query has ended while it loaded {}: {status}",
+                target.name
+            )),
+        }
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::flatten::{causes, section, thread, without};
 use super::loaded::{Loaded, Traces};
-use super::{overview, queries, recording, schema, screenshot, timeline};
+use super::{overview, recording, schema, screenshot, timeline};
 use crate::args::{Command, Ferretto};
 use crate::errors::message;
 use crate::moment::Range;
@@ -167,7 +167,7 @@ impl Tools {
                 Some(samples) => profile::flamegraph_of(samples, zero, &args),
                 None => profile::flamegraph_answer(&args).map(|(text, _)| text),
             };
-            let text = text.map_err(|error| loaded.sentence(&error))?;
+            let text = text.map_err(|error| message(&error))?;
             let all: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
             let mut head = without(&all, &["version", "functions", "tree"]);
             head["file"] = loaded.name.clone().into();
@@ -180,10 +180,8 @@ impl Tools {
     }
 
     fn query(&mut self, given: &Given<'_>, call: &Call) -> Result<Answer, String> {
-        let loaded = self.traces.open(given.required("file"), call)?;
-        let (path, name) = (loaded.path(), loaded.name.clone());
-        let trace = (path.as_path(), name);
-        queries::answer(&mut loaded.queries, trace, given.required("sql"), call)
+        let (sql, target) = self.traces.open_for_sql(given.required("file"), call)?;
+        sql.answer(&target, given.required("sql"), call)
     }
 }
 

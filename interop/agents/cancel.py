@@ -1,0 +1,139 @@
+"""Cancels running queries of `ferretto mcp`, and loads traces that take more memory than it may use.
+
+Usage: cancel.py FERRETTO
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import traces
+
+# It ends after hours.
+ENDLESS = "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n"
+SORTED = "with recursive n(i) as (select 1 union all select i + 1 from n) select i from n order by -i"
+
+
+class Server:
+    """A server, whose messages are read one by one."""
+
+    def __init__(self, program, root, *options):
+        command = [program, "mcp", "--root", root, *options]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.last = 0
+
+    def send(self, method, **params):
+        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", "method": method, **params}).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def ask(self, tool, **arguments):
+        """Sends a call, and returns its id."""
+        self.last += 1
+        meta = {"progressToken": self.last}
+        self.send("tools/call", id=self.last, params={"name": tool, "arguments": arguments, "_meta": meta})
+        return self.last
+
+    def answer(self):
+        """Returns the id and the answer of the next response."""
+        while "id" not in (message := json.loads(self.process.stdout.readline())):
+            pass
+        return message["id"], json.loads(message["result"]["content"][0]["text"])
+
+    def call(self, tool, **arguments):
+        asked = self.ask(tool, **arguments)
+        answered, answer = self.answer()
+        assert answered == asked, (answered, asked)
+        return answer
+
+    def cancel(self, call):
+        self.send("notifications/cancelled", params={"requestId": call})
+
+    def close(self):
+        """Ends the server, and returns its messages for people."""
+        self.process.stdin.close()
+        messages = self.process.stderr.read().decode()
+        assert self.process.wait() == 0
+        return messages
+
+
+def children(pid):
+    """The processes that a process has started."""
+    path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+    tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
+    return {int(child) for task in [path, *tasks] for child in task.read_text().split()}
+
+
+def cpu(pid):
+    """The ticks of CPU time of a process."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def cancelled(program, folder):
+    """A cancelled query gets no answer, ends, and lets the next one run."""
+    server = Server(program, folder)
+    assert server.call("query", file="t", sql="select 1 as one")["items"] == [{"one": 1}]
+    loaded = children(server.process.pid)
+    for sql in [ENDLESS, SORTED]:
+        running = server.ask("query", file="t", sql=sql)
+        while not children(server.process.pid) - loaded:
+            pass
+        server.cancel(running)
+        # The response to the cancelled call would come before.
+        assert server.call("query", file="t", sql="select 2 as two")["items"] == [{"two": 2}]
+        assert server.call("overview", file="t")["file"] == "t"
+    # One that waits is never run.
+    running, waiting = server.ask("query", file="t", sql=ENDLESS), server.ask("query", file="t", sql="select 3")
+    server.cancel(waiting)
+    server.cancel(running)
+    assert server.call("query", file="t", sql="select 4 as four")["items"] == [{"four": 4}]
+    assert children(server.process.pid) == loaded, "the trace is loaded once"
+    server.close()
+
+
+def too_large(program, folder):
+    """A trace that takes too much memory is refused with advice, at once when it is asked for again."""
+    server = Server(program, folder, "--max-memory", "1K")
+    for tool, arguments in [("overview", {}), ("query", {"sql": "select 1"}), ("overview", {})]:
+        assert "--max-memory" in server.call(tool, file="t", **arguments)["error"], tool
+    server.close()
+    # Either the tables for all tools do not fit, or those for SQL.
+    memory, refused = 64 << 10, []
+    while not refused:
+        server = Server(program, folder, "--max-memory", f"{memory}K")
+        asked = [("overview", {}), ("query", {"sql": "select 1"})] * 2
+        answers = [server.call(tool, file="large", **arguments) for tool, arguments in asked]
+        refused = [answer["error"] for answer in answers if "error" in answer]
+        server.close()
+        memory = memory * 4 // 5
+    assert all("large" in reason and "--max-memory" in reason for reason in refused), refused
+    # The program for SQL says so, too.
+    query = [program, "query", "--trace-memory", "1K", f"{folder}/large", "select 1"]
+    done = subprocess.run(query, capture_output=True, text=True)
+    assert done.returncode == 1 and "--trace-memory" in done.stderr and not done.stdout, done
+
+
+def named(program, folder):
+    """Messages name traces as the calls do."""
+    server = Server(program, folder)
+    for tool, arguments in [("overview", {}), ("flamegraph_top", {}), ("query", {"sql": "select 1"})]:
+        server.call(tool, file="damaged", **arguments)
+    messages = server.close()
+    assert "damaged" in messages and "/proc/" not in messages, messages
+
+
+def main(program):
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
+        whole = traces.trace(1)
+        for name, content in [("t", whole), ("large", whole * 40), ("damaged", whole + b"\x0a\xff\x7f")]:
+            (pathlib.Path(folder) / name).write_bytes(content)
+        cancelled(program, folder)
+        too_large(program, folder)
+        named(program, folder)
+    print("cancelled queries end, and large traces are refused")
+
+
+main(sys.argv[1])
