@@ -21,10 +21,6 @@ const TABLES: &[(&str, &str)] = &[
         "id ts display_id display_name codec_string frame_number codec is_key_frame pts_us \
          is_config",
     ),
-    (
-        "__intrinsic_android_cpu_per_uid_track",
-        "id track_id uid cluster total_cpu_millis",
-    ),
     ("__intrinsic_android_dumpstate", "id section service line"),
     (
         "__intrinsic_android_motion_events",

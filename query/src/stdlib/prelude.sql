@@ -288,6 +288,21 @@ CREATE PERFETTO VIEW package_list AS SELECT * FROM __intrinsic_package_list;
 CREATE PERFETTO VIEW android_game_intervention_list AS
 SELECT * FROM __intrinsic_android_game_intervention_list;
 
+-- The CPU time of users in the trace: of all increases, since a restart repeats absolute values.
+CREATE PERFETTO VIEW __intrinsic_android_cpu_per_uid_track AS
+SELECT row_number() OVER (ORDER BY track_id) - 1 AS id, track_id,
+  extract_arg(dimension_arg_set_id, 'uid') AS uid,
+  extract_arg(dimension_arg_set_id, 'cluster') AS cluster,
+  sum(iif(value > before, value - before, 0)) AS total_cpu_millis
+FROM (
+  SELECT c.track_id, t.dimension_arg_set_id, CAST(c.value AS INT) AS value,
+    lag(CAST(c.value AS INT), 1, CAST(c.value AS INT))
+      OVER (PARTITION BY c.track_id ORDER BY c.ts) AS before
+  FROM __intrinsic_track t JOIN __intrinsic_counter c ON c.track_id = t.id
+  WHERE t.type = 'android_cpu_per_uid'
+)
+GROUP BY track_id;
+
 CREATE PERFETTO VIEW profiler_smaps AS SELECT * FROM __intrinsic_profiler_smaps;
 
 CREATE PERFETTO VIEW process_memory_mappings AS

@@ -325,3 +325,45 @@ fn traces_without_the_events_of_a_module_cause_no_remarks() {
         "0"
     );
 }
+
+#[test]
+fn cpu_times_of_users_have_ratios() {
+    let mut session = over(
+        "packet { trusted_packet_sequence_id: 1 timestamp: 1000000 packages_list {
+           packages { name: \"app\" uid: 10001 } } }
+         packet { trusted_packet_sequence_id: 1 timestamp: 1000000 cpu_per_uid_data {
+           cluster_count: 1 uid: 1010001 total_time_ms: 50 } }
+         packet { trusted_packet_sequence_id: 1 timestamp: 11000000 cpu_per_uid_data {
+           uid: 1010001 total_time_ms: 5 } }",
+    );
+    session.rows("INCLUDE PERFETTO MODULE android.cpu.cpu_per_uid");
+    assert_eq!(
+        session.rows(
+            "SELECT uid, cluster, total_cpu_millis, package_name FROM android_cpu_per_uid_track"
+        ),
+        ["1010001,0,5,\"app\""]
+    );
+    assert_eq!(
+        session.rows("SELECT ts, dur, diff_ms, cpu_ratio FROM android_cpu_per_uid_counter"),
+        ["1000000,10000000,5.000000,0.500000"]
+    );
+}
+
+#[test]
+fn wake_locks_are_held_for_a_share_of_the_time_awake() {
+    let mut session = over(
+        "packet { trusted_packet_sequence_id: 1 timestamp: 0 kernel_wakelock_data {
+           wakelock { wakelock_id: 1 wakelock_name: \"net\" wakelock_type: WAKELOCK_TYPE_KERNEL }
+           wakelock_id: 1 time_held_millis: 5 } }
+         packet { trusted_packet_sequence_id: 2 ftrace_events { cpu: 0
+           event { timestamp: 4000000 pid: 1 suspend_resume_minimal { start: 1 } }
+           event { timestamp: 8000000 pid: 1 suspend_resume_minimal { start: 0 } } } }
+         packet { trusted_packet_sequence_id: 1 timestamp: 10000000 kernel_wakelock_data {
+           wakelock_id: 1 time_held_millis: 3 } }",
+    );
+    session.rows("INCLUDE PERFETTO MODULE android.kernel_wakelocks");
+    assert_eq!(
+        session.rows("SELECT * FROM android_kernel_wakelocks"),
+        ["0,10000000,6000000,\"net\",\"kernel\",3000000,0.500000"]
+    );
+}

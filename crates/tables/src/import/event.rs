@@ -55,6 +55,8 @@ pub(crate) enum Event {
     },
     /// A value of a power rail, by its index among waiting values.
     PowerRail(u32),
+    /// A value of a counter of differences, by its index among waiting values.
+    Counter(u32),
     /// A compact context switch.
     Switch(CompactSwitch),
     /// A compact wake-up.
@@ -124,7 +126,7 @@ impl Event {
             | Self::Etw { span, .. }
             | Self::Compact { span, .. }
             | Self::Ftrace { span, .. } => Some(*span),
-            Self::Switch(_) | Self::Waking(_) | Self::PowerRail(_) => None,
+            Self::Switch(_) | Self::Waking(_) | Self::PowerRail(_) | Self::Counter(_) => None,
         }
     }
 }

@@ -28,6 +28,7 @@ pub(crate) struct Topics {
     lines: Lines,
     ftrace: Ftrace,
     etw: Etw,
+    deltas: android::Deltas,
     system: System,
     gpus: Gpus,
     chrome: Chrome,
@@ -49,6 +50,7 @@ impl Topics {
                 self.track_events.range_of_interest(cx, input.bytes);
             }
             number if Profiles::has(number) => later(cx, input, out),
+            number if android::Deltas::has(number) => self.deltas.read(cx, input, out),
             number if android::has(number) => later(cx, input, out),
             number if Gpus::has(number) => {
                 if self.gpus.begin(cx, input) {
@@ -110,6 +112,7 @@ impl Topics {
                 number if Gpus::has(number) => self.gpus.parse(cx, ts, number, bytes, state),
                 number => self.system.parse(cx, ts, number, bytes),
             },
+            Event::Counter(number) => self.deltas.counter(cx, ts, number),
             Event::PowerRail(number) => self.system.power_rail(cx, ts, number),
             Event::Line { kind, .. } => self.lines.parse(cx, ts, kind, bytes),
             Event::Etw { cpu, .. } => self.etw.parse(cx, ts, cpu, bytes),

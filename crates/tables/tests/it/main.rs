@@ -1,5 +1,6 @@
 //! Integration tests, in one program.
 
+mod android;
 mod clocks;
 mod common;
 mod devices;

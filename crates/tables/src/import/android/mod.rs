@@ -1,11 +1,13 @@
 //! Lists and counters that probes of Android write.
 
+mod deltas;
 mod lists;
 mod packages;
 mod properties;
 
 use ferretto_proto::fields::trace_packet as field;
 
+pub(super) use self::deltas::Deltas;
 use super::context::Context;
 
 /// Returns true if packets of this field are parsed here, in the order of time.

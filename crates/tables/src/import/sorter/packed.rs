@@ -51,6 +51,7 @@ mod kind {
     pub(super) const STRACE: u64 = 12;
     pub(super) const POWER_RAIL: u64 = 13;
     pub(super) const ETW: u64 = 14;
+    pub(super) const COUNTER: u64 = 15;
     /// The limit of kinds.
     pub(super) const END: u64 = 16;
 }
@@ -233,6 +234,7 @@ fn write(out: &mut Writer<'_>, token: &Token, before: &mut Before) {
             CompactKind::Wakings => kind::WAKINGS,
         },
         Event::PowerRail(_) => kind::POWER_RAIL,
+        Event::Counter(_) => kind::COUNTER,
         Event::Switch(_) => kind::SWITCH,
         Event::Waking(_) => kind::WAKING,
     };
@@ -263,7 +265,7 @@ fn write(out: &mut Writer<'_>, token: &Token, before: &mut Before) {
             out.put(cpu.into());
             out.put_span(span, before);
         }
-        Event::PowerRail(index) => out.put(index.into()),
+        Event::PowerRail(index) | Event::Counter(index) => out.put(index.into()),
         Event::Switch(switch) => {
             out.put(switch.cpu.into());
             out.put_signed(switch.prev_state.into());
@@ -325,6 +327,7 @@ fn read(input: &mut Reader<'_>, before: &mut Before) -> Token {
         kind::SWITCHES => compact(CompactKind::Switches, input, before),
         kind::WAKINGS => compact(CompactKind::Wakings, input, before),
         kind::POWER_RAIL => Event::PowerRail(input.take() as u32),
+        kind::COUNTER => Event::Counter(input.take() as u32),
         kind::SWITCH => Event::Switch(CompactSwitch {
             cpu: input.take() as u16,
             prev_state: input.take_signed() as i32,
@@ -414,6 +417,7 @@ mod tests {
             Event::Switch(switch),
             Event::Waking(waking),
             Event::PowerRail(u32::MAX),
+            Event::Counter(7),
             Event::Etw {
                 cpu: 4,
                 span: span(9, 9),
@@ -427,9 +431,9 @@ mod tests {
             track_event(10, 0),
             track_event(10, (1 << 18) - 1),
         ];
-        let numbers = [0, 1, u32::MAX, 5, 5, 5, 1 << 31, 4, 2, 0, 7, 6, 8, 1];
+        let numbers = [0, 1, u32::MAX, 5, 5, 5, 1 << 31, 4, 2, 0, 7, 6, 9, 8, 1];
         let numbers = numbers.into_iter().chain(2..9);
-        let times = [0, i64::MAX, 0, 5, 4, 3, i64::MAX, 1, 1, 1, 1, 1, 1, 1];
+        let times = [0, i64::MAX, 0, 5, 4, 3, i64::MAX, 1, 1, 1, 1, 1, 1, 1, 1];
         let times = times
             .into_iter()
             .chain([2, 3, 4, 5, 4 + (1 << 26), 1 << 40, 1 << 40]);
