@@ -96,10 +96,11 @@ fn times(context: &Context<'_>, explanation: &Explanation) -> FxHashMap<Key, i64
     times
 }
 
-/// Reads the critical path of the command.
-pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
+/// Reads the critical path of the command. Returns the time in which it waited for a CPU that
+/// another program had.
+pub(crate) fn read(context: &Context<'_>, values: &mut Values) -> f64 {
     let Some(command) = context.command else {
-        return;
+        return 0.0;
     };
     let explanation = context.why.explain(command, context.range.clone());
     let process = context.process_of(command);
@@ -110,7 +111,11 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
     );
     // The waits of others that a feature explains, with the time.
     let mut vias: FxHashMap<Feature, FxHashMap<String, i64>> = FxHashMap::default();
+    let mut behind_others = 0;
     for (key, time) in times(context, &explanation) {
+        if matches!(key.cause, Cause::Behind(other) if !context.has_thread(other)) {
+            behind_others += time;
+        }
         let Some((name, detail)) = key.words(context) else {
             continue;
         };
@@ -139,4 +144,5 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
             value.via = via;
         }
     }
+    behind_others as f64
 }

@@ -40,6 +40,8 @@ pub struct Recording {
     pub(crate) duration: f64,
     /// That time without waits of the command for a CPU.
     pub(crate) own_duration: f64,
+    /// The time in which the command waited for a CPU that another program had.
+    pub(crate) behind_others: f64,
     /// The share of the time that threads were ready in which they had no CPU.
     pub(crate) busyness: f64,
     /// Facts about machine, command and config.
@@ -61,7 +63,7 @@ impl Recording {
     pub fn new(trace: &Trace, range: Option<Range<i64>>) -> Self {
         let context = Context::new(trace, range);
         let mut values = Values::default();
-        path::read(&context, &mut values);
+        let behind_others = path::read(&context, &mut values);
         cpu::read(&context, &mut values);
         slices::read(&context, &mut values);
         let called = calls::read(&context, &mut values);
@@ -88,6 +90,7 @@ impl Recording {
         let waits: f64 = waits.map(|(_, value)| value.value).sum();
         Self {
             scope,
+            behind_others,
             own_duration: (duration - waits).max(1.0),
             values,
             duration,

@@ -28,10 +28,18 @@ pub enum Statistic {
 pub enum Measure {
     /// The time from the beginning to the end of the recorded command.
     Duration,
+    /// That time without the waits for a CPU that another program had, and without what these add
+    /// by cold caches.
+    OwnDuration,
+    /// The time on CPUs of the processes of the recorded command, without what other programs add
+    /// by cold caches.
+    Cpu,
     /// A statistic of the slices of a name.
     Slice(String, Statistic),
     /// The share of a function of the time on CPUs.
     Function(String),
+    /// The time of a function on CPUs.
+    FunctionTime(String),
     /// The greatest share of a function that is not known.
     NewFunctions,
     /// The number of calls of a system call.
@@ -80,7 +88,11 @@ impl Measure {
     fn units(&self) -> &'static [(&'static str, f64)] {
         match self {
             Self::Slice(_, Statistic::Count) | Self::Calls(_) | Self::Loss | Self::Sql(_) => &[],
-            Self::Duration | Self::Slice(..) => &[
+            Self::Duration
+            | Self::OwnDuration
+            | Self::Cpu
+            | Self::FunctionTime(_)
+            | Self::Slice(..) => &[
                 ("ms", 1e6),
                 ("us", 1e3),
                 ("µs", 1e3),
@@ -96,7 +108,8 @@ impl Measure {
         match self {
             Self::Slice(_, Statistic::Count) | Self::Calls(_) | Self::Loss => "count",
             Self::Sql(_) => "value",
-            Self::Duration | Self::Slice(..) => "ns",
+            Self::Duration | Self::OwnDuration | Self::Cpu => "ns",
+            Self::FunctionTime(_) | Self::Slice(..) => "ns",
             Self::Function(_) | Self::NewFunctions => "share",
         }
     }
@@ -140,6 +153,17 @@ impl Rules {
         Ok(rules)
     }
 
+    /// Makes rules about durations that have no bounds such about own durations, for which bounds
+    /// can be calibrated: how long other programs have the CPUs differs more than the recordings
+    /// of an hour tell.
+    pub fn leave_out_others(&mut self) {
+        for rule in &mut self.rules {
+            if rule.measure == Measure::Duration && (rule.min, rule.max) == (None, None) {
+                rule.measure = Measure::OwnDuration;
+            }
+        }
+    }
+
     /// Returns the text of these rules.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -155,14 +179,21 @@ impl Rules {
             let _ = writeln!(text, "[[rule]]\nname = {}", quoted(&rule.name));
             let (key, value) = match &rule.measure {
                 Measure::Duration => ("measure", "duration"),
+                Measure::OwnDuration => ("measure", "own-duration"),
+                Measure::Cpu => ("measure", "cpu"),
                 Measure::NewFunctions => ("measure", "new-functions"),
                 Measure::Loss => ("measure", "loss"),
                 Measure::Slice(name, _) => ("slice", name.as_str()),
-                Measure::Function(name) => ("function", name.as_str()),
+                Measure::Function(name) | Measure::FunctionTime(name) => {
+                    ("function", name.as_str())
+                }
                 Measure::Calls(name) => ("calls", name.as_str()),
                 Measure::Sql(sql) => ("sql", sql.as_str()),
             };
             let _ = writeln!(text, "{key} = {}", quoted(value));
+            if let Measure::FunctionTime(_) = rule.measure {
+                let _ = writeln!(text, "measure = \"time\"");
+            }
             if let Measure::Slice(_, statistic) = &rule.measure {
                 let statistic = match statistic {
                     Statistic::Quantile(part) if *part >= 1.0 => "max".to_owned(),
@@ -227,16 +258,19 @@ fn rule(table: &Table) -> Result<Rule, String> {
         ((None, Some(name), None, None), None | Some("share")) => {
             Measure::Function(name.to_owned())
         }
+        ((None, Some(name), None, None), Some("time")) => Measure::FunctionTime(name.to_owned()),
         ((None, None, Some(name), None), None | Some("count")) => Measure::Calls(name.to_owned()),
         ((None, None, None, Some(sql)), None) => Measure::Sql(sql.to_owned()),
         ((None, None, None, None), Some("duration")) => Measure::Duration,
+        ((None, None, None, None), Some("own-duration")) => Measure::OwnDuration,
+        ((None, None, None, None), Some("cpu")) => Measure::Cpu,
         ((None, None, None, None), Some("new-functions")) => Measure::NewFunctions,
         ((None, None, None, None), Some("loss")) => Measure::Loss,
         _ => {
             return Err(format!(
                 "line {line}: a rule has one of slice (with measure p50, p99, max, mean, total or \
-                 count), function, calls, sql, or measure = \"duration\", \"loss\" or \
-                 \"new-functions\""
+                 count), function (with measure share or time), calls, sql, or measure = \
+                 \"duration\", \"own-duration\", \"cpu\", \"loss\" or \"new-functions\""
             ));
         }
     };
@@ -293,19 +327,57 @@ fn statistic(text: &str, line: usize) -> Result<Statistic, String> {
     }
 }
 
-/// Returns the shares of functions of the time on CPUs.
-pub fn functions(recording: &Recording) -> BTreeMap<String, f64> {
+/// Returns the times of functions on CPUs.
+fn function_times(recording: &Recording) -> BTreeMap<String, f64> {
     let mut functions: BTreeMap<String, f64> = BTreeMap::new();
     for (feature, value) in recording.values.iter() {
         if feature.kind == Kind::Cpu && !feature.detail.is_empty() {
             *functions.entry(feature.detail.clone()).or_default() += value.value;
         }
     }
+    functions
+}
+
+/// Returns the shares of functions of the time on CPUs.
+pub fn functions(recording: &Recording) -> BTreeMap<String, f64> {
+    let mut functions = function_times(recording);
     let all: f64 = functions.values().sum();
     for share in functions.values_mut() {
         *share /= all.max(1.0);
     }
     functions
+}
+
+/// The reason for which nothing is known of functions.
+const NO_SAMPLES: &str = "the recording has no callstacks; record them with --perf";
+
+/// Returns the number of a function, 0 if it has none.
+fn of_function(functions: BTreeMap<String, f64>, name: &str) -> Result<f64, String> {
+    if functions.is_empty() {
+        return Err(NO_SAMPLES.to_owned());
+    }
+    Ok(functions.get(name).copied().unwrap_or(0.0))
+}
+
+/// The shares of the time in which the command waited for CPUs of other programs by which it takes
+/// longer itself, and by which it runs longer: it finds caches cold, and is interrupted more often.
+/// Measured at up to ten programs for each CPU.
+const COLD_SHARE: f64 = 0.03;
+const COLD_CPU_SHARE: f64 = 0.012;
+
+/// Returns a time without what other programs on the CPUs add to it.
+fn without_cold_caches(time: f64, recording: &Recording, share: f64) -> f64 {
+    /// The largest part of it.
+    const MOST: f64 = 0.25;
+    time - (recording.behind_others * share).min(time * MOST)
+}
+
+/// Returns the time on CPUs of all processes.
+fn time_on_cpus(recording: &Recording) -> f64 {
+    let processes = recording.values.iter().filter(|(feature, _)| {
+        feature.kind == Kind::Cpu && feature.thread.is_empty() && feature.detail.is_empty()
+    });
+    processes.map(|(_, value)| value.value).sum()
 }
 
 /// Returns the value of a measure, which is not a query.
@@ -319,10 +391,24 @@ pub fn value(
     recording: &Recording,
     known: &BTreeSet<String>,
 ) -> Result<f64, String> {
-    let no_samples = || "the recording has no callstacks; record them with --perf".to_owned();
     match measure {
-        Measure::Duration if recording.scope() == crate::Scope::Command => Ok(recording.duration),
-        Measure::Duration => Err("it is not the recording of a command".to_owned()),
+        Measure::Duration | Measure::OwnDuration | Measure::Cpu
+            if recording.scope() != crate::Scope::Command =>
+        {
+            Err("it is not the recording of a command".to_owned())
+        }
+        Measure::OwnDuration | Measure::Cpu if !recording.recorded.switches => {
+            Err("the recording has no scheduling; record it with --sched".to_owned())
+        }
+        Measure::Duration => Ok(recording.duration),
+        Measure::OwnDuration => {
+            let own = recording.duration - recording.behind_others;
+            Ok(without_cold_caches(own, recording, COLD_SHARE))
+        }
+        Measure::Cpu => {
+            let time = time_on_cpus(recording);
+            Ok(without_cold_caches(time, recording, COLD_CPU_SHARE))
+        }
         Measure::Loss => Ok(recording.losses as f64),
         Measure::Sql(_) => Err("it is a query".to_owned()),
         Measure::Calls(name) => {
@@ -341,13 +427,8 @@ pub fn value(
                 .map(|(_, value)| value.value)
                 .sum())
         }
-        Measure::Function(name) => {
-            let functions = functions(recording);
-            if functions.is_empty() {
-                return Err(no_samples());
-            }
-            Ok(functions.get(name).copied().unwrap_or(0.0))
-        }
+        Measure::Function(name) => of_function(functions(recording), name),
+        Measure::FunctionTime(name) => of_function(function_times(recording), name),
         Measure::NewFunctions if known.is_empty() => Err(
             "no functions are known; name recordings with --baseline, or calibrate the rules"
                 .to_owned(),
@@ -355,7 +436,7 @@ pub fn value(
         Measure::NewFunctions => {
             let functions = functions(recording);
             if functions.is_empty() {
-                return Err(no_samples());
+                return Err(NO_SAMPLES.to_owned());
             }
             let new = functions.iter().filter(|(name, _)| !known.contains(*name));
             Ok(new.map(|(_, share)| *share).fold(0.0, f64::max))
@@ -438,7 +519,8 @@ impl Rule {
         let (mut low, mut high) = (0.0, 1000.0);
         for _ in 0..60 {
             let t = (low + high) / 2.0;
-            if student(t, degrees) > chance {
+            // One side of two.
+            if student(t, degrees) > 2.0 * chance {
                 low = t;
             } else {
                 high = t;

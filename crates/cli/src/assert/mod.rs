@@ -224,6 +224,10 @@ fn calibrate(mut rules: Rules, files: &[PathBuf], path: &Path, source: &Path) ->
         let (name, trace, _) = read::tables(path, TABLES)?;
         let recording = Recording::new(&trace, None);
         known_functions(&recording, &mut rules.known_functions);
+        let own = rules::value(&Measure::OwnDuration, &trace, &recording, &BTreeSet::new());
+        if values.iter().all(Vec::is_empty) && own.is_ok() {
+            rules.leave_out_others();
+        }
         for (rule, values) in rules.rules.iter().zip(&mut values) {
             let value = match rule.measure {
                 Measure::NewFunctions => Ok(0.0),

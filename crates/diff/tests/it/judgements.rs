@@ -1,14 +1,22 @@
 //! Rules: their text, their verdicts, their calibration.
 
-use ferretto_diff::rules::{Measure, Rules, Statistic, Verdict};
+use std::collections::BTreeSet;
+
+use ferretto_diff::Recording;
+use ferretto_diff::rules::{Measure, Rules, Statistic, Verdict, value};
 use ferretto_testing::Random;
+
+use crate::made::Step::{Lock, Ready, Run};
+use crate::made::trace;
 
 #[test]
 fn rules_are_read_and_written() {
     let text = "known-functions = ['main']\n[[rule]] # a comment\nname = \"fast \\\"p99\\\"\"\n\
                 slice = \"request\"\nmeasure = \"p99\"\nmax = \"20ms\"\n\
                 [[rule]]\nmeasure = \"loss\"\n[[rule]]\nfunction = \"parse\"\nmax = \"5 %\"\n\
-                [[rule]]\nsql = 'SELECT 1'\nmin = 1_000\n";
+                [[rule]]\nsql = 'SELECT 1'\nmin = 1_000\n\
+                [[rule]]\nfunction = \"parse\"\nmeasure = \"time\"\nmax = \"5ms\"\n\
+                [[rule]]\nmeasure = \"own-duration\"\n[[rule]]\nmeasure = \"cpu\"\n";
     let rules = Rules::parse(text).expect("rules");
     let first = &rules.rules[0];
     assert_eq!(first.name, "fast \"p99\"");
@@ -109,4 +117,37 @@ fn calibrated_rules_hold_for_more_of_the_same() {
     }
     // Of 4000.
     assert!(broken <= 20, "{broken}");
+}
+
+#[test]
+fn own_durations_do_not_depend_on_other_programs() {
+    let value = |measure: Measure, ready| {
+        let trace = trace(
+            &[Run(20_000), Ready(ready), Lock(5_000), Run(10_000)],
+            0.0,
+            1,
+        );
+        let recording = Recording::new(&trace, None);
+        let value = value(&measure, &trace, &recording, &BTreeSet::new());
+        value.map(|value| (value / 1e6).round())
+    };
+    // The lock's holder runs for as long as it has it. A part of the wait counts as cold caches.
+    for (ready, duration, own, cpu) in [(1_000, 36.0, 35.0, 35.0), (70_000, 105.0, 33.0, 34.0)] {
+        assert_eq!(value(Measure::Duration, ready), Ok(duration));
+        assert_eq!(value(Measure::OwnDuration, ready), Ok(own));
+        assert_eq!(value(Measure::Cpu, ready), Ok(cpu));
+    }
+    // However long it waits.
+    assert_eq!(value(Measure::OwnDuration, 5_000_000), Ok(26.0));
+    let unknown = value(Measure::FunctionTime("parse".to_owned()), 1_000);
+    assert!(unknown.is_err_and(|reason| reason.contains("no callstacks")));
+}
+
+#[test]
+fn durations_are_calibrated_without_other_programs() {
+    let text = "[[rule]]\nmeasure = \"duration\"\n[[rule]]\nmeasure = \"duration\"\nmax = \"2s\"";
+    let mut rules = Rules::parse(text).expect("rules");
+    rules.leave_out_others();
+    let measures: Vec<&Measure> = rules.rules.iter().map(|rule| &rule.measure).collect();
+    assert_eq!(measures, [&Measure::OwnDuration, &Measure::Duration]);
 }

@@ -201,8 +201,8 @@ fn text(steps: &[Step], variation: f64, seed: u64) -> String {
     made.text
 }
 
-/// Returns the recording of a command with these steps.
-pub(crate) fn recording(steps: &[Step], variation: f64, seed: u64) -> Recording {
+/// Returns the trace of a command with these steps.
+pub(crate) fn trace(steps: &[Step], variation: f64, seed: u64) -> Trace {
     let text = text(steps, variation, seed);
     let trace = read_message(
         "perfetto.protos.Trace",
@@ -218,8 +218,12 @@ pub(crate) fn recording(steps: &[Step], variation: f64, seed: u64) -> Recording 
         threads: 1,
         ..Options::default()
     };
-    let trace = Trace::read(&trace.bytes[..], &options).expect("a trace");
-    Recording::new(&trace, None)
+    Trace::read(&trace.bytes[..], &options).expect("a trace")
+}
+
+/// Returns the recording of a command with these steps.
+pub(crate) fn recording(steps: &[Step], variation: f64, seed: u64) -> Recording {
+    Recording::new(&trace(steps, variation, seed), None)
 }
 
 /// Returns recordings of the same steps.

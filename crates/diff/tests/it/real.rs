@@ -1,6 +1,9 @@
 //! Pairs of real recordings. Opt-in, as they take minutes: `FERRETTO_DIFF_SAME` has files of the
 //! same command, separated by spaces, and `FERRETTO_DIFF_OTHER` those of a changed one.
 
+use std::collections::BTreeSet;
+
+use ferretto_diff::rules::{Measure, Rules, Verdict, value};
 use ferretto_diff::{Comparison, Limits, Recording, TABLES};
 use ferretto_tables::{Continue, Options, Trace};
 
@@ -10,7 +13,7 @@ const MOST_SAME: usize = 1;
 const LEAST_CHANGED: usize = 80;
 
 /// Reads the files that a variable names.
-fn recordings(variable: &str) -> Option<Vec<(String, Recording)>> {
+fn each<T>(variable: &str, of: impl Fn(&str, &Trace) -> T) -> Option<Vec<T>> {
     let files = std::env::var(variable).ok()?;
     let read = |file: &str| {
         let options = Options {
@@ -18,9 +21,15 @@ fn recordings(variable: &str) -> Option<Vec<(String, Recording)>> {
             ..Options::default()
         };
         let trace = Trace::open(file, &options, |_| Continue::Yes).expect(file);
-        (file.to_owned(), Recording::new(&trace, None))
+        of(file, &trace)
     };
     Some(files.split_ascii_whitespace().map(read).collect())
+}
+
+fn recordings(variable: &str) -> Option<Vec<(String, Recording)>> {
+    each(variable, |file, trace| {
+        (file.to_owned(), Recording::new(trace, None))
+    })
 }
 
 fn compare(before: &(String, Recording), after: &(String, Recording)) -> Comparison {
@@ -68,4 +77,56 @@ fn pairs_of_recordings_are_judged() {
     }
     println!("{found} of {pairs} changed pairs changed");
     assert!(found * 100 >= pairs * LEAST_CHANGED);
+}
+
+/// The number of recordings that rules are calibrated with.
+const CALIBRATED: usize = 10;
+/// The probability with which a calibrated rule is broken by chance.
+const CHANCE: f64 = 0.0007;
+
+/// The rules. `FERRETTO_DIFF_FUNCTION` names the function that changed.
+const RULES: &str = "[[rule]]\nmeasure = \"own-duration\"\n[[rule]]\nmeasure = \"cpu\"\n\
+                     [[rule]]\nfunction = \"main\"\n\
+                     [[rule]]\nfunction = \"main\"\nmeasure = \"time\"\n";
+
+#[test]
+fn calibrated_rules_hold_for_recordings_of_the_same() {
+    let function = std::env::var("FERRETTO_DIFF_FUNCTION").unwrap_or("main".to_owned());
+    let mut rules = Rules::parse(&RULES.replace("main", &function)).expect("rules");
+    let measures: Vec<Measure> = rules
+        .rules
+        .iter()
+        .map(|rule| rule.measure.clone())
+        .collect();
+    let values = |_: &str, trace: &Trace| -> Vec<f64> {
+        let recording = Recording::new(trace, None);
+        let value = |measure| value(measure, trace, &recording, &BTreeSet::new());
+        measures
+            .iter()
+            .map(|it| value(it).expect("a value"))
+            .collect()
+    };
+    let Some(same) = each("FERRETTO_DIFF_SAME", values) else {
+        println!("skipped: FERRETTO_DIFF_SAME is not set");
+        return;
+    };
+    let other = each("FERRETTO_DIFF_OTHER", values).unwrap_or_default();
+    let (calibrated, same) = same.split_at(CALIBRATED.min(same.len() / 2));
+    for (at, rule) in rules.rules.iter_mut().enumerate() {
+        let calibrated: Vec<f64> = calibrated.iter().map(|values| values[at]).collect();
+        rule.calibrate(&calibrated, CHANCE);
+    }
+    let is_broken = |values: &&Vec<f64>| {
+        let mut judged = rules.rules.iter().zip(values.iter());
+        judged.any(|(rule, value)| matches!(rule.judge(Ok(*value)), Verdict::Broken(..)))
+    };
+    let broken = same.iter().filter(is_broken).count();
+    let found = other.iter().filter(is_broken).count();
+    println!(
+        "{broken} of {} of the same, {found} of {} changed",
+        same.len(),
+        other.len()
+    );
+    assert!(broken * 100 <= same.len() * MOST_SAME);
+    assert!(found * 100 >= other.len() * LEAST_CHANGED);
 }
