@@ -3,6 +3,8 @@
 
 use ferretto_wire::{Field, Fields};
 
+use self::fields_of::{file, frame, record, sample, thread};
+
 const MAGIC: &[u8] = b"SIMPLEPERF";
 
 /// The size of the header: the magic bytes and the version.
@@ -10,6 +12,35 @@ const HEADER: usize = MAGIC.len() + 2;
 
 /// The largest size of a record. Those of files have all names of their functions.
 const MAX_RECORD: usize = 1 << 28;
+
+/// The fields of the messages.
+mod fields_of {
+    pub(crate) mod record {
+        pub(crate) const SAMPLE: u32 = 1;
+        pub(crate) const FILE: u32 = 3;
+        pub(crate) const THREAD: u32 = 4;
+    }
+    pub(crate) mod sample {
+        pub(crate) const TIME: u32 = 1;
+        pub(crate) const THREAD_ID: u32 = 2;
+        pub(crate) const CALLCHAIN: u32 = 3;
+    }
+    pub(crate) mod frame {
+        pub(crate) const ADDRESS: u32 = 1;
+        pub(crate) const FILE_ID: u32 = 2;
+        pub(crate) const SYMBOL_ID: u32 = 3;
+    }
+    pub(crate) mod file {
+        pub(crate) const ID: u32 = 1;
+        pub(crate) const PATH: u32 = 2;
+        pub(crate) const SYMBOL: u32 = 3;
+    }
+    pub(crate) mod thread {
+        pub(crate) const THREAD_ID: u32 = 1;
+        pub(crate) const PROCESS_ID: u32 = 2;
+        pub(crate) const THREAD_NAME: u32 = 3;
+    }
+}
 
 /// Returns true if a file that begins with `head` is a report.
 pub(crate) fn is_simpleperf(head: &[u8]) -> bool {
@@ -86,9 +117,9 @@ impl Sample {
         let mut sample = Self::default();
         for field in fields(bytes) {
             match field.number {
-                1 => sample.time = field.as_u64().unwrap_or(0),
-                2 => sample.tid = number(&field),
-                3 => {
+                sample::TIME => sample.time = field.as_u64().unwrap_or(0),
+                sample::THREAD_ID => sample.tid = number(&field),
+                sample::CALLCHAIN => {
                     let bytes = field.as_bytes().unwrap_or_default();
                     sample.frames.push(Frame::read(bytes));
                 }
@@ -104,10 +135,10 @@ impl Frame {
         let mut frame = Self::default();
         for field in fields(bytes) {
             match field.number {
-                1 => frame.address = field.as_u64().unwrap_or(0),
-                2 => frame.file = number(&field),
+                frame::ADDRESS => frame.address = field.as_u64().unwrap_or(0),
+                frame::FILE_ID => frame.file = number(&field),
                 // An unknown function has the index -1.
-                3 => frame.symbol = u32::try_from(number(&field) as i32).ok(),
+                frame::SYMBOL_ID => frame.symbol = u32::try_from(number(&field) as i32).ok(),
                 _ => {}
             }
         }
@@ -122,27 +153,27 @@ impl<'a> Record<'a> {
         };
         let bytes = record.as_bytes().unwrap_or_default();
         match record.number {
-            1 => Self::Sample(Sample::read(bytes)),
-            3 => {
+            record::SAMPLE => Self::Sample(Sample::read(bytes)),
+            record::FILE => {
                 let mut file = File::default();
                 for field in fields(bytes) {
                     let text = field.as_bytes().unwrap_or_default();
                     match field.number {
-                        1 => file.id = number(&field),
-                        2 => file.path = text,
-                        3 => file.symbols.push(text),
+                        file::ID => file.id = number(&field),
+                        file::PATH => file.path = text,
+                        file::SYMBOL => file.symbols.push(text),
                         _ => {}
                     }
                 }
                 Self::File(file)
             }
-            4 => {
+            record::THREAD => {
                 let mut thread = Thread::default();
                 for field in fields(bytes) {
                     match field.number {
-                        1 => thread.tid = number(&field),
-                        2 => thread.pid = number(&field),
-                        3 => thread.name = field.as_bytes(),
+                        thread::THREAD_ID => thread.tid = number(&field),
+                        thread::PROCESS_ID => thread.pid = number(&field),
+                        thread::THREAD_NAME => thread.name = field.as_bytes(),
                         _ => {}
                     }
                 }
