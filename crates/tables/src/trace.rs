@@ -146,7 +146,8 @@ impl Trace {
         &self.remarks
     }
 
-    /// Returns true if the tables exceed [`Options::memory`]: the rest of the file was not imported.
+    /// Returns true if the tables exceed [`Options::memory`]: the rest of the file was not
+    /// imported.
     pub fn exceeds_memory(&self) -> bool {
         self.exceeds_memory
     }

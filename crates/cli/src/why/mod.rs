@@ -49,8 +49,8 @@ pub(crate) struct WhyArgs {
     /// Explain the busiest thread of this process
     #[arg(short, long, value_name = "PID")]
     pid: Option<i64>,
-    /// Explain the part in this time, or select the slices in it, such as 500ms..2s after the first event of the trace, or in nanoseconds
-    /// of its clock; either end may be left out
+    /// Explain the part in this time, or select the slices in it, such as 500ms..2s after the first
+    /// event of the trace, or in nanoseconds of its clock; either end may be left out
     #[arg(long, value_name = "FROM..TO", value_parser = Range::parse)]
     range: Option<Range>,
     /// Print one JSON object with times in nanoseconds, for programs

@@ -316,8 +316,8 @@ fn slices_and_ranges_are_explained() {
     assert!(text.contains("sys_futex: 1 slice, median 4.2 µs"), "{text}");
 }
 
-/// 300 slices of 1 µs on thread `a`. Three of them are longer by 50 µs, in which it waits for a lock
-/// of thread `b`; these come last.
+/// 300 slices of 1 µs on thread `a`. Three of them are longer by 50 µs, in which it waits for a
+/// lock of thread `b`; these come last.
 fn requests() -> String {
     const NAMES: [&str; 3] = ["swapper/0", "a", "b"];
     let system = LOCK.lines().take(2).collect::<Vec<_>>().join("\n");
