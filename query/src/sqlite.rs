@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::vtab::{
-    Context, CreateVTab, Filters, IndexConstraintOp, IndexFlags, IndexInfo, Module, VTab,
-    VTabConfig, VTabConnection, VTabCursor, VTabKind, sqlite3_vtab, sqlite3_vtab_cursor,
+    Context, CreateVTab, DistinctMode, Filters, IndexConstraintOp, IndexFlags, IndexInfo, Module,
+    VTab, VTabConfig, VTabConnection, VTabCursor, VTabKind, sqlite3_vtab, sqlite3_vtab_cursor,
 };
 use rusqlite::{CachedStatement, Connection, Error, Result};
 
@@ -95,6 +95,11 @@ pub(crate) trait Relation: Send + Sync + fmt::Debug {
     /// descending ones. `None` if this combination of conditions cannot be answered.
     fn plan(&self, conditions: &[Condition], order: &[(usize, bool)]) -> Option<Plan>;
 
+    /// Returns true if [`Rows::sort`] sorts rows by these columns.
+    fn can_sort(&self, _order: &[(usize, bool)]) -> bool {
+        false
+    }
+
     /// Returns a reader of rows.
     fn open(self: Arc<Self>) -> Box<dyn Rows>;
 }
@@ -103,6 +108,10 @@ pub(crate) trait Relation: Send + Sync + fmt::Debug {
 pub(crate) trait Rows {
     /// Moves to the first row for which the used conditions hold.
     fn start(&mut self, conditions: &[(usize, Op, Value)]) -> Result<()>;
+    /// Sorts the rows after the start, and moves to the first. Equal ones keep their order.
+    fn sort(&mut self, _order: &[(usize, bool)]) -> Result<()> {
+        Ok(())
+    }
     /// Moves to the next row.
     fn advance(&mut self) -> Result<()>;
     /// Returns true after the last row.
@@ -244,9 +253,15 @@ unsafe impl VTab<'_> for Table {
             })
             .collect();
         let order_terms = order.as_deref().unwrap_or(&[]);
-        let Some(plan) = guarded(|| Ok(self.relation.plan(&conditions, order_terms)))? else {
+        let Some(mut plan) = guarded(|| Ok(self.relation.plan(&conditions, order_terms)))? else {
             return Ok(false);
         };
+        // All rows of groups are read: SQLite would sort copies of them, with their texts.
+        let sorts = !plan.is_ordered
+            && !order_terms.is_empty()
+            && !matches!(info.distinct(), DistinctMode::Ordered)
+            && self.relation.can_sort(order_terms);
+        plan.is_ordered |= sorts;
         let mut text = String::new();
         for (index, used) in plan.used.iter().enumerate() {
             let Some((condition, number)) = kept.get(*used).copied() else {
@@ -263,6 +278,12 @@ unsafe impl VTab<'_> for Table {
             let mut usage = info.constraint_usage(number);
             usage.set_argv_index(index as c_int + 1);
             usage.set_omit(true);
+        }
+        if sorts {
+            text += "|";
+            for (column, descends) in order_terms {
+                text += &format!("{column}{} ", if *descends { '-' } else { '+' });
+            }
         }
         info.set_idx_str(&text);
         info.set_estimated_cost(plan.cost);
@@ -331,6 +352,15 @@ fn chosen(text: &str) -> impl Iterator<Item = Option<(usize, Op)>> + '_ {
     })
 }
 
+/// Parses the order that `best_index` has chosen.
+fn chosen_order(text: &str) -> Option<Vec<(usize, bool)>> {
+    let terms = text.split_ascii_whitespace().map(|part| {
+        let (column, direction) = part.split_at_checked(part.len().checked_sub(1)?)?;
+        Some((column.parse().ok()?, direction == "-"))
+    });
+    terms.collect()
+}
+
 /// Returns the result of a call, or an error if it panics. A panic must not reach SQLite's frames.
 fn guarded<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
@@ -344,12 +374,21 @@ fn guarded<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
 // SAFETY: The struct is `repr(C)` and begins with SQLite's.
 unsafe impl VTabCursor for Cursor {
     fn filter(&mut self, _: c_int, text: Option<&str>, values: &Filters<'_>) -> Result<()> {
-        let conditions: Option<Vec<_>> = chosen(text.unwrap_or_default())
+        let text = text.unwrap_or_default();
+        let (text, order) = text.split_once('|').unwrap_or((text, ""));
+        let order = chosen_order(order).ok_or_else(|| failure("damaged plan"))?;
+        let conditions: Option<Vec<_>> = chosen(text)
             .zip(values.iter())
             .map(|(chosen, value)| chosen.map(|(column, op)| (column, op, owned(value))))
             .collect();
         let conditions = conditions.ok_or_else(|| failure("damaged plan"))?;
-        self.moved(|rows| rows.start(&conditions))
+        self.moved(|rows| {
+            rows.start(&conditions)?;
+            if order.is_empty() {
+                return Ok(());
+            }
+            rows.sort(&order)
+        })
     }
 
     fn next(&mut self) -> Result<()> {

@@ -5,6 +5,7 @@ mod callstacks;
 mod flat;
 mod heap_graph;
 mod layout;
+mod order;
 mod pairs;
 mod pointer;
 mod stored;

@@ -10,6 +10,7 @@ use ferretto_tables::{ColumnKind, ColumnSpec, ColumnView, StringId, TableId, Tra
 use rusqlite::Result;
 use rusqlite::types::{Value, ValueRef};
 
+use super::order::sorted;
 use crate::sqlite::{Column, Condition, Op, Plan, Relation, Rows};
 
 /// A table of a trace. Rows are found by binary search in ascending columns, and by an index in
@@ -107,7 +108,7 @@ fn exact(value: f64) -> Option<i64> {
 }
 
 /// Returns the number that represents the value of a row; `None` for NULL.
-fn key_of(view: &ColumnView<'_>, row: usize) -> Option<i64> {
+pub(super) fn key_of(view: &ColumnView<'_>, row: usize) -> Option<i64> {
     match view.get(row) {
         ferretto_tables::Value::Int(value) => Some(value),
         ferretto_tables::Value::Text(text) => Some(text.raw().into()),
@@ -243,6 +244,12 @@ impl Relation for TraceTable {
         Some(plan)
     }
 
+    fn can_sort(&self, order: &[(usize, bool)]) -> bool {
+        let kind = |column: usize| self.specs().get(column).map(|spec| spec.kind);
+        let mut kinds = order.iter().map(|(column, _)| kind(*column));
+        kinds.all(|kind| kind.is_some_and(|kind| kind != ColumnKind::F64))
+    }
+
     fn open(self: Arc<Self>) -> Box<dyn Rows> {
         Box::new(TableRows {
             table: self,
@@ -302,8 +309,26 @@ impl Rows for TableRows {
         Ok(())
     }
 
+    fn sort(&mut self, order: &[(usize, bool)]) -> Result<()> {
+        let rows = match std::mem::replace(&mut self.rows, Selected::Range(0..0)) {
+            Selected::Range(rows) => rows.map(|row| row as u32).collect(),
+            Selected::List(rows) => rows,
+        };
+        let columns = order.iter().filter_map(|(column, descends)| {
+            let view = self.table.column(*column)?;
+            Some((view, *descends))
+        });
+        let columns: Vec<_> = columns.collect();
+        self.rows = Selected::List(sorted(rows, &columns, self.table.trace.strings()));
+        Ok(())
+    }
+
     fn advance(&mut self) -> Result<()> {
         self.at += 1;
+        // A statement may keep many readers that have ended.
+        if self.is_done() {
+            self.rows = Selected::Range(0..0);
+        }
         Ok(())
     }
 

@@ -9,6 +9,7 @@ mod dialect;
 mod export;
 mod flamegraph;
 mod graphs;
+mod groups;
 mod heap_graphs;
 mod hostile;
 mod intervals;

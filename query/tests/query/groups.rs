@@ -1,0 +1,67 @@
+//! Rows of groups, which tables sort themselves.
+
+use crate::common::{Random, Session, TRACE, over};
+
+/// Returns the columns of a table.
+fn columns(s: &mut Session, table: &str) -> Vec<String> {
+    let names = s.rows(&format!("SELECT name FROM pragma_table_info('{table}')"));
+    names.iter().map(|name| name.replace('"', "")).collect()
+}
+
+#[test]
+fn groups_and_distinct_rows_are_those_of_sqlite() {
+    let mut s = Session::new();
+    let mut random = Random(7);
+    let mut grouped = 0;
+    for table in [
+        "slice",
+        "thread",
+        "process",
+        "sched",
+        "thread_state",
+        "args",
+        "track",
+    ] {
+        let columns = columns(&mut s, table);
+        assert!(!columns.is_empty(), "{table}");
+        for _ in 0..30 {
+            let mut pick = || columns[random.below(columns.len() as u64) as usize].clone();
+            let (one, other) = (pick(), pick());
+            let direction = ["", " DESC"][random.below(2) as usize];
+            for sql in [
+                format!("SELECT #{one}, count(*), group_concat(id) FROM {table} GROUP BY #{one}"),
+                format!(
+                    "SELECT #{one}, #{other}, group_concat(id) FROM {table} GROUP BY #{one}, #{other}
+                     ORDER BY #{one}{direction}, #{other}"
+                ),
+                format!(
+                    "SELECT #{one}, max(id) FROM {table} WHERE id > 1 GROUP BY #{one} ORDER BY #{one}{direction}"
+                ),
+                format!("SELECT DISTINCT #{one}, #{other} FROM {table} ORDER BY #{other}{direction}, #{one}"),
+                format!("SELECT count(*) FROM (SELECT DISTINCT #{one}, #{other} FROM {table})"),
+            ] {
+                // A column behind a plus is an expression, which SQLite sorts itself.
+                let (own, expected) = (sql.replace('#', ""), sql.replace('#', "+"));
+                assert_eq!(s.rows(&own), s.rows(&expected), "{own}");
+                grouped += 1;
+            }
+        }
+    }
+    assert_eq!(grouped, 7 * 30 * 5);
+}
+
+#[test]
+fn groups_need_no_sorting_by_sqlite() {
+    let mut s = over(TRACE);
+    for sql in [
+        "SELECT name, count(*), sum(dur) FROM slice GROUP BY name",
+        "SELECT name, sum(dur) FROM slice WHERE track_id = 0 GROUP BY name",
+        "SELECT utid, sum(dur) FROM sched GROUP BY utid",
+    ] {
+        let plan = s.rows(&format!("EXPLAIN QUERY PLAN {sql}")).join("\n");
+        assert!(!plan.contains("TEMP B-TREE"), "{sql}: {plan}");
+    }
+    // The first rows of all are found without sorting all.
+    let plan = s.rows("EXPLAIN QUERY PLAN SELECT name FROM slice ORDER BY dur DESC LIMIT 1");
+    assert!(plan.join("\n").contains("TEMP B-TREE"), "{plan:?}");
+}
