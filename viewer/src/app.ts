@@ -610,35 +610,6 @@ export class App implements Page {
         this.changed();
     }
 
-    saveState(): void {
-        const text = this.marks.file(this.trace.nodes, location.hash);
-        const link = document.createElement('a');
-        link.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
-        link.download = `${this.trace.name || 'trace'}.state.json`;
-        link.click();
-        URL.revokeObjectURL(link.href);
-        this.say(`The state is saved as ${link.download}`);
-    }
-
-    loadState(): void {
-        const input = document.createElement('input');
-        input.type = 'file';
-        input.accept = '.json';
-        input.addEventListener('change', () => {
-            const file = input.files?.[0];
-            if (!file) return;
-            void this.task(file.text(), (text) => {
-                const address = this.marks.readFile(text, this.trace.nodes);
-                const marks = this.marks.parts();
-                // Numbers of rows in the address are those of the saved trace. Notes and names suit others as well.
-                const kept = address.replace(/^#/, '').split('&').filter((part) => part && !/^(notes|spaces|macros|zero|run)=/.test(part));
-                location.hash = [...kept, ...marks].join('&');
-                this.setZero(this.marks.zero);
-            });
-        });
-        input.click();
-    }
-
     // ---- search
 
     /** Sets the query of a search without selecting a match: the address contains the view. */

@@ -12,6 +12,7 @@ import { openPalette } from './palette';
 import { group } from './pivottable';
 import { TABS, TAB_NAMES } from './page';
 import { openSettings, ownKeys, setKey, SETTINGS, type Settings } from './settings';
+import { loadState, saveState } from './statefile';
 
 export type Group = 'Moving' | 'Events' | 'Ranges' | 'Tracks' | 'Notes' | 'Page';
 
@@ -186,8 +187,8 @@ export const COMMANDS: Command[] = [
         },
     },
     { id: 'zero-reset', name: 'Count times from the start of the trace', group: 'Notes', run: (app) => app.setZero(0) },
-    { id: 'state-save', name: 'Save the state of the page to a file', group: 'Notes', outside: true, run: (app) => app.saveState() },
-    { id: 'state-load', name: 'Load a state from a file', group: 'Notes', outside: true, run: (app) => app.loadState() },
+    { id: 'state-save', name: 'Save the state of the page to a file', group: 'Notes', outside: true, run: (app) => saveState(app) },
+    { id: 'state-load', name: 'Load a state from a file', group: 'Notes', outside: true, run: (app) => loadState(app) },
     { id: 'picture', name: 'Save the picture as an image', group: 'Notes', outside: true, run: (app) => saveImage(app) },
     {
         id: 'copy-link', name: 'Copy the address of this view', group: 'Notes', outside: true,

@@ -201,9 +201,9 @@ export async function copy(text: string, say: (text: string) => void): Promise<v
     }
 }
 
-/** Saves a text as a file. */
-export function save(text: string, name: string, kind: string): void {
-    const url = URL.createObjectURL(new Blob([text], { type: kind }));
+/** Saves a text or another content as a file. */
+export function save(content: string | Blob, name: string, kind: string): void {
+    const url = URL.createObjectURL(new Blob([content], { type: kind }));
     el('a', { href: url, download: name }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

@@ -2,6 +2,7 @@
 
 import type { App } from './app';
 import { byId, el } from './dom';
+import { save } from './grid';
 
 /** Draws the visible picture: the names of the rows on the left, the canvases on the right. */
 function compose(app: App): HTMLCanvasElement {
@@ -44,9 +45,7 @@ export function saveImage(app: App): void {
         image.toBlob((blob) => (blob ? done(blob) : failed(new Error('The picture is too large to be saved'))), 'image/png');
     });
     void app.task(saved, (blob) => {
-        const url = URL.createObjectURL(blob);
-        el('a', { href: url, download: name }).click();
-        setTimeout(() => URL.revokeObjectURL(url), 10_000);
+        save(blob, name, blob.type);
         app.say(`The picture is saved as ${name}`);
     });
 }

@@ -90,7 +90,7 @@ impl View {
     }
 
     /// Returns the processes with CPU time that a node is, or that it contains as a container.
-    fn processes_of(&self, node: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn processes_of(&self, node: u32) -> impl Iterator<Item = u32> {
         let behind = match self.node(node).map(|of| (of.kind, of.behind)) {
             Some((Kind::Group, behind)) => behind,
             Some((Kind::Process, _)) => node + 1,

@@ -64,13 +64,17 @@ impl View {
         // Sorted as in the page.
         nodes.sort_by_key(|node| match self.scene().nodes()[*node as usize].kind {
             Kind::Cpu => 0,
-            Kind::Process => 1,
+            Kind::Process | Kind::Group => 1,
             Kind::Counter => 3,
             _ => 2,
         });
         nodes.retain(|node| {
-            let kind = self.scene().nodes()[*node as usize].kind;
-            !matches!(kind, Kind::Machine | Kind::Thread | Kind::Group)
+            match self.scene().nodes()[*node as usize].kind {
+                Kind::Machine | Kind::Thread => false,
+                // Containers have the load of their processes.
+                Kind::Group => self.processes_of(*node).next().is_some(),
+                _ => true,
+            }
         });
         nodes.truncate(MAX_DRAWN);
         let length = self.duration().max(1) as u64;
