@@ -67,7 +67,7 @@ function causes(app: Page, list: Cause[], whole: number, inner: boolean): HTMLEl
     return el('ol', { class: 'causes' }, ...shown.map((cause) => {
         const swatch = el('span', { class: 'swatch' });
         swatch.style.background = color(app, cause.kind);
-        const isOwn = !inner || ['cpu-behind', 'cpu-wakeup', 'system-call', 'system-call-entry'].includes(cause.kind);
+        const isOwn = !inner || ['cpu-behind', 'cpu-wakeup', 'cpu-idle', 'system-call', 'system-call-entry'].includes(cause.kind);
         const functions = cause.functions.map(([function_, ns]) => `${function_} ${percent(ns, cause.ns)}`).join(', ');
         return el('li', {},
             el('span', { class: 'amount' }, percent(cause.ns, whole)), ' ', el('span', { class: 'amount' }, duration(cause.ns)), ' ', swatch, ' ',

@@ -60,6 +60,10 @@ impl Key {
                 format!("{} had it", context.thread_name(other)),
             ),
             Cause::Wakeup => (WAITED_FOR_CPU, "idle, waking up".to_owned()),
+            Cause::Idle => (
+                WAITED_FOR_CPU,
+                "idle, as with a limit of CPU time".to_owned(),
+            ),
             Cause::Cpu => (WAITED_FOR_CPU, String::new()),
             Cause::Wait(kind, _) => {
                 return Some((format!("waited for {}", kind.phrase()), String::new()));

@@ -20,6 +20,9 @@ use crate::threads;
 /// other, in nanoseconds.
 const MAX_ENTRY: i64 = 500;
 
+/// The longest time in which an idle CPU begins to run a thread that was woken, in nanoseconds.
+const MAX_WAKEUP: i64 = 3_000_000;
+
 /// The tables that an explanation needs.
 pub const TABLES: TableSet = TableSet::of(&[
     TableId::slice,
@@ -58,6 +61,9 @@ pub enum Cause {
     Behind(u32),
     /// It waited for a CPU that was idle and about to run it.
     Wakeup,
+    /// It waited for a CPU that was idle for longer than a wake-up takes: a limit of its control
+    /// group may have held it back.
+    Idle,
     /// It waited for a CPU. In [`Piece`]s, the trace does not tell which.
     Cpu,
     /// It waited for something of this kind, until this thread ended the wait, or an interrupt.
@@ -84,6 +90,7 @@ impl Cause {
             Self::Interrupt(_) => "interrupt",
             Self::Behind(_) => "cpu-behind",
             Self::Wakeup => "cpu-wakeup",
+            Self::Idle => "cpu-idle",
             Self::Cpu => "cpu",
             Self::Wait(..) => "wait",
             Self::Absent => "absent",
@@ -490,11 +497,33 @@ impl<'a> Why<'a> {
                 break;
             }
             let from = unknown.start.clamp(at, end);
-            to.add(part, (at, from), Cause::Wakeup, None);
+            self.idle(part, cpu, (at, from), to);
             at = unknown.end.min(end);
             to.add(part, (from, at), Cause::Lost, None);
         }
-        to.add(part, (at, end), Cause::Wakeup, None);
+        self.idle(part, cpu, (at, end), to);
+    }
+
+    /// Adds a time in which a CPU was idle while a thread waited for it.
+    fn idle(&self, part: &Part, cpu: u32, (start, end): (i64, i64), to: &mut Explanation) {
+        if start >= end {
+            return;
+        }
+        let schedule = &self.prepared.schedule;
+        let waits = schedule.state_at(part.thread, start);
+        let (from, until) = waits.map_or((start, end), |state| (state.start, state.end));
+        // The whole time in which it was idle, of which this may be a part.
+        let runs = schedule.runs(cpu);
+        let next = runs.partition_point(|run| run.end <= start);
+        let before = next.checked_sub(1).map_or(from, |before| runs[before].end);
+        let after = runs.get(next).map_or(until, |next| next.start);
+        let length = until.min(after).saturating_sub(from.max(before));
+        let cause = if length > MAX_WAKEUP {
+            Cause::Idle
+        } else {
+            Cause::Wakeup
+        };
+        to.add(part, (start, end), cause, None);
     }
 
     fn wait(&self, wait: &Wait) -> ExplainedWait {

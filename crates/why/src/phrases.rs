@@ -65,6 +65,7 @@ impl Why<'_> {
             Cause::Interrupt(name) => format!("interrupted by {}", strings.text(name)),
             Cause::Behind(other) => format!("{} had it", thread(other)),
             Cause::Wakeup => "it was idle and woke up".to_owned(),
+            Cause::Idle => "it was idle, as with a limit of CPU time (cpu.max)".to_owned(),
             Cause::Cpu => "waited for a CPU".to_owned(),
             Cause::Wait(WaitKind::Creation, Some(creator)) => {
                 format!("did not exist, until created by {}", thread(creator))

@@ -285,6 +285,45 @@ fn a_packet_that_an_interrupt_delivers_names_the_interrupt_and_its_cpu() {
 }
 
 #[test]
+fn a_thread_that_an_idle_cpu_does_not_run_may_be_limited() {
+    let world = World::new();
+    // Thread `a` is preempted for 20 ms, in which the CPU is idle.
+    let switch = |time: u64, prev: u64, next: u64| {
+        format!(
+            "event {{ timestamp: {time} pid: {prev} sched_switch {{ prev_pid: {prev} prev_comm: \"a\"
+             prev_state: 0 next_pid: {next} next_comm: \"a\" }} }}\n"
+        )
+    };
+    let trace = |idle: u64| {
+        let first = LOCK.lines().take(2).collect::<Vec<_>>().join("\n");
+        let end = 2000 + idle;
+        let events = switch(1000, 0, 1) + &switch(2000, 1, 0) + &switch(end, 0, 1);
+        let events = events + &switch(end + 500, 1, 0);
+        write(
+            &world,
+            &format!("{first} packet {{ ftrace_events {{ cpu: 0 {events} }} }}"),
+        );
+    };
+    trace(20_000_000);
+    let cpu = &json(&world, &["--thread", "a"])["causes"][0];
+    assert_eq!(
+        (&cpu["cause"], &cpu["dur_ns"]),
+        (&"cpu".into(), &20_000_000.into())
+    );
+    assert_eq!(cpu["causes"][0]["cause"], "cpu-idle");
+    // Also in a part of that time.
+    let part = &json(&world, &["--thread", "a", "--range", "1ms..2ms"])["causes"][0];
+    assert_eq!(part["causes"][0]["cause"], "cpu-idle");
+    let text = why(&world, &["--thread", "a"]);
+    let expected = "it was idle, as with a limit of CPU time (cpu.max)";
+    assert!(text.contains(expected), "{text}");
+    // A wake-up is shorter.
+    trace(50_000);
+    let cpu = &json(&world, &["--thread", "a"])["causes"][0];
+    assert_eq!(cpu["causes"][0]["cause"], "cpu-wakeup");
+}
+
+#[test]
 fn slices_and_ranges_are_explained() {
     let world = World::new();
     write(&world, LOCK);
