@@ -6,6 +6,7 @@ Usage: cancel.py FERRETTO
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -125,6 +126,18 @@ def named(program, folder):
     assert "damaged" in messages and "/proc/" not in messages, messages
 
 
+def left_behind(program, folder):
+    """A recording ends with its command, also if that leaves a program behind that keeps its output open."""
+    server = Server(program, folder, "--allow-record")
+    pid = pathlib.Path(folder) / "pid"
+    command = ["sh", "-c", f"sleep 1000 & echo $! > {pid}; echo said >&2"]
+    recorded = server.call("record", output="recorded", command=command)
+    left = int(pid.read_text())
+    os.kill(left, signal.SIGKILL)
+    assert recorded["state"] == "complete", recorded
+    server.close()
+
+
 def main(program):
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         whole = traces.trace(1)
@@ -133,6 +146,7 @@ def main(program):
         cancelled(program, folder)
         too_large(program, folder)
         named(program, folder)
+        left_behind(program, folder)
     print("cancelled queries end, and large traces are refused")
 
 
