@@ -9,6 +9,7 @@ use crate::locate::Target;
 use crate::pivot::{PivotOf, PivotRequest};
 use crate::profile::{By, ProfileRequest};
 use crate::relations::Step;
+use crate::replies::{bad, json_reply, not_found};
 use crate::search::SearchIn;
 use crate::view::View;
 use crate::window::Window;
@@ -28,18 +29,6 @@ pub(crate) struct Traces<'a> {
     /// True if there is a program that runs SQL.
     pub(crate) has_sql: bool,
     pub(crate) kept: Option<&'a Kept>,
-}
-
-pub(crate) fn bad(sentence: &str) -> Response {
-    Response::error("400 Bad Request", sentence)
-}
-
-pub(crate) fn json_reply(value: &Value) -> Response {
-    Response::new("application/json", value.to_string())
-}
-
-pub(crate) fn not_found() -> Response {
-    Response::error("404 Not Found", "No such page, row or profile.")
 }
 
 /// The fields of the body of a request.

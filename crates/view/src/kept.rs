@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use ferretto_http::{Head, Response};
 use serde_json::{Map, Value};
 
-use crate::answers::{bad, json_reply, not_found};
 use crate::frame::Frame;
+use crate::replies::{bad, json_reply, not_found};
 
 /// The names of the values. The first ones are part of the page, the last one is requested.
 const NAMES: [&str; 3] = ["settings", "keys", "sql"];

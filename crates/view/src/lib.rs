@@ -27,6 +27,7 @@ mod pivot;
 mod profile;
 mod queries;
 mod relations;
+mod replies;
 mod scene;
 mod search;
 mod server;

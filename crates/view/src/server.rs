@@ -11,9 +11,10 @@ use ferretto_http::{
     is_same,
 };
 
-use crate::answers::{Traces, bad, not_found};
+use crate::answers::Traces;
 use crate::kept::Kept;
 use crate::queries::Queries;
+use crate::replies::{bad, not_found};
 use crate::view::View;
 
 /// The time to wait for a new event stream after the last one closed, since a reloaded page opens

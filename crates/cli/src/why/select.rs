@@ -3,12 +3,11 @@
 use std::ops;
 
 use anyhow::{Result, bail};
-use ferretto_text::amount::counted;
+use ferretto_text::amount::{counted, duration};
 use ferretto_text::terminal::shown;
 use ferretto_why::{StateKind, Why};
 
 use super::WhyArgs;
-use super::print::time;
 
 /// The interval to explain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +35,7 @@ pub(super) fn select(why: &Why<'_>, args: &WhyArgs) -> Result<Selected> {
     }
     if selected.interval.is_empty() {
         let label = why.thread_label(selected.thread);
-        let after = |ts: i64| time(ts.saturating_sub(zero).max(0));
+        let after = |ts: i64| duration(ts.saturating_sub(zero).max(0).cast_unsigned());
         bail!(
             "{} has no events in this range: it lasts from {} to {} after the first event of the trace",
             shown(&label),
