@@ -3,7 +3,14 @@
 
 use ferretto_tables::{ColumnView, StringPool, Value};
 
-use super::table::key_of;
+/// Returns the number that represents the value of a row; `None` for NULL.
+pub(super) fn key_of(view: &ColumnView<'_>, row: usize) -> Option<i64> {
+    match view.get(row) {
+        Value::Int(value) => Some(value),
+        Value::Text(text) => Some(text.raw().into()),
+        Value::Real(_) | Value::Null => None,
+    }
+}
 
 /// Sorts rows by columns, each with true if its values descend. Equal rows keep their order.
 pub(super) fn sorted(

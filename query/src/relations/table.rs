@@ -10,7 +10,7 @@ use ferretto_tables::{ColumnKind, ColumnSpec, ColumnView, StringId, TableId, Tra
 use rusqlite::Result;
 use rusqlite::types::{Value, ValueRef};
 
-use super::order::sorted;
+use super::order::{key_of, sorted};
 use crate::sqlite::{Column, Condition, Op, Plan, Relation, Rows};
 
 /// A table of a trace. Rows are found by binary search in ascending columns, and by an index in
@@ -105,15 +105,6 @@ fn exact(value: f64) -> Option<i64> {
     let integer = value as i64;
     let is_equal = integer as f64 == value && integer != i64::MAX;
     is_equal.then_some(integer)
-}
-
-/// Returns the number that represents the value of a row; `None` for NULL.
-pub(super) fn key_of(view: &ColumnView<'_>, row: usize) -> Option<i64> {
-    match view.get(row) {
-        ferretto_tables::Value::Int(value) => Some(value),
-        ferretto_tables::Value::Text(text) => Some(text.raw().into()),
-        ferretto_tables::Value::Real(_) | ferretto_tables::Value::Null => None,
-    }
 }
 
 /// Returns the rows with a value.
