@@ -70,7 +70,7 @@ pub(super) fn answer(root: &Root, wanted: &Wanted<'_>, call: &Call) -> Result<An
     let until = started + Duration::from_secs(seconds.unsigned_abs()) + PATIENCE;
     let total = seconds.unsigned_abs() * 1000;
     let status = loop {
-        // What the recorder has written before its end is read after it.
+        // Output that the recorder has written before its end is read after it.
         let state = child.try_wait();
         pipes.iter_mut().for_each(Pipe::read);
         match state {
