@@ -55,7 +55,8 @@ pub(crate) struct DiffArgs {
     #[arg(long)]
     markdown: bool,
     /// Draw the callstacks after the change to this file, with the functions red that have a
-    /// greater share than before, and those blue that have a smaller one
+    /// greater share than before, and those blue that have a smaller one. A name that ends with
+    /// .html makes it a page
     #[arg(long, value_name = "FILE")]
     flamegraph: Option<PathBuf>,
 }

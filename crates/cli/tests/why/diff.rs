@@ -72,6 +72,16 @@ fn changes_of_callstacks_are_drawn() {
         assert!(image.contains(text), "{image}");
     }
     assert!(draw("a1", "b1").contains("b1, compared with a1"));
+    // A page shows the same image, and loads nothing.
+    diff(&world, &["a1", "b1", "--flamegraph", "x.html"]);
+    let page = String::from_utf8(world.read("x.html")).expect("text");
+    assert!(page.starts_with("<!DOCTYPE html>"), "{page}");
+    let image = String::from_utf8(world.read("x.svg")).expect("text");
+    let (_, shown) = image.split_once("?>\n").expect("a declaration");
+    assert!(page.contains(shown), "{page}");
+    for loads in ["src=", "href=", "url("] {
+        assert!(!page.contains(loads), "{page}");
+    }
     write(&world, LOCK);
     world
         .run("ferretto", &["diff", "t", "t", "--flamegraph", "y.svg"])

@@ -7,7 +7,7 @@ use ferretto_text::amount::counted;
 use ferretto_trace::profile::{By, CallTree, TreeOptions};
 
 use super::svg::{Style, Texts, Unit};
-use super::{image, unit};
+use super::{image, of_kind, unit};
 use crate::moment::Range;
 use crate::output::write;
 use crate::profile::Samples;
@@ -75,7 +75,7 @@ pub(crate) fn write_changes(before: Side<'_>, after: Side<'_>, output: &Path) ->
         icicle: false,
         unit,
     };
-    let image = image(&tree, Some(&baseline), &texts, &style);
+    let image = of_kind(image(&tree, Some(&baseline), &texts, &style), output);
     let inputs = before.files.iter().chain(after.files);
     let inputs: Vec<&Path> = inputs.map(PathBuf::as_path).collect();
     write(output, &inputs, |out| {

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &FlamegraphArgs) -> Result<Extent> {
         unit: unit(&samples),
     };
     let path = output_of(args.output.as_deref(), &args.file, "svg");
-    let image = image(&tree, baseline_tree.as_ref(), &texts, &style);
+    let image = of_kind(image(&tree, baseline_tree.as_ref(), &texts, &style), &path);
     let inputs: Vec<&Path> = [Some(&args.file), args.before.as_ref()]
         .into_iter()
         .flatten()
@@ -97,6 +97,26 @@ fn image(tree: &CallTree, baseline: Option<&CallTree>, texts: &Texts, style: &St
         }
         limit = limit * 2 / 3;
     }
+}
+
+/// Returns an image as a file of the kind that its name asks for: itself, or a page that shows it.
+fn of_kind(image: String, path: &Path) -> String {
+    let is_page = path
+        .extension()
+        .is_some_and(|it| it == "html" || it == "htm");
+    if !is_page {
+        return image;
+    }
+    let start = image.find("<svg").unwrap_or(0);
+    let title = image
+        .split_once("<title>")
+        .and_then(|it| it.1.split_once("</title>"));
+    let title = title.map_or("", |it| it.0);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><title>{title}</title>\
+         </head>\n<body style=\"margin:0\">\n{}</body>\n</html>\n",
+        &image[start..]
+    )
 }
 
 /// Returns the unit of the values.
