@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
 
+mod cells;
 pub mod cluster;
 mod computed;
 pub mod engine;

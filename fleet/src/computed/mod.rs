@@ -176,16 +176,6 @@ impl TableProvider for ComputedTable {
     }
 }
 
-/// Returns an argument as an integer; `None` for NULL.
-pub(crate) fn integer(function: &str, name: &str, value: &ScalarValue) -> Result<Option<i64>> {
-    match value {
-        ScalarValue::Int64(value) => Ok(*value),
-        ScalarValue::Null => Ok(None),
-        ScalarValue::Utf8(None) | ScalarValue::Float64(None) => Ok(None),
-        other => plan_err!("{function}: '{name}' must be an integer, not {other}."),
-    }
-}
-
 /// Returns an argument as a text; `None` for NULL.
 pub(crate) fn text(value: &ScalarValue) -> Option<String> {
     match value {

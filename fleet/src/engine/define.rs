@@ -17,7 +17,7 @@ use futures::TryStreamExt;
 use super::Engine;
 use super::views::reads;
 use crate::error::SqlError;
-use crate::flamegraph::{FlamegraphTable, Source};
+use crate::flamegraph::{self, FlamegraphTable};
 use crate::intervals::{SpanKind, span_table};
 use crate::sql::dialect::TraceDialect;
 use crate::sql::lexer::{is_word, tokenize};
@@ -265,7 +265,7 @@ impl Engine {
         let schema = stream.schema();
         let batches: Vec<RecordBatch> = stream.try_collect().await?;
         let rows = concat_batches(&schema, &batches).map_err(SqlError::arrow)?;
-        let table = FlamegraphTable::new(Source::new(&rows)?);
+        let table = FlamegraphTable::new(flamegraph::read(&rows)?);
         self.register(name, Arc::new(table))
     }
 

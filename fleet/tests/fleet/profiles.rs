@@ -73,8 +73,10 @@ fn flamegraphs_have_the_samples_within_bounds_of_time() {
         ["\"_ZN3foo3barEv\",1,2", "\"work\",1,1"]
     );
     assert!(s.error(&graph("around 20")).contains("is not a bound"));
-    let java = "SELECT * FROM experimental_flamegraph('graph', 1, NULL, 1, NULL, NULL)";
-    assert!(s.error(java).contains("'graph' is not supported"));
+    let focused = graph(">=20,<=30").replace("NULL, NULL)", "NULL, 'WORK')");
+    assert_eq!(s.rows(&focused), ["\"_ZN3foo3barEv\",1,2", "\"work\",1,1"]);
+    let other = "SELECT * FROM experimental_flamegraph('other', 1, NULL, 1, NULL, NULL)";
+    assert!(s.error(other).contains("unknown profile type"));
     let few = "SELECT * FROM experimental_flamegraph('native', 1)";
     assert!(s.error(few).contains("takes 6 arguments"));
 }

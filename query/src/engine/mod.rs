@@ -33,8 +33,7 @@ pub use crate::limits::Options;
 use crate::modules;
 use crate::objects::{self, Objects};
 use crate::relations::{
-    TraceTable, register_absent, register_callstacks, register_flat, register_layout,
-    register_pairs, register_pointer, register_why,
+    COMPUTED, TraceTable, register_absent, register_pairs, register_pointer, register_why,
 };
 use crate::sqlite::{Callee, Relations};
 use crate::stdlib;
@@ -120,10 +119,10 @@ impl Engine {
         }
         register_pairs(&connection, &relations, trace)?;
         register_absent(&connection, &relations)?;
-        register_layout(&connection, &relations, trace, &limits)?;
-        register_flat(&connection, &relations, trace, &limits)?;
+        for table in &COMPUTED {
+            table.register(&connection, &relations, trace, &limits)?;
+        }
         register_why(&connection, &relations, trace, &limits)?;
-        register_callstacks(&connection, &relations, trace, &limits)?;
         register_pointer(&connection, &relations, &objects)?;
         relations.register_module(&connection, CREATED)?;
         functions::register(&connection, &limits)?;

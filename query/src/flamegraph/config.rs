@@ -32,7 +32,7 @@ pub(super) enum Aggregate {
 
 /// The configuration, with indexes of the columns.
 #[derive(Debug)]
-pub(super) struct Config {
+pub struct Config {
     pub(super) view: View,
     /// Callstacks are shown if each expression matches one of their frames.
     pub(super) show_stack: Vec<Regex>,

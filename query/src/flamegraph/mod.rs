@@ -1,5 +1,6 @@
 //! `CREATE VIRTUAL TABLE name USING __intrinsic_flamegraph((query))`: callstacks with values, which
-//! `name(__intrinsic_flamegraph_config(…))` merges to a flamegraph.
+//! `name(__intrinsic_flamegraph_config(…))` merges to a flamegraph. [`Flamegraph`] also serves
+//! other engines of SQL.
 
 mod config;
 mod layout;
@@ -10,18 +11,23 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rusqlite::functions::FunctionFlags;
-use rusqlite::types::{Value, ValueRef};
+/// A value of a row.
+pub use rusqlite::types::Value as Cell;
+use rusqlite::types::Value;
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Result};
 
-use self::config::{Aggregate, Config};
-use self::source::{COMPUTED, NAME, Source};
+use self::config::Aggregate;
+pub use self::config::Config;
+use self::source::{COMPUTED, NAME, Source, VALUE, kind};
 use self::tree::{Numbers, Tree};
 use crate::error::SqlError;
 use crate::limits::Limits;
 use crate::objects::failure;
 use crate::relations::StoredRows;
+use crate::relations::computed::{Cells, Kind};
 use crate::sqlite::{Column, Condition, Op, Plan, Relation, Rows};
-use crate::syntax::lexer::{Kind, Token, closing, split_commas, text, trim};
+use crate::syntax::lexer::{self, Token, closing, split_commas, text, trim};
 
 /// The function with the configuration of a flamegraph.
 const CONFIG: &str = "__intrinsic_flamegraph_config";
@@ -31,6 +37,9 @@ const FIND: &str = "__intrinsic_flamegraph_find";
 const IS_ROOT: &str = "__is_super_root";
 /// Separates the texts of a configuration, and precedes the first.
 const SEPARATOR: char = '\u{1f}';
+
+/// The column of the result with the name of a frame.
+const NAME_OF_ROW: usize = 3;
 
 /// Registers the function of configurations.
 pub(crate) fn register(connection: &Connection) -> Result<()> {
@@ -69,14 +78,17 @@ pub(crate) fn select_roots(mut tokens: Vec<Token>) -> Vec<Token> {
         let offset = tokens[at].at;
         // Anything else stays a call of a function that does not exist.
         let (end, replacement) = condition.unwrap_or_else(|| (at + 1, format!("{FIND} ")));
-        tokens.splice(at..end, [Token::new(Kind::Symbol, replacement, offset)]);
+        tokens.splice(
+            at..end,
+            [Token::new(lexer::Kind::Symbol, replacement, offset)],
+        );
     }
     tokens
 }
 
 /// The rows of a flamegraph, as a table that has to be called with a configuration.
 #[derive(Debug)]
-pub(crate) struct Flamegraph {
+pub struct Flamegraph {
     source: Source,
     limits: Limits,
 }
@@ -88,10 +100,100 @@ impl Flamegraph {
         rows: StoredRows,
         limits: &Limits,
     ) -> std::result::Result<Self, SqlError> {
+        let mut columns = Vec::new();
+        for (column, name) in names.into_iter().enumerate() {
+            let values = (0..rows.len()).map(|row| &rows.row(row)[column]);
+            let kind = kind(&name, values)?;
+            columns.push((name, kind));
+        }
         Ok(Self {
-            source: Source::new(names, rows)?,
+            source: Source::new(columns, rows)?,
             limits: limits.clone(),
         })
+    }
+
+    /// Returns a table of rows with these columns, whose values follow each other row by row. There
+    /// is no limit of memory or time.
+    ///
+    /// # Errors
+    ///
+    /// If the first columns are not `id`, `parent_id`, `name` and `value`, or if the rows are not
+    /// trees.
+    pub fn of(
+        columns: Vec<(String, Kind)>,
+        values: impl IntoIterator<Item = Value>,
+    ) -> std::result::Result<Self, SqlError> {
+        let limits = Limits::default();
+        let mut rows = StoredRows::new(columns.len(), &limits);
+        let added = rows.extend(values);
+        added.map_err(|error| SqlError::new(error.to_string()))?;
+        Ok(Self {
+            source: Source::new(columns, rows)?,
+            limits,
+        })
+    }
+
+    /// Reads a configuration: names followed by values.
+    ///
+    /// # Errors
+    ///
+    /// If a name is unknown or lacks values, or if a column does not exist.
+    pub fn configuration(&self, words: &[String]) -> Result<Config> {
+        Config::parse(words, &self.source)
+    }
+
+    /// Returns the names and kinds of the columns of the rows; without a configuration, those of
+    /// all rows before they are merged.
+    pub fn columns(&self, config: Option<&Config>) -> Vec<(String, Kind)> {
+        let source = &self.source;
+        let size = config.map_or(VALUE, |config| config.values[0]);
+        let kind = |(index, name): (usize, String)| {
+            let kind = match index {
+                0..NAME_OF_ROW => Kind::Integers,
+                NAME_OF_ROW => Kind::Texts,
+                _ if index < COMPUTED.len() => source.kind(size),
+                _ => self.kind_of_property(&name, config),
+            };
+            (name, kind)
+        };
+        self.names().into_iter().enumerate().map(kind).collect()
+    }
+
+    /// Returns the kind of a column after those of all flamegraphs.
+    fn kind_of_property(&self, name: &str, config: Option<&Config>) -> Kind {
+        let source = &self.source;
+        let Some(column) = source.properties().find(|c| source.names[*c] == name) else {
+            let sum = ["self_", "cumulative_"].into_iter().find_map(|start| {
+                let name = name.strip_prefix(start)?;
+                source.properties().find(|c| source.names[*c] == name)
+            });
+            return sum.map_or(Kind::Integers, |column| source.kind(column));
+        };
+        let mut aggregates = config.iter().flat_map(|config| &config.aggregates);
+        let is_text = aggregates.any(|(of, c)| *c == column && *of != Aggregate::Sum);
+        if is_text {
+            Kind::Texts
+        } else {
+            source.kind(column)
+        }
+    }
+
+    /// Returns the row above all roots.
+    ///
+    /// # Errors
+    ///
+    /// If a limit of the session is reached.
+    pub fn super_root(&self) -> Result<Cells> {
+        self.root().map(Cells)
+    }
+
+    /// Returns the rows of a flamegraph.
+    ///
+    /// # Errors
+    ///
+    /// If a sum is too large, a value is negative, or a limit of the session is reached.
+    pub fn merged(&self, config: &Config) -> Result<Cells> {
+        self.rows(config).map(Cells)
     }
 
     /// Returns the names of the columns without the hidden ones.

@@ -6,13 +6,14 @@ use rusqlite::types::Value;
 
 use crate::error::SqlError;
 use crate::relations::StoredRows;
+use crate::relations::computed::Kind;
 
 /// The names of the first columns.
 const FIXED: [&str; 4] = ["id", "parent_id", "name", "value"];
 /// The column with the name of a frame.
 pub(super) const NAME: usize = 2;
 /// The column with the value of a frame.
-const VALUE: usize = 3;
+pub(super) const VALUE: usize = 3;
 
 /// The names of the columns of a flamegraph, which further columns of its rows must not have.
 pub(super) const COMPUTED: [&str; 9] = [
@@ -26,14 +27,6 @@ pub(super) const COMPUTED: [&str; 9] = [
     "x_start",
     "x_end",
 ];
-
-/// The kind of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Integers,
-    Reals,
-    Texts,
-}
 
 /// The rows, callers before the frames they call.
 #[derive(Debug)]
@@ -49,9 +42,12 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Returns the rows of a query's result.
-    pub(super) fn new(names: Vec<String>, rows: StoredRows) -> Result<Self, SqlError> {
-        let names: Vec<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
+    /// Returns the rows of a query's result, with the names and kinds of their columns.
+    pub(super) fn new(columns: Vec<(String, Kind)>, rows: StoredRows) -> Result<Self, SqlError> {
+        let (names, kinds): (Vec<String>, Vec<Kind>) = columns
+            .into_iter()
+            .map(|(name, kind)| (name.to_ascii_lowercase(), kind))
+            .unzip();
         if names.len() < FIXED.len() || names[..FIXED.len()] != FIXED {
             return Err(SqlError::new(format!(
                 "The first columns of a flamegraph's rows must be {}.",
@@ -66,24 +62,23 @@ impl Source {
                 "The column '{name}' of a flamegraph's rows has the name of a result column."
             )));
         }
-        let kinds = (0..names.len())
-            .map(|column| {
-                kind(
-                    &names[column],
-                    (0..rows.len()).map(|row| &rows.row(row)[column]),
-                )
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let has_values = |column: usize| {
+            let mut rows = (0..rows.len()).map(|row| &rows.row(row)[column]);
+            rows.any(|value| *value != Value::Null)
+        };
         let wanted = [
             (kinds[0] == Kind::Integers, "integers"),
             (kinds[1] == Kind::Integers, "integers"),
-            (kinds[NAME] == Kind::Texts || rows.len() == 0, "texts"),
+            (kinds[NAME] == Kind::Texts, "texts"),
             (kinds[VALUE] != Kind::Texts, "numbers"),
         ];
-        if let Some(column) = wanted.iter().position(|(is_met, _)| !is_met) {
+        let mut wanted = wanted.into_iter().enumerate();
+        if let Some((column, (_, kind))) =
+            wanted.find(|(column, (is_met, _))| !is_met && has_values(*column))
+        {
             return Err(SqlError::new(format!(
-                "The column '{}' of a flamegraph's rows must have {}.",
-                FIXED[column], wanted[column].1
+                "The column '{}' of a flamegraph's rows must have {kind}.",
+                FIXED[column]
             )));
         }
         let (order, callers) = in_order(&rows)?;
@@ -109,6 +104,11 @@ impl Source {
     /// Returns the indexes of the columns after the first four.
     pub(super) fn properties(&self) -> std::ops::Range<usize> {
         FIXED.len()..self.names.len()
+    }
+
+    /// Returns the kind of a column.
+    pub(super) fn kind(&self, column: usize) -> Kind {
+        self.kinds[column]
     }
 
     /// Returns true if a column has numbers.
@@ -164,8 +164,11 @@ impl Source {
     }
 }
 
-/// Returns the kind of a column.
-fn kind<'a>(name: &str, values: impl Iterator<Item = &'a Value>) -> Result<Kind, SqlError> {
+/// Returns the kind of a column with these values.
+pub(super) fn kind<'a>(
+    name: &str,
+    values: impl Iterator<Item = &'a Value>,
+) -> Result<Kind, SqlError> {
     let mut kind = Kind::Integers;
     for value in values {
         match value {

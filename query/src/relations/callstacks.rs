@@ -1,62 +1,48 @@
 //! `experimental_flamegraph(…)`: the callstacks of heap profiles or samples as a tree.
 
-use std::sync::Arc;
-
 use ferretto_tables::Trace;
+use rusqlite::Result;
 use rusqlite::types::Value;
-use rusqlite::{Connection, Result};
 
+use super::computed::{Computed, Kind};
 use super::tree::{Name, Tree};
-use super::{Stored, StoredRows, heap_graph};
+use super::{StoredRows, heap_graph};
 use crate::limits::Limits;
 use crate::objects::failure;
-use crate::sqlite::Relations;
 
 const NAME: &str = "experimental_flamegraph";
 
-const ARGUMENTS: [&str; 6] = [
-    "profile_type",
-    "ts_argument",
-    "ts_constraint",
-    "upid",
-    "upid_group",
-    "focus",
-];
-
-const COLUMNS: [&str; 16] = [
-    "id",
-    "ts",
-    "depth",
-    "name",
-    "map_name",
-    "count",
-    "cumulative_count",
-    "size",
-    "cumulative_size",
-    "alloc_count",
-    "cumulative_alloc_count",
-    "alloc_size",
-    "cumulative_alloc_size",
-    "parent_id",
-    "source_file",
-    "line_number",
-];
-
-/// Registers the table.
-pub(crate) fn register(
-    connection: &Connection,
-    relations: &Relations,
-    trace: &Arc<Trace>,
-    limits: &Limits,
-) -> Result<()> {
-    let (trace, limits) = (trace.clone(), limits.clone());
-    let relation = Stored::new(
-        COLUMNS.map(str::to_owned).to_vec(),
-        ARGUMENTS.map(str::to_owned).to_vec(),
-        move |arguments| rows(&trace, arguments, &limits).map(Arc::new),
-    );
-    relations.register(connection, NAME, relation)
-}
+/// The table.
+pub(super) const TABLE: Computed = Computed {
+    name: NAME,
+    arguments: &[
+        "profile_type",
+        "ts_argument",
+        "ts_constraint",
+        "upid",
+        "upid_group",
+        "focus",
+    ],
+    columns: &[
+        ("id", Kind::Integers),
+        ("ts", Kind::Integers),
+        ("depth", Kind::Integers),
+        ("name", Kind::Texts),
+        ("map_name", Kind::Texts),
+        ("count", Kind::Integers),
+        ("cumulative_count", Kind::Integers),
+        ("size", Kind::Integers),
+        ("cumulative_size", Kind::Integers),
+        ("alloc_count", Kind::Integers),
+        ("cumulative_alloc_count", Kind::Integers),
+        ("alloc_size", Kind::Integers),
+        ("cumulative_alloc_size", Kind::Integers),
+        ("parent_id", Kind::Integers),
+        ("source_file", Kind::Texts),
+        ("line_number", Kind::Integers),
+    ],
+    compute: rows,
+};
 
 /// Parses bounds of times, such as `>=5,<9`.
 fn constraint(text: &str) -> Result<Bounds<'_>> {
@@ -184,7 +170,7 @@ fn rows(trace: &Trace, arguments: &[Value], limits: &Limits) -> Result<StoredRow
     let (ts, bounds) = times(arguments)?;
     let ts = ts.or_else(|| bounds.first().map(|(_, bound)| *bound));
     let text = |id| trace.strings().get(id).map(str::to_owned);
-    let mut rows = StoredRows::new(COLUMNS.len(), limits);
+    let mut rows = StoredRows::new(TABLE.columns.len(), limits);
     for (id, node) in tree.nodes().iter().enumerate() {
         rows.push(id as i64)?;
         rows.push(ts)?;

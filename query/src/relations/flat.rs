@@ -1,25 +1,30 @@
 //! `experimental_flat_slice(start, end)`: the innermost slices of each track over time.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ferretto_tables::Trace;
+use rusqlite::Result;
 use rusqlite::types::Value;
-use rusqlite::{Connection, Result};
 
-use super::{Stored, StoredRows};
+use super::StoredRows;
+use super::computed::{Computed, Kind};
 use crate::limits::Limits;
-use crate::sqlite::Relations;
 
-const COLUMNS: [&str; 7] = [
-    "ts",
-    "dur",
-    "track_id",
-    "category",
-    "name",
-    "arg_set_id",
-    "source_id",
-];
+/// The table.
+pub(super) const TABLE: Computed = Computed {
+    name: "experimental_flat_slice",
+    arguments: &["start_bound", "end_bound"],
+    columns: &[
+        ("ts", Kind::Integers),
+        ("dur", Kind::Integers),
+        ("track_id", Kind::Integers),
+        ("category", Kind::Texts),
+        ("name", Kind::Texts),
+        ("arg_set_id", Kind::Integers),
+        ("source_id", Kind::Integers),
+    ],
+    compute: rows,
+};
 
 /// A part of a track's time, with its innermost slice.
 struct Piece {
@@ -85,7 +90,7 @@ fn rows(trace: &Trace, arguments: &[Value], limits: &Limits) -> Result<StoredRow
     };
     let slices = &trace.tables().slice;
     let text = |id| trace.strings().get(id).map(str::to_owned);
-    let mut rows = StoredRows::new(COLUMNS.len(), limits);
+    let mut rows = StoredRows::new(TABLE.columns.len(), limits);
     for piece in pieces {
         let slice = piece.slice;
         rows.push(piece.start)?;
@@ -101,20 +106,4 @@ fn rows(trace: &Trace, arguments: &[Value], limits: &Limits) -> Result<StoredRow
         rows.push(slice.map(i64::from))?;
     }
     Ok(rows)
-}
-
-/// Registers the table.
-pub(crate) fn register(
-    connection: &Connection,
-    relations: &Relations,
-    trace: &Arc<Trace>,
-    limits: &Limits,
-) -> Result<()> {
-    let (trace, limits) = (trace.clone(), limits.clone());
-    let relation = Stored::new(
-        COLUMNS.map(str::to_owned).to_vec(),
-        ["start_bound", "end_bound"].map(str::to_owned).to_vec(),
-        move |arguments| rows(&trace, arguments, &limits).map(Arc::new),
-    );
-    relations.register(connection, "experimental_flat_slice", relation)
 }

@@ -1,15 +1,43 @@
 //! `experimental_slice_layout('1,2,3')`: the lines on which slices of several tracks are drawn.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 
 use ferretto_tables::Trace;
+use rusqlite::Result;
 use rusqlite::types::Value;
-use rusqlite::{Connection, Result};
 
-use super::{Stored, StoredRows};
+use super::StoredRows;
+use super::computed::{Computed, Kind};
 use crate::limits::Limits;
-use crate::sqlite::Relations;
+
+/// The table.
+pub(super) const TABLE: Computed = Computed {
+    name: "experimental_slice_layout",
+    arguments: &["filter_track_ids"],
+    columns: &[
+        ("id", Kind::Integers),
+        ("layout_depth", Kind::Integers),
+        ("ts", Kind::Integers),
+        ("dur", Kind::Integers),
+        ("track_id", Kind::Integers),
+        ("category", Kind::Texts),
+        ("name", Kind::Texts),
+        ("depth", Kind::Integers),
+        ("parent_id", Kind::Integers),
+        ("arg_set_id", Kind::Integers),
+    ],
+    compute: |trace, arguments, limits| {
+        let list = match arguments.first() {
+            Some(Value::Text(list)) => list.clone(),
+            Some(Value::Integer(track)) => track.to_string(),
+            _ => String::new(),
+        };
+        let tracks = list
+            .split(',')
+            .filter_map(|track| track.trim().parse().ok());
+        rows(trace, &tracks.collect(), limits)
+    },
+};
 
 /// A slice with all its descendants.
 struct Stack {
@@ -92,7 +120,7 @@ fn rows(trace: &Trace, tracks: &HashSet<u32>, limits: &Limits) -> Result<StoredR
     }
     let first_lines = assign_lines(&stacks, limits)?;
     let text = |id| trace.strings().get(id).map(str::to_owned);
-    let mut out = StoredRows::new(COLUMNS.len(), limits);
+    let mut out = StoredRows::new(TABLE.columns.len(), limits);
     for (id, stack, depth) in members {
         out.push(i64::from(id))?;
         out.push((first_lines[stack] + depth) as i64)?;
@@ -106,43 +134,4 @@ fn rows(trace: &Trace, tracks: &HashSet<u32>, limits: &Limits) -> Result<StoredR
         out.push(slices.arg_set_id().get(id).map(i64::from))?;
     }
     Ok(out)
-}
-
-const COLUMNS: [&str; 10] = [
-    "id",
-    "layout_depth",
-    "ts",
-    "dur",
-    "track_id",
-    "category",
-    "name",
-    "depth",
-    "parent_id",
-    "arg_set_id",
-];
-
-/// Registers the table.
-pub(crate) fn register(
-    connection: &Connection,
-    relations: &Relations,
-    trace: &Arc<Trace>,
-    limits: &Limits,
-) -> Result<()> {
-    let (trace, limits) = (trace.clone(), limits.clone());
-    let relation = Stored::new(
-        COLUMNS.map(str::to_owned).to_vec(),
-        vec!["filter_track_ids".to_owned()],
-        move |arguments| {
-            let list = match arguments.first() {
-                Some(Value::Text(list)) => list.clone(),
-                Some(Value::Integer(track)) => track.to_string(),
-                _ => String::new(),
-            };
-            let tracks = list
-                .split(',')
-                .filter_map(|track| track.trim().parse().ok());
-            rows(&trace, &tracks.collect(), &limits).map(Arc::new)
-        },
-    );
-    relations.register(connection, "experimental_slice_layout", relation)
 }

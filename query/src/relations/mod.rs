@@ -2,6 +2,7 @@
 
 mod absent;
 mod callstacks;
+pub mod computed;
 mod flat;
 mod heap_graph;
 mod layout;
@@ -14,11 +15,11 @@ mod tree;
 mod why;
 
 pub(crate) use self::absent::{register as register_absent, tables as absent_tables};
-pub(crate) use self::callstacks::register as register_callstacks;
-pub(crate) use self::flat::register as register_flat;
-pub(crate) use self::layout::register as register_layout;
 pub(crate) use self::pairs::register as register_pairs;
 pub(crate) use self::pointer::{name_column, pointer_sql, register as register_pointer};
 pub(crate) use self::stored::{Stored, StoredRows};
 pub(crate) use self::table::TraceTable;
 pub(crate) use self::why::register as register_why;
+
+/// The tables that are computed from the trace and arguments.
+pub static COMPUTED: [computed::Computed; 3] = [layout::TABLE, flat::TABLE, callstacks::TABLE];
