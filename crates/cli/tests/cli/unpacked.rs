@@ -263,8 +263,8 @@ fn json_and_view_stay_within_their_memory_limit() {
         &["view", "t", "--max-memory", "16M", "-o", "out"],
     ] {
         let (output, peak) = measured(&world, args);
-        // Apart from the program itself.
-        assert!(peak < 60 << 10, "{args:?}: {peak} KiB");
+        // The pages of the program itself take 32 MiB without optimizations.
+        assert!(peak < 72 << 10, "{args:?}: {peak} KiB");
         output.returned(3);
     }
 }
