@@ -118,7 +118,7 @@ fn lists_of_samples_are_passed_on_by_element() {
             "endTime 7",
             r#"frame 1 {"name":"}"}"#,
             "frame b {}",
-            "148 {}",
+            "144 {}",
         ],
         Ok(()),
     );
