@@ -169,9 +169,11 @@ impl Flamegraph {
             });
             return sum.map_or(Kind::Integers, |column| source.kind(column));
         };
+        // A column that distinguishes frames has its own values, also if it is aggregated.
+        let config = config.filter(|config| !config.grouping.contains(&column));
         let mut aggregates = config.iter().flat_map(|config| &config.aggregates);
-        let is_text = aggregates.any(|(of, c)| *c == column && *of != Aggregate::Sum);
-        if is_text {
+        let aggregate = aggregates.find(|(_, c)| *c == column);
+        if aggregate.is_some_and(|(of, _)| *of != Aggregate::Sum) {
             Kind::Texts
         } else {
             source.kind(column)
