@@ -247,7 +247,8 @@ impl<'a> States<'a> {
             return;
         };
         let last = self.last(utid);
-        if last.kind == Kind::Running {
+        // A later state is that of another CPU, on which the thread runs since.
+        if last.kind == Kind::Running && last.ts <= ts {
             self.close(ts, last);
             if let Some(last) = self.last.get_mut(utid as usize) {
                 (last.row, last.kind) = (NONE, Kind::Blocked);

@@ -222,6 +222,28 @@ fn a_missing_switch_leaves_the_time_before_it_unknown() {
 }
 
 #[test]
+fn a_missing_switch_does_not_end_the_state_of_a_thread_on_its_next_cpu() {
+    // Thread 2 left CPU 0 before 20. Only the switch from thread 3 at 30 shows that.
+    let on_first = on_cpu(
+        0,
+        "event { timestamp: 10 pid: 1 sched_switch { prev_pid: 1 prev_state: 1 next_pid: 2 } }
+         event { timestamp: 30 pid: 3 sched_switch { prev_pid: 3 prev_state: 1 next_pid: 1 } }",
+    );
+    let on_second = on_cpu(
+        1,
+        "event { timestamp: 20 pid: 4 sched_switch { prev_pid: 4 prev_state: 1 next_pid: 2 } }
+         event { timestamp: 40 pid: 2 sched_switch { prev_pid: 2 prev_state: 1 next_pid: 4 } }",
+    );
+    let trace = import(&[on_first, on_second].concat());
+    let table = &trace.tables().thread_state;
+    let running = (0..table.len()).filter(|row| table.ucpu().get(*row) == Some(1));
+    let times: Vec<_> = running
+        .map(|row| (table.ts().get(row), table.dur().get(row)))
+        .collect();
+    assert_eq!(times, [(20, 20), (40, -1)]);
+}
+
+#[test]
 fn a_switch_that_a_loss_explains_is_not_a_missing_one() {
     let before = "event { timestamp: 10 pid: 1 sched_switch { prev_pid: 1 next_pid: 2 } }";
     let after = "lost_events: true previous_bundle_end_timestamp: 10
