@@ -11,6 +11,7 @@
 
 mod evidence;
 mod explain;
+mod explanation;
 mod grouped;
 mod kind;
 mod losses;
@@ -23,7 +24,8 @@ mod stacks;
 mod threads;
 
 pub use evidence::{Missing, Recorded};
-pub use explain::{Cause, ExplainedWait, Explanation, Piece, Prepared, TABLES, Why};
+pub use explain::{Prepared, TABLES, Why};
+pub use explanation::{Cause, ExplainedWait, Explanation, Piece};
 pub use kind::WaitKind;
 pub use losses::LostData;
 pub use partition::{Part, PartKind, Partition, Wait};

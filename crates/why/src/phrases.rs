@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::evidence::call_name;
-use crate::explain::{Cause, ExplainedWait, Why};
+use crate::explain::Why;
+use crate::explanation::{Cause, ExplainedWait};
 use crate::kind::WaitKind;
 use crate::shares::Share;
 

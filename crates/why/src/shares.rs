@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::explain::{Cause, Explanation};
+use crate::explanation::{Cause, Explanation};
 
 /// The maximum number of levels. The causes of deeper waits count for the last one.
 const MAX_LEVELS: usize = 8;

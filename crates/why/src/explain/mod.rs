@@ -1,4 +1,6 @@
-//! The causes of an interval.
+//! Finds the causes of an interval.
+
+mod waits;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,11 +9,12 @@ use ferretto_tables::schema::TableId;
 use ferretto_tables::{StringId, TableSet, Trace};
 use rustc_hash::FxHashMap;
 
-use crate::evidence::{Evidence, Recorded, call_name, first_argument};
+use crate::evidence::{Evidence, Recorded};
+use crate::explanation::{Cause, ExplainedWait, Explanation};
 use crate::grouped::Grouped;
 use crate::kind::{self, WaitKind};
 use crate::missing::{self, Unknown};
-use crate::partition::{Part, PartKind, Partition, Wait};
+use crate::partition::{Part, PartKind, Partition};
 use crate::schedule::{Schedule, State, StateKind, Waker};
 use crate::stacks::{self, Function};
 use crate::threads;
@@ -37,146 +40,6 @@ pub const TABLES: TableSet = TableSet::of(&[
     TableId::stack_profile_mapping,
     TableId::stack_profile_symbol,
 ]);
-
-/// The cause of a part of an interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Cause {
-    /// It ran its own code.
-    User,
-    /// It ran in system calls: those within this cause, in [`Share`](crate::Share)s.
-    Calls,
-    /// It ran in this system call.
-    Call(StringId),
-    /// It entered or left a system call.
-    Entry,
-    /// It ran in the kernel, handling page faults.
-    PageFault,
-    /// It ran in the kernel, outside of system calls.
-    Kernel,
-    /// It ran; the trace does not tell whether in the kernel.
-    Running,
-    /// An interrupt of this name had its CPU.
-    Interrupt(StringId),
-    /// It waited for a CPU, which another thread had.
-    Behind(u32),
-    /// It waited for a CPU that was idle and about to run it.
-    Wakeup,
-    /// It waited for a CPU that was idle for longer than a wake-up takes: a limit of its control
-    /// group may have held it back.
-    Idle,
-    /// It waited for a CPU. In [`Piece`]s, the trace does not tell which.
-    Cpu,
-    /// It waited for something of this kind, until this thread ended the wait, or an interrupt.
-    Wait(WaitKind, Option<u32>),
-    /// It did not exist yet, or had ended.
-    Absent,
-    /// Events of the scheduler are missing.
-    Lost,
-    /// The chain of waits is too long.
-    TooDeep,
-}
-
-impl Cause {
-    /// Returns the name of the cause in JSON and SQL.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Calls => "system-calls",
-            Self::Call(_) => "system-call",
-            Self::Entry => "system-call-entry",
-            Self::PageFault => "page-fault",
-            Self::Kernel => "kernel",
-            Self::Running => "running",
-            Self::Interrupt(_) => "interrupt",
-            Self::Behind(_) => "cpu-behind",
-            Self::Wakeup => "cpu-wakeup",
-            Self::Idle => "cpu-idle",
-            Self::Cpu => "cpu",
-            Self::Wait(..) => "wait",
-            Self::Absent => "absent",
-            Self::Lost => "lost",
-            Self::TooDeep => "too-deep",
-        }
-    }
-}
-
-/// A part of an interval with its cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
-    /// The beginning, in nanoseconds.
-    pub start: i64,
-    /// The end, exclusive.
-    pub end: i64,
-    /// The thread: the selected one, or the one at the end of the chain of waits.
-    pub thread: u32,
-    /// The innermost wait: an index in [`Explanation::waits`].
-    pub wait: Option<u32>,
-    /// The cause. For a wait that no thread explains, the wait itself.
-    pub cause: Cause,
-    /// The sampled callstack that it counts for: `stack_profile_callsite.id`.
-    pub callsite: Option<u32>,
-}
-
-/// A wait, with what the trace tells of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExplainedWait {
-    /// The wait.
-    pub wait: Wait,
-    /// The kind.
-    pub kind: WaitKind,
-    /// The system call in which it waited.
-    pub call: Option<StringId>,
-    /// The address of the lock.
-    pub address: Option<u64>,
-    /// The callstack with which it began: `stack_profile_callsite.id`.
-    pub callsite: Option<u32>,
-    /// The callstack of the thread that ended it, of the nearest sample:
-    /// `stack_profile_callsite.id`.
-    pub waker_callsite: Option<u32>,
-    /// The interrupt that ended it.
-    pub interrupt: Option<StringId>,
-}
-
-impl ExplainedWait {
-    /// Returns the thread that ended the wait.
-    pub fn waker(&self) -> Option<u32> {
-        match self.wait.state.waker {
-            Waker::Thread(thread) => Some(thread),
-            Waker::Interrupt(_) | Waker::Unknown => None,
-        }
-    }
-
-    /// Returns true if an interrupt ended the wait, or a timer.
-    pub fn is_ended_by_interrupt(&self) -> bool {
-        matches!(self.wait.state.waker, Waker::Interrupt(_))
-    }
-
-    /// Returns the CPU of the interrupt that ended the wait: `cpu.id`.
-    pub fn interrupt_ucpu(&self) -> Option<u32> {
-        match self.wait.state.waker {
-            Waker::Interrupt(ucpu) => ucpu,
-            Waker::Thread(_) | Waker::Unknown => None,
-        }
-    }
-
-    /// Returns the cause that the wait is.
-    pub fn cause(&self) -> Cause {
-        Cause::Wait(self.kind, self.waker())
-    }
-}
-
-/// The causes of an interval of a thread.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Explanation {
-    /// The thread: `thread.id`.
-    pub thread: u32,
-    /// The interval in nanoseconds.
-    pub interval: Range<i64>,
-    /// The parts, in the order of time. They cover the interval without gaps and overlaps.
-    pub pieces: Vec<Piece>,
-    /// The waits, each after the one that it explains.
-    pub waits: Vec<ExplainedWait>,
-}
 
 /// The states of the threads of a trace, and the events that explain them.
 #[derive(Debug)]
@@ -318,18 +181,6 @@ impl<'a> Why<'a> {
         };
         let start = alive.next().map_or(0, held);
         start..alive.next_back().map_or(start, |state| state.end)
-    }
-
-    /// Returns a blocked state of a thread as a wait, with what the trace tells of it.
-    pub fn wait_of(&self, thread: u32, state: &State) -> ExplainedWait {
-        self.wait(&Wait {
-            thread,
-            start: state.start,
-            end: state.end,
-            state: *state,
-            parent: None,
-            depth: 0,
-        })
     }
 
     /// Returns the name of a thread, with its number.
@@ -524,151 +375,5 @@ impl<'a> Why<'a> {
             Cause::Wakeup
         };
         to.add(part, (start, end), cause, None);
-    }
-
-    fn wait(&self, wait: &Wait) -> ExplainedWait {
-        let state = &wait.state;
-        let strings = self.trace.strings();
-        let callsite = self.prepared.evidence.stack_of_wait(wait.thread, state);
-        let call = self.prepared.evidence.call_at(wait.thread, state.start);
-        let stack = callsite.and_then(|callsite| self.prepared.stacks.get(&callsite));
-        let letter = match state.kind {
-            StateKind::Blocked(letter) => letter,
-            _ => 0,
-        };
-        let interrupt = match state.waker {
-            Waker::Interrupt(cpu) => self.waking_interrupt(cpu, state.end),
-            Waker::Thread(_) | Waker::Unknown => None,
-        };
-        let of_call = call.map(|call| kind::of_call(call_name(strings.text(call.name))));
-        let kind = match (state.kind, stack.and_then(|stack| stack.kind)) {
-            (StateKind::Unborn, _) => WaitKind::Creation,
-            (_, Some(kind)) => kind,
-            _ => match (of_call, letter) {
-                (Some(WaitKind::File | WaitKind::Call), b'D') | (None, b'D')
-                    if self.is_woken_by_program(state) =>
-                {
-                    WaitKind::KernelLock
-                }
-                (Some(WaitKind::File | WaitKind::Call), b'D') => WaitKind::Disk,
-                (Some(kind), _) => kind,
-                (None, b'T' | b't') => WaitKind::Stopped,
-                (None, b'I') => WaitKind::Work,
-                (None, _) if self.is_kernel_thread(wait.thread) => WaitKind::Work,
-                (None, b'D') => WaitKind::Disk,
-                _ => WaitKind::Unknown,
-            },
-        };
-        let of_interrupt = interrupt.and_then(|name| kind::of_interrupt(strings.text(name)));
-        let is_interrupt = matches!(state.waker, Waker::Interrupt(_));
-        let kind = match (kind, of_interrupt) {
-            // Shells wait for the signal that a child sends at its end.
-            (WaitKind::Signal, _) if self.is_woken_by_exit(state) => WaitKind::Child,
-            // The time of a wait with a timeout.
-            (_, Some(WaitKind::Timer)) => WaitKind::Timer,
-            (WaitKind::Lock, None) if is_interrupt => WaitKind::Timer,
-            (WaitKind::Socket, _) if is_interrupt => WaitKind::Network,
-            (
-                WaitKind::File
-                | WaitKind::Poll
-                | WaitKind::Call
-                | WaitKind::Work
-                | WaitKind::Unknown,
-                Some(kind),
-            ) => kind,
-            (kind, _) => kind,
-        };
-        let call = call.filter(|_| kind != WaitKind::Creation);
-        let is_futex = call.is_some_and(|call| strings.text(call.name).starts_with("sys_futex"));
-        let set = call.filter(|_| is_futex).and_then(|call| call.args);
-        ExplainedWait {
-            wait: *wait,
-            kind,
-            call: call.map(|call| call.name),
-            address: set.and_then(|set| first_argument(self.trace, set)),
-            callsite,
-            waker_callsite: match state.waker {
-                Waker::Thread(waker) => self.prepared.evidence.nearest_stack(waker, state.end),
-                Waker::Interrupt(_) | Waker::Unknown => None,
-            },
-            interrupt,
-        }
-    }
-
-    /// Returns true if a thread of a program ended a wait. Disks do not, but holders of locks do.
-    fn is_woken_by_program(&self, state: &State) -> bool {
-        match state.waker {
-            Waker::Thread(thread) => !self.is_kernel_thread(thread),
-            Waker::Interrupt(_) | Waker::Unknown => false,
-        }
-    }
-
-    /// Returns true if the end of a thread ended a wait.
-    fn is_woken_by_exit(&self, state: &State) -> bool {
-        let Waker::Thread(thread) = state.waker else {
-            return false;
-        };
-        // A thread that sends a signal may end right after. One that a signal ends is in no call.
-        let call = self.prepared.evidence.call_at(thread, state.end);
-        let name = call.map(|call| call_name(self.trace.strings().text(call.name)));
-        if name.is_some_and(|name| !kind::exits(name)) {
-            return false;
-        }
-        let states = self.prepared.schedule.states(thread);
-        let next = states.partition_point(|of_waker| of_waker.end <= state.end) + 1;
-        states
-            .get(next)
-            .is_some_and(|next| next.kind == StateKind::Ended)
-    }
-
-    /// Returns the interrupt that was in progress at a time: on a CPU, or if that is unknown, on
-    /// those that were idle. If they differ, it is unknown.
-    fn waking_interrupt(&self, cpu: Option<u32>, time: i64) -> Option<StringId> {
-        if let Some(cpu) = cpu {
-            return self
-                .prepared
-                .evidence
-                .interrupt_at(cpu, time)
-                .map(|span| span.name);
-        }
-        let is_idle = |cpu: &u32| self.prepared.schedule.run_at(*cpu, time).is_none();
-        let cpus = (0..self.prepared.evidence.cpus()).filter(is_idle);
-        let mut names =
-            cpus.filter_map(|cpu| Some(self.prepared.evidence.interrupt_at(cpu, time)?.name));
-        let first = names.next()?;
-        names.all(|name| name == first).then_some(first)
-    }
-}
-
-impl Explanation {
-    /// Returns the number of waits between the selected thread and the one of a piece.
-    pub fn depth(&self, piece: &Piece) -> u32 {
-        let wait = piece.wait.and_then(|wait| self.waits.get(wait as usize));
-        wait.map_or(0, |wait| {
-            // The last wait of a chain is a state of the thread itself.
-            wait.wait.depth + u32::from(wait.wait.thread != piece.thread)
-        })
-    }
-
-    fn add(&mut self, part: &Part, (start, end): (i64, i64), cause: Cause, callsite: Option<u32>) {
-        if start >= end {
-            return;
-        }
-        let piece = Piece {
-            start,
-            end,
-            thread: part.thread,
-            wait: part.wait,
-            cause,
-            callsite,
-        };
-        if let Some(last) = self.pieces.last_mut()
-            && (last.thread, last.wait, last.cause) == (piece.thread, piece.wait, piece.cause)
-            && (last.callsite, last.end) == (callsite, start)
-        {
-            last.end = end;
-            return;
-        }
-        self.pieces.push(piece);
     }
 }
