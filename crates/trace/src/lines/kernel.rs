@@ -6,7 +6,7 @@ use std::io::Write as _;
 use ferretto_format::compact_sched::{CompactKind, CompactSched};
 use ferretto_format::kernel_bundle::BundleHeader;
 use ferretto_format::sequence::Clocks;
-use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle};
+use ferretto_proto::fields::{ftrace_event, ftrace_event_bundle, sched_switch_ftrace_event};
 use ferretto_wire::Fields;
 
 use super::described::Described;
@@ -126,7 +126,8 @@ impl<'a> Kernel<'a> {
             }
         }
         if number == ftrace_event::SCHED_SWITCH {
-            let next = Fields::find(6, body).and_then(|next| next.as_u64());
+            let next = Fields::find(sched_switch_ftrace_event::NEXT_PID, body)
+                .and_then(|next| next.as_u64());
             self.whole.push((time, next.unwrap_or(0) as i32));
         }
         each(KernelEvent {

@@ -1,53 +1,31 @@
 //! Work of the kernel: system calls, interrupts and disk requests with their durations, and counts
 //! of other events, such as network packets and function calls.
 
+mod pairs;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ferretto_format::disk::{RequestEvents, request_direction};
 use ferretto_format::kernel_names::Architecture;
+// All events of requests have their first fields.
+use ferretto_proto::fields::block_rq_issue_ftrace_event as request;
+use ferretto_proto::fields::{
+    block_io_start_ftrace_event, ftrace_event, inet_sock_set_state_ftrace_event,
+    irq_handler_entry_ftrace_event, net_dev_xmit_ftrace_event, sched_process_exit_ftrace_event,
+    softirq_entry_ftrace_event, sys_enter_ftrace_event, sys_exit_ftrace_event, system_info,
+    utsname,
+};
 use ferretto_wire::Fields;
 
 pub use self::rows::{ActivityKind, ActivitySummary};
 
-use self::rows::{Call, Name, Sum, rows};
+use self::rows::{Name, Sum, rows};
 use super::described::Described;
 use super::disks::Disks;
-use crate::limits::{Budget, entry_bytes};
+use crate::limits::Budget;
 use crate::printable::printable;
 use crate::threads::Threads;
-
-/// `FtraceEvent` fields.
-const SOFTIRQ_ENTRY: u32 = 24;
-const SOFTIRQ_EXIT: u32 = 25;
-const IRQ_HANDLER_ENTRY: u32 = 36;
-const IRQ_HANDLER_EXIT: u32 = 37;
-const BLOCK_RQ_ISSUE: u32 = 45;
-const DIRECT_RECLAIM_BEGIN: u32 = 46;
-const DIRECT_RECLAIM_END: u32 = 47;
-const KSWAPD_WAKE: u32 = 48;
-const WORK_END: u32 = 57;
-const WORK_START: u32 = 58;
-const COMPACTION_BEGIN: u32 = 99;
-const COMPACTION_END: u32 = 103;
-const BLOCK_RQ_COMPLETE: u32 = 125;
-const BLOCK_RQ_REQUEUE: u32 = 129;
-const BLOCK_IO_START: u32 = 546;
-const BLOCK_IO_DONE: u32 = 547;
-const SCHED_PROCESS_EXEC: u32 = 237;
-const SCHED_PROCESS_EXIT: u32 = 238;
-const SCHED_PROCESS_FREE: u32 = 240;
-const SYS_ENTER: u32 = 329;
-const SYS_EXIT: u32 = 330;
-const MARK_VICTIM: u32 = 334;
-const NETIF_RECEIVE_SKB: u32 = 360;
-const NET_DEV_XMIT: u32 = 361;
-const INET_SOCK_SET_STATE: u32 = 362;
-const TCP_RETRANSMIT_SKB: u32 = 363;
-const KFREE_SKB: u32 = 367;
-const LOCAL_TIMER_ENTRY: u32 = 559;
-const LOCAL_TIMER_EXIT: u32 = 560;
 
 /// The state of an established TCP connection.
 const TCP_ESTABLISHED: u64 = 1;
@@ -62,10 +40,6 @@ const MAX_ERROR: i64 = 511;
 /// input. Others are left out.
 const MAX_MACHINES: usize = 1 << 12;
 const MAX_OPEN: usize = 1 << 16;
-
-/// The maximum number of begin and end events held back for sorting: the kernel's buffers are read
-/// one CPU after the other, and a thread can migrate to another CPU during a system call.
-const MAX_WAITING: usize = 1 << 17;
 
 /// The names of the soft interrupts, by number.
 const SOFTIRQS: [&str; 10] = [
@@ -152,8 +126,8 @@ impl Activity {
 
     /// Reads a `SystemInfo`, which determines the names of system calls.
     pub(super) fn describe(&mut self, machine: u32, bytes: &[u8]) {
-        let name = Fields::find(1, bytes)
-            .and_then(|utsname| Fields::find(4, utsname.as_bytes()?))
+        let name = Fields::find(system_info::UTSNAME, bytes)
+            .and_then(|utsname| Fields::find(utsname::MACHINE, utsname.as_bytes()?))
             .and_then(|name| std::str::from_utf8(name.as_bytes()?).ok());
         if let Some(architecture) = name.and_then(Architecture::of_machine)
             && self.architectures.len() < MAX_MACHINES
@@ -200,19 +174,21 @@ impl Activity {
         let (machine, cpu) = (event.machine, u64::from(event.cpu));
         let thread = u64::from(event.pid.cast_unsigned());
         match event.kind {
-            SYS_ENTER => {
-                let step = Step::Enter(number(1).unwrap_or(0));
+            ftrace_event::SYS_ENTER => {
+                let step = Step::Enter(number(sys_enter_ftrace_event::ID).unwrap_or(0));
                 let (at, id) = (event.at, (SystemCall, machine, thread, 0));
                 self.wait(Edge { at, id, step });
             }
-            SCHED_PROCESS_EXEC => {
+            ftrace_event::SCHED_PROCESS_EXEC => {
                 let (at, id) = (event.at, (SystemCall, machine, thread, 0));
                 let step = Step::Execute;
                 self.wait(Edge { at, id, step });
             }
-            SYS_EXIT => {
-                let call = number(1).unwrap_or(0);
-                let result = number(2).unwrap_or(0).cast_signed();
+            ftrace_event::SYS_EXIT => {
+                let call = number(sys_exit_ftrace_event::ID).unwrap_or(0);
+                let result = number(sys_exit_ftrace_event::RET)
+                    .unwrap_or(0)
+                    .cast_signed();
                 let step = Step::Return(call, (-MAX_ERROR..0).contains(&result));
                 let id = (SystemCall, machine, thread, 0);
                 self.wait(Edge {
@@ -222,56 +198,60 @@ impl Activity {
                 });
             }
             // A call that does not return ends with its thread.
-            SCHED_PROCESS_EXIT | SCHED_PROCESS_FREE => {
-                let thread = number(2).unwrap_or(thread);
+            ftrace_event::SCHED_PROCESS_EXIT | ftrace_event::SCHED_PROCESS_FREE => {
+                let thread = number(sched_process_exit_ftrace_event::PID).unwrap_or(thread);
                 self.end((SystemCall, machine, thread, 0), event.at);
                 let id = (Probe, machine, thread, 0);
                 let (at, step) = (event.at, Step::Exit);
                 self.wait(Edge { at, id, step });
             }
-            LOCAL_TIMER_ENTRY => self.vector(&event, "local_timer", true),
-            LOCAL_TIMER_EXIT => self.vector(&event, "local_timer", false),
-            WORK_START => {
+            ftrace_event::LOCAL_TIMER_ENTRY => self.vector(&event, "local_timer", true),
+            ftrace_event::LOCAL_TIMER_EXIT => self.vector(&event, "local_timer", false),
+            ftrace_event::WORKQUEUE_EXECUTE_START => {
                 let name = Name::Text("work items".to_owned());
                 self.begin((Work, machine, thread, 0), event.at, name, 0);
             }
-            WORK_END => self.end((Work, machine, thread, 0), event.at),
-            DIRECT_RECLAIM_BEGIN => {
+            ftrace_event::WORKQUEUE_EXECUTE_END => self.end((Work, machine, thread, 0), event.at),
+            ftrace_event::MM_VMSCAN_DIRECT_RECLAIM_BEGIN => {
                 let name = Name::Text("direct reclaims".to_owned());
                 self.begin((Memory, machine, thread, 0), event.at, name, 0);
             }
-            DIRECT_RECLAIM_END => self.end((Memory, machine, thread, 0), event.at),
-            COMPACTION_BEGIN => {
+            ftrace_event::MM_VMSCAN_DIRECT_RECLAIM_END => {
+                self.end((Memory, machine, thread, 0), event.at)
+            }
+            ftrace_event::MM_COMPACTION_BEGIN => {
                 let name = Name::Text("compactions".to_owned());
                 self.begin((Memory, machine, thread, 1), event.at, name, 0);
             }
-            COMPACTION_END => self.end((Memory, machine, thread, 1), event.at),
-            KSWAPD_WAKE => {
+            ftrace_event::MM_COMPACTION_END => self.end((Memory, machine, thread, 1), event.at),
+            ftrace_event::MM_VMSCAN_KSWAPD_WAKE => {
                 let name = "background reclaims".to_owned();
                 self.count(Memory, Name::Text(name), 0);
             }
-            MARK_VICTIM => {
+            ftrace_event::MARK_VICTIM => {
                 let name = "processes killed for lack of memory".to_owned();
                 self.count(Memory, Name::Text(name), 0);
             }
-            KFREE_SKB => {
+            ftrace_event::KFREE_SKB => {
                 self.count(Network, Name::Text("packets dropped".to_owned()), 0);
             }
-            TCP_RETRANSMIT_SKB => {
+            ftrace_event::TCP_RETRANSMIT_SKB => {
                 let name = "TCP segments retransmitted".to_owned();
                 self.count(Network, Name::Text(name), 0);
             }
-            INET_SOCK_SET_STATE if number(4) == Some(TCP_ESTABLISHED) => {
+            ftrace_event::INET_SOCK_SET_STATE
+                if number(inet_sock_set_state_ftrace_event::NEWSTATE) == Some(TCP_ESTABLISHED) =>
+            {
                 let name = "TCP connections established".to_owned();
                 self.count(Network, Name::Text(name), 0);
             }
-            IRQ_HANDLER_ENTRY => {
-                let name = Name::Text(text(2));
+            ftrace_event::IRQ_HANDLER_ENTRY => {
+                let name = Name::Text(text(irq_handler_entry_ftrace_event::NAME));
                 self.begin((Interrupt, machine, cpu, 0), event.at, name, 0);
             }
-            IRQ_HANDLER_EXIT => self.end((Interrupt, machine, cpu, 0), event.at),
-            SOFTIRQ_ENTRY => {
-                let vector = number(1).unwrap_or(0);
+            ftrace_event::IRQ_HANDLER_EXIT => self.end((Interrupt, machine, cpu, 0), event.at),
+            ftrace_event::SOFTIRQ_ENTRY => {
+                let vector = number(softirq_entry_ftrace_event::VEC).unwrap_or(0);
                 let name = usize::try_from(vector).ok().and_then(|it| SOFTIRQS.get(it));
                 let name = name.map_or_else(|| vector.to_string(), |name| (*name).to_owned());
                 self.begin(
@@ -281,20 +261,35 @@ impl Activity {
                     0,
                 );
             }
-            SOFTIRQ_EXIT => self.end((SoftInterrupt, machine, cpu, 0), event.at),
-            BLOCK_RQ_ISSUE => self.request(&event, RequestEvents::Driver, 5),
-            BLOCK_IO_START => self.request(&event, RequestEvents::Accounting, 6),
-            BLOCK_RQ_COMPLETE | BLOCK_RQ_REQUEUE => {
+            ftrace_event::SOFTIRQ_EXIT => self.end((SoftInterrupt, machine, cpu, 0), event.at),
+            ftrace_event::BLOCK_RQ_ISSUE => {
+                self.request(&event, RequestEvents::Driver, request::RWBS)
+            }
+            ftrace_event::BLOCK_IO_START => self.request(
+                &event,
+                RequestEvents::Accounting,
+                block_io_start_ftrace_event::RWBS,
+            ),
+            ftrace_event::BLOCK_RQ_COMPLETE | ftrace_event::BLOCK_RQ_REQUEUE => {
                 self.end(request(&event, RequestEvents::Driver), event.at);
             }
-            BLOCK_IO_DONE => self.end(request(&event, RequestEvents::Accounting), event.at),
-            NETIF_RECEIVE_SKB | NET_DEV_XMIT => {
+            ftrace_event::BLOCK_IO_DONE => {
+                self.end(request(&event, RequestEvents::Accounting), event.at)
+            }
+            ftrace_event::NETIF_RECEIVE_SKB | ftrace_event::NET_DEV_XMIT => {
                 let direction = match event.kind {
-                    NET_DEV_XMIT => "sent",
+                    ftrace_event::NET_DEV_XMIT => "sent",
                     _ => "received",
                 };
-                let name = Name::Text(format!("{} {direction}", text(2)));
-                self.count(NetworkPacket, name, number(1).unwrap_or(0));
+                let name = Name::Text(format!(
+                    "{} {direction}",
+                    text(net_dev_xmit_ftrace_event::NAME)
+                ));
+                self.count(
+                    NetworkPacket,
+                    name,
+                    number(net_dev_xmit_ftrace_event::LEN).unwrap_or(0),
+                );
             }
             _ => {}
         }
@@ -343,10 +338,12 @@ impl Activity {
     fn request(&mut self, event: &KernelEvent<'_>, events: RequestEvents, rwbs: u32) {
         let number = |field| Fields::find(field, event.body).and_then(|field| field.as_u64());
         let rwbs = Fields::find(rwbs, event.body).and_then(|field| field.as_bytes());
-        let disk = self.disks.name(event.machine, number(1).unwrap_or(0));
+        let disk = self
+            .disks
+            .name(event.machine, number(request::DEV).unwrap_or(0));
         let direction = request_direction(rwbs.unwrap_or_default());
         let name = Name::Request(events, format!("{disk} {direction}"));
-        let bytes = number(4).unwrap_or(0);
+        let bytes = number(request::BYTES).unwrap_or(0);
         self.begin(request(event, events), event.at, name, bytes);
     }
 
@@ -386,152 +383,6 @@ impl Activity {
         }
     }
 
-    fn wait(&mut self, edge: Edge) {
-        self.waiting.push(edge);
-        if self.waiting.len() >= MAX_WAITING {
-            self.pair(MAX_WAITING / 2);
-        }
-    }
-
-    /// Pairs the earliest `count` entries that are held back.
-    fn pair(&mut self, count: usize) {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.sort_by_key(|edge| edge.at);
-        for edge in waiting.drain(..count.min(waiting.len())) {
-            match edge.step {
-                Step::Begin(_) if edge.id.0 == ActivityKind::Probe => {
-                    if self.open_calls < MAX_OPEN {
-                        self.open_calls += 1;
-                        self.calls.entry(edge.id).or_default().push(edge.at);
-                    }
-                }
-                Step::End if edge.id.0 == ActivityKind::Probe => {
-                    self.end_call(edge.id, edge.at);
-                }
-                Step::Exit => {
-                    let (kind, machine, thread, _) = edge.id;
-                    let of_thread = edge.id..=(kind, machine, thread, u64::MAX);
-                    let open = self.calls.range(of_thread).map(|(id, _)| *id);
-                    for id in open.collect::<Vec<_>>() {
-                        while self.end_call(id, edge.at) {}
-                    }
-                }
-                Step::Begin(sum) => {
-                    if self.open.len() < MAX_OPEN || self.open.contains_key(&edge.id) {
-                        self.open.insert(edge.id, (edge.at, sum));
-                    }
-                }
-                Step::End => self.close(edge),
-                Step::Enter(number) => {
-                    let name = Name::SystemCall(self.call(edge.id, number));
-                    if let Some(sum) = self.count(edge.id.0, name, 0)
-                        && (self.open.len() < MAX_OPEN || self.open.contains_key(&edge.id))
-                    {
-                        self.open.insert(edge.id, (edge.at, sum));
-                    }
-                }
-                Step::Execute => self.execute(edge.id),
-                Step::Return(number, failed) => {
-                    // A return from another call, such as an interrupted one, is not of this one.
-                    let name = Name::SystemCall(self.call(edge.id, number));
-                    let sum = self.names.get(&(edge.id.0, name)).copied();
-                    let open = self.open.get(&edge.id);
-                    if open.is_some_and(|(_, open)| Some(*open) == sum) {
-                        self.close(edge);
-                        if failed
-                            && let Some(sum) = self.sums.get_mut(sum.unwrap_or(u32::MAX) as usize)
-                        {
-                            sum.errors = sum.errors.saturating_add(1);
-                        }
-                    }
-                }
-                Step::Gap => {
-                    self.open.retain(|id, _| id.1 != edge.id.1);
-                    self.calls.retain(|id, _| id.1 != edge.id.1);
-                    self.open_calls = self.calls.values().map(Vec::len).sum();
-                }
-            }
-        }
-        self.waiting = waiting;
-    }
-
-    /// Returns the key of a system call that a thread makes now.
-    fn call(&self, (_, machine, thread, _): ActivityKey, number: u64) -> Call {
-        Call {
-            machine,
-            thread,
-            number,
-            has_executed: self.executed.contains(&(machine, thread)),
-        }
-    }
-
-    /// Records that a thread has executed a program. The call that did so is one of the program.
-    fn execute(&mut self, id: ActivityKey) {
-        let (kind, machine, thread, _) = id;
-        let is_known = self.executed.contains(&(machine, thread));
-        if is_known || !self.budget.take(entry_bytes::<((u32, u64), ())>()) {
-            return;
-        }
-        self.executed.insert((machine, thread));
-        let Some((since, before)) = self.open.get(&id).copied() else {
-            return;
-        };
-        let first = Call {
-            machine,
-            thread,
-            number: 0,
-            has_executed: false,
-        };
-        let from = (kind, Name::SystemCall(first));
-        let of_thread = self
-            .names
-            .range(from..)
-            .map_while(|((_, name), sum)| match name {
-                Name::SystemCall(call) if call.thread == thread => Some((*call, *sum)),
-                _ => None,
-            });
-        let mut of_thread = of_thread.filter(|(_, sum)| *sum == before);
-        let Some((call, _)) = of_thread.next() else {
-            return;
-        };
-        let name = Name::SystemCall(Call {
-            has_executed: true,
-            ..call
-        });
-        if let Some(sum) = self.count(kind, name, 0) {
-            self.open.insert(id, (since, sum));
-            if let Some(before) = self.sums.get_mut(before as usize) {
-                before.count = before.count.saturating_sub(1);
-            }
-        }
-    }
-
-    /// Ends the innermost call of a function. Returns false if there is none.
-    fn end_call(&mut self, id: ActivityKey, at: u64) -> bool {
-        let Some(begins) = self.calls.get_mut(&id) else {
-            return false;
-        };
-        let begin = begins.pop();
-        if begins.is_empty() {
-            self.calls.remove(&id);
-        }
-        let sum = usize::try_from(id.3).ok();
-        if let (Some(begin), Some(sum)) = (begin, sum.and_then(|sum| self.sums.get_mut(sum))) {
-            self.open_calls -= 1;
-            sum.add_time(at.saturating_sub(begin));
-        }
-        begin.is_some()
-    }
-
-    /// Ends an activity.
-    fn close(&mut self, edge: Edge) {
-        if let Some((since, sum)) = self.open.remove(&edge.id)
-            && let Some(sum) = self.sums.get_mut(sum as usize)
-        {
-            sum.add_time(edge.at.saturating_sub(since));
-        }
-    }
-
     /// Returns the sums by kind, in descending order of total duration, and those of the system
     /// calls of some processes; of the main thread of the command, only those of the program.
     pub(super) fn finish(
@@ -540,7 +391,7 @@ impl Activity {
         pids: &BTreeSet<i32>,
         command: Option<i32>,
     ) -> (Vec<ActivitySummary>, Vec<ActivitySummary>) {
-        self.pair(MAX_WAITING);
+        self.pair_all();
         let mut calls = BTreeMap::new();
         for architecture in self.architectures.values() {
             let names = architecture.system_calls();
@@ -598,7 +449,10 @@ impl Activity {
 /// Returns the key of a request: its device and sector.
 fn request(event: &KernelEvent<'_>, events: RequestEvents) -> ActivityKey {
     let number = |field| Fields::find(field, event.body).and_then(|field| field.as_u64());
-    let (device, sector) = (number(1).unwrap_or(0), number(2).unwrap_or(0));
+    let (device, sector) = (
+        number(request::DEV).unwrap_or(0),
+        number(request::SECTOR).unwrap_or(0),
+    );
     // A sector has 512 bytes, so its highest bits are 0.
     let number = sector << 1 | u64::from(events == RequestEvents::Accounting);
     (ActivityKind::DiskRequest, event.machine, device, number)
