@@ -28,6 +28,7 @@
 //! - [`sequence`]: reading of sequences, by the rules of upstream's trace processor.
 #![forbid(unsafe_code)]
 
+pub mod binder;
 pub mod budget;
 pub mod cgroup;
 pub mod clock;

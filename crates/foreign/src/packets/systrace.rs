@@ -2,11 +2,16 @@
 
 use std::io::{Read, Seek};
 
+use ferretto_format::binder::BinderEvent;
 use ferretto_proto::fields::{
-    cpu_frequency_ftrace_event as frequency, cpu_frequency_limits_ftrace_event as limits,
-    cpu_idle_ftrace_event as idle, ftrace_event, ftrace_event_bundle as bundle,
-    print_ftrace_event as print, process_tree, sched_blocked_reason_ftrace_event as blocked,
-    sched_switch_ftrace_event as switch, sched_waking_ftrace_event as waking, trace_packet,
+    binder_command_ftrace_event as command, binder_return_ftrace_event as returned,
+    binder_transaction_alloc_buf_ftrace_event as space,
+    binder_transaction_ftrace_event as transaction,
+    binder_transaction_received_ftrace_event as received, cpu_frequency_ftrace_event as frequency,
+    cpu_frequency_limits_ftrace_event as limits, cpu_idle_ftrace_event as idle, ftrace_event,
+    ftrace_event_bundle as bundle, print_ftrace_event as print, process_tree,
+    sched_blocked_reason_ftrace_event as blocked, sched_switch_ftrace_event as switch,
+    sched_waking_ftrace_event as waking, trace_packet,
 };
 use ferretto_wire::Encoder;
 use rustc_hash::FxHashSet;
@@ -245,7 +250,41 @@ fn write(out: &mut Encoder<'_, Vec<u8>>, event: &Event<'_>) {
             out.varint(idle::STATE, state.into());
             out.varint(idle::CPU_ID, cpu.into());
         }),
+        Event::Binder(event) => write_binder(out, event),
         Event::Other => {}
+    }
+}
+
+/// Writes the content of an event of binder.
+fn write_binder(out: &mut Encoder<'_, Vec<u8>>, event: BinderEvent) {
+    match event {
+        BinderEvent::Transaction(sent) => out.nested(ftrace_event::BINDER_TRANSACTION, |out| {
+            out.int(transaction::DEBUG_ID, sent.id.into());
+            out.int(transaction::TARGET_NODE, sent.node.into());
+            out.varint(transaction::TO_PROC, sent.process.into());
+            out.varint(transaction::TO_THREAD, sent.thread.into());
+            out.varint(transaction::REPLY, sent.is_reply.into());
+            out.varint(transaction::CODE, sent.code.into());
+            out.varint(transaction::FLAGS, sent.flags.into());
+        }),
+        BinderEvent::Received(id) => out.nested(ftrace_event::BINDER_TRANSACTION_RECEIVED, |out| {
+            out.int(received::DEBUG_ID, id.into());
+        }),
+        BinderEvent::Space { data, offsets } => {
+            out.nested(ftrace_event::BINDER_TRANSACTION_ALLOC_BUF, |out| {
+                out.varint(space::DATA_SIZE, data);
+                out.varint(space::OFFSETS_SIZE, offsets);
+            });
+        }
+        BinderEvent::Command(number) => out.nested(ftrace_event::BINDER_COMMAND, |out| {
+            out.varint(command::CMD, number.into());
+        }),
+        BinderEvent::Return(number) => out.nested(ftrace_event::BINDER_RETURN, |out| {
+            out.varint(returned::CMD, number.into());
+        }),
+        BinderEvent::Lock => out.nested(ftrace_event::BINDER_LOCK, |_| {}),
+        BinderEvent::Locked => out.nested(ftrace_event::BINDER_LOCKED, |_| {}),
+        BinderEvent::Unlock => out.nested(ftrace_event::BINDER_UNLOCK, |_| {}),
     }
 }
 

@@ -1,5 +1,7 @@
 //! A line of kernel events as text.
 
+use ferretto_format::binder::{BinderEvent, Transaction};
+
 use crate::nanoseconds;
 
 /// An event: `bash-4711 ( 4711) [003] d..3 1234.567890: sched_switch: prev_comm=…`.
@@ -94,6 +96,12 @@ impl<'a> Line<'a> {
     fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         self.arg(key)?.parse().ok()
     }
+
+    /// Returns the value of an argument of the form `key=0x…`.
+    fn hexadecimal(&self, key: &str) -> Option<u32> {
+        let text = self.arg(key)?;
+        u32::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+    }
 }
 
 /// The meaning of an event.
@@ -151,6 +159,8 @@ pub enum Event<'a> {
         /// The state; the largest number if the CPU is not idle.
         state: u32,
     },
+    /// An event of binder.
+    Binder(BinderEvent),
     /// An event that no reader needs.
     Other,
 }
@@ -210,8 +220,37 @@ impl<'a> Line<'a> {
                     max,
                 }
             }
-            _ => Event::Other,
+            name => match name.strip_prefix("binder_") {
+                Some(name) => self.binder(name)?,
+                None => Event::Other,
+            },
         })
+    }
+
+    /// Returns an event of binder by the rest of its name.
+    fn binder(&self, name: &str) -> Option<Event<'a>> {
+        Some(Event::Binder(match name {
+            "transaction" => BinderEvent::Transaction(Transaction {
+                id: self.number("transaction")?,
+                node: self.number("dest_node")?,
+                process: self.number("dest_proc")?,
+                thread: self.number("dest_thread")?,
+                is_reply: self.number("reply") == Some(1),
+                flags: self.hexadecimal("flags")?,
+                code: self.hexadecimal("code")?,
+            }),
+            "transaction_received" => BinderEvent::Received(self.number("transaction")?),
+            "transaction_alloc_buf" => BinderEvent::Space {
+                data: self.number("data_size")?,
+                offsets: self.number("offsets_size")?,
+            },
+            "command" => BinderEvent::Command(self.hexadecimal("cmd")?),
+            "return" => BinderEvent::Return(self.hexadecimal("cmd")?),
+            "lock" => BinderEvent::Lock,
+            "locked" => BinderEvent::Locked,
+            "unlock" => BinderEvent::Unlock,
+            _ => return Some(Event::Other),
+        }))
     }
 
     /// Returns the threads of a switch, the previous one with its state.

@@ -42,7 +42,7 @@ mod translation;
 pub(crate) use self::arena::Batch;
 pub(crate) use self::context::Context;
 pub(crate) use self::event::{Line, LineKind};
-pub(crate) use self::ftrace::Print;
+pub(crate) use self::ftrace::{Binder, Print};
 pub(crate) use self::input::{Input, Out};
 pub(crate) use self::machines::FileMachines;
 pub(crate) use self::packets::{Source, read_packets};

@@ -1,6 +1,7 @@
 //! Integration tests, in one program.
 
 mod android;
+mod binder;
 mod clocks;
 mod common;
 mod devices;

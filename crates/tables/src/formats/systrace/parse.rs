@@ -3,7 +3,7 @@
 use ferretto_foreign::systrace::{Event, Line, Task};
 
 use crate::derived::Switch;
-use crate::import::{Context, Print};
+use crate::import::{Binder, Context, Print};
 use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
@@ -15,6 +15,7 @@ use crate::trackers::track::{Dimension, TrackSpec};
 #[derive(Debug, Default)]
 pub(in super::super) struct SystraceEvents {
     print: Print,
+    binder: Binder,
 }
 
 impl SystraceEvents {
@@ -66,6 +67,7 @@ impl SystraceEvents {
             Some(Event::Idle { cpu, state }) => {
                 cpu_counter(cx, ts, (cpu, state), "cpu_idle", "cpuidle");
             }
+            Some(Event::Binder(event)) => self.binder.event(cx, ts, line.tid.into(), event),
             Some(Event::Other) => {}
             None => cx.store.stats.add(Stat::systrace_parse_failure, 1),
         }

@@ -1,6 +1,7 @@
 //! Kernel events: bundles of `linux.ftrace`.
 
 mod args;
+mod binder;
 mod buffers;
 mod compact;
 mod counters;
@@ -24,6 +25,7 @@ use ferretto_proto::fields::{ftrace_event as event, ftrace_event_bundle as bundl
 use ferretto_wire::{Field, Fields, Value};
 
 use self::args::EventArgs;
+pub(crate) use self::binder::Binder;
 use self::compact::Compact;
 use self::counters::Counters;
 pub(crate) use self::counters::add_named;
@@ -70,6 +72,7 @@ pub(crate) struct Ftrace {
     compact: Compact,
     print: Print,
     slices: Slices,
+    binder: Binder,
     counters: Counters,
     drm: Drm,
     devices: Devices,
@@ -448,6 +451,7 @@ impl Ftrace {
                 if !self.counters.parse(cx, head, number, body)
                     && !self.drm.parse(cx, head, number, body)
                     && !buffers::parse(cx, head, number, body)
+                    && !self.binder.parse(cx, head, number, body)
                     && !hypervisor::parse(cx, head, number, body)
                 {
                     self.slices.parse(cx, head, number, body);
