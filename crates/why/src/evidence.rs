@@ -132,14 +132,14 @@ pub(crate) struct Evidence {
 impl Evidence {
     pub(crate) fn new(trace: &Trace) -> Self {
         let (mut calls, mut interrupts) = spans(trace);
-        calls.for_each_group(|calls| {
+        calls.for_each_group(|_, calls| {
             calls.sort_by_key(|call| call.start);
             // A thread is in one call at a time: if another one begins, the exit is missing.
             for next in 1..calls.len() {
                 calls[next - 1].end = calls[next - 1].end.min(calls[next].start);
             }
         });
-        interrupts.for_each_group(|all| all.sort_by_key(|span| span.start));
+        interrupts.for_each_group(|_, all| all.sort_by_key(|span| span.start));
         let mut evidence = Self {
             calls,
             interrupts: flattened(&interrupts),
@@ -149,11 +149,24 @@ impl Evidence {
         evidence
     }
 
+    /// Returns the maximum bytes of memory of a trace's events.
+    pub(crate) fn max_memory(trace: &Trace) -> usize {
+        let tables = trace.tables();
+        let spans = tables.slice.len() as usize * size_of::<Span>();
+        spans + tables.profiler_sample.len() as usize * size_of::<Sample>()
+    }
+
+    /// Returns the bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        let spans = self.calls.memory() + self.interrupts.memory();
+        spans + self.samples.memory() + self.waits.memory()
+    }
+
     fn read_samples(&mut self, trace: &Trace) {
         let tables = trace.tables();
         let rows = &tables.profiler_sample;
         let off_cpu = trace.strings().find("linux.off_cpu");
-        let (mut samples, mut waits) = (Vec::new(), Vec::new());
+        let (mut samples, mut waits) = (Grouped::default(), Grouped::default());
         for row in 0..rows.len() {
             let (Some(task), Some(callsite)) =
                 (rows.task_context_id().get(row), rows.callsite_id().get(row))
@@ -172,16 +185,17 @@ impl Evidence {
                 call: call.map_or(StringId::NULL, |call| call.name),
             };
             if is_wait {
-                waits.push((thread, sample))
+                waits.push(thread, sample);
             } else {
-                samples.push((thread, sample))
+                samples.push(thread, sample);
             }
         }
-        self.samples = Grouped::new(&samples);
-        self.waits = Grouped::new(&waits);
-        let by_time = |samples: &mut [Sample]| samples.sort_by_key(|sample| sample.time);
-        self.samples.for_each_group(by_time);
-        self.waits.for_each_group(by_time);
+        let by_time = |_, samples: &mut Vec<Sample>| samples.sort_by_key(|sample| sample.time);
+        for all in [&mut samples, &mut waits] {
+            all.shrink();
+            all.for_each_group(by_time);
+        }
+        (self.samples, self.waits) = (samples, waits);
     }
 
     /// Returns the kinds of data that these events are.
@@ -327,7 +341,7 @@ fn spans(trace: &Trace) -> (Grouped<Span>, Grouped<Span>) {
         })
         .collect();
     let slices = &tables.slice;
-    let (mut calls, mut interrupts) = (Vec::new(), Vec::new());
+    let (mut calls, mut interrupts) = (Grouped::default(), Grouped::default());
     for row in 0..slices.len() {
         let of = of_track.get(slices.track_id().get(row) as usize);
         let of = of.copied().unwrap_or(Of::Nothing);
@@ -347,19 +361,21 @@ fn spans(trace: &Trace) -> (Grouped<Span>, Grouped<Span>) {
         match of {
             // Work of the kernel's threads is on these tracks, too.
             Of::Thread(thread) if strings.text(span.name).starts_with("sys_") => {
-                calls.push((thread, span));
+                calls.push(thread, span);
             }
             // One without an end says nothing.
-            Of::Cpu(cpu) if dur >= 0 => interrupts.push((cpu, span)),
+            Of::Cpu(cpu) if dur >= 0 => interrupts.push(cpu, span),
             Of::Thread(_) | Of::Cpu(_) | Of::Nothing => {}
         }
     }
-    (Grouped::new(&calls), Grouped::new(&interrupts))
+    calls.shrink();
+    interrupts.shrink();
+    (calls, interrupts)
 }
 
 /// Returns spans without overlaps: at each time, the span that began last.
 fn flattened(spans: &Grouped<Span>) -> Grouped<Span> {
-    let mut flat: Vec<(u32, Span)> = Vec::new();
+    let mut flat = Grouped::default();
     for cpu in 0..spans.groups() {
         let mut open: Vec<Span> = Vec::new();
         let mut at = i64::MIN;
@@ -368,7 +384,7 @@ fn flattened(spans: &Grouped<Span>) -> Grouped<Span> {
                 let end = top.end.min(until);
                 let start = top.start.max(*at);
                 if start < end {
-                    flat.push((cpu, Span { start, end, ..top }));
+                    flat.push(cpu, Span { start, end, ..top });
                 }
                 *at = end.max(*at);
                 if top.end > until {
@@ -383,7 +399,8 @@ fn flattened(spans: &Grouped<Span>) -> Grouped<Span> {
         }
         close(&mut open, &mut at, i64::MAX);
     }
-    Grouped::new(&flat)
+    flat.shrink();
+    flat
 }
 
 /// Returns the first argument of a system call, such as the address of a lock.

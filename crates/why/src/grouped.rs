@@ -1,74 +1,76 @@
 //! Items of many threads or CPUs, grouped.
 
 /// Items grouped by a number, such as the thread or the CPU that they belong to.
+///
+/// A large trace has tens of millions of items. They are never in memory twice.
 #[derive(Debug, Clone)]
 pub(crate) struct Grouped<T> {
-    /// The end of each group in `items`.
-    ends: Vec<u32>,
-    items: Vec<T>,
+    groups: Vec<Vec<T>>,
 }
 
 impl<T> Default for Grouped<T> {
     fn default() -> Self {
-        Self {
-            ends: Vec::new(),
-            items: Vec::new(),
-        }
+        Self { groups: Vec::new() }
     }
 }
 
-impl<T: Copy> Grouped<T> {
+impl<T> FromIterator<(u32, T)> for Grouped<T> {
     /// Groups items by their first parts. Items of a group keep their order.
-    pub(crate) fn new(keyed: &[(u32, T)]) -> Self {
-        let groups = keyed.iter().map(|(key, _)| *key as usize + 1).max();
-        let mut ends = vec![0_u32; groups.unwrap_or(0)];
-        for (key, _) in keyed {
-            ends[*key as usize] += 1;
-        }
-        let mut total = 0;
-        for end in &mut ends {
-            let count = *end;
-            *end = total;
-            total += count;
-        }
-        let Some((_, first)) = keyed.first() else {
-            return Self::default();
-        };
-        let mut items = vec![*first; keyed.len()];
+    fn from_iter<I: IntoIterator<Item = (u32, T)>>(keyed: I) -> Self {
+        let mut all = Self::default();
         for (key, item) in keyed {
-            let next = &mut ends[*key as usize];
-            items[*next as usize] = *item;
-            *next += 1;
+            all.push(key, item);
         }
-        Self { ends, items }
+        all.shrink();
+        all
+    }
+}
+
+impl<T> Grouped<T> {
+    /// Adds an item to the end of a group.
+    pub(crate) fn push(&mut self, key: u32, item: T) {
+        self.group(key).push(item);
+    }
+
+    /// Returns a group, which may be empty.
+    pub(crate) fn group(&mut self, key: u32) -> &mut Vec<T> {
+        let key = key as usize;
+        if self.groups.len() <= key {
+            self.groups.resize_with(key + 1, Vec::new);
+        }
+        &mut self.groups[key]
+    }
+
+    /// Frees unused capacity.
+    pub(crate) fn shrink(&mut self) {
+        self.groups.iter_mut().for_each(Vec::shrink_to_fit);
     }
 
     /// Returns the items of a group, in order.
     pub(crate) fn of(&self, key: u32) -> &[T] {
-        let key = key as usize;
-        let Some(end) = self.ends.get(key) else {
-            return &[];
-        };
-        let start = if key == 0 { 0 } else { self.ends[key - 1] };
-        &self.items[start as usize..*end as usize]
+        self.groups.get(key as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Calls `each` for the items of each group.
-    pub(crate) fn for_each_group(&mut self, mut each: impl FnMut(&mut [T])) {
-        let mut start = 0;
-        for end in &self.ends {
-            each(&mut self.items[start..*end as usize]);
-            start = *end as usize;
+    /// Calls `each` for the number and the items of each group.
+    pub(crate) fn for_each_group(&mut self, mut each: impl FnMut(u32, &mut Vec<T>)) {
+        for (key, items) in (0..).zip(&mut self.groups) {
+            each(key, items);
         }
+    }
+
+    /// Returns the bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        let items = self.groups.iter().map(Vec::capacity).sum::<usize>();
+        items * size_of::<T>() + self.groups.capacity() * size_of::<Vec<T>>()
     }
 
     /// Returns the number of groups.
     pub(crate) fn groups(&self) -> u32 {
-        self.ends.len() as u32
+        self.groups.len() as u32
     }
 
     /// Returns true if there are no items.
     pub(crate) fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        self.groups.iter().all(Vec::is_empty)
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Unknown {
 /// Returns the times in which switches are missing, by CPU.
 pub(crate) fn unknown(trace: &Trace) -> Grouped<Unknown> {
     let losses = trace.losses().iter();
-    let all: Vec<(u32, Unknown)> = losses
+    let mut all: Grouped<Unknown> = losses
         .filter_map(|loss| match loss.lost {
             Lost::Switches {
                 ucpu,
@@ -44,14 +44,13 @@ pub(crate) fn unknown(trace: &Trace) -> Grouped<Unknown> {
             Lost::Packets { .. } | Lost::KernelEvents { .. } => None,
         })
         .collect();
-    let mut all = Grouped::new(&all);
-    all.for_each_group(|all| all.sort_unstable_by_key(|unknown| unknown.end));
+    all.for_each_group(|_, all| all.sort_unstable_by_key(|unknown| unknown.end));
     all
 }
 
 /// Adds the running states that events of threads show, within the times before a switch in which
-/// their own switch is missing. States of a thread are in the order of time.
-pub(crate) fn add_known_runs(trace: &Trace, states: &mut Vec<(u32, State)>) {
+/// their own switch is missing.
+pub(crate) fn add_known_runs(trace: &Trace, states: &mut Grouped<State>) {
     let mut known: FxHashMap<(u32, i64), (i64, u32)> = FxHashMap::default();
     let unknown = unknown(trace);
     for cpu in 0..unknown.groups() {
@@ -62,22 +61,29 @@ pub(crate) fn add_known_runs(trace: &Trace, states: &mut Vec<(u32, State)>) {
     if known.is_empty() {
         return;
     }
-    let before = std::mem::take(states);
-    for (thread, mut state) in before {
-        let run = known.get(&(thread, state.end));
-        let run = run.filter(|_| state.kind == StateKind::Lost);
-        let Some(&(since, cpu)) = run.filter(|(since, _)| *since >= state.start) else {
-            states.push((thread, state));
-            continue;
+    states.for_each_group(|thread, states| {
+        let is_known = |state: &State| {
+            let run = known.get(&(thread, state.end));
+            let run = run.filter(|_| state.kind == StateKind::Lost);
+            run.copied().filter(|(since, _)| *since >= state.start)
         };
-        let run = State {
-            start: since,
-            kind: StateKind::Running,
-            cpu: Some(cpu),
-            ..state
-        };
-        state.end = since;
-        states.push((thread, state));
-        states.push((thread, run));
-    }
+        if !states.iter().any(|state| is_known(state).is_some()) {
+            return;
+        }
+        let before = std::mem::take(states);
+        for mut state in before {
+            let Some((since, cpu)) = is_known(&state) else {
+                states.push(state);
+                continue;
+            };
+            let run = State {
+                start: since,
+                kind: StateKind::Running,
+                cpu: Some(cpu),
+                ..state
+            };
+            state.end = since;
+            states.extend([state, run]);
+        }
+    });
 }

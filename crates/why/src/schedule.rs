@@ -68,9 +68,13 @@ impl Schedule {
     ///
     /// The states of a thread have to be in the order of time. A state that overlaps the next one
     /// of its thread ends there.
-    pub fn new(states: &[(u32, State)]) -> Self {
-        let mut all = Grouped::new(states);
-        all.for_each_group(|states| {
+    pub fn new(states: impl IntoIterator<Item = (u32, State)>) -> Self {
+        Self::of(states.into_iter().collect())
+    }
+
+    /// Returns the schedule of these states by thread, as [`new`](Self::new) does.
+    pub(crate) fn of(mut all: Grouped<State>) -> Self {
+        all.for_each_group(|_, states| {
             for at in 1..states.len() {
                 let start = states[at].start.max(states[at - 1].start);
                 states[at].start = start;
@@ -80,7 +84,7 @@ impl Schedule {
                 last.end = last.end.max(last.start);
             }
         });
-        let mut runs: Vec<(u32, Run)> = Vec::new();
+        let mut runs: Grouped<Run> = Grouped::default();
         for thread in 0..all.groups() {
             for state in all.of(thread) {
                 if let (StateKind::Running, Some(cpu)) = (state.kind, state.cpu) {
@@ -89,18 +93,23 @@ impl Schedule {
                         end: state.end,
                         thread,
                     };
-                    runs.push((cpu, run));
+                    runs.push(cpu, run);
                 }
             }
         }
-        let mut runs = Grouped::new(&runs);
-        runs.for_each_group(|runs: &mut [Run]| {
+        runs.shrink();
+        runs.for_each_group(|_, runs| {
             runs.sort_unstable_by_key(|run| (run.start, run.thread));
             for at in 1..runs.len() {
                 runs[at - 1].end = runs[at - 1].end.min(runs[at].start);
             }
         });
         Self { states: all, runs }
+    }
+
+    /// Returns the bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.states.memory() + self.runs.memory()
     }
 
     /// Returns the states of a thread, in the order of time, without overlaps.

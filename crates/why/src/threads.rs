@@ -5,6 +5,7 @@ use ferretto_tables::{StringPool, Trace};
 use ferretto_trace::summary::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE};
 
 use crate::evidence::{Evidence, call_name};
+use crate::grouped::Grouped;
 use crate::kind;
 use crate::missing::add_known_runs;
 use crate::schedule::{Schedule, State, StateKind, Waker};
@@ -22,7 +23,7 @@ pub(crate) struct Seen {
 /// The beginning of a row of `thread_state`.
 #[derive(Debug, Clone, Copy)]
 struct Open {
-    /// Its index in the list of states.
+    /// Its index among the states of its thread.
     index: usize,
     has_end: bool,
 }
@@ -32,7 +33,7 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
     let (tables, strings) = (trace.tables(), trace.strings());
     let rows = &tables.thread_state;
     let mut seen = Seen::default();
-    let mut states: Vec<(u32, State)> = Vec::with_capacity(rows.len() as usize);
+    let mut states: Grouped<State> = Grouped::default();
     let mut last: Vec<Option<Open>> = vec![None; tables.thread.len() as usize];
     let (mut first_time, mut last_time) = (i64::MAX, i64::MIN);
     // Threads that only run work of interrupts.
@@ -74,9 +75,10 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
             }
             Waker::Thread(waker)
         });
+        let states = states.group(thread);
         match before {
             Some(open) => {
-                let before = &mut states[open.index].1;
+                let before = &mut states[open.index];
                 // A row without an end, if another one follows, lacks its next event.
                 if !open.has_end {
                     before.end = start;
@@ -104,7 +106,7 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
                     cpu: None,
                     waker,
                 };
-                states.push((thread, state));
+                states.push(state);
             }
             None => {}
         }
@@ -119,20 +121,26 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
             cpu,
             waker: Waker::Unknown,
         };
-        states.push((thread, state));
+        states.push(state);
     }
     // States without an end last until the end of the trace.
     let last_time = last_time.max(tables.trace_bounds.end_ts().get(0));
-    for open in last.into_iter().flatten().filter(|open| !open.has_end) {
-        states[open.index].1.end = last_time.max(states[open.index].1.start);
-    }
-    for (_, state) in &mut states {
-        if state.start == i64::MIN {
-            state.start = first_time.min(state.end);
+    for (thread, open) in (0..).zip(last) {
+        if let Some(open) = open.filter(|open| !open.has_end) {
+            let state = &mut states.group(thread)[open.index];
+            state.end = last_time.max(state.start);
         }
     }
+    states.for_each_group(|_, states| {
+        for state in states {
+            if state.start == i64::MIN {
+                state.start = first_time.min(state.end);
+            }
+        }
+    });
     add_known_runs(trace, &mut states);
-    (Schedule::new(&states), seen)
+    states.shrink();
+    (Schedule::of(states), seen)
 }
 
 /// Returns true if a thread that an interrupt had interrupted ended a wait itself, as with sockets

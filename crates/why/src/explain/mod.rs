@@ -15,7 +15,7 @@ use crate::grouped::Grouped;
 use crate::kind::{self, WaitKind};
 use crate::missing::{self, Unknown};
 use crate::partition::{Part, PartKind, Partition};
-use crate::schedule::{Schedule, State, StateKind, Waker};
+use crate::schedule::{Run, Schedule, State, StateKind, Waker};
 use crate::stacks::{self, Function};
 use crate::threads;
 
@@ -87,6 +87,21 @@ impl Prepared {
             stacks: stack_facts(trace),
             kernel_threads: threads::of_kernel(trace),
         }
+    }
+
+    /// Returns the maximum bytes of memory of a trace's states and events.
+    pub fn max_memory(trace: &Trace) -> usize {
+        let tables = trace.tables();
+        // Each row of a thread's states is one, and those that run are those of a CPU, too.
+        let states = tables.thread_state.len() as usize * (size_of::<State>() + size_of::<Run>());
+        let events = Evidence::max_memory(trace);
+        states + events + trace.losses().len() * size_of::<Unknown>()
+    }
+
+    /// Returns the bytes of memory.
+    pub fn memory(&self) -> usize {
+        let stacks = self.stacks.capacity() * size_of::<(u32, StackFacts)>();
+        self.schedule.memory() + self.evidence.memory() + self.unknown.memory() + stacks
     }
 }
 

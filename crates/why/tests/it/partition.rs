@@ -74,7 +74,7 @@ fn schedule(random: &mut Random, states: usize) -> Schedule {
             time = end + random.below(5) as i64 - random.below(3) as i64;
         }
     }
-    Schedule::new(&all)
+    Schedule::new(all)
 }
 
 /// Checks that parts cover an interval without gaps and overlaps, and returns their sum.
