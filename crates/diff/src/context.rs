@@ -30,8 +30,8 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     /// Prepares a trace. Without a range, the time of the recorded command is compared, or all if
     /// there is none.
-    pub(crate) fn new(trace: &'a Trace, range: Option<Range<i64>>) -> Self {
-        let why = Why::new(trace);
+    pub(crate) fn new(why: Why<'a>, range: Option<Range<i64>>) -> Self {
+        let trace = why.trace();
         let tables = trace.tables();
         let threads = 0..tables.thread.len().min(why.schedule().threads());
         let is_command = |thread: &u32| {

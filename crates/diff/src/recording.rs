@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use ferretto_tables::schema::TableId;
 use ferretto_tables::{Lost, Severity, TableSet, Trace};
-use ferretto_why::Recorded;
+use ferretto_why::{Recorded, Why};
 
 use crate::context::Context;
 use crate::feature::{CALLS, Feature, Kind, WAITED_FOR_CPU};
@@ -61,7 +61,13 @@ pub struct Recording {
 impl Recording {
     /// Reads the features of a trace that has the tables [`TABLES`], or of a range of it.
     pub fn new(trace: &Trace, range: Option<Range<i64>>) -> Self {
-        let context = Context::new(trace, range);
+        Self::of(Why::new(trace), range)
+    }
+
+    /// Reads the features of a trace that has been prepared, or of a range of it.
+    pub fn of(why: Why<'_>, range: Option<Range<i64>>) -> Self {
+        let trace = why.trace();
+        let context = Context::new(why, range);
         let mut values = Values::default();
         let behind_others = path::read(&context, &mut values);
         cpu::read(&context, &mut values);
