@@ -19,6 +19,8 @@ use ferretto_why::{Prepared, Why};
 use serde_json::Value;
 
 use super::queries::{PATIENCE, Sql, TOO_LARGE, Target};
+use super::slices::ThreadSlices;
+use super::timeline;
 use crate::errors::message;
 use crate::profile::KeptSamples;
 use crate::read::{ShownAs, explained};
@@ -85,6 +87,9 @@ pub(super) struct Loaded {
     pub(super) trace: Trace,
     summary: Result<Value, String>,
     prepared: Option<Arc<Prepared>>,
+    /// The most bytes that `prepared` may take.
+    max_prepared: usize,
+    slices: Option<Arc<ThreadSlices>>,
     recording: Option<Recording>,
     samples: Samples,
     max_samples: usize,
@@ -109,11 +114,20 @@ impl Loaded {
         Why::with(trace, prepared.clone())
     }
 
-    /// Returns the features for comparisons.
-    pub(super) fn recording(&mut self) -> &Recording {
+    /// Returns the slices for pictures.
+    pub(super) fn slices(&mut self) -> Arc<ThreadSlices> {
         let trace = &self.trace;
-        self.recording
-            .get_or_insert_with(|| Recording::new(trace, None))
+        let new = || Arc::new(ThreadSlices::new(trace, timeline::MAX_DEPTH));
+        self.slices.get_or_insert_with(new).clone()
+    }
+
+    /// Returns the features for comparisons.
+    pub(super) fn recording(&mut self) -> Recording {
+        if let Some(recording) = &self.recording {
+            return recording.clone();
+        }
+        let recording = Recording::of(self.why(), None);
+        self.recording.insert(recording).clone()
     }
 
     /// Returns the summary.
@@ -200,13 +214,21 @@ impl Loaded {
         self.own_memory() + self.sql.memory()
     }
 
-    /// Returns the bytes of the tables and the samples.
+    /// Returns the bytes that it takes once it is prepared for all tools.
+    fn max_memory(&self) -> usize {
+        let prepared = self.prepared.as_ref().map_or(0, |it| it.memory());
+        self.memory() + self.max_prepared.saturating_sub(prepared)
+    }
+
+    /// Returns the bytes of the tables, and of all that is kept beside them.
     fn own_memory(&self) -> usize {
         let samples = match &self.samples {
             Samples::Kept(kept) => kept.memory(),
             _ => 0,
         };
-        self.trace.memory() + samples
+        let prepared = self.prepared.as_ref().map_or(0, |it| it.memory());
+        let slices = self.slices.as_ref().map_or(0, |it| it.memory());
+        self.trace.memory() + samples + prepared + slices
     }
 }
 
@@ -362,7 +384,7 @@ impl Traces {
         };
         loaded.name = name.to_owned();
         loaded.shown.rename(name);
-        self.shrink(loaded.memory());
+        self.shrink(loaded.max_memory());
         self.loaded.push(loaded);
         let at = self.loaded.len() - 1;
         Ok(&mut self.loaded[at])
@@ -459,9 +481,11 @@ impl Traces {
             stamp,
             shown: ShownAs::new(path_of_file(&file), name),
             file,
+            max_prepared: Prepared::max_memory(&trace),
             trace,
             summary,
             prepared: None,
+            slices: None,
             recording: None,
             samples: Samples::Unread,
             max_samples: self.max / SAMPLES_SHARE,

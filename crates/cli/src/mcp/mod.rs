@@ -7,6 +7,7 @@ mod queries;
 mod recording;
 mod schema;
 mod screenshot;
+mod slices;
 mod timeline;
 mod tools;
 

@@ -1,6 +1,5 @@
 //! A picture of a time as text.
 
-use std::collections::HashMap;
 use std::ops;
 
 use ferretto_mcp::Answer;
@@ -9,6 +8,7 @@ use ferretto_why::{State, StateKind, Why};
 use serde_json::json;
 
 use super::loaded::Loaded;
+use super::slices::ThreadSlices;
 use crate::moment::Range;
 
 /// The characters of a row, if the caller does not tell.
@@ -16,7 +16,7 @@ const WIDTH: usize = 100;
 /// The threads that are drawn, those that ran the longest.
 const MAX_THREADS: usize = 50;
 /// The nested slices of a thread that are drawn.
-const MAX_DEPTH: u32 = 4;
+pub(super) const MAX_DEPTH: u32 = 4;
 
 /// The picture that a caller wants.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ pub(super) struct Wanted<'a> {
 
 pub(super) fn answer(loaded: &mut Loaded, wanted: &Wanted<'_>) -> Result<Answer, String> {
     let name = loaded.name.clone();
+    let slices = loaded.slices();
     let why = loaded.why();
     let bounds = &why.trace().tables().trace_bounds;
     let (start, end) = (bounds.start_ts().get(0), bounds.end_ts().get(0));
@@ -41,19 +42,18 @@ pub(super) fn answer(loaded: &mut Loaded, wanted: &Wanted<'_>) -> Result<Answer,
     }
     let picture = Picture {
         why: &why,
+        slices: &slices,
         range: range.clone(),
         width: wanted.width.unwrap_or(WIDTH),
     };
     let threads = picture.threads(wanted);
-    let mut rows = picture.rows(&threads);
     let mut items = Vec::new();
     for (_, thread) in &threads {
         let states = picture.states(*thread);
         let tables = why.trace().tables();
         let process = tables.thread.upid().get(*thread);
-        let rows = rows.remove(thread).unwrap_or_default();
-        let rows = rows.into_iter().map(|row| row.into_iter().collect());
-        let rows: Vec<String> = rows.collect();
+        let rows = picture.rows(*thread).into_iter();
+        let rows: Vec<String> = rows.map(|row| row.into_iter().collect()).collect();
         items.push(json!({
             "thread": why.thread_name(*thread),
             "tid": tables.thread.tid().get(*thread),
@@ -72,11 +72,9 @@ pub(super) fn answer(loaded: &mut Loaded, wanted: &Wanted<'_>) -> Result<Answer,
     Ok(Answer::new(head, items))
 }
 
-/// The rows of a thread's slices, by their depth.
-type Rows = Vec<Vec<char>>;
-
 struct Picture<'a> {
     why: &'a Why<'a>,
+    slices: &'a ThreadSlices,
     range: ops::Range<i64>,
     width: usize,
 }
@@ -85,8 +83,11 @@ impl Picture<'_> {
     /// Returns the column of a time.
     fn column(&self, time: i64) -> usize {
         let time = time.clamp(self.range.start, self.range.end) - self.range.start;
-        let length = i128::from(self.range.end - self.range.start);
-        let column = i128::from(time) * self.width as i128 / length;
+        let length = self.range.end - self.range.start;
+        let column = match time.checked_mul(self.width as i64) {
+            Some(product) => product / length,
+            None => (i128::from(time) * self.width as i128 / i128::from(length)) as i64,
+        };
         usize::try_from(column).unwrap_or(0).min(self.width)
     }
 
@@ -95,15 +96,6 @@ impl Picture<'_> {
         let why = self.why;
         let tables = why.trace().tables();
         let is_named = wanted.thread.is_some() || wanted.pid.is_some();
-        let mut has_slices = vec![false; tables.thread.len() as usize];
-        // Named threads are drawn without slices, too.
-        if !is_named {
-            self.each_slice(|thread, _, _, _| {
-                if let Some(has_slices) = has_slices.get_mut(thread as usize) {
-                    *has_slices = true;
-                }
-            });
-        }
         let mut threads = Vec::new();
         for thread in 0..tables.thread.len() {
             let process = tables.thread.upid().get(thread);
@@ -129,7 +121,8 @@ impl Picture<'_> {
                     }
                 }
             }
-            if active > 0 || has_slices[thread as usize] || is_named {
+            // Named threads are drawn without slices, too.
+            if active > 0 || is_named || self.slices_of(thread).next().is_some() {
                 threads.push((active, thread));
             }
         }
@@ -178,39 +171,17 @@ impl Picture<'_> {
         states.get(from..to).unwrap_or_default()
     }
 
-    /// Calls a function with the thread, the row, the start and the end of each slice that can be
-    /// drawn.
-    fn each_slice(&self, mut each: impl FnMut(u32, u32, i64, i64)) {
-        let tables = self.why.trace().tables();
-        let slices = &tables.slice;
-        for row in 0..slices.len() {
-            let start = slices.ts().get(row);
-            if start >= self.range.end {
-                continue;
-            }
-            let end = match slices.dur().get(row) {
-                dur @ 0.. => start.saturating_add(dur),
-                _ => self.range.end,
-            };
-            if end < self.range.start || slices.depth().get(row) >= MAX_DEPTH {
-                continue;
-            }
-            if let Some(thread) = tables.track.utid().get(slices.track_id().get(row)) {
-                each(thread, row, start, end);
-            }
-        }
+    /// Returns the slices of a thread that overlap the range: row, start and end.
+    fn slices_of(&self, thread: u32) -> impl Iterator<Item = (u32, i64, i64)> {
+        self.slices.of(self.why.trace(), thread, &self.range)
     }
 
-    /// Draws the slices of threads, by thread.
-    fn rows(&self, threads: &[(i64, u32)]) -> HashMap<u32, Rows> {
+    /// Draws the slices of a thread, a row for each depth.
+    fn rows(&self, thread: u32) -> Vec<Vec<char>> {
         let strings = self.why.trace().strings();
         let slices = &self.why.trace().tables().slice;
-        let threads = threads.iter().map(|(_, thread)| (*thread, Rows::new()));
-        let mut rows: HashMap<u32, Rows> = threads.collect();
-        self.each_slice(|thread, row, start, end| {
-            let Some(rows) = rows.get_mut(&thread) else {
-                return;
-            };
+        let mut rows = Vec::new();
+        for (row, start, end) in self.slices_of(thread) {
             let depth = slices.depth().get(row) as usize;
             while rows.len() <= depth {
                 rows.push(vec![' '; self.width]);
@@ -225,7 +196,7 @@ impl Picture<'_> {
                 inner.fill_with(|| name.next().unwrap_or('-'));
                 *last = ']';
             }
-        });
+        }
         rows
     }
 }

@@ -106,14 +106,14 @@ impl Tools {
         let (before, after) = (given.required("before"), given.required("after"));
         let ranges = (given.range("before_range")?, given.range("after_range")?);
         // One trace at a time is borrowed, so features of a range are read anew.
-        let part = |loaded: &Loaded, range: Range| {
+        let part = |loaded: &mut Loaded, range: Range| {
             let bounds = &loaded.trace.tables().trace_bounds;
             let (start, end) = (bounds.start_ts().get(0), bounds.end_ts().get(0));
             let range = range.of(start..end, start);
             if range.is_empty() {
                 Err(format!("{} has no events in this range", loaded.name))
             } else {
-                Ok(Recording::new(&loaded.trace, Some(range)))
+                Ok(Recording::of(loaded.why(), Some(range)))
             }
         };
         let first = self.traces.open(before, call)?.identity();
@@ -124,12 +124,12 @@ impl Tools {
         let first = self.traces.open(before, call)?;
         let first = match ranges.0 {
             Some(range) => part(first, range)?,
-            None => first.recording().clone(),
+            None => first.recording(),
         };
         let second = self.traces.open(after, call)?;
         let second = match ranges.1 {
             Some(range) => part(second, range)?,
-            None => second.recording().clone(),
+            None => second.recording(),
         };
         let comparison = Comparison::new(&[first], &[second], &Limits::default());
         let all: Value =
