@@ -46,14 +46,30 @@ class Server:
             if "call again" not in answer.get("error", ""):
                 return answer, (time.monotonic() - start) * 1e3
 
+    def processes(self):
+        """The server, and the programs that it runs."""
+        process = pathlib.Path(f"/proc/{self.process.pid}")
+        children = [task.read_text().split() for task in process.glob("task/*/children")]
+        return [process, *(pathlib.Path(f"/proc/{child}") for one in children for child in one)]
+
     def cpu(self):
         """The milliseconds of CPU time: on a busy machine, the nearest to the time on a calm one."""
-        tasks = pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
-        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e6
+        tasks = [task for process in self.processes() for task in process.glob("task/*/schedstat")]
+        stat = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        # The programs that have ended.
+        ended = (int(stat[13]) + int(stat[14])) * 1000 / os.sysconf("SC_CLK_TCK")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e6 + ended
 
-    def memory(self):
-        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) >> 10
+    def memory(self, name):
+        """The megabytes of a number in the state of the server and the programs that it runs."""
+        status = [(process / "status").read_text() for process in self.processes()]
+        return sum(int(text.split(name + ":")[1].split()[0]) for text in status) >> 10
+
+    def measured(self, tool, arguments):
+        """Calls a tool, and returns the milliseconds of the answer, and those of CPU time."""
+        before = self.cpu()
+        _, time = self.call(tool, arguments)
+        return time, self.cpu() - before
 
 
 def questions(file, answers, seconds):
@@ -87,6 +103,12 @@ def questions(file, answers, seconds):
     yield "schema", lambda: {"table": "slice"}
 
 
+def percentiles(numbers):
+    """The 50th and the 95th percentile."""
+    numbers = sorted(numbers)
+    return numbers[len(numbers) // 2], numbers[min(len(numbers) - 1, len(numbers) * 95 // 100)]
+
+
 def main(program, what, most=None):
     slow = []
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
@@ -101,19 +123,19 @@ def main(program, what, most=None):
         assert "error" not in answers["overview"], answers
         size, seconds = answers["overview"]["bytes"] >> 20, answers["overview"]["duration_ns"] / 1e9
         print(f"{size} MB, {seconds:.0f} s of trace; the first answer took {cold / 1e3:.1f} s")
-        print(f"{'':22}{'first':>10}{'p50':>10}{'p95':>10}{'CPU':>10}  ms")
+        print(f"{'':22}{'first':>10}{'p50':>10}{'p95':>10}{'CPU':>10}{'CPU p95':>10}  ms{'memory':>10}  MB")
         for name, question in questions(file, answers, seconds):
             tool = name.split()[0]
             answer, first = server.call(tool, question())
             assert "error" not in answer, (name, answer)
-            cpu = server.cpu()
-            times = sorted(server.call(tool, question())[1] for _ in range(ROUNDS))
-            p50, p95 = times[len(times) // 2], times[min(len(times) - 1, len(times) * 95 // 100)]
-            cpu = (server.cpu() - cpu) / ROUNDS
-            print(f"{name:22}{first:10.1f}{p50:10.1f}{p95:10.1f}{cpu:10.1f}", flush=True)
+            rounds = [server.measured(tool, question()) for _ in range(ROUNDS)]
+            p50, p95 = percentiles(time for time, _ in rounds)
+            cpu, cpu95 = percentiles(cpu for _, cpu in rounds)
+            memory = server.memory("VmRSS")
+            print(f"{name:22}{first:10.1f}{p50:10.1f}{p95:10.1f}{cpu:10.1f}{cpu95:10.1f}{memory:14}", flush=True)
             if most and p95 > float(most):
                 slow.append(name)
-        print(f"{server.memory()} MB of memory, {server.progress} reports of progress")
+        print(f"{server.memory('VmHWM')} MB of memory at most, {server.progress} reports of progress")
         server.process.stdin.close()
         server.process.wait()
     assert not slow, f"slower than {most} ms: {slow}"
