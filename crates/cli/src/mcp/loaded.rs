@@ -20,7 +20,6 @@ use serde_json::Value;
 
 use super::queries::{PATIENCE, Sql, TOO_LARGE, Target};
 use super::slices::ThreadSlices;
-use super::timeline;
 use crate::errors::message;
 use crate::profile::KeptSamples;
 use crate::read::{ShownAs, explained};
@@ -117,7 +116,7 @@ impl Loaded {
     /// Returns the slices for pictures.
     pub(super) fn slices(&mut self) -> Arc<ThreadSlices> {
         let trace = &self.trace;
-        let new = || Arc::new(ThreadSlices::new(trace, timeline::MAX_DEPTH));
+        let new = || Arc::new(ThreadSlices::new(trace));
         self.slices.get_or_insert_with(new).clone()
     }
 

@@ -7,7 +7,10 @@ use ferretto_tables::Trace;
 /// The rows of a block, for which the latest end is kept.
 const BLOCK: usize = 256;
 
-/// The slices of each thread down to a depth, to find those of a time.
+/// The nested slices of a thread that are drawn.
+const MAX_DEPTH: u32 = 4;
+
+/// The slices of each thread that are drawn, to find those of a time.
 #[derive(Debug)]
 pub(super) struct ThreadSlices {
     /// The beginning of each thread's slices in `rows`, and the end of the last one's.
@@ -19,8 +22,8 @@ pub(super) struct ThreadSlices {
 }
 
 impl ThreadSlices {
-    /// Returns the slices above a depth.
-    pub(super) fn new(trace: &Trace, max_depth: u32) -> Self {
+    /// Returns the slices of a trace.
+    pub(super) fn new(trace: &Trace) -> Self {
         let tables = trace.tables();
         let slices = &tables.slice;
         let threads: Vec<Option<u32>> = (0..tables.track.len())
@@ -32,7 +35,7 @@ impl ThreadSlices {
         };
         let each = |each: &mut dyn FnMut(u32, u32)| {
             for row in 0..slices.len() {
-                if slices.depth().get(row) < max_depth
+                if slices.depth().get(row) < MAX_DEPTH
                     && let Some(thread) = thread_of(row)
                 {
                     each(thread, row);
@@ -131,7 +134,7 @@ mod tests {
         let trace = Trace::read(&text[..], &Options::default()).expect("a trace");
         let tables = trace.tables();
         let slices = &tables.slice;
-        let all = ThreadSlices::new(&trace, 2);
+        let all = ThreadSlices::new(&trace);
         let end = trace.tables().trace_bounds.end_ts().get(0);
         let mut found = 0;
         for range in [
@@ -147,7 +150,7 @@ mod tests {
                     .filter(|(row, start, end)| {
                         let track = slices.track_id().get(*row);
                         tables.track.utid().get(track) == Some(thread)
-                            && slices.depth().get(*row) < 2
+                            && slices.depth().get(*row) < MAX_DEPTH
                             && *start < range.end
                             && *end >= range.start
                     })

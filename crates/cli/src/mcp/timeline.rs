@@ -15,8 +15,6 @@ use crate::moment::Range;
 const WIDTH: usize = 100;
 /// The threads that are drawn, those that ran the longest.
 const MAX_THREADS: usize = 50;
-/// The nested slices of a thread that are drawn.
-pub(super) const MAX_DEPTH: u32 = 4;
 
 /// The picture that a caller wants.
 #[derive(Debug)]
