@@ -240,24 +240,6 @@ const TABLES: &[(&str, &str)] = &[
         "id ts level tag message stacktrace location",
     ),
     ("trace_metrics", "name"),
-    (
-        "frame_slice",
-        "id ts dur track_id category name depth parent_id arg_set_id layer_name frame_number \
-         queue_to_acquire_time acquire_to_latch_time latch_to_present_time",
-    ),
-    (
-        "expected_frame_timeline_slice",
-        "id ts dur track_id category name depth parent_id arg_set_id display_frame_token \
-         surface_frame_token upid layer_name",
-    ),
-    (
-        "actual_frame_timeline_slice",
-        "id ts dur track_id category name depth parent_id arg_set_id display_frame_token \
-         upid surface_frame_token layer_name present_type on_time_finish gpu_composition \
-         jank_type jank_severity_type prediction_type jank_tag jank_tag_experimental \
-         jank_score latched_unsignaled_count addressable_unsignaled_latch_count \
-         latched_fence_state",
-    ),
     ("instruments_sample", "id ts utid callsite_id cpu"),
 ];
 

@@ -147,6 +147,45 @@ SELECT s.id, s.ts, s.dur, s.track_id, s.category, s.name, s.depth, s.parent_id, 
 FROM __intrinsic_slice s JOIN __intrinsic_track t ON s.track_id = t.id
 WHERE t.type IN ('gpu_render_stage', 'vulkan_events', 'gpu_log');
 
+CREATE PERFETTO VIEW frame_slice AS
+SELECT s.id, s.ts, s.dur, s.track_id, s.category, s.name, s.depth, s.parent_id, s.arg_set_id,
+  CAST(extract_arg(s.arg_set_id, 'layer_name') AS TEXT) AS layer_name,
+  __arg_int(s.arg_set_id, 'frame_number') AS frame_number,
+  __arg_int(s.arg_set_id, 'queue_to_acquire_time') AS queue_to_acquire_time,
+  __arg_int(s.arg_set_id, 'acquire_to_latch_time') AS acquire_to_latch_time,
+  __arg_int(s.arg_set_id, 'latch_to_present_time') AS latch_to_present_time
+FROM __intrinsic_slice s JOIN __intrinsic_track t ON s.track_id = t.id
+WHERE t.type = 'graphics_frame_event';
+
+CREATE PERFETTO VIEW expected_frame_timeline_slice AS
+SELECT s.id, s.ts, s.dur, s.track_id, s.category, s.name, s.depth, s.parent_id, s.arg_set_id,
+  __arg_int(s.arg_set_id, 'Display frame token') AS display_frame_token,
+  __arg_int(s.arg_set_id, 'Surface frame token') AS surface_frame_token, t.upid,
+  CAST(extract_arg(s.arg_set_id, 'Layer name') AS TEXT) AS layer_name
+FROM __intrinsic_slice s JOIN process_track t ON s.track_id = t.id
+WHERE t.type = 'android_expected_frame_timeline';
+
+CREATE PERFETTO VIEW actual_frame_timeline_slice AS
+SELECT s.id, s.ts, s.dur, s.track_id, s.category, s.name, s.depth, s.parent_id, s.arg_set_id,
+  __arg_int(s.arg_set_id, 'Display frame token') AS display_frame_token, t.upid,
+  __arg_int(s.arg_set_id, 'Surface frame token') AS surface_frame_token,
+  CAST(extract_arg(s.arg_set_id, 'Layer name') AS TEXT) AS layer_name,
+  CAST(extract_arg(s.arg_set_id, 'Present type') AS TEXT) AS present_type,
+  __arg_int(s.arg_set_id, 'On time finish') AS on_time_finish,
+  __arg_int(s.arg_set_id, 'GPU composition') AS gpu_composition,
+  CAST(extract_arg(s.arg_set_id, 'Jank type') AS TEXT) AS jank_type,
+  CAST(extract_arg(s.arg_set_id, 'Jank severity type') AS TEXT) AS jank_severity_type,
+  CAST(extract_arg(s.arg_set_id, 'Prediction type') AS TEXT) AS prediction_type,
+  CAST(extract_arg(s.arg_set_id, 'Jank tag') AS TEXT) AS jank_tag,
+  CAST(extract_arg(s.arg_set_id, 'Jank tag (experimental)') AS TEXT) AS jank_tag_experimental,
+  extract_arg(s.arg_set_id, 'Jank Severity Score') AS jank_score,
+  __arg_int(s.arg_set_id, 'Latched unsignaled count') AS latched_unsignaled_count,
+  __arg_int(s.arg_set_id, 'Addressable unsignaled latch count')
+    AS addressable_unsignaled_latch_count,
+  CAST(extract_arg(s.arg_set_id, 'Latched fence state') AS TEXT) AS latched_fence_state
+FROM __intrinsic_slice s JOIN process_track t ON s.track_id = t.id
+WHERE t.type = 'android_actual_frame_timeline';
+
 CREATE PERFETTO VIEW counter_track AS
 SELECT id, name, parent_id, type, dimension_arg_set_id, source_arg_set_id, machine_id,
   counter_unit AS unit, CAST(extract_arg(source_arg_set_id, 'description') AS TEXT) AS description

@@ -4048,6 +4048,81 @@ pub mod frame {
     pub const KIND_STR: u32 = 8;
 }
 
+/// Field numbers of `FrameTimelineEvent`.
+#[cfg(feature = "descriptors")]
+pub mod frame_timeline_event {
+    pub const EXPECTED_DISPLAY_FRAME_START: u32 = 1;
+    pub const ACTUAL_DISPLAY_FRAME_START: u32 = 2;
+    pub const EXPECTED_SURFACE_FRAME_START: u32 = 3;
+    pub const ACTUAL_SURFACE_FRAME_START: u32 = 4;
+    pub const FRAME_END: u32 = 5;
+
+    /// Field numbers of `ExpectedSurfaceFrameStart`.
+    pub mod expected_surface_frame_start {
+        pub const COOKIE: u32 = 1;
+        pub const TOKEN: u32 = 2;
+        pub const DISPLAY_FRAME_TOKEN: u32 = 3;
+        pub const PID: u32 = 4;
+        pub const LAYER_NAME: u32 = 5;
+    }
+
+    /// Field numbers of `ActualSurfaceFrameStart`.
+    pub mod actual_surface_frame_start {
+        pub const COOKIE: u32 = 1;
+        pub const TOKEN: u32 = 2;
+        pub const DISPLAY_FRAME_TOKEN: u32 = 3;
+        pub const PID: u32 = 4;
+        pub const LAYER_NAME: u32 = 5;
+        pub const PRESENT_TYPE: u32 = 6;
+        pub const ON_TIME_FINISH: u32 = 7;
+        pub const GPU_COMPOSITION: u32 = 8;
+        pub const JANK_TYPE: u32 = 9;
+        pub const PREDICTION_TYPE: u32 = 10;
+        pub const IS_BUFFER: u32 = 11;
+        pub const JANK_SEVERITY_TYPE: u32 = 12;
+        pub const PRESENT_DELAY_MILLIS: u32 = 13;
+        pub const VSYNC_RESYNCED_JITTER_MILLIS: u32 = 14;
+        pub const JANK_SEVERITY_SCORE: u32 = 15;
+        pub const JANK_TYPE_EXPERIMENTAL: u32 = 16;
+        pub const PRESENT_TYPE_EXPERIMENTAL: u32 = 17;
+        pub const JANK_DEBUG_METADATA: u32 = 18;
+        pub const LATCHED_FENCE_STATE: u32 = 19;
+        pub const ANIMATION_TIME_MILLIS: u32 = 20;
+    }
+
+    /// Field numbers of `ExpectedDisplayFrameStart`.
+    pub mod expected_display_frame_start {
+        pub const COOKIE: u32 = 1;
+        pub const TOKEN: u32 = 2;
+        pub const PID: u32 = 3;
+    }
+
+    /// Field numbers of `ActualDisplayFrameStart`.
+    pub mod actual_display_frame_start {
+        pub const COOKIE: u32 = 1;
+        pub const TOKEN: u32 = 2;
+        pub const PID: u32 = 3;
+        pub const PRESENT_TYPE: u32 = 4;
+        pub const ON_TIME_FINISH: u32 = 5;
+        pub const GPU_COMPOSITION: u32 = 6;
+        pub const JANK_TYPE: u32 = 7;
+        pub const PREDICTION_TYPE: u32 = 8;
+        pub const JANK_SEVERITY_TYPE: u32 = 9;
+        pub const PRESENT_DELAY_MILLIS: u32 = 10;
+        pub const JANK_SEVERITY_SCORE: u32 = 11;
+        pub const JANK_TYPE_EXPERIMENTAL: u32 = 12;
+        pub const PRESENT_TYPE_EXPERIMENTAL: u32 = 13;
+        pub const JANK_DEBUG_METADATA: u32 = 14;
+        pub const LATCHED_UNSIGNALED_COUNT: u32 = 15;
+        pub const ADDRESSABLE_UNSIGNALED_LATCH_COUNT: u32 = 16;
+    }
+
+    /// Field numbers of `FrameEnd`.
+    pub mod frame_end {
+        pub const COOKIE: u32 = 1;
+    }
+}
+
 /// Field numbers of `FreeBuffersRequest`.
 pub mod free_buffers_request {
     pub const BUFFER_IDS: u32 = 1;
@@ -9779,6 +9854,7 @@ pub mod trace_packet {
     pub const INITIAL_DISPLAY_STATE: u32 = 70;
     pub const GPU_MEM_TOTAL_EVENT: u32 = 71;
     pub const MEMORY_TRACKER_SNAPSHOT: u32 = 73;
+    pub const FRAME_TIMELINE_EVENT: u32 = 76;
     pub const ANDROID_ENERGY_ESTIMATION_BREAKDOWN: u32 = 77;
     pub const UI_STATE: u32 = 78;
     pub const TRANSLATION_TABLE: u32 = 82;

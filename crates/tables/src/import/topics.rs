@@ -29,6 +29,7 @@ pub(crate) struct Topics {
     ftrace: Ftrace,
     etw: Etw,
     deltas: android::Deltas,
+    android: android::Android,
     system: System,
     gpus: Gpus,
     chrome: Chrome,
@@ -108,7 +109,7 @@ impl Topics {
                     self.profiles.parse(cx, ts, number, bytes, state);
                 }
                 number if TraceInfo::has(number) => self.info.parse(cx, ts, number, bytes),
-                number if android::has(number) => android::parse(cx, ts, number, bytes),
+                number if android::has(number) => self.android.parse(cx, ts, number, bytes),
                 number if Gpus::has(number) => self.gpus.parse(cx, ts, number, bytes, state),
                 number => self.system.parse(cx, ts, number, bytes),
             },

@@ -8,6 +8,7 @@ mod devices;
 mod disks;
 mod etw;
 mod formats;
+mod frames;
 mod ftrace;
 mod gpu;
 mod health;

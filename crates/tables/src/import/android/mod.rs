@@ -1,13 +1,18 @@
 //! Lists and counters that probes of Android write.
 
+mod buffers;
 mod deltas;
+mod frames;
+mod jank;
 mod lists;
 mod packages;
 mod properties;
 
 use ferretto_proto::fields::trace_packet as field;
 
+use self::buffers::Buffers;
 pub(super) use self::deltas::Deltas;
+use self::frames::Frames;
 use super::context::Context;
 
 /// Returns true if packets of this field are parsed here, in the order of time.
@@ -19,11 +24,30 @@ pub(super) fn has(number: u32) -> bool {
             | field::ANDROID_AFLAGS
             | field::ANDROID_GAME_INTERVENTION_LIST
             | field::ANDROID_SYSTEM_PROPERTY
+            | field::FRAME_TIMELINE_EVENT
+            | field::GRAPHICS_FRAME_EVENT
     )
 }
 
-/// Parses a packet.
-pub(super) fn parse(cx: &mut Context, ts: i64, number: u32, bytes: &[u8]) {
+/// The state of Android's data sources between packets.
+#[derive(Debug, Default)]
+pub(super) struct Android {
+    frames: Frames,
+    buffers: Buffers,
+}
+
+impl Android {
+    /// Parses a packet.
+    pub(super) fn parse(&mut self, cx: &mut Context, ts: i64, number: u32, bytes: &[u8]) {
+        match number {
+            field::FRAME_TIMELINE_EVENT => self.frames.parse(cx, ts, bytes),
+            field::GRAPHICS_FRAME_EVENT => self.buffers.parse(cx, ts, bytes),
+            number => parse(cx, ts, number, bytes),
+        }
+    }
+}
+
+fn parse(cx: &mut Context, ts: i64, number: u32, bytes: &[u8]) {
     match number {
         field::PACKAGES_LIST => packages::parse(cx, bytes),
         field::USER_LIST => lists::users(cx, bytes),
