@@ -333,15 +333,20 @@ pub(crate) fn tables(path: &Path, tables: TableSet) -> Result<(String, Trace, Ex
         tables,
         ..Options::default()
     };
+    tables_with(path, &options)
+}
+
+/// Imports a trace into tables with these options, as [`tables`] does.
+pub(crate) fn tables_with(path: &Path, options: &Options) -> Result<(String, Trace, Extent)> {
     let (name, trace) = if is_standard(path) {
-        let trace = Trace::read(io::stdin(), &options).map_err(explained);
+        let trace = Trace::read(io::stdin(), options).map_err(explained);
         let name = "standard input".to_owned();
         (name, trace.context("cannot read standard input")?)
     } else {
         let name = shown(&name_of(path)).into_owned();
         let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
         check(path, &file)?;
-        let trace = Trace::open(path, &options, |_| Continue::Yes).map_err(explained);
+        let trace = Trace::open(path, options, |_| Continue::Yes).map_err(explained);
         let trace = trace.with_context(|| format!("cannot read {name}"))?;
         (name, trace)
     };

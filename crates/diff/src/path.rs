@@ -86,16 +86,31 @@ fn waits_of_recorders(context: &Context<'_>, explanation: &Explanation) -> Vec<b
     are
 }
 
-/// Returns the time of the pieces by their key, without those of programs that record.
-fn times(context: &Context<'_>, explanation: &Explanation) -> FxHashMap<Key, i64> {
+/// Adds the time of the pieces by their key, without those of programs that record.
+fn add_times(context: &Context<'_>, explanation: &Explanation, times: &mut FxHashMap<Key, i64>) {
     let of_recorders = waits_of_recorders(context, explanation);
-    let mut times: FxHashMap<Key, i64> = FxHashMap::default();
     for piece in &explanation.pieces {
         let is_of_recorder = piece.wait.is_some_and(|wait| of_recorders[wait as usize])
             || context.is_of_recorder(piece.thread);
         if !is_of_recorder {
             *times.entry(Key::new(piece, explanation)).or_default() += piece.end - piece.start;
         }
+    }
+}
+
+/// Returns the time of the critical path by its key. It is explained in parts: all pieces of a long
+/// recording take as much memory as its tables. A time has the same cause in each interval.
+fn times(context: &Context<'_>, command: u32) -> FxHashMap<Key, i64> {
+    const PARTS: i64 = 64;
+    let (start, end) = (context.range.start, context.range.end);
+    let length = end.saturating_sub(start).max(0) / PARTS + 1;
+    let mut times = FxHashMap::default();
+    let mut at = start;
+    while at < end {
+        let until = at.saturating_add(length).min(end);
+        let explanation = context.why.explain(command, at..until);
+        add_times(context, &explanation, &mut times);
+        at = until;
     }
     times
 }
@@ -106,7 +121,6 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) -> f64 {
     let Some(command) = context.command else {
         return 0.0;
     };
-    let explanation = context.why.explain(command, context.range.clone());
     let process = context.process_of(command);
     let duration = (context.range.end - context.range.start).max(0);
     values.add(
@@ -116,7 +130,7 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) -> f64 {
     // The waits of others that a feature explains, with the time.
     let mut vias: FxHashMap<Feature, FxHashMap<String, i64>> = FxHashMap::default();
     let mut behind_others = 0;
-    for (key, time) in times(context, &explanation) {
+    for (key, time) in times(context, command) {
         if matches!(key.cause, Cause::Behind(other) if !context.has_thread(other)) {
             behind_others += time;
         }

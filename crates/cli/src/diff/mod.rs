@@ -3,20 +3,22 @@
 mod files;
 mod json;
 mod print;
+mod reading;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::error::ErrorKind;
 use clap::{Args, Command};
-use ferretto_diff::{Comparison, Limits, Recording, TABLES};
+use ferretto_diff::{Comparison, Limits};
 
 pub(crate) use self::files::expanded;
 pub(crate) use self::print::escaped;
+use self::reading::Source;
 use crate::moment::Range;
 use crate::profile::{Side, write_changes};
-use crate::read::{self, Extent};
+use crate::read::Extent;
 
 /// Show what changed between two recordings, or two sets of recordings
 ///
@@ -83,10 +85,12 @@ pub(crate) fn run(args: &DiffArgs) -> Result<Extent> {
             output,
         )?;
     }
-    let mut extent = Extent::Whole;
-    let before = recordings(&before, args.before_range, &mut extent)?;
-    let after = recordings(&after, args.after_range, &mut extent)?;
-    let comparison = Comparison::new(&before, &after, &Limits::default());
+    let all: Vec<Source<'_>> = sources(&before, args.before_range)
+        .chain(sources(&after, args.after_range))
+        .collect();
+    let (all, extent) = reading::recordings(&all)?;
+    let (before, after) = all.split_at(before.len());
+    let comparison = Comparison::new(before, after, &Limits::default());
     let mut out = io::stdout().lock();
     let text = if args.json {
         json::comparison(&comparison)
@@ -100,6 +104,11 @@ pub(crate) fn run(args: &DiffArgs) -> Result<Extent> {
     Ok(extent)
 }
 
+/// Returns files with the range of them to compare.
+fn sources(files: &[PathBuf], range: Option<Range>) -> impl Iterator<Item = Source<'_>> {
+    files.iter().map(move |file| Source { file, range })
+}
+
 /// Ends the program because of the number of its arguments, which the parser cannot check.
 fn wrong_usage(sentence: &str) -> ! {
     DiffArgs::augment_args(Command::new("ferretto diff"))
@@ -110,27 +119,4 @@ fn wrong_usage(sentence: &str) -> ! {
 /// Returns a comparison as one line, for programs.
 pub(crate) fn answer(comparison: &Comparison) -> String {
     json::comparison(comparison)
-}
-
-/// Reads the features of recordings, one after the other.
-fn recordings(
-    files: &[PathBuf],
-    range: Option<Range>,
-    extent: &mut Extent,
-) -> Result<Vec<Recording>> {
-    let mut recordings = Vec::new();
-    for file in files {
-        let (name, trace, of_file) = read::tables(file, TABLES)?;
-        if of_file == Extent::Partly {
-            *extent = Extent::Partly;
-        }
-        let bounds = &trace.tables().trace_bounds;
-        let (start, end) = (bounds.start_ts().get(0), bounds.end_ts().get(0));
-        let range = range.map(|range| range.of(start..end, start));
-        if range.as_ref().is_some_and(std::ops::Range::is_empty) {
-            bail!("{name} has no events in this range");
-        }
-        recordings.push(Recording::new(&trace, range));
-    }
-    Ok(recordings)
 }
