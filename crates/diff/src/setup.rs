@@ -23,9 +23,13 @@ pub(crate) fn read(context: &Context<'_>) -> Vec<(String, String)> {
     }
     let metadata = &trace.tables().metadata;
     for row in 0..metadata.len() {
-        if trace.strings().text(metadata.name().get(row)) == "trace_config_pbtxt" {
-            add(trace, "config", metadata.str_value().get(row), &mut facts);
-        }
+        let name = trace.strings().text(metadata.name().get(row));
+        let fact = match name {
+            "trace_attribute.ferretto.cpu.governor" => "frequency policy",
+            "trace_config_pbtxt" => "config",
+            _ => continue,
+        };
+        add(trace, fact, metadata.str_value().get(row), &mut facts);
     }
     // Names and selections of a config may contain numbers of processes.
     for (name, text) in &mut facts {

@@ -1,7 +1,10 @@
 //! The packets that describe the recorded command.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use ferretto_proto::TraceConfig;
@@ -13,13 +16,21 @@ use ferretto_trace::summary::{
 };
 use ferretto_wire::{Encoder, Sink, encode};
 
-/// Adds the command, or the processes of `-p`, to the start of the trace.
+/// The trace attribute with the frequency policies of the CPUs, separated by commas.
+const GOVERNOR_ATTRIBUTE: &str = "ferretto.cpu.governor";
+
+/// Adds the command, or the processes of `-p`, and the frequency policies of the CPUs to the start
+/// of the trace.
 pub(super) fn describe(config: &mut TraceConfig, words: &[OsString], pids: &[i32]) {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
     for (key, value) in [
         (COMMAND_ATTRIBUTE, words.join(&b' ')),
         (PIDS_ATTRIBUTE, pids.join(",").into_bytes()),
+        (
+            GOVERNOR_ATTRIBUTE,
+            governors(Path::new("/sys/devices/system/cpu/cpufreq")).into_bytes(),
+        ),
     ] {
         if !value.is_empty() {
             let attributes = config.trace_attributes.get_or_insert_default();
@@ -30,6 +41,18 @@ pub(super) fn describe(config: &mut TraceConfig, words: &[OsString], pids: &[i32
             });
         }
     }
+}
+
+/// Returns the names of the different frequency policies of the CPUs, separated by commas. Empty if
+/// the kernel does not set frequencies, as in most virtual machines.
+fn governors(folder: &Path) -> String {
+    let policies = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = policies.filter_map(|policy| {
+        let name = fs::read_to_string(policy.path().join("scaling_governor")).ok()?;
+        let name = name.trim();
+        (!name.is_empty()).then(|| name.to_owned())
+    });
+    Vec::from_iter(names.collect::<BTreeSet<_>>()).join(",")
 }
 
 /// The facts about the command that are known only after the start of the trace.
@@ -99,5 +122,29 @@ impl Facts {
                 });
             });
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn different_frequency_policies_are_named_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(governors(folder.path()), "");
+        for (policy, name) in [
+            ("policy0", "schedutil"),
+            ("policy4", "performance"),
+            ("policy7", "schedutil"),
+        ] {
+            let policy = folder.path().join(policy);
+            fs::create_dir(&policy).expect("a policy");
+            fs::write(policy.join("scaling_governor"), format!("{name}\n")).expect("a name");
+        }
+        // It has no policy of this kind.
+        fs::create_dir(folder.path().join("policy8")).expect("a policy");
+        assert_eq!(governors(folder.path()), "performance,schedutil");
+        assert_eq!(governors(&folder.path().join("none")), "");
     }
 }

@@ -155,3 +155,29 @@ fn options_and_losses_of_one_side_are_told() {
     );
     assert!(compare(&[BEFORE], &[BEFORE]).setup.is_empty());
 }
+
+#[test]
+fn other_frequency_policies_are_told() {
+    let with = |policy| {
+        let steps = [&USUAL[..], &[Packets(policy)]].concat();
+        recordings(&steps, 0.02, 0..1)
+    };
+    let slow = with(
+        "packet { trace_attributes { attribute { key: 'ferretto.cpu.governor' string_value: 'powersave' } } }",
+    );
+    let fast = with(
+        "packet { trace_attributes { attribute { key: 'ferretto.cpu.governor' string_value: 'performance' } } }",
+    );
+    let compared = Comparison::new(&slow, &fast, &Limits::default());
+    let expected = ["frequency policy", "powersave", "performance"].map(str::to_owned);
+    assert!(
+        compared.setup.contains(&expected.into()),
+        "{:?}",
+        compared.setup
+    );
+    assert!(
+        Comparison::new(&slow, &slow, &Limits::default())
+            .setup
+            .is_empty()
+    );
+}
