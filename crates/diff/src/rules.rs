@@ -348,6 +348,13 @@ pub fn functions(recording: &Recording) -> BTreeMap<String, f64> {
     functions
 }
 
+/// Returns the number of samples of time on CPUs.
+pub fn samples(recording: &Recording) -> f64 {
+    let functions = recording.values.iter();
+    let functions = functions.filter(|(feature, _)| feature.kind == Kind::Cpu);
+    functions.map(|(_, value)| value.samples).sum()
+}
+
 /// The reason for which nothing is known of functions.
 const NO_SAMPLES: &str = "the recording has no callstacks; record them with --perf";
 
@@ -529,13 +536,41 @@ impl Rule {
         let width = high * (variance * (1.0 + 1.0 / count)).sqrt();
         let bound = |sign: f64| (mean(&logs) + sign * width).exp();
         match (self.min, self.max, &self.measure) {
-            (_, _, Measure::Loss) => {}
+            (_, _, Measure::Loss | Measure::NewFunctions) => {}
             (Some(_), None, _) => self.min = Some(bound(-1.0)),
             // A share that was 0 may be small.
-            (_, _, Measure::NewFunctions | Measure::Function(_)) => {
+            (_, _, Measure::Function(_)) => {
                 self.max = Some(bound(1.0).clamp(0.05, 1.0));
             }
             _ => self.max = Some(bound(1.0)),
         }
+    }
+
+    /// Sets the upper bound of a rule about new functions, so that a further recording like those
+    /// with these numbers of samples is outside with a probability of at most `chance`: it has
+    /// functions that none of them shows as they are rare.
+    pub fn calibrate_new_functions(&mut self, samples: &[f64], chance: f64) {
+        /// The least bound.
+        const LEAST: f64 = 0.05;
+        /// The number of samples that come together: those of one call of a function.
+        const GROUP: f64 = 2.0;
+        /// The share times the number of samples above which a function is seen with 95 %.
+        const UNSEEN: f64 = 3.0;
+        let all: f64 = samples.iter().sum();
+        let few = samples.iter().copied().fold(f64::INFINITY, f64::min);
+        if self.measure != Measure::NewFunctions || few < 1.0 || all <= 0.0 {
+            return;
+        }
+        // The groups of such a function in the recording with the fewest samples: Poisson's
+        // distribution.
+        let expected = few * UNSEEN / all / GROUP;
+        let (mut count, mut term) = (0.0, (-expected).exp());
+        let mut more = 1.0 - term;
+        while more > chance && count * GROUP < few {
+            count += 1.0;
+            term *= expected / count;
+            more -= term;
+        }
+        self.max = Some((count * GROUP / few).clamp(LEAST, 1.0));
     }
 }

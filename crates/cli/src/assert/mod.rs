@@ -230,7 +230,7 @@ fn calibrate(mut rules: Rules, files: &[PathBuf], path: &Path, source: &Path) ->
         }
         for (rule, values) in rules.rules.iter().zip(&mut values) {
             let value = match rule.measure {
-                Measure::NewFunctions => Ok(0.0),
+                Measure::NewFunctions => Ok(rules::samples(&recording)),
                 _ => value(
                     &rule.measure,
                     path,
@@ -244,7 +244,10 @@ fn calibrate(mut rules: Rules, files: &[PathBuf], path: &Path, source: &Path) ->
     }
     let chance = CHANCE / rules.rules.len() as f64;
     for (rule, values) in rules.rules.iter_mut().zip(&values) {
-        rule.calibrate(values, chance);
+        match rule.measure {
+            Measure::NewFunctions => rule.calibrate_new_functions(values, chance),
+            _ => rule.calibrate(values, chance),
+        }
     }
     let inputs: Vec<&Path> = files.iter().map(PathBuf::as_path).chain([source]).collect();
     // The rules may replace themselves.

@@ -151,3 +151,47 @@ fn durations_are_calibrated_without_other_programs() {
     let measures: Vec<&Measure> = rules.rules.iter().map(|rule| &rule.measure).collect();
     assert_eq!(measures, [&Measure::OwnDuration, &Measure::Duration]);
 }
+
+#[test]
+fn functions_that_few_samples_do_not_show_are_not_new() {
+    /// The number of functions that take two thirds of the time together.
+    const RARE: usize = 200;
+    let rules = Rules::parse("[[rule]]\nmeasure = \"new-functions\"").unwrap();
+    let mut random = Random(11);
+    let mut broken = 0;
+    for samples in [30, 300] {
+        let mut recording = || -> Vec<usize> {
+            let drawn = (0..samples).map(|_| random.below(RARE * 3 / 2).min(RARE));
+            drawn.collect()
+        };
+        for _ in 0..20 {
+            let mut rule = rules.rules[0].clone();
+            let known: BTreeSet<usize> = (0..10).flat_map(|_| recording()).collect();
+            rule.calibrate_new_functions(&[samples as f64; 10], 0.002);
+            for _ in 0..100 {
+                let mut new = [0; RARE + 1];
+                for function in recording() {
+                    new[function] += usize::from(!known.contains(&function));
+                }
+                let most = new.iter().max().map_or(0, |most| *most);
+                let verdict = rule.judge(Ok(most as f64 / samples as f64));
+                broken += usize::from(matches!(verdict, Verdict::Broken(..)));
+            }
+            let max = rule.max.expect("a bound");
+            assert!((0.05..0.25).contains(&max), "{max}");
+        }
+    }
+    // Of 4000.
+    assert!(broken <= 8, "{broken}");
+}
+
+#[test]
+fn many_samples_leave_the_least_bound_of_new_functions() {
+    let rules = Rules::parse("[[rule]]\nmeasure = \"new-functions\"").unwrap();
+    let mut rule = rules.rules[0].clone();
+    rule.calibrate_new_functions(&[1000.0; 10], 0.002);
+    assert_eq!(rule.max, Some(0.05));
+    // A function that takes a fifth of few samples is new.
+    rule.calibrate_new_functions(&[40.0; 10], 0.002);
+    assert!(matches!(rule.judge(Ok(0.2)), Verdict::Broken(..)));
+}
