@@ -274,7 +274,9 @@ impl Test<'_> {
                 process(Kind::Cpu).thread(&feature.thread),
                 change.difference() / 2.0,
             ),
-            (Kind::Path, FAULTS) => {
+            _ if feature.is_clearing()
+                || (feature.kind, feature.name.as_str()) == (Kind::Path, FAULTS) =>
+            {
                 let faults = process(Kind::Faults).name(PAGE_FAULTS);
                 let mut all = self.before.iter().chain(self.after);
                 if !all.all(|recording| recording.values.get(&faults).is_some()) {
@@ -519,6 +521,7 @@ impl Test<'_> {
             }
             (Kind::Threads, _) => self.scope == Scope::Command && relative >= 0.2,
             (Kind::Faults, _) => difference >= 1000.0 && relative >= 0.2,
+            _ if feature.is_incidental() => difference >= 1000.0 && relative >= 0.2,
             (_, Unit::Count) => difference >= 50.0 && relative >= 0.2,
             (_, Unit::Bytes | Unit::Value) => relative >= 0.25,
         }

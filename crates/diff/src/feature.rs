@@ -183,6 +183,21 @@ impl Feature {
         Some(parent)
     }
 
+    /// Returns true if it is the number of calls that the work of a thread does not determine
+    /// alone: those of contended locks depend on the machine, those that a heap grows with on the
+    /// random addresses of a process.
+    pub(crate) fn is_incidental(&self) -> bool {
+        let names = ["futex", "sched_yield", "brk", "mprotect", "madvise"];
+        self.kind == Kind::Calls && names.contains(&self.detail.as_str())
+    }
+
+    /// Returns true if it is the time of a function of the kernel that clears new pages: it depends
+    /// on the memory of the machine, and of the one that a virtual machine runs on.
+    pub(crate) fn is_clearing(&self) -> bool {
+        let names = ["clear_page", "clear_huge_page", "folio_zero_user"];
+        self.kind == Kind::Cpu && names.iter().any(|name| self.detail.starts_with(name))
+    }
+
     /// Returns the features that tell the same in less detail, as a function's time on CPUs tells
     /// of its time on the critical path.
     pub fn same(&self) -> Vec<Self> {

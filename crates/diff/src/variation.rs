@@ -18,6 +18,8 @@ pub(crate) fn assumed(feature: &Feature, busyness: Busyness, degrees: f64) -> f6
     let (calm, busy) = match (feature.kind, feature.name.as_str()) {
         (Kind::Path, RAN) | (Kind::Cpu | Kind::CallTime, _) => (0.03, 0.15),
         (Kind::Path, CALLS) => (0.06, 0.3),
+        // As waits do.
+        _ if feature.is_incidental() => (0.2, 0.8),
         (Kind::Calls | Kind::Slices, _) => (0.02, 0.1),
         (Kind::Faults | Kind::Traffic | Kind::Peak | Kind::Heap, _) => (0.05, 0.1),
         (Kind::Threads, _) => (0.15, 0.1),

@@ -3,7 +3,7 @@
 
 use ferretto_diff::{Change, Comparison, Kind, Limits};
 
-use crate::made::Step::{self, Calls, Counter, Lock, Memory, Ready, Run, Sleep, Slice};
+use crate::made::Step::{self, Calls, Contended, Counter, Lock, Memory, Ready, Run, Sleep, Slice};
 use crate::made::{recording, recordings};
 
 /// The steps of the command before any change.
@@ -163,4 +163,22 @@ fn sets_tell_small_changes() {
     let after = recordings(&with(0, Run(23_000)), 0.01, 5..10);
     let comparison = Comparison::new(&before, &after, &Limits::default());
     assert_eq!(first(&comparison).feature.name, "ran its own code");
+}
+
+#[test]
+fn calls_of_contended_locks_depend_on_the_machine() {
+    let before = with(6, Contended(22));
+    let after = with(6, Contended(90));
+    let futex = |changes: &[Change]| {
+        let mut calls = changes.iter().filter(|it| it.feature.kind == Kind::Calls);
+        calls.any(|it| it.feature.detail == "futex")
+    };
+    let single = compare(&before, &after, 500);
+    assert!(!futex(&single.changes), "{single:#?}");
+    let many = compare(&before, &with(6, Contended(3000)), 500);
+    assert!(futex(&many.changes), "{many:#?}");
+    // Several recordings of each tell.
+    let sets = [before, after].map(|steps| recordings(&steps, VARIATION, 600..605));
+    let sets = Comparison::new(&sets[0], &sets[1], &Limits::default());
+    assert!(futex(&sets.changes), "{sets:#?}");
 }

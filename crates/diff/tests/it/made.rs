@@ -26,6 +26,8 @@ pub(crate) enum Step {
     Memory(u64),
     /// It calls this many times `getppid`.
     Calls(u64),
+    /// It calls this many times `futex`, without a wait.
+    Contended(u64),
     /// It runs within one system call.
     Call(u64),
     /// Another thread of it runs on the other CPU: its number, its name, the time.
@@ -33,7 +35,9 @@ pub(crate) enum Step {
     /// Further packets. `TIME` stands for the time.
     Packets(&'static str),
 }
-use Step::{Beside, Call, Calls, Counter, Lock, Memory, Packets, Ready, Run, Sleep, Slice};
+use Step::{
+    Beside, Call, Calls, Contended, Counter, Lock, Memory, Packets, Ready, Run, Sleep, Slice,
+};
 
 /// The command `app`, its thread `peer`, and others.
 const PROCESSES: &str = r#"
@@ -104,6 +108,15 @@ impl Made {
         self.event(cpu, by, &event);
     }
 
+    fn calls(&mut self, id: u32, count: u64) {
+        for _ in 0..count {
+            self.event(0, 100, &format!("sys_enter {{ id: {id} }}"));
+            self.time += 700;
+            self.event(0, 100, &format!("sys_exit {{ id: {id} }}"));
+            self.time += 300;
+        }
+    }
+
     fn step(&mut self, step: Step) {
         match step {
             Run(us) => self.time += self.length(us),
@@ -170,14 +183,8 @@ impl Made {
                 self.time += 1;
                 self.text += &text.replace("TIME", &self.time.to_string());
             }
-            Calls(count) => {
-                for _ in 0..count {
-                    self.event(0, 100, "sys_enter { id: 110 }");
-                    self.time += 700;
-                    self.event(0, 100, "sys_exit { id: 110 }");
-                    self.time += 300;
-                }
-            }
+            Calls(count) => self.calls(110, count),
+            Contended(count) => self.calls(202, count),
         }
     }
 }
