@@ -305,6 +305,9 @@ impl Bundler {
             if decoder.renames_task() {
                 env.metadata.add_renamed(common_pid);
             }
+            if decoder.ends_task() {
+                env.metadata.add_ended(common_pid);
+            }
             good
         });
         if !plan.legacy_generic {

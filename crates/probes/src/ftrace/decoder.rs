@@ -3,7 +3,7 @@
 mod short;
 
 use ferretto_proto::fields::{
-    generic_ftrace_event, kprobe_event, sys_enter_ftrace_event, sys_exit_ftrace_event,
+    ftrace_event, generic_ftrace_event, kprobe_event, sys_enter_ftrace_event, sys_exit_ftrace_event,
 };
 use ferretto_wire::Encoder;
 use rustc_hash::FxHashMap;
@@ -19,8 +19,6 @@ pub(super) use short::length_until_nul;
 /// Kernel string addresses and the text they point at, from `printk_formats`.
 pub type StringTable = FxHashMap<u64, Box<str>>;
 
-/// Field number of `FtraceEvent.task_rename`.
-const TASK_RENAME: u32 = 236;
 /// Field number of `FtraceEvent.sys_enter`.
 const SYS_ENTER: u32 = 329;
 /// Field number of `FtraceEvent.kprobe_event`.
@@ -204,7 +202,9 @@ impl EventDecoder {
             .map(|field| usize::from(field.offset + field.size))
             .max();
         let end = fields.iter().map(|field| field.offset + field.size).max();
-        let is_plain = shape == Shape::Plain && descriptor.is_none() && number != TASK_RENAME;
+        let changes_task =
+            [ftrace_event::TASK_RENAME, ftrace_event::SCHED_PROCESS_EXIT].contains(&number);
+        let is_plain = shape == Shape::Plain && descriptor.is_none() && !changes_task;
         Self {
             short: is_plain.then(|| ShortEvent::new(number, &fields)).flatten(),
             group: group.into(),
@@ -241,7 +241,12 @@ impl EventDecoder {
 
     /// Returns true for `task/task_rename`, which changes the name of a process.
     pub(crate) fn renames_task(&self) -> bool {
-        self.number == TASK_RENAME
+        self.number == ftrace_event::TASK_RENAME
+    }
+
+    /// Returns true for `sched/sched_process_exit`, after which the id of a task can be reused.
+    pub(crate) fn ends_task(&self) -> bool {
+        self.number == ftrace_event::SCHED_PROCESS_EXIT
     }
 
     /// Writes the event's dedicated message. Returns `false` if the record does not match the

@@ -7,12 +7,13 @@ use super::throttle::Throttle;
 /// Process ids below this are kept in a bitmap, so that repetitions are cheap.
 const SMALL_PID: usize = 32768;
 
-/// Pids, renames, opened files and kernel addresses seen in one read pass of one data source.
+/// Pids, renames, ends, opened files and kernel addresses seen in one read pass of one data source.
 #[derive(Debug, Default)]
 pub struct Metadata {
     pids: Vec<i32>,
     seen: Vec<u64>,
     renamed: Vec<i32>,
+    ended: Vec<i32>,
     fds: Vec<(i32, u64)>,
     /// Devices and inodes of files.
     files: FxHashSet<(u64, u64)>,
@@ -63,6 +64,11 @@ impl Metadata {
         if !self.renamed.contains(&pid) {
             self.renamed.push(pid);
         }
+    }
+
+    /// Notes that a task has ended, so that its id can be reused.
+    pub(crate) fn add_ended(&mut self, pid: i32) {
+        self.ended.push(pid);
     }
 
     /// Notes that a task opened a file descriptor.
@@ -121,6 +127,11 @@ impl Metadata {
         &self.renamed
     }
 
+    /// Returns the tasks that have ended.
+    pub fn ended(&self) -> &[i32] {
+        &self.ended
+    }
+
     /// Returns pairs of process id and file descriptor.
     pub fn fds(&self) -> &[(i32, u64)] {
         &self.fds
@@ -140,6 +151,7 @@ impl Metadata {
             }
         }
         self.renamed.clear();
+        self.ended.clear();
         self.fds.clear();
         self.files.clear();
         self.addresses.clear();

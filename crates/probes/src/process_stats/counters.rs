@@ -75,6 +75,7 @@ impl ProcessStats {
     fn forget_ended(&mut self, pids: &[i32]) {
         let alive: HashSet<i32> = pids.iter().copied().collect();
         self.seen.retain(|_, tgid| alive.contains(tgid));
+        self.descriptions.retain(&alive);
         self.without_memory.retain(|pid| alive.contains(pid));
         self.cache.retain(|pid, _| alive.contains(pid));
         self.proc.close_ended(&alive);

@@ -1,6 +1,7 @@
 //! `linux.process_stats`: processes and threads, and their resources.
 
 mod counters;
+mod descriptions;
 mod tree;
 
 use std::collections::{HashMap, HashSet};
@@ -17,6 +18,7 @@ use crate::ftrace::Metadata;
 use crate::procfs::Proc;
 use crate::source::{DataSource, Kind};
 use counters::Cached;
+use descriptions::Descriptions;
 
 /// Name of the process data source.
 pub const PROCESS_STATS: &str = "linux.process_stats";
@@ -31,6 +33,7 @@ pub struct ProcessStats {
     options: Options,
     /// The thread ids that have been described, and their processes.
     seen: HashMap<i32, i32>,
+    descriptions: Descriptions,
     cache: HashMap<i32, Cached>,
     /// The processes without memory counters: kernel threads.
     without_memory: HashSet<i32>,
@@ -101,6 +104,7 @@ impl DataSource for ProcessStats {
 
     fn clear_incremental_state(&mut self) {
         self.seen.clear();
+        self.descriptions.age();
         self.without_memory.clear();
         self.cache.clear();
         self.polls_since_clear = 0;
@@ -108,6 +112,7 @@ impl DataSource for ProcessStats {
     }
 
     fn on_metadata(&mut self, metadata: &Metadata) {
+        self.on_ended(metadata.ended());
         self.on_renamed(metadata.renamed());
         self.on_pids(metadata.pids());
         self.on_fds(metadata.fds());
@@ -142,6 +147,7 @@ impl ProcessStats {
             proc: Proc::new(root),
             options: Options::new(config),
             seen: HashMap::new(),
+            descriptions: Descriptions::default(),
             cache: HashMap::new(),
             without_memory: HashSet::new(),
             polls_since_clear: 0,
@@ -164,7 +170,15 @@ impl ProcessStats {
         if self.options.on_demand {
             for pid in pids {
                 self.seen.remove(pid);
+                self.descriptions.remove(*pid);
             }
+        }
+    }
+
+    /// Forgets what is known of ended tasks: their ids can be reused.
+    pub fn on_ended(&mut self, pids: &[i32]) {
+        for pid in pids {
+            self.descriptions.end(*pid);
         }
     }
 

@@ -50,7 +50,7 @@ impl ProcessStats {
         let started = boottime_ns();
         let mut message = Vec::new();
         for &id in ids {
-            if id == 0 || self.seen.contains_key(&id) {
+            if id == 0 || self.seen.contains_key(&id) || self.repeat(id, &mut message) {
                 continue;
             }
             // It may have ended: tried again if it is seen again.
@@ -75,6 +75,24 @@ impl ProcessStats {
         self.finish_tree(started, message);
     }
 
+    /// Describes a task and its process again, as before the state was cleared. Returns false if
+    /// `/proc` must be read.
+    fn repeat(&mut self, id: i32, message: &mut Vec<u8>) -> bool {
+        let Some((tgid, text)) = self.descriptions.get(id) else {
+            return false;
+        };
+        if tgid != id && !self.seen.contains_key(&tgid) {
+            let Some((_, of_process)) = self.descriptions.get(tgid) else {
+                return false;
+            };
+            message.extend_from_slice(of_process);
+            self.seen.insert(tgid, tgid);
+        }
+        message.extend_from_slice(text);
+        self.seen.insert(id, tgid);
+        true
+    }
+
     fn status(&mut self, id: i32) -> Option<Status> {
         Status::parse(self.proc.read(id, "status"))
     }
@@ -93,6 +111,7 @@ impl ProcessStats {
         // The top group says nothing.
         let group = cgroup::of_process(&groups).filter(|path| *path != "/");
         let cmdline = self.proc.read(pid, "cmdline");
+        let begin = message.len();
         Encoder::new(message).nested(tree::PROCESSES, |out| {
             out.int(tree::process::PID, pid.into());
             out.int(tree::process::PPID, status.ppid.into());
@@ -124,6 +143,7 @@ impl ProcessStats {
             self.write_thread(pid, pid, Some(status), message);
         }
         self.seen.insert(pid, pid);
+        self.descriptions.insert(pid, pid, &message[begin..]);
     }
 
     /// Describes a thread; without its status only by its process.
@@ -134,6 +154,7 @@ impl ProcessStats {
         status: Option<&Status>,
         message: &mut Vec<u8>,
     ) {
+        let begin = message.len();
         Encoder::new(message).nested(tree::THREADS, |out| {
             out.int(tree::thread::TID, tid.into());
             out.int(tree::thread::TGID, tgid.into());
@@ -146,5 +167,6 @@ impl ProcessStats {
             }
         });
         self.seen.insert(tid, tgid);
+        self.descriptions.insert(tid, tgid, &message[begin..]);
     }
 }

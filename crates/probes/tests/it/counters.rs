@@ -186,6 +186,53 @@ fn probes_057_clearing_forgets_and_says_so() {
 }
 
 #[test]
+fn clearing_reads_proc_again_only_if_a_task_may_have_changed() {
+    let machine = Machine::new();
+    machine.process(10, "shell", "/bin/sh\0");
+    machine.thread(11, 10, "worker", "");
+    let (mut source, packets) = machine.process_stats(&ProcessStatsConfig::default());
+    let mut last_command = |change: &dyn Fn(&mut ProcessStats)| {
+        change(&mut source);
+        source.clear_incremental_state();
+        source.on_pids(&[11]);
+        let (processes, threads) = trees(&packets.decoded());
+        let last: Vec<_> = threads.iter().rev().take(2).map(|it| it.tid).collect();
+        assert_eq!(last, [Some(11), Some(10)], "both are described each time");
+        processes.last().map(|process| process.cmdline.concat())
+    };
+    let command = |text: &str| Some(text.as_bytes().to_vec());
+    assert_eq!(last_command(&|_| ()), command("/bin/sh"));
+
+    // Nothing reports the ends of tasks: the id may belong to another process.
+    machine.process(10, "shell", "/bin/second\0");
+    assert_eq!(last_command(&|_| ()), command("/bin/second"));
+
+    // An event would have reported it.
+    machine.process(10, "shell", "/bin/third\0");
+    assert_eq!(
+        last_command(&|it| it.on_ended(&[999])),
+        command("/bin/second")
+    );
+    assert_eq!(
+        last_command(&|it| it.on_renamed(&[10])),
+        command("/bin/third")
+    );
+    machine.process(10, "shell", "/bin/fourth\0");
+    assert_eq!(
+        last_command(&|it| it.on_ended(&[10])),
+        command("/bin/fourth")
+    );
+
+    // Not all changes are reported.
+    machine.process(10, "shell", "/bin/fifth\0");
+    let mut clears = 0;
+    while last_command(&|_| ()) != command("/bin/fifth") {
+        clears += 1;
+        assert!(clears < 6, "/proc is never read again");
+    }
+}
+
+#[test]
 fn probes_058_and_059_unchanged_values_wait_for_the_cache_to_expire() {
     let machine = Machine::new();
     machine.process(10, "shell", "/bin/sh\0");
