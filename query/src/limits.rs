@@ -216,6 +216,9 @@ impl Charge {
         let pending = bytes.min(self.pending);
         self.pending -= pending;
         let taken = (bytes - pending).min(self.taken);
+        if taken == 0 {
+            return;
+        }
         self.taken -= taken;
         self.limits.0.used.fetch_sub(taken, Ordering::Relaxed);
     }

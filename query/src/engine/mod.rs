@@ -115,7 +115,8 @@ impl Engine {
         let objects = Objects::new(&limits);
         for table in TableId::ALL {
             let name = format!("__intrinsic_{}", table.spec().name);
-            relations.register(&connection, &name, TraceTable::new(trace, *table))?;
+            let table = TraceTable::new(trace, *table, &limits);
+            relations.register(&connection, &name, table)?;
         }
         register_pairs(&connection, &relations, trace)?;
         register_absent(&connection, &relations)?;

@@ -5,6 +5,7 @@ mod callstacks;
 pub mod computed;
 mod flat;
 mod heap_graph;
+mod index;
 mod layout;
 mod order;
 mod pairs;

@@ -12,6 +12,10 @@ pub(super) fn key_of(view: &ColumnView<'_>, row: usize) -> Option<i64> {
     }
 }
 
+/// The bytes that [`sorted`] takes at most for each row: the numbers of rows before and after a
+/// column, the ranks of its values, and the values with their rows and their runs.
+pub(super) const SORTED_BYTES: u64 = 4 * 4 + 4 + 16 + 16 + 8;
+
 /// Sorts rows by columns, each with true if its values descend. Equal rows keep their order.
 pub(super) fn sorted(
     rows: Vec<u32>,
@@ -33,30 +37,65 @@ pub(super) fn sorted(
 
 /// Returns the ranks of the rows' values among all of them. That of NULL is 0.
 fn ranks(rows: &[u32], view: &ColumnView<'_>, strings: &StringPool) -> Vec<u32> {
-    let mut keys: Vec<(i64, u32)> = Vec::new();
-    for (at, row) in rows.iter().enumerate() {
-        if let Some(key) = key_of(view, *row as usize) {
-            keys.push((key, at as u32));
+    let keys = || rows.iter().map(|row| key_of(view, *row as usize));
+    let (mut least, mut most) = (i64::MAX, i64::MIN);
+    for key in keys().flatten() {
+        (least, most) = (least.min(key), most.max(key));
+    }
+    if least > most {
+        return vec![0; rows.len()];
+    }
+    // Few values, such as numbers of texts and of threads, need no sorting of rows.
+    let values = most.wrapping_sub(least) as u64;
+    if values < rows.len() as u64 {
+        let place = |key: i64| key.wrapping_sub(least) as usize;
+        let mut ranks_of = vec![0; values as usize + 1];
+        let mut first_rows = Vec::new();
+        for (key, row) in keys().zip(rows) {
+            if let Some(key) = key
+                && std::mem::replace(&mut ranks_of[place(key)], 1) == 0
+            {
+                first_rows.push((key, *row));
+            }
         }
+        first_rows.sort_unstable();
+        sort_texts(&mut first_rows, |(_, row)| *row, view, strings);
+        for (rank, (key, _)) in (1..).zip(first_rows) {
+            ranks_of[place(key)] = rank;
+        }
+        return keys()
+            .map(|key| key.map_or(0, |key| ranks_of[place(key)]))
+            .collect();
     }
+    let numbered = keys().zip(0..);
+    let mut keys: Vec<(i64, u32)> = numbered.filter_map(|(key, at)| Some((key?, at))).collect();
     keys.sort_unstable();
-    let runs: Vec<&[(i64, u32)]> = keys.chunk_by(|one, other| one.0 == other.0).collect();
-    let mut order: Vec<usize> = (0..runs.len()).collect();
-    // Texts have numbers in the order in which they were read.
-    let text_of = |run: usize| match view.get(rows[runs[run][0].1 as usize] as usize) {
-        Value::Text(text) => strings.get(text),
-        _ => None,
-    };
-    if !order.is_empty() && text_of(0).is_some() {
-        order.sort_by_key(|run| text_of(*run));
-    }
+    let mut runs: Vec<&[(i64, u32)]> = keys.chunk_by(|one, other| one.0 == other.0).collect();
+    sort_texts(&mut runs, |run| rows[run[0].1 as usize], view, strings);
     let mut ranks = vec![0; rows.len()];
-    for (rank, run) in order.into_iter().enumerate() {
-        for (_, at) in runs[run] {
-            ranks[*at as usize] = rank as u32 + 1;
+    for (rank, run) in (1..).zip(runs) {
+        for (_, at) in run {
+            ranks[*at as usize] = rank;
         }
     }
     ranks
+}
+
+/// Sorts the values of a column of texts, which have numbers in the order in which they were read.
+fn sort_texts<T>(
+    values: &mut [T],
+    row: impl Fn(&T) -> u32,
+    view: &ColumnView<'_>,
+    strings: &StringPool,
+) {
+    let text = |value: &T| match view.get(row(value) as usize) {
+        Value::Text(text) => strings.get(text),
+        _ => None,
+    };
+    // Numbers are in their order already.
+    if values.first().and_then(text).is_some() {
+        values.sort_by(|one, other| text(one).cmp(&text(other)));
+    }
 }
 
 /// Sorts numbers of rows by their ranks. Equal ones keep their order.

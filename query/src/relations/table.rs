@@ -3,38 +3,29 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering as Memory};
+use std::thread;
 
-use ferretto_tables::{ColumnKind, ColumnSpec, ColumnView, StringId, TableId, Trace, Values};
+use ferretto_tables::{ColumnKind, ColumnSpec, ColumnView, StringId, TableId, Trace};
 use rusqlite::Result;
 use rusqlite::types::{Value, ValueRef};
 
-use super::order::{key_of, sorted};
+use super::index::{Index, Search, scan};
+use super::order::{SORTED_BYTES, key_of, sorted};
+use crate::limits::{Charge, Limits};
 use crate::sqlite::{Column, Condition, Op, Plan, Relation, Rows};
 
 /// A table of a trace. Rows are found by binary search in ascending columns, and by an index in
-/// others, which is made when a column has been searched some times.
+/// others.
 #[derive(Debug)]
 pub(crate) struct TraceTable {
     trace: Arc<Trace>,
     table: TableId,
+    limits: Limits,
     indexes: Vec<Index>,
 }
 
-/// The index of a column.
-#[derive(Debug, Default)]
-struct Index {
-    searches: AtomicU32,
-    /// The rows with a value, in the order of values.
-    rows: OnceLock<Vec<u32>>,
-}
-
-/// The number of searches after which an index pays.
-const SEARCHES: u32 = 2;
-
 impl TraceTable {
-    pub(crate) fn new(trace: &Arc<Trace>, table: TableId) -> Arc<Self> {
+    pub(crate) fn new(trace: &Arc<Trace>, table: TableId, limits: &Limits) -> Arc<Self> {
         let indexes = table
             .spec()
             .columns
@@ -44,6 +35,7 @@ impl TraceTable {
         Arc::new(Self {
             trace: trace.clone(),
             table,
+            limits: limits.clone(),
             indexes,
         })
     }
@@ -67,23 +59,27 @@ impl TraceTable {
     }
 
     /// Returns the rows with a value, in their order.
-    fn find(&self, column: usize, key: i64) -> Vec<u32> {
+    fn find(self: &Arc<Self>, column: usize, key: i64) -> Vec<u32> {
         let (Some(view), Some(index)) = (self.column(column), self.indexes.get(column)) else {
             return Vec::new();
         };
-        if index.searches.fetch_add(1, Memory::Relaxed) < SEARCHES && index.rows.get().is_none() {
-            return scan(&view, key);
+        match index.search(view.len()) {
+            Search::Index => return index.find(&view, key),
+            Search::Scan => {}
+            Search::ScanAndMake => {
+                let table = self.clone();
+                let make = move || {
+                    if let Some(view) = table.column(column) {
+                        table.indexes[column].make(&view);
+                    }
+                };
+                // Without a thread, a later search makes it.
+                let _ = thread::Builder::new()
+                    .name("ferretto-index".to_owned())
+                    .spawn(make);
+            }
         }
-        let rows = index.rows.get_or_init(|| {
-            let keys = (0..view.len()).filter_map(|row| Some((key_of(&view, row)?, row as u32)));
-            let mut keys: Vec<(i64, u32)> = keys.collect();
-            keys.sort_unstable();
-            keys.into_iter().map(|(_, row)| row).collect()
-        });
-        let compare = |row: &u32| key_of(&view, *row as usize).cmp(&Some(key));
-        let from = rows.partition_point(|row| compare(row) == Ordering::Less);
-        let past = rows.partition_point(|row| compare(row) != Ordering::Greater);
-        rows[from..past].to_vec()
+        scan(&view, key)
     }
 
     /// Returns the number that represents a value of a column; `None` if no row can have it.
@@ -105,32 +101,6 @@ fn exact(value: f64) -> Option<i64> {
     let integer = value as i64;
     let is_equal = integer as f64 == value && integer != i64::MAX;
     is_equal.then_some(integer)
-}
-
-/// Returns the rows with a value.
-fn scan(view: &ColumnView<'_>, key: i64) -> Vec<u32> {
-    fn equal<T: Copy + PartialEq>(values: &[T], key: Option<T>, view: &ColumnView<'_>) -> Vec<u32> {
-        let Some(key) = key else {
-            return Vec::new();
-        };
-        let rows = values
-            .iter()
-            .enumerate()
-            .filter(|(_, value)| **value == key);
-        let valid = |row: &u32| view.validity.is_none_or(|valid| valid.get(*row as usize));
-        rows.map(|(row, _)| row as u32).filter(valid).collect()
-    }
-    match view.values {
-        Values::U32(values) => equal(values, u32::try_from(key).ok(), view),
-        Values::I32(values) => equal(values, i32::try_from(key).ok(), view),
-        Values::I64(values) => equal(values, Some(key), view),
-        _ => {
-            let rows = 0..view.len();
-            rows.filter(|row| key_of(view, *row) == Some(key))
-                .map(|row| row as u32)
-                .collect()
-        }
-    }
 }
 
 /// Returns the first row of an ascending column for which `below` is false.
@@ -243,6 +213,7 @@ impl Relation for TraceTable {
 
     fn open(self: Arc<Self>) -> Box<dyn Rows> {
         Box::new(TableRows {
+            charge: self.limits.charge(),
             table: self,
             rows: Selected::Range(0..0),
             at: 0,
@@ -262,9 +233,23 @@ struct TableRows {
     table: Arc<TraceTable>,
     rows: Selected,
     at: usize,
+    /// The memory of a list of rows.
+    charge: Charge,
 }
 
 impl TableRows {
+    /// Replaces the rows.
+    fn select(&mut self, rows: Selected) -> Result<()> {
+        let held = |rows: &Selected| match rows {
+            Selected::Range(_) => 0,
+            Selected::List(rows) => size_of_val(rows.as_slice()) as u64,
+        };
+        let (old, new) = (held(&self.rows), held(&rows));
+        self.rows = rows;
+        self.charge.shrink(old);
+        self.charge.grow(new)
+    }
+
     fn current(&self) -> usize {
         match &self.rows {
             Selected::Range(rows) => rows.start + self.at,
@@ -288,7 +273,7 @@ impl Rows for TableRows {
             }
         }
         self.at = 0;
-        self.rows = match found {
+        let rows = match found {
             None => Selected::Range(rows),
             Some((_, None)) => Selected::Range(0..0),
             Some((column, Some(key))) => {
@@ -297,28 +282,37 @@ impl Rows for TableRows {
                 Selected::List(list)
             }
         };
-        Ok(())
+        self.select(rows)
     }
 
     fn sort(&mut self, order: &[(usize, bool)]) -> Result<()> {
+        let count = match &self.rows {
+            Selected::Range(rows) => rows.len(),
+            Selected::List(rows) => rows.len(),
+        };
+        let mut sorting = self.table.limits.charge();
+        sorting.grow(count as u64 * SORTED_BYTES)?;
         let rows = match std::mem::replace(&mut self.rows, Selected::Range(0..0)) {
             Selected::Range(rows) => rows.map(|row| row as u32).collect(),
-            Selected::List(rows) => rows,
+            Selected::List(rows) => {
+                self.charge.shrink(size_of_val(rows.as_slice()) as u64);
+                rows
+            }
         };
         let columns = order.iter().filter_map(|(column, descends)| {
             let view = self.table.column(*column)?;
             Some((view, *descends))
         });
         let columns: Vec<_> = columns.collect();
-        self.rows = Selected::List(sorted(rows, &columns, self.table.trace.strings()));
-        Ok(())
+        let rows = sorted(rows, &columns, self.table.trace.strings());
+        self.select(Selected::List(rows))
     }
 
     fn advance(&mut self) -> Result<()> {
         self.at += 1;
         // A statement may keep many readers that have ended.
         if self.is_done() {
-            self.rows = Selected::Range(0..0);
+            return self.select(Selected::Range(0..0));
         }
         Ok(())
     }

@@ -84,6 +84,23 @@ fn query_119_sql_comes_from_arguments_files_and_standard_input() {
 }
 
 #[test]
+fn servers_report_losses_of_their_trace() {
+    let f = fixture();
+    let serve = || run(query().args(["--serve", "--stdio"]).arg(&f.trace), "");
+    let whole = serve();
+    assert!(whole.status.success());
+    assert_eq!(text(&whole.stderr), "");
+    // A file that ends in the middle of a packet.
+    let bytes = std::fs::read(&f.trace).expect("trace");
+    std::fs::write(&f.trace, &bytes[..bytes.len() - 3]).expect("trace");
+    let cut = serve();
+    assert!(cut.status.success());
+    let reported = text(&cut.stderr);
+    assert!(reported.contains(&*f.trace.to_string_lossy()), "{reported}");
+    assert!(reported.contains("truncated"), "{reported}");
+}
+
+#[test]
 fn sql_may_begin_with_a_comment() {
     let f = fixture();
     for sql in [

@@ -1,6 +1,6 @@
 //! Rows of groups, which tables sort themselves.
 
-use crate::common::{Random, Session, TRACE, over};
+use crate::common::{Random, Session, TRACE, over, query};
 
 /// Returns the columns of a table.
 fn columns(s: &mut Session, table: &str) -> Vec<String> {
@@ -64,4 +64,35 @@ fn groups_need_no_sorting_by_sqlite() {
     // The first rows of all are found without sorting all.
     let plan = s.rows("EXPLAIN QUERY PLAN SELECT name FROM slice ORDER BY dur DESC LIMIT 1");
     assert!(plan.join("\n").contains("TEMP B-TREE"), "{plan:?}");
+}
+
+#[test]
+fn sorting_for_groups_is_within_the_memory_limit() {
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("t.json");
+    let events: Vec<String> = (0..200_000)
+        .map(|at| {
+            format!(
+                r#"{{"ph":"X","name":"n{}","ts":{at},"dur":1,"pid":1,"tid":1}}"#,
+                at % 7
+            )
+        })
+        .collect();
+    std::fs::write(&file, format!("[{}]", events.join(","))).expect("file");
+    let sql = "SELECT name, count(*) AS n FROM slice GROUP BY name ORDER BY name DESC LIMIT 1";
+    // What a statement took is given back.
+    let sql = format!("{sql};").repeat(3);
+    let run = |limit: &str| {
+        let mut command = query();
+        command.args(["--memory-limit", limit]).arg(&file).arg(&sql);
+        command.output().expect("program")
+    };
+    let (small, large) = (run("8M"), run("24M"));
+    let error = String::from_utf8_lossy(&small.stderr);
+    assert!(!small.status.success());
+    assert!(error.contains("more memory than the limit"), "{error}");
+    let error = String::from_utf8_lossy(&large.stderr);
+    assert!(large.status.success(), "{error}");
+    let rows = String::from_utf8_lossy(&large.stdout);
+    assert!(rows.contains("\"n6\",28571"), "{rows}");
 }
