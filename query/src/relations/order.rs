@@ -14,16 +14,26 @@ pub(super) fn key_of(view: &ColumnView<'_>, row: usize) -> Option<i64> {
 
 /// The bytes that [`sorted`] takes at most for each row: the numbers of rows before and after a
 /// column, the ranks of its values, and the values with their rows and their runs.
-pub(super) const SORTED_BYTES: u64 = 4 * 4 + 4 + 16 + 16 + 8;
+pub(super) const SORTED_BYTES: u64 = 5 * 4 + 4 + 16 + 16 + 8;
+
+/// Rows in an order.
+#[derive(Debug, Default)]
+pub(super) struct Sorted {
+    pub(super) rows: Vec<u32>,
+    /// For each of them, a row with the same value of the most important column. It is the same one
+    /// for all with this value: reading it again costs less than reading another row.
+    pub(super) alike: Vec<u32>,
+}
 
 /// Sorts rows by columns, each with true if its values descend. Equal rows keep their order.
 pub(super) fn sorted(
     rows: Vec<u32>,
     columns: &[(ColumnView<'_>, bool)],
     strings: &StringPool,
-) -> Vec<u32> {
+) -> Sorted {
     let mut order: Vec<u32> = (0..rows.len() as u32).collect();
     // The most important column is the last to sort by.
+    let mut first_ranks = Vec::new();
     for (view, descends) in columns.iter().rev() {
         let mut ranks = ranks(&rows, view, strings);
         if *descends {
@@ -31,8 +41,20 @@ pub(super) fn sorted(
             ranks.iter_mut().for_each(|rank| *rank = last - *rank);
         }
         order = by_rank(&order, &ranks);
+        first_ranks = ranks;
     }
-    order.into_iter().map(|at| rows[at as usize]).collect()
+    let mut alike: Vec<u32> = Vec::with_capacity(rows.len());
+    let mut last = None;
+    for at in &order {
+        let rank = first_ranks.get(*at as usize).copied();
+        match alike.last() {
+            Some(row) if rank.is_some() && rank == last => alike.push(*row),
+            _ => alike.push(rows[*at as usize]),
+        }
+        last = rank;
+    }
+    let rows = order.into_iter().map(|at| rows[at as usize]).collect();
+    Sorted { rows, alike }
 }
 
 /// Returns the ranks of the rows' values among all of them. That of NULL is 0.

@@ -10,7 +10,7 @@ use rusqlite::Result;
 use rusqlite::types::{Value, ValueRef};
 
 use super::index::{Index, Search, scan};
-use super::order::{SORTED_BYTES, key_of, sorted};
+use super::order::{SORTED_BYTES, Sorted, key_of, sorted};
 use crate::limits::{Charge, Limits};
 use crate::sqlite::{Column, Condition, Op, Plan, Relation, Rows};
 
@@ -214,6 +214,7 @@ impl Relation for TraceTable {
     fn open(self: Arc<Self>) -> Box<dyn Rows> {
         Box::new(TableRows {
             charge: self.limits.charge(),
+            sorted_by: None,
             table: self,
             rows: Selected::Range(0..0),
             at: 0,
@@ -226,6 +227,27 @@ impl Relation for TraceTable {
 enum Selected {
     Range(Range<usize>),
     List(Vec<u32>),
+    Sorted(Sorted),
+}
+
+impl Selected {
+    fn len(&self) -> usize {
+        match self {
+            Self::Range(rows) => rows.len(),
+            Self::List(rows) => rows.len(),
+            Self::Sorted(sorted) => sorted.rows.len(),
+        }
+    }
+
+    /// Returns the bytes of memory.
+    fn memory(&self) -> u64 {
+        let of = |rows: &Vec<u32>| size_of_val(rows.as_slice()) as u64;
+        match self {
+            Self::Range(_) => 0,
+            Self::List(rows) => of(rows),
+            Self::Sorted(sorted) => of(&sorted.rows) + of(&sorted.alike),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -233,6 +255,8 @@ struct TableRows {
     table: Arc<TraceTable>,
     rows: Selected,
     at: usize,
+    /// The most important column of the order of sorted rows.
+    sorted_by: Option<usize>,
     /// The memory of a list of rows.
     charge: Charge,
 }
@@ -240,11 +264,7 @@ struct TableRows {
 impl TableRows {
     /// Replaces the rows.
     fn select(&mut self, rows: Selected) -> Result<()> {
-        let held = |rows: &Selected| match rows {
-            Selected::Range(_) => 0,
-            Selected::List(rows) => size_of_val(rows.as_slice()) as u64,
-        };
-        let (old, new) = (held(&self.rows), held(&rows));
+        let (old, new) = (self.rows.memory(), rows.memory());
         self.rows = rows;
         self.charge.shrink(old);
         self.charge.grow(new)
@@ -254,6 +274,7 @@ impl TableRows {
         match &self.rows {
             Selected::Range(rows) => rows.start + self.at,
             Selected::List(rows) => rows[self.at] as usize,
+            Selected::Sorted(sorted) => sorted.rows[self.at] as usize,
         }
     }
 }
@@ -286,26 +307,21 @@ impl Rows for TableRows {
     }
 
     fn sort(&mut self, order: &[(usize, bool)]) -> Result<()> {
-        let count = match &self.rows {
-            Selected::Range(rows) => rows.len(),
-            Selected::List(rows) => rows.len(),
-        };
         let mut sorting = self.table.limits.charge();
-        sorting.grow(count as u64 * SORTED_BYTES)?;
+        sorting.grow(self.rows.len() as u64 * SORTED_BYTES)?;
+        self.charge.shrink(self.rows.memory());
         let rows = match std::mem::replace(&mut self.rows, Selected::Range(0..0)) {
             Selected::Range(rows) => rows.map(|row| row as u32).collect(),
-            Selected::List(rows) => {
-                self.charge.shrink(size_of_val(rows.as_slice()) as u64);
-                rows
-            }
+            Selected::List(rows) | Selected::Sorted(Sorted { rows, .. }) => rows,
         };
         let columns = order.iter().filter_map(|(column, descends)| {
             let view = self.table.column(*column)?;
             Some((view, *descends))
         });
         let columns: Vec<_> = columns.collect();
-        let rows = sorted(rows, &columns, self.table.trace.strings());
-        self.select(Selected::List(rows))
+        self.sorted_by = order.first().map(|(column, _)| *column);
+        let sorted = sorted(rows, &columns, self.table.trace.strings());
+        self.select(Selected::Sorted(sorted))
     }
 
     fn advance(&mut self) -> Result<()> {
@@ -318,11 +334,7 @@ impl Rows for TableRows {
     }
 
     fn is_done(&self) -> bool {
-        self.at
-            >= match &self.rows {
-                Selected::Range(rows) => rows.len(),
-                Selected::List(rows) => rows.len(),
-            }
+        self.at >= self.rows.len()
     }
 
     fn value(&self, column: usize) -> ValueRef<'_> {
@@ -330,7 +342,13 @@ impl Rows for TableRows {
         let Some(view) = table.column(column) else {
             return ValueRef::Null;
         };
-        match view.get(self.current()) {
+        let row = match &self.rows {
+            Selected::Sorted(sorted) if self.sorted_by == Some(column) => {
+                sorted.alike[self.at] as usize
+            }
+            _ => self.current(),
+        };
+        match view.get(row) {
             ferretto_tables::Value::Null => ValueRef::Null,
             ferretto_tables::Value::Int(value) => ValueRef::Integer(value),
             ferretto_tables::Value::Real(value) => ValueRef::Real(value),
