@@ -134,14 +134,14 @@ fn by_digit<T: Copy + Default, I: Iterator<Item = T>>(
         next[(number(&item) & MASK) as usize] += 1;
     }
     let mut start = 0;
-    for place in &mut next {
-        start += std::mem::replace(place, start);
+    for first in &mut next {
+        start += std::mem::replace(first, start);
     }
     let mut sorted = vec![T::default(); count];
     for item in items() {
-        let place = &mut next[(number(&item) & MASK) as usize];
-        sorted[*place] = item;
-        *place += 1;
+        let index = &mut next[(number(&item) & MASK) as usize];
+        sorted[*index] = item;
+        *index += 1;
     }
     sorted
 }

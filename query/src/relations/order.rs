@@ -70,12 +70,12 @@ fn ranks(rows: &[u32], view: &ColumnView<'_>, strings: &StringPool) -> Vec<u32> 
     // Few values, such as numbers of texts and of threads, need no sorting of rows.
     let values = most.wrapping_sub(least) as u64;
     if values < rows.len() as u64 {
-        let place = |key: i64| key.wrapping_sub(least) as usize;
+        let index = |key: i64| key.wrapping_sub(least) as usize;
         let mut ranks_of = vec![0; values as usize + 1];
         let mut first_rows = Vec::new();
         for (key, row) in keys().zip(rows) {
             if let Some(key) = key
-                && std::mem::replace(&mut ranks_of[place(key)], 1) == 0
+                && std::mem::replace(&mut ranks_of[index(key)], 1) == 0
             {
                 first_rows.push((key, *row));
             }
@@ -83,10 +83,10 @@ fn ranks(rows: &[u32], view: &ColumnView<'_>, strings: &StringPool) -> Vec<u32> 
         first_rows.sort_unstable();
         sort_texts(&mut first_rows, |(_, row)| *row, view, strings);
         for (rank, (key, _)) in (1..).zip(first_rows) {
-            ranks_of[place(key)] = rank;
+            ranks_of[index(key)] = rank;
         }
         return keys()
-            .map(|key| key.map_or(0, |key| ranks_of[place(key)]))
+            .map(|key| key.map_or(0, |key| ranks_of[index(key)]))
             .collect();
     }
     let numbered = keys().zip(0..);

@@ -80,7 +80,7 @@ fn sorting_for_groups_is_within_the_memory_limit() {
         .collect();
     std::fs::write(&file, format!("[{}]", events.join(","))).expect("file");
     let sql = "SELECT name, count(*) AS n FROM slice GROUP BY name";
-    // What a statement took is given back.
+    // The memory of each statement is given back at its end.
     let sql = format!("{sql};").repeat(3);
     let run = |limit: &str| {
         let mut command = query();
