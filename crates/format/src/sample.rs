@@ -151,11 +151,42 @@ impl FrameKind {
     }
 }
 
-/// Returns the path of a mapping without the slash before a part that has its own, as a path in one
-/// part has.
-pub fn mapping_path(path: &[u8]) -> &[u8] {
-    match path {
-        [b'/', rest @ ..] if rest.starts_with(b"/") => rest,
-        path => path,
+/// The maximum length of a mapping's path in bytes. Its parts are interned, so that a small trace
+/// can have long ones.
+const MAX_PATH: usize = 1 << 14;
+
+/// The maximum number of parts of a mapping's path.
+const MAX_PARTS: usize = 1 << 10;
+
+/// The path of a mapping.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MappingPath {
+    /// The path, as far as it is known: an incomplete one is better than none.
+    pub path: Vec<u8>,
+    /// True if a part is not in the trace.
+    pub lacks_part: bool,
+    /// True if it is cut because it is too long.
+    pub is_cut: bool,
+}
+
+/// Joins the parts of the path of a mapping; `None` is a part that is not in the trace. A path in
+/// one part may have its own slash.
+pub fn mapping_path<'a>(parts: impl IntoIterator<Item = Option<&'a [u8]>>) -> MappingPath {
+    let mut joined = MappingPath::default();
+    for (index, part) in parts.into_iter().enumerate() {
+        let Some(part) = part else {
+            joined.lacks_part = true;
+            break;
+        };
+        if index >= MAX_PARTS || joined.path.len() + part.len() >= MAX_PATH {
+            joined.is_cut = true;
+            break;
+        }
+        joined.path.push(b'/');
+        joined.path.extend_from_slice(part);
     }
+    if joined.path.starts_with(b"//") {
+        joined.path.remove(0);
+    }
+    joined
 }

@@ -192,8 +192,8 @@ struct States<'a> {
     rows: u32,
     /// The last states, by row of `thread`.
     last: Vec<Last>,
-    /// The last thread that was switched to, by row of `cpu`.
-    cpus: Vec<u32>,
+    /// The last thread that was switched to with its state, by row of `cpu`.
+    cpus: Vec<(u32, Last)>,
 }
 
 impl<'a> States<'a> {
@@ -240,19 +240,18 @@ impl<'a> States<'a> {
         }
     }
 
-    /// Ends the state of the thread on a CPU, after which its switch is missing.
+    /// Ends the state of the thread on a CPU as its row in `sched_slice` ends: at its last event,
+    /// after which its switch is missing. It may have been seen on another CPU since.
     #[cold]
     fn lose(&mut self, ts: i64, ucpu: u32) {
-        let Some(utid) = self.cpus.get(ucpu as usize).copied() else {
+        let Some((utid, on_cpu)) = self.cpus.get(ucpu as usize).copied() else {
             return;
         };
-        let last = self.last(utid);
-        // A later state is that of another CPU, on which the thread runs since.
-        if last.kind == Kind::Running && last.ts <= ts {
-            self.close(ts, last);
-            if let Some(last) = self.last.get_mut(utid as usize) {
-                (last.row, last.kind) = (NONE, Kind::Blocked);
-            }
+        self.close(ts, on_cpu);
+        if let Some(last) = self.last.get_mut(utid as usize)
+            && last.row == on_cpu.row
+        {
+            (last.row, last.kind) = (NONE, Kind::Blocked);
         }
     }
 
@@ -278,9 +277,10 @@ impl<'a> States<'a> {
         self.open(switch.ts, switch.next, self.log.running, on);
         let cpu = switch.ucpu as usize;
         if self.cpus.len() <= cpu {
-            self.cpus.resize(cpu + 1, NONE);
+            self.cpus.resize(cpu + 1, (NONE, NO_STATE));
         }
-        self.cpus[cpu] = switch.next;
+        // That of an idle thread has no row.
+        self.cpus[cpu] = (switch.next, self.last(switch.next));
     }
 
     fn wake(&mut self, wake: &Wake) {

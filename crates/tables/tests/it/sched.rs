@@ -236,11 +236,17 @@ fn a_missing_switch_does_not_end_the_state_of_a_thread_on_its_next_cpu() {
     );
     let trace = import(&[on_first, on_second].concat());
     let table = &trace.tables().thread_state;
-    let running = (0..table.len()).filter(|row| table.ucpu().get(*row) == Some(1));
-    let times: Vec<_> = running
-        .map(|row| (table.ts().get(row), table.dur().get(row)))
-        .collect();
-    assert_eq!(times, [(20, 20), (40, -1)]);
+    let times_on = |ucpu| {
+        let running = (0..table.len()).filter(|row| table.ucpu().get(*row) == Some(ucpu));
+        let times = running.map(|row| (table.ts().get(row), table.dur().get(row)));
+        times.collect::<Vec<_>>()
+    };
+    // It is not known to have run on the first one after 10.
+    assert_eq!(times_on(0), [(10, 0), (30, -1)]);
+    assert_eq!(times_on(1), [(20, 20), (40, -1)]);
+    // As the slices tell.
+    let slices = rows(&trace, "sched_slice", "ts dur ucpu");
+    assert_eq!(slices, ["10 0 0", "20 20 1", "30 -1 0", "40 -1 1"]);
 }
 
 #[test]

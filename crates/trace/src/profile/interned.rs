@@ -13,10 +13,6 @@ use crate::limits::Budget;
 
 /// The maximum number of frames of a callstack. Others are left out.
 const MAX_DEPTH: usize = 1 << 13;
-/// The maximum length of a mapping's path, in bytes. Its parts are interned, so a small trace can
-/// describe a very long path.
-const MAX_PATH: usize = 1 << 14;
-
 /// The maximum length of a text, in bytes; longer ones are cut.
 const MAX_TEXT: usize = 1 << 16;
 /// The maximum number of parts of a path. Others are left out.
@@ -245,19 +241,14 @@ impl Interned {
         if let Some(known) = known {
             return *known;
         }
-        let mut path = String::new();
-        for part in &raw.path {
-            match self.strings.get(interned_data::MAPPING_PATHS, *part) {
-                Some(part) if path.len() + part.len() > MAX_PATH => {
-                    problems.add(Problem::TooMany);
-                    break;
-                }
-                Some(part) => {
-                    path.push('/');
-                    path.push_str(&String::from_utf8_lossy(part));
-                }
-                None => problems.add(Problem::UnknownString),
-            }
+        let parts = raw.path.iter();
+        let path =
+            mapping_path(parts.map(|part| self.strings.get(interned_data::MAPPING_PATHS, *part)));
+        if path.is_cut {
+            problems.add(Problem::TooMany);
+        }
+        if path.lacks_part {
+            problems.add(Problem::UnknownString);
         }
         let build_id = match raw.build_id {
             0 => &[][..],
@@ -271,7 +262,7 @@ impl Interned {
         };
         let [start, end, exact_offset, start_offset, load_bias] = raw.numbers;
         let mapping = Mapping {
-            path: tables.text(mapping_path(path.as_bytes())),
+            path: tables.text(&path.path),
             build_id: tables.build_id(build_id),
             start,
             end,

@@ -422,18 +422,14 @@ impl OldStacks {
     fn mapping(&self, cx: &mut Context, mapping: &MappingView<'_>) -> Option<u32> {
         let build_id = self.string(mapping.build_id.unwrap_or(0))?;
         let number = |value: Option<u64>| value.unwrap_or(0) as i64;
-        let mut path = Vec::new();
-        for part in mapping.path_string_ids.iter().take(1 << 10) {
-            let Some(part) = self.string(part) else {
-                cx.store.stats.add(Stat::stackprofile_invalid_string_id, 1);
-                break;
-            };
-            path.push(b'/');
-            path.extend_from_slice(part);
+        let parts = mapping.path_string_ids.iter();
+        let path = mapping_path(parts.map(|part| self.string(part)));
+        if path.lacks_part {
+            cx.store.stats.add(Stat::stackprofile_invalid_string_id, 1);
         }
         let of = Mapping {
             build_id: cx.store.strings.intern(&hex(build_id)),
-            name: cx.store.strings.intern_bytes(mapping_path(&path)),
+            name: cx.store.strings.intern_bytes(&path.path),
             exact_offset: number(mapping.exact_offset),
             start_offset: number(mapping.start_offset),
             start: number(mapping.start),

@@ -307,21 +307,11 @@ impl OfProcess {
             return None;
         };
         let mapping = MappingView::read(bytes);
-        let (mut path, mut is_cut) = (Vec::new(), false);
-        for part in mapping.path_string_ids {
-            // An incomplete path is better than none.
-            match bytes_of(state, interned_data::MAPPING_PATHS, part) {
-                Some(part) if !is_cut && path.len() + part.len() < MAX_PATH => {
-                    path.push(b'/');
-                    path.extend_from_slice(part);
-                }
-                Some(_) => {}
-                None if is_cut => {}
-                None => {
-                    missing(cx, Stat::stackprofile_invalid_string_id);
-                    is_cut = true;
-                }
-            }
+        let parts = mapping.path_string_ids.iter();
+        let path =
+            mapping_path(parts.map(|part| bytes_of(state, interned_data::MAPPING_PATHS, part)));
+        if path.lacks_part {
+            missing(cx, Stat::stackprofile_invalid_string_id);
         }
         let build_id = match mapping.build_id.unwrap_or(0) {
             0 => &[][..],
@@ -336,7 +326,7 @@ impl OfProcess {
         let number = |value: Option<u64>| value.unwrap_or(0) as i64;
         let of = Mapping {
             build_id: cx.store.strings.intern(&hex(build_id)),
-            name: cx.store.strings.intern_bytes(mapping_path(&path)),
+            name: cx.store.strings.intern_bytes(&path.path),
             exact_offset: number(mapping.exact_offset),
             start_offset: number(mapping.start_offset),
             start: number(mapping.start),
@@ -348,7 +338,7 @@ impl OfProcess {
             && of.start == 0
             && of.exact_offset == 0
             && of.build_id == StringId::EMPTY
-            && path == b"/kernel";
+            && path.path == b"/kernel";
         let row = match upid {
             _ if is_kernel => cx.stacks.kernel_mapping(&mut cx.store, of),
             Some(_) if !is_empty => cx.stacks.add_mapping(&mut cx.store, of),
@@ -358,9 +348,6 @@ impl OfProcess {
         Some(row)
     }
 }
-
-/// The maximum length of a path in bytes.
-const MAX_PATH: usize = 1 << 16;
 
 /// Returns the hexadecimal digits of a build id.
 pub(super) fn hex(bytes: &[u8]) -> String {
