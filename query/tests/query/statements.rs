@@ -307,6 +307,13 @@ fn tables_and_the_library_are_described() {
     let sql = "SELECT c.value ->> 'type' FROM __intrinsic_stdlib_objects o, json_each(o.cols) c \
         WHERE o.name = 'thread_slice' AND c.value ->> 'name' = 'utid'";
     assert_eq!(session.rows(sql), ["\"JOINID(thread.id)\""]);
+    // A remark on the implementation is no description.
+    let sql =
+        "SELECT short_description FROM __intrinsic_stdlib_objects WHERE name = 'thread_slice'";
+    assert_eq!(
+        session.rows(sql),
+        ["\"Slices of threads with their thread and its process.\""]
+    );
 }
 
 #[test]
