@@ -21,6 +21,12 @@ const CHILD_GRACE: Duration = Duration::from_secs(2);
 /// The delay of the end of a recording after which it is reported.
 const SLOW_END: Duration = Duration::from_secs(2);
 
+/// The period of checks, and of updates of the progress line.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// The period while a ring waits for a signal or a condition, perhaps for days.
+const CALM_PERIOD: Duration = Duration::from_secs(1);
+
 /// A started profiler.
 pub(super) struct Profiling {
     /// The held command.
@@ -155,7 +161,14 @@ impl RecordControl {
 }
 
 impl Control for RecordControl {
-    const TICK: Option<Duration> = Some(Duration::from_millis(100));
+    fn period(&self) -> Option<Duration> {
+        let is_calm = self.has_started
+            && self.watch.is_some()
+            && self.watched.is_empty()
+            && self.interrupted.is_none()
+            && !self.progress.is_lively();
+        Some(if is_calm { CALM_PERIOD } else { PERIOD })
+    }
 
     fn started(&mut self, all: bool) -> Result<()> {
         if !all {

@@ -102,6 +102,12 @@ impl Progress {
         self.tick();
     }
 
+    /// Returns true if somebody sees the tenths of a second of the line, or other programs read it.
+    pub(super) fn is_lively(&self) -> bool {
+        let is_young = self.started.is_none_or(|at| at.elapsed() < LIVELY);
+        self.events.is_some() || (self.line.is_visible() && is_young)
+    }
+
     /// Updates the line.
     pub(super) fn tick(&mut self) {
         if let Some(events) = &mut self.events {
@@ -121,7 +127,10 @@ impl Progress {
         match self.started {
             _ if self.stopping => self.line.draw("collecting the last events"),
             None => self.line.draw("starting"),
-            Some(started) => self.line.draw(&self.recording(started.elapsed())),
+            Some(started) if self.line.is_visible() => {
+                self.line.draw(&self.recording(started.elapsed()));
+            }
+            Some(_) => {}
         }
     }
 
@@ -162,10 +171,20 @@ struct Shown {
     drawn: bool,
 }
 
+/// The time after which the line of a ring is updated less often.
+const LIVELY: Duration = Duration::from_secs(60);
+
 /// The escape sequence that erases the line.
 const ERASE: &str = "\r\x1b[K";
 
 impl Line {
+    fn is_visible(&self) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .visible
+    }
+
     fn draw(&self, text: &str) {
         let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !shown.visible {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::Args;
 use ferretto_probes::PROCESS_STATS;
+use ferretto_proto::process_stats_config::Quirks;
 use ferretto_proto::trace_config::buffer_config::FillPolicy;
 use ferretto_proto::trace_config::{BufferConfig, DataSource, IncrementalStateConfig};
 use ferretto_proto::{Message, MessageField, ProcessStatsConfig, TraceConfig, decode_lazy};
@@ -122,10 +123,11 @@ fn keep_names(config: &mut TraceConfig) {
         proc_stats_poll_ms: None,
         ..both.clone()
     };
-    let of_statistics = ProcessStatsConfig {
+    let mut of_statistics = ProcessStatsConfig {
         scan_all_processes_on_start: None,
         ..both
     };
+    of_statistics.quirks.push(Quirks::DISABLE_ON_DEMAND);
     let encoded = Some(of_statistics.encode_to_vec());
     statistics
         .config

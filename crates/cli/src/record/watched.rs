@@ -17,6 +17,11 @@ impl Watched {
         Self(pids.iter().filter_map(open).collect())
     }
 
+    /// Returns true if none of them runs, or there were none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns true if the last of them has ended since the last call. Never blocks.
     pub(super) fn have_ended(&mut self) -> bool {
         if self.0.is_empty() {

@@ -123,7 +123,7 @@ impl Session {
         signals: &mut Signals,
         control: &mut C,
     ) -> Result<End> {
-        let mut next_tick = C::TICK.map(|period| Instant::now() + period);
+        let mut next_tick = control.period().map(|period| Instant::now() + period);
         loop {
             self.wait(signals, next_tick)
                 .context("cannot wait for the tracing service")?;
@@ -141,8 +141,8 @@ impl Session {
             }
             let now = Instant::now();
             if next_tick.is_some_and(|at| at <= now) {
-                next_tick = C::TICK.map(|period| now + period);
                 let reaction = control.tick();
+                next_tick = control.period().map(|period| now + period);
                 if self.react(reaction, control) {
                     return Ok(End::Aborted);
                 }

@@ -166,10 +166,12 @@ pub(crate) trait Control {
     fn signal(&mut self, signal: Signal) -> Reaction;
     /// Called when the recording stops, before flushing and reading.
     fn stopping(&mut self) {}
-    /// Called with the period [`TICK`](Self::TICK), if it is set.
+    /// Called with the period [`period`](Self::period), if there is one.
     fn tick(&mut self) -> Reaction {
         Reaction::GoOn
     }
-    /// The period of [`tick`](Self::tick).
-    const TICK: Option<Duration> = None;
+    /// Returns the time until the next [`tick`](Self::tick).
+    fn period(&self) -> Option<Duration> {
+        None
+    }
 }
