@@ -19,7 +19,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tempfile::TempDir;
 
-use ferretto_testing::relay::{TestRelay, World, any_port, machine, throughput};
+use ferretto_testing::relay::{TestRelay, World, any_port, machine};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -257,34 +257,4 @@ fn unfinished_handshakes_do_not_affect_others() {
     let relay = relay(&host.world.remote, "guest", Some(issuer.issue(&["guest"])));
     relay.wait_connected();
     drop(half);
-}
-
-/// Measures the way directly and through a relay, encrypted and not, and through upstream's relay
-/// if it is available.
-#[test]
-fn throughput() {
-    if !throughput::is_wanted() {
-        return;
-    }
-    let issuer = Issuer::new();
-    let certificates = (issuer.issue(&["127.0.0.1"]), issuer.issue(&["guest"]));
-    let ways = [
-        ("relay", None, None),
-        (
-            "relay, encrypted",
-            Some(certificates.0),
-            Some(certificates.1),
-        ),
-    ];
-    for (name, of_host, of_relay) in ways {
-        let is_plain = of_host.is_none();
-        let host = Secured::start(of_host);
-        if is_plain {
-            throughput::measure("direct", &host.world.remote, &host.world.consumers, None);
-            throughput::measure_upstream(&host.world);
-        }
-        let relay = relay(&host.world.remote, "guest", of_relay);
-        relay.wait_connected();
-        throughput::measure(name, &relay.address, &host.world.consumers, None);
-    }
 }

@@ -13,7 +13,7 @@ use ferretto_testing::client::{
 use ferretto_wire::Fields;
 
 use ferretto_testing::relay::upstream::Upstream;
-use ferretto_testing::relay::{TestRelay, World, machine, number, throughput, wait_until};
+use ferretto_testing::relay::{TestRelay, World, machine, number, wait_until};
 
 /// Records a producer at this address, and asserts that the trace has its texts and its machine's
 /// clock.
@@ -91,17 +91,4 @@ fn our_relay_serves_upstreams_service() {
     let relay = TestRelay::start(&remote, machine("guest"));
     let id = machine_id(b"id of guest");
     records_all(&relay.address, &consumers, id);
-}
-
-/// Measures the way directly, through our relay, and through upstream's if it is available.
-#[test]
-fn throughput() {
-    if !throughput::is_wanted() {
-        return;
-    }
-    let world = World::start();
-    let relay = TestRelay::start(&world.remote, machine("guest"));
-    throughput::measure("direct", &world.remote, &world.consumers, None);
-    throughput::measure("relay", &relay.address, &world.consumers, None);
-    throughput::measure_upstream(&world);
 }

@@ -1,4 +1,4 @@
-//! Throughput of a service over TCP.
+//! Throughput of a service over TCP. The CPU time is that of producer, relay and service together.
 
 use std::sync::mpsc;
 use std::time::Instant;
@@ -11,19 +11,6 @@ use crate::client::{LIMIT, Recorder, config, next_event, producer_at, unique_add
 
 const PACKETS: usize = 200_000;
 const PACKET: usize = 5000;
-
-/// Returns true if the measurement is enabled; otherwise prints how to enable it.
-///
-/// `RELAY_THROUGHPUT=1 cargo test --profile simulation -p CRATE --test TEST throughput --
-/// --nocapture` prints the rate at which data gets to a service over TCP. The CPU time is that of
-/// producer, relay and service together.
-pub fn is_wanted() -> bool {
-    let is_wanted = std::env::var_os("RELAY_THROUGHPUT").is_some();
-    if !is_wanted {
-        println!("skipped: a measurement; RELAY_THROUGHPUT=1 enables it");
-    }
-    is_wanted
-}
 
 /// Returns the CPU time of this process and another in seconds.
 fn cpu(other: Option<u32>) -> f64 {
