@@ -154,22 +154,28 @@ fn cpus(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         for cpu in &summary.cpus {
             let machine = machine_suffix(cpu.machine);
             let busy = share(cpu.busy_ns, cpu.idle_ns);
+            let known = of_known(cpu.busy_ns.saturating_add(cpu.idle_ns), cpu.unknown_ns);
             let switches = switches(cpu.switches);
-            writeln!(out, "  CPU {:<3} {switches}{busy} busy{machine}", cpu.cpu)?;
+            writeln!(
+                out,
+                "  CPU {:<3} {switches}{busy} busy{known}{machine}",
+                cpu.cpu
+            )?;
         }
         return Ok(());
     }
     let sum = |values: &mut dyn Iterator<Item = u64>| values.fold(0, u64::saturating_add);
     let cpus = || summary.cpus.iter();
-    let busy = share(
-        sum(&mut cpus().map(|cpu| cpu.busy_ns)),
-        sum(&mut cpus().map(|cpu| cpu.idle_ns)),
-    );
+    let busy_ns = sum(&mut cpus().map(|cpu| cpu.busy_ns));
+    let idle_ns = sum(&mut cpus().map(|cpu| cpu.idle_ns));
+    let unknown_ns = sum(&mut cpus().map(|cpu| cpu.unknown_ns));
+    let busy = share(busy_ns, idle_ns);
+    let known = of_known(busy_ns.saturating_add(idle_ns), unknown_ns);
     let counted = cpus().filter_map(|cpu| cpu.switches);
     let count = counted.clone().next().map(|_| sum(&mut counted.clone()));
     writeln!(
         out,
-        "  {} CPUs {}{busy} busy",
+        "  {} CPUs {}{busy} busy{known}",
         summary.cpus.len(),
         switches(count)
     )
@@ -356,6 +362,18 @@ fn losses(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         writeln!(out, "      {}", shown(sentence))?;
     }
     Ok(())
+}
+
+/// Returns of which part of its time the share of a CPU is, if much of it is unknown.
+fn of_known(known_ns: u64, unknown_ns: u64) -> String {
+    // Less does not change what it tells.
+    const PART: u64 = 100;
+    if unknown_ns > known_ns.saturating_add(unknown_ns) / PART {
+        let known = share(known_ns, unknown_ns);
+        format!(" of the {} whose threads are known", known.trim_start())
+    } else {
+        String::new()
+    }
 }
 
 fn share(part: u64, rest: u64) -> String {

@@ -1,6 +1,6 @@
 //! Commands that read trace files, and the command line in general.
 
-use ferretto_wire::encode;
+use ferretto_wire::{Encoder, encode};
 
 use crate::world::World;
 
@@ -154,6 +154,39 @@ fn summary_shows_memory_frequencies_and_called_functions() {
             json.text()
         );
     }
+}
+
+#[test]
+fn the_summary_says_of_which_part_of_the_time_a_cpu_was_busy() {
+    use ferretto_proto::fields::{
+        ftrace_event, ftrace_event_bundle, sched_switch_ftrace_event, trace, trace_packet,
+    };
+    let switch = |bundle: &mut Encoder<'_, Vec<u8>>, at: u64, prev: u64, next: u64| {
+        bundle.nested(ftrace_event_bundle::EVENT, |event| {
+            event.varint(ftrace_event::TIMESTAMP, at);
+            event.varint(ftrace_event::PID, prev);
+            event.nested(ftrace_event::SCHED_SWITCH, |switch| {
+                switch.varint(sched_switch_ftrace_event::PREV_PID, prev);
+                switch.varint(sched_switch_ftrace_event::NEXT_PID, next);
+            });
+        });
+    };
+    // Who ran from 20 to 90 is not known: the switch to thread 3 is missing.
+    let bytes = encode(|trace| {
+        trace.nested(trace::PACKET, |packet| {
+            packet.nested(trace_packet::FTRACE_EVENTS, |bundle| {
+                switch(bundle, 10, 1, 2);
+                switch(bundle, 20, 2, 4);
+                switch(bundle, 90, 3, 1);
+                switch(bundle, 100, 1, 0);
+            });
+        });
+    });
+    let world = World::new();
+    world.write("t", bytes);
+    let outcome = world.run("ferretto", &["summary", "t"]).returned(0);
+    let expected = "100.0 % busy of the 22.2 % whose threads are known";
+    assert!(outcome.text().contains(expected), "{}", outcome.text());
 }
 
 #[test]
