@@ -171,7 +171,7 @@ fn the_summary_says_of_which_part_of_the_time_a_cpu_was_busy() {
             });
         });
     };
-    // Who ran from 20 to 90 is not known: the switch to thread 3 is missing.
+    // The thread that ran from 20 to 90 is unknown: the switch to thread 3 is missing.
     let bytes = encode(|trace| {
         trace.nested(trace::PACKET, |packet| {
             packet.nested(trace_packet::FTRACE_EVENTS, |bundle| {
