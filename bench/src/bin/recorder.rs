@@ -1,11 +1,12 @@
 //! The CPU time of a ring that nobody reads (`ferretto record --ring`), at several rates of context
 //! switches.
 //!
-//! `recorder [SECONDS] [ROUNDS]`: 12 seconds and three rounds by default. A recording of two seconds
-//! and one of SECONDS run for each rate; the difference is what each further second takes, in all
-//! threads and processes of the recorder. The round with the least of it counts. `ferretto` is taken
-//! from the directory of this program: `cargo build --profile dist -p ferretto-cli` creates it.
-//! `FERRETTO_BENCH_BEFORE` names another build of `ferretto`, which is measured in alternation.
+//! `recorder [SECONDS] [ROUNDS]`: 12 seconds and three rounds by default. A recording of two
+//! seconds and one of SECONDS run for each rate; the difference is what each further second takes,
+//! in all threads and processes of the recorder. The round with the least of it counts. `ferretto`
+//! is taken from the directory of this program: `cargo build --profile dist -p ferretto-cli`
+//! creates it. `FERRETTO_BENCH_BEFORE` names another build of `ferretto`, which is measured in
+//! alternation.
 
 use std::error::Error;
 use std::fs;
