@@ -52,6 +52,7 @@ mod import;
 mod manifest;
 mod options;
 mod progress;
+pub mod saved;
 pub mod schema;
 mod stats;
 mod store;

@@ -1,10 +1,12 @@
 //! Statistics about the recording and the import.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use ferretto_format::health::Health;
 pub use ferretto_format::stat::{Scope, Severity, Source, Stat};
 
+use crate::saved::{Reader, Saved, Writer, check};
 use crate::schema::{StatsRow, StatsTable};
 use crate::strings::StringPool;
 
@@ -124,5 +126,37 @@ impl StatsTracker {
             health.add(*stat, u64::try_from(*value).unwrap_or(0));
         }
         health
+    }
+}
+
+impl Saved for StatsTracker {
+    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.number(self.machines.into());
+        writer.number(self.values.len() as u64);
+        for ((machine, stat, index), value) in &self.values {
+            writer.number((*machine).into());
+            writer.number(*stat as u64);
+            writer.optional(*index);
+            writer.signed(*value);
+        }
+        Ok(())
+    }
+
+    fn load(reader: &mut Reader) -> io::Result<Self> {
+        let mut stats = Self {
+            machines: reader.small()?,
+            ..Self::default()
+        };
+        for _ in 0..reader.count()? {
+            let machine = reader.small()?;
+            let number = reader.number()?;
+            let stat = Stat::ALL.iter().find(|stat| **stat as u64 == number);
+            check(stat.is_some())?;
+            let (index, value) = (reader.optional()?, reader.signed()?);
+            stats
+                .values
+                .extend(stat.map(|stat| ((machine, *stat, index), value)));
+        }
+        Ok(stats)
     }
 }

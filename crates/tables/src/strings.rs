@@ -2,9 +2,12 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::io;
 use std::ops::Range;
 
 use rustc_hash::FxBuildHasher;
+
+use crate::saved::{Reader, Saved, Writer, check, decode};
 
 /// The id of a text in a [`StringPool`].
 ///
@@ -28,6 +31,12 @@ impl StringId {
     #[inline]
     pub fn raw(self) -> u32 {
         self.0
+    }
+
+    /// Returns the id with this number. There may be no such text.
+    #[inline]
+    pub fn from_raw(id: u32) -> Self {
+        Self(id)
     }
 
     /// Returns this text, or `other` if there is none.
@@ -228,6 +237,36 @@ impl StringPool {
             }
             self.slots[slot] = id;
         }
+    }
+}
+
+impl Saved for StringPool {
+    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.bytes(self.text.as_bytes())?;
+        let ends = self.ends.iter().flat_map(|end| end.to_le_bytes());
+        writer.bytes(&ends.collect::<Vec<u8>>())?;
+        // Keyed hashes are those of this process only.
+        let slots = self.slots.iter().filter(|_| self.keyed.is_none());
+        let slots = slots.flat_map(|slot| slot.to_le_bytes());
+        writer.bytes(&slots.collect::<Vec<u8>>())
+    }
+
+    fn load(reader: &mut Reader) -> io::Result<Self> {
+        let text = String::from_utf8(reader.bytes()?).map_err(io::Error::other)?;
+        let mut pool = Self {
+            text,
+            ends: decode(&reader.bytes()?),
+            slots: decode(&reader.bytes()?),
+            keyed: None,
+        };
+        check(pool.ends.len() >= 2 && u32::try_from(pool.ends.len()).is_ok())?;
+        if pool.slots.is_empty() {
+            pool.keyed = Some(RandomState::new());
+            pool.rebuild_slots((4 * pool.ends.len()).next_power_of_two());
+        }
+        // There is an empty slot, which ends each search.
+        check(pool.slots.len().is_power_of_two() && pool.slots.len() > pool.ends.len())?;
+        Ok(pool)
     }
 }
 

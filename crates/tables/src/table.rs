@@ -202,6 +202,23 @@ macro_rules! table {
             }
         }
 
+        impl $crate::saved::Saved for $table {
+            fn save(&self, writer: &mut $crate::saved::Writer<'_>) -> ::std::io::Result<()> {
+                writer.number(self.len.into());
+                $( self.$column.save(writer)?; )+
+                Ok(())
+            }
+
+            fn load(reader: &mut $crate::saved::Reader) -> ::std::io::Result<Self> {
+                let table = Self {
+                    len: reader.small()?,
+                    $( $column: $crate::saved::Saved::load(reader)?, )+
+                };
+                $( $crate::saved::check(table.$column.len() == table.len as usize)?; )+
+                Ok(table)
+            }
+        }
+
         impl $crate::table::Fill for $table {
             type Row = $row;
 

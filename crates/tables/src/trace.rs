@@ -22,16 +22,16 @@ use ferretto_format::health::Health;
 /// An imported trace.
 #[derive(Debug)]
 pub struct Trace {
-    tables: Tables,
-    strings: StringPool,
-    stats: StatsTracker,
+    pub(crate) tables: Tables,
+    pub(crate) strings: StringPool,
+    pub(crate) stats: StatsTracker,
     /// The log from which some tables are computed.
-    log: Arc<SchedLog>,
-    remarks: Vec<String>,
-    exceeds_memory: bool,
-    losses: Vec<Loss>,
-    missing_switches: Vec<MissingSwitches>,
-    flow_ends: FlowEnds,
+    pub(crate) log: Arc<SchedLog>,
+    pub(crate) remarks: Vec<String>,
+    pub(crate) exceeds_memory: bool,
+    pub(crate) losses: Vec<Loss>,
+    pub(crate) missing_switches: Vec<MissingSwitches>,
+    pub(crate) flow_ends: FlowEnds,
 }
 
 impl Trace {

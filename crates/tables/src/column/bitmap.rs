@@ -1,5 +1,9 @@
 //! The rows that have a value.
 
+use std::io;
+
+use crate::saved::{Reader, Saved, Writer, check, decode};
+
 /// One bit for each row: 1 if it has a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bitmap {
@@ -97,6 +101,21 @@ impl Bitmap {
     /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         8 * self.words.capacity()
+    }
+}
+
+impl Saved for Bitmap {
+    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.number(self.len as u64);
+        let words = self.words.iter().flat_map(|word| word.to_le_bytes());
+        writer.bytes(&words.collect::<Vec<u8>>())
+    }
+
+    fn load(reader: &mut Reader) -> io::Result<Self> {
+        let len: usize = reader.small()?;
+        let words: Vec<u64> = decode(&reader.bytes()?);
+        check(words.len() == len.div_ceil(64))?;
+        Ok(Self { words, len })
     }
 }
 

@@ -5,6 +5,7 @@ mod nullable;
 mod numbers;
 mod packed;
 
+use std::io;
 use std::sync::OnceLock;
 
 pub use self::bitmap::Bitmap;
@@ -12,6 +13,7 @@ pub use self::nullable::NullableColumn;
 pub use self::numbers::Numbers;
 pub(crate) use self::numbers::Source;
 pub(crate) use self::packed::Packed;
+use crate::saved::{Reader, Saved, Writer};
 use crate::strings::StringId;
 
 /// The kind of values in a column.
@@ -370,6 +372,22 @@ impl<T: Cell> TableColumn for Column<T> {
             packed.numbers.memory() + packed.unpacked.get().map_or(0, values)
         });
         values(&self.values) + packed
+    }
+}
+
+impl<T: Cell> Saved for Column<T> {
+    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        match &self.packed {
+            Some(packed) => packed.numbers.save(writer),
+            None => Packed::save_all(writer, self.values.iter().map(|value| value.to_number())),
+        }
+    }
+
+    fn load(reader: &mut Reader) -> io::Result<Self> {
+        Ok(Self {
+            values: Vec::new(),
+            packed: PackedColumn::of(Packed::load(reader)?),
+        })
     }
 }
 

@@ -1,5 +1,9 @@
 //! Columns of optional values.
 
+use std::io;
+
+use crate::saved::{Reader, Saved, Writer, check};
+
 use super::{Bitmap, Cell, Column, ColumnView, TableColumn, Values};
 
 /// A column of optional values. It takes no memory for values before the first one.
@@ -148,6 +152,25 @@ impl<T: Cell> TableColumn for NullableColumn<T> {
 
     fn memory(&self) -> usize {
         self.values.memory() + self.validity.memory()
+    }
+}
+
+impl<T: Cell> Saved for NullableColumn<T> {
+    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.number(self.len as u64);
+        self.values.save(writer)?;
+        self.validity.save(writer)
+    }
+
+    fn load(reader: &mut Reader) -> io::Result<Self> {
+        let column = Self {
+            len: reader.small()?,
+            values: Saved::load(reader)?,
+            validity: Saved::load(reader)?,
+        };
+        let has_len = |len| len == 0 || len == column.len;
+        check(has_len(column.values.len()) && has_len(column.validity.len()))?;
+        Ok(column)
     }
 }
 

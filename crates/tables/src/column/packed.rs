@@ -1,8 +1,11 @@
 //! Integers with the fewest bytes.
 
+use std::io;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::numbers::Source;
+use crate::saved::{Element, Reader, Saved, Stored, Writer, check};
 
 /// The number of integers in a block.
 const BLOCK: usize = 1024;
@@ -45,6 +48,37 @@ enum Above {
     U16(Box<[u16]>),
     U32(Box<[u32]>),
     U64(Box<[u64]>),
+    /// In a file.
+    Saved(Box<SavedBlock>),
+}
+
+/// The differences of a block in a file, which are read on first use.
+#[derive(Debug, Clone)]
+struct SavedBlock {
+    stored: Stored,
+    /// The number of bytes of a difference.
+    width: usize,
+    above: OnceLock<Above>,
+}
+
+impl SavedBlock {
+    /// Returns the differences, which are not saved ones.
+    #[inline]
+    fn above(&self) -> &Above {
+        self.above.get_or_init(|| {
+            let bytes = self.stored.read();
+            match self.width {
+                1 => Above::U8(bytes.into()),
+                2 => Above::U16(decoded(&bytes)),
+                4 => Above::U32(decoded(&bytes)),
+                _ => Above::U64(decoded(&bytes)),
+            }
+        })
+    }
+}
+
+fn decoded<T: Element>(bytes: &[u8]) -> Box<[T]> {
+    bytes.chunks_exact(T::BYTES).map(T::read).collect()
 }
 
 /// Runs the same code for each width.
@@ -56,6 +90,7 @@ macro_rules! by_width {
             Above::U16($numbers) => $some,
             Above::U32($numbers) => $some,
             Above::U64($numbers) => $some,
+            Above::Saved(_) => $none,
         }
     };
 }
@@ -103,10 +138,19 @@ impl Block {
         Self { least, above }
     }
 
+    /// Returns the differences in memory.
+    #[inline]
+    fn above(&self) -> &Above {
+        match &self.above {
+            Above::Saved(saved) => saved.above(),
+            above => above,
+        }
+    }
+
     #[inline]
     fn get(&self, index: usize) -> i64 {
         by_width!(
-            &self.above,
+            self.above(),
             numbers => self.least.wrapping_add(numbers[index] as i64),
             self.least
         )
@@ -115,7 +159,7 @@ impl Block {
     fn read(&self, range: Range<usize>, out: &mut Vec<i64>) {
         let least = self.least;
         by_width!(
-            &self.above,
+            self.above(),
             numbers => {
                 let numbers = numbers[range].iter();
                 out.extend(numbers.map(|above| least.wrapping_add(*above as i64)));
@@ -148,6 +192,47 @@ impl Block {
             let numbers: Vec<i64> = numbers.iter().map(|number| *number as i64).collect();
             *self = Self::of(&numbers);
         }
+    }
+
+    /// Returns the number of bytes of a difference.
+    fn width(&self) -> usize {
+        match &self.above {
+            Above::Nothing => 0,
+            Above::U8(_) => 1,
+            Above::U16(_) => 2,
+            Above::U32(_) => 4,
+            Above::U64(_) => 8,
+            Above::Saved(saved) => saved.width,
+        }
+    }
+
+    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.signed(self.least);
+        writer.number(self.width() as u64);
+        let mut bytes = Vec::new();
+        match self.above() {
+            Above::U8(above) => return writer.data(above),
+            Above::U16(above) => above.iter().for_each(|above| above.write(&mut bytes)),
+            Above::U32(above) => above.iter().for_each(|above| above.write(&mut bytes)),
+            Above::U64(above) => above.iter().for_each(|above| above.write(&mut bytes)),
+            Above::Nothing | Above::Saved(_) => {}
+        }
+        writer.data(&bytes)
+    }
+
+    fn load(reader: &mut Reader, count: usize) -> io::Result<Self> {
+        let least = reader.signed()?;
+        let width: usize = reader.small()?;
+        check([0, 1, 2, 4, 8].contains(&width))?;
+        let above = match width {
+            0 => Above::Nothing,
+            width => Above::Saved(Box::new(SavedBlock {
+                stored: reader.stored(count * width)?,
+                width,
+                above: OnceLock::new(),
+            })),
+        };
+        Ok(Self { least, above })
     }
 
     fn bytes(&self) -> usize {
@@ -300,7 +385,22 @@ impl Packed {
         self.blocks.shrink_to_fit();
     }
 
-    /// Returns the memory in bytes.
+    /// Writes numbers as packed ones.
+    pub(crate) fn save_all(
+        writer: &mut Writer<'_>,
+        mut numbers: impl ExactSizeIterator<Item = i64>,
+    ) -> io::Result<()> {
+        writer.number(numbers.len() as u64);
+        let mut block = Vec::with_capacity(BLOCK);
+        while numbers.len() > 0 {
+            block.clear();
+            block.extend(numbers.by_ref().take(BLOCK));
+            Block::of(&block).save(writer)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the memory in bytes. Blocks that are saved count as read.
     pub(crate) fn memory(&self) -> usize {
         self.bytes + self.blocks.capacity() * size_of::<Block>() + 8 * self.rest.capacity()
     }
@@ -308,6 +408,34 @@ impl Packed {
     /// Returns the memory of this many integers without that of their values, in bytes.
     pub(crate) fn overhead(rows: usize) -> usize {
         rows.div_ceil(BLOCK) * size_of::<Block>()
+    }
+}
+
+impl Saved for Packed {
+    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.number(self.len as u64);
+        self.blocks
+            .iter()
+            .try_for_each(|block| block.save(writer))?;
+        match self.rest[..] {
+            [] => Ok(()),
+            ref rest => Block::of(rest).save(writer),
+        }
+    }
+
+    fn load(reader: &mut Reader) -> io::Result<Self> {
+        let len: usize = reader.small()?;
+        let mut packed = Self {
+            len,
+            ..Self::default()
+        };
+        for start in (0..len).step_by(BLOCK) {
+            let block = Block::load(reader, BLOCK.min(len - start))?;
+            packed.bytes += block.width() * BLOCK.min(len - start);
+            packed.blocks.push(block);
+        }
+        packed.blocks.shrink_to_fit();
+        Ok(packed)
     }
 }
 

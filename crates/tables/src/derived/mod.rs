@@ -7,12 +7,15 @@
 mod filling;
 mod log;
 mod raw;
+mod saving;
 mod states;
 
+use std::io;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use crate::column::{ColumnView, Packed};
+use crate::saved::{Reader, Saved, Writer};
 use crate::schema::TableId;
 use crate::table::{Table, TableSpec};
 
@@ -65,6 +68,20 @@ impl<T: Derive> Deref for Derived<T> {
             None => &self.rows,
             Some(log) => self.table.get_or_init(|| T::derive(log, &self.rows)),
         }
+    }
+}
+
+impl<T: Derive + Saved> Saved for Derived<T> {
+    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        (**self).save(writer)
+    }
+
+    /// Reads all rows, so that none are derived.
+    fn load(reader: &mut Reader) -> io::Result<Self> {
+        Ok(Self {
+            rows: T::load(reader)?,
+            ..Self::default()
+        })
     }
 }
 

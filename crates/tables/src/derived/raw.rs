@@ -1,11 +1,13 @@
 //! Raw events of the scheduler, and their arguments.
 
+use std::io;
 use std::ops::Range;
 
 use super::Derive;
 use super::filling::Filling;
 use super::log::{Entry, SchedLog, columns, of_switch, of_wake};
 use crate::column::Packed;
+use crate::saved::{Reader, Saved, Writer};
 use crate::schema::{Arg, ArgValue, FtraceEventRow, FtraceEventTable, TableId};
 use crate::strings::{StringId, StringPool};
 
@@ -44,7 +46,36 @@ impl Names {
     }
 }
 
+impl Saved for Names {
+    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        let single = [self.sched_switch, self.sched_waking];
+        for name in single.iter().chain(&self.switch).chain(&self.waking) {
+            writer.number(name.raw().into());
+        }
+        Ok(())
+    }
+
+    fn load(reader: &mut Reader) -> io::Result<Self> {
+        let mut name = || reader.small().map(StringId);
+        let mut names = Self {
+            sched_switch: name()?,
+            sched_waking: name()?,
+            switch: Default::default(),
+            waking: Default::default(),
+        };
+        for target in names.switch.iter_mut().chain(&mut names.waking) {
+            *target = name()?;
+        }
+        Ok(names)
+    }
+}
+
 impl SchedLog {
+    /// Returns the id of the first set of arguments that is derived from the log, if any is.
+    pub(crate) fn first_args(&self) -> Option<u32> {
+        self.first_args
+    }
+
     /// Returns the number of arguments that are derived from the log.
     pub(crate) fn args(&self) -> u32 {
         let all = self.first_args.and_then(|_| self.count_args());

@@ -13,6 +13,7 @@ mod slots;
 mod tracks;
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 pub use self::arg::{Arg, ArgTypes, ArgValue};
@@ -27,6 +28,7 @@ pub use self::reference::reference;
 pub use self::tracks::*;
 
 use crate::derived::{Derived, SchedLog};
+use crate::saved::{Reader, Saved, Writer};
 use crate::table::{Table, TableSpec};
 
 /// Declares the tables of a trace.
@@ -69,6 +71,19 @@ macro_rules! tables {
             /// Frees unused capacity.
             pub(crate) fn shrink(&mut self) {
                 $( rows!(self.$field $($wrapper)?).shrink(); )+
+            }
+        }
+
+        impl Saved for Tables {
+            fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+                $( self.$field.save(writer)?; )+
+                Ok(())
+            }
+
+            fn load(reader: &mut Reader) -> io::Result<Self> {
+                Ok(Self {
+                    $( $field: Saved::load(reader)?, )+
+                })
             }
         }
     };
@@ -239,6 +254,11 @@ impl Tables {
         if wanted.has(TableId::ftrace_event) {
             self.ftrace_event.attach(log);
         }
+        self.args.attach(log);
+    }
+
+    /// Sets the log from which arguments are computed, with all tables computed.
+    pub(crate) fn attach_args(&mut self, log: &Arc<SchedLog>) {
         self.args.attach(log);
     }
 

@@ -25,14 +25,22 @@ const EVENTS_TOGETHER: usize = 64;
 impl ArgsTable {
     /// Returns the set and the argument of a row, which may be computed from the log.
     fn row(&self, row: usize) -> Option<(u32, Arg)> {
-        match (row as u32).checked_sub(self.row_keys.len() as u32) {
-            None => {
-                let index = self.starts.partition_point(|start| *start as usize <= row);
-                Some((self.starts[index.checked_sub(1)?], self.arg(row)))
-            }
+        match (row as u32).checked_sub(self.own_rows() as u32) {
+            None => Some((self.set_of(row), self.arg(row))),
             Some(index) if row < self.rows() => Some(self.raw()?.arg(index)),
             Some(_) => None,
         }
+    }
+
+    /// Returns the set of a row that is not computed.
+    fn set_of(&self, row: usize) -> u32 {
+        if self.begins.is_empty() {
+            let index = self.starts.partition_point(|start| *start as usize <= row);
+            return index.checked_sub(1).map_or(0, |index| self.starts[index]);
+        }
+        // Sets are short.
+        let begins = (0..=row).rev().find(|row| self.begins.get(*row));
+        begins.unwrap_or(0) as u32
     }
 
     /// Returns the integer of a column for an argument.
@@ -53,7 +61,7 @@ impl ArgsTable {
     /// Returns the rows that have a value in `int_value`, and in `real_value`.
     fn valid(&self) -> &[Bitmap; 2] {
         self.valid.get_or_init(|| {
-            let own = || (0..self.row_keys.len()).map(|row| self.arg(row).value);
+            let own = || (0..self.own_rows()).map(|row| self.arg(row).value);
             let mut int: Bitmap = own().map(|value| value.as_int().is_some()).collect();
             let is_real = |value| matches!(value, ArgValue::Real(_));
             let mut real: Bitmap = own().map(is_real).collect();
@@ -193,7 +201,8 @@ impl Table for ArgsTable {
             + 4 * self.starts.capacity()
             + self.begins.memory()
             + self.slots.memory()
-            + 8 * self.keys.capacity();
+            + 8 * self.keys.capacity()
+            + self.saved.iter().map(|saved| saved.memory()).sum::<usize>();
         let valid = self.valid.get().into_iter().flatten();
         own + valid.map(Bitmap::memory).sum::<usize>()
     }
@@ -210,23 +219,20 @@ impl Source for ArgsTable {
 
     fn read(&self, index: usize, rows: Range<usize>, out: &mut Vec<i64>) {
         let rows = rows.start..rows.end.min(self.rows());
-        let own = rows.start..rows.end.min(self.row_keys.len());
-        let mut next = self
-            .starts
-            .partition_point(|start| *start as usize <= own.start);
-        for row in own.clone() {
-            while self
-                .starts
-                .get(next)
-                .is_some_and(|start| *start as usize <= row)
-            {
-                next += 1;
+        let own = rows.start..rows.end.min(self.own_rows());
+        let mut set = if own.is_empty() {
+            0
+        } else {
+            self.set_of(own.start)
+        };
+        for row in own {
+            if self.begins.get(row) {
+                set = row as u32;
             }
-            let set = next.checked_sub(1).map_or(0, |last| self.starts[last]);
             out.push(self.number(index, (set, self.arg(row))));
         }
         if let Some(raw) = self.raw() {
-            let raw_index = |row: usize| row.saturating_sub(self.row_keys.len()) as u32;
+            let raw_index = |row: usize| row.saturating_sub(self.own_rows()) as u32;
             let rows = raw_index(rows.start)..raw_index(rows.end);
             for part in raw.parts() {
                 self.read_raw(index, part, rows.clone(), out);

@@ -1,6 +1,7 @@
 //! Arguments of rows of other tables.
 
 mod columns;
+mod saved;
 
 use std::hash::Hasher;
 use std::ops::Range;
@@ -8,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustc_hash::{FxHashMap, FxHasher};
 
+use self::saved::SavedRows;
 use super::arg::{Arg, ArgTypes, ArgValue, TYPE_NAMES};
 use super::slots::Slots;
 use crate::column::{Bitmap, ColumnKind};
@@ -34,7 +36,9 @@ pub struct ArgsTable {
     row_keys: Vec<u32>,
     kinds: Vec<u8>,
     values: Vec<u64>,
-    /// The first row of each set.
+    /// The rows in a file, if they are read from there.
+    saved: Option<Box<SavedRows>>,
+    /// The first row of each set, until the table is complete.
     starts: Vec<u32>,
     /// The first rows as a bit for each row. Set when the table is complete.
     begins: Bitmap,
@@ -124,12 +128,38 @@ impl ArgsTable {
     /// Returns the number of rows.
     pub fn len(&self) -> u32 {
         let computed = self.log.as_ref().map_or(0, |log| log.args());
-        self.row_keys.len() as u32 + computed
+        self.own_rows() as u32 + computed
     }
 
     /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns the number of rows that are not computed.
+    #[inline]
+    pub(crate) fn own_rows(&self) -> usize {
+        match &self.saved {
+            None => self.row_keys.len(),
+            Some(saved) => saved.keys.len(),
+        }
+    }
+
+    /// Returns the number of the pair of keys of a row, and the type and number of its value.
+    #[inline]
+    fn encoded(&self, row: usize) -> (usize, u8, u64) {
+        match &self.saved {
+            None => (
+                self.row_keys[row] as usize,
+                self.kinds[row],
+                self.values[row],
+            ),
+            Some(saved) => (
+                saved.keys.get(row) as usize,
+                saved.kinds.get(row) as u8,
+                saved.values.get(row) as u64,
+            ),
+        }
     }
 
     /// Sets the log from which arguments are computed.
@@ -165,7 +195,7 @@ impl ArgsTable {
         }
         // Sets are short.
         let mut end = first + 1;
-        while end < self.row_keys.len() && !self.begins.get(end) {
+        while end < self.own_rows() && !self.begins.get(end) {
             end += 1;
         }
         first..end
@@ -175,8 +205,11 @@ impl ArgsTable {
     pub fn types(&self, key: StringId) -> ArgTypes {
         let of_own = self.types.get_or_init(|| {
             let mut types = vec![ArgTypes::default(); self.keys.len()];
-            for (number, kind) in self.row_keys.iter().zip(&self.kinds) {
-                types[*number as usize].0 |= 1 << kind;
+            for row in 0..self.own_rows() {
+                let (number, kind, _) = self.encoded(row);
+                if let Some(types) = types.get_mut(number) {
+                    types.0 |= 1 << kind;
+                }
             }
             types
         });
@@ -274,16 +307,19 @@ impl ArgsTable {
 
     #[inline]
     fn parts(&self, row: usize) -> Parts {
-        let (_, key) = self.keys[self.row_keys[row] as usize];
-        (key, self.kinds[row], self.values[row])
+        let (number, kind, value) = self.encoded(row);
+        let (_, key) = self.keys[number];
+        (key, kind, value)
     }
 
     fn arg(&self, row: usize) -> Arg {
-        let (flat_key, key) = self.keys[self.row_keys[row] as usize];
+        let (number, kind, value) = self.encoded(row);
+        let keys = self.keys.get(number).copied();
+        let (flat_key, key) = keys.unwrap_or_default();
         Arg {
             flat_key,
             key,
-            value: ArgValue::decode(self.kinds[row], self.values[row]),
+            value: ArgValue::decode(kind, value),
         }
     }
 
@@ -308,7 +344,6 @@ impl ArgsTable {
         self.row_keys.shrink_to_fit();
         self.kinds.shrink_to_fit();
         self.values.shrink_to_fit();
-        self.starts.shrink_to_fit();
         self.begins = Bitmap::default();
         for start in &self.starts {
             self.begins.pad(*start as usize);
@@ -316,6 +351,7 @@ impl ArgsTable {
         }
         self.begins.pad(self.row_keys.len());
         self.begins.shrink();
+        self.starts = Vec::new();
         self.slots = Slots::default();
         self.key_numbers = FxHashMap::default();
     }

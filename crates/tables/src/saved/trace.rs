@@ -1,0 +1,127 @@
+//! Writing and reading whole traces.
+
+use std::io;
+use std::sync::Arc;
+
+use super::{Reader, Saved, Writer, check, damaged};
+use crate::derived::SchedLog;
+use crate::store::{Loss, Lost, MissingSwitches};
+use crate::trace::Trace;
+use crate::trackers::flow::FlowEnds;
+
+impl Trace {
+    /// Returns true if the trace can be saved: it is a whole one, and all of it was imported.
+    pub fn can_be_saved(&self) -> bool {
+        let FlowEnds { first, last } = &self.flow_ends;
+        !self.exceeds_memory && first.is_empty() && last.is_empty()
+    }
+
+    /// Writes the trace, with all tables computed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written.
+    pub fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.number(self.remarks.len() as u64);
+        for remark in &self.remarks {
+            writer.bytes(remark.as_bytes())?;
+        }
+        writer.number(self.losses.len() as u64);
+        self.losses.iter().for_each(|loss| save_loss(writer, loss));
+        writer.number(self.missing_switches.len() as u64);
+        for missing in &self.missing_switches {
+            writer.number(missing.ucpu.into());
+            writer.number(missing.missing);
+            writer.number(missing.of);
+        }
+        self.stats.save(writer)?;
+        self.strings.save(writer)?;
+        self.tables.save(writer)?;
+        self.log.save(writer)
+    }
+
+    /// Reads a written trace. Columns are read when they are needed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file is damaged.
+    pub fn load(reader: &mut Reader) -> io::Result<Self> {
+        let mut remarks = Vec::new();
+        for _ in 0..reader.count()? {
+            let remark = String::from_utf8(reader.bytes()?);
+            remarks.push(remark.map_err(|_| damaged())?);
+        }
+        let mut losses = Vec::new();
+        for _ in 0..reader.count()? {
+            losses.push(load_loss(reader)?);
+        }
+        let mut missing_switches = Vec::new();
+        for _ in 0..reader.count()? {
+            missing_switches.push(MissingSwitches {
+                ucpu: reader.small()?,
+                missing: reader.number()?,
+                of: reader.number()?,
+            });
+        }
+        let mut trace = Self {
+            remarks,
+            losses,
+            missing_switches,
+            exceeds_memory: false,
+            flow_ends: FlowEnds::default(),
+            stats: Saved::load(reader)?,
+            strings: Saved::load(reader)?,
+            tables: Saved::load(reader)?,
+            log: Arc::new(SchedLog::load(reader)?),
+        };
+        let first = trace.log.first_args();
+        check(first.is_none_or(|first| first as usize == trace.tables.args.own_rows()))?;
+        trace.tables.attach_args(&trace.log);
+        Ok(trace)
+    }
+}
+
+fn save_loss(writer: &mut Writer<'_>, loss: &Loss) {
+    writer.signed(loss.ts);
+    match loss.lost {
+        Lost::Packets { sequence } => {
+            writer.number(0);
+            writer.number(sequence.into());
+        }
+        Lost::KernelEvents { ucpu } => {
+            writer.number(1);
+            writer.optional(ucpu.map(i64::from));
+        }
+        Lost::Switches {
+            ucpu,
+            from,
+            thread,
+            since,
+        } => {
+            writer.number(2);
+            writer.number(ucpu.into());
+            writer.signed(from);
+            writer.number(thread.into());
+            writer.signed(since);
+        }
+    }
+}
+
+fn load_loss(reader: &mut Reader) -> io::Result<Loss> {
+    let ts = reader.signed()?;
+    let lost = match reader.number()? {
+        0 => Lost::Packets {
+            sequence: reader.small()?,
+        },
+        1 => Lost::KernelEvents {
+            ucpu: reader.optional()?.and_then(|ucpu| u32::try_from(ucpu).ok()),
+        },
+        _ => Lost::Switches {
+            ucpu: reader.small()?,
+            from: reader.signed()?,
+            thread: reader.small()?,
+            since: reader.signed()?,
+        },
+    };
+    Ok(Loss { ts, lost })
+}
