@@ -358,6 +358,29 @@ test('waiting times and heaps have flamegraphs', async () => {
     });
 });
 
+test('the heap that was recorded comes first, in the picture and in the contents', async () => {
+    const trace = new Trace();
+    trace.header.profiles = [{ id: 0, kind: 'heap', name: 'malloc: not freed', unit: 'bytes' }];
+    const process = trace.node(-1, Kind.Process, 'server', { number: 1 });
+    for (let number = 1; number < 4; number++) {
+        const thread = trace.node(process, Kind.Thread, `worker ${number}`, { number });
+        trace.slice(trace.node(thread, Kind.Slices, `worker ${number}`), 0, 10 * MS, 'work');
+    }
+    trace.counter(trace.node(process, Kind.Counter, 'rss', { unit: 'bytes' }), 1 * MS, 1 << 20);
+    const heap = trace.node(process, Kind.Heap, 'Heap', { subject: 1 });
+    trace.add('heap', heap, { start: 5 * MS, process, profile: 0, callsite: trace.callsite('main', 'load'), weight: 1 << 20 });
+    await on(dir.write('heap.html', trace.html()), async (page) => {
+        const names = await page.locator('#labels .label:visible .what').allInnerTexts();
+        assert.deepEqual(names.slice(0, 2).map((name) => name.split('\n')[0]), ['server 1', 'Heap']);
+        await press(page, 'Home', '6');
+        const contents = page.locator('#content dt');
+        assert.match(await contents.first().innerText(), /^Heap of server 1$/);
+        await contents.first().locator('button').click();
+        await press(page, '.');
+        assert.match(await page.locator('#content').innerText(), /Heap\nStart\n0\.005/);
+    });
+});
+
 test('a click on a listed message shows its time', () =>
     on(url, async (page) => {
         await page.getByRole('tab', { name: 'Log' }).click();
