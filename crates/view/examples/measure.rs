@@ -1,16 +1,20 @@
-//! Measures the cost of viewing a trace: `measure FILE`.
+//! Measures the cost of viewing a trace: `measure FILE`. `measure FILE FOLDER` opens it from its
+//! index in that folder, and writes the index if there is none.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use ferretto_tables::{Options, Trace};
-use ferretto_view::{Circumstances, Export, SearchIn, View, Window};
+use ferretto_tables::{Continue, Options, Trace};
+use ferretto_view::{Cache, Circumstances, Export, SearchIn, View, Window};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("usage: measure FILE")?;
     let options = Options::default();
+    if let Some(folder) = std::env::args().nth(2) {
+        return Ok(from_cache(&path, &folder, &options)?);
+    }
     let start = Instant::now();
-    let trace = Trace::open(path, &options, |_| ferretto_tables::Continue::Yes)?;
+    let trace = Trace::open(path, &options, |_| Continue::Yes)?;
     println!("import: {:?}, {} MB", start.elapsed(), trace.memory() >> 20);
     let tables = trace.tables();
     let (slices, sched) = (tables.slice.len(), tables.sched_slice.len());
@@ -44,6 +48,39 @@ fn main() -> Result<(), Box<dyn Error>> {
     let export = Export::new(&view, u64::MAX, options.threads)?;
     println!("export: {:?}, {} KB", start.elapsed(), export.size() >> 10);
     Ok(())
+}
+
+fn from_cache(path: &str, folder: &str, options: &Options) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let cache = Cache::new(folder.into());
+    let (view, index) = cache.open(path.as_ref(), options, |_| Continue::Yes)?;
+    println!("open: {:?}", start.elapsed());
+    if let Some(index) = index {
+        let start = Instant::now();
+        index.write(&view)?;
+        println!("index: {:?}", start.elapsed());
+    }
+    memory("opened");
+    let start = Instant::now();
+    view.index(Circumstances::default());
+    println!("nodes: {:?}", start.elapsed());
+    memory("nodes");
+    tiles(&view);
+    memory("drawn");
+    let start = Instant::now();
+    view.summary(0.0, view.duration() as f64, None);
+    println!("summary of all: {:?}", start.elapsed());
+    memory("all read");
+    Ok(())
+}
+
+/// Prints the memory of this process.
+fn memory(what: &str) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let lines = status
+        .lines()
+        .filter(|line| line.starts_with("RssAnon") || line.starts_with("VmHWM"));
+    println!("{what}: {}", lines.collect::<Vec<_>>().join(", "));
 }
 
 /// Requests screens of 1500 pixels, from the whole trace down to microseconds: each node alone, and

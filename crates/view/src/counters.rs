@@ -1,7 +1,9 @@
 //! Counters at every level of detail.
 
+use std::io;
 use std::ops::Range;
 
+use ferretto_tables::saved::{Array, Reader, Writer};
 use ferretto_tables::schema::CounterTable;
 
 use crate::lanes::{Lanes, promising};
@@ -25,9 +27,17 @@ pub(crate) struct Point {
 #[derive(Debug)]
 struct Level {
     shift: u8,
-    firsts: Vec<u32>,
-    /// The indices of the least and the greatest value of each run.
-    extremes: Vec<(u32, u32)>,
+    firsts: Array<u32>,
+    /// The index of the least value of each run.
+    least: Array<u32>,
+    /// The index of the greatest value of each run.
+    greatest: Array<u32>,
+}
+
+impl Level {
+    fn arrays(&self) -> [&Array<u32>; 3] {
+        [&self.firsts, &self.least, &self.greatest]
+    }
 }
 
 /// The counters of a trace.
@@ -108,8 +118,9 @@ impl Counters {
                 break;
             }
             let next = stored.firsts.get(run + 1);
-            let last = next.map_or(rows.len() as u32, |next| *next) - 1;
-            let (min, max) = stored.extremes[run];
+            let last = next.map_or(rows.len() as u32, |next| *next);
+            let last = last.saturating_sub(1);
+            let (min, max) = (stored.least[run], stored.greatest[run]);
             each(Point {
                 time: time(begins),
                 min: value(min),
@@ -123,10 +134,45 @@ impl Counters {
     /// Returns the memory of the levels in bytes.
     pub(crate) fn memory(&self) -> usize {
         let levels = self.pyramids.iter().flat_map(|(_, levels)| levels);
-        self.lanes.memory()
-            + levels
-                .map(|level| 4 * level.firsts.capacity() + 8 * level.extremes.capacity())
-                .sum::<usize>()
+        let arrays = levels.flat_map(Level::arrays);
+        self.lanes.memory() + arrays.map(Array::memory).sum::<usize>()
+    }
+
+    /// Writes the counters.
+    pub(crate) fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        self.lanes.save(writer)?;
+        writer.number(self.pyramids.len() as u64);
+        for (counter, levels) in &self.pyramids {
+            writer.number((*counter).into());
+            writer.number(levels.len() as u64);
+            for level in levels {
+                writer.number(level.shift.into());
+                for array in level.arrays() {
+                    array.save(writer)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads written counters.
+    pub(crate) fn load(reader: &mut Reader) -> io::Result<Self> {
+        let lanes = Lanes::load(reader)?;
+        let mut pyramids = Vec::new();
+        for _ in 0..reader.count()? {
+            let counter = reader.small()?;
+            let mut levels = Vec::new();
+            for _ in 0..reader.count()? {
+                levels.push(Level {
+                    shift: reader.small()?,
+                    firsts: Array::load(reader)?,
+                    least: Array::load(reader)?,
+                    greatest: Array::load(reader)?,
+                });
+            }
+            pyramids.push((counter, levels));
+        }
+        Ok(Self { lanes, pyramids })
     }
 }
 
@@ -165,7 +211,8 @@ fn build(rows: &[u32], table: &CounterTable, origin: i64) -> Vec<Level> {
             levels.push(Level {
                 shift,
                 firsts: runs.iter().map(|run| run.first).collect(),
-                extremes: runs.iter().map(|run| (run.min.0, run.max.0)).collect(),
+                least: runs.iter().map(|run| run.min.0).collect(),
+                greatest: runs.iter().map(|run| run.max.0).collect(),
             });
         }
     }

@@ -7,6 +7,7 @@
 mod activity;
 mod answers;
 mod base64;
+mod cache;
 mod cgroups;
 mod counters;
 mod details;
@@ -37,6 +38,7 @@ mod view;
 mod why;
 mod window;
 
+pub use cache::{Cache, NewIndex};
 pub use export::{Export, ExportError};
 pub use facts::Circumstances;
 pub use pivot::{PivotOf, PivotRequest};

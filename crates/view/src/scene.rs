@@ -1,7 +1,10 @@
 //! The nodes of the page, and the lanes and counters with their events.
 
+mod saved;
+
 use std::ops::Range;
 
+use ferretto_tables::saved::Array;
 use ferretto_tables::{Tables, Trace};
 
 use crate::counters::Counters;
@@ -23,7 +26,7 @@ pub(crate) struct Scene {
     /// The process of each node of a process, others have [`NONE`].
     upids: Vec<u32>,
     /// The CPU time of each thread in nanoseconds.
-    cpu_time: Vec<i64>,
+    cpu_time: Array<i64>,
     lanes: AllLanes,
     counters: Counters,
 }
@@ -41,6 +44,22 @@ struct AllLanes {
     ftrace: Lanes,
     lines: Lanes,
     heap: Lanes,
+}
+
+impl AllLanes {
+    fn all(&self) -> [&Lanes; 9] {
+        [
+            &self.slices,
+            &self.sched,
+            &self.activity,
+            &self.states,
+            &self.values,
+            &self.samples,
+            &self.ftrace,
+            &self.lines,
+            &self.heap,
+        ]
+    }
 }
 
 impl Scene {
@@ -62,7 +81,7 @@ impl Scene {
             threads: built.threads,
             cpus: built.cpus,
             processes: built.processes,
-            cpu_time: rows.cpu_time.clone(),
+            cpu_time: rows.cpu_time.clone().into(),
             lanes: AllLanes::default(),
             counters: Counters::default(),
         };
@@ -296,23 +315,12 @@ impl Scene {
 
     /// Returns its memory in bytes.
     pub(crate) fn memory(&self) -> usize {
-        let lanes = &self.lanes;
-        let all = [
-            &lanes.slices,
-            &lanes.sched,
-            &lanes.activity,
-            &lanes.states,
-            &lanes.values,
-            &lanes.samples,
-            &lanes.ftrace,
-            &lanes.lines,
-            &lanes.heap,
-        ];
-        all.iter().map(|lanes| lanes.memory()).sum::<usize>()
+        let lanes = self.lanes.all().into_iter();
+        lanes.map(Lanes::memory).sum::<usize>()
             + self.counters.memory()
             + self.nodes.capacity() * size_of::<Node>()
             + 8 * self.tracks.capacity()
-            + 8 * self.cpu_time.capacity()
+            + self.cpu_time.memory()
             + 4 * self.upids.capacity()
             + 4 * (self.threads.capacity() + self.cpus.capacity())
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ferretto_http::{
@@ -12,6 +13,7 @@ use ferretto_http::{
 };
 
 use crate::answers::Traces;
+use crate::cache::NewIndex;
 use crate::kept::Kept;
 use crate::queries::Queries;
 use crate::replies::{bad, not_found};
@@ -29,6 +31,7 @@ pub struct Server {
     shared: Arc<Shared>,
     server: ferretto_http::Server,
     grace: Duration,
+    index: Option<NewIndex>,
 }
 
 impl std::fmt::Debug for Server {
@@ -106,6 +109,7 @@ impl Server {
             shared: Arc::new(shared),
             server,
             grace: GRACE,
+            index: None,
         })
     }
 
@@ -124,6 +128,12 @@ impl Server {
         // A second call has no effect.
         let _ = self.shared.kept.set(Kept::new(folder));
         self
+    }
+
+    /// Writes the index of the trace while the page is open, for the next time it is opened.
+    #[must_use]
+    pub fn with_index(self, index: Option<NewIndex>) -> Self {
+        Self { index, ..self }
     }
 
     /// Sets the time to wait for a page that is reloaded.
@@ -165,6 +175,11 @@ impl Server {
         let _running = self.server.start("view", Page(shared.clone()))?;
         // Runs while the browser starts.
         shared.view().prepare();
+        let writing = self.index.map(|index| {
+            let view = shared.view();
+            let write = move || index.write(&view);
+            thread::Builder::new().name("index".into()).spawn(write)
+        });
         let mut state = shared.state();
         loop {
             let closed = state.closed.filter(|_| state.pages == 0);
@@ -183,6 +198,11 @@ impl Server {
         }
         // The end of the server closes pages, too.
         drop(state);
+        if let Some(Ok(writing)) = writing
+            && let Ok(Err(error)) = writing.join()
+        {
+            eprintln!("ferretto: the next time this trace is opened takes as long: {error:#}");
+        }
         Ok(())
     }
 }

@@ -1,9 +1,11 @@
 //! A trace prepared for viewing.
 
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use ferretto_tables::saved::{Reader, Writer};
 use ferretto_tables::{Continue, ImportError, Options, Progress, Trace};
 use ferretto_why::Prepared;
 
@@ -67,6 +69,45 @@ impl View {
             prepared: OnceLock::new(),
             first: FirstPicture::default(),
         }
+    }
+
+    /// Writes the view to an index.
+    pub(crate) fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.bytes(self.name.as_bytes())?;
+        writer.signed(self.bounds.start);
+        writer.signed(self.bounds.end);
+        // These take the longest to be computed.
+        self.prepare();
+        for part in [&self.first.overview, &self.first.tiles] {
+            writer.bytes(part.get().map_or(&[], Vec::as_slice))?;
+        }
+        self.trace.save(writer)?;
+        self.scene.save(writer)
+    }
+
+    /// Reads a view from an index. Columns and levels of detail are read when they are needed.
+    pub(crate) fn load(reader: &mut Reader) -> io::Result<Self> {
+        let name = String::from_utf8(reader.bytes()?).map_err(io::Error::other)?;
+        let bounds = reader.signed()?..reader.signed()?;
+        let first = FirstPicture::default();
+        for part in [&first.overview, &first.tiles] {
+            let computed = reader.bytes()?;
+            if !computed.is_empty() {
+                // It is not set yet.
+                let _ = part.set(computed);
+            }
+        }
+        let trace = Trace::load(reader)?;
+        Ok(Self {
+            scene: Scene::load(reader)?,
+            profiles: Profiles::new(&trace),
+            trace,
+            name,
+            bounds,
+            flows: OnceLock::new(),
+            prepared: OnceLock::new(),
+            first,
+        })
     }
 
     /// Returns the trace.

@@ -13,7 +13,7 @@ use clap::Args;
 use ferretto_http::{Peer, Users, random_name};
 use ferretto_tables::{Continue, Format, Options, Progress, Trace};
 use ferretto_text::terminal::shown;
-use ferretto_view::{Export, Server, View};
+use ferretto_view::{Cache, Export, NewIndex, Server, View};
 
 use crate::browser::browse;
 use crate::output::{is_standard, print_line, write_private};
@@ -59,6 +59,9 @@ pub(crate) struct ViewArgs {
     /// of the memory of this machine]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_memory: Option<u64>,
+    /// Do not keep an index of the trace in $XDG_CACHE_HOME/ferretto/view, and do not use one
+    #[arg(long)]
+    no_cache: bool,
     #[command(flatten)]
     unpacked: UnpackedArgs,
     /// The command to record
@@ -67,6 +70,15 @@ pub(crate) struct ViewArgs {
 }
 
 impl ViewArgs {
+    /// Returns the cache of indexes: `$XDG_CACHE_HOME/ferretto/view`, or below `~/.cache`.
+    fn cache(&self) -> Option<Cache> {
+        if self.no_cache {
+            return None;
+        }
+        let caches = user_folder("XDG_CACHE_HOME", ".cache")?;
+        Some(Cache::new(caches.join("ferretto").join("view")))
+    }
+
     /// Returns the options of imports.
     pub(crate) fn options(&self) -> Options {
         let options = Options::default();
@@ -90,21 +102,27 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
         return live::run(args);
     }
     let options = args.options();
-    let (view, extent) = open(&args.file, &options)?;
+    let cache = args.cache();
+    let (view, extent, index) = open(&args.file, &options, cache.as_ref())?;
     if let Some(output) = &args.output {
         export(&view, args, output)?;
         return Ok(extent.exit_code());
     }
     let before = args.before.as_deref();
-    let before = before.map(|path| open(path, &options)).transpose()?;
-    let before = before.map(|(view, _)| view);
-    let server = bind(view, before, args.no_browser)?;
+    let before = before.map(|path| open(path, &options, cache.as_ref()));
+    let before = before.transpose()?.map(|(view, ..)| view);
+    let server = bind(view, before, args.no_browser)?.with_index(index);
     serve(with_queries(server, &args.file), args.no_browser)?;
     Ok(extent.exit_code())
 }
 
-/// Opens and imports a trace, and reports the data that is missing.
-fn open(path: &Path, options: &Options) -> Result<(View, Extent)> {
+/// Opens a trace, from its index in the cache or by importing it, and reports the data that is
+/// missing. Returns the index to write if it was imported.
+fn open(
+    path: &Path,
+    options: &Options,
+    cache: Option<&Cache>,
+) -> Result<(View, Extent, Option<NewIndex>)> {
     if is_standard(path) {
         let is_profile = |format| PROFILES.contains(&format);
         let (name, packets, extent) = seekable_any(path, is_profile, options.limits)?;
@@ -112,24 +130,28 @@ fn open(path: &Path, options: &Options) -> Result<(View, Extent)> {
         let trace = trace.context("cannot read standard input")?;
         let view = View::new(trace, &name, options.threads);
         let extent = report(&name, view.trace()).and(extent);
-        return Ok((view, extent));
+        return Ok((view, extent, None));
     }
-    if let Some(opened) = open_profile(path, options)? {
-        return Ok(opened);
+    if let Some((view, extent)) = open_profile(path, options)? {
+        return Ok((view, extent, None));
     }
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot open {}", shown(&name)))?;
     check(path, &file)?;
     let mut shown_progress = ShownProgress::default();
-    let view = View::open(path, options, |progress| {
+    let progress = |progress| {
         shown_progress.update(progress);
         Continue::Yes
-    });
+    };
+    let opened = match cache {
+        Some(cache) => cache.open(path, options, progress),
+        None => View::open(path, options, progress).map(|view| (view, None)),
+    };
     shown_progress.end();
-    let view = view.map_err(explained);
-    let view = view.with_context(|| format!("cannot read {}", shown(&name)))?;
+    let opened = opened.map_err(explained);
+    let (view, index) = opened.with_context(|| format!("cannot read {}", shown(&name)))?;
     let extent = report(&name, view.trace());
-    Ok((view, extent))
+    Ok((view, extent, index))
 }
 
 /// The formats of profiles that are converted.
@@ -226,13 +248,18 @@ fn bind(view: View, before: Option<View>, no_browser: bool) -> Result<Server> {
 /// Returns the folder for the settings and queries of the page: `$XDG_STATE_HOME/ferretto/view`, or
 /// below `~/.local/state`.
 fn state_folder() -> Option<PathBuf> {
+    let states = user_folder("XDG_STATE_HOME", ".local/state")?;
+    Some(states.join("ferretto").join("view"))
+}
+
+/// Returns the folder that a variable names, or else this one below the home folder.
+fn user_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let folder = |name| {
         std::env::var_os(name)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    let states = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
-    Some(states.join("ferretto").join("view"))
+    folder(variable).or_else(|| Some(folder("HOME")?.join(below_home)))
 }
 
 /// Lets the page run SQL if the program for it is installed. It reads the file again.

@@ -2,9 +2,11 @@
 
 mod pyramid;
 
+use std::io;
 use std::ops::Range;
 
 use ferretto_tables::column::Column;
+use ferretto_tables::saved::{Array, Reader, Writer};
 
 pub(crate) use self::pyramid::promising;
 use self::pyramid::{Level, MIN_ROWS, build};
@@ -62,7 +64,7 @@ pub(crate) struct Shown {
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     /// The rows of all lanes. Those of each lane are sorted by time.
-    rows: Vec<u32>,
+    rows: Array<u32>,
     /// The index in `rows` at which each lane starts, and the end of the last one.
     starts: Vec<u32>,
     /// The levels of long lanes, by lane.
@@ -93,7 +95,7 @@ impl Lanes {
             }
         }
         Self {
-            rows: sorted,
+            rows: sorted.into(),
             starts,
             pyramids: Vec::new(),
         }
@@ -101,10 +103,13 @@ impl Lanes {
 
     /// Sorts the rows of each lane by time, for tables that are not sorted.
     pub(crate) fn sort(&mut self, times: Times<'_>) {
-        for lane in 0..self.starts.len().saturating_sub(1) {
-            let (start, end) = (self.starts[lane] as usize, self.starts[lane + 1] as usize);
-            self.rows[start..end].sort_by_key(|row| times.start(*row));
-        }
+        let starts = &self.starts;
+        self.rows.edit(|rows| {
+            for bounds in starts.windows(2) {
+                let lane = bounds[0] as usize..bounds[1] as usize;
+                rows[lane].sort_by_key(|row| times.start(*row));
+            }
+        });
     }
 
     /// Builds the levels of all long lanes.
@@ -185,7 +190,51 @@ impl Lanes {
     /// Returns the memory of the lanes in bytes.
     pub(crate) fn memory(&self) -> usize {
         let levels = self.pyramids.iter().flat_map(|(_, levels)| levels);
-        4 * (self.rows.capacity() + self.starts.capacity())
-            + levels.map(Level::memory).sum::<usize>()
+        self.rows.memory() + 4 * self.starts.capacity() + levels.map(Level::memory).sum::<usize>()
+    }
+
+    /// Writes the lanes.
+    pub(crate) fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        self.rows.save(writer)?;
+        writer.number(self.starts.len() as u64);
+        let mut before = 0;
+        for start in &self.starts {
+            writer.number(u64::from(start - before));
+            before = *start;
+        }
+        writer.number(self.pyramids.len() as u64);
+        for (lane, levels) in &self.pyramids {
+            writer.number((*lane).into());
+            writer.number(levels.len() as u64);
+            levels.iter().try_for_each(|level| level.save(writer))?;
+        }
+        Ok(())
+    }
+
+    /// Reads written lanes. Rows and levels are read when they are needed.
+    pub(crate) fn load(reader: &mut Reader) -> io::Result<Self> {
+        let rows = Array::load(reader)?;
+        let mut starts = Vec::new();
+        let mut before = 0_u32;
+        for _ in 0..reader.count()? {
+            let more = reader.small()?;
+            before = before.checked_add(more).ok_or(io::ErrorKind::InvalidData)?;
+            starts.push(before);
+        }
+        if before as usize != rows.count() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut pyramids = Vec::new();
+        for _ in 0..reader.count()? {
+            let lane = reader.small()?;
+            let levels = 0..reader.count()?;
+            let levels = levels.map(|_| Level::load(reader));
+            pyramids.push((lane, levels.collect::<io::Result<_>>()?));
+        }
+        Ok(Self {
+            rows,
+            starts,
+            pyramids,
+        })
     }
 }

@@ -5,7 +5,10 @@
 //! together then have no more runs than the lane has rows, and at most twice as many runs are shown
 //! as necessary.
 
+use std::io;
 use std::ops::Range;
+
+use ferretto_tables::saved::{Array, Reader, Writer};
 
 use super::{Shown, Times};
 
@@ -18,11 +21,11 @@ pub(super) struct Level {
     /// Steps are 2^`shift` ns.
     pub(super) shift: u8,
     /// The index of the first row of each run.
-    firsts: Vec<u32>,
+    firsts: Array<u32>,
     /// The index of the longest row of each run.
-    longest: Vec<u32>,
+    longest: Array<u32>,
     /// The share of the time of each run that its rows fill.
-    load: Vec<u8>,
+    load: Array<u8>,
 }
 
 impl Level {
@@ -39,7 +42,7 @@ impl Level {
             let next = self.firsts.get(run + 1);
             next.map_or(rows.len(), |next| *next as usize)
         };
-        let end = |run: usize| times.end(rows[behind(run) - 1]);
+        let end = |run: usize| times.end(rows[behind(run).saturating_sub(1)]);
         let mut run = self
             .firsts
             .partition_point(|first| times.start(rows[*first as usize]) < window.start);
@@ -51,7 +54,7 @@ impl Level {
                 start: start(run),
                 end: end(run),
                 row: rows[self.longest[run] as usize],
-                count: (behind(run) - self.firsts[run] as usize) as u32,
+                count: behind(run).saturating_sub(self.firsts[run] as usize) as u32,
                 load: self.load[run],
             });
             run += 1;
@@ -59,7 +62,23 @@ impl Level {
     }
 
     pub(super) fn memory(&self) -> usize {
-        4 * (self.firsts.capacity() + self.longest.capacity()) + self.load.capacity()
+        self.firsts.memory() + self.longest.memory() + self.load.memory()
+    }
+
+    pub(super) fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.number(self.shift.into());
+        self.firsts.save(writer)?;
+        self.longest.save(writer)?;
+        self.load.save(writer)
+    }
+
+    pub(super) fn load(reader: &mut Reader) -> io::Result<Self> {
+        Ok(Self {
+            shift: reader.small()?,
+            firsts: Array::load(reader)?,
+            longest: Array::load(reader)?,
+            load: Array::load(reader)?,
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Integration tests, in one program.
 
+mod cache;
 mod common;
 mod export;
 mod pivot;
