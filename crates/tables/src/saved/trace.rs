@@ -81,15 +81,20 @@ impl Trace {
     }
 }
 
+/// The kinds of losses.
+const PACKETS: u64 = 0;
+const KERNEL_EVENTS: u64 = 1;
+const SWITCHES: u64 = 2;
+
 fn save_loss(writer: &mut Writer<'_>, loss: &Loss) {
     writer.signed(loss.ts);
     match loss.lost {
         Lost::Packets { sequence } => {
-            writer.number(0);
+            writer.number(PACKETS);
             writer.number(sequence.into());
         }
         Lost::KernelEvents { ucpu } => {
-            writer.number(1);
+            writer.number(KERNEL_EVENTS);
             writer.optional(ucpu.map(i64::from));
         }
         Lost::Switches {
@@ -98,7 +103,7 @@ fn save_loss(writer: &mut Writer<'_>, loss: &Loss) {
             thread,
             since,
         } => {
-            writer.number(2);
+            writer.number(SWITCHES);
             writer.number(ucpu.into());
             writer.signed(from);
             writer.number(thread.into());
@@ -110,18 +115,19 @@ fn save_loss(writer: &mut Writer<'_>, loss: &Loss) {
 fn load_loss(reader: &mut Reader) -> io::Result<Loss> {
     let ts = reader.signed()?;
     let lost = match reader.number()? {
-        0 => Lost::Packets {
+        PACKETS => Lost::Packets {
             sequence: reader.small()?,
         },
-        1 => Lost::KernelEvents {
+        KERNEL_EVENTS => Lost::KernelEvents {
             ucpu: reader.optional()?.and_then(|ucpu| u32::try_from(ucpu).ok()),
         },
-        _ => Lost::Switches {
+        SWITCHES => Lost::Switches {
             ucpu: reader.small()?,
             from: reader.signed()?,
             thread: reader.small()?,
             since: reader.signed()?,
         },
+        _ => return Err(damaged()),
     };
     Ok(Loss { ts, lost })
 }
