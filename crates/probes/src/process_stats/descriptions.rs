@@ -6,6 +6,10 @@ use std::collections::{HashMap, HashSet};
 /// may have changed, such as the user, the parent and the control group.
 const MAX_AGE: u32 = 6;
 
+/// The maximum number of tasks before an event reports the end of one. Otherwise, those that have
+/// ended would remain for as long as the state is not cleared.
+const MAX_UNREPORTED: usize = 4096;
+
 /// The latest descriptions of tasks, as encoded fields of a process tree.
 ///
 /// They are used only if the kernel's events report the ends of tasks. Without, an id may belong to
@@ -30,7 +34,11 @@ impl Descriptions {
         Some((found.tgid, &found.text))
     }
 
+    /// Remembers a description, unless there are too many tasks whose ends may not be reported.
     pub(super) fn insert(&mut self, id: i32, tgid: i32, text: &[u8]) {
+        if !self.ends_are_reported && self.by_id.len() >= MAX_UNREPORTED {
+            return;
+        }
         let text = text.to_vec();
         self.by_id.insert(id, Description { tgid, text });
     }

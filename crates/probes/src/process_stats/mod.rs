@@ -167,10 +167,10 @@ impl ProcessStats {
 
     /// Forgets the descriptions of renamed tasks.
     pub fn on_renamed(&mut self, pids: &[i32]) {
-        if self.options.on_demand {
-            for pid in pids {
+        for pid in pids {
+            self.descriptions.remove(*pid);
+            if self.options.on_demand {
                 self.seen.remove(pid);
-                self.descriptions.remove(*pid);
             }
         }
     }
