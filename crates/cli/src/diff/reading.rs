@@ -75,7 +75,8 @@ fn workers_of<T: Send>(
     };
     thread::scope(|scope| {
         for _ in 1..workers {
-            scope.spawn(work);
+            // Without a thread, the others do its work.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });
