@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::ElfError;
@@ -183,6 +184,27 @@ impl Symbols {
     /// Reads the file twice, usually a few dozen bytes each.
     #[must_use]
     pub fn lookup(&self, address: u64) -> Option<(String, u64)> {
+        let (function, found) = self.containing(address)?;
+        Some((self.name(function, &found)?, address - found.address))
+    }
+
+    /// Returns the addresses of the function that contains an address of the file.
+    #[must_use]
+    pub fn range(&self, address: u64) -> Option<Range<u64>> {
+        let (_, found) = self.containing(address)?;
+        let mut end = found.address + u64::from(found.size);
+        if found.open_ended {
+            let starts = |function: &Function| self.base + u64::from(function.address);
+            let next = self.functions.partition_point(|it| starts(it) <= address);
+            end = self
+                .functions
+                .get(next)
+                .map_or(end, |it| end.min(starts(it)));
+        }
+        Some(found.address..end)
+    }
+
+    fn containing(&self, address: u64) -> Option<(Function, Symbol)> {
         let relative = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let after = self
             .functions
@@ -196,7 +218,7 @@ impl Symbols {
             let reaches = address - symbol.address < u64::from(symbol.size);
             reaches && (!symbol.open_ended || *distance == 0)
         })?;
-        Some((self.name(*function, &found)?, address - found.address))
+        Some((*function, found))
     }
 
     /// Iterates over all functions in ascending order: address, size in bytes (0 if the file has

@@ -28,4 +28,4 @@ pub use offset_name::{is_offset_name, offset_name};
 #[cfg(feature = "user")]
 pub use packets::module_symbols;
 #[cfg(feature = "user")]
-pub use user::{Frame, Module, Named, Options, Outcome, ServerUrl, Symbolizer};
+pub use user::{Code, Frame, Module, Named, Options, Outcome, ServerUrl, Symbolizer};

@@ -1,6 +1,7 @@
 //! Names of functions of programs.
 
 mod cache;
+mod code;
 mod debuginfod;
 mod dwarf;
 mod image;
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cache::Cache;
+pub use code::Code;
 pub use debuginfod::ServerUrl;
 use debuginfod::Servers;
 use ferretto_elf::{Elf, ElfError, ReadAt};

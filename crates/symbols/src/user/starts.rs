@@ -1,6 +1,8 @@
 //! The starts of functions without symbols, from the unwind tables, which stripped programs have,
 //! too.
 
+use std::ops::Range;
+
 use ferretto_elf::{Class, Elf};
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, UnwindSection as _};
 
@@ -19,6 +21,14 @@ pub(super) fn starts(images: &[Image], addresses: &[u64]) -> Vec<Option<u64>> {
         tables.find(addresses, &mut starts);
     }
     starts
+}
+
+/// Returns the addresses of the function that contains an address of a file.
+pub(super) fn range(elf: &Elf, address: u64) -> Option<Range<u64>> {
+    let tables = Tables::read(elf)?;
+    let mut found = None;
+    tables.each(&[address], |_, range| found = Some(range));
+    found
 }
 
 /// The unwind tables of a file.
@@ -56,6 +66,13 @@ impl Tables {
     }
 
     fn find(&self, addresses: &[u64], starts: &mut [Option<u64>]) {
+        self.each(addresses, |index, range| {
+            starts[index].get_or_insert(range.start);
+        });
+    }
+
+    /// Calls `found` with the index of each address and the addresses of its function.
+    fn each(&self, addresses: &[u64], mut found: impl FnMut(usize, Range<u64>)) {
         let header = EhFrameHdr::new(&self.header, LittleEndian);
         let Ok(header) = header.parse(&self.bases, self.address_size) else {
             return;
@@ -63,13 +80,12 @@ impl Tables {
         let Some(table) = header.table() else { return };
         let mut frames = EhFrame::from(EndianSlice::new(&self.frames, LittleEndian));
         frames.set_address_size(self.address_size);
-        for (address, start) in addresses.iter().zip(starts) {
-            let found =
+        for (index, address) in addresses.iter().enumerate() {
+            let entry =
                 table.fde_for_address(&frames, &self.bases, *address, EhFrame::cie_from_offset);
-            if let Ok(entry) = found
-                && start.is_none()
-            {
-                *start = Some(entry.initial_address());
+            if let Ok(entry) = entry {
+                let start = entry.initial_address();
+                found(index, start..start.saturating_add(entry.len()));
             }
         }
     }

@@ -156,7 +156,7 @@ pub(super) fn correction(image: &Image, module: &Module) -> u64 {
 }
 
 /// Returns true if the file contains code, which debug files leave out.
-fn has_code(elf: &Elf) -> bool {
+pub(super) fn has_code(elf: &Elf) -> bool {
     let text = elf.section_header(".text");
     text.is_none_or(|text| text.has_data())
 }
