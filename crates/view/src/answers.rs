@@ -3,6 +3,7 @@
 use ferretto_http::{Head, Response};
 use serde_json::{Value, json};
 
+use crate::code::FunctionRequest;
 use crate::facts::Circumstances;
 use crate::kept::Kept;
 use crate::locate::Target;
@@ -80,6 +81,23 @@ impl View {
 impl Traces<'_> {
     /// Answers the request for `name`, the part of the path after the token.
     pub(crate) fn answer(self, name: &str, head: &Head, body: &[u8]) -> Response {
+        if head.value("of").as_deref() == Some("before") {
+            let Some(view) = self.before else {
+                return not_found();
+            };
+            let before = Self {
+                view,
+                before: None,
+                live: false,
+                ..self
+            };
+            return before.about(name, head, body);
+        }
+        self.about(name, head, body)
+    }
+
+    /// Answers a request about `view`.
+    fn about(self, name: &str, head: &Head, body: &[u8]) -> Response {
         match (head.method.as_str(), name) {
             ("GET", "") => Response::new(
                 "text/html; charset=utf-8",
@@ -173,6 +191,7 @@ impl Traces<'_> {
                 json_reply(&self.view.list(from, to, nodes, offset, limit))
             }
             "profile" => self.profile(fields, (from, to), nodes),
+            "code" => self.code(fields, (from, to), nodes),
             "pivot" => self.pivot(fields, (from, to), nodes),
             _ => not_found(),
         }
@@ -198,6 +217,24 @@ impl Traces<'_> {
             of,
             by: &by,
         }))
+    }
+
+    fn code(self, fields: &Fields, (from, to): (f64, f64), nodes: Option<&[u32]>) -> Response {
+        let (Some(function), Some(file)) = (fields.text("function"), fields.text("file")) else {
+            return bad("'function' and 'file' are texts.");
+        };
+        let code = self.view.code(&FunctionRequest {
+            samples: ProfileRequest {
+                profile: fields.count("profile").unwrap_or(usize::MAX),
+                from,
+                to,
+                nodes,
+                by: By::Function,
+            },
+            function,
+            file,
+        });
+        code.map_or_else(not_found, |code| json_reply(&code))
     }
 
     fn profile(self, fields: &Fields, (from, to): (f64, f64), nodes: Option<&[u32]>) -> Response {
@@ -257,9 +294,9 @@ mod tests {
     fn names() -> impl Strategy<Value = &'static str> {
         select(vec![
             "", "trace", "tiles", "details", "why", "next", "search", "flows", "summary", "list",
-            "pivot", "profile", "locate", "ts", "track", "utid", "node", "id", "to", "in", "text",
-            "limit", "nodes", "from", "level", "offset", "by", "of", "args", "thread", "before",
-            "parent", "x", "%00",
+            "pivot", "profile", "code", "function", "file", "locate", "ts", "track", "utid",
+            "node", "id", "to", "in", "text", "limit", "nodes", "from", "level", "offset", "by",
+            "of", "args", "thread", "before", "parent", "x", "%00",
         ])
     }
 

@@ -9,6 +9,7 @@ mod answers;
 mod base64;
 mod cache;
 mod cgroups;
+mod code;
 mod counters;
 mod details;
 mod export;
@@ -39,6 +40,7 @@ mod why;
 mod window;
 
 pub use cache::{Cache, NewIndex};
+pub use code::FunctionRequest;
 pub use export::{Export, ExportError};
 pub use facts::Circumstances;
 pub use pivot::{PivotOf, PivotRequest};

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 pub(crate) use self::source::{Measure, Profile, Profiles};
-pub(crate) use self::stacks::{Stacks, frames, functions};
+pub(crate) use self::stacks::{Function, Stacks, frames, functions};
 use self::tree::Tree;
 use crate::cgroups::{group_of, owner};
 use crate::nodes::{Content, NONE};
@@ -70,6 +70,19 @@ impl View {
             tree.add(at, weight);
         });
         Some(tree.frame(&profile.unit))
+    }
+
+    /// Calls `each` with callsite and weight of each sample; `None` if there is no such profile.
+    pub(crate) fn weights(
+        &self,
+        request: &ProfileRequest<'_>,
+        mut each: impl FnMut(Option<u32>, f64),
+    ) -> Option<()> {
+        let profile = self.profiles().all().get(request.profile)?;
+        self.each_weight(request, profile, |callsite, weight, _, _| {
+            each(callsite, weight)
+        });
+        Some(())
     }
 
     /// Returns the profile that corresponds to one of another trace.
