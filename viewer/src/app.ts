@@ -6,12 +6,14 @@ import { Cache } from './cache';
 import { palette, type Palette } from './colors';
 import { byId } from './dom';
 import { rowAt, refOf } from './draw';
-import { noteTime, runLine, runLines } from './commands';
+import { Finder } from './finder';
+import { runLine, runLines } from './commands';
 import { count, duration, formats, text } from './format';
 import { Labels, title } from './labels';
 import { Marks } from './marks';
+import { Notes } from './noting';
 import { depthAt, depthHeight, depthTop, isGroup, Layout } from './layout';
-import { Kind, NONE, type Details, type Found, type Ref, type Step, type Tile, type Trace, type Why } from './model';
+import { Kind, NONE, type Details, type Ref, type Step, type Tile, type Trace, type Why } from './model';
 import type { Page, Selection } from './page';
 import { Panel } from './panel';
 import { Link } from './permalink';
@@ -21,7 +23,6 @@ import type { Overlay } from './overlay';
 import type { Tracks } from './trackform';
 import { flowArrows } from './flows';
 
-const MAX_HITS = 10_000;
 const NO_MATCHES = new Uint8Array(0);
 
 export class App implements Page {
@@ -39,17 +40,13 @@ export class App implements Page {
     baseline: { from: number; to: number } | null = null;
     arrows: Arrow[] = [];
     tracks: Tracks[] = [];
-    found: Found | null = null;
-    query = '';
-    hit = -1;
     /** The node of the focused row. */
     focus: number;
     hoverX: number | null = null;
     readonly marks = new Marks();
     /** The macro that is being recorded. */
     recording: { name: string; lines: string[] } | null = null;
-    /** The name of the events to highlight. */
-    highlight: string | null = null;
+    readonly find: Finder;
     readonly labels: Labels;
     readonly panel: Panel;
     /** The id of the requested animation frame, or 0. */
@@ -57,8 +54,7 @@ export class App implements Page {
     private pending = 0;
     private link: Link;
     private asked = 0;
-    /** The last shown note. */
-    private note = -1;
+    readonly notes: Notes;
 
     constructor(
         readonly source: Overlay,
@@ -72,6 +68,8 @@ export class App implements Page {
         this.cache = this.newCache();
         this.colors = palette(isDark(settings), settings.colors);
         this.focus = this.layout.length > 0 ? this.layout.row(0).node : NONE;
+        this.find = new Finder(this);
+        this.notes = new Notes(this);
         this.labels = new Labels(this);
         this.panel = new Panel(this);
         this.link = new Link(this);
@@ -110,7 +108,7 @@ export class App implements Page {
         const renumbered = old.nodes.length !== trace.nodes.length;
         this.trace = trace;
         this.causes = null;
-        this.axis.end = trace.end;
+        this.axis.end = this.source.end;
         if (renumbered) {
             const opened = this.layout;
             this.layout = new Layout(trace.nodes, opened.unit);
@@ -120,7 +118,7 @@ export class App implements Page {
             this.selected = null;
             this.arrows = [];
         } else this.layout.renew(trace.nodes);
-        this.cache.renew(this.trace.end);
+        this.cache.renew(this.source.end);
         if (whole) this.axis.all();
         else if (atEnd) this.axis.set(trace.end - this.axis.span * 0.98, trace.end + this.axis.span * 0.02);
         this.sayEmpty();
@@ -165,14 +163,14 @@ export class App implements Page {
             baseline: this.baseline,
             arrows: this.arrows,
             losses: this.trace.losses,
-            hits: this.found?.rows ?? [],
-            density: this.found?.density ?? NO_MATCHES,
+            hits: this.find.rows,
+            density: this.find.found?.density ?? NO_MATCHES,
             overview: this.trace.overview,
             wall: this.trace.wall,
             hoverX: this.hoverX,
             end: this.trace.end,
             notes: this.marks.notes,
-            highlight: this.highlight,
+            highlight: this.find.highlight,
         };
     }
 
@@ -292,7 +290,8 @@ export class App implements Page {
             this.trace = trace;
             this.layout = new Layout(trace.nodes, old.unit);
             this.layout.keep(old);
-            this.cache.renew(trace.end);
+            this.axis.end = this.source.end;
+            this.cache.renew(this.source.end);
             then(tops);
             this.link.note();
             this.invalidate();
@@ -515,7 +514,7 @@ export class App implements Page {
         this.details = null;
         this.arrows = [];
         this.range = null;
-        this.highlight = null;
+        this.find.highlight = null;
         this.panel.redraw();
         this.invalidate();
     }
@@ -558,49 +557,6 @@ export class App implements Page {
         this.invalidate();
     }
 
-    addNote(text: string): void {
-        const { selected, range, axis } = this;
-        const middle = this.hoverX === null ? (axis.t0 + axis.t1) / 2 : axis.time(this.hoverX);
-        const [from, to] = selected ? [selected.start, selected.start + selected.dur] : range ? [range.from, range.to] : [middle, middle];
-        const at = this.marks.add({ from, to, text });
-        this.panel.open('notes');
-        this.say(`A note at ${noteTime({ from, to })}`);
-        if (!text) document.querySelectorAll<HTMLInputElement>('#content input.note')[at]?.focus();
-        this.invalidate();
-    }
-
-    showNote(at: number): void {
-        const { from, to, text } = this.marks.notes[at];
-        this.axis.reveal(from, to - from);
-        this.say(text || noteTime({ from, to }));
-        this.invalidate();
-    }
-
-    /** Shows the next or previous note after the middle of the picture. */
-    goToNote(by: 1 | -1): void {
-        const { notes } = this.marks;
-        if (notes.length === 0) return this.say('There are no notes');
-        this.note = (this.note + by + notes.length + (this.note < 0 && by < 0 ? 1 : 0)) % notes.length;
-        this.showNote(this.note);
-    }
-
-    saveWorkspace(name: string): void {
-        if (!name) throw new Error('a workspace needs a name');
-        this.marks.workspaces.set(name, [...this.layout.pinned]);
-        this.marks.workspace = name;
-        this.say(`The pinned rows are saved as “${name}”`);
-        this.changed();
-    }
-
-    useWorkspace(name: string): void {
-        const rows = this.marks.workspaces.get(name);
-        if (!rows) throw new Error(`there is no workspace “${name}”`);
-        this.marks.workspace = name;
-        this.layout.pinned = [...rows];
-        this.say(`Workspace “${name}”`);
-        this.changed();
-    }
-
     endRecording(): void {
         if (!this.recording) return this.say('No macro is being recorded');
         const { name, lines } = this.recording;
@@ -608,56 +564,6 @@ export class App implements Page {
         this.marks.macros.set(name, lines.join('\n'));
         this.say(`The macro “${name}” has ${lines.length} commands`);
         this.changed();
-    }
-
-    // ---- search
-
-    /** Sets the query of a search without selecting a match: the address contains the view. */
-    remember(query: string): void {
-        byId<HTMLInputElement>('query').value = query;
-        this.search(query, false);
-    }
-
-    search(query: string, go = true): void {
-        this.query = query.trim();
-        this.hit = -1;
-        this.found = null;
-        this.showHits();
-        if (this.query === '') return this.panel.redraw();
-        const wanted = this.query;
-        void this.task(this.source.search(wanted, MAX_HITS), (found) => {
-            if (wanted !== this.query) return;
-            this.found = found;
-            this.showHits();
-            this.invalidate();
-            if (!go) return;
-            this.panel.open('search');
-            // Starts at the first visible match, so that the picture does not move.
-            this.hit = found.rows.findIndex((row) => row.start >= this.axis.t0) - 1;
-            if (this.hit < -1) this.hit = -1;
-            if (found.rows.length > 0) this.nextHit(1);
-        });
-    }
-
-    pick(highlight: string | null, query: string | null): void {
-        this.highlight = highlight;
-        this.invalidate();
-        if (query === null) return this.say('They are highlighted in the picture; Esc shows all');
-        byId<HTMLInputElement>('query').value = query;
-        this.search(query, false);
-        this.say('N goes to the next of them; Esc shows all');
-    }
-
-    nextHit(by: number): void {
-        const rows = this.found?.rows;
-        if (!rows || rows.length === 0) return;
-        this.goToHit((((this.hit + by) % rows.length) + rows.length) % rows.length);
-    }
-
-    goToHit(index: number): void {
-        this.hit = index;
-        this.select(this.found!.rows[index]);
-        this.showHits();
     }
 
     /** Shows only tracks with a name or command line. */
@@ -672,15 +578,5 @@ export class App implements Page {
         if (wanted.trim()) this.say(found === 0 ? 'No track has such a name' : `${count(found)} tracks`);
         else this.say('');
         this.invalidate();
-    }
-
-    private showHits(): void {
-        const { found } = this;
-        const output = byId('hits');
-        const some = found !== null && found.rows.length > 0;
-        byId('hit-next').hidden = byId('hit-previous').hidden = !some;
-        if (!found) output.textContent = this.query ? '…' : '';
-        else if (!some) output.textContent = found.nodes.length > 0 ? `${count(found.nodes.length)} tracks` : 'No match';
-        else output.textContent = `${count(this.hit + 1)} of ${count(found.total)}`;
     }
 }

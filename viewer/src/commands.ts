@@ -1,8 +1,10 @@
 // All actions of the page: the keys, the palette, the list of keys and macros run these.
 
 import type { App } from './app';
+import { saveEvents } from './chromejson';
+import { drawBeside } from './changed';
 import { byId } from './dom';
-import { duration, formats, instant, parseTime, text } from './format';
+import { formats, parseTime, text } from './format';
 import { openHelp } from './help';
 import { saveImage } from './image';
 import { title } from './labels';
@@ -70,12 +72,12 @@ export const COMMANDS: Command[] = [
         run: (app, argument) => {
             const query = byId<HTMLInputElement>('query');
             if (argument) query.value = argument;
-            if (argument) app.search(argument);
+            if (argument) app.find.search(argument);
             else query.focus();
         },
     },
-    { id: 'next-match', name: 'Next match', group: 'Events', keys: ['n'], run: (app) => app.nextHit(1) },
-    { id: 'previous-match', name: 'Previous match', group: 'Events', keys: ['N'], run: (app) => app.nextHit(-1) },
+    { id: 'next-match', name: 'Next match', group: 'Events', keys: ['n'], run: (app) => app.find.next(1) },
+    { id: 'previous-match', name: 'Previous match', group: 'Events', keys: ['N'], run: (app) => app.find.next(-1) },
     { id: 'clear', name: 'Clear the selection', group: 'Events', run: (app) => app.clear() },
 
     { id: 'range-event', name: 'Select the time of the event', group: 'Ranges', keys: ['m'], run: (app) => app.rangeOfEvent() },
@@ -106,6 +108,7 @@ export const COMMANDS: Command[] = [
             app.panel.open('range');
         },
     },
+    { id: 'beside', name: 'Draw the changed rows of both ranges or traces together', group: 'Ranges', run: (app) => void app.task(drawBeside(app), () => undefined) },
     { id: 'keep-range', name: 'Keep the range for comparison', group: 'Ranges', keys: ['b'], run: (app) => app.panel.setBaseline() },
 
     { id: 'tracks', name: 'Go to the list of tracks', group: 'Tracks', keys: ['g'], run: () => byId('labels').focus() },
@@ -150,16 +153,16 @@ export const COMMANDS: Command[] = [
     { id: 'open-all', name: 'Open all groups', group: 'Tracks', run: (app) => { app.layout.setAllOpen(true); app.invalidate(); } },
     { id: 'close-all', name: 'Close all groups', group: 'Tracks', run: (app) => { app.layout.setAllOpen(false); app.invalidate(); } },
 
-    { id: 'note', name: 'Add a note to the event, range or time', group: 'Notes', keys: ['i'], argument: 'its text', run: (app, argument) => app.addNote(argument) },
-    { id: 'next-note', name: 'Next note', group: 'Notes', keys: ['}'], run: (app) => app.goToNote(1) },
-    { id: 'previous-note', name: 'Previous note', group: 'Notes', keys: ['{'], run: (app) => app.goToNote(-1) },
+    { id: 'note', name: 'Add a note to the event, range or time', group: 'Notes', keys: ['i'], argument: 'its text', run: (app, argument) => app.notes.add(argument) },
+    { id: 'next-note', name: 'Next note', group: 'Notes', keys: ['}'], run: (app) => app.notes.go(1) },
+    { id: 'previous-note', name: 'Previous note', group: 'Notes', keys: ['{'], run: (app) => app.notes.go(-1) },
     {
         id: 'workspace-save', name: 'Save the pinned rows as a workspace', group: 'Notes', argument: 'its name', needs: true,
-        run: (app, argument) => app.saveWorkspace(argument),
+        run: (app, argument) => app.notes.saveWorkspace(argument),
     },
     {
         id: 'workspace', name: 'Switch to a workspace', group: 'Notes', argument: 'its name', needs: true,
-        choices: (app) => named(app.marks.workspaces.keys()), run: (app, argument) => app.useWorkspace(argument),
+        choices: (app) => named(app.marks.workspaces.keys()), run: (app, argument) => app.notes.useWorkspace(argument),
     },
     {
         id: 'macro-record', name: 'Record a macro', group: 'Notes', argument: 'its name', needs: true, outside: true,
@@ -190,6 +193,7 @@ export const COMMANDS: Command[] = [
     { id: 'state-save', name: 'Save the state of the page to a file', group: 'Notes', outside: true, run: (app) => saveState(app) },
     { id: 'state-load', name: 'Load a state from a file', group: 'Notes', outside: true, run: (app) => loadState(app) },
     { id: 'picture', name: 'Save the picture as an image', group: 'Notes', outside: true, run: (app) => saveImage(app) },
+    { id: 'json', name: 'Save the events of the range as JSON of Chrome', group: 'Notes', outside: true, run: (app) => void app.task(saveEvents(app), () => undefined) },
     {
         id: 'copy-link', name: 'Copy the address of this view', group: 'Notes', outside: true,
         run: (app) => void app.task(navigator.clipboard.writeText(location.href), () => app.say('The address is copied')),
@@ -266,9 +270,4 @@ function timesOf(argument: string): number[] {
     const times = argument.match(/[-−]?[\d.,]+\s*(?:ns|us|µs|ms|s|min|h)?/g)?.map(parseTime) ?? [];
     if (times.length === 0 || times.length > 2 || !times.every(Number.isFinite)) throw new Error(`“${argument}” is not a time, such as 1.5 s or 200 ms`);
     return times.map((time) => time + formats.zero);
-}
-
-/** Returns a description of a note. */
-export function noteTime({ from, to }: { from: number; to: number }): string {
-    return to > from ? `${instant(from)}, ${duration(to - from)}` : instant(from);
 }

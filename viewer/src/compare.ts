@@ -1,5 +1,6 @@
 // The tab that compares the kept range with the selected one, or with the whole trace.
 
+import { drawBeside } from './changed';
 import { el, name, table, type Cell } from './dom';
 import { count, duration, instant, quantity } from './format';
 import type { CounterSum, Summary } from './model';
@@ -40,7 +41,7 @@ export async function compare(app: Page): Promise<HTMLElement> {
     return el('div', {},
         el('h2', { class: 'title' }, `${duration(lengths[1])} compared with ${duration(lengths[0])}`,
             el('span', { class: 'faint' }, range ? 'of the kept range' : 'of the kept range; the whole trace, since no other range is selected')),
-        el('p', { class: 'hint' }, 'The change is that of the time in each second of the range.'),
+        el('p', { class: 'hint' }, 'The change is that of the time in each second of the range. ', together(app)),
         el('div', { class: 'columns' }, ...tables(before, now, lengths)));
 }
 
@@ -54,8 +55,12 @@ async function compareTraces(app: Page, from: number, to: number): Promise<HTMLE
     return el('div', {},
         el('h2', { class: 'title' }, range ? 'Compared with the previous trace' : `${duration(lengths[1])} compared with ${duration(lengths[0])}`,
             el('span', { class: 'faint' }, range ? `at the same times since its beginning, ${instant(from)} – ${instant(to)}` : 'of the previous trace')),
-        el('p', { class: 'hint' }, range ? 'The change is that of the time in each second.' : 'The change is that of the time in each second. With a range, the same times of both traces are compared.'),
+        el('p', { class: 'hint' }, range ? 'The change is that of the time in each second.' : 'The change is that of the time in each second. With a range, the same times of both traces are compared.', ' ', together(app)),
         el('div', { class: 'columns' }, ...tables(before, now, lengths)));
+}
+
+function together(app: Page): HTMLElement {
+    return el('button', { click: () => void app.task(drawBeside(app), () => undefined) }, 'Draw the changed rows together');
 }
 
 function tables(before: Summary, now: Summary, lengths: number[]): HTMLElement[] {

@@ -7,6 +7,7 @@ import { clock, count, date, duration, instant } from './format';
 import { title } from './labels';
 import type { Details, Ref } from './model';
 import type { Page } from './page';
+import { pictureOf } from './picture';
 import { why } from './why';
 
 function refs(app: Page, caption: string, list: { ref: Ref; note?: string }[]): HTMLElement | null {
@@ -57,7 +58,7 @@ export function details(app: Page): HTMLElement {
         why(app),
         el('div', { class: 'columns' },
             el('section', {}, el('h3', {}, 'Event'), list(facts)),
-            (it.args?.length ?? 0) > 0 && el('section', {}, el('h3', {}, 'Arguments'), list(it.args!.map(([key, value]) => [key, argument(app.trace, key, value)]))),
+            (it.args?.length ?? 0) > 0 && el('section', {}, el('h3', {}, 'Arguments'), list(it.args!.map(([key, value]) => [key, pictureOf(key, value) ?? argument(app.trace, key, value)]))),
             refs(app, 'Parents', (it.parents ?? []).map((ref) => ({ ref }))),
             refs(app, 'Flows from here', flows.filter((flow) => flow.out).map(({ to }) => ({ ref: to, note: place(to) }))),
             refs(app, 'Flows to here', flows.filter((flow) => !flow.out).map(({ to }) => ({ ref: to, note: place(to) }))),

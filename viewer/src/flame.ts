@@ -342,6 +342,7 @@ export class FlameTab {
         else if (event.key === down) next = beside(focus.depth + 1);
         else if (event.key === 'ArrowLeft') next = row[row.indexOf(focus) - 1];
         else if (event.key === 'ArrowRight') next = row[row.indexOf(focus) + 1];
+        else if (event.key === 'c' && focus.frame.parent) this.showCode(focus.frame);
         else if (event.key === 'Enter') this.zoom(focus.frame.parent ? focus : null);
         else if (event.key === 'Backspace' || (event.key === 'Escape' && this.zoomed)) this.zoom(null);
         else return;
@@ -359,7 +360,12 @@ export class FlameTab {
     private actions(frame: Frame): HTMLElement {
         const exact = `/^${frame.name.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&')}$/`;
         const button = (label: string, kind: FilterKind) => el('button', { class: 'link', click: () => this.addFilter(kind, exact) }, label);
-        return el('span', { class: 'flameacts' }, button('Begin here', 'from'), button('Pivot', 'pivot'), button('Hide', 'hide-frame'), button('Hide its stacks', 'hide-stack'));
+        return el('span', { class: 'flameacts' }, button('Begin here', 'from'), button('Pivot', 'pivot'), button('Hide', 'hide-frame'), button('Hide its stacks', 'hide-stack'),
+            this.app.source.code && frame.file !== '' && el('button', { class: 'link', title: 'C', click: () => this.showCode(frame) }, 'Code'));
+    }
+
+    private showCode({ name, file }: Frame): void {
+        this.app.panel.showCode({ profile: Number(this.profile.value), function: name, file });
     }
 
     /** Describes a frame below the graph. */

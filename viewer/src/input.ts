@@ -263,14 +263,14 @@ function bar(app: App): void {
     const query = byId<HTMLInputElement>('query');
     byId('find').addEventListener('submit', (event) => {
         event.preventDefault();
-        if (query.value.trim() === app.query && app.found) app.nextHit(1);
-        else app.search(query.value);
+        if (query.value.trim() === app.find.query && app.find.found) app.find.next(1);
+        else app.find.search(query.value);
     });
     query.addEventListener('input', () => {
-        if (query.value === '') app.search('');
+        if (query.value === '') app.find.search('');
     });
-    byId('hit-next').addEventListener('click', () => app.nextHit(1));
-    byId('hit-previous').addEventListener('click', () => app.nextHit(-1));
+    byId('hit-next').addEventListener('click', () => app.find.next(1));
+    byId('hit-previous').addEventListener('click', () => app.find.next(-1));
     byId('zoom-in').addEventListener('click', () => app.zoom(0.5, app.axis.width / 2));
     byId('zoom-out').addEventListener('click', () => app.zoom(2, app.axis.width / 2));
     byId('zoom-all').addEventListener('click', () => app.all());

@@ -267,6 +267,32 @@ export interface Stacks {
     strings: string[];
 }
 
+/** A function of a profile. */
+export interface CodeRequest {
+    profile: number;
+    function: string;
+    /** The path of its program or library. */
+    file: string;
+}
+
+/** The code of a function with the weight of its samples: own ones, and those with calls. */
+export interface Code {
+    function: string;
+    file: string;
+    /** The file with the instructions, if it is there. */
+    path?: string;
+    /** The weight of all samples. */
+    total: number;
+    own: number;
+    all: number;
+    /** Address, text, own weight, with calls, and file and line. */
+    instructions: [string, string, number, number, string | null][];
+    /** File, line, its text, own weight, with calls. */
+    lines: [string, number, string | null, number, number][];
+    /** Sentences about what is missing. */
+    missing: string[];
+}
+
 export interface Line {
     node: number;
     id: number;

@@ -1,6 +1,6 @@
 // The tab with notes, workspaces and macros.
 
-import { noteTime } from './commands';
+import { noteTime } from './noting';
 import { el } from './dom';
 import type { Page } from './page';
 import { title } from './labels';
@@ -14,7 +14,7 @@ export function notes(app: Page): HTMLElement {
         const text = el('input', { value: it.text, 'aria-label': `Text of the note at ${noteTime(it)}`, placeholder: 'Text', class: 'note' });
         text.addEventListener('input', () => { it.text = text.value; app.invalidate(); });
         return el('li', {},
-            el('button', { class: 'link', click: () => app.showNote(at) }, noteTime(it)), ' ', text, ' ',
+            el('button', { class: 'link', click: () => app.notes.show(at) }, noteTime(it)), ' ', text, ' ',
             el('button', { 'aria-label': 'Remove the note', title: 'Remove', click: () => { marks.notes.splice(at, 1); changed(); } }, '✕'));
     };
     const space = (name: string, rows: number[]) => el('li', {},

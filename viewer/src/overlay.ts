@@ -1,6 +1,7 @@
-// A source with further tracks: those from queries, and chains of waits. Their nodes come after those of the trace. They have the
-// tables and the code of an exported trace.
+// A source with further tracks: those from queries, chains of waits, and rows of another range or trace. Their nodes come after those
+// of the trace. The first two kinds have the tables and the code of an exported trace.
 
+import { Beside } from './beside';
 import { EmbeddedSource } from './embedded';
 import { Frame, type Values } from './frame';
 import { Kind, NONE, type By, type Details, type Found, type Lines, type Nodes, type Pivot, type PivotOf, type Range, type Ref, type Stacks, type Step, type Summary, type Tile, type Trace, type Why, type Window } from './model';
@@ -247,7 +248,10 @@ export class Overlay implements Source {
     private trace: Trace | null = null;
     private own: EmbeddedSource | null = null;
     private nodes: Nodes | null = null;
+    private beside: Beside[] = [];
+    readonly previous?: NonNullable<Source['previous']>;
     readonly sql?: NonNullable<Source['sql']>;
+    readonly code?: NonNullable<Source['code']>;
     readonly stop?: NonNullable<Source['stop']>;
     readonly locate?: NonNullable<Source['locate']>;
     readonly why?: NonNullable<Source['why']>;
@@ -257,11 +261,14 @@ export class Overlay implements Source {
         this.coarse = base.coarse;
         this.first = base.first;
         if (base.sql) this.sql = base.sql.bind(base);
+        if (base.previous) this.previous = base.previous;
+        const code = base.code?.bind(base);
+        if (code) this.code = (request, range) => code(request, this.within(range));
         if (base.stop) this.stop = base.stop.bind(base);
         if (base.locate) this.locate = base.locate.bind(base);
         if (base.follow) this.follow = base.follow.bind(base);
         const why = base.why?.bind(base);
-        if (why) this.why = async (node, id) => (this.isOwn(node) ? null : why(node, id));
+        if (why) this.why = async (node, id) => (node >= this.count ? null : why(node, id));
     }
 
     /** The number of nodes of the trace itself. */
@@ -269,8 +276,17 @@ export class Overlay implements Source {
         return this.trace?.nodes.length ?? 0;
     }
 
+    /** The end of the trace and of all further tracks. */
+    get end(): number {
+        return Math.max(this.trace?.end ?? 0, ...this.beside.map(({ end }) => end));
+    }
+
     private isOwn(node: number): boolean {
-        return this.own !== null && node >= this.count;
+        return this.own !== null && node >= this.count && !this.besideOf(node);
+    }
+
+    private besideOf(node: number): Beside | undefined {
+        return this.beside.find((beside) => beside.has(node));
     }
 
     async open(): Promise<Trace> {
@@ -287,6 +303,7 @@ export class Overlay implements Source {
         const trace = this.trace!;
         const groups: Group[] = [];
         for (const tracks of all) {
+            if (tracks.kind === 'beside') continue;
             if (tracks.kind === 'chain') groups.push(fromChain(tracks.title, (await this.why?.(tracks.node, tracks.id)) ?? null));
             else if (!this.sql || trace.sql !== true) throw new Error('Tracks from queries need a trace that `ferretto view` serves, and ferretto-query');
             else groups.push(fromRows(tracks, readRows(await this.sql(tracks.sql)), trace));
@@ -294,8 +311,18 @@ export class Overlay implements Source {
         const store = build(groups, trace.end);
         this.nodes = store.nodes;
         this.own = new EmbeddedSource(store);
+        this.beside = [];
         const tops: number[] = [];
         for (let node = 0; node < store.nodes.length; node++) if (store.nodes.kind[node] !== Kind.Group) tops.push(node + this.count);
+        for (const tracks of all) {
+            if (tracks.kind !== 'beside') continue;
+            const of = tracks.of === 'before' ? this.previous : { source: this.base, trace: async () => trace };
+            if (!of || (tracks.of === 'before' && trace.before === null)) throw new Error('The rows of the previous trace need `ferretto view --before`');
+            const beside = new Beside(of.source, await of.trace(), tracks, this.count + this.nodes.length);
+            this.beside.push(beside);
+            this.nodes = joined(this.nodes, beside.nodes);
+            tops.push(...beside.tops);
+        }
         return { trace: this.whole(trace), tops };
     }
 
@@ -305,20 +332,29 @@ export class Overlay implements Source {
 
     async tiles(window: Window): Promise<Tile[]> {
         if (!this.own) return this.base.tiles(window);
-        const of = window.nodes.filter((node) => !this.isOwn(node));
+        const of = window.nodes.filter((node) => node < this.count);
         const own = window.nodes.filter((node) => this.isOwn(node)).map((node) => node - this.count);
         const tiles = of.length > 0 ? await this.base.tiles({ ...window, nodes: of }) : [];
         const more = await this.own.tiles({ ...window, nodes: own });
-        return [...tiles, ...more.map((tile) => ({ ...tile, node: tile.node + this.count }))];
+        tiles.push(...more.map((tile) => ({ ...tile, node: tile.node + this.count })));
+        for (const beside of this.beside) {
+            const nodes = window.nodes.filter((node) => beside.has(node));
+            if (nodes.length > 0) tiles.push(...(await beside.tiles({ ...window, nodes })));
+        }
+        return tiles;
     }
 
     async details(node: number, id: number): Promise<Details> {
+        const beside = this.besideOf(node);
+        if (beside) return beside.details(node, id);
         if (!this.isOwn(node)) return this.base.details(node, id);
         const it = await this.own!.details(node - this.count, id);
         return { ...it, node, parents: (it.parents ?? []).map((ref) => this.shift(ref)), flows: [] };
     }
 
     async step(from: Ref, to: Step): Promise<Ref | null> {
+        const beside = this.besideOf(from.node);
+        if (beside) return beside.step(from, to);
         if (!this.isOwn(from.node)) return this.base.step(from, to);
         const ref = await this.own!.step({ ...from, node: from.node - this.count }, to);
         return ref && this.shift(ref);
@@ -334,9 +370,11 @@ export class Overlay implements Source {
 
     async summary(range: Range, before?: boolean): Promise<Summary> {
         if (before) return this.base.summary(range, true);
+        const beside = this.onlyBeside(range);
+        if (beside) return beside.summary(range);
         const own = range.nodes?.filter((node) => this.isOwn(node)) ?? [];
-        if (!this.own || own.length === 0) return this.base.summary(range);
-        const rest = range.nodes!.filter((node) => !this.isOwn(node));
+        if (!this.own || own.length === 0) return this.base.summary(this.within(range));
+        const rest = range.nodes!.filter((node) => node < this.count);
         const more = await this.own.summary({ ...range, nodes: own.map((node) => node - this.count) });
         const counters = more.counters.map((counter) => ({ ...counter, node: counter.node + this.count }));
         if (rest.length === 0) return { ...more, counters };
@@ -344,12 +382,20 @@ export class Overlay implements Source {
         return { ...sums, names: [...sums.names, ...more.names], counters: [...sums.counters, ...counters] };
     }
 
+    /** Returns the rows of another range or trace if all nodes of a range are among them. */
+    private onlyBeside(range: Range): Beside | undefined {
+        const { nodes } = range;
+        return nodes && nodes.length > 0 ? this.beside.find((beside) => nodes.every((node) => beside.has(node))) : undefined;
+    }
+
     private within(range: Range): Range {
-        const nodes = range.nodes?.filter((node) => !this.isOwn(node));
+        const nodes = range.nodes?.filter((node) => node < this.count);
         return nodes && nodes.length > 0 ? { ...range, nodes } : { ...range, nodes: null };
     }
 
     pivot(range: Range, of: PivotOf, by: string[]): Promise<Pivot> {
+        const beside = this.onlyBeside(range);
+        if (beside) return beside.pivot(range, of, by);
         const own = range.nodes?.filter((node) => this.isOwn(node)) ?? [];
         if (this.own && own.length > 0 && own.length === range.nodes!.length) {
             return this.own.pivot({ ...range, nodes: own.map((node) => node - this.count) }, of, by);

@@ -4,14 +4,14 @@ import type { Axis } from './axis';
 import type { Palette } from './colors';
 import type { Layout } from './layout';
 import type { Marks } from './marks';
-import type { Details, Found, Ref, Step, Tile, Trace, Why } from './model';
+import type { CodeRequest, Details, Found, Ref, Step, Tile, Trace, Why } from './model';
 import type { Scene } from './scene';
 import type { Settings } from './settings';
 import type { Source } from './source';
 import type { Tracks } from './trackform';
 
 /** The tabs of the panel, in order. */
-export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace', 'notes', 'sql', 'compare'] as const;
+export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace', 'notes', 'sql', 'compare', 'code'] as const;
 export type Tab = (typeof TABS)[number];
 
 export const TAB_NAMES: Record<Tab, string> = {
@@ -24,6 +24,7 @@ export const TAB_NAMES: Record<Tab, string> = {
     notes: 'Notes',
     sql: 'SQL',
     compare: 'Compare',
+    code: 'Code',
 };
 
 export interface Selection {
@@ -41,6 +42,20 @@ export interface Tabs {
     sql: string;
     open(tab: Tab): void;
     setBaseline(): void;
+    showCode(request: CodeRequest): void;
+}
+
+/** The search as the tabs and the address of the page see it. */
+export interface Finding {
+    readonly found: Found | null;
+    readonly query: string;
+    /** The index of the selected match. */
+    readonly hit: number;
+    remember(query: string): void;
+    search(query: string, go?: boolean): void;
+    go(index: number): void;
+    /** Highlights the events with a name in the picture, and searches for a text. */
+    pick(highlight: string | null, query: string | null): void;
 }
 
 export interface Page {
@@ -54,6 +69,8 @@ export interface Page {
     /** Notes, workspaces and macros. */
     readonly marks: Marks;
     readonly settings: Settings;
+    /** The place of the mouse in the picture, or null. */
+    readonly hoverX: number | null;
     scroll: number;
     selected: Ref | null;
     readonly details: Details | null;
@@ -61,9 +78,7 @@ export interface Page {
     baseline: { from: number; to: number } | null;
     /** The tracks that are drawn besides those of the trace. */
     readonly tracks: Tracks[];
-    readonly found: Found | null;
-    readonly query: string;
-    readonly hit: number;
+    readonly find: Finding;
     /** The node of the focused row. */
     focus: number;
 
@@ -72,7 +87,7 @@ export interface Page {
     set(setting: keyof Settings, value: string): void;
     /** Draws the panel and the picture again after a change of notes, workspaces or macros. */
     changed(): void;
-    showNote(at: number): void;
+    readonly notes: { show(at: number): void };
     setZero(time: number): void;
     /** Runs commands of the address once the trace is drawn. */
     startWith(lines: string[]): void;
@@ -97,9 +112,4 @@ export interface Page {
     fit(): void;
     setRange(range: Selection | null, show?: boolean): void;
     rangeNodes(): number[] | null;
-    remember(query: string): void;
-    search(query: string, go?: boolean): void;
-    goToHit(index: number): void;
-    /** Highlights the events with a name in the picture, and searches for a text. */
-    pick(highlight: string | null, query: string | null): void;
 }

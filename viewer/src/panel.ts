@@ -1,5 +1,6 @@
 // The panel below the picture, with one tab at a time. It is closed until it has content.
 
+import { code } from './code';
 import { compare } from './compare';
 import { details } from './details';
 import { byId, el } from './dom';
@@ -8,6 +9,7 @@ import { FlameTab } from './flame';
 import { found } from './found';
 import { facts } from './facts';
 import { log } from './log';
+import type { CodeRequest } from './model';
 import { notes } from './notes';
 import { TABS, TAB_NAMES, type Page, type Tab, type Tabs } from './page';
 import { SqlTab } from './sql';
@@ -20,6 +22,7 @@ export class Panel implements Tabs {
     private flame: FlameTab;
     private query: SqlTab;
     private drawn = 0;
+    private of: CodeRequest | null = null;
 
     constructor(private app: Page) {
         this.flame = new FlameTab(app);
@@ -97,7 +100,12 @@ export class Panel implements Tabs {
 
     /** Updates the open tab for a new range if it depends on it. */
     ranged(): void {
-        this.open(this.shown && ['flame', 'log', 'compare'].includes(this.shown) ? this.shown : 'range');
+        this.open(this.shown && ['flame', 'log', 'compare', 'code'].includes(this.shown) ? this.shown : 'range');
+    }
+
+    showCode(request: CodeRequest): void {
+        this.of = request;
+        this.open('code');
     }
 
     setBaseline(): void {
@@ -145,6 +153,8 @@ export class Panel implements Tabs {
                 return this.query.update();
             case 'compare':
                 return later(compare(app));
+            case 'code':
+                return later(code(app, this.of));
             case 'log':
                 return later(log(app));
             case 'search':

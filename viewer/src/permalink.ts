@@ -32,7 +32,7 @@ export class Link {
             parts.push(`range=${Math.round(from)},${Math.round(to)}${boxes ? `,${[...boxes].slice(0, 200).join('.')}` : ''}`);
         }
         if (app.layout.pinned.length > 0) parts.push(`pin=${app.layout.pinned.join('.')}`);
-        if (app.query) parts.push(`find=${encodeURIComponent(app.query)}`);
+        if (app.find.query) parts.push(`find=${encodeURIComponent(app.find.query)}`);
         parts.push(...app.marks.parts());
         if (app.panel.sql.length > 0 && app.panel.sql.length <= MAX_SQL) parts.push(`sql=${encodeURIComponent(app.panel.sql)}`);
         if (app.tracks.length > 0) parts.push(`tracks=${encodeURIComponent(JSON.stringify(app.tracks))}`);
@@ -83,7 +83,7 @@ export class Link {
             app.select({ node, id, start, dur, depth, name: '' }, !parts.has('at'));
         }
         if (parts.has('find')) {
-            app.remember(decoded(parts.get('find')));
+            app.find.remember(decoded(parts.get('find')));
         }
         if (parts.has('sql')) app.panel.sql = decoded(parts.get('sql'));
         if (tab) app.panel.open(tab);
@@ -107,7 +107,9 @@ function readTracks(text: string): Tracks[] {
     try {
         const list: unknown = JSON.parse(text);
         const isText = (it: any, ...names: string[]) => names.every((name) => typeof it[name] === 'string');
-        const isOne = (it: any) => isText(it, 'title') && (it.kind === 'chain' ? [it.node, it.id].every(Number.isInteger) : ['slices', 'counter'].includes(it.kind) && isText(it, 'sql', 'ts', 'dur', 'name', 'pivot'));
+        const isBeside = (it: any) => ['this', 'before'].includes(it.of) && Number.isFinite(it.shift) && Array.isArray(it.nodes) && it.nodes.every((node: unknown) => Number.isInteger(node) && Number(node) >= 0);
+        const isQuery = (it: any) => ['slices', 'counter'].includes(it.kind) && isText(it, 'sql', 'ts', 'dur', 'name', 'pivot');
+        const isOne = (it: any) => isText(it, 'title') && (it.kind === 'chain' ? [it.node, it.id].every(Number.isInteger) : it.kind === 'beside' ? isBeside(it) : isQuery(it));
         return Array.isArray(list) && list.every((it) => it !== null && isOne(it)) ? list : [];
     } catch {
         return [];

@@ -116,9 +116,9 @@ export function state(app: Page, letters: string): HTMLElement {
 
 /** Shows the events of a row in the picture: highlights those with the name, and searches for them. */
 function pick(app: Page, row: PivotRow, column: string, text: string): void {
-    if (column.startsWith('arg:')) return app.pick(null, `${column.slice(4)}=${exactly(text)}`);
-    if (column === 'name') return app.pick(text, exactly(text));
-    if (column === 'state') return app.pick(text, null);
+    if (column.startsWith('arg:')) return app.find.pick(null, `${column.slice(4)}=${exactly(text)}`);
+    if (column === 'name') return app.find.pick(text, exactly(text));
+    if (column === 'state') return app.find.pick(text, null);
     if (row.node !== null) app.setFocus(row.node);
 }
 

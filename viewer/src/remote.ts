@@ -1,7 +1,7 @@
 // A trace of the server.
 
 import { Frame } from './frame';
-import type { By, Details, Found, Lines, Pivot, PivotOf, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
+import type { By, Code, CodeRequest, Details, Found, Lines, Pivot, PivotOf, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
 import type { Source } from './source';
 import { readStacks } from './stacks';
 import { readTiles } from './tiles';
@@ -13,20 +13,28 @@ export class RemoteSource implements Source {
     private trace: Frame | undefined;
     private generation = 0;
     private queries: Promise<unknown> = Promise.resolve();
+    readonly previous?: NonNullable<Source['previous']>;
 
     /** Requests are relative to the address of the page, which contains the token. The page may contain some frames. */
     constructor(
         private base: string,
         first: Map<string, Frame>,
+        private of: 'this' | 'before' = 'this',
     ) {
+        if (of === 'this') {
+            const source = new RemoteSource(base, new Map(), 'before');
+            let trace: Promise<Trace> | undefined;
+            this.previous = { source, trace: () => (trace ??= source.open()) };
+        }
         const tiles = first.get('tiles');
         this.first = tiles ? readTiles(tiles) : [];
         this.trace = first.get('trace');
     }
 
     private async ask(path: string, body?: unknown): Promise<Response> {
+        const of = this.of === 'this' ? '' : `${path.includes('?') ? '&' : '?'}of=${this.of}`;
         const request = fetch(
-            this.base + path,
+            this.base + path + of,
             body === undefined
                 ? { cache: 'no-store' }
                 : { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: typeof body === 'string' ? body : JSON.stringify(body) },
@@ -59,6 +67,10 @@ export class RemoteSource implements Source {
 
     async why(node: number, id: number): Promise<Why | null> {
         return (await this.ask(`why?node=${node}&id=${id}`)).json();
+    }
+
+    async code({ profile, function: of, file }: CodeRequest, range: Range): Promise<Code> {
+        return (await this.ask('code', { profile, function: of, file, ...range })).json();
     }
 
     /** The server runs one query at a time. */

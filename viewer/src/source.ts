@@ -1,4 +1,4 @@
-import type { By, Details, Found, Lines, Pivot, PivotOf, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
+import type { By, Code, CodeRequest, Details, Found, Lines, Pivot, PivotOf, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
 
 /** The source of the trace. */
 export interface Source {
@@ -20,12 +20,16 @@ export interface Source {
     pivot(range: Range, of: PivotOf, by: string[]): Promise<Pivot>;
     profile(profile: number, range: Range, by: By, before: boolean): Promise<Stacks>;
     list(range: Range, offset: number, limit: number): Promise<Lines>;
+    /** Returns the code of a function. Exports have none. */
+    code?(request: CodeRequest, range: Range): Promise<Code>;
     /** Runs SQL. Returns the reply of the server, or fails if it has no program for SQL. Exports have none. */
     sql?(text: string): Promise<ArrayBuffer>;
     /** Ends the running query. */
     stop?(): Promise<void>;
     /** Returns the event that a row of a query means, by the values of its columns; null if there is none. */
     locate?(row: URLSearchParams): Promise<Ref | null>;
+    /** The trace to compare with, with numbers of its own. Exports have none. */
+    previous?: { source: Source; trace(): Promise<Trace> };
     /** Calls `grown` when a live trace has grown, and `gone` when the server has ended. */
     follow?(grown: () => void, gone: () => void): void;
 }

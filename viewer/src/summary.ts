@@ -3,6 +3,7 @@
 import { el, name, table, type Cell } from './dom';
 import { count, duration, instant, quantity } from './format';
 import type { CounterSum, PivotOf } from './model';
+import { memoryTable } from './memory';
 import type { Page } from './page';
 import { pivotTable } from './pivottable';
 
@@ -19,6 +20,8 @@ export async function summary(app: Page): Promise<HTMLElement> {
     const [sums, ...tables] = await Promise.all([app.source.summary(of), ...kinds.map((kind) => pivotTable(app, kind, of))]);
     const parts = tables.filter((part) => part !== null);
     const { counters, flows } = sums;
+    const memory = memoryTable(app, counters);
+    if (memory) parts.push(memory);
     if (counters.length > 0) parts.push(counterTable(app, counters));
     if (flows.length > 0) {
         const words = { in: 'into the selection', out: 'out of it', within: 'within it' };

@@ -25,7 +25,16 @@ export interface ChainTracks {
     title: string;
 }
 
-export type Tracks = QueryTracks | ChainTracks;
+/** Rows of the kept range or of the previous trace, moved in time. */
+export interface BesideTracks {
+    kind: 'beside';
+    title: string;
+    of: 'this' | 'before';
+    shift: number;
+    nodes: number[];
+}
+
+export type Tracks = QueryTracks | ChainTracks | BesideTracks;
 
 export function trackForm(rows: Rows, add: (track: QueryTracks) => void): HTMLElement {
     const { columns } = rows;
