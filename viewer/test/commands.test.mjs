@@ -338,3 +338,18 @@ test('closing all groups keeps the top rows', () =>
         await settled(page);
         assert.deepEqual(await names(page), ['Machine', 'CPU 0', 'CPU 1', 'server 100', 'client 200', 'log']);
     }));
+
+test('the events of a range are saved as JSON of Chrome', () =>
+    on(url, async (page) => {
+        await command(page, 'Select a range of time', '20 ms 40 ms');
+        const [download] = await Promise.all([page.waitForEvent('download'), command(page, 'JSON of Chrome')]);
+        assert.equal(download.suggestedFilename(), 'test.json');
+        const { traceEvents } = JSON.parse(readFileSync(await download.path(), 'utf8'));
+        const worker = traceEvents.find(({ ph, args }) => ph === 'M' && args.name === 'worker-1');
+        const requests = traceEvents.filter(({ name, pid, tid }) => name === 'request' && pid === worker.pid && tid === worker.tid);
+        assert.deepEqual(requests, [{ ph: 'X', name: 'request', pid: 100, tid: 102, ts: 21_500, dur: 6000 }]);
+        const rss = traceEvents.filter(({ ph, name }) => ph === 'C' && name === 'rss');
+        assert.deepEqual(rss.map(({ ts }) => ts), [20_000, 30_000]);
+        assert.ok(rss[0].args.value > 1e6);
+        assert.ok(traceEvents.every(({ ph, ts, dur = 0 }) => ph === 'M' || (ts + dur >= 20_000 && ts < 40_000)));
+    }));

@@ -174,3 +174,101 @@ test('a sample has its kind and weight, and a state its name and colour', () =>
         const [r, g, b] = await pixel(page, 'boxes', { x: Math.round((await xOf(page, 2.5 * MS)) - stage.x), y: Math.round(sample.y - stage.y + 8) });
         assert.equal(swatch, `rgb(${r}, ${g}, ${b})`);
     }));
+
+test('the rows that changed most between two ranges are drawn together, with aligned times', async () => {
+    const trace = new Trace();
+    const process = trace.node(-1, Kind.Process, 'program', { number: 1 });
+    const slices = ['calm', 'slow'].map((name, i) => trace.node(trace.node(process, Kind.Thread, name, { number: 1 + i }), Kind.Slices, name));
+    for (const at of [0, 100 * MS]) trace.slice(slices[0], at + 5 * MS, 20 * MS, 'steady');
+    trace.slice(slices[1], 10 * MS, 10 * MS, 'old load');
+    trace.slice(slices[1], 110 * MS, 30 * MS, 'new load');
+    const beside = dir.write('beside.html', trace.html());
+    await on(beside, async (page) => {
+        await command(page, 'Draw the changed rows');
+        assert.match(await page.locator('#status').innerText(), /^Keep a range with B/);
+        await command(page, 'Select a range of time', '0 50 ms');
+        await press(page, 'b');
+        await command(page, 'Select a range of time', '100 ms 150 ms');
+        await command(page, 'Show the tab Compare');
+        await page.getByRole('button', { name: 'Draw the changed rows together' }).click();
+        await settled(page);
+        const pinned = async () => (await page.locator('.label.pinned').allInnerTexts()).map((text) => text.split('\n')[0].trim());
+        assert.deepEqual((await pinned()).map((name) => /(kept: )?(slow|calm)/.exec(name)[0]), ['slow', 'kept: slow', 'calm', 'kept: calm']);
+        // The slice of the kept range began 10 ms after it, and is drawn 10 ms after the start of the other one.
+        const click = async (name, time) => {
+            const box = await page.locator('.label.pinned', { hasText: name }).boundingBox();
+            await page.mouse.click(await xOf(page, time), box.y + 12);
+            await settled(page);
+            return page.locator('#content').innerText();
+        };
+        assert.match(await click('kept: slow', 115 * MS), /^old load[^]*10 ms[^]*kept, moved by \+100 ms/);
+        // The new one lasts longer: here the kept range has nothing.
+        const color = async (name, time) => {
+            const { y } = await page.locator('.label.pinned', { hasText: name }).boundingBox();
+            const stage = await page.locator('#stage').boundingBox();
+            return pixel(page, 'boxes', { x: Math.round((await xOf(page, time)) - stage.x), y: Math.round(y - stage.y + 12) });
+        };
+        assert.notDeepEqual(await color('kept: slow', 118 * MS), await color('kept: slow', 135 * MS));
+        // The address keeps them.
+        const hash = await page.evaluate(() => location.hash);
+        await on(beside + hash, async (other) => {
+            await other.locator('.label.pinned', { hasText: 'kept: slow' }).waitFor();
+        });
+    });
+});
+
+test('values of state tracks are drawn, and grouped by name', async () => {
+    const trace = new Trace();
+    const power = trace.node(trace.node(-1, Kind.Machine, 'Machine'), Kind.Values, 'power');
+    [['awake', 0, 30], ['asleep', 30, 50], ['awake', 80, 20]].forEach(([name, at, dur]) => trace.add('values', power, { start: at * MS, dur: dur * MS, name }));
+    await on(dir.write('values.html', trace.html()), async (page) => {
+        const { y } = await row(page, 'power');
+        const stage = await page.locator('#stage').boundingBox();
+        const color = async (time) => pixel(page, 'boxes', { x: Math.round((await xOf(page, time)) - stage.x), y: Math.round(y - stage.y + 12) });
+        assert.deepEqual(await color(25 * MS), await color(95 * MS));
+        assert.notDeepEqual(await color(25 * MS), await color(50 * MS));
+        await clickEvent(page, 'power', 50 * MS);
+        assert.match(await page.locator('#content').innerText(), /^asleep\s*50 ms/);
+        await press(page, 'v');
+        assert.match(await section(page, /^Slices by/).innerText(), /awake\s+2\s+50 ms/);
+    });
+});
+
+test('the memory of processes is one table', async () => {
+    const trace = new Trace();
+    const machine = trace.node(-1, Kind.Machine, 'Machine');
+    for (const [at, name] of ['large', 'small'].entries()) {
+        const process = trace.node(machine, Kind.Process, name, { number: 10 + at });
+        const counters = trace.node(process, Kind.Group, 'Counters');
+        for (const [key, size] of [['mem.rss', 8], ['mem.rss.anon', 6], ['mem.swap', 1], ['mem.smaps.pss', 5]]) {
+            const counter = trace.node(counters, Kind.Counter, key, { unit: 'bytes' });
+            trace.counter(counter, 0, (size * 2 ** 20) / (1 + at));
+            trace.counter(counter, 40 * MS, (2 * size * 2 ** 20) / (1 + at));
+        }
+        trace.counter(trace.node(counters, Kind.Counter, 'oom_score_adj'), 0, 0);
+    }
+    trace.grow(50 * MS);
+    await on(dir.write('memory.html', trace.html()), async (page) => {
+        await press(page, 'v');
+        const memory = await section(page, 'Memory of processes').innerText();
+        assert.match(memory, /Process\s+Resident\s+Anonymous\s+Swapped\s+Own share\s+Variation/);
+        assert.match(memory, /large 10\s+16 MiB\s+12 MiB\s+2 MiB\s+10 MiB\s+8 MiB\s+small 11\s+8 MiB\s+6 MiB\s+1 MiB\s+5 MiB\s+4 MiB/);
+        await section(page, 'Memory of processes').getByRole('button', { name: 'small 11' }).click();
+        assert.ok(await page.locator('#labels .label', { hasText: 'mem.rss' }).first().isVisible());
+    });
+});
+
+test('a screenshot is shown as a picture', async () => {
+    const trace = new Trace();
+    const screen = trace.node(-1, Kind.Slices, 'Screen');
+    // A red picture of 2 by 1 pixels.
+    const png = 'iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAAD0lEQVR4nGP4z8Dwn4EBAAj+Af9IxWaQAAAAAElFTkSuQmCC';
+    trace.slice(screen, 0, 10 * MS, 'Screenshot', { args: { 'screenshot.png_image': png, title: 'iVBORw0KGgo' } });
+    await on(dir.write('screen.html', trace.html()), async (page) => {
+        await clickEvent(page, 'Screen', 5 * MS);
+        const picture = page.locator('#content img');
+        assert.equal(await picture.count(), 1);
+        assert.deepEqual(await picture.evaluate(async (it) => (await it.decode(), [it.naturalWidth, it.naturalHeight])), [2, 1]);
+        assert.match(await page.locator('#content').innerText(), /title\s+iVBORw0KGgo/);
+    });
+});

@@ -5,6 +5,7 @@ import { writeFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { clickEvent, command, folder, launch, open, press, row, seen, settled, visit, xOf } from './browser.mjs';
+import { Packets } from './packets.mjs';
 import { ferretto, served as serve } from './serve.mjs';
 import { dice } from './traces.mjs';
 
@@ -305,6 +306,30 @@ test('the slices of two traces are compared, as a whole and at the same times', 
     );
 });
 
+test('the rows of two traces that changed most are drawn together, from the start of each', async (t) => {
+    if (!ferretto) return t.skip('$FERRETTO names no program');
+    const trace = (...all) => JSON.stringify(all.flatMap(([thread, tid, ts, dur, name]) => [{ ph: 'M', pid: 1, tid, name: 'thread_name', args: { name: thread } }, { ph: 'X', pid: 1, tid, ts, dur, name }]));
+    // Threads have other numbers in each trace, and the first trace is longer.
+    dir.write('first.json', trace(['extra', 9, 0, 100, 'setup'], ['worker', 8, 0, 2000, 'parse'], ['worker', 8, 6000, 2000, 'flush'], ['idle', 7, 0, 100, 'wait']));
+    dir.write('second.json', trace(['idle', 2, 0, 100, 'wait'], ['worker', 3, 0, 4000, 'parse']));
+    await served(['--before', 'first.json', 'second.json'], (url) =>
+        on(url, async (page) => {
+            await command(page, 'Draw the changed rows');
+            const names = (await page.locator('.label.pinned').allInnerTexts()).map((text) => /(before: )?(worker|idle|extra)/.exec(text)[0]);
+            assert.deepEqual(names.slice(0, 2), ['worker', 'before: worker']);
+            assert.ok(names.includes('before: extra') && !names.includes('extra'), names.join());
+            // The axis reaches the end of the longer one.
+            await press(page, 'Home');
+            const box = await page.locator('.label.pinned', { hasText: 'before: worker' }).boundingBox();
+            await page.mouse.click(await xOf(page, 7e6), box.y + 12);
+            await settled(page);
+            assert.match(await page.locator('#content').innerText(), /^flush[^]*2 ms/);
+            await press(page, ',');
+            assert.match(await page.locator('#content').innerText(), /^parse[^]*2 ms/);
+        }),
+    );
+});
+
 test('a recording is shown while it grows', async (t) => {
     if (!ferretto) return t.skip('$FERRETTO names no program');
     execFileSync('mkfifo', [`${dir.path}/gate`]);
@@ -360,36 +385,6 @@ test('a stripped program has one box for each function', async (t) => {
     );
 });
 
-/** An encoded trace file, packet by packet. */
-class Packets {
-    bytes = Buffer.alloc(64 << 20);
-    at = 0;
-    static varint(value) {
-        const out = [];
-        for (; value > 127; value = Math.floor(value / 128)) out.push((value % 128) | 128);
-        return [...out, value];
-    }
-    static number(field, value) {
-        return [...Packets.varint(field * 8), ...Packets.varint(value)];
-    }
-    static text(field, value) {
-        return [...Packets.varint(field * 8 + 2), ...Packets.varint(value.length), ...value];
-    }
-    packet(...parts) {
-        const body = parts.flat();
-        for (const byte of [10, ...Packets.varint(body.length), ...body]) this.bytes[this.at++] = byte;
-    }
-    track(uuid, name) {
-        this.packet(Packets.number(10, 1), Packets.text(60, [...Packets.number(1, uuid), ...Packets.text(2, Buffer.from(name))]));
-    }
-    event(time, type, track, name) {
-        const event = [...Packets.number(9, type), ...Packets.number(11, track), ...(name ? Packets.text(23, Buffer.from(name)) : [])];
-        this.packet(Packets.number(8, time), Packets.number(10, 1), Packets.text(11, event));
-    }
-    get all() {
-        return this.bytes.subarray(0, this.at);
-    }
-}
 const [BEGIN, END, INSTANT] = [1, 2, 3];
 
 /** Returns the requests that were answered before the picture was sharp. */
