@@ -86,7 +86,7 @@ pub(super) struct Loaded {
     pub(super) trace: Trace,
     summary: Result<Value, String>,
     prepared: Option<Arc<Prepared>>,
-    /// The most bytes that `prepared` may take.
+    /// The most bytes that `prepared` and `slices` may take.
     max_prepared: usize,
     slices: Option<Arc<ThreadSlices>>,
     recording: Option<Recording>,
@@ -213,10 +213,10 @@ impl Loaded {
         self.own_memory() + self.sql.memory()
     }
 
-    /// Returns the bytes that it takes once it is prepared for all tools.
-    fn max_memory(&self) -> usize {
-        let prepared = self.prepared.as_ref().map_or(0, |it| it.memory());
-        self.memory() + self.max_prepared.saturating_sub(prepared)
+    /// Returns the bytes that it takes once it is prepared for all tools, without the program that
+    /// runs queries.
+    fn max_own_memory(&self) -> usize {
+        self.own_memory() + self.max_prepared.saturating_sub(self.prepared_memory())
     }
 
     /// Returns the bytes of the tables, and of all that is kept beside them.
@@ -225,9 +225,12 @@ impl Loaded {
             Samples::Kept(kept) => kept.memory(),
             _ => 0,
         };
+        self.trace.memory() + samples + self.prepared_memory()
+    }
+
+    fn prepared_memory(&self) -> usize {
         let prepared = self.prepared.as_ref().map_or(0, |it| it.memory());
-        let slices = self.slices.as_ref().map_or(0, |it| it.memory());
-        self.trace.memory() + samples + prepared + slices
+        prepared + self.slices.as_ref().map_or(0, |it| it.memory())
     }
 }
 
@@ -324,11 +327,12 @@ fn read(path: &Path, name: &str, state: &State, memory: usize) -> Result<Content
         }
     };
     thread::scope(|scope| {
-        let summary = scope.spawn(|| {
+        let summarize = || {
             let text = summary::answer(path, name, |_| goes_on());
             let text = text.map_err(|error| message(&error))?;
             serde_json::from_str(&text).map_err(|error| error.to_string())
-        });
+        };
+        let beside = thread::Builder::new().spawn_scoped(scope, summarize);
         let trace = Trace::open(path, &options, watch);
         let trace =
             trace.map_err(|error| format!("cannot read {name}: {}", message(&explained(error))));
@@ -336,13 +340,32 @@ fn read(path: &Path, name: &str, state: &State, memory: usize) -> Result<Content
         if !trace.as_ref().is_ok_and(|trace| !trace.exceeds_memory()) {
             state.is_cancelled.store(true, Ordering::Relaxed);
         }
-        let summary = summary.join();
-        let summary = summary.unwrap_or_else(|_| Err(format!("cannot summarize {name}")));
+        let summary = match beside {
+            Ok(beside) => beside
+                .join()
+                .unwrap_or_else(|_| Err(format!("cannot summarize {name}"))),
+            // Without a thread, it is read after the tables.
+            Err(_) => summarize(),
+        };
         Ok(Contents {
             trace: trace?,
             summary,
         })
     })
+}
+
+/// Returns the most bytes that what all tools prepare of a trace takes.
+fn max_prepared(trace: &Trace) -> usize {
+    Prepared::max_memory(trace) + ThreadSlices::max_memory(trace)
+}
+
+/// Returns the bytes that are too few for a trace, if so: those for reading it, or all of which
+/// the tables and what is prepared of them need more.
+fn exceeded(trace: &Trace, needed: usize, max: usize) -> Option<usize> {
+    if trace.exceeds_memory() {
+        return Some(max / TABLES_SHARE);
+    }
+    (needed > max).then_some(max)
 }
 
 /// The loaded traces, the latest used last.
@@ -383,7 +406,7 @@ impl Traces {
         };
         loaded.name = name.to_owned();
         loaded.shown.rename(name);
-        self.shrink(loaded.max_memory());
+        self.shrink(loaded.max_own_memory() + loaded.sql.memory());
         self.loaded.push(loaded);
         let at = self.loaded.len() - 1;
         Ok(&mut self.loaded[at])
@@ -401,10 +424,12 @@ impl Traces {
     ) -> Result<(&mut Sql, Target), String> {
         self.open(name, call)?;
         let loaded = self.loaded.pop().ok_or("the trace is not loaded")?;
-        while !self.loaded.is_empty() && self.taken() + loaded.own_memory() > self.max / 2 {
+        // Its program is not started anew when the trace is prepared for other tools.
+        let own = loaded.max_own_memory();
+        while !self.loaded.is_empty() && self.taken() + own > self.max / 2 {
             self.loaded.remove(0);
         }
-        let taken = self.taken() + loaded.own_memory();
+        let taken = self.taken() + own;
         let memory = self.max.saturating_sub(taken);
         self.loaded.push(loaded);
         let at = self.loaded.len() - 1;
@@ -466,8 +491,10 @@ impl Traces {
             return Err(reason);
         };
         let Contents { trace, summary } = done?;
-        if trace.exceeds_memory() {
-            let most = (self.max / TABLES_SHARE) >> 20;
+        let max_prepared = max_prepared(&trace);
+        let needed = trace.memory() + max_prepared;
+        if let Some(most) = exceeded(&trace, needed, self.max) {
+            let most = most >> 20;
             let reason = format!("needs more than {most} MiB of memory: {TOO_LARGE}");
             let sentence = format!("{name} {reason}");
             self.too_large = Some((stamp, reason));
@@ -480,16 +507,68 @@ impl Traces {
             stamp,
             shown: ShownAs::new(path_of_file(&file), name),
             file,
-            max_prepared: Prepared::max_memory(&trace),
+            max_prepared,
             trace,
             summary,
             prepared: None,
             slices: None,
             recording: None,
             samples: Samples::Unread,
-            max_samples: self.max / SAMPLES_SHARE,
+            max_samples: (self.max / SAMPLES_SHARE).min(self.max - needed),
             answers: VecDeque::new(),
             sql: Sql::default(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    /// Returns the lines of switches between threads, whose states take more memory than their rows
+    /// in tables.
+    fn switches(count: u32) -> String {
+        let mut text = String::from("# tracer: nop\n#\n");
+        for at in 0..count {
+            let (from, to) = (at % 7 + 1, (at + 1) % 7 + 1);
+            let _ = writeln!(
+                text,
+                "  t{from}-{from} [000] d..2 {}.{:06}: sched_switch: prev_comm=t{from} prev_pid={from} \
+                 prev_prio=120 prev_state=S ==> next_comm=t{to} next_pid={to} next_prio=120",
+                at / 1000 + 1,
+                at % 1000 * 1000,
+            );
+        }
+        text
+    }
+
+    #[test]
+    fn a_trace_takes_at_most_the_memory_that_is_allowed_or_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("t"), switches(5_000)).expect("a file");
+        let call = Call::default();
+        let with = |max| Traces::new(Root::open(folder.path()).expect("a root"), max);
+        let mut traces = with(64 << 20);
+        let loaded = traces.open("t", &call).expect("a trace");
+        let needed = loaded.max_own_memory();
+        loaded.why();
+        loaded.slices();
+        loaded.recording();
+        let own = loaded.own_memory();
+        // More than the tables, and not far from what was expected.
+        assert!(own > loaded.trace.memory() * 2, "{own}");
+        assert!(own <= needed && needed < own * 3 / 2, "{own} of {needed}");
+        assert_eq!(exceeded(&loaded.trace, needed, needed), None);
+        assert_eq!(
+            exceeded(&loaded.trace, needed, needed - 1),
+            Some(needed - 1)
+        );
+        // It cannot be read with this memory.
+        for _ in 0..2 {
+            let refused = with(1 << 20).open("t", &call).err();
+            assert!(refused.is_some_and(|reason| reason.contains("--max-memory")));
+        }
     }
 }

@@ -1,12 +1,15 @@
 //! SQL over a loaded trace, by a server of `ferretto-query` that keeps the trace, too.
 
-use std::io::{Read, Write as _};
+use std::fs::File;
+use std::io::{self, Read, Seek as _, Write as _};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use ferretto_mcp::{Answer, Call};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -83,16 +86,14 @@ impl Queries {
     fn start(trace: &Path, memory: usize) -> Result<Self, String> {
         check_installed().map_err(|error| message(&error))?;
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let statements = (memory / SQL_SHARE).max(MIN_SQL);
+        let tables = memory.saturating_sub(statements * 3).max(1);
         let server = Command::new(program())
             .args(["--serve", "--idle-timeout", "30m", "--socket"])
             .arg(folder.path().join("queries"))
             .args(["--timeout", &TIMEOUT_MS.to_string()])
-            .args([
-                "--memory-limit",
-                &(memory / SQL_SHARE).max(MIN_SQL).to_string(),
-            ])
-            .arg("--trace-memory")
-            .arg((memory - memory / SQL_SHARE * 3).to_string())
+            .args(["--memory-limit", &statements.to_string()])
+            .args(["--trace-memory", &tables.to_string()])
             .arg(trace)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -100,14 +101,20 @@ impl Queries {
             .spawn();
         let mut server = server.map_err(|error| format!("cannot run ferretto-query: {error}"))?;
         let stderr = server.stderr.take();
-        let messages = stderr.map(|stderr| thread::spawn(move || first_messages(stderr)));
-        Ok(Self {
+        let mut queries = Self {
             server,
             folder,
-            messages,
+            messages: None,
             loading_since: Some(Instant::now()),
             max_memory: memory,
-        })
+        };
+        if let Some(stderr) = stderr {
+            let thread = thread::Builder::new().name("ferretto-messages".to_owned());
+            let started = thread.spawn(move || first_messages(stderr));
+            let started = started.map_err(|error| format!("cannot start a thread: {error}"))?;
+            queries.messages = Some(started);
+        }
+        Ok(queries)
     }
 
     /// Returns true if it had loaded the trace, and has ended.
@@ -160,60 +167,104 @@ impl Queries {
 
     /// Runs SQL, and returns the rows as JSON lines, and true if some are left out.
     fn run(&self, sql: &str, call: &Call) -> Result<(String, bool), String> {
-        let cannot = |error: std::io::Error| format!("cannot run ferretto-query: {error}");
+        let cannot = |error: io::Error| format!("cannot run ferretto-query: {error}");
         let mut client = Command::new(program())
             .arg("--remote")
             .arg(self.socket())
             .args(["--format", "ndjson", "--file", "-"])
-            .stdin(Stdio::piped())
+            .stdin(input(sql).map_err(cannot)?)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(cannot)?;
-        let sql = sql.to_owned();
-        let (mut input, output, errors) = (
-            client.stdin.take(),
-            client.stdout.take(),
-            client.stderr.take(),
-        );
-        let write = thread::spawn(move || {
-            input.as_mut().map(|input| input.write_all(sql.as_bytes()));
-        });
-        let rows = thread::spawn(move || {
-            let mut rows = Vec::new();
-            if let Some(output) = output {
-                let _ = output.take(MAX_RESULT + 1).read_to_end(&mut rows);
-            }
-            rows
-        });
-        let messages = thread::spawn(move || {
-            let mut text = Vec::new();
-            if let Some(errors) = errors {
-                let _ = errors.take(MAX_MESSAGES).read_to_end(&mut text);
-            }
-            text
-        });
-        let status = loop {
-            match client.try_wait().map_err(cannot)? {
-                Some(status) => break Some(status),
-                None if call.is_cancelled() => {
-                    let _ = client.kill();
-                    break client.wait().ok();
-                }
-                None => thread::sleep(PERIOD),
-            }
-        };
-        let _ = write.join();
-        let rows = rows.join().unwrap_or_default();
-        let messages = messages.join().unwrap_or_default();
+        let (mut rows, mut messages) = (Vec::new(), Vec::new());
+        let read = read_both(&mut client, &mut rows, &mut messages, call);
+        // It waits for nobody any more if it has closed both.
+        if !matches!(read, Ok(Ended::Closed)) {
+            let _ = client.kill();
+        }
+        let status = client.wait();
+        read.map_err(cannot)?;
+        let status = status.map_err(cannot)?;
         let is_cut = rows.len() as u64 > MAX_RESULT;
-        if !is_cut && !status.is_some_and(|status| status.success()) {
+        if !is_cut && !status.success() {
             let text = String::from_utf8_lossy(&messages);
             let text = text.trim().trim_start_matches("ferretto-query: ");
             return Err(text.to_owned());
         }
         Ok((String::from_utf8_lossy(&rows).into_owned(), is_cut))
     }
+}
+
+/// Returns a file with a text, which is deleted when it is closed.
+fn input(text: &str) -> io::Result<File> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// The reason for which the output of a program is not read any further.
+enum Ended {
+    /// It has closed its output.
+    Closed,
+    /// There is more than is wanted, or the call is cancelled.
+    Left,
+}
+
+/// Reads the rows of a program up to one byte more than is wanted, and the first of its messages.
+fn read_both(
+    client: &mut Child,
+    rows: &mut Vec<u8>,
+    messages: &mut Vec<u8>,
+    call: &Call,
+) -> io::Result<Ended> {
+    let (mut output, mut errors) = (client.stdout.take(), client.stderr.take());
+    let mut part = vec![0; 1 << 16];
+    while output.is_some() || errors.is_some() {
+        let files = [
+            output.as_ref().map(AsFd::as_fd),
+            errors.as_ref().map(AsFd::as_fd),
+        ];
+        let wait = |file| PollFd::from_borrowed_fd(file, PollFlags::IN);
+        let mut waits: Vec<PollFd<'_>> = files.into_iter().flatten().map(wait).collect();
+        let period = Timespec::try_from(PERIOD).ok();
+        match poll(&mut waits, period.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if call.is_cancelled() {
+            return Ok(Ended::Left);
+        }
+        let mut ready = waits.iter().map(|wait| !wait.revents().is_empty());
+        let has_rows = output.is_some() && ready.next() == Some(true);
+        let has_messages = errors.is_some() && ready.next() == Some(true);
+        if has_rows {
+            read_part(&mut output, rows, &mut part)?;
+        }
+        if has_messages {
+            read_part(&mut errors, messages, &mut part)?;
+            messages.truncate(MAX_MESSAGES as usize);
+        }
+        if rows.len() as u64 > MAX_RESULT {
+            return Ok(Ended::Left);
+        }
+    }
+    Ok(Ended::Closed)
+}
+
+/// Reads what a pipe has, and closes it at its end.
+fn read_part(pipe: &mut Option<impl Read>, into: &mut Vec<u8>, part: &mut [u8]) -> io::Result<()> {
+    let Some(open) = pipe else {
+        return Ok(());
+    };
+    match open.read(part) {
+        Ok(0) => *pipe = None,
+        Ok(count) => into.extend_from_slice(&part[..count]),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// Returns the first messages of a program. The others are read, too: they would block it.

@@ -64,6 +64,14 @@ impl ThreadSlices {
         }
     }
 
+    /// Returns the maximum bytes of memory of a trace's slices.
+    pub(super) fn max_memory(trace: &Trace) -> usize {
+        let tables = trace.tables();
+        let rows = tables.slice.len() as usize;
+        let starts = tables.thread.len() as usize + 1;
+        (starts + rows) * size_of::<u32>() + rows.div_ceil(BLOCK) * size_of::<i64>()
+    }
+
     /// Returns the bytes of memory.
     pub(super) fn memory(&self) -> usize {
         size_of_val(&self.starts[..])
