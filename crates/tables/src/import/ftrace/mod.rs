@@ -174,18 +174,16 @@ impl Ftrace {
             let span = input.span(columns);
             self.compact.tokenize(cx, (cpu, clock), columns, span, out);
         }
-        for Field { number, value } in Fields::new(input.bytes).map_while(Result::ok) {
-            match (number, value) {
-                (bundle::EVENT, Value::Bytes(bytes)) => {
-                    let kind = tokenize_event(cx, input, cpu, clock, bytes, out);
-                    self.disks.announce(kind);
-                }
-                (bundle::GENERIC_EVENT_DESCRIPTORS, Value::Bytes(bytes)) => {
-                    self.generic.describe(cx, bytes);
-                }
-                _ => {}
+        Fields::walk(input.bytes, |field| match (field.number, field.value) {
+            (bundle::EVENT, Value::Bytes(bytes)) => {
+                let kind = tokenize_event(cx, input, cpu, clock, bytes, out);
+                self.disks.announce(kind);
             }
-        }
+            (bundle::GENERIC_EVENT_DESCRIPTORS, Value::Bytes(bytes)) => {
+                self.generic.describe(cx, bytes);
+            }
+            _ => {}
+        });
         self.begin(cx, &head, cpu, clock);
     }
 
@@ -312,7 +310,7 @@ impl Ftrace {
             state,
         };
         let mut has_tid = false;
-        for Field { number, value } in Fields::new(bytes).map_while(Result::ok) {
+        Fields::walk_while(bytes, |Field { number, value }| {
             match (number, value) {
                 (event::COMMON_FLAGS, Value::Varint(flags)) => head.flags = Some(flags),
                 (event::TIMESTAMP | event::COMMON_FLAGS, _) => {}
@@ -327,7 +325,7 @@ impl Ftrace {
                             if !is_raw_only {
                                 hypervisor::parse(cx, &head, number, body);
                             }
-                            return;
+                            return false;
                         };
                         let tid = tid.as_u64().unwrap_or(0) as u32;
                         (head.tid, has_tid) = (tid.into(), true);
@@ -344,7 +342,8 @@ impl Ftrace {
                 }
                 _ => {}
             }
-        }
+            true
+        });
     }
 
     /// Adds an event to `ftrace_event`.
@@ -533,16 +532,14 @@ fn tokenize_event(
     out: &mut Out<'_>,
 ) -> u32 {
     let (mut time, mut kind) = (None, 0);
-    for field in Fields::new(bytes).map_while(Result::ok) {
+    Fields::walk_while(bytes, |field| {
         match (field.number, field.value) {
             (event::TIMESTAMP, Value::Varint(value)) => time = Some(value as i64),
             (number, Value::Bytes(_)) => kind = number,
             _ => {}
         }
-        if kind != 0 && time.is_some() {
-            break;
-        }
-    }
+        kind == 0 || time.is_none()
+    });
     let stat = match time {
         None => Stat::ftrace_bundle_tokenizer_errors,
         Some(_) if kind == 0 => Stat::ftrace_missing_event_id,

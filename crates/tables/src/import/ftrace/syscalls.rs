@@ -3,12 +3,11 @@
 use ferretto_format::kernel_names::Architecture;
 use ferretto_proto::fields::{sys_enter_ftrace_event as entered, sys_exit_ftrace_event as exited};
 use ferretto_wire::Fields;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::functions;
 use super::{Context, Head};
-use crate::import::message::Message;
-use crate::schema::ArgValue;
+use crate::schema::{ArgValue, TableId};
 use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
@@ -24,91 +23,177 @@ const MAX_ARGS: usize = 16;
 /// The current system calls of threads.
 #[derive(Debug, Default)]
 pub(super) struct Syscalls {
-    /// The names of calls, by architecture and number.
-    names: FxHashMap<(Option<Architecture>, u32), StringId>,
+    architectures: Vec<Calls>,
     /// The threads in `write`.
     writing: FxHashSet<u32>,
+    /// The key of all arguments, and the key of each, once one is known.
+    flat: StringId,
     keys: Vec<StringId>,
+    /// The arguments of an event.
+    args: ArgSet,
 }
 
-impl Syscalls {
-    /// Returns the name of a system call.
-    fn name(&mut self, cx: &mut Context, number: u32) -> Option<StringId> {
-        if number >= MAX_NUMBER {
-            return None;
-        }
-        let arch = cx.kernels.get(&cx.store).arch;
-        let arch = Architecture::of_machine(cx.store.strings.text(arch));
-        if let Some(name) = self.names.get(&(arch, number)) {
-            return Some(*name);
-        }
-        let mut calls = arch.into_iter().flat_map(Architecture::system_calls);
+/// The system calls of an architecture.
+#[derive(Debug)]
+struct Calls {
+    /// Its name in the notation of `uname`.
+    architecture: StringId,
+    /// The known calls, by number.
+    calls: Vec<Option<Call>>,
+}
+
+/// A system call.
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    name: StringId,
+    kind: CallKind,
+}
+
+/// A kind of system call, by the events that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallKind {
+    Usual,
+    /// `write`, which ends early if its data begins or ends a slice.
+    Write,
+    /// `rt_sigreturn`, which does not return.
+    NoReturn,
+}
+
+impl Call {
+    fn new(cx: &mut Context, architecture: StringId, number: u32) -> Self {
+        let architecture = Architecture::of_machine(cx.store.strings.text(architecture));
+        let mut calls = architecture
+            .into_iter()
+            .flat_map(Architecture::system_calls);
         let name = match calls.find(|(_, of)| *of == number) {
             Some((name, _)) => format!("{PREFIX}{name}"),
             None => format!("{PREFIX}{number}"),
         };
-        let name = cx.store.strings.intern(&name);
-        self.names.insert((arch, number), name);
-        Some(name)
+        Self {
+            name: cx.store.strings.intern(&name),
+            kind: match name.as_str() {
+                "sys_write" => CallKind::Write,
+                "sys_rt_sigreturn" => CallKind::NoReturn,
+                _ => CallKind::Usual,
+            },
+        }
+    }
+}
+
+impl Syscalls {
+    /// Returns a system call by its number.
+    #[inline]
+    fn call(&mut self, cx: &mut Context, number: u32) -> Option<Call> {
+        if number >= MAX_NUMBER {
+            return None;
+        }
+        let architecture = cx.kernels.get(&cx.store).arch;
+        let mut all = self.architectures.iter();
+        let known = all.find(|calls| calls.architecture == architecture);
+        match known.and_then(|known| *known.calls.get(number as usize)?) {
+            Some(call) => Some(call),
+            None => Some(self.add_call(cx, architecture, number)),
+        }
+    }
+
+    #[cold]
+    fn add_call(&mut self, cx: &mut Context, architecture: StringId, number: u32) -> Call {
+        let call = Call::new(cx, architecture, number);
+        let mut all = self.architectures.iter();
+        let known = all.position(|calls| calls.architecture == architecture);
+        let known = known.unwrap_or_else(|| {
+            self.architectures.push(Calls {
+                architecture,
+                calls: Vec::new(),
+            });
+            self.architectures.len() - 1
+        });
+        let calls = &mut self.architectures[known].calls;
+        let index = number as usize;
+        if calls.len() <= index {
+            calls.resize(index + 1, None);
+        }
+        calls[index] = Some(call);
+        call
+    }
+
+    /// Reads the number of a call and its arguments, if they are wanted.
+    #[inline]
+    fn read(&mut self, cx: &mut Context, body: &[u8]) -> u32 {
+        self.args.clear();
+        let wants_args = cx.store.wants(TableId::args);
+        let (mut id, mut count) = (0, 0);
+        Fields::walk(body, |field| match field.number {
+            entered::ID => id = field.as_u32().unwrap_or(0),
+            entered::ARGS if wants_args => {
+                for value in field.as_varints().take(MAX_ARGS - count) {
+                    self.add_arg(cx, count, value);
+                    count += 1;
+                }
+            }
+            _ => {}
+        });
+        id
+    }
+
+    #[inline]
+    fn add_arg(&mut self, cx: &mut Context, index: usize, value: u64) {
+        if self.keys.len() == index {
+            self.flat = cx.store.strings.intern("args");
+            let key = format!("args[{index}]");
+            self.keys.push(cx.store.strings.intern(&key));
+        }
+        self.args
+            .add(self.flat, self.keys[index], ArgValue::Uint(value));
     }
 
     /// Reads a `sys_enter`.
     pub(super) fn enter(&mut self, cx: &mut Context, head: &Head<'_>, body: &[u8]) {
-        let call = Message::<3>::read(body);
-        let Some(name) = self.name(cx, call.u32(entered::ID)) else {
+        let number = self.read(cx, body);
+        let Some(call) = self.call(cx, number) else {
             return;
         };
         let utid = cx.processes.thread(&mut cx.store, head.tid);
-        let mut args = ArgSet::default();
-        let flat = cx.store.strings.intern("args");
-        let fields = Fields::new(body).map_while(Result::ok);
-        let all = fields.filter(|field| field.number == entered::ARGS);
-        let values = all.flat_map(|field| field.as_varints());
-        for (index, value) in values.take(MAX_ARGS).enumerate() {
-            if self.keys.len() == index {
-                let key = format!("args[{index}]");
-                self.keys.push(cx.store.strings.intern(&key));
-            }
-            args.add(flat, self.keys[index], ArgValue::Uint(value));
-        }
         let start = SliceStart {
             ts: head.ts,
             track: cx.tracks.of_thread(&mut cx.store, utid),
             category: StringId::NULL,
-            name,
+            name: call.name,
         };
-        match cx.store.strings.text(name) {
-            // This call does not return.
-            "sys_rt_sigreturn" => {
-                cx.slices.complete(&mut cx.store, start, 0, &mut args);
-            }
-            text => {
-                if text == "sys_write" {
-                    self.writing.insert(utid);
-                }
-                cx.slices.begin(&mut cx.store, start, &mut args);
-            }
+        let args = &mut self.args;
+        if call.kind == CallKind::NoReturn {
+            cx.slices.complete(&mut cx.store, start, 0, args);
+            return;
         }
+        if call.kind == CallKind::Write {
+            self.writing.insert(utid);
+        }
+        cx.slices.begin(&mut cx.store, start, args);
     }
 
     /// Reads a `sys_exit`.
     pub(super) fn exit(&mut self, cx: &mut Context, head: &Head<'_>, body: &[u8]) {
-        let call = Message::<3>::read(body);
-        let Some(name) = self.name(cx, call.u32(exited::ID)) else {
+        let (mut number, mut result) = (0, None);
+        Fields::walk(body, |field| match field.number {
+            exited::ID => number = field.as_u32().unwrap_or(0),
+            exited::RET => result = Some(field.as_i64().unwrap_or(0)),
+            _ => {}
+        });
+        let Some(call) = self.call(cx, number) else {
             return;
         };
         let utid = cx.processes.thread(&mut cx.store, head.tid);
-        if cx.store.strings.text(name) == "sys_write" && !self.writing.remove(&utid) {
+        if call.kind == CallKind::Write && !self.writing.remove(&utid) {
             return;
         }
-        let mut args = ArgSet::default();
-        if call.has(exited::RET) {
-            args.int(&mut cx.store, "ret", call.int(exited::RET));
+        self.args.clear();
+        if let Some(result) = result.filter(|_| cx.store.wants(TableId::args)) {
+            self.args.int(&mut cx.store, "ret", result);
         }
         let track = cx.tracks.of_thread(&mut cx.store, utid);
-        let which = (StringId::NULL, name);
+        let which = (StringId::NULL, call.name);
         cx.slices
-            .end(&mut cx.store, head.ts, track, which, &mut args);
+            .end(&mut cx.store, head.ts, track, which, &mut self.args);
     }
 
     /// Ends the `write` of a thread whose data begins or ends a slice.

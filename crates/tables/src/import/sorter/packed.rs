@@ -22,6 +22,8 @@ struct Before {
     span: Span,
     /// The field of the last packet.
     field: u32,
+    /// The CPU of the last kernel event.
+    cpu: u16,
 }
 
 impl Before {
@@ -30,6 +32,7 @@ impl Before {
         arrival: 0,
         span: Span::EMPTY,
         field: 0,
+        cpu: 0,
     };
 }
 
@@ -45,15 +48,16 @@ mod kind {
     pub(super) const WAKINGS: u64 = 7;
     pub(super) const SWITCH: u64 = 8;
     pub(super) const WAKING: u64 = 9;
-    /// Track events and packets with small differences.
+    /// Track events, packets and kernel events with small differences.
     pub(super) const SHORT_TRACK_EVENT: u64 = 10;
     pub(super) const SHORT_PACKET: u64 = 11;
     pub(super) const STRACE: u64 = 12;
     pub(super) const POWER_RAIL: u64 = 13;
     pub(super) const ETW: u64 = 14;
     pub(super) const COUNTER: u64 = 15;
-    /// The limit of kinds.
-    pub(super) const END: u64 = 16;
+    pub(super) const SHORT_FTRACE: u64 = 16;
+    /// The limit of kinds, a power of two.
+    pub(super) const END: u64 = 32;
 }
 
 /// The differences of most events to their predecessors, which fit into eight bytes.
@@ -62,7 +66,7 @@ mod short {
 
     /// The bits of the state number, of the time difference, and of the offset in the batch.
     const STATE: u32 = 16;
-    const TIME: u32 = 26;
+    const TIME: u32 = 25;
     const START: u32 = 18;
     const KIND: u32 = kind::END.trailing_zeros();
     const _: () = assert!(KIND + STATE + TIME + START == 64);
@@ -162,7 +166,10 @@ impl Packed {
         while let Some(first) = input.0.first() {
             let kind = u64::from(*first) % kind::END;
             let token = match (kind, input.0.split_first_chunk()) {
-                (kind::SHORT_TRACK_EVENT | kind::SHORT_PACKET, Some((word, rest))) => {
+                (
+                    kind::SHORT_TRACK_EVENT | kind::SHORT_PACKET | kind::SHORT_FTRACE,
+                    Some((word, rest)),
+                ) => {
                     input.0 = rest;
                     lengthen(u64::from_le_bytes(*word), kind, &mut before)
                 }
@@ -184,6 +191,7 @@ fn shorten(token: &Token, before: &Before) -> Option<(u64, Span)> {
     let (kind, span) = match token.event {
         Event::TrackEvent { span, extra: None } => (kind::SHORT_TRACK_EVENT, span),
         Event::Packet { field, span } if field == before.field => (kind::SHORT_PACKET, span),
+        Event::Ftrace { cpu, span } if cpu == before.cpu => (kind::SHORT_FTRACE, span),
         _ => return None,
     };
     let (0, start) = span.difference(before.span) else {
@@ -209,6 +217,10 @@ fn lengthen(word: u64, kind: u64, before: &mut Before) -> Token {
         state,
         event: match kind {
             kind::SHORT_TRACK_EVENT => Event::TrackEvent { span, extra: None },
+            kind::SHORT_FTRACE => Event::Ftrace {
+                cpu: before.cpu,
+                span,
+            },
             _ => Event::Packet {
                 field: before.field,
                 span,
@@ -259,9 +271,12 @@ fn write(out: &mut Writer<'_>, token: &Token, before: &mut Before) {
             out.put_span(span, before);
             out.put_signed(rank);
         }
-        Event::Ftrace { cpu, span }
-        | Event::Etw { cpu, span }
-        | Event::Compact { cpu, span, .. } => {
+        Event::Ftrace { cpu, span } => {
+            out.put(cpu.into());
+            out.put_span(span, before);
+            before.cpu = cpu;
+        }
+        Event::Etw { cpu, span } | Event::Compact { cpu, span, .. } => {
             out.put(cpu.into());
             out.put_span(span, before);
         }
@@ -316,10 +331,13 @@ fn read(input: &mut Reader<'_>, before: &mut Before) -> Token {
         kind::SYSTRACE => line(LineKind::Systrace, input, before),
         kind::STRACE => line(LineKind::Strace, input, before),
         kind::PERF_TEXT => line(LineKind::PerfText, input, before),
-        kind::FTRACE => Event::Ftrace {
-            cpu: input.take() as u16,
-            span: input.take_span(before),
-        },
+        kind::FTRACE => {
+            before.cpu = input.take() as u16;
+            Event::Ftrace {
+                cpu: before.cpu,
+                span: input.take_span(before),
+            }
+        }
         kind::ETW => Event::Etw {
             cpu: input.take() as u16,
             span: input.take_span(before),
@@ -382,6 +400,10 @@ mod tests {
             span: span(batch, start),
             extra: None,
         };
+        let ftrace = |cpu, batch, start| Event::Ftrace {
+            cpu,
+            span: span(batch, start),
+        };
         let line = |kind, rank| Event::Line {
             kind,
             span: span(7, 1),
@@ -430,13 +452,18 @@ mod tests {
             track_event(9, 60 + (1 << 18)),
             track_event(10, 0),
             track_event(10, (1 << 18) - 1),
+            ftrace(5, 10, 1 << 18),
+            ftrace(5, 10, (1 << 18) + 20),
+            ftrace(6, 10, (1 << 18) + 40),
+            ftrace(6, 10, (1 << 18) + 60),
         ];
         let numbers = [0, 1, u32::MAX, 5, 5, 5, 1 << 31, 4, 2, 0, 7, 6, 9, 8, 1];
-        let numbers = numbers.into_iter().chain(2..9);
+        let numbers = numbers.into_iter().chain(2..13);
         let times = [0, i64::MAX, 0, 5, 4, 3, i64::MAX, 1, 1, 1, 1, 1, 1, 1, 1];
         let times = times
             .into_iter()
-            .chain([2, 3, 4, 5, 4 + (1 << 26), 1 << 40, 1 << 40]);
+            .chain([2, 3, 4, 5, 4 + (1 << 25), 1 << 40, 1 << 40])
+            .chain((0..4).map(|at| (1 << 40) + at));
         let tokens: Vec<_> = events
             .into_iter()
             .zip(numbers)
