@@ -52,6 +52,18 @@ impl ArgSet {
         }
     }
 
+    /// Adds an argument whose key is not in the set.
+    #[inline]
+    pub(crate) fn add_new(&mut self, flat_key: StringId, key: StringId, value: ArgValue) {
+        if self.args.len() < MAX_ARGS {
+            self.args.push(Arg {
+                flat_key,
+                key,
+                value,
+            });
+        }
+    }
+
     /// Adds an argument with a key outside of arrays.
     pub(crate) fn put(&mut self, store: &mut Store, key: &str, value: ArgValue) {
         let key = store.strings.intern(key);

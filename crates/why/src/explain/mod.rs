@@ -4,6 +4,7 @@ mod waits;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::thread;
 
 use ferretto_tables::schema::TableId;
 use ferretto_tables::{StringId, TableSet, Trace};
@@ -73,7 +74,12 @@ struct StackFacts {
 impl Prepared {
     /// Prepares a trace that has the tables [`TABLES`].
     pub fn new(trace: &Trace) -> Self {
-        let evidence = Evidence::new(trace);
+        let evidence = thread::scope(|scope| {
+            // The states of threads are computed on first use. Without a thread, that is below.
+            let states = || _ = trace.tables().thread_state.len();
+            let _ = thread::Builder::new().spawn_scoped(scope, states);
+            Evidence::new(trace)
+        });
         let (schedule, seen) = threads::schedule(trace, &evidence);
         Self {
             recorded: Recorded {

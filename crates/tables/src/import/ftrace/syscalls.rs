@@ -2,7 +2,7 @@
 
 use ferretto_format::kernel_names::Architecture;
 use ferretto_proto::fields::{sys_enter_ftrace_event as entered, sys_exit_ftrace_event as exited};
-use ferretto_wire::Fields;
+use ferretto_wire::{Fields, Value};
 use rustc_hash::FxHashSet;
 
 use super::functions;
@@ -123,14 +123,16 @@ impl Syscalls {
         self.args.clear();
         let wants_args = cx.store.wants(TableId::args);
         let (mut id, mut count) = (0, 0);
-        Fields::walk(body, |field| match field.number {
-            entered::ID => id = field.as_u32().unwrap_or(0),
-            entered::ARGS if wants_args => {
-                for value in field.as_varints().take(MAX_ARGS - count) {
-                    self.add_arg(cx, count, value);
-                    count += 1;
-                }
+        let mut add = |value| {
+            if count < MAX_ARGS {
+                self.add_arg(cx, count, value);
+                count += 1;
             }
+        };
+        Fields::walk(body, |field| match (field.number, field.value) {
+            (entered::ID, _) => id = field.as_u32().unwrap_or(0),
+            (entered::ARGS, Value::Varint(value)) if wants_args => add(value),
+            (entered::ARGS, _) if wants_args => field.as_varints().for_each(&mut add),
             _ => {}
         });
         id
@@ -144,7 +146,7 @@ impl Syscalls {
             self.keys.push(cx.store.strings.intern(&key));
         }
         self.args
-            .add(self.flat, self.keys[index], ArgValue::Uint(value));
+            .add_new(self.flat, self.keys[index], ArgValue::Uint(value));
     }
 
     /// Reads a `sys_enter`.

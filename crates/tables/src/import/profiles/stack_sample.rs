@@ -40,6 +40,47 @@ pub(super) struct StackSamples {
     tasks: FxHashMap<(u32, u32, u64), u32>,
     /// The mapping of inline callstacks: `stack_profile_mapping.id`.
     inline_mapping: Option<u32>,
+    tracks: RecentTracks,
+}
+
+/// The maximum number of recent counters, a few for each of the sessions.
+const MAX_RECENT: usize = 16;
+
+/// The tracks of recent counters. Most samples of a trace have the same.
+#[derive(Debug, Default)]
+struct RecentTracks(Vec<(CounterKey, Box<[u8]>, Option<u32>)>);
+
+/// The properties of a counter that are not in its descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct CounterKey {
+    machine: u32,
+    session: u32,
+    source: StringId,
+    cpu: Option<u32>,
+    is_timebase: bool,
+}
+
+impl RecentTracks {
+    /// Returns the track of a counter; `None` if it is counted by CPU and the CPU is unknown.
+    #[inline]
+    fn of(&mut self, cx: &mut Context, key: CounterKey, descriptor: &[u8]) -> Option<u32> {
+        let mut known = self.0.iter();
+        let known = known.find(|(of, bytes, _)| *of == key && **bytes == *descriptor);
+        match known {
+            Some((.., track)) => *track,
+            None => self.add(cx, key, descriptor),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, cx: &mut Context, key: CounterKey, descriptor: &[u8]) -> Option<u32> {
+        let track = track(cx, key, descriptor);
+        if self.0.len() == MAX_RECENT {
+            self.0.remove(0);
+        }
+        self.0.push((key, descriptor.into(), track));
+        track
+    }
 }
 
 /// The encoded descriptors of the counters of a sample.
@@ -118,7 +159,14 @@ impl StackSamples {
                 })
             });
         let weights = &sample.fields;
-        let counters = counters(cx, ts, (&events, weights), session, source, cpu);
+        let key = CounterKey {
+            machine: cx.store.machine,
+            session,
+            source,
+            cpu,
+            is_timebase: true,
+        };
+        let counters = counters(cx, ts, (&events, weights), key, &mut self.tracks);
         let upid = task.and_then(|task| task.upid);
         let (callstack, callsite_id) = match sample.stack {
             Some(SampleStack::Interned(iid)) => (stacks.ticket(cx, state, upid, iid), None),
@@ -246,18 +294,19 @@ fn counters(
     cx: &mut Context,
     ts: i64,
     (events, weights): (&Events<'_>, &StackSampleView<'_>),
-    session: u32,
-    source: StringId,
-    cpu: Option<u32>,
+    key: CounterKey,
+    tracks: &mut RecentTracks,
 ) -> Vec<u32> {
     let mut rows = Vec::new();
-    let primary = events
-        .primary
-        .and_then(|of| track(cx, of, session, source, cpu, true));
+    let primary = events.primary.and_then(|of| tracks.of(cx, key, of));
+    let of_follower = CounterKey {
+        is_timebase: false,
+        ..key
+    };
     let mut all = vec![(primary, weights.primary_weight)];
     let mut of_followers = weights.follower_weights.iter();
     for follower in &events.followers {
-        let track = follower.and_then(|of| track(cx, of, session, source, cpu, false));
+        let track = follower.and_then(|of| tracks.of(cx, of_follower, of));
         all.push((track, of_followers.next()));
     }
     for (track, weight) in all {
@@ -273,14 +322,14 @@ fn counters(
 }
 
 /// Returns the track of a counter; `None` if it is counted by CPU and the CPU is unknown.
-fn track(
-    cx: &mut Context,
-    descriptor: &[u8],
-    session: u32,
-    source: StringId,
-    cpu: Option<u32>,
-    is_timebase: bool,
-) -> Option<u32> {
+fn track(cx: &mut Context, key: CounterKey, descriptor: &[u8]) -> Option<u32> {
+    let CounterKey {
+        session,
+        source,
+        cpu,
+        is_timebase,
+        ..
+    } = key;
     let descriptor = CounterDescriptorView::read(descriptor);
     let mut text = |text: Option<&[u8]>, missing| {
         text.map_or(missing, |text| cx.store.strings.intern_bytes(text))
