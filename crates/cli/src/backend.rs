@@ -161,10 +161,12 @@ impl Own {
     }
 
     fn start(
-        options: HostOptions,
+        mut options: HostOptions,
         folder: PrivateFolder,
         report: impl Fn(&str, &str) + Send + Sync + 'static,
     ) -> Result<Self> {
+        // The data sources are threads of this process. On a busy machine, they may answer late.
+        options.service.trusted_pid = i32::try_from(std::process::id()).ok();
         let consumer = options.consumer.clone();
         let producer = options.producers.first().cloned();
         let producer = producer.context("there is no socket for producers")?;

@@ -15,6 +15,10 @@ pub struct ServiceOptions {
     /// The effective user id of the service: the owner of its own packets, and the only user whose
     /// producers may connect in lockdown mode.
     pub uid: u32,
+    /// The process whose producers confirm flushes and stops, because they are parts of the
+    /// program that runs the service. Sessions wait for them as long as for producers that have
+    /// confirmed before.
+    pub trusted_pid: Option<i32>,
     /// The name of this machine, for machine filters in configs. Upstream uses
     /// `PERFETTO_MACHINE_NAME` or the system name of `uname`.
     pub machine_name: String,
@@ -64,6 +68,7 @@ impl Default for ServiceOptions {
         Self {
             seed: 0,
             uid: 0,
+            trusted_pid: None,
             machine_name: "Linux".to_owned(),
             version: DEFAULT_VERSION.to_owned(),
             system_info: SystemInfo::default(),

@@ -166,7 +166,7 @@ impl Producers {
             Some(ProducerSMBScrapingMode::SMB_SCRAPING_DISABLED) => false,
             _ => self.scrape_by_default,
         };
-        let acks = self.new_acks(User::of(&peer), now);
+        let acks = self.new_acks(&peer, now);
         let mut producer = Producer::new(id, client, peer, request, size_hint, scraped, acks);
         if let Some(region) = adopted {
             producer.use_memory(region, None);

@@ -11,7 +11,7 @@ use ferretto_proto::{CommitDataRequest, GetAsyncCommandResponse, RegisterTraceWr
 use ferretto_shm::Scrape;
 
 use crate::command::Commands;
-use crate::event::ClientId;
+use crate::event::{ClientId, Peer};
 use crate::ids::{BufferId, ProducerId, WriterId};
 use crate::limits::{MAX_PRODUCERS, MAX_SUSPECTS, SUSPECT_NS};
 use crate::options::ServiceOptions;
@@ -33,6 +33,8 @@ pub(crate) struct Producers {
     scrape_by_default: bool,
     /// The user id of the service.
     uid: u32,
+    /// The process whose producers confirm.
+    trusted_pid: Option<i32>,
     /// If set, only producers of the service's own user may connect and record.
     lockdown: bool,
     discarded: Discarded,
@@ -51,6 +53,7 @@ impl Producers {
             quotas: options.quotas.clone(),
             scrape_by_default: options.scrape_by_default,
             uid: options.uid,
+            trusted_pid: options.trusted_pid,
             lockdown: false,
             discarded: Discarded::default(),
             suspects: BTreeMap::new(),
@@ -290,8 +293,12 @@ impl Producers {
     }
 
     /// Returns the record of confirmations of a new producer.
-    fn new_acks(&self, user: User, boottime: u64) -> Acks {
-        let missed = self.suspects.get(&user);
+    fn new_acks(&self, peer: &Peer, boottime: u64) -> Acks {
+        let is_trusted = peer.machine_id == 0 && peer.pid.is_some() && peer.pid == self.trusted_pid;
+        if is_trusted {
+            return Acks::trusted();
+        }
+        let missed = self.suspects.get(&User::of(peer));
         Acks::new(missed.is_some_and(|at| boottime.saturating_sub(*at) < SUSPECT_NS))
     }
 

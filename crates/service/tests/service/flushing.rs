@@ -3,7 +3,7 @@
 use ferretto_proto::fields::trace_packet as f;
 use ferretto_proto::get_async_command_response::Cmd;
 use ferretto_proto::trace_stats::FinalFlushOutcome;
-use ferretto_service::ClientId;
+use ferretto_service::{ClientId, ServiceOptions};
 use ferretto_shm::TraceWriter;
 use ferretto_wire::Fields;
 
@@ -42,6 +42,32 @@ fn a_flush_makes_producers_commit() {
     assert_eq!(world.flushed(consumer, flush), Some(true));
     assert_eq!(texts(&world.read(consumer)), ["held"]);
     assert_eq!(flushes(&world, producer), [(vec![1], 0)]);
+}
+
+#[test]
+fn parts_of_the_program_have_the_whole_timeout() {
+    let mut world = World::with(ServiceOptions {
+        trusted_pid: Some(4321),
+        ..ServiceOptions::default()
+    });
+    let own = silent(&mut world, "own");
+    let behaviour = Behaviour {
+        pid: Some(4322),
+        confirms_flush: false,
+        ..Default::default()
+    };
+    let other = world.producer_with("other", behaviour);
+    world.register(other, "other");
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new().source("own").source("other");
+    world.enable(consumer, config);
+    let flush = world.flush(consumer, 0);
+    // The other one has two seconds.
+    world.run_for(4999);
+    assert_eq!(world.flushed(consumer, flush), None);
+    world.run_for(1);
+    assert_eq!(world.flushed(consumer, flush), Some(false));
+    assert_eq!(flushes(&world, own).len(), 1);
 }
 
 #[test]
