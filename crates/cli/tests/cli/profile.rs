@@ -380,8 +380,9 @@ fn tens_of_thousands_of_waits_are_thinned_out_and_not_lost() {
     let [profile] = &summary.profiles[..] else {
         panic!("{:#?}", summary.profiles)
     };
+    // The limit is a rate, and a busy machine takes longer for the same number of waits.
     let samples = profile.total.samples;
-    assert!((10..40_000).contains(&samples), "{samples} samples");
+    assert!((10..2 * 40_000).contains(&samples), "{samples} samples");
     let share =
         |note: &String| note.contains(" have a callstack, which stands for those of its thread");
     assert!(summary.notes.iter().any(share), "{:?}", summary.notes);
