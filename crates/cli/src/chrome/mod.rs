@@ -33,8 +33,10 @@ use crate::read::{
 ///
 /// Writes slices with their arguments, instants, counters, flows, the threads that ran on each CPU,
 /// and the names of processes and threads. Times are microseconds of the trace's clock. Reads the
-/// same formats as ferretto view. Traces are read in parts, so memory use does not depend on their
-/// size; files of other programs must fit in memory.
+/// same formats as ferretto view. Large traces are read in parts, so memory use does not depend on
+/// their size; files of other programs must fit in memory. Parts follow the order of the file: an
+/// event whose begin and end are in different parts may be shown from or up to their border, which
+/// a remark says. A larger --max-memory makes the parts larger.
 #[derive(Debug, Args)]
 pub(crate) struct JsonArgs {
     /// The trace; - is standard input
@@ -45,13 +47,20 @@ pub(crate) struct JsonArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Size of the parts in which a trace is read; their tables take about ten times as much
-    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = parse_bytes, hide = true)]
-    part: u64,
+    /// [default: what the memory limit allows, at least 4M]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, hide = true)]
+    part: Option<u64>,
     #[command(flatten)]
     limits: LimitArgs,
 }
 
 impl JsonArgs {
+    /// Returns the size of the parts in which a trace is read.
+    fn part_bytes(&self) -> u64 {
+        let fits = self.limits.limits().memory_bytes() / TABLES_PER_BYTE;
+        self.part.unwrap_or(fits.max(MIN_PART))
+    }
+
     /// Returns the file for the result.
     fn output(&self) -> PathBuf {
         match &self.output {
@@ -65,6 +74,12 @@ impl JsonArgs {
         }
     }
 }
+
+/// The least size of the parts in which a trace is read, unless another is asked for.
+const MIN_PART: u64 = 4 << 20;
+/// The memory limit for each byte of a part: its tables take ten bytes, which are a third, and some
+/// kinds of events take more.
+const TABLES_PER_BYTE: u64 = 48;
 
 /// The data of a trace that is missing in the result.
 #[derive(Debug, Default)]
@@ -125,9 +140,10 @@ fn packets(
         request_events(&mut input, limits).with_context(|| format!("cannot read {name}"))?;
     writer.set_request_events(requests);
     let requests = Some(requests);
-    let (mut failed, mut is_full) = (None, false);
+    let (mut failed, mut is_full, mut parts) = (None, false, 1_u64);
     let splitting = |_, before: Option<Vec<u8>>| {
         if let Some(before) = before {
+            parts += 1;
             failed = part(name, Cursor::new(before), requests, limits, writer, missing).err();
             is_full = writer.is_full();
         }
@@ -139,7 +155,7 @@ fn packets(
     // The tables of a part take a third, and the state between parts a quarter.
     let of_state = Limits::memory(limits.memory_bytes() / 4);
     let of_state = of_state.with_decompressed(limits.decompressed_bytes());
-    let mut splitter = Splitter::new(Every::Bytes(args.part), of_state, splitting);
+    let mut splitter = Splitter::new(Every::Bytes(args.part_bytes()), of_state, splitting);
     let mut health = HealthReader::new(of_state);
     let mut stopped = None;
     let damage = TraceReader::with_limits(input, limits)
@@ -168,6 +184,13 @@ fn packets(
     }
     if let Some((last, _)) = last {
         part(name, Cursor::new(last), requests, limits, writer, missing)?;
+    }
+    if parts > 1 {
+        let what = format!(
+            "read in {parts} parts: events that are in two of them may be shown from or up to their \
+             border; a larger --max-memory makes fewer parts"
+        );
+        missing.remarks.insert(what);
     }
     let dropped = writer.dropped_flows();
     if dropped > 0 {
@@ -236,6 +259,7 @@ fn part(
 const TABLES: &[TableId] = &[
     TableId::args,
     TableId::counter,
+    TableId::cpu,
     TableId::flow,
     TableId::sched_slice,
     TableId::slice,

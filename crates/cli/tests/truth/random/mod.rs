@@ -39,10 +39,19 @@ struct Difference {
 impl Difference {
     fn compare<T: PartialEq + Debug>(&mut self, what: &str, one: &T, other: &T) {
         if one != other {
-            self.lines
-                .push(format!("{what}:\n   {one:?}\n   {other:?}"));
+            let (one, other) = (format!("{one:?}"), format!("{other:?}"));
+            let same = one.bytes().zip(other.bytes());
+            let same = same.take_while(|(one, other)| one == other).count();
+            let (one, other) = (around(&one, same), around(&other, same));
+            self.lines.push(format!("{what}:\n   {one}\n   {other}"));
         }
     }
+}
+
+/// Returns the part of a text around a byte, which is enough to see what differs there.
+fn around(text: &str, byte: usize) -> String {
+    let bytes = &text.as_bytes()[byte.saturating_sub(200)..text.len().min(byte + 200)];
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The kinds of lines for track events.
@@ -347,7 +356,8 @@ fn compare_json(all: &mut Difference, trace: &Trace, json: &Value) {
         };
         let ts = nanoseconds(&event["ts"]);
         if event["cat"] == "sched" {
-            on_cpus.push((ts, dur));
+            let cpu = event["tid"].as_i64().expect("the track of a CPU") & 0xffff_ffff;
+            on_cpus.push((cpu, ts, dur));
             continue;
         }
         let name = event["name"].as_str().expect("a name");
@@ -371,7 +381,10 @@ fn compare_json(all: &mut Difference, trace: &Trace, json: &Value) {
         !tables.thread.is_idle().get(sched.utid().get(*row)) && sched.dur().get(*row) > 0
     });
     let mut of_tables: Vec<_> = rows
-        .map(|row| (sched.ts().get(row), sched.dur().get(row)))
+        .map(|row| {
+            let cpu = tables.cpu.cpu().get(sched.ucpu().get(row)).unwrap_or(0);
+            (i64::from(cpu), sched.ts().get(row), sched.dur().get(row))
+        })
         .collect();
     of_tables.sort_unstable();
     on_cpus.sort_unstable();
@@ -424,7 +437,7 @@ fn compare_view(all: &mut Difference, view: View) {
 /// Returns the events that `ferretto json` writes for a trace.
 fn converted(world: &World, name: &str, bytes: &[u8]) -> Value {
     world.write(name, bytes);
-    let json = world.run("ferretto", &["json", name, "-o", "-"]);
+    let json = world.run("ferretto", &["json", name, "-o", "-", "--max-memory", "4G"]);
     serde_json::from_str(json.text()).unwrap_or_else(|_| panic!("{name}: {json:?}"))
 }
 
