@@ -169,6 +169,26 @@ impl Limits {
         Ok(())
     }
 
+    /// Returns an account with bytes that are kept for later statements, too: `None` if the kept
+    /// and the used ones were more than half of the limit then.
+    pub(crate) fn keep(&self, bytes: u64) -> Option<Charge> {
+        let most = match self.0.memory {
+            0 => u64::MAX,
+            memory => memory / 2,
+        };
+        let add = |used: u64| used.checked_add(bytes).filter(|used| *used <= most);
+        let added = self
+            .0
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        added.ok()?;
+        Some(Charge {
+            limits: self.clone(),
+            taken: bytes,
+            pending: 0,
+        })
+    }
+
     /// Returns an account of memory.
     pub(crate) fn charge(&self) -> Charge {
         Charge {

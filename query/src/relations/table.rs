@@ -1,5 +1,6 @@
 //! The tables of a trace.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,13 +65,13 @@ impl TraceTable {
             return Vec::new();
         };
         match index.search(view.len()) {
-            Search::Index => return index.find(&view, key),
+            Search::Index => return index.find(&view, key, &self.limits),
             Search::Scan => {}
             Search::ScanAndMake => {
                 let table = self.clone();
                 let make = move || {
                     if let Some(view) = table.column(column) {
-                        table.indexes[column].make(&view);
+                        table.indexes[column].make(&view, &table.limits);
                     }
                 };
                 // Without a thread, a later search makes it.
@@ -218,6 +219,8 @@ impl Relation for TraceTable {
             table: self,
             rows: Selected::Range(0..0),
             at: 0,
+            columns_read: Cell::new(0),
+            window: Vec::new(),
         })
     }
 }
@@ -250,6 +253,9 @@ impl Selected {
     }
 }
 
+/// The rows whose values are read at once.
+const WINDOW: usize = 256;
+
 #[derive(Debug)]
 struct TableRows {
     table: Arc<TraceTable>,
@@ -259,6 +265,11 @@ struct TableRows {
     sorted_by: Option<usize>,
     /// The memory of a list of rows.
     charge: Charge,
+    /// A bit for each of the first columns of which a value was read.
+    columns_read: Cell<u64>,
+    /// The values of a window of listed rows, for each column of which the window before was read.
+    /// The processor waits for the memory of many rows at a time so, and not for each of them.
+    window: Vec<(usize, Vec<ferretto_tables::Value>)>,
 }
 
 impl TableRows {
@@ -268,6 +279,48 @@ impl TableRows {
         self.rows = rows;
         self.charge.shrink(old);
         self.charge.grow(new)
+    }
+
+    /// Returns to the first row.
+    fn rewind(&mut self) {
+        self.at = 0;
+        self.columns_read.set(0);
+        self.window.clear();
+    }
+
+    /// Reads the next window.
+    fn read_window(&mut self) {
+        let rows = match &self.rows {
+            Selected::Range(_) => return,
+            Selected::List(rows) | Selected::Sorted(Sorted { rows, .. }) => rows,
+        };
+        let rows = &rows[self.at..rows.len().min(self.at + WINDOW)];
+        let columns = self.columns_read.take();
+        self.window.clear();
+        for column in (0..u64::BITS as usize).filter(|column| columns >> column & 1 != 0) {
+            if let Some(view) = self.table.column(column) {
+                let values = rows.iter().map(|row| view.get(*row as usize));
+                self.window.push((column, values.collect()));
+            }
+        }
+    }
+
+    /// Returns the value of a column.
+    fn read(&self, column: usize) -> ferretto_tables::Value {
+        let is_first = self.sorted_by == Some(column);
+        let row = match &self.rows {
+            Selected::Sorted(sorted) if is_first => sorted.alike[self.at] as usize,
+            _ => self.current(),
+        };
+        if !is_first && column < u64::BITS as usize {
+            self.columns_read.set(self.columns_read.get() | 1 << column);
+            let read = self.window.iter().find(|read| read.0 == column);
+            if let Some((_, values)) = read {
+                return values[self.at % WINDOW];
+            }
+        }
+        let view = self.table.column(column);
+        view.map_or(ferretto_tables::Value::Null, |view| view.get(row))
     }
 
     fn current(&self) -> usize {
@@ -281,6 +334,7 @@ impl TableRows {
 
 impl Rows for TableRows {
     fn start(&mut self, conditions: &[(usize, Op, Value)]) -> Result<()> {
+        self.rewind();
         let table = &self.table;
         let mut rows = 0..table.trace.tables().table(table.table).rows();
         let mut found = None;
@@ -293,7 +347,6 @@ impl Rows for TableRows {
                 found = Some((*column, table.key(*column, value)));
             }
         }
-        self.at = 0;
         let rows = match found {
             None => Selected::Range(rows),
             Some((_, None)) => Selected::Range(0..0),
@@ -307,6 +360,7 @@ impl Rows for TableRows {
     }
 
     fn sort(&mut self, order: &[(usize, bool)]) -> Result<()> {
+        self.rewind();
         let mut sorting = self.table.limits.charge();
         sorting.grow(self.rows.len() as u64 * SORTED_BYTES)?;
         self.charge.shrink(self.rows.memory());
@@ -328,7 +382,11 @@ impl Rows for TableRows {
         self.at += 1;
         // A statement may keep many readers that have ended.
         if self.is_done() {
+            self.window.clear();
             return self.select(Selected::Range(0..0));
+        }
+        if self.at.is_multiple_of(WINDOW) {
+            self.read_window();
         }
         Ok(())
     }
@@ -339,16 +397,7 @@ impl Rows for TableRows {
 
     fn value(&self, column: usize) -> ValueRef<'_> {
         let table = &self.table;
-        let Some(view) = table.column(column) else {
-            return ValueRef::Null;
-        };
-        let row = match &self.rows {
-            Selected::Sorted(sorted) if self.sorted_by == Some(column) => {
-                sorted.alike[self.at] as usize
-            }
-            _ => self.current(),
-        };
-        match view.get(row) {
+        match self.read(column) {
             ferretto_tables::Value::Null => ValueRef::Null,
             ferretto_tables::Value::Int(value) => ValueRef::Integer(value),
             ferretto_tables::Value::Real(value) => ValueRef::Real(value),
