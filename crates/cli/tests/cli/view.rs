@@ -55,6 +55,36 @@ fn a_page_is_served_until_it_is_closed() {
     assert!(running.child().wait().unwrap().success());
 }
 
+/// Opens the page of a trace and closes it. The server has ended then.
+fn open_and_close(world: &World, args: &[&str]) {
+    let mut running = world.start("ferretto", args);
+    let (port, path, _out) = address(&mut running);
+    let mut alive = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    let request =
+        format!("GET /{path}alive HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+    alive.write_all(request.as_bytes()).unwrap();
+    alive.read_exact(&mut [0; 15]).unwrap();
+    drop(alive);
+    assert!(running.child().wait().unwrap().success());
+}
+
+#[test]
+fn the_server_writes_an_index_of_a_long_trace_unless_told_otherwise() {
+    let world = World::new();
+    // Smaller traces have no index; blanks count as well.
+    let mut long = TRACE.as_bytes().to_vec();
+    long.resize(17 << 20, b' ');
+    world.write("long.json", &long);
+    let indexes = || {
+        let folder = std::fs::read_dir(world.path("cache/ferretto/view"));
+        folder.map_or(0, Iterator::count)
+    };
+    open_and_close(&world, &["view", "--no-browser", "--no-cache", "long.json"]);
+    assert_eq!(indexes(), 0);
+    open_and_close(&world, &["view", "--no-browser", "long.json"]);
+    assert_eq!(indexes(), 1);
+}
+
 #[test]
 fn a_page_is_written_completely_or_not_at_all() {
     let world = World::new();
