@@ -8,6 +8,8 @@ import type { BesideTracks } from './trackform';
 
 /** The number of pairs of rows to draw. */
 const PAIRS = 8;
+/** The height of the picture that is enough beside the panel, in letters. */
+const ROOM = 30;
 
 /** A row of one of both, and its time on CPUs and in slices for each nanosecond of the range. */
 interface Amount {
@@ -79,6 +81,8 @@ export async function drawBeside(app: Page): Promise<void> {
         const own = tops.slice(tops.length - tracks.nodes.length);
         app.layout.pinned = pairs.flatMap(({ before, now }) => [...(now === null ? [] : [app.layout.rowOf(now)]), ...(before === null ? [] : [own.shift()!])]);
         app.scroll = 0;
+        // On a small screen the panel would leave no room for the second row of a pair.
+        if (app.scene.height < ROOM * app.scene.em) app.panel.close();
         app.say(`The ${pairs.length} rows that changed most are at the top, each above that of ${previous ? 'the previous trace' : 'the kept range'}`);
     });
 }

@@ -41,6 +41,7 @@ export interface Tabs {
     /** The text of the tab with SQL. */
     sql: string;
     open(tab: Tab): void;
+    close(): void;
     setBaseline(): void;
     showCode(request: CodeRequest): void;
 }

@@ -1,7 +1,7 @@
 // Names and contrasts for all users (WCAG 2.2, level AA).
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { clickEvent, command, folder, launch, press, visit } from './browser.mjs';
+import { clickEvent, command, folder, launch, press, settled, visit } from './browser.mjs';
 import { server } from './traces.mjs';
 
 const MS = 1e6;
@@ -86,6 +86,16 @@ for (const colorScheme of ['light', 'dark']) {
                 await press(page, tab);
                 await check(`tab ${tab}`);
             }
+            await command(page, 'Select a range of time', '0 50 ms');
+            await press(page, 'b');
+            await command(page, 'Select a range of time', '100 ms 200 ms');
+            await press(page, '9');
+            await check('comparison');
+            await page.getByRole('button', { name: 'Draw the changed rows together' }).click();
+            await settled(page);
+            await check('rows of both ranges');
+            await command(page, 'Show the tab Code');
+            await check('code');
             for (const key of ['?', ';', ':']) {
                 await press(page, key);
                 await check(`dialog ${key}`);
