@@ -1,4 +1,4 @@
-//! The weight of samples at a place.
+//! The weight of samples.
 
 /// The weight of samples.
 #[derive(Debug, Clone, Copy, Default)]

@@ -19,7 +19,7 @@ pub struct FunctionRequest<'a> {
 }
 
 /// An address of a frame: `stack_profile_mapping.id`, and the address in the trace.
-pub(super) type Place = (u32, u64);
+pub(super) type Address = (u32, u64);
 
 /// The costs of a function by the addresses of its frames.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub(super) struct Costs {
     pub(super) total: f64,
     pub(super) function: Cost,
     /// The costs of each address; true if it is where a call returns to.
-    pub(super) places: FxHashMap<(Place, bool), Cost>,
+    pub(super) addresses: FxHashMap<(Address, bool), Cost>,
     /// The source lines that the trace has.
     pub(super) lines: Sources,
 }
@@ -49,7 +49,7 @@ impl View {
         for (callsite, weight) in weights {
             costs.total += weight;
             let Some(callsite) = callsite else { continue };
-            let mut seen: Vec<(Place, bool)> = Vec::new();
+            let mut seen: Vec<(Address, bool)> = Vec::new();
             let mut lines: Vec<&String> = Vec::new();
             let frames = frames(self.trace(), callsite);
             for frame in &frames {
@@ -65,7 +65,7 @@ impl View {
                     continue;
                 };
                 let is_innermost = depth == 0;
-                let place = (
+                let address = (
                     (
                         table.mapping().get(*frame),
                         table.rel_pc().get(*frame) as u64,
@@ -76,11 +76,11 @@ impl View {
                 if seen.is_empty() {
                     costs.function.add(weight, is_innermost);
                 }
-                if !seen.contains(&place) {
-                    seen.push(place);
+                if !seen.contains(&address) {
+                    seen.push(address);
                     costs
-                        .places
-                        .entry(place)
+                        .addresses
+                        .entry(address)
                         .or_default()
                         .add(weight, is_innermost);
                 }

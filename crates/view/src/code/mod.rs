@@ -32,7 +32,7 @@ impl View {
             "instructions": [], "lines": [], "missing": [],
         });
         // Names may be those of several functions; the most expensive one is shown.
-        let hottest = costs.places.iter().max_by(|a, b| {
+        let hottest = costs.addresses.iter().max_by(|a, b| {
             let order = a.1.all.total_cmp(&b.1.all);
             order.then_with(|| b.0.cmp(a.0))
         });
@@ -140,7 +140,7 @@ fn instructions(module: &Module, code: &Code) -> Result<Vec<Instruction>, String
 /// Returns the cost of each instruction of a function, by their addresses.
 fn spread(addresses: &[u64], costs: &Costs, mapping: u32, code: &Code) -> Vec<Cost> {
     let mut spread = vec![Cost::default(); addresses.len()];
-    for (((of, rel_pc), is_return), cost) in &costs.places {
+    for (((of, rel_pc), is_return), cost) in &costs.addresses {
         // The call is before the address that it returns to.
         let back = u64::from(*is_return);
         let address = rel_pc.wrapping_add(code.correction).wrapping_sub(back);

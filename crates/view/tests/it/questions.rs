@@ -1,6 +1,8 @@
 //! Details, searches, summaries and neighbours.
 
-use crate::common::{Frame, SCHED, json, of_a_command, slice, view, wakings, wakings_after_a_loss};
+use crate::common::{
+    Frame, SCHED, in_groups, json, of_a_command, slice, view, wakings, wakings_after_a_loss,
+};
 use ferretto_view::{
     By, Circumstances, PivotOf, PivotRequest, ProfileRequest, SearchIn, Step, View, Window,
 };
@@ -205,6 +207,36 @@ fn processes_of_the_recorded_command_come_first() {
         let names: Vec<&str> = processes.map(|(name, _)| name).collect();
         assert_eq!(names, wanted);
     }
+}
+
+#[test]
+fn a_unit_with_several_processes_is_a_group() {
+    let groups = |all: [&str; 3]| {
+        let groups = [(&b"other"[..], all[0]), (b"sh", all[1]), (b"work", all[2])];
+        let index = index(&in_groups(false, &groups));
+        ["other", "sh", "work"].map(|name| {
+            let above = index.column("parent")[index.node(2, name) as usize];
+            let is_group = above >= 0.0 && index.column("kind")[above as usize] == 4.0;
+            let name = is_group.then(|| index.texts("name")[above as usize].to_owned());
+            name.unwrap_or_default()
+        })
+    };
+    let web = "/system.slice/web.service";
+    let of_web = groups([
+        web,
+        "/system.slice/ssh.service",
+        "/system.slice/web.service/worker",
+    ]);
+    assert_eq!(of_web, ["web.service", "", "web.service"]);
+    // Sessions and service managers have all that a user starts.
+    let session = "/user.slice/user-1.slice/session-2.scope";
+    let manager = "/user.slice/user-1.slice/user@1.service";
+    assert_eq!(groups([session, session, manager]), [""; 3]);
+    let application = "/user.slice/user-1.slice/user@1.service/app.slice/app-editor.scope";
+    assert_eq!(
+        groups([application, manager, application]),
+        ["app-editor.scope", "", "app-editor.scope"]
+    );
 }
 
 #[test]

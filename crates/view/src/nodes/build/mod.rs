@@ -84,6 +84,8 @@ struct NodeBuilder<'a> {
     groups: FxHashMap<(u32, u32), u32>,
     /// The node of each container and pod, by machine and path or name.
     containers: FxHashMap<(u32, String), u32>,
+    /// The number of processes of each control group.
+    group_sizes: FxHashMap<(u32, String), usize>,
 }
 
 /// Returns the nodes of a trace: objects with events, and those that contain them.
@@ -104,6 +106,7 @@ pub(crate) fn build(tables: &Tables, strings: &StringPool, rows: &MachineRows) -
         tracks: vec![NONE; tables.track.len() as usize],
         groups: FxHashMap::default(),
         containers: FxHashMap::default(),
+        group_sizes: cgroups::sizes(tables, strings),
     };
     builder.cpus();
     builder.threads();
@@ -277,7 +280,7 @@ impl NodeBuilder<'_> {
         let table = &self.tables.process;
         let machine = table.machine_id().get(upid);
         let group = cgroups::group_of(self.tables, self.strings, upid);
-        let container = group.and_then(|group| self.container(machine, &group));
+        let container = group.and_then(|group| self.group(machine, &group));
         let above = container.unwrap_or_else(|| self.machine(machine));
         let name = Name::Pool(table.name().get(upid).or(table.cmdline().get(upid)));
         let draft = self.add(above, Class::Process, 0, Kind::Process, name);
@@ -292,10 +295,11 @@ impl NodeBuilder<'_> {
         draft
     }
 
-    /// Returns the node of a container, in that of its pod.
-    fn container(&mut self, machine: u32, group: &Group<'_>) -> Option<u32> {
-        let title = cgroups::title(group)?;
+    /// Returns the node of a container, in that of its pod, or of a unit.
+    fn group(&mut self, machine: u32, group: &Group<'_>) -> Option<u32> {
         let key = (machine, group.owner.to_owned());
+        let size = self.group_sizes.get(&key).copied().unwrap_or(0);
+        let title = cgroups::title(group, size)?;
         if let Some(draft) = self.containers.get(&key) {
             return Some(*draft);
         }

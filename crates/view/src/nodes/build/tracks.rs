@@ -78,7 +78,7 @@ impl<'a> NodeBuilder<'a> {
             _ if is_counter => {
                 let machine = table.machine_id().get(track);
                 let container = self.container_of(track);
-                let container = container.and_then(|group| self.container(machine, &group));
+                let container = container.and_then(|group| self.group(machine, &group));
                 let above = container.unwrap_or_else(|| self.machine(machine));
                 self.counter_group(above)
             }

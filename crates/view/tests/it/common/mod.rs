@@ -76,12 +76,17 @@ pub(crate) const GROUP_OF_WORK: &str =
 /// Returns a trace of two processes. With `has_command`, the trace has a recorded command that
 /// started the second process.
 pub(crate) fn of_a_command(has_command: bool) -> View {
+    in_groups(has_command, &[(b"work", GROUP_OF_WORK)])
+}
+
+/// Returns the same trace with these control groups of processes by name.
+pub(crate) fn in_groups(has_command: bool, groups: &[(&[u8], &str)]) -> View {
     let packet = |content: &[u8]| message(&[0x0a], content);
     let process = |pid, ppid, name: &[u8]| {
         let mut process = [number(1, pid), number(2, ppid), message(&[0x1a], name)].concat();
-        if name == b"work" {
+        for (_, group) in groups.iter().filter(|(of, _)| *of == name) {
             // `cgroup`, field 15505.
-            process.extend(message(&[0x8a, 0xc9, 0x07], GROUP_OF_WORK.as_bytes()));
+            process.extend(message(&[0x8a, 0xc9, 0x07], group.as_bytes()));
         }
         message(&[0x0a], &process)
     };
