@@ -46,8 +46,8 @@ pub(crate) fn title(group: &Group<'_>, processes: usize) -> Option<String> {
     Some(format!("{engine} {}", container.short_id()))
 }
 
-/// Returns true for a unit of one program: a service or the scope of an application, but no session,
-/// service manager or slice.
+/// Returns true for a unit of one program: a service or the scope of an application, but no
+/// session, service manager or slice.
 fn is_program(unit: &str) -> bool {
     let is_service = unit.ends_with(".service") && !unit.starts_with("user@");
     let is_application =
