@@ -32,7 +32,8 @@ impl Sources {
     }
 
     /// Returns the lines as JSON, the files with the highest costs first, and adds sentences about
-    /// files that are not here or have changed since `built`.
+    /// files that are not here or have changed since `built`, the time of the program that names
+    /// them. Without it, only the trace names them, and they are not read: it may name any file.
     pub(super) fn json(&self, built: Option<SystemTime>, missing: &mut Vec<String>) -> Vec<Value> {
         let cost = |lines: &BTreeMap<u32, Cost>| lines.values().map(|cost| cost.all).sum::<f64>();
         let mut files: Vec<_> = self.0.iter().collect();
@@ -40,16 +41,17 @@ impl Sources {
         let mut rows = Vec::new();
         let mut absent = Vec::new();
         for (file, lines) in files {
-            let texts = match read(Path::new(file)) {
-                Ok((texts, changed)) => {
-                    if built.is_some_and(|built| changed > built) {
+            let texts = match built.map(|built| (built, read(Path::new(file)))) {
+                None => Vec::new(),
+                Some((built, Ok((texts, changed)))) => {
+                    if changed > built {
                         missing.push(format!(
                             "{file} has changed since the program was built: its lines may be others."
                         ));
                     }
                     texts
                 }
-                Err(_) => {
+                Some((_, Err(_))) => {
                     absent.push(file.as_str());
                     Vec::new()
                 }
@@ -97,4 +99,19 @@ fn read(path: &Path) -> io::Result<(Vec<String>, SystemTime)> {
     file.take(MAX_SOURCE).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     Ok((text.lines().map(str::to_owned).collect(), changed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_only_the_trace_names_are_not_read() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let mut sources = Sources::default();
+        sources.add(file, 1, Cost::default());
+        let text = |built| sources.json(built, &mut Vec::new())[0][2].clone();
+        assert_eq!(text(Some(SystemTime::now())), "[package]");
+        assert_eq!(text(None), Value::Null);
+    }
 }
