@@ -381,8 +381,10 @@ fn tens_of_thousands_of_waits_are_thinned_out_and_not_lost() {
         panic!("{:#?}", summary.profiles)
     };
     // The limit is a rate, and a busy machine takes longer for the same number of waits.
+    let seconds = summary.duration_ns.unwrap_or(0).div_ceil(1_000_000_000);
+    let most = (40_000 * seconds.max(1)).min(2 * 40_000);
     let samples = profile.total.samples;
-    assert!((10..2 * 40_000).contains(&samples), "{samples} samples");
+    assert!((10..most).contains(&samples), "{samples} samples");
     let share =
         |note: &String| note.contains(" have a callstack, which stands for those of its thread");
     assert!(summary.notes.iter().any(share), "{:?}", summary.notes);

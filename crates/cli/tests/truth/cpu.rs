@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::compare::Topic;
-use crate::programs::{known, program, record};
+use crate::programs::{Known, known, program, record};
 use crate::readers::{Answers, Readers, nanoseconds, whole};
 use crate::world::World;
 
@@ -65,21 +65,28 @@ fn program_of_shares() {
     });
 }
 
+fn recorded() -> (Known, Readers) {
+    let world = World::new();
+    let known = record(&world, &["--sched"], "cpu::program_of_shares");
+    let readers = Readers::of(&world, "t");
+    (known, readers)
+}
+
 #[test]
 fn threads_and_their_process() {
     if ferretto_probes::ftrace::kernel_events().is_empty() {
         println!("skipped: kernel events are not allowed here");
         return;
     }
-    let world = World::new();
-    let known = record(&world, &["--sched"], "cpu::program_of_shares");
-    let readers = Readers::of(&world, "t");
-    let mut all = CPU.compare();
     // A busy machine may lose kernel events, which the summary says. The times of threads are too
     // short then.
-    let losses = readers.summary["losses"].as_array().expect("losses");
-    let at_least = |time: i64| if losses.is_empty() { time } else { 0 };
-    println!("losses: {losses:?}");
+    let recorded = (0..5).map(|_| recorded()).find(|(_, readers)| {
+        let losses = readers.summary["losses"].as_array().expect("losses");
+        println!("losses: {losses:?}");
+        losses.is_empty()
+    });
+    let (known, readers) = recorded.expect("a recording without losses");
+    let mut all = CPU.compare();
     let stolen = known.get("stolen");
     let mut sum = 0;
     for (number, ms) in SHARES.iter().enumerate() {
@@ -93,17 +100,13 @@ fn threads_and_their_process() {
         let answers = of_thread(&readers, tid);
         all.number(
             &format!("thread of {ms} ms"),
-            at_least(time - slack)..=time + slack + stolen,
+            time - slack..=time + slack + stolen,
             &answers,
         );
     }
     let answers = of_process(&readers, known.get("pid"));
     let least = sum - sum / 20 - 5_000_000;
-    all.number(
-        "process",
-        at_least(least)..=sum + 100_000_000 + stolen,
-        &answers,
-    );
+    all.number("process", least..=sum + 100_000_000 + stolen, &answers);
     all.finish();
 }
 
