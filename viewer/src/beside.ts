@@ -2,7 +2,7 @@
 
 import { duration } from './format';
 import { REF_NONE } from './frame';
-import { Kind, NONE, type Details, type Nodes, type Pivot, type Range, type Ref, type Step, type Summary, type Tile, type Trace, type Window } from './model';
+import { Kind, NONE, type Annotations, type Details, type Nodes, type Pivot, type Range, type Ref, type Step, type Summary, type Tile, type Trace, type Window } from './model';
 import type { Source } from './source';
 import type { BesideTracks } from './trackform';
 
@@ -96,6 +96,10 @@ export class Beside {
         const moved = `${shift < 0 ? '−' : '+'}${duration(Math.abs(shift))}`;
         const refs = (list: Ref[] | undefined) => (list ?? []).map((ref) => this.ref(ref)).filter((ref) => ref !== null);
         return { ...it, node, start: it.start + shift, facts: [['Of', `${title}, moved by ${moved}`], ...facts], parents: refs(it.parents), flows: [], chain: [] };
+    }
+
+    annotations(node: number, rows: Uint32Array): Promise<Annotations[]> {
+        return this.source.annotations(this.base(node), rows);
     }
 
     async step(from: Ref, to: Step): Promise<Ref | null> {

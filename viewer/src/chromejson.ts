@@ -3,14 +3,21 @@
 import { count } from './format';
 import { save } from './grid';
 import { title } from './labels';
-import { Kind, NONE, type Tile, type Trace } from './model';
+import { Kind, NONE, type Annotations, type FlowEnd, type Flows, type Tile, type Trace } from './model';
 import type { Page } from './page';
 
 const MAX_EVENTS = 1_000_000;
 /** The number of nodes of a request. */
 const BATCH = 256;
+/** The most arrows of a request. */
+const MAX_ARROWS = 10_000;
 /** The number of the first thread for tracks that belong to none. */
 const FIRST_TRACK = 1_000_000_000;
+
+interface Window {
+    from: number;
+    to: number;
+}
 
 interface Place {
     pid: number;
@@ -27,22 +34,66 @@ function placeOf({ nodes }: Trace, node: number): Place {
     return place;
 }
 
-function events(trace: Trace, tile: Tile, { from, to }: { from: number; to: number }): object[] {
+/** Returns an argument as a number or a truth value if it is one that JSON can represent. */
+function valueOf(text: string, type: string): unknown {
+    if (type === 'bool') return text === 'true';
+    if (!['int', 'uint', 'real'].includes(type)) return text;
+    const value = Number(text);
+    return Number.isFinite(value) && (type === 'real' || Number.isSafeInteger(value)) ? value : text;
+}
+
+function argumentsOf(args: Annotations[1]): Record<string, unknown> {
+    return Object.fromEntries(args.map(([key, text, type]) => [key.replace(/^(debug|args)\./, ''), valueOf(text, type)]));
+}
+
+async function events({ source, trace }: Page, tile: Tile, { from, to }: Window): Promise<object[]> {
     const { nodes } = trace;
     const { pid, tid } = placeOf(trace, tile.node);
     const all: object[] = [];
-    for (let row = 0; row < tile.length; row++) {
-        const start = tile.start[row];
-        if (nodes.kind[tile.node] === Kind.Counter) {
+    if (nodes.kind[tile.node] === Kind.Counter) {
+        for (let row = 0; row < tile.length; row++) {
+            const start = tile.start[row];
             if (start >= from && start < to) all.push({ ph: 'C', name: title(nodes, tile.node), pid, ts: start / 1000, args: { value: tile.lastValue[row] } });
-            continue;
         }
-        const dur = tile.dur[row];
-        if (start >= to || start + dur < from) continue;
-        const event = { name: tile.strings[tile.name[row]], pid, tid, ts: start / 1000 };
-        all.push(dur > 0 ? { ph: 'X', ...event, dur: dur / 1000 } : { ph: 'i', s: 't', ...event });
+        return all;
     }
+    const rows: number[] = [];
+    for (let row = 0; row < tile.length; row++) if (tile.start[row] < to && tile.start[row] + tile.dur[row] >= from) rows.push(row);
+    const annotations = await source.annotations(tile.node, Uint32Array.from(rows, (row) => tile.id[row]));
+    rows.forEach((row, i) => {
+        const [category, args] = annotations[i];
+        const dur = tile.dur[row];
+        const event = {
+            name: tile.strings[tile.name[row]], pid, tid, ts: tile.start[row] / 1000,
+            ...(category && { cat: category }), ...(args.length > 0 && { args: argumentsOf(args) }),
+        };
+        all.push(dur > 0 ? { ph: 'X', ...event, dur: dur / 1000 } : { ph: 'i', s: 't', ...event });
+    });
     return all;
+}
+
+/** Returns the arrows between events of a window by their ends, asking for halves of it if they are too many. */
+async function arrows(app: Page, { from, to }: Window, found = new Map<string, Flows['rows'][0]>()): Promise<Map<string, Flows['rows'][0]>> {
+    const { total, rows } = await app.source.flows({ from, to, nodes: app.rangeNodes() }, MAX_ARROWS);
+    const middle = Math.floor((from + to) / 2);
+    if (total > rows.length && middle > from) {
+        await arrows(app, { from, to: middle }, found);
+        return arrows(app, { from: middle, to }, found);
+    }
+    for (const row of rows) found.set(`${row.from.node} ${row.from.id} ${row.to.node} ${row.to.id}`, row);
+    return found;
+}
+
+/** Returns both ends of arrows as events. Their times are within the slices that they connect. */
+function flowEvents(trace: Trace, all: Iterable<Flows['rows'][0]>): object[] {
+    const found: object[] = [];
+    let id = 0;
+    for (const { from, to } of all) {
+        id += 1;
+        const end = ({ node, start }: FlowEnd) => ({ name: 'flow', cat: 'flow', id, ...placeOf(trace, node), ts: start / 1000 });
+        found.push({ ph: 's', ...end(from) }, { ph: 'f', bp: 'e', ...end(to) });
+    }
+    return found;
 }
 
 /** Returns the names of the processes, threads and tracks of nodes as events. */
@@ -61,7 +112,7 @@ function names(trace: Trace, wanted: number[]): object[] {
     return [...all.values()];
 }
 
-/** Saves slices, values of state tracks and counters of the range, or of the whole trace, in a file. */
+/** Saves slices, values of state tracks and counters with their arguments and arrows of the range, or of the whole trace, in a file. */
 export async function saveEvents(app: Page): Promise<void> {
     const { trace, range } = app;
     const { nodes } = trace;
@@ -78,11 +129,16 @@ export async function saveEvents(app: Page): Promise<void> {
     }
     const all = names(trace, wanted);
     for (let at = 0; at < wanted.length; at += BATCH) {
-        for (const tile of await app.source.tiles({ ...window, level: 0, nodes: wanted.slice(at, at + BATCH) })) all.push(...events(trace, tile, window));
+        for (const tile of await app.source.tiles({ ...window, level: 0, nodes: wanted.slice(at, at + BATCH) })) {
+            for (const event of await events(app, tile, window)) all.push(event);
+        }
         if (all.length > MAX_EVENTS) throw new Error(`These are more than ${count(MAX_EVENTS)} events: select a range of time, or convert the file with \`ferretto json\``);
     }
     if (wanted.length === 0) throw new Error('No slices or counters are in the range');
+    const there = new Set(wanted);
+    const flows = [...(await arrows(app, window)).values()].filter(({ from, to }) => there.has(from.node) && there.has(to.node));
+    for (const event of flowEvents(trace, flows)) all.push(event);
     const name = `${trace.name.replace(/\.\w+$/, '') || 'trace'}.json`;
     save(JSON.stringify({ displayTimeUnit: 'ns', traceEvents: all }), name, 'application/json');
-    app.say(`The slices and counters are saved as ${name}`);
+    app.say(`The slices, counters and flows are saved as ${name}`);
 }

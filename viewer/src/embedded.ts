@@ -1,7 +1,7 @@
 // A trace embedded in this page, or in another export.
 
 import { REF_NONE } from './frame';
-import { Kind, NONE, type By, type Details, type Found, type Line, type Lines, type Pivot, type PivotOf, type Range, type Ref, type Stacks, type Step, type Summary, type Tile, type Trace, type Window } from './model';
+import { Kind, NONE, type Annotations, type By, type Details, type FlowEnd, type Flows, type Found, type Line, type Lines, type Pivot, type PivotOf, type Range, type Ref, type Stacks, type Step, type Summary, type Tile, type Trace, type Window } from './model';
 import { args, describe } from './describe';
 import { makeTile } from './merge';
 import { expression, matcher } from './match';
@@ -37,6 +37,30 @@ export class EmbeddedSource implements Source {
 
     async details(node: number, id: number): Promise<Details> {
         return describe(this.store, node, id);
+    }
+
+    async annotations(node: number, rows: Uint32Array): Promise<Annotations[]> {
+        const { store } = this;
+        const name = store.tableName(node);
+        const sets = store.column(name, 'args');
+        return Array.from(rows, (row) => [store.text(name, 'category', row), args(store, sets[row] ?? 0)]);
+    }
+
+    async flows(range: Range, limit: number): Promise<Flows> {
+        const { store } = this;
+        const table = store.slices;
+        const found: Flows = { total: 0, rows: [] };
+        if (!table) return found;
+        const [from, to] = [store.column('flows', 'from'), store.column('flows', 'to')];
+        const nodes = new Set(store.within(range.nodes));
+        const end = (id: number): FlowEnd => ({ node: store.nodeOf(table, id), id, start: table.start[id] });
+        for (let i = 0; i < from.length; i++) {
+            const ends = [end(from[i]), end(to[i])];
+            if (!ends.some(({ start }) => start >= range.from && start < range.to) || !ends.some(({ node }) => nodes.has(node))) continue;
+            found.total += 1;
+            if (found.rows.length < limit) found.rows.push({ from: ends[0], to: ends[1] });
+        }
+        return found;
     }
 
     private ref(node: number, table: Table, row: number): Ref {

@@ -180,6 +180,22 @@ export interface Why {
     missing: string[];
 }
 
+/** The category of a row, and its arguments: key, value and type. */
+export type Annotations = [string, [string, string, string][]];
+
+/** An end of an arrow. */
+export interface FlowEnd {
+    node: number;
+    id: number;
+    start: number;
+}
+
+/** Arrows between slices, at most as many as requested. */
+export interface Flows {
+    total: number;
+    rows: { from: FlowEnd; to: FlowEnd }[];
+}
+
 export interface Found {
     total: number;
     rows: Ref[];

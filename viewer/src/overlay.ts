@@ -4,7 +4,7 @@
 import { Beside } from './beside';
 import { EmbeddedSource } from './embedded';
 import { Frame, type Values } from './frame';
-import { Kind, NONE, type By, type Details, type Found, type Lines, type Nodes, type Pivot, type PivotOf, type Range, type Ref, type Stacks, type Step, type Summary, type Tile, type Trace, type Why, type Window } from './model';
+import { Kind, NONE, type Annotations, type By, type Details, type Flows, type Found, type Lines, type Nodes, type Pivot, type PivotOf, type Range, type Ref, type Stacks, type Step, type Summary, type Tile, type Trace, type Why, type Window } from './model';
 import { readRows, type Rows } from './rows';
 import type { Source } from './source';
 import { Store } from './store';
@@ -350,6 +350,18 @@ export class Overlay implements Source {
         if (!this.isOwn(node)) return this.base.details(node, id);
         const it = await this.own!.details(node - this.count, id);
         return { ...it, node, parents: (it.parents ?? []).map((ref) => this.shift(ref)), flows: [] };
+    }
+
+    async annotations(node: number, rows: Uint32Array): Promise<Annotations[]> {
+        const beside = this.besideOf(node);
+        if (beside) return beside.annotations(node, rows);
+        return this.isOwn(node) ? this.own!.annotations(node - this.count, rows) : this.base.annotations(node, rows);
+    }
+
+    /** Further tracks have no arrows. */
+    flows(range: Range, limit: number): Promise<Flows> {
+        const nodes = range.nodes?.filter((node) => node < this.count) ?? null;
+        return nodes && nodes.length === 0 ? Promise.resolve({ total: 0, rows: [] }) : this.base.flows({ ...range, nodes }, limit);
     }
 
     async step(from: Ref, to: Step): Promise<Ref | null> {

@@ -1,11 +1,14 @@
 // A trace of the server.
 
 import { Frame } from './frame';
-import type { By, Code, CodeRequest, Details, Found, Lines, Pivot, PivotOf, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
+import type { Annotations, By, Code, CodeRequest, Details, Flows, Found, Lines, Pivot, PivotOf, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
 import type { Source } from './source';
 import { readStacks } from './stacks';
 import { readTiles } from './tiles';
 import { readTrace } from './trace';
+
+/** The most rows of a request for arguments. */
+const MAX_ANNOTATED = 10_000;
 
 export class RemoteSource implements Source {
     readonly coarse = 3;
@@ -63,6 +66,26 @@ export class RemoteSource implements Source {
 
     async details(node: number, id: number): Promise<Details> {
         return (await this.ask(`details?node=${node}&id=${id}`)).json();
+    }
+
+    async annotations(node: number, rows: Uint32Array): Promise<Annotations[]> {
+        const all: Annotations[] = [];
+        for (let at = 0; at < rows.length; at += MAX_ANNOTATED) {
+            const part: Annotations[] = await (await this.ask('args', { node, rows: [...rows.subarray(at, at + MAX_ANNOTATED)] })).json();
+            for (const one of part) all.push(one);
+        }
+        return all;
+    }
+
+    async flows(range: Range, limit: number): Promise<Flows> {
+        const frame = await this.frame('flows', { ...range, limit });
+        const length = frame.f64('from_time').length;
+        const end = (side: 'from' | 'to') => {
+            const [node, id, start] = [frame.u32(`${side}_node`, length), frame.u32(`${side}_id`, length), frame.f64(`${side}_time`, length)];
+            return (row: number) => ({ node: node[row], id: id[row], start: start[row] });
+        };
+        const [from, to] = [end('from'), end('to')];
+        return { total: frame.header.total ?? length, rows: Array.from({ length }, (_, row) => ({ from: from(row), to: to(row) })) };
     }
 
     async why(node: number, id: number): Promise<Why | null> {

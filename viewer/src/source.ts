@@ -1,4 +1,4 @@
-import type { By, Code, CodeRequest, Details, Found, Lines, Pivot, PivotOf, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
+import type { Annotations, By, Code, CodeRequest, Details, Flows, Found, Lines, Pivot, PivotOf, Range, Ref, Stacks, Step, Summary, Tile, Trace, Why, Window } from './model';
 
 /** The source of the trace. */
 export interface Source {
@@ -10,6 +10,10 @@ export interface Source {
     /** Returns a tile for each node, in the order of the request. */
     tiles(window: Window): Promise<Tile[]>;
     details(node: number, id: number): Promise<Details>;
+    /** Returns category and arguments of rows of a node, in the order of the request. */
+    annotations(node: number, rows: Uint32Array): Promise<Annotations[]>;
+    /** Returns the arrows that begin or end in a range. */
+    flows(range: Range, limit: number): Promise<Flows>;
     /** Returns the causes of the time of an event; null if there are none. Exports have none. */
     why?(node: number, id: number): Promise<Why | null>;
     step(from: Ref, to: Step): Promise<Ref | null>;

@@ -339,7 +339,7 @@ test('closing all groups keeps the top rows', () =>
         assert.deepEqual(await names(page), ['Machine', 'CPU 0', 'CPU 1', 'server 100', 'client 200', 'log']);
     }));
 
-test('the events of a range are saved as JSON of Chrome', () =>
+test('the events of a range are saved as JSON of Chrome, with arguments and flows', () =>
     on(url, async (page) => {
         await command(page, 'Select a range of time', '20 ms 40 ms');
         const [download] = await Promise.all([page.waitForEvent('download'), command(page, 'JSON of Chrome')]);
@@ -347,9 +347,19 @@ test('the events of a range are saved as JSON of Chrome', () =>
         const { traceEvents } = JSON.parse(readFileSync(await download.path(), 'utf8'));
         const worker = traceEvents.find(({ ph, args }) => ph === 'M' && args.name === 'worker-1');
         const requests = traceEvents.filter(({ name, pid, tid }) => name === 'request' && pid === worker.pid && tid === worker.tid);
-        assert.deepEqual(requests, [{ ph: 'X', name: 'request', pid: 100, tid: 102, ts: 21_500, dur: 6000 }]);
+        assert.deepEqual(requests, [{ ph: 'X', name: 'request', pid: 100, tid: 102, ts: 21_500, dur: 6000, cat: 'server', args: { id: 2, status: 200 } }]);
         const rss = traceEvents.filter(({ ph, name }) => ph === 'C' && name === 'rss');
         assert.deepEqual(rss.map(({ ts }) => ts), [20_000, 30_000]);
         assert.ok(rss[0].args.value > 1e6);
-        assert.ok(traceEvents.every(({ ph, ts, dur = 0 }) => ph === 'M' || (ts + dur >= 20_000 && ts < 40_000)));
+        const outside = traceEvents.filter(({ ph, ts, dur = 0 }) => !/[Msf]/.test(ph) && (ts + dur < 20_000 || ts >= 40_000));
+        assert.deepEqual(outside, []);
+        // The arrows from calls to `accept`, and from there to requests, begin and end in these slices.
+        const ends = traceEvents.filter(({ ph }) => /[sf]/.test(ph));
+        const flows = ends.filter(({ ph }) => ph === 's').map((from) => [from, ends.find(({ ph, id }) => ph === 'f' && id === from.id)]);
+        assert.deepEqual(flows.map(([from, to]) => [from.tid, from.ts, to.tid, to.ts]), [
+            [201, 20_000, 101, 20_500],
+            [101, 20_500, 102, 21_500],
+            [201, 30_000, 101, 30_500],
+            [101, 30_500, 103, 31_500],
+        ]);
     }));

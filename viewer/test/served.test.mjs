@@ -1,7 +1,7 @@
 // The page with traces that the program serves and exports. Needs the program in $FERRETTO.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { clickEvent, command, folder, launch, open, press, row, seen, settled, visit, xOf } from './browser.mjs';
@@ -112,6 +112,25 @@ test('a served trace and an exported one show the same', async (t) => {
         const exported = await look(pathToFileURL(`${dir.path}/shop.html`).href);
         assert.equal(first, exported);
     });
+});
+
+test('the JSON of a served trace is that of an exported one', async (t) => {
+    if (!ferretto) return t.skip('$FERRETTO names no program');
+    const saved = (url) => visit(browser, url, async (page) => {
+        const [download] = await Promise.all([page.waitForEvent('download'), command(page, 'JSON of Chrome')]);
+        const { traceEvents } = JSON.parse(readFileSync(await download.path(), 'utf8'));
+        const flows = traceEvents.filter(({ ph }) => ph === 's');
+        assert.equal(flows.length, 50);
+        const order = traceEvents.find(({ name, ts }) => name === 'order' && ts === 7000);
+        assert.deepEqual([order.cat, order.args], ['web', { number: 7, who: '<b>you</b>' }]);
+        assert.ok(traceEvents.some(({ ph, ts, args }) => ph === 'C' && ts === 49_000 && args.value === 51));
+        all.push(traceEvents.map((event) => JSON.stringify(event)).sort());
+    });
+    const all = [];
+    await served(['shop.json'], saved);
+    execFileSync(ferretto, ['view', 'shop.json', '-o', 'saved.html'], { cwd: dir.path, stdio: 'pipe' });
+    await saved(pathToFileURL(`${dir.path}/saved.html`).href);
+    assert.deepEqual(all[0], all[1]);
 });
 
 /** A request of `reader`, which waits for 8 of its 14 ms for `writer`. */

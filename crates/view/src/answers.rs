@@ -48,16 +48,18 @@ impl Fields {
         self.0.get(name)?.as_str()
     }
 
+    /// Returns a list of numbers; `None` if it is missing or malformed.
+    fn numbers(&self, name: &str) -> Option<Vec<u32>> {
+        let numbers = self.0.get(name)?.as_array()?.iter();
+        let numbers = numbers.map(|number| number.as_u64()?.try_into().ok());
+        numbers.collect()
+    }
+
     /// Returns the list of nodes; `None` for all nodes, and an error if it is malformed.
     fn nodes(&self) -> Result<Option<Vec<u32>>, ()> {
         match self.0.get("nodes") {
             None | Some(Value::Null) => Ok(None),
-            Some(Value::Array(nodes)) => {
-                let number = |node: &Value| node.as_u64().and_then(|node| node.try_into().ok());
-                let nodes: Option<Vec<u32>> = nodes.iter().map(number).collect();
-                nodes.map(Some).ok_or(())
-            }
-            Some(_) => Err(()),
+            Some(_) => self.numbers("nodes").map(Some).ok_or(()),
         }
     }
 }
@@ -166,6 +168,9 @@ impl Traces<'_> {
             return bad("'nodes' is a list of numbers, or null.");
         };
         let nodes = nodes.as_deref();
+        if name == "args" {
+            return self.args(fields);
+        }
         let (Some(from), Some(to)) = (fields.number("from"), fields.number("to")) else {
             return bad("'from' and 'to' are times.");
         };
@@ -195,6 +200,15 @@ impl Traces<'_> {
             "pivot" => self.pivot(fields, (from, to), nodes),
             _ => not_found(),
         }
+    }
+
+    fn args(self, fields: &Fields) -> Response {
+        let node = fields.count("node").and_then(|node| node.try_into().ok());
+        let (Some(node), Some(rows)) = (node, fields.numbers("rows")) else {
+            return bad("'node' is a number, and 'rows' a list of numbers.");
+        };
+        let all = self.view.arguments(node, &rows);
+        all.map_or_else(not_found, |all| json_reply(&all))
     }
 
     fn pivot(self, fields: &Fields, (from, to): (f64, f64), nodes: Option<&[u32]>) -> Response {
@@ -295,8 +309,8 @@ mod tests {
         select(vec![
             "", "trace", "tiles", "details", "why", "next", "search", "flows", "summary", "list",
             "pivot", "profile", "code", "function", "file", "locate", "ts", "track", "utid",
-            "node", "id", "to", "in", "text", "limit", "nodes", "from", "level", "offset", "by",
-            "of", "args", "thread", "before", "parent", "x", "%00",
+            "node", "rows", "id", "to", "in", "text", "limit", "nodes", "from", "level", "offset",
+            "by", "of", "args", "thread", "before", "parent", "x", "%00",
         ])
     }
 

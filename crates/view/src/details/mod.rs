@@ -1,5 +1,6 @@
 //! The details of one row.
 
+mod arguments;
 mod chain;
 mod value;
 
@@ -15,6 +16,8 @@ use crate::view::View;
 
 /// The maximum number of related slices and of arrows in the details of a slice.
 const MAX_RELATED: usize = 1000;
+/// The maximum number of arguments of a row.
+const MAX_ARGS: usize = 10_000;
 
 /// Details under construction.
 pub(crate) struct Details<'a> {
@@ -183,16 +186,10 @@ impl Details<'_> {
     }
 
     fn args(&mut self, set: Option<u32>) {
-        let Some(set) = set else {
-            return;
-        };
-        let (tables, strings) = (self.view.trace().tables(), self.view.trace().strings());
-        let all = tables.args.set(set).take(MAX_RELATED * 10).map(|arg| {
-            let key = strings.text(arg.key);
-            json!([key, arg_text(arg.value, strings), arg.value.type_name()])
-        });
-        let all: Vec<Value> = all.collect();
-        self.put("args", all);
+        if set.is_some() {
+            let all = self.view.argument_set(set);
+            self.put("args", all);
+        }
     }
 
     fn stack(&mut self, callsite: Option<u32>) {
