@@ -34,13 +34,14 @@ const WORDS: Record<string, string> = { cpu: 'CPU', blocked: 'kernel function' }
 const word = (column: string) => (column.startsWith('arg:') ? column.slice(4) : (WORDS[column] ?? column));
 const upper = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
-export function pivotTable(app: Page, of: PivotOf, range: Range): Promise<HTMLElement | null> {
+/** Returns the table of one kind of event, and the arguments that they have; null if there are none. */
+export function pivotTable(app: Page, of: PivotOf, range: Range): Promise<{ root: HTMLElement; args: string[] } | null> {
     const by = chosen.get(of) ?? [COLUMNS[of][0]];
     return app.source.pivot(range, of, by).then((pivot) => {
         if (pivot.rows.length === 0) return null;
         const root = el('div', { class: 'pivot' });
         fill(app, root, of, range, by, pivot);
-        return root;
+        return { root, args: pivot.args };
     });
 }
 

@@ -3,6 +3,7 @@
 import { el, name, table, type Cell } from './dom';
 import { count, duration, instant, quantity } from './format';
 import type { CounterSum, PivotOf } from './model';
+import { kernelTables } from './kernels';
 import { memoryTable } from './memory';
 import type { Page } from './page';
 import { pivotTable } from './pivottable';
@@ -18,7 +19,9 @@ export async function summary(app: Page): Promise<HTMLElement> {
     const of = { from, to, nodes: app.rangeNodes() };
     const kinds: PivotOf[] = ['slices', 'cpu', 'states', 'events'];
     const [sums, ...tables] = await Promise.all([app.source.summary(of), ...kinds.map((kind) => pivotTable(app, kind, of))]);
-    const parts = tables.filter((part) => part !== null);
+    const parts = tables.filter((part) => part !== null).map(({ root }) => root);
+    const kernels = await kernelTables(app, of, tables[0]?.args ?? []);
+    if (kernels) parts.unshift(...kernels);
     const { counters, flows } = sums;
     const memory = memoryTable(app, counters);
     if (memory) parts.push(memory);

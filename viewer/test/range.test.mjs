@@ -272,3 +272,32 @@ test('a screenshot is shown as a picture', async () => {
         assert.match(await page.locator('#content').innerText(), /title\s+iVBORw0KGgo/);
     });
 });
+
+test('kernels of computations have a table, and their launches another', async () => {
+    const trace = new Trace();
+    const machine = trace.node(-1, Kind.Machine, 'Machine');
+    const thread = trace.node(trace.node(machine, Kind.Process, 'train', { number: 1 }), Kind.Thread, 'train', { number: 1 });
+    const calls = trace.node(thread, Kind.Slices, 'train');
+    const queue = trace.node(trace.node(machine, Kind.Group, 'GPU 0'), Kind.Slices, 'Compute queue');
+    const launched = (at, dur, kernel, grid, group, registers) => {
+        trace.slice(calls, (at - 1) * MS, 0.5 * MS, 'cuLaunchKernel', { args: { stream: 7 } });
+        const size = Object.fromEntries(['x', 'y', 'z'].flatMap((axis, i) => [[`launch.grid_size.${axis}`, grid[i]], [`launch.workgroup_size.${axis}`, group[i]]]));
+        const args = { kernel_name: `_Z${kernel}`, kernel_demangled_name: `${kernel}(float*)`, arch: 'sm_90', ...size, registers, hw_queue_id: 1 };
+        trace.slice(queue, at * MS, dur * MS, `_Z${kernel}`, { args });
+    };
+    launched(10, 4, 'matmul', [64, 32, 1], [16, 16, 1], 96);
+    launched(20, 8, 'matmul', [64, 32, 1], [16, 16, 1], 96);
+    launched(30, 3, 'relu', [256, 1, 1], [128, 1, 1], 24);
+    await on(dir.write('kernels.html', trace.html()), async (page) => {
+        await press(page, 'v');
+        const kernels = await section(page, 'Kernels of computations').innerText();
+        assert.match(kernels, /Kernel\s+Launches\s+Total\s+Of all kernels\s+Mean\s+Min\s+Max\s+Work items\s+registers/);
+        assert.match(kernels, /matmul\(float\*\)\s+2\s+12 ms\s+80 %\s+6 ms\s+4 ms\s+8 ms\s+524,288\s+96\s+relu\(float\*\)\s+1\s+3 ms\s+20 %\s+3 ms\s+3 ms\s+3 ms\s+32,768\s+24/);
+        const launches = section(page, 'Launches of kernels');
+        assert.match(await launches.locator('tbody tr').nth(1).innerText(), /^0\.020 000 000 s\s+matmul\(float\*\)\s+8 ms\s+64 × 32 × 1\s+16 × 16 × 1\s+sm_90\s+96$/);
+        // A launch is a link into the picture.
+        await launches.getByRole('button', { name: '0.030 000 000 s' }).click();
+        await settled(page);
+        assert.match(await content(page), /^_Zrelu\s*3 ms/);
+    });
+});
