@@ -32,21 +32,34 @@ export class RectList {
         return new Uint8Array(this.floats.buffer, 0, this.length * WORDS * 4);
     }
 
-    /** Draws the rectangles into a pixel array. All colours are opaque, so the last one is visible. */
+    /**
+     * Draws the rectangles into a pixel array. All colours are opaque, so the last one is visible. Of rectangles side by side that
+     * have the same height, as dense events, the first line is drawn, and then copied to the others at once.
+     */
     fill(pixels: Uint32Array, width: number, height: number): void {
         const { floats, words } = this;
+        let [runLeft, runRight, runTop, runEnd] = [0, 0, 0, 0];
+        const copy = () => {
+            for (let row = runTop + width; row < runEnd; row += width) {
+                if (runRight - runLeft > 8) pixels.copyWithin(row + runLeft, runTop + runLeft, runTop + runRight);
+                else for (let i = runLeft; i < runRight; i++) pixels[row + i] = pixels[runTop + i];
+            }
+        };
         for (let at = 0; at < this.length * WORDS; at += WORDS) {
             const left = Math.max(0, Math.round(floats[at]));
             const right = Math.min(width, Math.round(floats[at] + floats[at + 2]));
-            if (right <= left) continue;
-            const color = words[at + 4];
-            const top = Math.max(0, Math.round(floats[at + 1]));
+            const top = Math.max(0, Math.round(floats[at + 1])) * width;
             const end = Math.min(height, Math.round(floats[at + 1] + floats[at + 3])) * width;
-            for (let row = top * width; row < end; row += width) {
-                if (right - left > 8) pixels.fill(color, row + left, row + right);
-                else for (let i = row + left; i < row + right; i++) pixels[i] = color;
-            }
+            if (right <= left || end <= top) continue;
+            if (top !== runTop || end !== runEnd || left < runLeft || left > runRight) {
+                copy();
+                [runLeft, runRight, runTop, runEnd] = [left, right, top, end];
+            } else if (right > runRight) runRight = right;
+            const color = words[at + 4];
+            if (right - left > 8) pixels.fill(color, top + left, top + right);
+            else for (let i = top + left; i < top + right; i++) pixels[i] = color;
         }
+        copy();
     }
 }
 

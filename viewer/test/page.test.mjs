@@ -735,6 +735,33 @@ test('with a default font of 125 %, rows are higher and no text is truncated', a
     }
 });
 
+test('dense events have their whole height, and nothing is drawn between them', async () => {
+    const trace = new Trace();
+    const thread = trace.node(trace.node(-1, Kind.Process, 'p', { number: 1 }), Kind.Thread, 't', { number: 1 });
+    const slices = trace.node(thread, Kind.Slices, 't');
+    const names = ['read', 'write', 'lock', 'parse', 'flush'];
+    // Events of a few pixels side by side, then as many with gaps of half their time.
+    for (let i = 0; i < 300; i++) trace.slice(slices, i * MS, MS, names[i % 5]);
+    for (let i = 0; i < 300; i += 4) trace.slice(slices, (300 + i) * MS, 2 * MS, names[i % 5]);
+    await on(dir.write('dense.html', trace.html()), async (page) => {
+        const stage = await page.locator('#stage').boundingBox();
+        const { y } = await row(page, 't');
+        const top = Math.round(y - stage.y) + 4;
+        const [start, end] = await span(page);
+        const line = (dy, from, to) =>
+            page.evaluate(({ y, places }) => {
+                const context = document.getElementById('boxes').getContext('2d');
+                return places.map((x) => String(context.getImageData(x, y, 1, 1).data));
+            }, { y: top + dy, places: Array.from({ length: Math.floor((to - from) / (4 * MS)) }, (_, i) => Math.round(((from + 4 * i * MS - start) / (end - start)) * stage.width)) });
+        const [first, last] = [await line(0, 0.5 * MS, 300 * MS), await line(10, 0.5 * MS, 300 * MS)];
+        assert.deepEqual(last, first);
+        assert.equal(new Set(first).size, 5);
+        const gaps = await line(10, 303 * MS, 590 * MS);
+        assert.equal(new Set(gaps).size, 1, gaps.join(' '));
+        assert.ok(!first.includes(gaps[0]));
+    });
+});
+
 test('a graphics card draws the same picture', async () => {
     const computed = await launch(true);
     const shots = [];
