@@ -1,6 +1,7 @@
-// What a user adds to a trace: notes on times and ranges, workspaces, macros, and the zero of time. They are part of the
+// What a user adds to a trace: notes on times and ranges, workspaces, macros, charts, and the zero of time. They are part of the
 // address of the page, and of files with its state.
 
+import { CHARTS, type Chart } from './chart';
 import { pathOf, nodeAt } from './labels';
 import type { Nodes } from './model';
 
@@ -13,6 +14,7 @@ export interface Note {
 
 const MAX_NOTES = 1000;
 const MAX_TEXT = 2000;
+const MAX_CHARTS = 50;
 
 export class Marks {
     notes: Note[] = [];
@@ -22,7 +24,13 @@ export class Marks {
     workspace = '';
     /** Lists of commands, one on each line. */
     macros = new Map<string, string>();
+    charts: Chart[] = [];
     zero = 0;
+
+    addChart(chart: Chart): void {
+        if (this.charts.length >= MAX_CHARTS) throw new Error(`a page has at most ${MAX_CHARTS} charts`);
+        this.charts.push(chart);
+    }
 
     /** Adds a note in the order of time, and returns its index. */
     add(note: Note): number {
@@ -40,6 +48,7 @@ export class Marks {
         if (this.notes.length > 0) put('notes', this.notes.map(({ from, to, text }) => [Math.round(from), Math.round(to), text]));
         if (this.workspaces.size > 0) put('spaces', [this.workspace, ...this.workspaces]);
         if (this.macros.size > 0) put('macros', [...this.macros]);
+        if (this.charts.length > 0) put('charts', this.charts);
         if (this.zero !== 0) parts.push(`zero=${Math.round(this.zero)}`);
         return parts;
     }
@@ -66,14 +75,15 @@ export class Marks {
             this.workspace = typeof current === 'string' && this.workspaces.has(current) ? current : '';
         }
         if (parts.has('macros')) this.macros = macrosOf(get('macros'));
+        if (parts.has('charts')) this.charts = chartsOf(get('charts'));
         if (parts.has('zero')) this.zero = Number(parts.get('zero')) || 0;
     }
 
     /** Returns the content of a file. Rows are saved by name, so that the file suits other traces. */
     file(nodes: Nodes, address: string): string {
         const spaces = [...this.workspaces].map(([name, rows]) => [name, rows.map((node) => pathOf(nodes, node))]);
-        const { notes, zero } = this;
-        return JSON.stringify({ ferretto: 'state', version: 1, address, notes: notes.map(({ from, to, text }) => [from, to, text]), spaces, macros: [...this.macros], zero }, null, 1);
+        const { notes, charts, zero } = this;
+        return JSON.stringify({ ferretto: 'state', version: 1, address, notes: notes.map(({ from, to, text }) => [from, to, text]), spaces, macros: [...this.macros], charts, zero }, null, 1);
     }
 
     /** Reads the content of a file, and returns the address in it. */
@@ -94,6 +104,7 @@ export class Marks {
         }
         this.workspace = '';
         this.macros = macrosOf(list(all.macros));
+        this.charts = chartsOf(list(all.charts));
         this.zero = Number(all.zero) || 0;
         return typeof all.address === 'string' ? all.address : '';
     }
@@ -108,6 +119,11 @@ function notesOf(list: unknown[]): Note[] {
         notes.push({ from, to, text: text.slice(0, MAX_TEXT) });
     }
     return notes.sort((a, b) => a.from - b.from);
+}
+
+function chartsOf(list: unknown[]): Chart[] {
+    const isChart = (it: any): it is Chart => it !== null && typeof it === 'object' && it.kind in CHARTS && ['sql', 'title', 'x', 'y', 'by'].every((name) => typeof it[name] === 'string');
+    return list.filter(isChart).slice(0, MAX_CHARTS).map(({ kind, sql, title, x, y, by }) => ({ kind, sql, title, x, y, by }));
 }
 
 function macrosOf(list: unknown[]): Map<string, string> {

@@ -11,7 +11,7 @@ import type { Source } from './source';
 import type { Tracks } from './trackform';
 
 /** The tabs of the panel, in order. */
-export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace', 'notes', 'sql', 'compare', 'code'] as const;
+export const TABS = ['details', 'range', 'flame', 'log', 'search', 'trace', 'notes', 'sql', 'compare', 'code', 'charts'] as const;
 export type Tab = (typeof TABS)[number];
 
 export const TAB_NAMES: Record<Tab, string> = {
@@ -25,6 +25,7 @@ export const TAB_NAMES: Record<Tab, string> = {
     sql: 'SQL',
     compare: 'Compare',
     code: 'Code',
+    charts: 'Charts',
 };
 
 export interface Selection {
@@ -67,7 +68,7 @@ export interface Page {
     readonly layout: Layout;
     readonly colors: Palette;
     readonly panel: Tabs;
-    /** Notes, workspaces and macros. */
+    /** Notes, workspaces, macros and charts. */
     readonly marks: Marks;
     readonly settings: Settings;
     /** The place of the mouse in the picture, or null. */

@@ -1,5 +1,6 @@
 // The panel below the picture, with one tab at a time. It is closed until it has content.
 
+import { ChartsTab } from './charts';
 import { code } from './code';
 import { compare } from './compare';
 import { details } from './details';
@@ -21,12 +22,14 @@ export class Panel implements Tabs {
     private buttons = new Map<Tab, HTMLButtonElement>();
     private flame: FlameTab;
     private query: SqlTab;
+    private charts: ChartsTab;
     private drawn = 0;
     private of: CodeRequest | null = null;
 
     constructor(private app: Page) {
         this.flame = new FlameTab(app);
         this.query = new SqlTab(app);
+        this.charts = new ChartsTab(app);
         const tabs = byId('tabs');
         for (const tab of TABS) {
             const toggle = () => (this.shown === tab ? this.close() : this.open(tab));
@@ -151,6 +154,9 @@ export class Panel implements Tabs {
             case 'sql':
                 if (this.query.root.parentNode !== content) content.replaceChildren(this.query.root);
                 return this.query.update();
+            case 'charts':
+                if (this.charts.root.parentNode !== content) content.replaceChildren(this.charts.root);
+                return this.charts.update();
             case 'compare':
                 return later(compare(app));
             case 'code':

@@ -65,6 +65,15 @@ export class Rows {
     }
 }
 
+/** Returns true if the first values of a column are numbers. */
+export function isNumeric(rows: Rows, column: number): boolean {
+    for (let row = 0; row < Math.min(rows.length, 50); row++) {
+        const kind = rows.kind(row, column);
+        if (kind !== CellKind.Null) return kind === CellKind.Int || kind === CellKind.Real || kind === CellKind.Big;
+    }
+    return false;
+}
+
 /** Calls `visit` with the number and the bounds of each field. A number has the bounds `value, -1`. */
 function walk(data: Uint8Array, from: number, to: number, visit: (field: number, from: number, to: number) => void): void {
     let at = from;

@@ -1,5 +1,7 @@
 // The tab with SQL: an editor, the result, and what can be done with it.
 
+import { chartForm } from './chartform';
+import { lookOf } from './charts';
 import { Catalog, CATALOG, Editor } from './complete';
 import { el } from './dom';
 import { Explorer } from './explore';
@@ -41,7 +43,8 @@ export class SqlTab {
             this.find,
             el('button', { click: () => void this.copy() }, 'Copy'),
             el('button', { click: () => save(this.grid.text(','), 'query.csv', 'text/csv') }, 'CSV'),
-            el('button', { click: () => this.offerTracks(), title: 'Draw the rows in the picture' }, 'Draw as tracks…'));
+            el('button', { click: () => this.offer('chart'), title: 'Draw the rows as bars, lines, points or a histogram' }, 'Chart…'),
+            el('button', { click: () => this.offer('tracks'), title: 'Draw the rows in the picture' }, 'Draw as tracks…'));
         this.actions.hidden = true;
         this.find.addEventListener('input', () => {
             this.grid.filter(this.find.value);
@@ -188,13 +191,23 @@ export class SqlTab {
         };
     }
 
-    private offerTracks(): void {
-        this.form.hidden = !this.form.hidden;
+    /** Opens or closes the form of tracks or of a chart. */
+    private offer(what: 'tracks' | 'chart'): void {
+        const isOpen = !this.form.hidden && this.form.dataset.of === what;
+        this.form.hidden = isOpen || !this.rows;
+        this.form.dataset.of = what;
         if (this.form.hidden || !this.rows) return;
-        this.form.replaceChildren(trackForm(this.rows, (track) => {
+        const { app, ran } = this;
+        const tracks = (rows: Rows) => trackForm(rows, (track) => {
             this.form.hidden = true;
-            this.app.addTrack({ ...track, sql: this.ran });
-        }));
+            app.addTrack({ ...track, sql: ran });
+        });
+        const chart = (rows: Rows) => chartForm(rows, ran, () => lookOf(app, Math.min(760, this.root.clientWidth - 28)), (chart) => {
+            app.marks.addChart(chart);
+            app.changed();
+            app.panel.open('charts');
+        });
+        this.form.replaceChildren(what === 'tracks' ? tracks(this.rows) : chart(this.rows));
         this.form.querySelector<HTMLElement>('input, select')?.focus();
     }
 

@@ -1,4 +1,4 @@
-// The state of the page as a file: the view, notes, workspaces and macros.
+// The state of the page as a file: the view, notes, workspaces, macros and charts.
 
 import type { App } from './app';
 import { el } from './dom';
@@ -24,7 +24,7 @@ function apply(app: App, text: string): void {
     const address = app.marks.readFile(text, app.trace.nodes);
     const marks = app.marks.parts();
     // Numbers of rows in the address are those of the saved trace. Notes and names suit others as well.
-    const kept = address.replace(/^#/, '').split('&').filter((part) => part && !/^(notes|spaces|macros|zero|run)=/.test(part));
+    const kept = address.replace(/^#/, '').split('&').filter((part) => part && !/^(notes|spaces|macros|charts|zero|run)=/.test(part));
     location.hash = [...kept, ...marks].join('&');
     app.setZero(app.marks.zero);
 }

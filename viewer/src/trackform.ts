@@ -1,7 +1,7 @@
 // The form that draws the result of a query as tracks.
 
 import { el } from './dom';
-import { CellKind, type Rows } from './rows';
+import { isNumeric, type Rows } from './rows';
 
 /** Tracks from a query, as the address keeps them. */
 export interface QueryTracks {
@@ -39,14 +39,7 @@ export type Tracks = QueryTracks | ChainTracks | BesideTracks;
 export function trackForm(rows: Rows, add: (track: QueryTracks) => void): HTMLElement {
     const { columns } = rows;
     const named = (...names: string[]) => columns[rows.column(...names)] ?? '';
-    const isNumber = (name: string) => {
-        const column = columns.indexOf(name);
-        for (let row = 0; row < Math.min(rows.length, 50); row++) {
-            const kind = rows.kind(row, column);
-            if (kind !== CellKind.Null) return kind === CellKind.Int || kind === CellKind.Real || kind === CellKind.Big;
-        }
-        return false;
-    };
+    const isNumber = (name: string) => isNumeric(rows, columns.indexOf(name));
     const select = (label: string, chosen: string, none: string | null) => {
         const list = el('select', { 'aria-label': label },
             none !== null && el('option', { value: '' }, none), ...columns.map((name) => el('option', { value: name }, name)));

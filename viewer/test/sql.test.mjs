@@ -286,6 +286,56 @@ test('the rows of a query are drawn as tracks, which the address keeps', (t) =>
         });
     }));
 
+/** Returns the widths of the bars of a chart by the texts that they show under the mouse. */
+const bars = (chart) => chart.locator('rect').evaluateAll((all) => Object.fromEntries(all.map((it) => [it.textContent, Number(it.getAttribute('width'))])));
+
+test('results are drawn as charts, which are kept together, run again, moved and removed', (t) =>
+    inTab(t, async (page, url) => {
+        await run(page, 'SELECT name, sum(dur) AS dur FROM slice GROUP BY name');
+        await page.getByRole('button', { name: 'Chart…' }).click();
+        const drawn = await bars(page.locator('.preview svg'));
+        assert.deepEqual(Object.keys(drawn), ['offer: 20 ms', 'order: 20 ms', 'check: 16.23 ms']);
+        assert.ok(Math.abs(drawn['check: 16.23 ms'] / drawn['offer: 20 ms'] - 16.225 / 20) < 0.01);
+        await page.getByLabel('Chart: title').fill('Time by name');
+        await page.getByRole('button', { name: 'Keep' }).click();
+        await settled(page);
+        await press(page, '8');
+        await run(page, 'SELECT ts, value FROM counter');
+        await page.getByRole('button', { name: 'Chart…' }).click();
+        await page.getByRole('button', { name: 'Keep' }).click();
+        await settled(page);
+        await press(page, '8');
+        await run(page, "SELECT dur, name FROM slice WHERE name <> 'check'");
+        await page.getByRole('button', { name: 'Chart…' }).click();
+        await page.getByLabel('Chart: draw').selectOption('histogram');
+        await page.getByLabel('Chart: colours by').selectOption('name');
+        await page.getByRole('button', { name: 'Keep' }).click();
+        await settled(page);
+        const titles = (of) => of.locator('.charts figcaption .what').allInnerTexts();
+        assert.deepEqual(await titles(page), ['Time by name', 'value over ts', 'dur and name']);
+        // The line falls from the first value to the last.
+        const line = (await page.locator('.charts polyline').getAttribute('points')).split(' ').map((point) => point.split(',').map(Number));
+        assert.equal(line.length, 50);
+        assert.ok(line.every(([x, y], i) => i === 0 || (x > line[i - 1][0] && y > line[i - 1][1])));
+        assert.deepEqual(await page.locator('.charts figure').nth(2).locator('svg text').allTextContents().then((all) => all.slice(0, 2).sort()), ['offer', 'order']);
+        await page.getByLabel('Move to the front: value over ts').click();
+        await settled(page);
+        // The address draws them again, with the results of this trace.
+        await visit(browser, url + (await page.evaluate(() => location.hash)), async (other) => {
+            await other.locator('.charts polyline').waitFor();
+            await settled(other);
+            assert.deepEqual(await titles(other), ['value over ts', 'Time by name', 'dur and name']);
+            assert.equal(Object.keys(await bars(other.locator('.charts figure').nth(1))).length, 3);
+            await other.getByLabel('Remove: Time by name').click();
+            await settled(other);
+            assert.deepEqual(await titles(other), ['value over ts', 'dur and name']);
+            assert.doesNotMatch(await other.evaluate(() => location.hash), /Time%20by/);
+            await other.getByLabel('Edit the query: dur and name').click();
+            await settled(other);
+            assert.match(await area(other).inputValue(), /WHERE name <> 'check'/);
+        });
+    }));
+
 test('without the program, the tab says how to get it', async (t) => {
     if (!ferretto) return t.skip('$FERRETTO names no program');
     await served(dir, ['shop.json'], (url) =>
