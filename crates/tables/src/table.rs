@@ -89,15 +89,6 @@ pub trait Table: fmt::Debug {
     }
 }
 
-/// A table to which rows can be appended.
-pub(crate) trait Fill {
-    /// The type of rows.
-    type Row: Copy;
-
-    /// Appends rows, which is faster than to append them one by one.
-    fn extend(&mut self, rows: &[Self::Row]);
-}
-
 /// Declares a table: a struct for rows, one for the table, and its [`TableSpec`].
 ///
 /// A column has a doc comment, a name and a type, and `[sorted]` if its values ascend. The types
@@ -169,6 +160,15 @@ macro_rules! table {
                 id
             }
 
+            /// Appends rows, which is faster than to append them one by one.
+            ///
+            /// This is no trait's function: those are compiled for every table.
+            pub(crate) fn extend(&mut self, rows: &[$row]) {
+                use $crate::column::TableColumn;
+                $( self.$column.extend(rows.iter().map(|row| row.$column)); )+
+                self.len = self.len.saturating_add(rows.len() as u32);
+            }
+
             /// Returns the number of rows.
             #[inline]
             pub fn len(&self) -> u32 {
@@ -216,16 +216,6 @@ macro_rules! table {
                 };
                 $( $crate::saved::check(table.$column.len() == table.len as usize)?; )+
                 Ok(table)
-            }
-        }
-
-        impl $crate::table::Fill for $table {
-            type Row = $row;
-
-            fn extend(&mut self, rows: &[$row]) {
-                use $crate::column::TableColumn;
-                $( self.$column.extend(rows.iter().map(|row| row.$column)); )+
-                self.len = self.len.saturating_add(rows.len() as u32);
             }
         }
 

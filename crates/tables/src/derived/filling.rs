@@ -1,9 +1,39 @@
 //! Tables under construction.
 
-use crate::table::Fill;
+use crate::schema::{
+    FtraceEventRow, FtraceEventTable, SchedSliceRow, SchedSliceTable, ThreadStateRow,
+    ThreadStateTable,
+};
 
 /// The number of rows that are appended together: a part of a block of packed integers.
 const ROWS: usize = 256;
+
+/// A table to which many rows are appended.
+pub(super) trait Fill {
+    /// The type of rows.
+    type Row: Copy;
+
+    /// Appends rows, which is faster than to append them one by one.
+    fn extend(&mut self, rows: &[Self::Row]);
+}
+
+macro_rules! fill {
+    ($($table:ident, $row:ident;)+) => {$(
+        impl Fill for $table {
+            type Row = $row;
+
+            fn extend(&mut self, rows: &[$row]) {
+                self.extend(rows);
+            }
+        }
+    )+};
+}
+
+fill! {
+    FtraceEventTable, FtraceEventRow;
+    SchedSliceTable, SchedSliceRow;
+    ThreadStateTable, ThreadStateRow;
+}
 
 /// A table, and rows that are not appended yet.
 #[derive(Debug)]
