@@ -85,8 +85,15 @@ impl Proc {
     pub(crate) fn read(&mut self, pid: i32, file: &str) -> &[u8] {
         self.buffer.clear();
         if let Ok(file) = self.open_file(pid, file) {
-            // Bytes read before an error are used: the process may just have ended.
-            let _ = file.take(MAX_FILE).read_to_end(&mut self.buffer);
+            self.buffer.resize(SHORT_FILE, 0);
+            let length = file.read_at(&mut self.buffer, 0).unwrap_or(0);
+            self.buffer.truncate(length);
+            // The kernel returns a short text at once: its end is not asked for.
+            if length == SHORT_FILE {
+                self.buffer.clear();
+                // Bytes read before an error are used: the process may just have ended.
+                let _ = file.take(MAX_FILE).read_to_end(&mut self.buffer);
+            }
         }
         &self.buffer
     }

@@ -30,6 +30,15 @@ const MEMORY: [(&str, u32); 14] = [
     ("SwapPss", process::SMR_SWAP_PSS_KB),
 ];
 
+/// The memory of a process according to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    Unreadable,
+    KernelThread,
+    None,
+    Counted,
+}
+
 /// The last written counters of a process.
 #[derive(Debug, Default)]
 pub(super) struct Cached {
@@ -76,6 +85,7 @@ impl ProcessStats {
         let alive: HashSet<i32> = pids.iter().copied().collect();
         self.seen.retain(|_, tgid| alive.contains(tgid));
         self.descriptions.retain(&alive);
+        self.kernel_threads.retain(|pid| alive.contains(pid));
         self.without_memory.retain(|pid| alive.contains(pid));
         self.cache.retain(|pid, _| alive.contains(pid));
         self.proc.close_ended(&alive);
@@ -93,7 +103,7 @@ impl ProcessStats {
                 found = true;
             }
         }
-        if self.without_memory.contains(&pid) {
+        if self.kernel_threads.contains(&pid) || self.without_memory.contains(&pid) {
             return found;
         }
         if self.options.dmabuf
@@ -103,14 +113,19 @@ impl ProcessStats {
             cached.write(process::DMABUF_RSS_KB, bytes / 1024, out);
         }
         match self.write_memory(pid, "status", out) {
-            None => return found,
-            Some(false) => {
-                // A kernel thread: not read again.
+            Memory::Unreadable => return found,
+            Memory::KernelThread => {
+                self.kernel_threads.insert(pid);
+                self.proc.close(pid);
+                return found;
+            }
+            Memory::None => {
+                // It is read again when the state is cleared.
                 self.without_memory.insert(pid);
                 self.proc.close(pid);
                 return found;
             }
-            Some(true) => {}
+            Memory::Counted => {}
         }
         if self.options.smaps {
             self.write_memory(pid, "smaps_rollup", out);
@@ -123,27 +138,36 @@ impl ProcessStats {
         true
     }
 
-    /// Writes the memory counters. `None`: unreadable. `Some(false)`: no memory counters.
-    fn write_memory(&mut self, pid: i32, file: &'static str, out: &mut Vec<u8>) -> Option<bool> {
+    /// Writes the memory counters.
+    fn write_memory(&mut self, pid: i32, file: &'static str, out: &mut Vec<u8>) -> Memory {
         let text = self.proc.read_again(pid, file);
         if text.is_empty() {
-            return None;
+            return Memory::Unreadable;
         }
-        let mut has_memory = false;
+        let mut memory = Memory::None;
         let cached = self.cache.entry(pid).or_default();
         for (key, value) in entries(text) {
+            // Most lines are of other kinds.
+            if !matches!(key.first(), Some(b'V' | b'R' | b'P' | b'S' | b'K')) {
+                continue;
+            }
+            if key == b"Kthread" && value == b"1" {
+                return Memory::KernelThread;
+            }
             let field = MEMORY.iter().find(|(name, _)| name.as_bytes() == key);
             let (Some(&(_, field)), Some(value)) = (field, number(value)) else {
                 continue;
             };
-            has_memory |= field == process::VM_SIZE_KB;
+            if field == process::VM_SIZE_KB {
+                memory = Memory::Counted;
+            }
             cached.write(field, value, out);
             if field == process::VM_SWAP_KB {
                 // The many lines after it have no counters.
                 break;
             }
         }
-        Some(has_memory)
+        memory
     }
 
     pub(super) fn write_fds(&mut self, pid: i32, out: &mut Vec<u8>) {

@@ -35,7 +35,9 @@ pub struct ProcessStats {
     seen: HashMap<i32, i32>,
     descriptions: Descriptions,
     cache: HashMap<i32, Cached>,
-    /// The processes without memory counters: kernel threads.
+    /// Processes that never have memory.
+    kernel_threads: HashSet<i32>,
+    /// Other processes that had no memory counters.
     without_memory: HashSet<i32>,
     polls_since_clear: u32,
     state_cleared: bool,
@@ -149,6 +151,7 @@ impl ProcessStats {
             seen: HashMap::new(),
             descriptions: Descriptions::default(),
             cache: HashMap::new(),
+            kernel_threads: HashSet::new(),
             without_memory: HashSet::new(),
             polls_since_clear: 0,
             state_cleared: true,
@@ -179,6 +182,7 @@ impl ProcessStats {
     pub fn on_ended(&mut self, pids: &[i32]) {
         for pid in pids {
             self.descriptions.end(*pid);
+            self.kernel_threads.remove(pid);
         }
     }
 

@@ -186,6 +186,44 @@ fn probes_057_clearing_forgets_and_says_so() {
 }
 
 #[test]
+fn kernel_threads_are_read_once_until_they_end() {
+    let machine = Machine::new();
+    let status = |line: &str| format!("Name:\tx\nTgid:\t10\nPid:\t10\nPPid:\t2\n{line}");
+    let memory = "VmSize:\t 100 kB\n";
+    let config = ProcessStatsConfig {
+        proc_stats_poll_ms: Some(1000),
+        ..Default::default()
+    };
+    // As kernels before 6.10, or a process that has no memory yet: it may have some later.
+    for (kind, is_read_again) in [
+        ("Kthread:\t1\n", false),
+        ("Kthread:\t0\n", true),
+        ("", true),
+    ] {
+        let (mut source, packets) = machine.process_stats(&config);
+        let mut counts = |change: &dyn Fn(&mut ProcessStats), text: &str| {
+            change(&mut source);
+            machine.write("proc/10/status", &status(text));
+            let before = counters(&packets.decoded()).len();
+            source.poll();
+            counters(&packets.decoded()).len() > before
+        };
+        assert!(!counts(&|_| (), kind), "{kind}");
+        assert!(!counts(&|_| (), memory), "{kind}");
+        assert_eq!(
+            counts(&|it| it.clear_incremental_state(), memory),
+            is_read_again,
+            "{kind}"
+        );
+        let ended = |it: &mut ProcessStats| {
+            it.on_ended(&[10]);
+            it.clear_incremental_state();
+        };
+        assert!(counts(&ended, memory), "{kind}");
+    }
+}
+
+#[test]
 fn clearing_reads_proc_again_only_if_a_task_may_have_changed() {
     let machine = Machine::new();
     machine.process(10, "shell", "/bin/sh\0");
