@@ -67,7 +67,7 @@ top processes by CPU time
       1.00 s   33.3 %  pid 7        kworker/0:1
 
 lost  service: the last events may be missing (flush timed out)
-      to avoid it: raise flush_timeout_ms (now 5000)
+      to avoid it: set flush_timeout_ms (now 5000, or 2000 for a program that has not answered yet)
 more may be lost
       the trace has no statistics of the kernel's buffers, so their losses are unknown
 ";

@@ -168,12 +168,12 @@ impl Stats {
                 counted(self.flushes_failed, "flush")
             )
         };
-        let now = if config.flush_timeout_ms == 0 {
-            5000
-        } else {
-            config.flush_timeout_ms
+        let advice = match config.flush_timeout_ms {
+            // The service waits less for a program that it does not know to answer.
+            0 => "set flush_timeout_ms (now 5000, or 2000 for a program that has not answered yet)"
+                .to_owned(),
+            now => format!("raise flush_timeout_ms (now {now})"),
         };
-        let advice = format!("raise flush_timeout_ms (now {now})");
         Loss {
             cause: Cause::Flush,
             source,

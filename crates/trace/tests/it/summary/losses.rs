@@ -213,7 +213,7 @@ fn a_failed_final_flush_names_the_slow_source() {
     .summary();
     let loss = find(&summary.losses, Cause::Flush);
     assert_eq!(loss.source, "track_event of my-app");
-    assert!(loss.advice.contains("flush_timeout_ms (now 5000)"));
+    assert!(loss.advice.contains("flush_timeout_ms (now 5000, or 2000"));
 }
 
 #[test]
