@@ -4,7 +4,7 @@ mod report;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -159,13 +159,19 @@ fn judge(args: &AssertArgs) -> Result<u8> {
 /// Reads the rules of a file.
 fn rules_of(path: &Path) -> Result<Rules> {
     let name = shown(&path.display().to_string()).into_owned();
-    let size = fs::metadata(path)
-        .with_context(|| format!("cannot read {name}"))?
-        .len();
-    if size > MAX_RULES {
-        bail!("cannot read {name}: it is larger than 1 MiB");
-    }
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    let file = fs::File::open(path).with_context(|| format!("cannot read {name}"))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_RULES + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read {name}"))?;
+    let is_small = bytes.len() as u64 <= MAX_RULES;
+    let Some(text) = String::from_utf8(bytes).ok().filter(|_| is_small) else {
+        bail!(
+            "{name} is not a file of rules, which is a text of at most 1 MiB; name it before the \
+             recordings. docs/diff.md describes the rules; one is\n\
+             [[rule]]\nmeasure = \"duration\"\nmax = \"2s\""
+        );
+    };
     Rules::parse(&text).map_err(|error| anyhow!("{name}: {error}"))
 }
 

@@ -77,6 +77,12 @@ fn what_cannot_be_judged_is_told() {
     );
     error(&world, &["nothing", "t"], "cannot read nothing");
     error(&world, &["wrong", "--junit"], "value is required");
+    // A recording in place of the rules.
+    world.write("binary", b"\n\x03\x08\xff\x01");
+    let expected = "binary is not a file of rules, which is a text";
+    error(&world, &["--calibrate", "c", "binary", "t"], expected);
+    world.write("large", vec![b'#'; (1 << 20) + 1]);
+    error(&world, &["large", "t"], "large is not a file of rules");
     world.set("PATH", "/nowhere");
     if !world.path("ferretto-query").exists() {
         error(&world, &["query", "t"], "ferretto-query is not installed");
