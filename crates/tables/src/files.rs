@@ -78,7 +78,7 @@ impl<'a> FileImport<'a> {
     /// Creates an import.
     pub(crate) fn new(options: &'a Options, progress: &'a mut dyn FnMut(u64) -> Continue) -> Self {
         let budget = Budget::new(options.memory.min(1 << 30));
-        let store = Store::new(options.tables, options.threads);
+        let store = Store::new(options);
         Self {
             importer: Importer::new(store, &budget, options),
             options,

@@ -67,7 +67,7 @@ pub use derived::Derived;
 pub use error::ImportError;
 pub use ferretto_format::health::{Health, LeftOut};
 pub use formats::Format;
-pub use options::Options;
+pub use options::{Options, WantedArgs};
 pub use progress::{Continue, Progress};
 pub use schema::{TableId, TableSet, Tables};
 pub use stats::{Scope, Severity, Source, Stat};

@@ -24,6 +24,8 @@ pub struct Options {
     /// Threads, processes and tracks are always imported, so that ids in other rows do not depend
     /// on this option.
     pub tables: TableSet,
+    /// The arguments that are wanted, if `args` is.
+    pub args: WantedArgs,
     /// The limits of the memory of the reader.
     pub limits: Limits,
     /// The maximum memory of tables and waiting packets in bytes. The import ends at this limit.
@@ -49,6 +51,16 @@ pub struct Options {
     pub reads_files: bool,
 }
 
+/// The arguments that are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WantedArgs {
+    /// All.
+    All,
+    /// Those of system calls about locks (`futex`), of which the first is the address of the lock.
+    /// Others may be left out, which takes less time and memory.
+    OfLocks,
+}
+
 impl Default for Options {
     /// All tables, one thread for each CPU, and half of the memory of the machine. Programs that
     /// import several traces at a time, or that may use only a part of the machine, should set
@@ -56,6 +68,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             tables: TableSet::ALL,
+            args: WantedArgs::All,
             limits: Limits::default(),
             memory: half_of_machine(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::derived::SchedLog;
+use crate::options::{Options, WantedArgs};
 use crate::schema::{
     ArgsTable, PackageListRow, ProfilerSampleRow, TableId, TableSet, Tables, TraceImportLogsRow,
 };
@@ -29,6 +30,7 @@ pub(crate) struct Store {
     switches: Vec<(u64, u64)>,
     /// The tables that are wanted. Others may stay empty.
     pub(crate) wanted: TableSet,
+    args: WantedArgs,
     /// The current machine: a row of `machine`.
     pub(crate) machine: u32,
     /// The current file: a row of `trace_file`.
@@ -99,8 +101,8 @@ const MAX_UNKNOWN: usize = 1 << 19;
 const MAX_LOGS: u32 = 1 << 16;
 
 impl Store {
-    /// Creates an empty store, filled by at most this number of threads.
-    pub(crate) fn new(wanted: TableSet, threads: usize) -> Self {
+    /// Creates an empty store.
+    pub(crate) fn new(options: &Options) -> Self {
         let mut strings = StringPool::default();
         let args = ArgsTable::new(&mut strings);
         Self {
@@ -115,11 +117,12 @@ impl Store {
             other_losses: 0,
             switches: Vec::new(),
             sched: SchedLog::default(),
-            wanted,
+            wanted: options.tables,
+            args: options.args,
             machine: 0,
             trace_file: 0,
-            waiting_args: WaitingArgs::new(threads),
-            callsites: Callsites::new(threads),
+            waiting_args: WaitingArgs::new(options.threads),
+            callsites: Callsites::new(options.threads),
             packages: FxHashSet::default(),
         }
     }
@@ -217,6 +220,12 @@ impl Store {
     #[inline]
     pub(crate) fn wants(&self, table: TableId) -> bool {
         self.wanted.has(table)
+    }
+
+    /// Returns true if all arguments are wanted.
+    #[inline]
+    pub(crate) fn wants_all_args(&self) -> bool {
+        self.wants(TableId::args) && self.args == WantedArgs::All
     }
 
     /// Moves all waiting sets of arguments into the table.

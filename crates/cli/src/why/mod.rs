@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use ferretto_tables::{Options, WantedArgs};
 use ferretto_why::{Shares, TABLES, Why};
 
 use crate::moment::Range;
@@ -59,7 +60,12 @@ pub(crate) struct WhyArgs {
 }
 
 pub(crate) fn run(args: &WhyArgs) -> Result<Extent> {
-    let (name, trace, extent) = read::tables(&args.file, TABLES)?;
+    let options = Options {
+        tables: TABLES,
+        args: WantedArgs::OfLocks,
+        ..Options::default()
+    };
+    let (name, trace, extent) = read::tables_with(&args.file, &options)?;
     let why = Why::new(&trace);
     if !why.recorded().switches {
         bail!("{name} has no scheduling; record it with ferretto record --why");

@@ -1,7 +1,7 @@
 //! Kernel events besides scheduling.
 
-use crate::common::{args, import, rows, stat};
-use ferretto_tables::{Options, TableId, TableSet, Trace};
+use crate::common::{args, encode, import, rows, stat};
+use ferretto_tables::{Options, TableId, TableSet, Trace, WantedArgs};
 
 fn bundle(fields: &str) -> String {
     format!("packet {{ trusted_packet_sequence_id: 1 ftrace_events {{ cpu: 0 {fields} }} }}")
@@ -106,6 +106,32 @@ fn query_080_the_table_of_raw_events_can_be_left_out() {
     assert!(trace.tables().ftrace_event.is_empty());
     assert_eq!(trace.tables().sched_slice.len(), 1);
     assert_eq!(trace.tables().slice.len(), 1);
+}
+
+#[test]
+fn arguments_of_calls_about_locks_can_be_read_alone() {
+    // 202 is futex.
+    let bytes = encode(&format!(
+        "packet {{ system_info {{ utsname {{ sysname: \"Linux\" release: \"6.1.0\" machine: \"x86_64\" }} }} }}
+         {}",
+        bundle(
+            "event { timestamp: 10 pid: 5 sys_enter { id: 0 args: 3 args: 4 } }
+            event { timestamp: 15 pid: 5 sys_exit { id: 0 ret: -11 } }
+            event { timestamp: 20 pid: 5 sys_enter { id: 202 args: 4096 args: 1 } }
+            event { timestamp: 25 pid: 5 sys_exit { id: 202 ret: 0 } }"
+        )
+    ));
+    let options = Options {
+        args: WantedArgs::OfLocks,
+        ..Options::default()
+    };
+    let trace = Trace::read(&bytes[..], &options).expect("a trace");
+    assert_eq!(
+        rows(&trace, "slice", "ts dur name"),
+        ["10 5 sys_read", "20 5 sys_futex"]
+    );
+    assert!(slice_args(&trace, 0).is_empty());
+    assert_eq!(slice_args(&trace, 1), ["args[0]=4096u", "args[1]=1u"]);
 }
 
 #[test]

@@ -57,6 +57,8 @@ enum CallKind {
     Write,
     /// `rt_sigreturn`, which does not return.
     NoReturn,
+    /// `futex` and its relatives, whose first argument is the address of a lock.
+    Lock,
 }
 
 impl Call {
@@ -74,6 +76,7 @@ impl Call {
             kind: match name.as_str() {
                 "sys_write" => CallKind::Write,
                 "sys_rt_sigreturn" => CallKind::NoReturn,
+                name if name.starts_with("sys_futex") => CallKind::Lock,
                 _ => CallKind::Usual,
             },
         }
@@ -117,11 +120,10 @@ impl Syscalls {
         call
     }
 
-    /// Reads the number of a call and its arguments, if they are wanted.
+    /// Reads the number of a call, and its arguments if they are wanted.
     #[inline]
-    fn read(&mut self, cx: &mut Context, body: &[u8]) -> u32 {
+    fn read(&mut self, cx: &mut Context, body: &[u8], wants_args: bool) -> u32 {
         self.args.clear();
-        let wants_args = cx.store.wants(TableId::args);
         let (mut id, mut count) = (0, 0);
         let mut add = |value| {
             if count < MAX_ARGS {
@@ -151,10 +153,14 @@ impl Syscalls {
 
     /// Reads a `sys_enter`.
     pub(super) fn enter(&mut self, cx: &mut Context, head: &Head<'_>, body: &[u8]) {
-        let number = self.read(cx, body);
+        let wants_all = cx.store.wants_all_args();
+        let number = self.read(cx, body, wants_all);
         let Some(call) = self.call(cx, number) else {
             return;
         };
+        if call.kind == CallKind::Lock && !wants_all && cx.store.wants(TableId::args) {
+            self.read(cx, body, true);
+        }
         let utid = cx.processes.thread(&mut cx.store, head.tid);
         let start = SliceStart {
             ts: head.ts,
@@ -189,7 +195,7 @@ impl Syscalls {
             return;
         }
         self.args.clear();
-        if let Some(result) = result.filter(|_| cx.store.wants(TableId::args)) {
+        if let Some(result) = result.filter(|_| cx.store.wants_all_args()) {
             self.args.int(&mut cx.store, "ret", result);
         }
         let track = cx.tracks.of_thread(&mut cx.store, utid);

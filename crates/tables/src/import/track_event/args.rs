@@ -13,7 +13,7 @@ use super::super::context::{Context, EventState};
 use super::super::profiles::{Profiles, inline_callstack};
 use super::super::reflect::{Keys, Reflection};
 use super::resolved::Annotation;
-use crate::schema::{ArgValue, LogsRow, TableId};
+use crate::schema::{ArgValue, LogsRow};
 use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
@@ -75,7 +75,7 @@ impl ArgsReader {
     ) -> Option<u32> {
         self.keys.start(around.size);
         let mut callsite = None;
-        let wants_args = cx.store.wants(TableId::args);
+        let wants_args = cx.store.wants_all_args();
         let mut has_reflected = false;
         if event.has_other_fields || event.has_callstack {
             for part in event.fields() {
