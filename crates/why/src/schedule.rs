@@ -99,7 +99,8 @@ impl Schedule {
         }
         runs.shrink();
         runs.for_each_group(|_, runs| {
-            runs.sort_unstable_by_key(|run| (run.start, run.thread));
+            // Those of each thread are in order: a stable sort merges them.
+            runs.sort_by_key(|run| (run.start, run.thread));
             for at in 1..runs.len() {
                 runs[at - 1].end = runs[at - 1].end.min(runs[at].start);
             }

@@ -27,7 +27,8 @@ const MAX_ENTRY: i64 = 500;
 /// The longest time in which an idle CPU begins to run a thread that was woken, in nanoseconds.
 const MAX_WAKEUP: i64 = 3_000_000;
 
-/// The tables that an explanation needs.
+/// The tables that an explanation needs. Of the arguments, those of system calls about locks
+/// suffice.
 pub const TABLES: TableSet = TableSet::of(&[
     TableId::slice,
     TableId::thread_state,
@@ -74,11 +75,21 @@ struct StackFacts {
 impl Prepared {
     /// Prepares a trace that has the tables [`TABLES`].
     pub fn new(trace: &Trace) -> Self {
-        let evidence = thread::scope(|scope| {
-            // The states of threads are computed on first use. Without a thread, that is below.
-            let states = || _ = trace.tables().thread_state.len();
-            let _ = thread::Builder::new().spawn_scoped(scope, states);
-            Evidence::new(trace)
+        let (evidence, stacks) = thread::scope(|scope| {
+            let states_and_stacks = || {
+                // The states of threads are computed on first use.
+                let _ = trace.tables().thread_state.len();
+                stack_facts(trace)
+            };
+            let other = thread::Builder::new().spawn_scoped(scope, states_and_stacks);
+            let evidence = Evidence::new(trace);
+            let stacks = match other.map(thread::ScopedJoinHandle::join) {
+                Ok(Ok(stacks)) => stacks,
+                Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                // Without a thread, the states are computed below.
+                Err(_) => stack_facts(trace),
+            };
+            (evidence, stacks)
         });
         let (schedule, seen) = threads::schedule(trace, &evidence);
         Self {
@@ -90,7 +101,7 @@ impl Prepared {
             schedule,
             evidence,
             unknown: missing::unknown(trace),
-            stacks: stack_facts(trace),
+            stacks,
             kernel_threads: threads::of_kernel(trace),
         }
     }
