@@ -146,7 +146,8 @@ impl Progress {
         }
         let (count, size) = (files.len(), files.iter().map(|f| f.size).sum::<u64>());
         let (end, ended) = channel();
-        let thread = std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().name("ferretto-progress".to_owned());
+        let started = thread.spawn(move || {
             let mut shown = false;
             while let Err(RecvTimeoutError::Timeout) =
                 ended.recv_timeout(Duration::from_millis(200))
@@ -168,8 +169,9 @@ impl Progress {
                 eprint!("\r\x1b[K");
             }
         });
+        // Without a thread, no progress is shown.
         Self {
-            end: Some((end, thread)),
+            end: started.ok().map(|thread| (end, thread)),
         }
     }
 

@@ -13,7 +13,7 @@ use ferretto_tables::Options as ImportOptions;
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 
-use super::files::TraceFile;
+use super::files::{TraceFile, is_address};
 use super::function::TraceFunction;
 use super::import::{Importer, open};
 use crate::computed::FunctionPlanner;
@@ -197,7 +197,19 @@ impl FleetTypes {
             let options = ImportOptions::default();
             let read = || open(&file.path, &options, handle, &Default::default());
             // Reading an object store blocks, which needs another thread.
-            let trace = std::thread::scope(|scope| scope.spawn(read).join());
+            let trace = std::thread::scope(|scope| {
+                let started = std::thread::Builder::new().spawn_scoped(scope, read);
+                started.map(|thread| thread.join())
+            });
+            let trace = match trace {
+                Ok(trace) => trace,
+                Err(_) if is_address(&file.path) => {
+                    // A later look may have a thread.
+                    files.push(file);
+                    return None;
+                }
+                Err(_) => Ok(read()),
+            };
             if let Ok(Ok(trace)) = trace {
                 let found = trace.key_types().data_type(key);
                 traces.push(trace);
