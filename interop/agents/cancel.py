@@ -117,6 +117,28 @@ def too_large(program, folder):
     assert done.returncode == 1 and "--trace-memory" in done.stderr and not done.stdout, done
 
 
+def in_turn(program, folder):
+    """A tool answers with the least memory with which it can alone: what others have loaded is closed for it."""
+    query = [("query", {"sql": "select count(*) as n from slice"})]
+    others = [("overview", {}), ("timeline", {}), ("why", {}), ("flamegraph_top", {})]
+
+    def refused(memory, calls):
+        server = Server(program, folder, "--max-memory", f"{memory}M")
+        answers = [server.call(tool, file="large", **arguments) for tool, arguments in calls]
+        server.close()
+        return [answer["error"] for answer in answers if "--max-memory" in answer.get("error", "")]
+
+    few, enough = 1, 256
+    while enough - few > 1:
+        memory = (few + enough) // 2
+        if refused(memory, query) or refused(memory, others):
+            few = memory
+        else:
+            enough = memory
+    assert refused(few, query) or refused(few, others)
+    assert not (reasons := refused(enough, others + query + others + query)), (enough, reasons)
+
+
 def named(program, folder):
     """Messages name traces as the calls do."""
     server = Server(program, folder)
@@ -145,9 +167,10 @@ def main(program):
             (pathlib.Path(folder) / name).write_bytes(content)
         cancelled(program, folder)
         too_large(program, folder)
+        in_turn(program, folder)
         named(program, folder)
         left_behind(program, folder)
-    print("cancelled queries end, and large traces are refused")
+    print("cancelled queries end, and traces take no more memory than they may")
 
 
 main(sys.argv[1])

@@ -2,6 +2,7 @@
 
 mod flatten;
 mod loaded;
+mod loading;
 mod overview;
 mod queries;
 mod recording;
@@ -10,6 +11,7 @@ mod screenshot;
 mod slices;
 mod timeline;
 mod tools;
+mod traces;
 
 use std::io;
 use std::path::PathBuf;
@@ -18,8 +20,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use ferretto_mcp::Root;
 
-use self::loaded::Traces;
 use self::tools::Tools;
+use self::traces::Traces;
 use crate::read::parse_bytes;
 
 /// Serve traces to AI agents: the Model Context Protocol on standard input and output
@@ -42,14 +44,29 @@ pub(crate) struct McpArgs {
     allow_record: bool,
     /// The memory of loaded traces, such as 8G; those that were not used for the longest time are
     /// closed
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "4G")]
-    max_memory: u64,
+    /// [default: half of the machine's, at least 4G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_memory: Option<u64>,
+}
+
+/// The memory of loaded traces on small machines.
+const MIN_MEMORY: usize = 4 << 30;
+
+/// Returns the memory of loaded traces if it is not given: half of the machine's.
+fn default_memory() -> usize {
+    match ferretto_tables::Options::default().memory {
+        // It is unknown.
+        usize::MAX => MIN_MEMORY,
+        half => half.max(MIN_MEMORY),
+    }
 }
 
 pub(crate) fn run(args: &McpArgs) -> Result<()> {
     let shown = args.root.display();
     let root = Root::open(&args.root).with_context(|| format!("cannot open {shown}"))?;
-    let max = usize::try_from(args.max_memory).unwrap_or(usize::MAX);
+    let max = args.max_memory.map_or_else(default_memory, |given| {
+        usize::try_from(given).unwrap_or(usize::MAX)
+    });
     let mut tools = Tools::new(Traces::new(root, max), args.allow_record);
     ferretto_mcp::serve(&mut tools, io::stdin(), io::stdout()).context("cannot serve")
 }

@@ -44,6 +44,8 @@ pub(super) struct Target {
     pub(super) name: String,
     /// The bytes of memory that the tables for SQL and the statements may take.
     pub(super) memory: usize,
+    /// The time until which the call waits for the trace.
+    pub(super) until: Instant,
 }
 
 impl Target {
@@ -123,11 +125,11 @@ impl Queries {
     }
 
     /// Waits until the trace is loaded.
-    fn wait(&mut self, name: &str, call: &Call) -> Result<(), Unready> {
+    fn wait(&mut self, target: &Target, call: &Call) -> Result<(), Unready> {
         let Some(since) = self.loading_since else {
             return Ok(());
         };
-        let until = Instant::now() + PATIENCE;
+        let (name, until) = (&target.name, target.until);
         while !self.socket().exists() {
             if let Ok(Some(status)) = self.server.try_wait() {
                 let messages = self.messages.take().map(JoinHandle::join);
@@ -275,12 +277,29 @@ fn first_messages(mut stderr: impl Read) -> String {
     String::from_utf8_lossy(&first).into_owned()
 }
 
+/// The reason why a query has no answer.
+#[derive(Clone)]
+pub(super) enum Unanswered {
+    /// The tables of the trace take more than the memory that they may.
+    TooLarge(String),
+    Other(String),
+}
+
+impl Unanswered {
+    /// Returns the sentence.
+    pub(super) fn reason(self) -> String {
+        match self {
+            Self::TooLarge(reason) | Self::Other(reason) => reason,
+        }
+    }
+}
+
 /// The program that runs queries of a trace.
 #[derive(Default)]
 pub(super) struct Sql {
     running: Option<Queries>,
     /// The memory with which the trace could not be loaded, and the reason.
-    refused: Option<(usize, String)>,
+    refused: Option<(usize, Unanswered)>,
 }
 
 impl Sql {
@@ -289,17 +308,25 @@ impl Sql {
         self.running.as_ref().map_or(0, Queries::memory)
     }
 
+    /// Returns true if the program runs, also if it has not loaded the trace yet.
+    pub(super) fn is_running(&mut self) -> bool {
+        if self.running.as_mut().is_some_and(Queries::is_gone) {
+            self.running = None;
+        }
+        self.running.is_some()
+    }
+
     /// Answers a query. Starts the program if it does not run.
     pub(super) fn answer(
         &mut self,
         target: &Target,
         sql: &str,
         call: &Call,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answer, Unanswered> {
         let queries = self.loaded(target, call)?;
         let (text, is_cut) = queries
             .run(sql, call)
-            .map_err(|error| target.named(&error))?;
+            .map_err(|error| Unanswered::Other(target.named(&error)))?;
         let rows = text.lines().filter(|line| !line.is_empty());
         // The last line may be cut.
         let rows: Vec<Value> = rows
@@ -310,40 +337,38 @@ impl Sql {
     }
 
     /// Returns the program once it has loaded the trace.
-    fn loaded(&mut self, target: &Target, call: &Call) -> Result<&mut Queries, String> {
+    fn loaded(&mut self, target: &Target, call: &Call) -> Result<&mut Queries, Unanswered> {
+        let is_running = self.is_running();
         if let Some((memory, reason)) = &self.refused
+            && !is_running
             && target.memory <= *memory
         {
             return Err(reason.clone());
         }
-        let mut running = self.running.take();
-        if running.as_mut().is_some_and(Queries::is_gone) {
-            running = None;
-        }
-        let mut queries = match running {
+        let mut queries = match self.running.take() {
             Some(queries) => queries,
-            None => Queries::start(&target.path, target.memory)?,
+            None => Queries::start(&target.path, target.memory).map_err(Unanswered::Other)?,
         };
-        match queries.wait(&target.name, call) {
+        match queries.wait(target, call) {
             Ok(()) => Ok(self.running.insert(queries)),
             Err(Unready::Loading(reason)) => {
                 self.running = Some(queries);
-                Err(reason)
+                Err(Unanswered::Other(reason))
             }
             Err(Unready::Failed(reason)) => {
-                let reason = if reason.contains("--trace-memory") {
-                    format!("{reason}: {TOO_LARGE}")
+                let (memory, reason) = if reason.contains("--trace-memory") {
+                    let reason = target.named(&format!("{reason}: {TOO_LARGE}"));
+                    (queries.max_memory, Unanswered::TooLarge(reason))
                 } else {
-                    reason
+                    (usize::MAX, Unanswered::Other(target.named(&reason)))
                 };
-                let reason = target.named(&reason);
-                self.refused = Some((queries.max_memory, reason.clone()));
+                self.refused = Some((memory, reason.clone()));
                 Err(reason)
             }
-            Err(Unready::Killed(status)) => Err(format!(
+            Err(Unready::Killed(status)) => Err(Unanswered::Other(format!(
                 "ferretto-query has ended while it loaded {}: {status}",
                 target.name
-            )),
+            ))),
         }
     }
 }

@@ -8,7 +8,8 @@ use ferretto_mcp::{Answer, Call, Resource, Tool, Toolbox};
 use serde_json::{Map, Value, json};
 
 use super::flatten::{causes, section, thread, without};
-use super::loaded::{Loaded, Traces};
+use super::loaded::Loaded;
+use super::traces::Traces;
 use super::{overview, recording, schema, screenshot, timeline};
 use crate::args::{Command, Ferretto};
 use crate::errors::message;
@@ -180,8 +181,8 @@ impl Tools {
     }
 
     fn query(&mut self, given: &Given<'_>, call: &Call) -> Result<Answer, String> {
-        let (sql, target) = self.traces.open_for_sql(given.required("file"), call)?;
-        sql.answer(&target, given.required("sql"), call)
+        let (file, sql) = (given.required("file"), given.required("sql"));
+        self.traces.query(file, sql, call)
     }
 }
 
