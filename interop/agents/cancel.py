@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 
+import large
 import traces
 
 # It ends after hours.
@@ -63,8 +64,14 @@ class Server:
 def children(pid):
     """The processes that a process has started."""
     path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
-    tasks = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-    return {int(child) for task in [path, *tasks] for child in task.read_text().split()}
+    found = set()
+    for task in [path, *pathlib.Path(f"/proc/{pid}/task").glob("*/children")]:
+        try:
+            found.update(map(int, task.read_text().split()))
+        except (FileNotFoundError, ProcessLookupError):
+            # The thread has ended.
+            pass
+    return found
 
 
 def cpu(pid):
@@ -117,26 +124,33 @@ def too_large(program, folder):
     assert done.returncode == 1 and "--trace-memory" in done.stderr and not done.stdout, done
 
 
+def least(works, enough=64):
+    """The least number that is enough, up to one that is known to be."""
+    few = 0
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if works(middle) else (middle, enough)
+    return enough
+
+
 def in_turn(program, folder):
-    """A tool answers with the least memory with which it can alone: what others have loaded is closed for it."""
+    """SQL gets the memory that it needs alone: what other tools have loaded is closed for it, and read again."""
     query = [("query", {"sql": "select count(*) as n from slice"})]
     others = [("overview", {}), ("timeline", {}), ("why", {}), ("flamegraph_top", {})]
 
     def refused(memory, calls):
         server = Server(program, folder, "--max-memory", f"{memory}M")
-        answers = [server.call(tool, file="large", **arguments) for tool, arguments in calls]
+        answers = [server.call(tool, file="busy", **arguments) for tool, arguments in calls]
         server.close()
         return [answer["error"] for answer in answers if "--max-memory" in answer.get("error", "")]
 
-    few, enough = 1, 256
-    while enough - few > 1:
-        memory = (few + enough) // 2
-        if refused(memory, query) or refused(memory, others):
-            few = memory
-        else:
-            enough = memory
-    assert refused(few, query) or refused(few, others)
-    assert not (reasons := refused(enough, others + query + others + query)), (enough, reasons)
+    def loads(memory):
+        command = [program, "query", "--trace-memory", f"{memory}M", f"{folder}/busy", "select 1"]
+        return b"--trace-memory" not in subprocess.run(command, capture_output=True).stderr
+
+    # Statements may take 48 MB beside the tables.
+    memory = least(loads) + 48
+    assert not (reasons := refused(memory, others + query + others + query)), (memory, reasons)
 
 
 def named(program, folder):
@@ -165,6 +179,7 @@ def main(program):
         whole = traces.trace(1)
         for name, content in [("t", whole), ("large", whole * 40), ("damaged", whole + b"\x0a\xff\x7f")]:
             (pathlib.Path(folder) / name).write_bytes(content)
+        large.write(f"{folder}/busy", 2 << 20)
         cancelled(program, folder)
         too_large(program, folder)
         in_turn(program, folder)

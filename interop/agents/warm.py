@@ -21,6 +21,15 @@ ROUNDS = int(os.environ.get("ROUNDS", "20"))
 MOST_BYTES = 8192
 
 
+def texts(files):
+    """The texts of files, without those of tasks that have ended."""
+    for file in files:
+        try:
+            yield file.read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+
+
 class Server:
     """A server, whose answers are timed."""
 
@@ -49,7 +58,7 @@ class Server:
     def processes(self):
         """The server, and the programs that it runs."""
         process = pathlib.Path(f"/proc/{self.process.pid}")
-        children = [task.read_text().split() for task in process.glob("task/*/children")]
+        children = [text.split() for text in texts(process.glob("task/*/children"))]
         return [process, *(pathlib.Path(f"/proc/{child}") for one in children for child in one)]
 
     def cpu(self):
@@ -58,7 +67,7 @@ class Server:
         stat = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         # The programs that have ended.
         ended = (int(stat[13]) + int(stat[14])) * 1000 / os.sysconf("SC_CLK_TCK")
-        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e6 + ended
+        return sum(int(text.split()[0]) for text in texts(tasks)) / 1e6 + ended
 
     def memory(self, name):
         """The megabytes of a number in the state of the server and the programs that it runs."""
