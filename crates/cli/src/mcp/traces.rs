@@ -39,8 +39,8 @@ struct Queried {
     sql: Sql,
 }
 
-/// The loaded traces, and the programs that run queries of traces. Each is closed on its own, the one
-/// that was not used for the longest time first.
+/// The loaded traces, and the programs that run queries of traces. Each is closed on its own, the
+/// one that was not used for the longest time first.
 pub(super) struct Traces {
     pub(super) root: Root,
     max: usize,
@@ -85,8 +85,8 @@ impl Traces {
         Ok(&mut self.loaded[at].it)
     }
 
-    /// Runs SQL over a trace. The program that does it is closed after others, but gets the memory of
-    /// all that is loaded if it needs it.
+    /// Runs SQL over a trace. The program that does it is closed after others, but gets the memory
+    /// of all that is loaded if it needs it.
     ///
     /// # Errors
     ///
