@@ -1,6 +1,6 @@
 //! Writing JSON.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use ferretto_text::terminal::controls;
 
@@ -34,14 +34,24 @@ impl Json {
         self.0.as_bytes()
     }
 
-    /// Adds a formatted number.
-    pub(crate) fn number(&mut self, digits: &str) {
-        self.0.push_str(digits);
+    /// Removes the text, so that its memory is used again.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Adds a number.
+    pub(crate) fn number(&mut self, digits: impl Display) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "{digits}");
     }
 
     pub(crate) fn string(&mut self, text: &str) {
         self.0.push('"');
-        for c in text.chars() {
+        let is_plain = |byte: u8| (b' '..0x7f).contains(&byte) && byte != b'"' && byte != b'\\';
+        let plain = text.bytes().position(|byte| !is_plain(byte));
+        let (plain, rest) = text.split_at(plain.unwrap_or(text.len()));
+        self.0.push_str(plain);
+        for c in rest.chars() {
             match c {
                 '"' => self.0.push_str("\\\""),
                 '\\' => self.0.push_str("\\\\"),

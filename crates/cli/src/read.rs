@@ -463,7 +463,7 @@ impl Extent {
     }
 }
 
-fn parse_limits(text: &str) -> Result<Limits, String> {
+pub(crate) fn parse_limits(text: &str) -> Result<Limits, String> {
     match parse_bytes(text)? {
         ..Limits::MIN_MEMORY => Err(format!("at least {}M is needed", Limits::MIN_MEMORY >> 20)),
         bytes => Ok(Limits::memory(bytes)),

@@ -7,7 +7,7 @@
 //! is the end of a slice that began before the trace.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use ferretto_format::clock::MONOTONIC_COARSE;
@@ -25,7 +25,7 @@ use ferretto_proto::fields::{
 use ferretto_wire::{Fields, Value};
 
 use crate::health::HealthCounter;
-use crate::limits::{Budget, Limits, entry_bytes};
+use crate::limits::{Budget, EventMap, Limits, entry_bytes};
 use crate::reader::{ReadError, TraceReader};
 use crate::walk::{Content, PacketState, SequenceEvent, Walk};
 
@@ -115,7 +115,7 @@ pub(crate) struct EventTimes {
     budget: Budget,
     bounds: Option<Bounds>,
     /// The slices by machine and track.
-    open: HashMap<(u32, EventTrack), Open>,
+    open: EventMap<(u32, EventTrack), Open>,
     machines: BTreeMap<u32, Machine>,
     clocks: MachineClocks,
     /// The time from which the running thread of a CPU is known, by machine and CPU.
@@ -153,7 +153,7 @@ impl EventTimes {
         Self {
             budget: budget.clone(),
             bounds: None,
-            open: HashMap::new(),
+            open: EventMap::default(),
             machines: BTreeMap::new(),
             clocks: MachineClocks::default(),
             known: BTreeMap::new(),
@@ -259,7 +259,7 @@ impl EventTimes {
                 self.begin(track, time);
             }
             Some(kind) if kind.ends_slice() => {
-                let ends_slice = self.end(track, time);
+                let ends_slice = self.end(track, time, event.is_on_own_track);
                 if ends_slice || encoded.has_counters() {
                     self.add(machine, time, time);
                 }
@@ -296,7 +296,7 @@ impl EventTimes {
     }
 
     /// Ends a slice. Returns false if none is open.
-    fn end(&mut self, track: (u32, EventTrack), time: u64) -> bool {
+    fn end(&mut self, track: (u32, EventTrack), time: u64, is_own: bool) -> bool {
         let Some(open) = self.slices(track) else {
             return false;
         };
@@ -307,7 +307,8 @@ impl EventTimes {
             return false;
         }
         open.count -= 1;
-        if open.count == 0 && open.ends == 0 {
+        // The next slice of a thread follows: its track stays.
+        if open.count == 0 && open.ends == 0 && !is_own {
             self.open.remove(&track);
             self.budget.give_back(TRACK_BYTES);
         }

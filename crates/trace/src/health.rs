@@ -3,7 +3,7 @@
 //! The tables count the same reasons when they import a trace; a test compares both.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ferretto_format::clock::{BOOTTIME, SEQUENCE};
 use ferretto_format::clock_graph::ClockSnapshot;
@@ -14,7 +14,7 @@ use ferretto_format::track_event::{EventKind, EventTrack, MissingBase};
 use ferretto_proto::fields::trace_packet as field;
 use ferretto_proto::views::TrackDescriptorView;
 
-use crate::limits::{Budget, Limits, entry_bytes};
+use crate::limits::{Budget, EventMap, Limits, entry_bytes};
 use crate::walk::{Content, PacketState, SequenceEvent, Walk};
 
 /// The maximum number of simultaneously open slices of a track.
@@ -45,7 +45,7 @@ pub(crate) struct HealthCounter {
     budget: Budget,
     health: Health,
     /// The open slices by track.
-    open: HashMap<EventTrack, Open>,
+    open: EventMap<EventTrack, Open>,
     counters: BTreeSet<u64>,
     /// The clocks of snapshots, each with a clock that it is related to.
     related: BTreeMap<ClockKey, ClockKey>,
@@ -60,7 +60,7 @@ impl HealthCounter {
         Self {
             budget: budget.clone(),
             health: Health::default(),
-            open: HashMap::new(),
+            open: EventMap::default(),
             counters: BTreeSet::new(),
             related: BTreeMap::new(),
             trace_clock: None,
@@ -247,15 +247,15 @@ impl HealthCounter {
             Some(EventKind::State) if uuid.is_none() => {
                 return Some(Stat::track_event_state_missing_track_uuid);
             }
-            Some(EventKind::Begin) => self.begin(header.sequence, event.track),
-            Some(EventKind::End) => self.end(header.sequence, event.track),
+            Some(EventKind::Begin) => self.begin(header.sequence, event),
+            Some(EventKind::End) => self.end(header.sequence, event),
             _ => {}
         }
         None
     }
 
-    fn begin(&mut self, sequence: u32, track: EventTrack) {
-        let open = match self.open.entry(track) {
+    fn begin(&mut self, sequence: u32, event: &SequenceEvent<'_>) {
+        let open = match self.open.entry(event.track) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) if self.budget.take(TRACK_BYTES) => new.insert(Open {
                 sequence,
@@ -265,6 +265,9 @@ impl HealthCounter {
             }),
             Entry::Vacant(_) => return,
         };
+        if open.slices == 0 && open.too_deep == 0 {
+            (open.sequence, open.is_shared) = (sequence, false);
+        }
         open.is_shared |= open.sequence != sequence;
         if open.slices < MAX_OPEN {
             open.slices += 1;
@@ -273,14 +276,15 @@ impl HealthCounter {
         }
     }
 
-    fn end(&mut self, sequence: u32, track: EventTrack) {
-        let Some(open) = self.open.get_mut(&track) else {
+    fn end(&mut self, sequence: u32, event: &SequenceEvent<'_>) {
+        let Some(open) = self.open.get_mut(&event.track) else {
             return;
         };
         open.is_shared |= open.sequence != sequence;
         open.slices = open.slices.saturating_sub(1);
-        if open.slices == 0 && open.too_deep == 0 {
-            self.open.remove(&track);
+        // The next slice of a thread follows: its track stays.
+        if open.slices == 0 && open.too_deep == 0 && !event.is_on_own_track {
+            self.open.remove(&event.track);
             self.budget.give_back(TRACK_BYTES);
         }
     }

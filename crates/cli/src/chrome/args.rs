@@ -1,5 +1,7 @@
 //! The arguments of slices.
 
+use std::borrow::Cow;
+
 use ferretto_tables::Trace;
 use ferretto_tables::schema::ArgValue;
 
@@ -17,7 +19,7 @@ pub(super) fn began_of(trace: &Trace, set: u32) -> Option<i64> {
 }
 
 /// Returns the arguments of a slice.
-pub(super) fn args_of(trace: &Trace, set: u32) -> Vec<(String, Value)> {
+pub(super) fn args_of(trace: &Trace, set: u32) -> Vec<Arg<'_>> {
     let strings = trace.strings();
     let mut all = Vec::new();
     for arg in trace.tables().args.set(set) {
@@ -29,41 +31,66 @@ pub(super) fn args_of(trace: &Trace, set: u32) -> Vec<(String, Value)> {
         }
         let value = match arg.value {
             ArgValue::Text(text) | ArgValue::Json(text) => {
-                Value::Text(strings.text(text).to_owned())
+                Value::Text(strings.text(text).into())
             }
             ArgValue::Real(value) => Value::Real(value),
             ArgValue::Uint(value) | ArgValue::Pointer(value) => Value::Uint(value),
             other => Value::Int(other.as_int()),
         };
-        all.push((key.to_owned(), value));
+        all.push(Arg {
+            key: key.into(),
+            value,
+        });
     }
     all
 }
 
+/// An argument of a slice.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Arg<'t> {
+    key: Cow<'t, str>,
+    value: Value<'t>,
+}
+
 /// The value of an argument.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
-    Text(String),
+enum Value<'t> {
+    Text(Cow<'t, str>),
     Real(f64),
     Uint(u64),
     Int(Option<i64>),
 }
 
-impl Value {
-    /// Returns the memory of its text.
-    pub(super) fn text_bytes(&self) -> usize {
-        match self {
-            Self::Text(text) => text.len(),
-            _ => 0,
+impl Arg<'_> {
+    /// Returns the argument with texts of its own.
+    pub(super) fn into_owned(self) -> Arg<'static> {
+        Arg {
+            key: self.key.into_owned().into(),
+            value: match self.value {
+                Value::Text(text) => Value::Text(text.into_owned().into()),
+                Value::Real(value) => Value::Real(value),
+                Value::Uint(value) => Value::Uint(value),
+                Value::Int(value) => Value::Int(value),
+            },
         }
     }
 
-    pub(super) fn add(&self, key: &str, args: &mut Members<'_>) {
-        match self {
-            Self::Text(text) => args.add(key, text.as_str()),
-            Self::Real(value) => add_real(key, *value, args),
-            Self::Uint(value) => args.add(key, *value),
-            Self::Int(value) => args.add(key, *value),
+    /// Returns its memory in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let text = match &self.value {
+            Value::Text(text) => text.len(),
+            _ => 0,
+        };
+        size_of::<Self>() + self.key.len() + text
+    }
+
+    pub(super) fn add(&self, args: &mut Members<'_>) {
+        let key = &*self.key;
+        match &self.value {
+            Value::Text(text) => args.add(key, &**text),
+            Value::Real(value) => add_real(key, *value, args),
+            Value::Uint(value) => args.add(key, *value),
+            Value::Int(value) => args.add(key, *value),
         }
     }
 }
@@ -71,7 +98,7 @@ impl Value {
 /// Adds a number. JSON cannot express infinity and NaN.
 pub(super) fn add_real(key: &str, value: f64, args: &mut Members<'_>) {
     if value.is_finite() {
-        args.name(key).number(&format!("{value}"))
+        args.name(key).number(value)
     } else {
         args.add(key, value.to_string())
     }

@@ -4,39 +4,51 @@
 //! Each part repeats the events that are open at its start. These are joined with the slices of
 //! earlier parts.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use ferretto_format::budget::entry_bytes;
 
-use super::args::Value;
+use super::args::Arg;
 use super::tracks::Shown;
 
-/// A slice.
+/// A slice, with texts of its trace.
 #[derive(Debug)]
-pub(super) struct Slice {
+pub(super) struct Slice<'t> {
     pub(super) at: Shown,
     pub(super) ts: i64,
-    pub(super) name: String,
-    pub(super) category: String,
-    pub(super) args: Vec<(String, Value)>,
+    pub(super) name: Cow<'t, str>,
+    pub(super) category: Cow<'t, str>,
+    pub(super) args: Vec<Arg<'t>>,
     /// True for a request to a disk.
     pub(super) is_request: bool,
 }
 
-impl Slice {
+/// A slice that outlives its part of the trace.
+pub(super) type KeptSlice = Slice<'static>;
+
+impl Slice<'_> {
     /// Returns its memory in bytes.
     pub(super) fn memory(&self) -> usize {
-        let args = self.args.iter();
-        let args =
-            args.map(|(key, value)| size_of::<(String, Value)>() + key.len() + value.text_bytes());
-        size_of::<Self>() + self.name.len() + self.category.len() + args.sum::<usize>()
+        let args: usize = self.args.iter().map(Arg::memory).sum();
+        size_of::<Self>() + self.name.len() + self.category.len() + args
+    }
+
+    /// Returns the slice with texts of its own.
+    pub(super) fn into_kept(self) -> KeptSlice {
+        Slice {
+            name: self.name.into_owned().into(),
+            category: self.category.into_owned().into(),
+            args: self.args.into_iter().map(Arg::into_owned).collect(),
+            ..self
+        }
     }
 }
 
 /// The open slices of earlier parts by track, the outermost first.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    open: HashMap<Shown, Vec<Slice>>,
+    open: HashMap<Shown, Vec<KeptSlice>>,
     /// The number of these that this part has continued, by track.
     continued: HashMap<Shown, usize>,
 }
@@ -63,9 +75,11 @@ impl Known {
 /// The state carried from part to part.
 #[derive(Debug, Default)]
 pub(super) struct Carry {
-    open: HashMap<Shown, Vec<Slice>>,
+    open: HashMap<Shown, Vec<KeptSlice>>,
+    /// The index of each counter in `values`.
+    counters: HashMap<(Shown, String), usize>,
     /// The last value of each counter, and true if it is of this part.
-    counters: HashMap<(Shown, String), (u64, bool)>,
+    values: Vec<Option<(u64, bool)>>,
     /// The running thread of each CPU, and its start: in earlier parts, and in this one.
     running: HashMap<i64, (i64, i64)>,
     next_running: HashMap<i64, (i64, i64)>,
@@ -103,35 +117,37 @@ impl Carry {
     }
 
     /// Keeps an open slice.
-    pub(super) fn keep_open(&mut self, slice: Slice) {
+    pub(super) fn keep_open(&mut self, slice: KeptSlice) {
         self.open.entry(slice.at).or_default().push(slice);
     }
 
     /// Returns the slices that never ended.
-    pub(super) fn take_open(&mut self) -> impl Iterator<Item = Slice> + use<> {
+    pub(super) fn take_open(&mut self) -> impl Iterator<Item = KeptSlice> + use<> {
         let mut open: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
         open.sort_by_key(|(at, _)| *at);
         open.into_iter().flat_map(|(_, slices)| slices)
     }
 
-    /// Returns true if a counter value repeats the last one of an earlier part.
-    pub(super) fn is_repeated(&mut self, of: Shown, name: &str, ts: i64, value: f64) -> bool {
+    /// Returns the index of a counter, for [`is_repeated`](Self::is_repeated).
+    pub(super) fn counter(&mut self, of: Shown, name: &str) -> usize {
+        let next = self.values.len();
+        let index = *self.counters.entry((of, name.to_owned())).or_insert(next);
+        if index == next {
+            self.values.push(None);
+        }
+        index
+    }
+
+    /// Returns true if a value of a counter repeats the last one of an earlier part.
+    pub(super) fn is_repeated(&mut self, counter: usize, ts: i64, value: f64) -> bool {
         self.add_time(ts);
         let bits = value.to_bits();
-        let before = self.before;
-        match self.counters.get_mut(&(of, name.to_owned())) {
-            Some((known, in_this_part)) => {
-                let is_first = !std::mem::replace(in_this_part, true);
-                let is_repeated =
-                    is_first && *known == bits && before.is_some_and(|last| ts <= last);
-                *known = bits;
-                is_repeated
-            }
-            None => {
-                self.counters.insert((of, name.to_owned()), (bits, true));
-                false
-            }
-        }
+        let last = self.values.get_mut(counter);
+        let last = last.and_then(|last| last.replace((bits, true)));
+        last.is_some_and(|(known, in_this_part)| {
+            let is_earlier = self.before.is_some_and(|last| ts <= last);
+            !in_this_part && known == bits && is_earlier
+        })
     }
 
     /// Keeps a running thread.
@@ -155,8 +171,9 @@ impl Carry {
         let names: usize = self.counters.keys().map(|(_, name)| name.len()).sum();
         slices
             + names
-            + self.open.len() * entry_bytes::<(Shown, Vec<Slice>)>()
-            + self.counters.len() * entry_bytes::<((Shown, String), (u64, bool))>()
+            + self.open.len() * entry_bytes::<(Shown, Vec<KeptSlice>)>()
+            + self.counters.len() * entry_bytes::<((Shown, String), usize)>()
+            + self.values.len() * size_of::<Option<(u64, bool)>>()
             + self.running.len() * entry_bytes::<(i64, (i64, i64))>()
     }
 
@@ -165,7 +182,7 @@ impl Carry {
         self.before = Some(self.last);
         let running = std::mem::take(&mut self.next_running);
         self.running.extend(running);
-        for (_, in_this_part) in self.counters.values_mut() {
+        for (_, in_this_part) in self.values.iter_mut().flatten() {
             *in_this_part = false;
         }
     }
@@ -175,12 +192,12 @@ impl Carry {
 mod tests {
     use super::*;
 
-    fn slice(at: Shown, ts: i64, name: &str) -> Slice {
+    fn slice(at: Shown, ts: i64, name: &'static str) -> KeptSlice {
         Slice {
             at,
             ts,
-            name: name.to_owned(),
-            category: String::new(),
+            name: name.into(),
+            category: "".into(),
             args: Vec::new(),
             is_request: false,
         }
@@ -213,11 +230,13 @@ mod tests {
     #[test]
     fn repeated_values_and_running_threads_are_joined() {
         let mut carry = Carry::default();
-        assert!(!carry.is_repeated((1, 0), "load", 10, 1.0));
+        let load = carry.counter((1, 0), "load");
+        assert!(!carry.is_repeated(load, 10, 1.0));
         carry.keep_running(0, 42, 8);
         carry.end_part();
-        assert!(carry.is_repeated((1, 0), "load", 10, 1.0));
-        assert!(!carry.is_repeated((1, 0), "load", 11, 1.0));
+        assert_eq!(carry.counter((1, 0), "load"), load);
+        assert!(carry.is_repeated(load, 10, 1.0));
+        assert!(!carry.is_repeated(load, 11, 1.0));
         assert_eq!(carry.ran_since(0, 42, 9), 8);
         assert_eq!(carry.ran_since(0, 42, 12), 12);
         carry.keep_running(0, 42, 20);

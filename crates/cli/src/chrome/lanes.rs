@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use ferretto_format::budget::entry_bytes;
 
-use super::carry::Slice;
+use super::carry::{KeptSlice, Slice};
 use super::tracks::{Group, Lane, Shown};
 
 /// The lanes of all groups, and their open slices.
@@ -26,13 +26,13 @@ pub(super) struct Lanes {
 #[derive(Debug)]
 struct Waiting {
     lane: u32,
-    slice: Slice,
+    slice: KeptSlice,
 }
 
 /// A slice at its start in a part.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun<'a> {
-    pub(super) slice: &'a Slice,
+    pub(super) slice: &'a Slice<'a>,
     /// The start of a slice that the part repeats, if it has the argument.
     pub(super) began: Option<i64>,
     /// True if the part may repeat it: it does not start after the earlier parts.
@@ -90,7 +90,7 @@ impl Lanes {
     }
 
     /// Keeps an open slice for the next parts. It occupies its lane.
-    pub(super) fn keep_open(&mut self, (group, lane): Lane, slice: Slice) {
+    pub(super) fn keep_open(&mut self, (group, lane): Lane, slice: KeptSlice) {
         self.occupy((group, lane), i64::MAX);
         let next = self.next.entry(group).or_default();
         next.push(Waiting { lane, slice });
@@ -119,7 +119,7 @@ impl Lanes {
     }
 
     /// Returns the slices that never ended.
-    pub(super) fn take_open(&mut self) -> Vec<Slice> {
+    pub(super) fn take_open(&mut self) -> Vec<KeptSlice> {
         let mut open: Vec<_> = self.open.drain().flat_map(|(_, slices)| slices).collect();
         open.sort_by_key(|waiting| (waiting.slice.at, waiting.slice.ts));
         open.into_iter().map(|waiting| waiting.slice).collect()
@@ -130,12 +130,12 @@ impl Lanes {
 mod tests {
     use super::*;
 
-    fn slice(ts: i64, name: &str, at: i64) -> Slice {
+    fn slice(ts: i64, name: &'static str, at: i64) -> KeptSlice {
         Slice {
             at: (0, at),
             ts,
-            name: name.to_owned(),
-            category: String::new(),
+            name: name.into(),
+            category: "".into(),
             args: Vec::new(),
             is_request: true,
         }
@@ -149,7 +149,7 @@ mod tests {
             lanes.keep_open((group, lane), slice(ts, name, lane.into()));
         }
         lanes.end_part();
-        let mut continued = |slice: &Slice, began, may_continue| {
+        let mut continued = |slice: &KeptSlice, began, may_continue| {
             let begun = Begun {
                 slice,
                 began,

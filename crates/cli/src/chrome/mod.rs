@@ -26,7 +26,8 @@ use ferretto_wire::{Field, Fields};
 use self::writer::Writer;
 use crate::output;
 use crate::read::{
-    DEFAULT_TRACE, Extent, LimitArgs, content_format, explained, parse_bytes, seekable,
+    DEFAULT_TRACE, Extent, UnpackedArgs, content_format, explained, parse_bytes, parse_limits,
+    seekable,
 };
 
 /// Write a trace in Chrome's JSON format
@@ -36,7 +37,8 @@ use crate::read::{
 /// same formats as ferretto view. Large traces are read in parts, so memory use does not depend on
 /// their size; files of other programs must fit in memory. Parts follow the order of the file: an
 /// event whose begin and end are in different parts may be shown from or up to their border, which
-/// a remark says. A larger --max-memory makes the parts larger.
+/// a remark says. A larger --max-memory makes the parts larger; by default, a trace up to a
+/// hundredth of the machine's memory is one part.
 #[derive(Debug, Args)]
 pub(crate) struct JsonArgs {
     /// The trace; - is standard input
@@ -50,14 +52,26 @@ pub(crate) struct JsonArgs {
     /// [default: what the memory limit allows, at least 4M]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, hide = true)]
     part: Option<u64>,
+    /// Memory limit, for example 512M or 2G; what does not fit is left out and reported [default:
+    /// half of the machine's memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_limits)]
+    max_memory: Option<Limits>,
     #[command(flatten)]
-    limits: LimitArgs,
+    unpacked: UnpackedArgs,
 }
 
 impl JsonArgs {
+    fn limits(&self) -> Limits {
+        let default = || match Options::default().memory {
+            usize::MAX => Limits::default(),
+            half => Limits::memory(half as u64),
+        };
+        self.unpacked.within(self.max_memory.unwrap_or_else(default))
+    }
+
     /// Returns the size of the parts in which a trace is read.
     fn part_bytes(&self) -> u64 {
-        let fits = self.limits.limits().memory_bytes() / TABLES_PER_BYTE;
+        let fits = self.limits().memory_bytes() / TABLES_PER_BYTE;
         self.part.unwrap_or(fits.max(MIN_PART))
     }
 
@@ -91,7 +105,7 @@ struct Missing {
 /// Runs `ferretto json`.
 pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
     let (name, mut input) = seekable(&args.file)?;
-    let limits = args.limits.limits();
+    let limits = args.limits();
     let content = content_format(&mut input, limits);
     let format = content
         .with_context(|| format!("cannot read {name}"))?
@@ -135,7 +149,7 @@ fn packets(
     writer: &mut Writer<'_>,
     missing: &mut Missing,
 ) -> Result<Extent> {
-    let limits = args.limits.limits();
+    let limits = args.limits();
     let requests =
         request_events(&mut input, limits).with_context(|| format!("cannot read {name}"))?;
     writer.set_request_events(requests);

@@ -57,6 +57,8 @@ pub(super) enum Track {
         pid: i64,
         group: Group,
         name: String,
+        /// True for requests to a disk.
+        is_requests: bool,
     },
 }
 
@@ -113,6 +115,7 @@ impl Track {
             pid,
             group: Group(key.finish()),
             name: name.to_owned(),
+            is_requests: strings.text(rows.type_().get(track)) == "block_io",
         }
     }
 }

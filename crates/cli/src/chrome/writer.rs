@@ -22,6 +22,8 @@ const FIRST_CPU: i64 = 1 << 34;
 /// Writes the events of a trace, or of its parts in order.
 pub(super) struct Writer<'a> {
     out: &'a mut dyn Write,
+    /// The event that is written.
+    json: Json,
     is_first: bool,
     /// The written names of processes and threads.
     named: HashMap<(&'static str, i64, i64), u64>,
@@ -46,13 +48,41 @@ struct Part<'t> {
     resumed: HashMap<u32, i64>,
 }
 
+/// A track of counter values.
+struct CounterTrack {
+    pid: i64,
+    name: String,
+    /// Its index in what is carried from part to part.
+    counter: usize,
+}
+
+impl CounterTrack {
+    fn read(trace: &Trace, track: u32, carry: &mut Carry) -> Self {
+        let (tables, strings) = (trace.tables(), trace.strings());
+        let upid = tables.track.upid().get(track);
+        let of = tables.track.utid().get(track);
+        let of = of.map(|utid| of_thread(trace, utid));
+        let pid = match (upid, of) {
+            (Some(upid), _) => tables.process.pid().get(upid),
+            (None, Some((pid, _))) => pid,
+            (None, None) => NO_PROCESS,
+        };
+        let mut name = strings.text(tables.track.name().get(track)).to_owned();
+        if let Some(cpu) = tables.track.cpu().get(track) {
+            name += &format!(" {cpu}");
+        }
+        let counter = carry.counter((pid, of.map_or(0, |(_, tid)| tid)), &name);
+        Self { pid, name, counter }
+    }
+}
+
 /// Nanoseconds, written exactly as microseconds.
 struct Micros(i64);
 
 impl crate::json::Value for Micros {
     fn write(&self, json: &mut Json) {
         let (sign, ns) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
-        json.number(&format!("{sign}{}.{:03}", ns / 1000, ns % 1000));
+        json.number(format_args!("{sign}{}.{:03}", ns / 1000, ns % 1000));
     }
 }
 
@@ -60,6 +90,7 @@ impl<'a> Writer<'a> {
     pub(super) fn new(out: &'a mut dyn Write, memory: u64) -> Self {
         Self {
             out,
+            json: Json::default(),
             is_first: true,
             named: HashMap::new(),
             tracks: Tracks::default(),
@@ -127,9 +158,9 @@ impl<'a> Writer<'a> {
         if !std::mem::take(&mut self.is_first) {
             self.out.write_all(b",\n")?;
         }
-        let mut json = Json::default();
-        json.object(members);
-        Ok(self.out.write_all(json.as_bytes())?)
+        self.json.clear();
+        self.json.object(members);
+        Ok(self.out.write_all(self.json.as_bytes())?)
     }
 
     /// Writes the name of a process or thread.
@@ -176,8 +207,9 @@ impl<'a> Writer<'a> {
         let slices = &trace.tables().slice;
         let tracks = (0..trace.tables().track.len()).map(|row| Track::read(trace, row));
         let tracks: Vec<Track> = tracks.collect();
-        // The lane of each track's slices.
+        // The lane of each track's slices, and its ids.
         let mut lanes: Vec<u32> = vec![0; tracks.len()];
+        let mut shown: Vec<Option<(u32, Shown)>> = vec![None; tracks.len()];
         let mut known = self.carry.begin_part();
         if let Some(end) = end_of_part(trace) {
             self.carry.add_time(end);
@@ -195,10 +227,10 @@ impl<'a> Writer<'a> {
             let mut slice = Slice {
                 at: (0, 0),
                 ts,
-                name: name.to_owned(),
-                category: strings.text(slices.category().get(row)).to_owned(),
+                name: name.into(),
+                category: strings.text(slices.category().get(row)).into(),
                 args: args.map_or_else(Vec::new, |set| args_of(trace, set)),
-                is_request: is_request(trace, of_track as u32),
+                is_request: matches!(track, Track::Other { is_requests, .. } if *is_requests),
             };
             // The slice may have begun in an earlier part.
             let mut resumed = None;
@@ -220,7 +252,12 @@ impl<'a> Writer<'a> {
                         if depth == 0 {
                             lanes[of_track] = self.lanes.free(group, ts);
                         }
-                        slice.at = self.shown(track, lanes[of_track])?;
+                        let lane = lanes[of_track];
+                        slice.at = match shown[of_track] {
+                            Some((of_lane, at)) if of_lane == lane => at,
+                            _ => self.shown(track, lane)?,
+                        };
+                        shown[of_track] = Some((lane, slice.at));
                     }
                 }
             }
@@ -235,8 +272,8 @@ impl<'a> Writer<'a> {
             };
             let end = ts.saturating_add(dur);
             match (dur, lane) {
-                (..0, None) => self.carry.keep_open(slice),
-                (..0, Some(lane)) => self.lanes.keep_open(lane, slice),
+                (..0, None) => self.carry.keep_open(slice.into_kept()),
+                (..0, Some(lane)) => self.lanes.keep_open(lane, slice.into_kept()),
                 (0.., _) => {
                     if let (Some(lane), 0) = (lane, depth) {
                         self.lanes.occupy(lane, end);
@@ -262,7 +299,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a slice. A slice without an end has only its begin event.
-    fn slice(&mut self, slice: &Slice, dur: Option<i64>) -> Result<()> {
+    fn slice(&mut self, slice: &Slice<'_>, dur: Option<i64>) -> Result<()> {
         self.event(|event| {
             event.add(
                 "ph",
@@ -272,9 +309,9 @@ impl<'a> Writer<'a> {
                     _ => "X",
                 },
             );
-            event.add("name", slice.name.as_str());
+            event.add("name", &*slice.name);
             if !slice.category.is_empty() {
-                event.add("cat", slice.category.as_str());
+                event.add("cat", &*slice.category);
             }
             event.add("pid", slice.at.0);
             event.add("tid", slice.at.1);
@@ -286,8 +323,8 @@ impl<'a> Writer<'a> {
             }
             if !slice.args.is_empty() {
                 event.name("args").object(|args| {
-                    for (key, value) in &slice.args {
-                        value.add(key, args);
+                    for arg in &slice.args {
+                        arg.add(args);
                     }
                 });
             }
@@ -382,32 +419,23 @@ impl<'a> Writer<'a> {
     }
 
     fn counters(&mut self, trace: &Trace) -> Result<()> {
-        let (tables, strings) = (trace.tables(), trace.strings());
-        let counters = &tables.counter;
+        let counters = &trace.tables().counter;
+        // The tracks that have values, as they come.
+        let mut tracks: HashMap<u32, CounterTrack> = HashMap::new();
         for row in 0..counters.len() {
-            let track = counters.track_id().get(row);
-            let upid = tables.track.upid().get(track);
-            let utid = tables.track.utid().get(track);
-            let pid = match (upid, utid) {
-                (Some(upid), _) => tables.process.pid().get(upid),
-                (None, Some(utid)) => of_thread(trace, utid).0,
-                (None, None) => NO_PROCESS,
-            };
-            let cpu = tables.track.cpu().get(track);
-            let mut name = strings.text(tables.track.name().get(track)).to_owned();
-            if let Some(cpu) = cpu {
-                name += &format!(" {cpu}");
-            }
+            let of = counters.track_id().get(row);
+            let track = tracks
+                .entry(of)
+                .or_insert_with(|| CounterTrack::read(trace, of, &mut self.carry));
             let value = counters.value().get(row);
             let ts = counters.ts().get(row);
-            let key = (pid, utid.map_or(0, |utid| of_thread(trace, utid).1));
-            if self.carry.is_repeated(key, &name, ts, value) {
+            if self.carry.is_repeated(track.counter, ts, value) {
                 continue;
             }
             self.event(|event| {
                 event.add("ph", "C");
-                event.add("name", name);
-                event.add("pid", pid);
+                event.add("name", track.name.as_str());
+                event.add("pid", track.pid);
                 event.add("ts", Micros(ts));
                 event
                     .name("args")
@@ -421,6 +449,7 @@ impl<'a> Writer<'a> {
     fn cpus(&mut self, trace: &Trace) -> Result<()> {
         let (tables, strings) = (trace.tables(), trace.strings());
         let sched = &tables.sched_slice;
+        let mut named: Vec<i64> = Vec::new();
         for row in 0..sched.len() {
             let (utid, ts, dur) = (
                 sched.utid().get(row),
@@ -442,11 +471,11 @@ impl<'a> Writer<'a> {
             if tables.thread.is_idle().get(utid) {
                 continue;
             }
-            self.name_once(
-                "thread_name",
-                (NO_PROCESS, FIRST_CPU + cpu),
-                &format!("CPU {cpu}"),
-            )?;
+            if !named.contains(&cpu) {
+                named.push(cpu);
+                let of = (NO_PROCESS, FIRST_CPU + cpu);
+                self.name_once("thread_name", of, &format!("CPU {cpu}"))?;
+            }
             let name = strings.text(tables.thread.name().get(utid));
             self.event(|event| {
                 event.add("ph", "X");
@@ -473,12 +502,4 @@ fn end_of_part(trace: &Trace) -> Option<i64> {
         name.strip_prefix("trace_attribute.") == Some(PART_TO_ATTRIBUTE)
     })?;
     metadata.int_value().get(row)
-}
-
-/// Returns true for tracks of requests to disks.
-fn is_request(trace: &Trace, track: u32) -> bool {
-    trace
-        .strings()
-        .text(trace.tables().track.type_().get(track))
-        == "block_io"
 }

@@ -4,11 +4,11 @@
 //! Those of other tracks may come from several sequences, whose packets are in the file one after
 //! the other, so they are kept and paired in the order of their times, as the tables do.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use ferretto_format::track_event::EventTrack;
 
-use crate::limits::{Budget, entry_bytes};
+use crate::limits::{Budget, EventMap, entry_bytes};
 
 /// The maximum number of simultaneously open slices of a track.
 const MAX_OPEN: usize = 512;
@@ -55,7 +55,7 @@ struct Track {
 #[derive(Debug)]
 pub(super) struct Pairing {
     budget: Budget,
-    tracks: HashMap<EventTrack, Track>,
+    tracks: EventMap<EventTrack, Track>,
     ended: Vec<Ended>,
 }
 
@@ -63,7 +63,7 @@ impl Pairing {
     pub(super) fn new(budget: &Budget) -> Self {
         Self {
             budget: budget.clone(),
-            tracks: HashMap::new(),
+            tracks: EventMap::default(),
             ended: Vec::new(),
         }
     }
@@ -78,12 +78,17 @@ impl Pairing {
         is_shared: bool,
     ) -> impl Iterator<Item = Ended> {
         let edge = Edge { time, name };
-        if !self.tracks.contains_key(&track) && self.budget.take(TRACK_BYTES) {
-            self.tracks.insert(track, Track::default());
-        }
-        if let Some(state) = self.tracks.get_mut(&track) {
+        let state = match self.tracks.entry(track) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(new) if self.budget.take(TRACK_BYTES) => {
+                Some(new.insert(Track::default()))
+            }
+            Entry::Vacant(_) => None,
+        };
+        if let Some(state) = state {
             state.is_shared |= is_shared;
             if !state.is_shared {
+                // The track stays, also without open slices: each thread has one.
                 state.pair(edge, &self.budget, &mut self.ended);
             } else if self.budget.take(EDGE_BYTES) {
                 state.edges.push(edge);
@@ -93,13 +98,6 @@ impl Pairing {
                 self.pair_all();
                 // The memory of the new event, which pairing gave back.
                 let _ = self.budget.take(EDGE_BYTES);
-            }
-            if let Some(state) = self.tracks.get(&track)
-                && state.is_empty()
-                && !state.is_shared
-            {
-                self.tracks.remove(&track);
-                self.budget.give_back(TRACK_BYTES);
             }
         }
         self.ended.drain(..)
