@@ -6,8 +6,8 @@
 //! Descriptions of processes, clock snapshots and the service's own packets are none, and neither
 //! is the end of a slice that began before the trace.
 
-use std::collections::hash_map::Entry;
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::io::Read;
 
 use ferretto_format::clock::MONOTONIC_COARSE;

@@ -30,9 +30,7 @@ pub(super) fn args_of(trace: &Trace, set: u32) -> Vec<Arg<'_>> {
             continue;
         }
         let value = match arg.value {
-            ArgValue::Text(text) | ArgValue::Json(text) => {
-                Value::Text(strings.text(text).into())
-            }
+            ArgValue::Text(text) | ArgValue::Json(text) => Value::Text(strings.text(text).into()),
             ArgValue::Real(value) => Value::Real(value),
             ArgValue::Uint(value) | ArgValue::Pointer(value) => Value::Uint(value),
             other => Value::Int(other.as_int()),

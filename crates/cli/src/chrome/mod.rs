@@ -66,7 +66,8 @@ impl JsonArgs {
             usize::MAX => Limits::default(),
             half => Limits::memory(half as u64),
         };
-        self.unpacked.within(self.max_memory.unwrap_or_else(default))
+        self.unpacked
+            .within(self.max_memory.unwrap_or_else(default))
     }
 
     /// Returns the size of the parts in which a trace is read.
@@ -124,7 +125,8 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
         if is_packets {
             extent = packets(&name, input, args, &mut writer, &mut missing)?
         } else {
-            part(&name, input, None, limits, &mut writer, &mut missing)?;
+            let options = options(limits);
+            part(&name, input, &options, &mut writer, &mut missing)?;
             if !missing.remarks.is_empty() {
                 extent = Extent::Partly;
             }
@@ -140,8 +142,8 @@ pub(crate) fn run(args: &JsonArgs) -> Result<Extent> {
     Ok(extent)
 }
 
-/// Writes a trace of packets in parts. Each part is a complete trace that repeats everything begun
-/// before it; repeated slices are joined.
+/// Writes a trace of packets, in parts if it is too large for one. Each part is a complete trace
+/// that repeats everything begun before it; repeated slices are joined.
 fn packets(
     name: &str,
     mut input: File,
@@ -150,15 +152,25 @@ fn packets(
     missing: &mut Missing,
 ) -> Result<Extent> {
     let limits = args.limits();
-    let requests =
-        request_events(&mut input, limits).with_context(|| format!("cannot read {name}"))?;
-    writer.set_request_events(requests);
-    let requests = Some(requests);
+    let survey = Survey::of(&mut input, limits).with_context(|| format!("cannot read {name}"))?;
+    writer.set_request_events(survey.requests);
+    let whole = Options {
+        request_events: Some(survey.requests),
+        ..options(limits)
+    };
+    if survey.is_intact && survey.bytes <= args.part_bytes() {
+        part(name, input, &whole, writer, missing)?;
+        return Ok(Extent::Whole);
+    }
+    let options = Options {
+        is_part: true,
+        ..whole
+    };
     let (mut failed, mut is_full, mut parts) = (None, false, 1_u64);
     let splitting = |_, before: Option<Vec<u8>>| {
         if let Some(before) = before {
             parts += 1;
-            failed = part(name, Cursor::new(before), requests, limits, writer, missing).err();
+            failed = part(name, Cursor::new(before), &options, writer, missing).err();
             is_full = writer.is_full();
         }
         if failed.is_some() || is_full {
@@ -197,7 +209,7 @@ fn packets(
         return Err(error.into());
     }
     if let Some((last, _)) = last {
-        part(name, Cursor::new(last), requests, limits, writer, missing)?;
+        part(name, Cursor::new(last), &options, writer, missing)?;
     }
     if parts > 1 {
         let what = format!(
@@ -221,9 +233,38 @@ fn packets(
     Ok(if is_full { Extent::Partly } else { extent })
 }
 
-/// Returns the events that count as requests to disks in a trace, and rewinds it: a part may lack
-/// those that the others have.
-fn request_events(input: &mut File, limits: Limits) -> Result<RequestEvents> {
+/// A first look at a trace.
+struct Survey {
+    /// The events that count as requests to disks: a part may lack those that the others have.
+    requests: RequestEvents,
+    /// The size of all packets.
+    bytes: u64,
+    /// False if a part of the file cannot be read.
+    is_intact: bool,
+}
+
+impl Survey {
+    /// Reads a trace, and rewinds it.
+    fn of(input: &mut File, limits: Limits) -> Result<Self> {
+        let mut bytes = 0;
+        let mut requests = RequestEvents::Accounting;
+        let damage = TraceReader::with_limits(&mut *input, limits).read_all(|packet| {
+            bytes += packet.bytes.len() as u64;
+            if requests == RequestEvents::Accounting && has_request_of_driver(packet.bytes) {
+                requests = RequestEvents::Driver;
+            }
+        })?;
+        input.rewind()?;
+        Ok(Self {
+            requests,
+            bytes,
+            is_intact: damage.is_none(),
+        })
+    }
+}
+
+/// Returns true if a packet has an event of a disk's driver that begins a request.
+fn has_request_of_driver(packet: &[u8]) -> bool {
     let is_of_driver = |event: Field<'_>| {
         let issue = ftrace_event::BLOCK_RQ_ISSUE;
         event.number == ftrace_event_bundle::EVENT
@@ -231,38 +272,30 @@ fn request_events(input: &mut File, limits: Limits) -> Result<RequestEvents> {
                 .as_bytes()
                 .is_some_and(|event| Fields::find(issue, event).is_some())
     };
-    let mut events = RequestEvents::Accounting;
-    TraceReader::with_limits(&mut *input, limits).try_read_all(|packet| {
-        let bundle = Fields::find(trace_packet::FTRACE_EVENTS, packet.bytes);
-        let bundle = bundle.and_then(|bundle| bundle.as_bytes());
-        let mut fields = Fields::new(bundle.unwrap_or_default()).map_while(Result::ok);
-        if fields.any(is_of_driver) {
-            events = RequestEvents::Driver;
-        }
-        events == RequestEvents::Accounting
-    })?;
-    input.rewind()?;
-    Ok(events)
+    let bundle = Fields::find(trace_packet::FTRACE_EVENTS, packet);
+    let bundle = bundle.and_then(|bundle| bundle.as_bytes());
+    let mut fields = Fields::new(bundle.unwrap_or_default()).map_while(Result::ok);
+    fields.any(is_of_driver)
 }
 
-/// Writes a whole file, or a part of a trace in which `requests` are the events of requests to
-/// disks.
+/// Returns the options of reading a whole file.
+fn options(limits: Limits) -> Options {
+    Options {
+        memory: usize::try_from(limits.memory_bytes() / 3).unwrap_or(usize::MAX),
+        limits,
+        ..Options::for_tables(TABLES)
+    }
+}
+
+/// Writes a whole file, or a part of a trace.
 fn part(
     name: &str,
     input: impl io::Read + Send,
-    requests: Option<RequestEvents>,
-    limits: Limits,
+    options: &Options,
     writer: &mut Writer<'_>,
     missing: &mut Missing,
 ) -> Result<()> {
-    let options = Options {
-        is_part: requests.is_some(),
-        memory: usize::try_from(limits.memory_bytes() / 3).unwrap_or(usize::MAX),
-        request_events: requests,
-        limits,
-        ..Options::for_tables(TABLES)
-    };
-    let trace = Trace::read(input, &options).map_err(explained);
+    let trace = Trace::read(input, options).map_err(explained);
     let trace = trace.with_context(|| format!("cannot read {name}"))?;
     missing.remarks.extend(trace.remarks().iter().cloned());
     missing.health.add_all(&trace.health());

@@ -437,7 +437,7 @@ fn compare_view(all: &mut Difference, view: View) {
 /// Returns the events that `ferretto json` writes for a trace.
 fn converted(world: &World, name: &str, bytes: &[u8]) -> Value {
     world.write(name, bytes);
-    let json = world.run("ferretto", &["json", name, "-o", "-", "--max-memory", "4G"]);
+    let json = world.run("ferretto", &["json", name, "-o", "-"]);
     serde_json::from_str(json.text()).unwrap_or_else(|_| panic!("{name}: {json:?}"))
 }
 
