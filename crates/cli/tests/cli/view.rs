@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
 
 use ferretto_trace::Damage;
 
@@ -69,7 +70,7 @@ fn open_and_close(world: &World, args: &[&str]) {
 }
 
 #[test]
-fn the_server_writes_an_index_of_a_long_trace_unless_told_otherwise() {
+fn the_server_writes_and_reads_an_index_of_a_long_trace_unless_told_otherwise() {
     let world = World::new();
     // Smaller traces have no index; blanks count as well.
     let mut long = TRACE.as_bytes().to_vec();
@@ -83,6 +84,17 @@ fn the_server_writes_an_index_of_a_long_trace_unless_told_otherwise() {
     assert_eq!(indexes(), 0);
     open_and_close(&world, &["view", "--no-browser", "long.json"]);
     assert_eq!(indexes(), 1);
+    // The time of an index is that of its last use.
+    let mut folder = std::fs::read_dir(world.path("cache/ferretto/view")).unwrap();
+    let index = folder.next().unwrap().unwrap().path();
+    let old = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let file = std::fs::File::options().write(true).open(&index);
+    file.unwrap().set_modified(old).unwrap();
+    let used = || std::fs::metadata(&index).unwrap().modified().unwrap();
+    open_and_close(&world, &["view", "--no-browser", "--no-cache", "long.json"]);
+    assert_eq!(used(), old);
+    open_and_close(&world, &["view", "--no-browser", "long.json"]);
+    assert_ne!(used(), old);
 }
 
 #[test]
