@@ -70,7 +70,9 @@ function tables(before: Summary, now: Summary, lengths: number[]): HTMLElement[]
         const text = before === 0 ? 'new' : now === 0 ? 'gone' : `${by < 0 ? '−' : '+'}${duration(Math.abs(by) * 1e9)} a second`;
         return { text, key: Math.abs(by) };
     };
-    const times = (caption: string, list: Pair[]) =>
+    // Events without a duration have no time.
+    const timed = (list: Pair[]) => list.filter(({ before, now }) => before > 0 || now > 0);
+    const times = (caption: string, all: Pair[], list = timed(all)) =>
         list.length === 0 ? null : table(caption, ['Name', 'Before', 'Now', 'Change'], list.map((pair) => [
             { text: name(pair.label), key: pair.label },
             { text: duration(pair.before), key: pair.before },
@@ -93,7 +95,7 @@ function tables(before: Summary, now: Summary, lengths: number[]): HTMLElement[]
     const counts = pairs(before.names, now.names, (it) => it.name, (it) => it.count);
     return [
         times('Slices: own time', pairs(before.names, now.names, (it) => it.name, (it) => it.self)),
-        counts.length === 0 ? null : table('Slices: number', ['Name', 'Before', 'Now'], counts.map((pair) => [
+        counts.length === 0 ? null : table('Slices and events: number', ['Name', 'Before', 'Now'], counts.map((pair) => [
             { text: name(pair.label), key: pair.label }, { text: count(pair.before), key: pair.before }, { text: count(pair.now), key: pair.now },
         ]), 2),
         times('CPU time of threads', pairs(before.threads, now.threads, (it) => it.name, (it) => it.cpu)),
