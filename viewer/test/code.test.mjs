@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after, before, test } from 'node:test';
-import { folder, launch, press, settled, visit } from './browser.mjs';
+import { command, folder, launch, press, settled, visit } from './browser.mjs';
+import { faults } from './faults.mjs';
 import { Packets } from './packets.mjs';
 import { ferretto, served } from './serve.mjs';
 
@@ -91,6 +92,10 @@ test('a function has its source lines and instructions with their shares', async
             const instructions = await rows(page, 'Instructions');
             assert.match(instructions[0], /^75 %\t75 %\t[0-9a-f]+\t\S.*\thot\.c:4$/);
             assert.match(instructions.find((it) => it.includes('<step>')), /^\t25 %\t[0-9a-f]+\t(call|bl).*\thot\.c:5$/);
+            for (const theme of ['light', 'dark']) {
+                await command(page, 'Set: theme', theme);
+                assert.deepEqual(await faults(page), [], theme);
+            }
             // By mouse, the other function.
             await press(page, '3', 'ArrowDown');
             await page.getByRole('img', { name: 'Flamegraph' }).focus();

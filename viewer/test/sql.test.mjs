@@ -4,6 +4,7 @@ import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { command, folder, launch, press, row, seen, settled, span, visit } from './browser.mjs';
+import { faults } from './faults.mjs';
 import { ferretto, query, served } from './serve.mjs';
 import { server } from './traces.mjs';
 
@@ -318,6 +319,10 @@ test('results are drawn as charts, which are kept together, run again, moved and
         assert.equal(line.length, 50);
         assert.ok(line.every(([x, y], i) => i === 0 || (x > line[i - 1][0] && y > line[i - 1][1])));
         assert.deepEqual(await page.locator('.charts figure').nth(2).locator('svg text').allTextContents().then((all) => all.slice(0, 2).sort()), ['offer', 'order']);
+        for (const theme of ['dark', 'light']) {
+            await command(page, 'Set: theme', theme);
+            assert.deepEqual(await faults(page), [], theme);
+        }
         await page.getByLabel('Move to the front: value over ts').click();
         await settled(page);
         // The address draws them again, with the results of this trace.
