@@ -13,6 +13,8 @@ import type { Loss, Nodes, Ref } from './model';
 
 export const OVERVIEW = 30;
 export const RULER = 40;
+/** The most losses in sight whose lines cross the rows. More would hide the picture; their marks in the ruler remain. */
+const MAX_LOSS_LINES = 4;
 
 /** A visible row, in CSS pixels from the top of the stage. */
 export interface Box {
@@ -357,13 +359,12 @@ export class Scene {
             text.fillRect(x0, top, ratio, height - top);
             text.fillRect(x1 - ratio, top, ratio, height - top);
         }
-        for (const loss of losses) {
-            const [x0, x1] = edges(loss.start, loss.start + loss.dur);
-            if (x1 < 0 || x0 > width) continue;
+        const lost = losses.map((loss) => edges(loss.start, loss.start + loss.dur)).filter(([x0, x1]) => x1 >= 0 && x0 <= width);
+        for (const [x0, x1] of lost) {
             text.fillStyle = colors.lossFill;
             text.fillRect(x0, top, Math.max(x1 - x0, ratio), height - top);
             text.fillStyle = colors.loss;
-            text.fillRect(x0, top, Math.max(1, ratio), height - top);
+            if (lost.length <= MAX_LOSS_LINES) text.fillRect(x0, top, Math.max(1, ratio), height - top);
             text.beginPath();
             text.moveTo(x0 - 5 * ratio, top - 9 * ratio);
             text.lineTo(x0 + 5 * ratio, top - 9 * ratio);
@@ -449,7 +450,8 @@ export class Scene {
             if (h > 0) this.rects.add(Math.floor(i * apart), 0, Math.max(2, Math.ceil(apart)), Math.max(4 * ratio, h), colors.hit);
         }
         for (const loss of picture.losses) {
-            this.rects.add(Math.round(loss.start * scale), 0, Math.max(2, ratio), small, colors.lossBar);
+            const h = Math.round(8 * ratio);
+            this.rects.add(Math.round(loss.start * scale), small - h, Math.max(2, ratio), h, colors.lossBar);
         }
         for (const note of picture.notes) {
             text.fillStyle = colors.note;

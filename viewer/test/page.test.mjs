@@ -615,6 +615,21 @@ test('lost data is marked and listed', () =>
         assert.match(await content(page), /37 packets/);
     }));
 
+test('many losses are marked in the ruler without hiding the rows', async () => {
+    for (const number of [2, 40]) {
+        const trace = server();
+        trace.header.losses = Array.from({ length: number }, (_, i) => ({ start: (50 + i) * MS, dur: 0, node: null, text: `loss ${i}` }));
+        await on(dir.write(`lost-${number}.html`, trace.html()), async (page) => {
+            const stage = await page.locator('#stage').boundingBox();
+            const x = Math.round((await xOf(page, 50 * MS)) - stage.x);
+            const opacity = (y) => page.evaluate(({ x, y }) => Math.max(...[-1, 0, 1].map((by) => document.getElementById('letters').getContext('2d').getImageData(x + by, y, 1, 1).data[3])), { x, y });
+            assert.ok((await opacity(64)) > 200);
+            const inRows = await opacity(Math.round(stage.height) - 20);
+            assert.ok(number === 2 ? inRows > 120 : inRows < 80, `${number} losses: ${inRows}`);
+        });
+    }
+});
+
 test('an empty trace has a message', async () => {
     const empty = dir.write('empty.html', nothing().html());
     await on(empty, async (page) => {
