@@ -34,6 +34,7 @@ export async function kernelTables(app: Page, range: Range, keys: string[]): Pro
     const shown = all.slice(0, MAX_LAUNCHES);
     const columns = [...new Set(shown.flatMap(({ more }) => [...more.keys()]))].slice(0, MAX_COLUMNS);
     const tables = [byKernel(app, shown, columns), byTime(app, shown, columns)];
+    for (const section of tables) section.classList.add('kernels');
     if (all.length > shown.length) tables[1].append(el('p', { class: 'hint' }, `These are the first ${count(shown.length)} launches. A shorter range has the others.`));
     return tables;
 }
@@ -101,7 +102,7 @@ function byKernel(app: Page, all: Launch[], columns: string[]): HTMLElement {
 
 function byTime(app: Page, all: Launch[], columns: string[]): HTMLElement {
     const rows = all.map((launch): Cell[] => [
-        { text: instant(launch.ref.start), key: -launch.ref.start, act: () => app.select(launch.ref, true) },
+        { text: instant(launch.ref.start), key: launch.ref.start, act: () => app.select(launch.ref, true) },
         { text: name(launch.kernel), key: launch.kernel },
         { text: duration(launch.ref.dur), key: launch.ref.dur },
         size(launch.grid), size(launch.group),
@@ -111,5 +112,5 @@ function byTime(app: Page, all: Launch[], columns: string[]): HTMLElement {
             return { text: value?.[0] ?? '', key: number ? Number(value![0]) : (value?.[0] ?? '') };
         }),
     ]);
-    return table('Launches of kernels', ['Start', 'Kernel', 'Duration', 'Groups', 'Items in each', ...columns], rows, 0);
+    return table('Launches of kernels', ['Start', 'Kernel', 'Duration', 'Groups', 'Items in each', ...columns], rows, 2);
 }
