@@ -495,8 +495,13 @@ impl Test<'_> {
         let difference = change.difference().abs();
         let relative = difference / most.max(f64::MIN_POSITIVE);
         let feature = &change.feature;
-        // Threads may have run in the times in which switches are missing.
-        let unknown = self.before.iter().chain(self.after).map(|it| it.unknown);
+        // Threads may have run in the times in which switches are missing, and may not have run in
+        // those that the host took.
+        let unknown = |it: &Recording| match self.scope {
+            Scope::Period => (it.unknown + it.stolen) * 1e9 / it.duration,
+            Scope::Command => it.unknown + it.stolen,
+        };
+        let unknown = self.before.iter().chain(self.after).map(unknown);
         let unknown = unknown.fold(0.0, f64::max);
         let is_known = match feature.kind.unit() {
             Unit::Time => difference > unknown,

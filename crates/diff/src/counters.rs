@@ -1,5 +1,8 @@
 //! Counters of programs, and the growth of the memory of processes.
 
+use std::ops::Range;
+
+use ferretto_tables::Trace;
 use rustc_hash::FxHashMap;
 
 use crate::context::{Context, common_name};
@@ -144,6 +147,34 @@ fn frequency(
     for (feature, mean) in means {
         values.add(feature, mean / count);
     }
+}
+
+/// Returns the time of a range in which a virtual machine's host had its CPUs, at most, of all
+/// CPUs.
+pub(crate) fn stolen(trace: &Trace, range: &Range<i64>) -> f64 {
+    let (tables, strings) = (trace.tables(), trace.strings());
+    let (tracks, counters) = (&tables.track, &tables.counter);
+    let Some(name) = strings.find("cpu.times.steal_ns") else {
+        return 0.0;
+    };
+    // By track: the last value before the range, and the first one after it.
+    let mut ends: FxHashMap<u32, (f64, f64)> = FxHashMap::default();
+    for row in 0..counters.len() {
+        let track = counters.track_id().get(row);
+        if track >= tracks.len() || tracks.name().get(track) != name {
+            continue;
+        }
+        let (time, value) = (counters.ts().get(row), counters.value().get(row));
+        let (before, after) = ends.entry(track).or_insert((value, value));
+        if time <= range.start {
+            *before = value;
+        }
+        if time < range.end || *after <= *before {
+            *after = value;
+        }
+    }
+    let times = ends.into_values().map(|(before, after)| after - before);
+    times.filter(|time| *time > 0.0).sum()
 }
 
 /// Returns the feature of a track of counters. `None` if it is not compared: most counters of the

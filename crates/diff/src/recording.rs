@@ -54,6 +54,9 @@ pub struct Recording {
     pub(crate) lacks_switches: bool,
     /// The time in nanoseconds in which switches of threads are missing, of all CPUs.
     pub(crate) unknown: f64,
+    /// The time in nanoseconds in which a virtual machine's host had its CPUs. The kernel counts it
+    /// as that of the threads that ran.
+    pub(crate) stolen: f64,
     /// The sum of the statistics of lost data.
     pub(crate) losses: u64,
 }
@@ -106,6 +109,7 @@ impl Recording {
             recorded: context.why.recorded(),
             lacks_switches: !trace.missing_switches().is_empty(),
             unknown: called + unknown(trace, &context.range),
+            stolen: counters::stolen(trace, &context.range),
             losses: losses.fold(0, u64::saturating_add),
         }
     }

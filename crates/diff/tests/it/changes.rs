@@ -3,7 +3,9 @@
 
 use ferretto_diff::{Change, Comparison, Kind, Limits};
 
-use crate::made::Step::{self, Calls, Contended, Counter, Lock, Memory, Ready, Run, Sleep, Slice};
+use crate::made::Step::{
+    self, Calls, Contended, Counter, Lock, Memory, Packets, Ready, Run, Sleep, Slice,
+};
 use crate::made::{recording, recordings};
 
 /// The steps of the command before any change.
@@ -131,6 +133,25 @@ fn growing(values: u64, kib: u64) -> Vec<Step> {
         ]
     };
     (0..16).flat_map(steps).collect()
+}
+
+#[test]
+fn time_that_the_host_took_is_not_claimed() {
+    const NONE: Step = Packets(
+        "packet { timestamp: TIME sys_stats { cpu_stat { cpu_id: 0 steal_ns: 70000000 } } }",
+    );
+    const SOME: Step = Packets(
+        "packet { timestamp: TIME sys_stats { cpu_stat { cpu_id: 0 steal_ns: 90000000 } } }",
+    );
+    let around = |steps: &[Step], last: Step| [&[NONE], steps, &[last, Run(10), last]].concat();
+    let before = around(&BASE, NONE);
+    let longer = with(0, Run(32_000));
+    let own = compare(&before, &around(&longer, NONE), 70);
+    assert_eq!(first(&own).feature.name, "ran its own code");
+    // The host had the CPU for 20 ms: it may have been this thread's.
+    let stolen = compare(&before, &around(&longer, SOME), 70);
+    assert!(stolen.changes.is_empty(), "{stolen:#?}");
+    assert!(!stolen.possible.is_empty(), "{stolen:#?}");
 }
 
 #[test]
