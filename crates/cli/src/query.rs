@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Error, Result, bail};
 use clap::Args;
 
+use crate::errors::DAMAGED;
 use crate::messages;
 
 /// The bytes of messages that are passed on.
@@ -70,8 +71,11 @@ fn translated(mut command: Command) -> Result<std::convert::Infallible> {
     let status = child.wait().context("cannot wait for ferretto-query")?;
     let text = String::from_utf8_lossy(&reported);
     let text = text.trim().trim_start_matches("ferretto-query: ");
-    if !text.is_empty() && status.success() {
-        eprintln!("{text}");
+    let has_answer = [Some(0), Some(DAMAGED.into())].contains(&status.code());
+    if has_answer {
+        for line in text.lines() {
+            eprintln!("{}", line.trim_start_matches("ferretto-query: "));
+        }
     } else if !text.is_empty() {
         messages::tell_error("ferretto-query", text);
     }
