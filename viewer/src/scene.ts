@@ -360,9 +360,14 @@ export class Scene {
             text.fillRect(x1 - ratio, top, ratio, height - top);
         }
         const lost = losses.map((loss) => edges(loss.start, loss.start + loss.dur)).filter(([x0, x1]) => x1 >= 0 && x0 <= width);
+        lost.sort(([a], [b]) => a - b);
+        // Each place is tinted once, however many losses are there.
+        let tinted = -Infinity;
         for (const [x0, x1] of lost) {
+            const [left, right] = [Math.max(x0, tinted), Math.max(x1, x0 + ratio)];
             text.fillStyle = colors.lossFill;
-            text.fillRect(x0, top, Math.max(x1 - x0, ratio), height - top);
+            if (right > left) text.fillRect(left, top, right - left, height - top);
+            tinted = Math.max(tinted, right);
             text.fillStyle = colors.loss;
             if (lost.length <= MAX_LOSS_LINES) text.fillRect(x0, top, Math.max(1, ratio), height - top);
             text.beginPath();

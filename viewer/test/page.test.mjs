@@ -616,10 +616,15 @@ test('lost data is marked and listed', () =>
     }));
 
 test('many losses are marked in the ruler without hiding the rows', async () => {
-    for (const number of [2, 40]) {
+    // Also many in one place.
+    for (const [number, apart] of [
+        [2, 1],
+        [40, 1],
+        [40, 0.001],
+    ]) {
         const trace = server();
-        trace.header.losses = Array.from({ length: number }, (_, i) => ({ start: (50 + i) * MS, dur: 0, node: null, text: `loss ${i}` }));
-        await on(dir.write(`lost-${number}.html`, trace.html()), async (page) => {
+        trace.header.losses = Array.from({ length: number }, (_, i) => ({ start: (50 + i * apart) * MS, dur: 0, node: null, text: `loss ${i}` }));
+        await on(dir.write(`lost-${number}-${apart}.html`, trace.html()), async (page) => {
             const stage = await page.locator('#stage').boundingBox();
             const x = Math.round((await xOf(page, 50 * MS)) - stage.x);
             const opacity = (y) => page.evaluate(({ x, y }) => Math.max(...[-1, 0, 1].map((by) => document.getElementById('letters').getContext('2d').getImageData(x + by, y, 1, 1).data[3])), { x, y });
