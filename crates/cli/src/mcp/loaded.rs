@@ -13,7 +13,6 @@ use ferretto_tables::Trace;
 use ferretto_why::{Prepared, Why};
 use serde_json::Value;
 
-use super::loading::Contents;
 use super::slices::ThreadSlices;
 use crate::errors::message;
 use crate::profile::KeptSamples;
@@ -57,6 +56,12 @@ enum Samples {
     Unread,
     Kept(Box<KeptSamples>),
     TooLarge,
+}
+
+/// The contents of a trace that its first question needs.
+pub(super) struct Contents {
+    pub(super) trace: Trace,
+    pub(super) summary: Result<Value, String>,
 }
 
 /// A loaded trace.

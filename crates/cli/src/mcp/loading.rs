@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use ferretto_mcp::{Call, path_of_file};
 use ferretto_tables::schema::{TableId, TableSet};
 use ferretto_tables::{Continue, Options, Progress, Trace};
-use serde_json::Value;
 
-use super::loaded::Stamp;
+use super::loaded::{Contents, Stamp};
 use super::queries::PATIENCE;
 use crate::errors::message;
 use crate::read::{ShownAs, explained};
@@ -25,12 +24,6 @@ const TABLES: TableSet = ferretto_why::TABLES
     .with(TableId::slice);
 /// The period in which a cancelled call is noticed, and progress is told.
 const PERIOD: Duration = Duration::from_millis(50);
-
-/// The contents of a trace that its first question needs.
-pub(super) struct Contents {
-    pub(super) trace: Trace,
-    pub(super) summary: Result<Value, String>,
-}
 
 /// A trace that a thread reads. A call that does not wait for its end leaves it to the next.
 pub(super) struct Loading {
