@@ -4,6 +4,7 @@ mod absent;
 mod callstacks;
 pub mod computed;
 mod flat;
+mod gather;
 mod heap_graph;
 mod index;
 mod layout;

@@ -3,9 +3,15 @@
 
 use ferretto_tables::{ColumnView, StringPool, Value};
 
+use super::gather::gather;
+
 /// Returns the number that represents the value of a row; `None` for NULL.
 pub(super) fn key_of(view: &ColumnView<'_>, row: usize) -> Option<i64> {
-    match view.get(row) {
+    key_of_value(view.get(row))
+}
+
+fn key_of_value(value: Value) -> Option<i64> {
+    match value {
         Value::Int(value) => Some(value),
         Value::Text(text) => Some(text.raw().into()),
         Value::Real(_) | Value::Null => None,
@@ -13,8 +19,8 @@ pub(super) fn key_of(view: &ColumnView<'_>, row: usize) -> Option<i64> {
 }
 
 /// The bytes that [`sorted`] takes at most for each row: the numbers of rows before and after a
-/// column, the ranks of its values, and the values with their rows and their runs.
-pub(super) const SORTED_BYTES: u64 = 5 * 4 + 4 + 16 + 16 + 8;
+/// column, the ranks of its values, and the values alone, with their rows, and their runs.
+pub(super) const SORTED_BYTES: u64 = 5 * 4 + 4 + 16 + 16 + 16 + 8;
 
 /// Rows in an order.
 #[derive(Debug, Default)]
@@ -59,10 +65,10 @@ pub(super) fn sorted(
 
 /// Returns the ranks of the rows' values among all of them. That of NULL is 0.
 fn ranks(rows: &[u32], view: &ColumnView<'_>, strings: &StringPool) -> Vec<u32> {
-    let keys = || rows.iter().map(|row| key_of(view, *row as usize));
+    let keys = gather(view, rows, key_of_value);
     let (mut least, mut most) = (i64::MAX, i64::MIN);
-    for key in keys().flatten() {
-        (least, most) = (least.min(key), most.max(key));
+    for key in keys.iter().flatten() {
+        (least, most) = (least.min(*key), most.max(*key));
     }
     if least > most {
         return vec![0; rows.len()];
@@ -73,8 +79,8 @@ fn ranks(rows: &[u32], view: &ColumnView<'_>, strings: &StringPool) -> Vec<u32> 
         let index = |key: i64| key.wrapping_sub(least) as usize;
         let mut ranks_of = vec![0; values as usize + 1];
         let mut first_rows = Vec::new();
-        for (key, row) in keys().zip(rows) {
-            if let Some(key) = key
+        for (key, row) in keys.iter().zip(rows) {
+            if let Some(key) = *key
                 && std::mem::replace(&mut ranks_of[index(key)], 1) == 0
             {
                 first_rows.push((key, *row));
@@ -85,11 +91,10 @@ fn ranks(rows: &[u32], view: &ColumnView<'_>, strings: &StringPool) -> Vec<u32> 
         for (rank, (key, _)) in (1..).zip(first_rows) {
             ranks_of[index(key)] = rank;
         }
-        return keys()
-            .map(|key| key.map_or(0, |key| ranks_of[index(key)]))
-            .collect();
+        let rank = |key: &Option<i64>| key.map_or(0, |key| ranks_of[index(key)]);
+        return keys.iter().map(rank).collect();
     }
-    let numbered = keys().zip(0..);
+    let numbered = keys.into_iter().zip(0..);
     let mut keys: Vec<(i64, u32)> = numbered.filter_map(|(key, at)| Some((key?, at))).collect();
     keys.sort_unstable();
     let mut runs: Vec<&[(i64, u32)]> = keys.chunk_by(|one, other| one.0 == other.0).collect();

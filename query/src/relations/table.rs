@@ -10,6 +10,7 @@ use ferretto_tables::{ColumnKind, ColumnSpec, ColumnView, StringId, TableId, Tra
 use rusqlite::Result;
 use rusqlite::types::{Value, ValueRef};
 
+use super::gather::gather;
 use super::index::{Index, Search, scan};
 use super::order::{SORTED_BYTES, Sorted, key_of, sorted};
 use crate::limits::{Charge, Limits};
@@ -299,8 +300,8 @@ impl TableRows {
         self.window.clear();
         for column in (0..u64::BITS as usize).filter(|column| columns >> column & 1 != 0) {
             if let Some(view) = self.table.column(column) {
-                let values = rows.iter().map(|row| view.get(*row as usize));
-                self.window.push((column, values.collect()));
+                let values = gather(&view, rows, |value| value);
+                self.window.push((column, values));
             }
         }
     }
