@@ -30,9 +30,6 @@ const SUITES: [(&str, &[&str]); 4] = [
 /// The duration of each attack in milliseconds, unless `ATTACK_MS` sets another.
 const TIME: &str = "5000";
 
-/// The longest wait of an honest client in milliseconds, unless `ATTACK_WORST_MS` sets another.
-const WORST: &str = "100";
-
 /// Attacks these servers, or all. Without `is_check`, writes their rows into the page.
 pub(crate) fn run(names: &[&str], is_check: bool) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -78,15 +75,13 @@ fn attack(root: &Path, name: &str, arguments: &[&str]) -> Result<Vec<String>> {
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let table = folder.join(format!("attacks-{name}"));
     let _ = fs::remove_file(&table);
-    let set =
-        |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
+    let time = std::env::var("ATTACK_MS").unwrap_or_else(|_| TIME.to_owned());
     let status = Command::new("cargo")
         .current_dir(root)
         .args(["test", "--locked"])
         .args(arguments)
         .args(["--test", "attacks", "--", "--nocapture"])
-        .env("ATTACK_MS", set("ATTACK_MS", TIME))
-        .env("ATTACK_WORST_MS", set("ATTACK_WORST_MS", WORST))
+        .env("ATTACK_MS", time)
         .env("ATTACK_TABLE", &table)
         .status()
         .context("running cargo")?;
