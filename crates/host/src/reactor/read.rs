@@ -15,7 +15,7 @@ use crate::sending::is_closed;
 
 /// The number of bytes read from a consumer before its replies are checked: a short request can
 /// have a long reply.
-const CONSUMER_READ: usize = 4 * 1024;
+const CONSUMER_READ: usize = 1024;
 
 impl Reactor {
     /// Reads some bytes from a client, and passes on its requests. Returns true if there may be

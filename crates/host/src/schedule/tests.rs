@@ -184,18 +184,18 @@ fn other_work_for_a_user_counts() {
 }
 
 #[test]
-fn pieces_become_smaller_while_they_take_long() {
+fn pieces_begin_small_and_follow_the_time_that_they_take() {
     let mut world = World::new(None);
     let client = world.connect(MALLORY, 10 * MS);
     world.wake(client);
     let mut sizes = Vec::new();
-    for work in [10 * MS; 6].into_iter().chain([MS / 100; 6]) {
+    for work in [10 * MS; 3].into_iter().chain([MS / 100; 6]) {
         let (origin, id, size) = world.schedule.next().unwrap();
         sizes.push(size / 1024);
         let turn = &mut world.clients[client].1;
         world.schedule.served((origin, id), Some(turn), work, true);
     }
-    assert_eq!(sizes, [32, 16, 8, 4, 2, 1, 1, 2, 4, 8, 16, 32]);
+    assert_eq!(sizes, [4, 2, 1, 1, 2, 4, 8, 16, 32]);
 }
 
 #[test]

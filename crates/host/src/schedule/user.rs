@@ -12,6 +12,8 @@ const SHORT: u64 = 100_000;
 /// The largest and the smallest number of bytes of a piece of work.
 const LARGEST_PIECE: usize = 32 * 1024;
 const SMALLEST_PIECE: usize = 1024;
+/// The number of bytes of the first piece, when the cost of a user's requests is not known.
+const FIRST_PIECE: usize = 4 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct User {
@@ -33,7 +35,7 @@ impl User {
     /// Returns the number of bytes to read from a connection at a time.
     pub(super) fn piece(&self) -> usize {
         match self.piece {
-            0 => LARGEST_PIECE,
+            0 => FIRST_PIECE,
             piece => piece,
         }
     }
