@@ -167,30 +167,21 @@ const CALLS: &[(c_long, Rule)] = {
         (libc::SYS_read, Reads),
         (libc::SYS_readv, Reads),
         (libc::SYS_pread64, Reads),
-        (libc::SYS_open, Is(Open)),
         (libc::SYS_openat, Is(Open)),
         (libc::SYS_openat2, Is(Open)),
-        (libc::SYS_creat, Is(Open)),
         (libc::SYS_truncate, Is(Resize)),
         (libc::SYS_ftruncate, Is(Resize)),
         (libc::SYS_fallocate, Is(Resize)),
         (libc::SYS_fsync, Is(Sync)),
         (libc::SYS_fdatasync, Is(Sync)),
         (libc::SYS_sync_file_range, Is(Sync)),
-        (libc::SYS_rename, Is(Name)),
         (libc::SYS_renameat, Is(Name)),
         (libc::SYS_renameat2, Is(Name)),
-        (libc::SYS_link, Is(Name)),
         (libc::SYS_linkat, Is(Name)),
-        (libc::SYS_symlink, Is(Name)),
         (libc::SYS_symlinkat, Is(Name)),
-        (libc::SYS_unlink, Is(Name)),
         (libc::SYS_unlinkat, Is(Name)),
-        (libc::SYS_mkdir, Is(Name)),
         (libc::SYS_mkdirat, Is(Name)),
-        (libc::SYS_rmdir, Is(Name)),
         (libc::SYS_fchmod, Is(Name)),
-        (libc::SYS_chmod, Is(Name)),
         (libc::SYS_fchmodat, Is(Name)),
         (libc::SYS_fchown, Is(Name)),
         (libc::SYS_mmap, Maps),
@@ -203,7 +194,6 @@ const CALLS: &[(c_long, Rule)] = {
         (libc::SYS_connect, Is(Descriptor)),
         (libc::SYS_bind, Is(Descriptor)),
         (libc::SYS_listen, Is(Descriptor)),
-        (libc::SYS_pipe, Is(Descriptor)),
         (libc::SYS_pipe2, Is(Descriptor)),
         (libc::SYS_dup, Is(Descriptor)),
         (libc::SYS_fcntl, Controls),
@@ -219,31 +209,58 @@ const CALLS: &[(c_long, Rule)] = {
         (libc::SYS_sendto, Is(Send)),
         (libc::SYS_recvmsg, Is(Receive)),
         (libc::SYS_recvfrom, Is(Receive)),
-        (libc::SYS_poll, Is(Wait)),
         (libc::SYS_ppoll, Is(Wait)),
-        (libc::SYS_epoll_wait, Is(WaitForEvents)),
         (libc::SYS_epoll_pwait, Is(WaitForEvents)),
         (libc::SYS_statx, Is(Inspect)),
         (libc::SYS_newfstatat, Is(Inspect)),
         (libc::SYS_fstat, Is(Inspect)),
         (libc::SYS_getdents64, Is(Inspect)),
-        (libc::SYS_readlink, Is(Inspect)),
         (libc::SYS_readlinkat, Is(Inspect)),
         (libc::SYS_clone, Is(Thread)),
         (libc::SYS_clone3, Is(Thread)),
-        (libc::SYS_fork, Is(Thread)),
-        (libc::SYS_vfork, Is(Thread)),
     ]
 };
 
+/// Those that only old architectures have.
+const OLD_CALLS: &[(c_long, Rule)] = {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use Kind::{Descriptor, Inspect, Name, Open, Thread, Wait, WaitForEvents};
+        use Rule::Is;
+        &[
+            (libc::SYS_open, Is(Open)),
+            (libc::SYS_creat, Is(Open)),
+            (libc::SYS_rename, Is(Name)),
+            (libc::SYS_link, Is(Name)),
+            (libc::SYS_symlink, Is(Name)),
+            (libc::SYS_unlink, Is(Name)),
+            (libc::SYS_mkdir, Is(Name)),
+            (libc::SYS_rmdir, Is(Name)),
+            (libc::SYS_chmod, Is(Name)),
+            (libc::SYS_pipe, Is(Descriptor)),
+            (libc::SYS_poll, Is(Wait)),
+            (libc::SYS_epoll_wait, Is(WaitForEvents)),
+            (libc::SYS_readlink, Is(Inspect)),
+            (libc::SYS_fork, Is(Thread)),
+            (libc::SYS_vfork, Is(Thread)),
+        ]
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    &[]
+};
+
+fn all() -> impl Iterator<Item = &'static (c_long, Rule)> {
+    CALLS.iter().chain(OLD_CALLS)
+}
+
 /// Returns the numbers of all calls that can fail.
 pub(super) fn numbers() -> impl Iterator<Item = c_long> {
-    CALLS.iter().map(|(number, _)| *number)
+    all().map(|(number, _)| *number)
 }
 
 /// Returns the kind of a call of the thread `thread`; `None` for a call that is not let fail.
 pub(super) fn kind_of(thread: i32, call: c_long, arguments: [u64; 5]) -> Option<Kind> {
-    let (_, rule) = CALLS.iter().find(|(number, _)| *number == call)?;
+    let (_, rule) = all().find(|(number, _)| *number == call)?;
     match rule {
         Rule::Is(kind) => Some(*kind),
         Rule::Writes => match arguments[0] {

@@ -8,6 +8,7 @@
 mod calls;
 mod fault;
 mod filter;
+mod registers;
 mod tracer;
 
 pub use calls::{Effect, Kind};

@@ -23,6 +23,7 @@ use super::calls::Effect;
 use super::calls::{self, Kind};
 use super::fault::Fault;
 use super::filter::{self, BEGIN};
+use super::registers::Registers;
 
 /// The longest time that a program may take by default.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -299,23 +300,16 @@ impl Tracer {
     }
 
     /// Counts the call in which the thread is, and lets it fail if it is the one.
-    #[cfg(target_arch = "x86_64")]
     fn call(&mut self, pid: Pid) {
         if self.threads.get(&pid.as_raw()) != Some(&true) {
             return;
         }
-        let Ok(mut registers) = ptrace::getregs(pid) else {
+        let Some(mut registers) = Registers::of(pid) else {
             return;
         };
-        let call = registers.orig_rax.cast_signed();
+        let call = registers.call();
         self.began |= call == BEGIN;
-        let arguments = [
-            registers.rdi,
-            registers.rsi,
-            registers.rdx,
-            registers.r10,
-            registers.r8,
-        ];
+        let arguments = registers.arguments();
         if !self.began {
             return;
         }
@@ -330,11 +324,9 @@ impl Tracer {
         let text = || format!("call {call} {arguments:x?} of {}", comm(pid));
         self.failed.get_or_insert_with(text);
         match fault.effect {
-            Effect::Error(error) | Effect::LastingError(error) => {
-                registers.orig_rax = u64::MAX;
-                registers.rax = i64::from(-error).cast_unsigned();
-            }
+            Effect::Error(error) | Effect::LastingError(error) => registers.fail(error),
             Effect::Short => {
+                let [_, mut at, mut length, ..] = arguments;
                 // The first part of several becomes the only one.
                 let single = match call {
                     libc::SYS_writev => libc::SYS_write,
@@ -343,29 +335,24 @@ impl Tracer {
                 };
                 if single != call {
                     let word = |at: u64| ptrace::read(pid, at as ptrace::AddressType);
-                    let (Ok(base), Ok(length)) =
-                        (word(registers.rsi), word(registers.rsi.wrapping_add(8)))
-                    else {
+                    let (Ok(base), Ok(size)) = (word(at), word(at.wrapping_add(8))) else {
                         return;
                     };
-                    registers.orig_rax = single.cast_unsigned();
-                    (registers.rsi, registers.rdx) = (base.cast_unsigned(), length.cast_unsigned());
+                    (at, length) = (base.cast_unsigned(), size.cast_unsigned());
                 }
                 let is_message = [libc::SYS_sendmsg, libc::SYS_recvmsg].contains(&call);
-                if !is_message && registers.rdx > 1 {
-                    registers.rdx /= 2;
+                if !is_message && length > 1 {
+                    length /= 2;
                 }
+                registers.replace(single, at, length);
             }
             Effect::Kill => {
                 let _ = kill(self.pid, Signal::SIGKILL);
                 return;
             }
         }
-        let _ = ptrace::setregs(pid, registers);
+        registers.write(pid);
     }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn call(&mut self, _: Pid) {}
 }
 
 fn thread_group(pid: Pid) -> Option<i32> {
