@@ -9,7 +9,7 @@ use ferretto_symbols::{KernelSymbols, LoadError};
 
 use super::config::FtraceOptions;
 use super::error::SetupError;
-use super::instance::{Instance, Scratch, TICK_PAGES};
+use super::instance::{Instance, Scratch, TICK};
 use super::kernel_state::KernelError;
 use super::metadata::Metadata;
 use super::own_instance::OwnInstance;
@@ -94,7 +94,7 @@ impl Controller {
     pub fn read(&mut self) -> bool {
         let mut more = false;
         for instance in self.instances.values_mut() {
-            more |= instance.read(TICK_PAGES, &mut self.scratch);
+            more |= instance.read(TICK, &mut self.scratch);
         }
         more
     }
@@ -117,7 +117,7 @@ impl Controller {
                 .watched()
                 .any(|reader| watermark::state(reader).unwrap_or(false))
             {
-                let more = instance.read(TICK_PAGES, &mut self.scratch);
+                let more = instance.read(TICK, &mut self.scratch);
                 result = Some(result.unwrap_or(false) | more);
             }
         }

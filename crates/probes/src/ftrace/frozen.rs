@@ -8,7 +8,7 @@ use ferretto_proto::{FrozenFtraceConfig, FtraceConfig, decode_lazy, ftrace_confi
 
 use super::bundle::{Batch, Bundler, CpuState, Plan};
 use super::config::ConfigError;
-use super::instance::{BATCH_PAGES, Partial, read_pages};
+use super::instance::{Partial, batch_pages, read_pages};
 use super::kernel_state::read_buffer_pages;
 use super::metadata::Metadata;
 use super::page::ParseStatus;
@@ -151,11 +151,12 @@ impl FrozenFtrace {
 
     /// Reads some pages of each CPU. Returns true if there are more.
     fn read(&mut self) -> bool {
-        self.pages.resize(BATCH_PAGES * self.page_size, 0);
+        let batch = batch_pages(self.page_size);
+        self.pages.resize(batch * self.page_size, 0);
         // Processes and descriptors of the previous boot cannot be looked up.
         let mut metadata = Metadata::default();
         for buffer in &mut self.buffers {
-            let wanted = BATCH_PAGES.min(buffer.left);
+            let wanted = batch.min(buffer.left);
             let limit = &mut self.pages[..wanted * self.page_size];
             let commit_size = self.plan.commit_size;
             // Pages may be partly filled anywhere: each boot of a series has its own last one.

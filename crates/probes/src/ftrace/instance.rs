@@ -25,11 +25,16 @@ use super::watermark::Watermark;
 use crate::PacketSink;
 use crate::clock::boottime_ns;
 
-/// The number of pages to read before parsing: few enough to stay in the cache.
-pub(super) const BATCH_PAGES: usize = 32;
+/// The bytes of pages to read before parsing: few enough to stay in the cache.
+const BATCH: usize = 128 << 10;
 
-/// The number of pages to read from one CPU before moving on to the next.
-pub(crate) const TICK_PAGES: usize = 256;
+/// The bytes of pages to read from one CPU before moving on to the next.
+pub(crate) const TICK: usize = 1 << 20;
+
+/// Returns the number of pages of this size to read before parsing.
+pub(super) fn batch_pages(page_size: usize) -> usize {
+    (BATCH / page_size).max(1)
+}
 
 /// Logs how to undo the changes for an event, apart from enabling it.
 fn note_made(taken: &mut Taken, (group, name): &EventKey) {
@@ -283,12 +288,14 @@ impl Instance {
         self.syscall_filter = filter;
     }
 
-    /// Reads up to `max_pages` from each CPU. Returns true if any CPU has more.
-    pub(crate) fn read(&mut self, max_pages: usize, scratch: &mut Scratch) -> bool {
+    /// Reads up to `max_bytes` of pages from each CPU. Returns true if any CPU has more.
+    pub(crate) fn read(&mut self, max_bytes: usize, scratch: &mut Scratch) -> bool {
         if !self.sources.iter().any(|source| source.started) {
             return false;
         }
-        scratch.pages.resize(BATCH_PAGES * self.page_size, 0);
+        let max_pages = max_bytes.div_ceil(self.page_size);
+        let batch = batch_pages(self.page_size) * self.page_size;
+        scratch.pages.resize(batch, 0);
         let clock = self.clock_snapshot();
         let mut more = false;
         for index in 0..self.readers.len() {
@@ -306,7 +313,7 @@ impl Instance {
     ) -> bool {
         let mut total = 0;
         while total < max_pages {
-            let wanted = BATCH_PAGES.min(max_pages - total);
+            let wanted = batch_pages(self.page_size).min(max_pages - total);
             let (cpu, file) = &self.readers[index];
             let limit = &mut scratch.pages[..wanted * self.page_size];
             let commit_size = self.translator.commit_size();
@@ -343,7 +350,7 @@ impl Instance {
     /// Reads everything that was in the buffers at the start of the call.
     pub(crate) fn drain(&mut self, scratch: &mut Scratch) {
         let pages = self.taken.buffer_pages.max(read_buffer_pages(&self.fs));
-        self.read(pages, scratch);
+        self.read(pages * rustix::param::page_size(), scratch);
     }
 
     /// Writes the stats packets of the running data sources among `ids` and flushes their writers.

@@ -4,7 +4,7 @@ use std::io;
 
 use super::claim::{Claim, Claimed, Undo};
 use super::config::{Exclusive, FtraceOptions, FunctionGraph};
-use super::tracefs::Tracefs;
+use super::tracefs::{PAGE_SIZE_FILE, Tracefs};
 
 /// Default buffer per CPU on machines with little memory, KiB.
 const SMALL_BUFFER_KB: u32 = 2048;
@@ -107,6 +107,8 @@ pub(super) struct Taken {
 #[derive(Debug)]
 struct Before {
     clock: Option<String>,
+    /// The size of the pages of buffers, on kernels that can change it.
+    page_kb: Option<String>,
     buffer_kb: Option<u32>,
     events: String,
 }
@@ -159,6 +161,7 @@ impl Taken {
         }
         taken.rest = Some(Before {
             clock: current.clone(),
+            page_kb: fs.read(PAGE_SIZE_FILE).ok(),
             buffer_kb: buffer_kb_to_restore(fs),
             events: fs.read("set_event").unwrap_or_default(),
         });
@@ -169,6 +172,7 @@ impl Taken {
         let _ = fs.clear();
         taken.clock = choose_clock(fs, &clocks, current.as_deref(), options.use_monotonic_raw);
         taken.buffer_pages = buffer_pages(options, physical_memory());
+        enlarge_pages(fs, taken.buffer_pages * rustix::param::page_size());
         set_buffer_pages(fs, taken.buffer_pages);
         Ok(taken)
     }
@@ -192,6 +196,10 @@ impl Taken {
         if let Some(kb) = before.buffer_kb {
             self.claim
                 .note(Undo::Write("buffer_size_kb", &kb.to_string()));
+        }
+        // Before the size of the buffer, which is a multiple of it.
+        if let Some(kb) = &before.page_kb {
+            self.claim.note(Undo::Write(PAGE_SIZE_FILE, kb.trim()));
         }
         self.claim.note(Undo::Empty("trace"));
         self.claim.note(Undo::Write("events/enable", "0"));
@@ -328,6 +336,9 @@ impl Taken {
         let fs = &self.fs;
         let _ = fs.clear();
         if let Some(before) = &self.rest {
+            if let Some(kb) = &before.page_kb {
+                let _ = fs.write(PAGE_SIZE_FILE, kb.trim());
+            }
             if let Some(kb) = before.buffer_kb {
                 let _ = fs.write("buffer_size_kb", &kb.to_string());
             }
@@ -391,6 +402,25 @@ pub(super) fn buffer_pages(options: &FtraceOptions, memory: u64) -> usize {
     (kb as usize / (rustix::param::page_size() / 1024)).max(1)
 }
 
+/// Makes the pages of a buffer of this size larger than those of the system, where the kernel can:
+/// each `read` passes one page, so fewer calls are needed.
+fn enlarge_pages(fs: &Tracefs, buffer_size: usize) {
+    let wanted = ring_page_size(buffer_size);
+    if wanted > fs.page_size() {
+        // If memory for such pages is short, the old ones stay.
+        let _ = fs.write(PAGE_SIZE_FILE, &(wanted / 1024).to_string());
+    }
+}
+
+/// Returns the size of the pages of a buffer. There are enough of them that a full buffer loses only
+/// a small part at once.
+fn ring_page_size(buffer_size: usize) -> usize {
+    const LARGEST: usize = 16 << 10;
+    const LEAST_PAGES: usize = 32;
+    let size = (buffer_size / LEAST_PAGES).clamp(1024, LARGEST);
+    1 << size.ilog2()
+}
+
 fn set_buffer_pages(fs: &Tracefs, pages: usize) {
     let kb = pages * (rustix::param::page_size() / 1024);
     // If memory is short the size does not change, which the stats packet shows.
@@ -414,6 +444,26 @@ fn physical_memory() -> u64 {
 mod tests {
     use super::*;
     use ferretto_proto::FtraceConfig;
+
+    #[test]
+    fn large_buffers_have_larger_pages_and_at_least_32_of_them() {
+        let sizes = [64, 256, 500, 512, 1024, 2048, 8192].map(|kb| ring_page_size(kb << 10) >> 10);
+        assert_eq!(sizes, [2, 8, 8, 16, 16, 16, 16]);
+    }
+
+    #[test]
+    fn pages_are_enlarged_where_the_kernel_can() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let fs = Tracefs::at(folder.path());
+        enlarge_pages(&fs, 8 << 20);
+        assert!(fs.read(PAGE_SIZE_FILE).is_err());
+        let file = folder.path().join(PAGE_SIZE_FILE);
+        for (before, after) in [("4\n", "16"), ("64\n", "64\n")] {
+            std::fs::write(&file, before).expect("written");
+            enlarge_pages(&fs, 8 << 20);
+            assert_eq!(fs.read(PAGE_SIZE_FILE).expect("a size"), after);
+        }
+    }
 
     #[test]
     fn probes_012_buffer_size_defaults_depend_on_memory() {

@@ -11,6 +11,9 @@ use rustix::mount::MountFlags;
 /// The directories where tracefs is mounted, in order of preference.
 pub(super) const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
+/// The file with the size of ring-buffer pages, in KiB.
+pub(super) const PAGE_SIZE_FILE: &str = "buffer_subbuf_size_kb";
+
 /// The reason why tracefs cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TracefsError {
@@ -352,9 +355,10 @@ impl Tracefs {
         (all.collect(), current)
     }
 
-    /// Returns the size of a ring-buffer page in bytes, including its header.
+    /// Returns the size of a ring-buffer page in bytes, including its header. The kernel lets
+    /// readers choose it since Linux 6.8.
     pub fn page_size(&self) -> usize {
-        self.read("buffer_subbuf_size_kb")
+        self.read(PAGE_SIZE_FILE)
             .ok()
             .and_then(|text| text.trim().parse::<usize>().ok())
             .map_or_else(rustix::param::page_size, |kb| kb * 1024)

@@ -317,15 +317,15 @@ fn probes_016_and_017_the_clock_is_boot_and_everything_is_given_back() {
             "buffer_percent",
             "set_event",
         ];
-        files.map(|file| read(&instance, file))
+        // Kernels before 6.8 cannot change the size of pages.
+        let page_size = instance.fs.read("buffer_subbuf_size_kb").ok();
+        (files.map(|file| read(&instance, file)), page_size)
     };
     let before = state();
     let mut controller = Controller::new();
-    record(
-        &mut controller,
-        1,
-        &config(&instance, &["sched/sched_switch"]),
-    );
+    let mut wanted = config(&instance, &["sched/sched_switch"]);
+    wanted.buffer_size_kb = Some(1024);
+    record(&mut controller, 1, &wanted);
     assert!(read(&instance, "trace_clock").contains("[boot]"));
     assert_eq!(read(&instance, "tracing_on"), "1");
     assert_eq!(read(&instance, "set_event"), "sched:sched_switch");
