@@ -47,14 +47,32 @@ struct Node {
     inner: Vec<usize>,
 }
 
+/// What tells a node from others: the one above it, its cause and its thread.
+type Key = (Option<usize>, Cause, u32);
+
 #[derive(Debug, Default)]
 struct Tree {
     nodes: Vec<Node>,
-    by_key: FxHashMap<(Option<usize>, Cause, u32), usize>,
+    by_key: FxHashMap<Key, usize>,
+    /// The group of causes that was looked up last: most causes are in the same as the one before.
+    last_group: Option<(Key, usize)>,
     roots: Vec<usize>,
 }
 
 impl Tree {
+    /// Returns the node of a group of causes.
+    fn group(&mut self, parent: Option<usize>, group: Cause, thread: u32) -> usize {
+        let key = (parent, group, thread);
+        if let Some((last, node)) = self.last_group
+            && last == key
+        {
+            return node;
+        }
+        let node = self.child(parent, group, thread);
+        self.last_group = Some((key, node));
+        node
+    }
+
     fn child(&mut self, parent: Option<usize>, cause: Cause, thread: u32) -> usize {
         let next = self.nodes.len();
         let node = *self.by_key.entry((parent, cause, thread)).or_insert(next);
@@ -168,7 +186,7 @@ impl Shares {
                 if !is_wait {
                     let mut node = above.map(|wait| nodes[wait]);
                     if let Some(group) = group(piece.cause) {
-                        let group = tree.child(node, group, piece.thread);
+                        let group = tree.group(node, group, piece.thread);
                         tree.nodes[group].ns += time;
                         tree.nodes[group].count += 1;
                         node = Some(group);

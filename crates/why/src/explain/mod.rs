@@ -72,6 +72,14 @@ struct StackFacts {
     is_kernel: bool,
 }
 
+/// The times between the threads that ran on a CPU.
+struct Gaps<'a> {
+    cpu: u32,
+    runs: &'a [Run],
+    /// The first of `runs` that can be before or after the times that are asked for.
+    first: usize,
+}
+
 impl Prepared {
     /// Prepares a trace that has the tables [`TABLES`].
     pub fn new(trace: &Trace) -> Self {
@@ -354,8 +362,9 @@ impl<'a> Why<'a> {
         };
         let runs = self.prepared.schedule.runs(cpu);
         let first = runs.partition_point(|run| run.end <= part.start);
+        let mut gaps = Gaps { cpu, runs, first };
         let mut at = part.start;
-        for run in &runs[first..] {
+        for (index, run) in runs.iter().enumerate().skip(first) {
             if run.start >= part.end {
                 break;
             }
@@ -363,49 +372,66 @@ impl<'a> Why<'a> {
             if start >= end {
                 continue;
             }
-            self.not_run(part, cpu, (at, start), to);
+            self.not_run(part, &gaps, (at, start), to);
             to.add(part, (start, end), Cause::Behind(run.thread), None);
-            at = end;
+            (at, gaps.first) = (end, index);
         }
-        self.not_run(part, cpu, (at, part.end), to);
+        self.not_run(part, &gaps, (at, part.end), to);
     }
 
     /// Divides a time in which no thread is known to have run on a CPU: it was idle, unless
     /// switches are missing.
-    fn not_run(&self, part: &Part, cpu: u32, (start, end): (i64, i64), to: &mut Explanation) {
-        let all = self.prepared.unknown.of(cpu);
+    fn not_run(
+        &self,
+        part: &Part,
+        gaps: &Gaps<'_>,
+        (start, end): (i64, i64),
+        to: &mut Explanation,
+    ) {
+        let all = self.prepared.unknown.of(gaps.cpu);
         let mut at = start;
         for unknown in &all[all.partition_point(|unknown| unknown.end <= start)..] {
             if unknown.start >= end {
                 break;
             }
             let from = unknown.start.clamp(at, end);
-            self.idle(part, cpu, (at, from), to);
+            self.idle(part, gaps, (at, from), to);
             at = unknown.end.min(end);
             to.add(part, (from, at), Cause::Lost, None);
         }
-        self.idle(part, cpu, (at, end), to);
+        self.idle(part, gaps, (at, end), to);
     }
 
     /// Adds a time in which a CPU was idle while a thread waited for it.
-    fn idle(&self, part: &Part, cpu: u32, (start, end): (i64, i64), to: &mut Explanation) {
+    fn idle(&self, part: &Part, gaps: &Gaps<'_>, (start, end): (i64, i64), to: &mut Explanation) {
         if start >= end {
             return;
         }
-        let schedule = &self.prepared.schedule;
-        let waits = schedule.state_at(part.thread, start);
-        let (from, until) = waits.map_or((start, end), |state| (state.start, state.end));
         // The whole time in which it was idle, of which this may be a part.
-        let runs = schedule.runs(cpu);
-        let next = runs.partition_point(|run| run.end <= start);
-        let before = next.checked_sub(1).map_or(from, |before| runs[before].end);
-        let after = runs.get(next).map_or(until, |next| next.start);
-        let length = until.min(after).saturating_sub(from.max(before));
-        let cause = if length > MAX_WAKEUP {
-            Cause::Idle
-        } else {
+        let gap = gaps.around(start);
+        let is_short = |gap: &Range<i64>| gap.end.saturating_sub(gap.start) <= MAX_WAKEUP;
+        // The time in which the thread waited for it counts.
+        let is_wakeup = is_short(&gap) || {
+            let waits = self.prepared.schedule.state_at(part.thread, start);
+            let (from, until) = waits.map_or((start, end), |state| (state.start, state.end));
+            is_short(&(gap.start.max(from)..gap.end.min(until)))
+        };
+        let cause = if is_wakeup {
             Cause::Wakeup
+        } else {
+            Cause::Idle
         };
         to.add(part, (start, end), cause, None);
+    }
+}
+
+impl Gaps<'_> {
+    /// Returns the time between two threads at a time.
+    fn around(&self, time: i64) -> Range<i64> {
+        let later = &self.runs[self.first..];
+        let next = self.first + later.iter().take_while(|run| run.end <= time).count();
+        let before = next.checked_sub(1).map(|before| self.runs[before].end);
+        let after = self.runs.get(next).map(|next| next.start);
+        before.unwrap_or(i64::MIN)..after.unwrap_or(i64::MAX)
     }
 }
