@@ -66,10 +66,10 @@ pub fn content_of(bytes: &[u8], window: Window) -> Vec<String> {
             continue;
         }
         // An exiting thread may run again; the tables contain it as another thread.
-        let mut others = of_tid[&of].iter();
-        let again = others.find(|(at, other)| *at > ts && *other != utid);
-        if let (true, Some((at, _))) = (dur < 0, again) {
-            dur = at - ts;
+        if dur < 0 {
+            let mut others = of_tid[&of].iter();
+            let again = others.find(|(at, other)| *at > ts && *other != utid);
+            dur = again.map_or(dur, |(at, _)| at - ts);
         }
         let state = text(states.state().get(row));
         if let Some(when) = clipped(ts, dur) {
