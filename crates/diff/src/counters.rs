@@ -157,23 +157,24 @@ pub(crate) fn stolen(trace: &Trace, range: &Range<i64>) -> f64 {
     let Some(name) = strings.find("cpu.times.steal_ns") else {
         return 0.0;
     };
-    // By track: the last value before the range, and the first one after it.
-    let mut ends: FxHashMap<u32, (f64, f64)> = FxHashMap::default();
+    // By track: the last value before the range, the first one after it or the last of all, and
+    // true for the former.
+    let mut ends: FxHashMap<u32, (f64, f64, bool)> = FxHashMap::default();
     for row in 0..counters.len() {
         let track = counters.track_id().get(row);
         if track >= tracks.len() || tracks.name().get(track) != name {
             continue;
         }
         let (time, value) = (counters.ts().get(row), counters.value().get(row));
-        let (before, after) = ends.entry(track).or_insert((value, value));
+        let (before, after, is_after) = ends.entry(track).or_insert((value, value, false));
         if time <= range.start {
             *before = value;
         }
-        if time < range.end || *after <= *before {
-            *after = value;
+        if !*is_after {
+            (*after, *is_after) = (value, time >= range.end);
         }
     }
-    let times = ends.into_values().map(|(before, after)| after - before);
+    let times = ends.into_values().map(|(before, after, _)| after - before);
     times.filter(|time| *time > 0.0).sum()
 }
 

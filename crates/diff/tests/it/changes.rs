@@ -1,12 +1,12 @@
 //! Planted changes of made recordings are found and ranked first, and recordings of the same have
 //! none.
 
-use ferretto_diff::{Change, Comparison, Kind, Limits};
+use ferretto_diff::{Change, Comparison, Kind, Limits, Recording};
 
 use crate::made::Step::{
     self, Calls, Contended, Counter, Lock, Memory, Packets, Ready, Run, Sleep, Slice,
 };
-use crate::made::{recording, recordings};
+use crate::made::{recording, recordings, trace};
 
 /// The steps of the command before any change.
 const BASE: [Step; 8] = [
@@ -150,6 +150,26 @@ fn time_that_the_host_took_is_not_claimed() {
     assert_eq!(first(&own).feature.name, "ran its own code");
     // The host had the CPU for 20 ms: it may have been this thread's.
     let stolen = compare(&before, &around(&longer, SOME), 70);
+    assert!(stolen.changes.is_empty(), "{stolen:#?}");
+    assert!(!stolen.possible.is_empty(), "{stolen:#?}");
+    // So it may if the host's time is only known after the end of a chosen range.
+    let until_last = |steps: &[Step], seed| {
+        let trace = trace(steps, VARIATION, seed);
+        let times = trace.tables().counter.ts();
+        let (first, last) = (times.get(0), times.get(times.len() as u32 - 1));
+        [Recording::new(&trace, Some(first..last))]
+    };
+    const MUCH: Step = Packets(
+        "packet { timestamp: TIME sys_stats { cpu_stat { cpu_id: 0 steal_ns: 470000000 } } }",
+    );
+    let mut idle = with(3, Sleep(400_000));
+    let before = until_last(&[&[NONE], &idle[..], &[NONE]].concat(), 70);
+    idle[0] = Run(150_000);
+    let after = |last| until_last(&[&[NONE], &idle[..], &[SOME, Run(10), last]].concat(), 71);
+    let compare = |after: &[Recording]| Comparison::new(&before, after, &Limits::default());
+    let own = compare(&after(SOME));
+    assert!(!own.changes.is_empty(), "{own:#?}");
+    let stolen = compare(&after(MUCH));
     assert!(stolen.changes.is_empty(), "{stolen:#?}");
     assert!(!stolen.possible.is_empty(), "{stolen:#?}");
 }
