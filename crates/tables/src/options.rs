@@ -1,10 +1,9 @@
 //! Options of an import.
 
-use std::sync::OnceLock;
-
 use ferretto_format::disk::RequestEvents;
 use ferretto_trace::Limits;
 
+use crate::machine::machine_memory;
 use crate::schema::{TableId, TableSet};
 
 /// Options of an import.
@@ -62,7 +61,7 @@ pub enum WantedArgs {
 }
 
 impl Default for Options {
-    /// All tables, one thread for each CPU, and half of the memory of the machine. Programs that
+    /// All tables, one thread for each CPU, and half of [`machine_memory`]. Programs that
     /// import several traces at a time, or that may use only a part of the machine, should set
     /// lower limits.
     fn default() -> Self {
@@ -70,7 +69,7 @@ impl Default for Options {
             tables: TableSet::ALL,
             args: WantedArgs::All,
             limits: Limits::default(),
-            memory: half_of_machine(),
+            memory: machine_memory().map_or(usize::MAX, |all| all / 2),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             full_sort: false,
             crop_track_events: false,
@@ -89,18 +88,6 @@ impl Options {
             ..Self::default()
         }
     }
-}
-
-/// Returns half of the memory of this machine in bytes, or no limit if the size is unknown.
-fn half_of_machine() -> usize {
-    static HALF: OnceLock<usize> = OnceLock::new();
-    *HALF.get_or_init(|| {
-        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-        let kib = line.and_then(|line| line.split_whitespace().next());
-        let kib = kib.and_then(|kib| kib.parse::<usize>().ok());
-        kib.map_or(usize::MAX, |kib| kib.saturating_mul(1024) / 2)
-    })
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub(crate) struct JsonArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, hide = true)]
     part: Option<u64>,
     /// Memory limit, for example 512M or 2G; what does not fit is left out and reported [default:
-    /// half of the machine's memory]
+    /// half of the memory of the machine or of its control group]
     #[arg(long, value_name = "SIZE", value_parser = parse_limits)]
     max_memory: Option<Limits>,
     #[command(flatten)]

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use ferretto_mcp::Root;
+use ferretto_tables::machine_memory;
 
 use self::tools::Tools;
 use self::traces::Traces;
@@ -44,7 +45,8 @@ pub(crate) struct McpArgs {
     allow_record: bool,
     /// The memory of loaded traces, such as 8G; those that were not used for the longest time are
     /// closed
-    /// [default: half of the machine's, at least 4G]
+    /// [default: half of the machine's, or of what its control group may have; at least 4G, but at
+    /// most three quarters]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_memory: Option<u64>,
 }
@@ -52,21 +54,39 @@ pub(crate) struct McpArgs {
 /// The memory of loaded traces on small machines.
 const MIN_MEMORY: usize = 4 << 30;
 
-/// Returns the memory of loaded traces if it is not given: half of the machine's.
-fn default_memory() -> usize {
-    match ferretto_tables::Options::default().memory {
-        // It is unknown.
-        usize::MAX => MIN_MEMORY,
-        half => half.max(MIN_MEMORY),
-    }
+/// Returns the memory of loaded traces if it is not given, on a machine with this memory: half of
+/// it, and on small machines more, but never all.
+fn default_memory(machine: Option<usize>) -> usize {
+    machine.map_or(MIN_MEMORY, |all| (all / 2).max(MIN_MEMORY.min(all / 4 * 3)))
 }
 
 pub(crate) fn run(args: &McpArgs) -> Result<()> {
     let shown = args.root.display();
     let root = Root::open(&args.root).with_context(|| format!("cannot open {shown}"))?;
-    let max = args.max_memory.map_or_else(default_memory, |given| {
-        usize::try_from(given).unwrap_or(usize::MAX)
-    });
+    let max = args.max_memory.map_or_else(
+        || default_memory(machine_memory()),
+        |given| usize::try_from(given).unwrap_or(usize::MAX),
+    );
     let mut tools = Tools::new(Traces::new(root, max), args.allow_record);
     ferretto_mcp::serve(&mut tools, io::stdin(), io::stdout()).context("cannot serve")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_memory_leaves_some_to_others() {
+        const MIB: usize = 1 << 20;
+        for (machine, memory) in [
+            (65536, 32768),
+            (8192, 4096),
+            (6144, 4096),
+            (4096, 3072),
+            (2048, 1536),
+        ] {
+            assert_eq!(default_memory(Some(machine * MIB)), memory * MIB);
+        }
+        assert_eq!(default_memory(None), MIN_MEMORY);
+    }
 }

@@ -56,7 +56,7 @@ pub(crate) struct ViewArgs {
     #[arg(long, conflicts_with_all = ["output", "before"])]
     pub(crate) live: bool,
     /// Memory limit, for example 8G; the rest of the trace is left out and reported [default: half
-    /// of the memory of this machine]
+    /// of the memory of this machine or of its control group]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_memory: Option<u64>,
     /// Do not keep an index of the trace in $XDG_CACHE_HOME/ferretto/view, and do not use one
