@@ -135,13 +135,13 @@ pub(crate) fn open(path: &Path) -> Result<(String, Box<dyn Read>)> {
     if path.as_os_str() == "-" {
         let name = "standard input".to_owned();
         let input = not_empty(io::stdin().lock(), &name)?;
-        return Ok((name, input));
+        return Ok((name, Box::new(input)));
     }
     let name = name_of(path);
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
     check(path, &file)?;
     let input = not_empty(file, &name)?;
-    Ok((name, input))
+    Ok((name, Box::new(input)))
 }
 
 /// A trace to read.
@@ -297,14 +297,14 @@ pub(crate) fn content_format(file: &mut File, limits: Limits) -> io::Result<Cont
 }
 
 /// Refuses input without a byte, such as that of /dev/null.
-fn not_empty(mut input: impl Read + 'static, name: &str) -> Result<Box<dyn Read>> {
+fn not_empty<R: Read>(mut input: R, name: &str) -> Result<io::Chain<Cursor<Vec<u8>>, R>> {
     let mut first = Vec::new();
     let read = (&mut input).take(1).read_to_end(&mut first);
     read.with_context(|| format!("cannot read {name}"))?;
     if first.is_empty() {
         anyhow::bail!("cannot read {name}: it is empty");
     }
-    Ok(Box::new(Cursor::new(first).chain(input)))
+    Ok(Cursor::new(first).chain(input))
 }
 
 /// Refuses files that nothing can be read of.
@@ -339,14 +339,20 @@ pub(crate) fn tables(path: &Path, tables: TableSet) -> Result<(String, Trace, Ex
 /// Imports a trace into tables with these options, as [`tables`] does.
 pub(crate) fn tables_with(path: &Path, options: &Options) -> Result<(String, Trace, Extent)> {
     let (name, trace) = if is_standard(path) {
-        let trace = Trace::read(io::stdin(), options).map_err(explained);
         let name = "standard input".to_owned();
+        let input = not_empty(io::stdin(), &name)?;
+        let trace = Trace::read(input, options).map_err(explained);
         (name, trace.context("cannot read standard input")?)
     } else {
         let name = shown(&name_of(path)).into_owned();
         let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
         check(path, &file)?;
-        let trace = Trace::open(path, options, |_| Continue::Yes).map_err(explained);
+        let trace = if file.metadata().is_ok_and(|it| it.is_file()) {
+            Trace::open(path, options, |_| Continue::Yes)
+        } else {
+            Trace::read(not_empty(file, &name)?, options)
+        };
+        let trace = trace.map_err(explained);
         let trace = trace.with_context(|| format!("cannot read {name}"))?;
         (name, trace)
     };

@@ -21,6 +21,7 @@ use ferretto_query::output::{Csv, Format, Output, output};
 use ferretto_query::rpc::{Processor, Server, ServerOptions, SocketServer, serve_stream};
 use ferretto_query::summary::Metrics;
 use ferretto_tables::{Continue, Trace};
+use ferretto_text::amount::human_bytes;
 
 use self::args::{Args, Task};
 
@@ -87,6 +88,16 @@ fn open(path: &Path, options: &ferretto_tables::Options) -> Result<Arc<Trace>, S
     Ok(Arc::new(trace))
 }
 
+/// Refuses an ordinary file without a byte, as of a recording that failed. `/dev/null` is a trace
+/// without contents.
+fn not_empty(path: &Path) -> Result<(), String> {
+    let is_empty = std::fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() == 0);
+    if is_empty {
+        return Err(format!("cannot read {}: the file is empty", path.display()));
+    }
+    Ok(())
+}
+
 /// Prints the remarks of an imported trace.
 fn print_losses(path: &Path, trace: &Trace) {
     for text in trace.remarks() {
@@ -100,9 +111,9 @@ fn check_size(args: &Args, trace: &Trace) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{}: the tables take more than the {} MiB of --trace-memory",
+        "{}: the tables take more than the {} of --trace-memory",
         args.traces[0].display(),
-        args.import.memory >> 20
+        human_bytes(args.import.memory as u64)
     ))
 }
 
@@ -115,6 +126,7 @@ fn run(args: &Args) -> Result<ExitCode, String> {
         (None, _) => read_sql(args)?,
     };
     let started = Instant::now();
+    not_empty(&args.traces[0])?;
     let trace = open(&args.traces[0], &args.import)?;
     check_size(args, &trace)?;
     if args.timing {
@@ -308,6 +320,7 @@ fn serve(args: &Args) -> Result<(), String> {
     let mut processor = Processor::new(args.limits.clone(), args.import.clone(), Vec::new())
         .map_err(|error| error.to_string())?;
     if let Some(path) = args.traces.first() {
+        not_empty(path)?;
         processor
             .open(path)
             .map_err(|error| format!("{}: {error}", path.display()))?;

@@ -56,6 +56,33 @@ fn out(command: &mut Command, input: &str) -> String {
 const COUNT: &str = "select count(*) as n from slice";
 
 #[test]
+fn an_empty_file_is_refused_but_not_a_trace_without_contents() {
+    let f = fixture();
+    let empty = f.folder.path().join("empty");
+    std::fs::write(&empty, "").expect("a file");
+    for arguments in [&[][..], &["--stdio"]] {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).arg(&empty);
+        if arguments.is_empty() {
+            command.arg(COUNT);
+        }
+        let output = run(&mut command, "");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let reason = text(&output.stderr);
+        assert!(reason.contains("the file is empty"), "{reason}");
+    }
+    let nothing = out(Command::new(PROGRAM).args(["/dev/null", COUNT]), "");
+    assert!(nothing.contains('0'), "{nothing}");
+    // Upstream's program takes it.
+    let mut classic = f.classic();
+    let count = out(
+        classic.args(["query", "-f", "/dev/stdin"]).arg(&empty),
+        COUNT,
+    );
+    assert!(count.contains('0'), "{count}");
+}
+
+#[test]
 fn query_119_sql_comes_from_arguments_files_and_standard_input() {
     let f = fixture();
     let file = f.folder.path().join("q.sql");

@@ -67,6 +67,33 @@ fn readers_of_callstacks_use_the_readable_part_and_report_its_end() {
 }
 
 #[test]
+fn all_commands_refuse_input_without_a_byte() {
+    let world = World::new();
+    world.write("empty", b"");
+    world.write("rules", b"[[rule]]\nmeasure = \"loss\"\nmax = 0\n");
+    for name in ["empty", "/dev/null"] {
+        for command in [
+            &["summary"][..],
+            &["text"],
+            &["folded"],
+            &["flamegraph", "--json"],
+            &["why"],
+            &["diff", "--json", name],
+            &["assert", "rules"],
+            &["json", "-o", "out.json"],
+            &["view", "-o", "out.html"],
+            &["cut", "--to", "1s", "-o", "part"],
+            &["split", "--every", "1s"],
+            &["merge", name, "-o", "both"],
+        ] {
+            let output = world.run("ferretto", &[command, &[name]].concat());
+            assert!([1, 2].contains(&output.code), "{command:?} {output:#?}");
+            output.complained("empty");
+        }
+    }
+}
+
+#[test]
 fn only_complete_traces_are_reported_to_have_no_callstacks() {
     let world = World::new();
     let whole = encode(|trace| trace.nested(1, |packet| packet.varint(8, 1)));
