@@ -108,6 +108,7 @@ impl Root {
             Errno::NOSYS => {
                 format!("cannot open {name}: this kernel is too old to keep files below a folder")
             }
+            Errno::NOENT => format!("cannot open {name}: there is no such file below the root"),
             error => format!("cannot open {name}: {}", io::Error::from(error).kind()),
         })
     }

@@ -77,11 +77,15 @@ fn parsed(command: &str, options: Vec<OsString>, loaded: &Loaded) -> Result<Comm
     line.push(loaded.path().into());
     Ferretto::try_parse_from(line)
         .map(|it| it.command)
-        .map_err(|error| {
-            let text = error.to_string();
-            let first = text.lines().next().unwrap_or_default();
-            first.trim_start_matches("error: ").to_owned()
-        })
+        .map_err(|error| reason(&error))
+}
+
+/// Returns what is wrong with a command line, without the advice to people.
+fn reason(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text.lines().take_while(|line| !line.is_empty());
+    let lines: Vec<&str> = lines.map(str::trim).collect();
+    lines.join(" ").trim_start_matches("error: ").to_owned()
 }
 
 impl Tools {
@@ -425,5 +429,23 @@ impl Toolbox for Tools {
 
     fn read(&mut self, uri: &str) -> Option<Result<String, String>> {
         schema::read(uri)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_arguments_are_named() {
+        let reason_of = |options: &[&str]| {
+            let line = ["ferretto", "why"].iter().chain(options);
+            reason(&Ferretto::try_parse_from(line).expect_err("wrong"))
+        };
+        let missing = reason_of(&["--worst=3"]);
+        assert!(missing.contains("--slice"), "{missing}");
+        assert!(!missing.contains("Usage"), "{missing}");
+        let wrong = reason_of(&["--range=x..y"]);
+        assert!(wrong.contains("x..y"), "{wrong}");
     }
 }

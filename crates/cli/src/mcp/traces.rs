@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use ferretto_mcp::{Answer, Call, Root, path_of_file};
 use ferretto_tables::Trace;
+use ferretto_text::amount::human_bytes;
 
 use super::loaded::{Loaded, Stamp, max_prepared};
 use super::loading::Loading;
@@ -226,8 +227,8 @@ impl Traces {
         let contents = done?;
         let needed = contents.trace.memory() + max_prepared(&contents.trace);
         if let Some(most) = exceeded(&contents.trace, needed, self.max) {
-            let most = most >> 20;
-            let reason = format!("needs more than {most} MiB of memory: {TOO_LARGE}");
+            let most = human_bytes(most as u64);
+            let reason = format!("needs more than {most} of memory: {TOO_LARGE}");
             let sentence = format!("{name} {reason}");
             self.too_large = Some((stamp, reason));
             return Err(sentence);
@@ -286,7 +287,9 @@ mod tests {
         // It cannot be read with this memory.
         for _ in 0..2 {
             let refused = with(1 << 20).open("t", &call).err();
-            assert!(refused.is_some_and(|reason| reason.contains("--max-memory")));
+            let refused = refused.unwrap_or_default();
+            assert!(refused.contains("512.0 KiB of memory"), "{refused}");
+            assert!(refused.contains("--max-memory"), "{refused}");
         }
     }
 }
