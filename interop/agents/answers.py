@@ -96,11 +96,21 @@ def odd_answers(run, name):
         run.run("flamegraph", "flamegraph", "--json", *options, name)
     run.run("diff", "diff", "--json", "extreme", name)
     run.run("assert", "assert", "--json", "rules", name, codes=(0, 1, 2))
-    run.run("cut", "cut", "--json", "--to", "1s", name, "-o", f"{name}-cut")
+    output = name.replace("/", "-")
+    run.run("cut", "cut", "--json", "--to", "1s", name, "-o", f"{output}-cut")
     run.run("split", "split", "--json", "--every", "1s", name)
-    run.run("merge", "merge", "--json", "extreme", name, "-o", f"{name}-merged")
+    run.run("merge", "merge", "--json", "extreme", name, "-o", f"{output}-merged")
     run.run("query", "query", "--json", name, "select name, ts, dur from slice")
     run.run("query", "query", "--json", name, "select ts, value, 1e999 as most from counter")
+
+
+def broken(recording):
+    """Returns files by name: a recording that ends early, one with a hole, and one with a hostile name."""
+    half = len(recording) // 2
+    return {
+        "early": recording[:-half], "hole": recording[:half] + bytes(100) + recording[half + 100:],
+        "a\nb\x1b]0;x\x07\"'\u202e<script>": recording,
+    }
 
 
 def random_answers(run, seed):
@@ -182,10 +192,10 @@ def main():
         print(f"{run.answers} answers about recordings are as docs/schema says", flush=True)
         run.answers = 0
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            odd = traces.odd()
+            odd = traces.odd() | broken((pathlib.Path(folder) / "three").read_bytes())
             for name, content in odd.items():
                 (pathlib.Path(folder) / name).write_bytes(content)
-            list(pool.map(lambda name: odd_answers(run, name), odd))
+            list(pool.map(lambda name: odd_answers(run, name), [*odd, "missing", ".", "/dev/null"]))
             print(f"{run.answers} answers and {run.failures} failures about odd files, too", flush=True)
             run.answers = seed = 0
             while run.answers < RANDOM_ANSWERS:
