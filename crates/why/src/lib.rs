@@ -16,6 +16,7 @@ mod grouped;
 mod kind;
 mod losses;
 mod missing;
+mod nearby;
 mod partition;
 mod phrases;
 mod schedule;

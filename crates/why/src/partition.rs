@@ -81,7 +81,13 @@ struct Task {
 impl Partition {
     /// Returns the partition of an interval of a thread.
     pub fn new(schedule: &Schedule, thread: u32, start: i64, end: i64) -> Self {
-        let mut partition = Self::default();
+        let states = schedule.states(thread);
+        let until = states.partition_point(|state| state.start < end);
+        let own = until.saturating_sub(states.partition_point(|state| state.end <= start));
+        let mut partition = Self {
+            parts: Vec::with_capacity(own),
+            waits: Vec::new(),
+        };
         // The tasks are in reverse order of time, and do not overlap.
         let mut tasks = vec![Task {
             thread,

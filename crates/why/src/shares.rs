@@ -54,6 +54,9 @@ type Key = (Option<usize>, Cause, u32);
 struct Tree {
     nodes: Vec<Node>,
     by_key: FxHashMap<Key, usize>,
+    /// The nodes of waits for a CPU behind a thread, by the group that they are in and that thread:
+    /// most causes in large traces.
+    behind: FxHashMap<u64, usize>,
     /// The group of causes that was looked up last: most causes are in the same as the one before.
     last_group: Option<(Key, usize)>,
     roots: Vec<usize>,
@@ -75,7 +78,14 @@ impl Tree {
 
     fn child(&mut self, parent: Option<usize>, cause: Cause, thread: u32) -> usize {
         let next = self.nodes.len();
-        let node = *self.by_key.entry((parent, cause, thread)).or_insert(next);
+        let node = match (cause, parent) {
+            // The group is of the same thread.
+            (Cause::Behind(other), Some(group)) => {
+                let key = (group as u64) << 32 | u64::from(other);
+                *self.behind.entry(key).or_insert(next)
+            }
+            _ => *self.by_key.entry((parent, cause, thread)).or_insert(next),
+        };
         if node == next {
             self.nodes.push(Node {
                 cause,

@@ -27,8 +27,12 @@ pub(super) fn explanation(
         all.objects("causes", &shares.causes, |it, share| cause(it, why, share));
         let waits = &explanation.waits;
         let mut longest: Vec<usize> = (0..waits.len()).collect();
-        longest.sort_by_key(|at| (waits[*at].wait.start - waits[*at].wait.end, *at));
-        longest.truncate(MAX_WAITS);
+        let order = |at: &usize| (waits[*at].wait.start - waits[*at].wait.end, *at);
+        if longest.len() > MAX_WAITS {
+            longest.select_nth_unstable_by_key(MAX_WAITS, order);
+            longest.truncate(MAX_WAITS);
+        }
+        longest.sort_unstable_by_key(order);
         all.objects("waits", longest, |it, at| wait(it, why, at, &waits[at]));
         let losses = why.losses_in(&selected.interval);
         all.objects("losses", &losses, |it, loss| {

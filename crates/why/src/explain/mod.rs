@@ -15,6 +15,7 @@ use crate::explanation::{Cause, ExplainedWait, Explanation};
 use crate::grouped::Grouped;
 use crate::kind::{self, WaitKind};
 use crate::missing::{self, Unknown};
+use crate::nearby::Nearby;
 use crate::partition::{Part, PartKind, Partition};
 use crate::schedule::{Run, Schedule, State, StateKind, Waker};
 use crate::stacks::{self, Function};
@@ -70,6 +71,20 @@ struct StackFacts {
     is_page_fault: bool,
     is_call: bool,
     is_kernel: bool,
+}
+
+/// An explanation to which the parts of its interval are added, in the order of time.
+struct Dividing {
+    explanation: Explanation,
+    /// The latest run of a CPU that was searched, and the latest sample of a thread.
+    runs: Nearby,
+    samples: Nearby,
+}
+
+impl Dividing {
+    fn add(&mut self, part: &Part, time: (i64, i64), cause: Cause, callsite: Option<u32>) {
+        self.explanation.add(part, time, cause, callsite);
+    }
 }
 
 /// The times between the threads that ran on a CPU.
@@ -252,25 +267,31 @@ impl<'a> Why<'a> {
             interval.end,
         );
         let waits = partition.waits.iter().map(|wait| self.wait(wait));
-        let mut explanation = Explanation {
-            thread,
-            waits: waits.collect(),
-            pieces: Vec::with_capacity(partition.parts.len()),
-            interval,
+        let mut dividing = Dividing {
+            explanation: Explanation {
+                thread,
+                waits: waits.collect(),
+                pieces: Vec::with_capacity(partition.parts.len()),
+                interval,
+            },
+            runs: Nearby::default(),
+            samples: Nearby::default(),
         };
         for part in &partition.parts {
-            self.divide(part, &mut explanation);
+            self.divide(part, &mut dividing);
         }
-        explanation
+        dividing.explanation
     }
 
     /// Adds the pieces of a part.
-    fn divide(&self, part: &Part, to: &mut Explanation) {
+    fn divide(&self, part: &Part, to: &mut Dividing) {
         let cause = match part.kind {
             PartKind::Running => return self.running(part, to),
             PartKind::Runnable => return self.runnable(part, to),
             PartKind::Blocked => {
-                let wait = part.wait.and_then(|wait| to.waits.get(wait as usize));
+                let wait = part
+                    .wait
+                    .and_then(|wait| to.explanation.waits.get(wait as usize));
                 wait.map_or(Cause::Lost, ExplainedWait::cause)
             }
             PartKind::Unborn | PartKind::Ended => Cause::Absent,
@@ -281,7 +302,7 @@ impl<'a> Why<'a> {
     }
 
     /// Divides a time on a CPU into interrupts, system calls and the rest.
-    fn running(&self, part: &Part, to: &mut Explanation) {
+    fn running(&self, part: &Part, to: &mut Dividing) {
         let mut at = part.start;
         let interrupts = part.cpu.map_or(&[][..], |cpu| {
             self.prepared.evidence.interrupts_from(cpu, part.start)
@@ -299,7 +320,7 @@ impl<'a> Why<'a> {
     }
 
     /// Divides a time without interrupts.
-    fn own(&self, part: &Part, (start, end): (i64, i64), to: &mut Explanation) {
+    fn own(&self, part: &Part, (start, end): (i64, i64), to: &mut Dividing) {
         if start >= end {
             return;
         }
@@ -328,15 +349,17 @@ impl<'a> Why<'a> {
     }
 
     /// Divides a time in a system call, or in none, by the nearest samples.
-    fn sampled(&self, part: &Part, (start, end): (i64, i64), call: StringId, to: &mut Explanation) {
+    fn sampled(&self, part: &Part, (start, end): (i64, i64), call: StringId, to: &mut Dividing) {
         if start >= end {
             return;
         }
         let is_kernel = self.is_kernel_thread(part.thread);
+        let mut samples = to.samples;
         self.prepared.evidence.for_each_sampled(
             part.thread,
             (start, end),
             call,
+            &mut samples,
             |from, until, callsite| {
                 let stack = callsite.and_then(|callsite| self.prepared.stacks.get(&callsite));
                 let cause = match stack {
@@ -353,15 +376,17 @@ impl<'a> Why<'a> {
                 to.add(part, (from, until), cause, callsite);
             },
         );
+        to.samples = samples;
     }
 
     /// Divides a time of waiting for a CPU by the threads that had it.
-    fn runnable(&self, part: &Part, to: &mut Explanation) {
+    fn runnable(&self, part: &Part, to: &mut Dividing) {
         let Some(cpu) = part.cpu else {
             return to.add(part, (part.start, part.end), Cause::Cpu, None);
         };
         let runs = self.prepared.schedule.runs(cpu);
-        let first = runs.partition_point(|run| run.end <= part.start);
+        let is_before = |run: &Run| run.end <= part.start;
+        let first = to.runs.partition_point(cpu, runs, is_before);
         let mut gaps = Gaps { cpu, runs, first };
         let mut at = part.start;
         for (index, run) in runs.iter().enumerate().skip(first) {
@@ -381,13 +406,7 @@ impl<'a> Why<'a> {
 
     /// Divides a time in which no thread is known to have run on a CPU: it was idle, unless
     /// switches are missing.
-    fn not_run(
-        &self,
-        part: &Part,
-        gaps: &Gaps<'_>,
-        (start, end): (i64, i64),
-        to: &mut Explanation,
-    ) {
+    fn not_run(&self, part: &Part, gaps: &Gaps<'_>, (start, end): (i64, i64), to: &mut Dividing) {
         let all = self.prepared.unknown.of(gaps.cpu);
         let mut at = start;
         for unknown in &all[all.partition_point(|unknown| unknown.end <= start)..] {
@@ -403,7 +422,7 @@ impl<'a> Why<'a> {
     }
 
     /// Adds a time in which a CPU was idle while a thread waited for it.
-    fn idle(&self, part: &Part, gaps: &Gaps<'_>, (start, end): (i64, i64), to: &mut Explanation) {
+    fn idle(&self, part: &Part, gaps: &Gaps<'_>, (start, end): (i64, i64), to: &mut Dividing) {
         if start >= end {
             return;
         }
