@@ -60,7 +60,7 @@ fn an_empty_file_is_refused_but_not_a_trace_without_contents() {
     let f = fixture();
     let empty = f.folder.path().join("empty");
     std::fs::write(&empty, "").expect("a file");
-    for arguments in [&[][..], &["--stdio"]] {
+    for arguments in [&[][..], &["--serve", "--stdio"]] {
         let mut command = Command::new(PROGRAM);
         command.args(arguments).arg(&empty);
         if arguments.is_empty() {
