@@ -36,7 +36,7 @@ fn of_machine(meminfo: &str) -> Option<usize> {
 
 /// A mounted tree of control groups that limits memory.
 struct Hierarchy<'a> {
-    /// Where it is mounted.
+    /// The folder where it is mounted.
     mount: &'a str,
     /// The group that is mounted there, which in a container may not be the root of all.
     root: &'a str,
@@ -52,9 +52,9 @@ enum Version {
 impl<'a> Hierarchy<'a> {
     /// Reads a line of `/proc/self/mountinfo`, if it is of such a tree.
     fn parse(line: &'a str) -> Option<Self> {
-        let (place, kind) = line.split_once(" - ")?;
-        let mut place = place.split(' ').skip(3);
-        let (root, mount) = (place.next()?, place.next()?);
+        let (mounted, kind) = line.split_once(" - ")?;
+        let mut mounted = mounted.split(' ').skip(3);
+        let (root, mount) = (mounted.next()?, mounted.next()?);
         let mut kind = kind.split(' ');
         let version = match kind.next()? {
             "cgroup2" => Version::Two,

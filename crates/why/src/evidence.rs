@@ -264,12 +264,12 @@ impl Evidence {
         thread: u32,
         (start, end): (i64, i64),
         call: StringId,
-        place: &mut Nearby,
+        nearby: &mut Nearby,
         mut each: impl FnMut(i64, i64, Option<u32>),
     ) {
         let all = self.samples.of(thread);
         let first = start.saturating_sub(SAMPLE_REACH);
-        let first = place.partition_point(thread, all, |sample| sample.time < first);
+        let first = nearby.partition_point(thread, all, |sample| sample.time < first);
         let until = end.saturating_add(SAMPLE_REACH);
         let near = all[first..].iter().take_while(|sample| sample.time < until);
         let mut near = near.filter(|sample| sample.call == call).peekable();

@@ -47,7 +47,7 @@ struct Node {
     inner: Vec<usize>,
 }
 
-/// What tells a node from others: the one above it, its cause and its thread.
+/// The key of a node: the one above it, its cause and its thread.
 type Key = (Option<usize>, Cause, u32);
 
 #[derive(Debug, Default)]
