@@ -96,7 +96,7 @@ def odd_answers(run, name):
         run.run("flamegraph", "flamegraph", "--json", *options, name)
     run.run("diff", "diff", "--json", "extreme", name)
     run.run("assert", "assert", "--json", "rules", name, codes=(0, 1, 2))
-    output = name.replace("/", "-")
+    output = name.replace("/", "_")
     run.run("cut", "cut", "--json", "--to", "1s", name, "-o", f"{output}-cut")
     run.run("split", "split", "--json", "--every", "1s", name)
     run.run("merge", "merge", "--json", "extreme", name, "-o", f"{output}-merged")
