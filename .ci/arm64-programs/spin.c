@@ -1,4 +1,5 @@
-/* Uses the processor below functions whose return addresses are signed. */
+/* Uses the processor for some seconds (1), in functions that call each other. */
+#include <stdlib.h>
 #include <time.h>
 
 static volatile unsigned sum;
@@ -15,11 +16,14 @@ __attribute__((noinline)) void middle(int depth) {
     sum++;
 }
 
-int main(void) {
-    time_t end = time(0) + 4;
-    while (time(0) < end) {
+int main(int count, char **arguments) {
+    int seconds = count > 1 ? atoi(arguments[1]) : 1;
+    struct timespec now, start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do {
         middle(5);
         sum++;
-    }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec - start.tv_sec < seconds);
     return 0;
 }
