@@ -412,8 +412,8 @@ fn enlarge_pages(fs: &Tracefs, buffer_size: usize) {
     }
 }
 
-/// Returns the size of the pages of a buffer. There are enough of them that a full buffer loses only
-/// a small part at once.
+/// Returns the size of the pages of a buffer. There are enough of them that a full buffer loses
+/// only a small part at once.
 fn ring_page_size(buffer_size: usize) -> usize {
     const LARGEST: usize = 16 << 10;
     const LEAST_PAGES: usize = 32;
