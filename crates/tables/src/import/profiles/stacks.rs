@@ -4,7 +4,7 @@ use ferretto_format::sample::{FrameKind, mapping_path};
 use ferretto_proto::fields::{interned_data, interned_string};
 use ferretto_proto::views::{CallstackView, FrameView, MappingView};
 use ferretto_wire::Fields;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::context::{Context, EventState};
 use crate::stats::Stat;
@@ -15,6 +15,8 @@ use crate::trackers::stack_profile::{Mapping, SourceFrame};
 
 /// The maximum number of frames of a valid callstack. Profilers write at most half as many.
 const MAX_FRAMES: usize = 2048;
+/// The maximum size of a valid callstack: each field takes up to 11 bytes, and one is the iid.
+const MAX_BYTES: usize = 11 * (MAX_FRAMES + 1);
 
 /// The numbers of rows for processes that share callstacks that a trace may add in total, and
 /// additionally for each sample. Each process has its own rows, so a small file could otherwise add
@@ -50,6 +52,8 @@ struct Resolved {
     /// process alone. Their first use is not limited.
     first: Rows<(u32, u32)>,
     processes: FxHashMap<Option<u32>, OfProcess>,
+    /// The callstacks that are too deep: many samples may refer to one, and none is read again.
+    refused: FxHashSet<u64>,
 }
 
 /// The rows of one process, by iid.
@@ -184,6 +188,10 @@ impl SequenceStacks {
             missing(cx, Stat::stackprofile_invalid_callstack_id);
             return None;
         };
+        if bytes.len() > MAX_BYTES || resolved.refused.contains(&iid) {
+            cx.store.stats.add(Stat::stackprofile_parser_error, 1);
+            return None;
+        }
         let mut iids = Vec::with_capacity(bytes.len().min(MAX_FRAMES));
         let frame_ids = CallstackView::read(bytes).frame_ids;
         iids.extend(frame_ids.iter().take(MAX_FRAMES + 1));
@@ -193,6 +201,9 @@ impl SequenceStacks {
             resolved.first.insert(iid, NO_CALLSITE);
         }
         let is_too_much = is_shared && iids.len() as u64 * 3 > self.allowance;
+        if iids.len() > MAX_FRAMES {
+            resolved.refused.insert(iid);
+        }
         if iids.len() > MAX_FRAMES || is_too_much {
             cx.store.stats.add(Stat::stackprofile_parser_error, 1);
             return None;

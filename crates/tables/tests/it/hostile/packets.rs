@@ -163,6 +163,8 @@ fn query_145_callstacks_of_any_depth_are_cut() {
         text.push_str(&"frame_ids: 1 ".repeat(100_000));
         text.push_str("} callstacks { iid: 2 ");
         text.push_str(&"frame_ids: 1 ".repeat(2048));
+        text.push_str("} callstacks { iid: 3 ");
+        text.push_str(&"frame_ids: 1 ".repeat(2049));
         text.push_str("} } }");
         let mut bytes = encode(&text);
         // The same callstack in each of many processes.
@@ -171,13 +173,14 @@ fn query_145_callstacks_of_any_depth_are_cut() {
             let _ = write!(
                 samples,
                 "packet {{ timestamp: 5 trusted_packet_sequence_id: 1 perf_sample {{ cpu: 0 pid: {pid} tid: {pid} callstack_iid: 1 }} }}
-                packet {{ timestamp: 5 trusted_packet_sequence_id: 1 perf_sample {{ cpu: 0 pid: {pid} tid: {pid} callstack_iid: 2 }} }}"
+                packet {{ timestamp: 5 trusted_packet_sequence_id: 1 perf_sample {{ cpu: 0 pid: {pid} tid: {pid} callstack_iid: 2 }} }}
+                packet {{ timestamp: 5 trusted_packet_sequence_id: 1 perf_sample {{ cpu: 0 pid: {pid} tid: {pid} callstack_iid: 3 }} }}"
             );
         }
         bytes.extend(encode(&samples));
         let trace = tables(&bytes);
-        assert!(trace.stat(Stat::stackprofile_parser_error) > 0);
-        assert_eq!(trace.tables().profiler_sample.len(), 9998);
+        assert!(trace.stat(Stat::stackprofile_parser_error) >= 2 * 4999);
+        assert_eq!(trace.tables().profiler_sample.len(), 3 * 4999);
     };
     confined("packets::query_145_callstacks_of_any_depth_are_cut", test);
 }
