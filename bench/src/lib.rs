@@ -8,6 +8,7 @@
 #![cfg_attr(not(feature = "upstream"), forbid(unsafe_code))]
 
 pub mod chunks;
+pub mod cost;
 mod cpu_reader;
 mod packet_validator;
 pub mod service;

@@ -10,19 +10,15 @@
 use std::error::Error;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
 
+use ferretto_bench::cost::{self, Cost};
 use ferretto_bench::traces::Kind;
 use ferretto_tables::{ColumnView, Continue, Options, Trace, Values};
-use nix::sys::resource::{UsageWho, getrusage};
 
 /// Imports the file named behind it, with as many threads as are named between them.
 const IMPORT: &str = "--import";
 /// Does the same, asks for all columns of all tables, and reads them.
 const IMPORT_ALL: &str = "--import-all";
-/// Runs the program named behind it, and tells what it took.
-const RUN: &str = "--run";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(way @ (IMPORT | IMPORT_ALL)) => {
             import(&arguments[1], Path::new(&arguments[2]), way == IMPORT_ALL)
         }
-        Some(RUN) => run(&arguments[1], &arguments[2..]),
+        Some(cost::RUN) => cost::run(&arguments[1..]),
         _ => compare(&arguments),
     }
 }
@@ -70,30 +66,8 @@ fn read(column: &ColumnView<'_>) {
     std::hint::black_box(column);
 }
 
-fn run(program: &str, arguments: &[String]) -> Result<(), Box<dyn Error>> {
-    let began = Instant::now();
-    let status = Command::new(program)
-        .args(arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()?;
-    let wall = began.elapsed().as_secs_f64();
-    if !status.success() {
-        return Err(format!("{program} ended with {status}").into());
-    }
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let seconds =
-        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    let cpu = seconds(usage.user_time()) + seconds(usage.system_time());
-    println!("{wall} {cpu} {}", usage.max_rss() as f64 / 1024.0);
-    Ok(())
-}
-
 /// The name of upstream's rows.
 const UPSTREAM: &str = "upstream";
-
-/// Seconds of wall and processor time, and MiB of memory.
-type Cost = [f64; 3];
 
 struct Way {
     name: &'static str,
@@ -102,11 +76,8 @@ struct Way {
 }
 
 impl Way {
-    /// Returns the least and the median of one part of the costs.
     fn cost(&self, part: usize) -> (f64, f64) {
-        let mut all: Vec<f64> = self.costs.iter().map(|cost| cost[part]).collect();
-        all.sort_by(f64::total_cmp);
-        (all[0], all[all.len() / 2])
+        cost::least_and_median(&self.costs, part)
     }
 }
 
@@ -157,14 +128,7 @@ fn measure(name: &str, path: &Path, rounds: u64) -> Result<(), Box<dyn Error>> {
     }
     for _ in 0..rounds {
         for way in &mut ways {
-            let output = Command::new(&us).arg(RUN).args(&way.command).output()?;
-            let text = String::from_utf8(output.stdout)?;
-            let printed = text.split_whitespace().map(str::parse);
-            let printed: Vec<f64> = printed.collect::<Result<_, _>>()?;
-            let Ok(cost) = Cost::try_from(printed) else {
-                return Err(String::from_utf8_lossy(&output.stderr).into());
-            };
-            way.costs.push(cost);
+            way.costs.push(cost::of(&way.command)?);
         }
     }
     let theirs = ways.iter().find(|way| way.name == UPSTREAM);

@@ -13,6 +13,8 @@ use ferretto_proto::fields::clock_snapshot::clock;
 use ferretto_proto::fields::{clock_snapshot, process_tree, trace_packet};
 use ferretto_wire::Encoder;
 
+use sched::Calls;
+
 /// An encoder of one packet.
 type Packet<'a> = Encoder<'a, Vec<u8>>;
 
@@ -28,6 +30,9 @@ const PORTION: usize = 1 << 18;
 pub enum Kind {
     /// Scheduling events of eight CPUs, in the compact form.
     Sched,
+    /// The same with the system calls in which threads wait for each other, as `record --why`
+    /// records them.
+    Waits,
     /// Slices with arguments, instants, counters and flows of sixteen threads.
     TrackEvents,
     /// Samples of a profiler, some of them with a new callstack.
@@ -36,13 +41,19 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Sched, Self::TrackEvents, Self::Callstacks];
+    pub const ALL: [Self; 4] = [
+        Self::Sched,
+        Self::Waits,
+        Self::TrackEvents,
+        Self::Callstacks,
+    ];
 
     /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Sched => "sched",
+            Self::Waits => "waits",
             Self::TrackEvents => "track-events",
             Self::Callstacks => "callstacks",
         }
@@ -64,7 +75,8 @@ impl Kind {
             });
         })?;
         match self {
-            Self::Sched => sched::write(&mut trace)?,
+            Self::Sched => sched::write(&mut trace, None)?,
+            Self::Waits => sched::write(&mut trace, Some(Calls::default()))?,
             Self::TrackEvents => track_events::write(&mut trace)?,
             Self::Callstacks => callstacks::write(&mut trace)?,
         }

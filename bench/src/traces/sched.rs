@@ -1,13 +1,15 @@
-//! Traces of scheduling events on eight CPUs.
+//! Traces of scheduling events on eight CPUs, with system calls if wanted.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 use ferretto_proto::fields::ftrace_event_bundle::{self as bundle, compact_sched};
-use ferretto_proto::fields::trace_packet;
-use ferretto_wire::encode_varint;
+use ferretto_proto::fields::{
+    ftrace_event, sys_enter_ftrace_event, sys_exit_ftrace_event, trace_packet,
+};
+use ferretto_wire::{Encoder, encode_varint};
 
-use super::{BEGIN, Numbers, Trace, write_processes};
+use super::{BEGIN, Numbers, Packet, Trace, write_processes};
 
 const CPUS: usize = 8;
 const FIRST: u64 = 1000;
@@ -15,6 +17,8 @@ const PROCESSES: u64 = 100;
 const THREADS: u64 = 8;
 /// The number of events of one kind in a bundle.
 const EVENTS: u32 = 500;
+/// The bytes of system calls in a bundle.
+const CALLS: usize = 8 << 10;
 
 /// The events of a CPU since its last bundle, packed.
 #[derive(Default)]
@@ -22,6 +26,8 @@ struct Recorded {
     names: Names,
     switches: Column<5>,
     wakings: Column<6>,
+    /// The system calls, as fields of the bundle.
+    calls: Vec<u8>,
 }
 
 /// Columns of packed numbers; the first one contains times as deltas.
@@ -69,15 +75,60 @@ impl Names {
     }
 }
 
+/// The calls in which threads sleep: `read`, `futex`, `epoll_wait`. `write` wakes one.
+const SLEEPING: [u64; 3] = [0, 202, 232];
+const WRITE: u64 = 1;
+
+/// The system calls of threads.
+#[derive(Default)]
+pub(super) struct Calls {
+    /// The call of each thread that is in one.
+    open: BTreeMap<u64, u64>,
+}
+
+impl Calls {
+    fn enter(&mut self, out: &mut Vec<u8>, now: u64, tid: u64, call: u64) {
+        self.open.insert(tid, call);
+        write_event(out, now, tid, |event| {
+            event.nested(ftrace_event::SYS_ENTER, |enter| {
+                enter.varint(sys_enter_ftrace_event::ID, call);
+                for argument in [tid, 0x7f00_0000_0000 + 64 * (tid % 100), 128, 0, 0, 0] {
+                    enter.varint(sys_enter_ftrace_event::ARGS, argument);
+                }
+            });
+        });
+    }
+
+    fn exit(&mut self, out: &mut Vec<u8>, now: u64, tid: u64) {
+        let Some(call) = self.open.remove(&tid) else {
+            return;
+        };
+        write_event(out, now, tid, |event| {
+            event.nested(ftrace_event::SYS_EXIT, |exit| {
+                exit.varint(sys_exit_ftrace_event::ID, call);
+                exit.varint(sys_exit_ftrace_event::RET, 128);
+            });
+        });
+    }
+}
+
+fn write_event(out: &mut Vec<u8>, now: u64, tid: u64, write: impl FnOnce(&mut Packet<'_>)) {
+    Encoder::new(out).nested(bundle::EVENT, |event| {
+        event.varint(ftrace_event::TIMESTAMP, now);
+        event.varint(ftrace_event::PID, tid);
+        write(event);
+    });
+}
+
 struct Processor {
     running: u64,
     ready: VecDeque<u64>,
     recorded: Recorded,
 }
 
-pub(super) fn write(trace: &mut Trace<'_>) -> io::Result<()> {
+pub(super) fn write(trace: &mut Trace<'_>, mut calls: Option<Calls>) -> io::Result<()> {
     write_processes(trace, FIRST, PROCESSES, THREADS)?;
-    let mut numbers = trace.numbers(1);
+    let mut numbers = trace.numbers(if calls.is_some() { 4 } else { 1 });
     let mut asleep: Vec<u64> = (FIRST..FIRST + PROCESSES * THREADS).collect();
     let mut cpus: [Processor; CPUS] = [(); CPUS].map(|()| Processor {
         running: 0,
@@ -93,12 +144,22 @@ pub(super) fn write(trace: &mut Trace<'_>) -> io::Result<()> {
             let tid = asleep.swap_remove(chosen);
             let target = numbers.below(CPUS as u64) as usize;
             cpus[target].ready.push_back(tid);
-            wake(&mut cpus[cpu].recorded, now, tid, target as u64);
+            let Processor {
+                running, recorded, ..
+            } = &mut cpus[cpu];
+            wake(recorded, now, tid, target as u64);
+            if let Some(calls) = &mut calls
+                && *running != 0
+            {
+                calls.enter(&mut recorded.calls, now - 60, *running, WRITE);
+                calls.exit(&mut recorded.calls, now + 40, *running);
+            }
         } else {
-            switch(&mut cpus[cpu], now, &mut asleep, &mut numbers);
+            switch(&mut cpus[cpu], now, &mut asleep, &mut numbers, &mut calls);
         }
         let recorded = &cpus[cpu].recorded;
-        if recorded.switches.count + recorded.wakings.count >= EVENTS {
+        let events = recorded.switches.count + recorded.wakings.count;
+        if events >= EVENTS || recorded.calls.len() >= CALLS {
             let recorded = std::mem::take(&mut cpus[cpu].recorded);
             write_bundle(trace, cpu, &recorded)?;
         }
@@ -111,7 +172,13 @@ fn wake(recorded: &mut Recorded, now: u64, tid: u64, target: u64) {
     recorded.wakings.push([now, tid, target, 120, name, 1]);
 }
 
-fn switch(cpu: &mut Processor, now: u64, asleep: &mut Vec<u64>, numbers: &mut Numbers) {
+fn switch(
+    cpu: &mut Processor,
+    now: u64,
+    asleep: &mut Vec<u64>,
+    numbers: &mut Numbers,
+    calls: &mut Option<Calls>,
+) {
     let next = cpu.ready.pop_front().unwrap_or(0);
     let previous = std::mem::replace(&mut cpu.running, next);
     if next == 0 && previous == 0 {
@@ -125,12 +192,19 @@ fn switch(cpu: &mut Processor, now: u64, asleep: &mut Vec<u64>, numbers: &mut Nu
         }
         _ => {
             asleep.push(previous);
+            if let Some(calls) = calls {
+                let call = SLEEPING[numbers.below(SLEEPING.len() as u64) as usize];
+                calls.enter(&mut cpu.recorded.calls, now - 60, previous, call);
+            }
             if numbers.percent(90) { 1 } else { 2 }
         }
     };
     let name = cpu.recorded.names.index_of(next);
     let row = [now, state, next, 120, name];
     cpu.recorded.switches.push(row);
+    if let Some(calls) = calls {
+        calls.exit(&mut cpu.recorded.calls, now + 40, next);
+    }
 }
 
 fn write_bundle(trace: &mut Trace<'_>, cpu: usize, recorded: &Recorded) -> io::Result<()> {
@@ -167,6 +241,7 @@ fn write_bundle(trace: &mut Trace<'_>, cpu: usize, recorded: &Recorded) -> io::R
                     compact.bytes(*field, packed);
                 }
             });
+            events.raw(&recorded.calls);
         });
         packet.varint(trace_packet::TRUSTED_PACKET_SEQUENCE_ID, 1);
     })
