@@ -169,6 +169,57 @@ impl<'a> Group<'a> {
     }
 }
 
+/// A mounted tree of groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mounted<'a> {
+    /// The folder where it is mounted.
+    pub folder: String,
+    /// The path of the group there, which in a container may not be the root of all.
+    pub root: String,
+    /// The mount options of a tree of version 1, which contain its controllers. `None` for version
+    /// 2, which has all of them.
+    options: Option<&'a str>,
+}
+
+impl<'a> Mounted<'a> {
+    /// Reads a line of `/proc/PID/mountinfo`. `None` if it is not of a tree of groups.
+    pub fn parse(line: &'a str) -> Option<Self> {
+        let (mount, system) = line.split_once(" - ")?;
+        let mut system = system.split(' ');
+        let options = match system.next()? {
+            "cgroup2" => None,
+            "cgroup" => Some(system.nth(1).unwrap_or_default()),
+            _ => return None,
+        };
+        let mut mount = mount.split(' ').skip(3);
+        let (root, folder) = (mount.next()?, mount.next()?);
+        Some(Self {
+            folder: unescaped(folder),
+            root: unescaped(root),
+            options,
+        })
+    }
+
+    /// Returns true if the tree is of version 2.
+    pub fn is_unified(&self) -> bool {
+        self.options.is_none()
+    }
+
+    /// Returns true if the tree is of version 1 and has this controller.
+    pub fn has(&self, controller: &str) -> bool {
+        let mut options = self.options.unwrap_or_default().split(',');
+        options.any(|word| word == controller)
+    }
+}
+
+/// Replaces the octal numbers of white space.
+fn unescaped(text: &str) -> String {
+    text.replace("\\040", " ")
+        .replace("\\011", "\t")
+        .replace("\\012", "\n")
+        .replace("\\134", "\\")
+}
+
 /// Returns the path of the group of a process, from the text of `/proc/PID/cgroup`. With several
 /// hierarchies, that is the most telling path; `None` if there is none.
 pub fn of_process(text: &str) -> Option<&str> {
@@ -448,6 +499,25 @@ mod tests {
             assert_eq!(group.is_named(pattern), expected, "{pattern}");
         }
         assert!(Group::new("/").is_named("/"));
+    }
+
+    #[test]
+    fn mounted_trees_are_found_with_their_controllers() {
+        let unified = "30 24 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw";
+        let unified = Mounted::parse(unified).expect("a tree");
+        assert_eq!((&*unified.folder, &*unified.root), ("/sys/fs/cgroup", "/"));
+        assert!(unified.is_unified() && !unified.has("memory"));
+        let first = r"31 24 0:27 /a\040b /c\040d rw - cgroup cgroup rw,cpu,memory";
+        let first = Mounted::parse(first).expect("a tree");
+        assert_eq!((&*first.folder, &*first.root), ("/c d", "/a b"));
+        assert!(!first.is_unified() && first.has("memory") && !first.has("io"));
+        for other in [
+            "",
+            "29 24 0:25 / / rw - ext4 /dev/vda rw",
+            "30 24 - cgroup2",
+        ] {
+            assert_eq!(Mounted::parse(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Component, Path};
 use std::sync::OnceLock;
 
+use ferretto_format::cgroup::Mounted;
+
 /// Returns the bytes of memory that this process can have: that of the machine, or of its control
 /// group if that may have less, as in a container. `None` if it is unknown.
 pub fn machine_memory() -> Option<usize> {
@@ -16,10 +18,11 @@ fn memory_below(root: &Path) -> Option<usize> {
     let machine = of_machine(&read(&root.join("proc/meminfo")));
     let groups = read(&root.join("proc/self/cgroup"));
     let mounts = read(&root.join("proc/self/mountinfo"));
-    let hierarchies = mounts.lines().filter_map(Hierarchy::parse);
-    let limits = hierarchies.filter_map(|hierarchy| {
-        let own = groups.lines().find_map(|line| hierarchy.own_group(line))?;
-        hierarchy.limit(root, own)
+    let trees = mounts.lines().filter_map(Mounted::parse);
+    let trees = trees.filter(|tree| tree.is_unified() || tree.has("memory"));
+    let limits = trees.filter_map(|tree| {
+        let own = groups.lines().find_map(|line| own_group(&tree, line))?;
+        limit(root, &tree, own)
     });
     limits.chain(machine).min()
 }
@@ -34,66 +37,33 @@ fn of_machine(meminfo: &str) -> Option<usize> {
     kib.ok()?.checked_mul(1024)
 }
 
-/// A mounted tree of control groups that limits memory.
-struct Hierarchy<'a> {
-    /// The folder where it is mounted.
-    mount: &'a str,
-    /// The group that is mounted there, which in a container may not be the root of all.
-    root: &'a str,
-    version: Version,
+/// Returns the path of the own group, if a line of `/proc/self/cgroup` is of this tree.
+fn own_group<'a>(tree: &Mounted<'_>, line: &'a str) -> Option<&'a str> {
+    let (_, of_tree) = line.split_once(':')?;
+    let (controllers, group) = of_tree.split_once(':')?;
+    let is_this = if tree.is_unified() {
+        controllers.is_empty()
+    } else {
+        controllers.split(',').any(|it| it == "memory")
+    };
+    is_this.then_some(group)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Version {
-    One,
-    Two,
-}
-
-impl<'a> Hierarchy<'a> {
-    /// Reads a line of `/proc/self/mountinfo`, if it is of such a tree.
-    fn parse(line: &'a str) -> Option<Self> {
-        let (mounted, kind) = line.split_once(" - ")?;
-        let mut mounted = mounted.split(' ').skip(3);
-        let (root, mount) = (mounted.next()?, mounted.next()?);
-        let mut kind = kind.split(' ');
-        let version = match kind.next()? {
-            "cgroup2" => Version::Two,
-            "cgroup" if kind.nth(1)?.split(',').any(|it| it == "memory") => Version::One,
-            _ => return None,
-        };
-        Some(Self {
-            mount,
-            root,
-            version,
-        })
-    }
-
-    /// Returns the path of the own group, if a line of `/proc/self/cgroup` is of this tree.
-    fn own_group<'b>(&self, line: &'b str) -> Option<&'b str> {
-        let (_, of_tree) = line.split_once(':')?;
-        let (controllers, group) = of_tree.split_once(':')?;
-        let is_this = match self.version {
-            Version::One => controllers.split(',').any(|it| it == "memory"),
-            Version::Two => controllers.is_empty(),
-        };
-        is_this.then_some(group)
-    }
-
-    /// Returns the smallest limit of a group and of those that contain it.
-    fn limit(&self, root: &Path, group: &str) -> Option<usize> {
-        let mount = root.join(self.mount.trim_start_matches('/'));
-        let below = Path::new(group).strip_prefix(self.root).ok();
-        let is_inside = |it: &&Path| !it.components().any(|part| part == Component::ParentDir);
-        // A group outside of what is mounted is not seen.
-        let below = below.filter(is_inside).unwrap_or(Path::new(""));
-        let file = match self.version {
-            Version::One => "memory.limit_in_bytes",
-            Version::Two => "memory.max",
-        };
-        // Without a limit, it is `max`, or a number that is larger than each machine.
-        let limit = |group: &Path| read(&mount.join(group).join(file)).trim().parse().ok();
-        below.ancestors().filter_map(limit).min()
-    }
+/// Returns the smallest limit of a group and of those that contain it.
+fn limit(root: &Path, tree: &Mounted<'_>, group: &str) -> Option<usize> {
+    let mount = root.join(tree.folder.trim_start_matches('/'));
+    let below = Path::new(group).strip_prefix(&tree.root).ok();
+    let is_inside = |it: &&Path| !it.components().any(|part| part == Component::ParentDir);
+    // A group outside of what is mounted is not seen.
+    let below = below.filter(is_inside).unwrap_or(Path::new(""));
+    let file = if tree.is_unified() {
+        "memory.max"
+    } else {
+        "memory.limit_in_bytes"
+    };
+    // Without a limit, it is `max`, or a number that is larger than each machine.
+    let limit = |group: &Path| read(&mount.join(group).join(file)).trim().parse().ok();
+    below.ancestors().filter_map(limit).min()
 }
 
 #[cfg(test)]

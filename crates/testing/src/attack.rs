@@ -3,7 +3,7 @@
 //!
 //! A wait of an honest client is judged without the time for which it and the server had no CPU:
 //! that depends on what else the machine does. The time that the server works while the client
-//! waits is judged as well.
+//! waits is judged as well, which no other program changes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 pub const NOBODY: u32 = 65_534;
 /// The longest wait of an honest client.
 const WORST: Duration = Duration::from_millis(100);
-/// The number of rounds of an attack, if each exceeds the limit.
-const ROUNDS: u32 = 3;
 /// The pause between two requests of an honest client: attackers should keep the server busy.
 const PAUSE: Duration = Duration::from_millis(2);
 /// The variable with the longest time that honest clients may wait, in milliseconds.
@@ -185,13 +183,6 @@ struct Wait {
     work: Duration,
 }
 
-impl Wait {
-    /// Returns the time that may not exceed the limit.
-    fn judged(&self) -> Duration {
-        self.own.max(self.work)
-    }
-}
-
 /// An honest client, which makes the same request again and again.
 pub struct Honest {
     over: Arc<AtomicBool>,
@@ -312,16 +303,12 @@ impl fmt::Display for Waits {
 /// Lets a server be attacked beside honest clients, and prints what they show. Asserts that the
 /// clients whose names are marked with `!` were served in time, and that the server kept no memory
 /// beyond `kept` MiB. Returns the largest memory in MiB.
-///
-/// Programs on the other threads of a core make the server slower, so an attack beyond the limit is
-/// made again, at most [`ROUNDS`] times, and the round with the shortest times is judged: load only
-/// adds to times, and a server that lets clients wait does so in each round.
 pub fn measure<T>(
     name: &str,
     server: &Process,
     kept: u64,
     clients: Vec<(&str, Honest)>,
-    mut attack: impl FnMut() -> T,
+    attack: impl FnOnce() -> T,
 ) -> u64 {
     let serve_all = || clients.iter().for_each(|(_, client)| client.is_served());
     for (_, client) in &clients {
@@ -330,96 +317,81 @@ pub fn measure<T>(
     serve_all();
     server.forget_peak();
     serve_all();
+    for (_, client) in &clients {
+        client.take_waits();
+    }
     // Not the memory at one moment: it varies by what the honest clients are doing.
     let before = server.peak();
     server.forget_peak();
+    let times = server.times();
+    let attackers = attack();
+    serve_all();
+    let times = server.times().since(times);
+    let (peak, threads) = (server.peak(), server.threads());
+    let waits: Vec<_> = clients.iter().map(|(_, it)| it.take_waits()).collect();
+    drop(attackers);
     let kept = number(KEPT_VARIABLE).unwrap_or(kept);
-    let limit = number(WORST_VARIABLE).map_or(WORST, Duration::from_millis);
-    let mut least: Option<Wait> = None;
-    let (mut peak, mut after);
-    let mut round = 1;
-    loop {
-        for (_, client) in &clients {
-            client.take_waits();
-        }
-        let times = server.times();
-        let attackers = attack();
+    // Judged when the state is reached: a busy machine lets the server run late.
+    let (begin, running) = (Instant::now(), server.times());
+    let mut after = server.memory();
+    while after > before + kept
+        && server.times().since(running).ran < WORK
+        && begin.elapsed() < PATIENCE
+    {
+        // An idle server returns no memory.
         serve_all();
-        let times = server.times().since(times);
-        let threads = server.threads();
-        peak = server.peak();
-        let waits: Vec<_> = clients
-            .iter()
-            .map(|(client, honest)| (*client, honest.take_waits()))
-            .collect();
-        drop(attackers);
-        // Judged when the state is reached: a busy machine lets the server run late.
-        let (begin, running) = (Instant::now(), server.times());
+        thread::sleep(PAUSE);
         after = server.memory();
-        while after > before + kept
-            && server.times().since(running).ran < WORK
-            && begin.elapsed() < PATIENCE
-        {
-            // An idle server returns no memory.
-            serve_all();
-            thread::sleep(PAUSE);
-            after = server.memory();
-        }
-        let shown = waits
-            .iter()
-            .map(|(client, waits)| format!("{} {waits}", client.trim_end_matches('!')));
-        println!(
-            "{name}: {}; server {before} MiB before, {peak} at its peak, {after} after, {threads} threads; it ran for \
-             {} ms and waited {} ms for a CPU",
-            shown.collect::<Vec<_>>().join(", "),
-            milliseconds(times.ran),
-            milliseconds(times.waited),
-        );
-        let worst = worst_of(&waits);
-        if least.is_none_or(|least| worst.judged() < least.judged()) {
-            least = Some(worst);
-        }
-        if worst.judged() <= limit || round == ROUNDS {
-            break;
-        }
-        round += 1;
     }
-    let worst = least.unwrap_or_default();
+    let named = clients
+        .iter()
+        .map(|(client, _)| client.trim_end_matches('!'));
+    let shown: Vec<_> = named
+        .zip(&waits)
+        .map(|(client, waits)| format!("{client} {waits}"))
+        .collect();
+    println!(
+        "{name}: {}; server {before} MiB before, {peak} at its peak, {after} after, {threads} threads; it ran for \
+         {} ms and waited {} ms for a CPU",
+        shown.join(", "),
+        milliseconds(times.ran),
+        milliseconds(times.waited),
+    );
+    let limit = number(WORST_VARIABLE).map_or(WORST, Duration::from_millis);
+    let mut worst = Wait::default();
     let is_judged = clients.iter().any(|(client, _)| client.ends_with('!'));
-    clients.into_iter().for_each(|(_, honest)| honest.end());
+    for ((client, honest), waits) in clients.into_iter().zip(waits) {
+        honest.end();
+        if !client.ends_with('!') {
+            continue;
+        }
+        let [own, work, elapsed] =
+            [&waits.own, &waits.work, &waits.elapsed].map(|times| percentile(times, 100));
+        worst.own = worst.own.max(own);
+        worst.work = worst.work.max(work);
+        worst.elapsed = worst.elapsed.max(elapsed);
+    }
+    let row = format!(
+        "{name} | {} | {} | {} | {before} | {peak} | {after}",
+        milliseconds(worst.own),
+        milliseconds(worst.work),
+        milliseconds(worst.elapsed),
+    );
     if is_judged {
-        tabulate(&format!(
-            "{name} | {} | {} | {} | {before} | {peak} | {after}",
-            milliseconds(worst.own),
-            milliseconds(worst.work),
-            milliseconds(worst.elapsed),
-        ));
+        tabulate(&row);
     }
     assert!(
         worst.own <= limit,
-        "{name}: a client waited {:?} in the best of {round} rounds, which is more than {limit:?}",
+        "{name}: a client waited {:?}, which is more than {limit:?}",
         worst.own
     );
     assert!(
         worst.work <= limit,
-        "{name}: the server worked for {:?} before it answered in the best of {round} rounds, which is more than \
-         {limit:?}",
+        "{name}: the server worked for {:?} before it answered, which is more than {limit:?}",
         worst.work
     );
     assert!(after <= before + kept, "{name}: the server keeps memory");
     peak
-}
-
-/// Returns the longest times of the clients whose names are marked.
-fn worst_of(waits: &[(&str, Waits)]) -> Wait {
-    let mut worst = Wait::default();
-    for (_, waits) in waits.iter().filter(|(client, _)| client.ends_with('!')) {
-        let longest = |times: &[Duration]| percentile(times, 100);
-        worst.own = worst.own.max(longest(&waits.own));
-        worst.work = worst.work.max(longest(&waits.work));
-        worst.elapsed = worst.elapsed.max(longest(&waits.elapsed));
-    }
-    worst
 }
 
 /// Adds a row to the table of all attacks.

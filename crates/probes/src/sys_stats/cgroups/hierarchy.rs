@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ferretto_format::cgroup::MAX_PATH;
+use ferretto_format::cgroup::{MAX_PATH, Mounted};
 
 use super::Counters;
 use super::counters::{Source, V1, V2};
@@ -28,33 +28,24 @@ pub(super) fn find(root: &Path) -> Vec<Hierarchy> {
     let text = String::from_utf8_lossy(&text);
     let mut found: Vec<Hierarchy> = Vec::new();
     for line in text.lines() {
-        let Some((left, right)) = line.split_once(" - ") else {
+        let Some(mounted) = Mounted::parse(line) else {
             continue;
         };
-        let mut right = right.split(' ');
-        let sources: Vec<&'static Source> = match right.next() {
-            Some("cgroup2") => V2.iter().collect(),
-            Some("cgroup") => {
-                let options = right.nth(1).unwrap_or_default();
-                let has = |controller: &str| options.split(',').any(|word| word == controller);
-                V1.iter().filter(|source| has(source.controller)).collect()
-            }
-            _ => continue,
-        };
-        let mut left = left.split(' ').skip(3);
-        let (Some(group), Some(mount)) = (left.next(), left.next()) else {
-            continue;
+        let sources: Vec<&'static Source> = if mounted.is_unified() {
+            V2.iter().collect()
+        } else {
+            let has = |source: &&Source| mounted.has(source.controller);
+            V1.iter().filter(has).collect()
         };
         // The same hierarchy may be mounted again elsewhere.
         let is_known = found.iter().any(|it| it.sources == sources);
         if sources.is_empty() || is_known {
             continue;
         }
-        let mount = unescaped(mount);
         found.push(Hierarchy {
-            mount: root.join(mount.trim_start_matches('/')),
+            mount: root.join(mounted.folder.trim_start_matches('/')),
             // Outside of the namespace of this process, whose names nobody here knows.
-            root: match unescaped(group).trim_end_matches('/') {
+            root: match mounted.root.trim_end_matches('/') {
                 outside if outside.contains("/..") => String::new(),
                 group => group.to_owned(),
             },
@@ -62,14 +53,6 @@ pub(super) fn find(root: &Path) -> Vec<Hierarchy> {
         });
     }
     found
-}
-
-/// Replaces the octal numbers of white space.
-fn unescaped(text: &str) -> String {
-    text.replace("\\040", " ")
-        .replace("\\011", "\t")
-        .replace("\\012", "\n")
-        .replace("\\134", "\\")
 }
 
 impl Hierarchy {
