@@ -34,8 +34,8 @@ Options:
                            table on a terminal, and csv otherwise
       --memory-limit SIZE  The memory of queries, such as 2G [default: 4G]
       --trace-memory SIZE  The memory of the tables of the trace. One that needs more is refused
-                           [default: half of the machine's; the rest of the trace is left out and
-                           reported]
+                           [default: half of the machine's, or of its control group's; the rest of
+                           the trace is left out and reported]
       --max-unpacked SIZE  Limit of decompressed data, for example 8G; the rest is left out and
                            reported [default: 64M, or 128 times the compressed data if that is more]
       --timeout MS         The time that a text of statements may take; 0 for any [default: 0]
