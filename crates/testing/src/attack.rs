@@ -3,7 +3,7 @@
 //!
 //! A wait of an honest client is judged without the time for which it and the server had no CPU:
 //! that depends on what else the machine does. The time that the server works while the client
-//! waits is judged as well, which no other program changes.
+//! waits is judged as well.
 
 use std::collections::BTreeMap;
 use std::fmt;
