@@ -47,22 +47,26 @@ pub fn content_of(bytes: &[u8], window: Window) -> Vec<String> {
         }
     }
     let states = &tables.thread_state;
+    // The last state of each thread in the window: a part knows of none after it.
     let mut latest = HashMap::new();
     let mut of_tid: HashMap<i64, Vec<(i64, u32)>> = HashMap::new();
     for row in 0..states.len() {
         let utid = states.utid().get(row);
-        latest.insert(utid, row);
+        if states.ts().get(row) < to {
+            latest.insert(utid, row);
+        }
         let of_tid = of_tid.entry(tid(utid)).or_default();
         of_tid.push((states.ts().get(row), utid));
     }
     for row in 0..states.len() {
-        // States with an unknown end are skipped if a later state follows or the thread ended.
+        // States with an unknown end are skipped if a later state follows in the window or the
+        // thread ended.
         let (ts, mut dur) = (states.ts().get(row), states.dur().get(row));
         let utid = states.utid().get(row);
         let of = tid(utid);
         let mut ends = ends.get(&of).into_iter().flatten();
         let is_over = ends.any(|end| (ts..=from).contains(end));
-        if dur < 0 && (is_over || latest[&utid] != row) {
+        if dur < 0 && (is_over || latest.get(&utid) != Some(&row)) {
             continue;
         }
         // An exiting thread may run again; the tables contain it as another thread.

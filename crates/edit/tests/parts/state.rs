@@ -264,6 +264,19 @@ fn a_thread_is_runnable_if_it_is_woken_after_a_switch_that_the_kernel_left_out()
     compare(&whole, &["R 0 to 100000000"]);
 }
 
+/// The end of its wait is unknown, but after the part.
+#[test]
+fn a_thread_is_runnable_to_the_end_before_a_switch_that_the_kernel_left_out() {
+    let mut whole = Vec::new();
+    let mut events = turns(0, 0);
+    events.push(Wakes(150, THREAD));
+    bundle(&mut whole, 0, 0, &events);
+    let mut events = turns(1, 0);
+    events.extend([Runs(200, 'R', 11), RunsAfter(210, THREAD, 21)]);
+    bundle(&mut whole, 1, 0, &events);
+    compare(&whole, &["R 55000000 to 100000000"]);
+}
+
 #[test]
 fn a_later_event_from_another_cpu_determines_the_state_of_a_thread() {
     let mut whole = Vec::new();
