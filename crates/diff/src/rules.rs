@@ -7,7 +7,7 @@ use ferretto_tables::Trace;
 
 use crate::feature::Kind;
 use crate::recording::Recording;
-use crate::statistics::{mean, quantile, squares, student};
+use crate::statistics::{mean, quantile, squares, student_quantile, tolerance};
 use crate::toml::{self, Table, Value, quoted};
 
 /// A statistic of the durations of slices.
@@ -502,12 +502,14 @@ impl Rule {
         }
     }
 
-    /// Sets the upper bound, or the lower one if the rule has only that, so that a further
-    /// recording like these is outside with a probability of at most `chance`.
+    /// Sets the upper bound, or the lower one if the rule has only that, so that of further
+    /// recordings like these at most `chance` are outside, with a confidence of 95 %.
     pub fn calibrate(&mut self, values: &[f64], chance: f64) {
         /// The assumed variation between recordings, and its degrees of freedom.
         const ASSUMED: f64 = 0.05;
         const DEGREES: f64 = 4.0;
+        /// The confidence with which a bound covers what it should.
+        const CONFIDENCE: f64 = 0.95;
         let count = values.len() as f64;
         let middle = mean(values);
         let least = middle.abs() * 1e-3 + 1e-9;
@@ -522,18 +524,10 @@ impl Rule {
         } else {
             (moderated, DEGREES + degrees)
         };
-        // The quantile of Student's distribution, by bisection.
-        let (mut low, mut high) = (0.0, 1000.0);
-        for _ in 0..60 {
-            let t = (low + high) / 2.0;
-            // One side of two.
-            if student(t, degrees) > 2.0 * chance {
-                low = t;
-            } else {
-                high = t;
-            }
-        }
-        let width = high * (variance * (1.0 + 1.0 / count)).sqrt();
+        // A few recordings may all be closer to each other than most: the first bound is right on
+        // average, the second one for nearly all sets of recordings.
+        let next = student_quantile(chance, degrees) * (1.0 + 1.0 / count).sqrt();
+        let width = next.max(tolerance(chance, count, degrees, CONFIDENCE)) * variance.sqrt();
         let bound = |sign: f64| (mean(&logs) + sign * width).exp();
         match (self.min, self.max, &self.measure) {
             (_, _, Measure::Loss | Measure::NewFunctions) => {}

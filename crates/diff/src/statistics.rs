@@ -59,6 +59,55 @@ pub fn student(t: f64, degrees: f64) -> f64 {
     incomplete_beta(degrees / (degrees + t * t), degrees / 2.0, 0.5).clamp(0.0, 1.0)
 }
 
+/// Returns the number that a variable with Student's distribution exceeds with this probability,
+/// which is less than a half.
+pub fn student_quantile(chance: f64, degrees: f64) -> f64 {
+    // One side of two.
+    first(|t| student(t, degrees) <= 2.0 * chance)
+}
+
+/// Returns the one-sided tolerance factor of a normal distribution: the mean of `count` values plus
+/// this many of their standard deviations, which have these degrees of freedom, is exceeded by at
+/// most `chance` of all further values, with this confidence.
+pub fn tolerance(chance: f64, count: f64, degrees: f64, confidence: f64) -> f64 {
+    /// The step of the numeric integration, and its end: in standard deviations.
+    const STEP: f64 = 0.01;
+    const END: f64 = 6.0;
+    /// The degrees from which on Student's distribution is the normal one.
+    const NORMAL: f64 = 1e6;
+    let covered = student_quantile(chance, NORMAL);
+    // The likely quotients of the values' standard deviation and the true one, with their weights.
+    let quotients = (1..(END / STEP) as u32).map(|step| f64::from(step) * STEP);
+    let weight = |s: f64| ((degrees - 1.0) * s.ln() - degrees * (s * s - 1.0) / 2.0).exp();
+    let all: Vec<(f64, f64)> = quotients.map(|s| (s, weight(s))).collect();
+    let total: f64 = all.iter().map(|(_, weight)| weight).sum();
+    let below = |z: f64| match student(z, NORMAL) / 2.0 {
+        tail if z > 0.0 => 1.0 - tail,
+        tail => tail,
+    };
+    first(|factor| {
+        let covers = all
+            .iter()
+            .map(|(s, weight)| weight * below(count.sqrt() * (factor * s - covered)));
+        covers.sum::<f64>() >= confidence * total
+    })
+}
+
+/// Returns the least positive number for which a condition holds that holds for all larger ones, by
+/// bisection.
+fn first(holds: impl Fn(f64) -> bool) -> f64 {
+    let (mut low, mut high) = (0.0, 1000.0);
+    for _ in 0..40 {
+        let middle = (low + high) / 2.0;
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    high
+}
+
 /// Returns the logarithm of the gamma function, for positive numbers.
 fn ln_gamma(x: f64) -> f64 {
     // Stirling's series, after the argument is raised until it is precise.

@@ -195,3 +195,26 @@ fn many_samples_leave_the_least_bound_of_new_functions() {
     rule.calibrate_new_functions(&[40.0; 10], 0.002);
     assert!(matches!(rule.judge(Ok(0.2)), Verdict::Broken(..)));
 }
+
+#[test]
+fn few_recordings_that_are_alike_by_chance_leave_room() {
+    let rules = Rules::parse("[[rule]]\nslice = \"a\"").unwrap();
+    let mut random = Random(11);
+    const VARIATION: f64 = 0.3;
+    let mut value = || {
+        let uniform = |random: &mut Random| random.below(1 << 20) as f64 / f64::from(1 << 20);
+        let sum: f64 = (0..12).map(|_| uniform(&mut random)).sum();
+        1e6 * ((sum - 6.0) * VARIATION).exp()
+    };
+    // The bound that one of a hundred values exceeds: 2.326 standard deviations.
+    let covering = 1e6 * (2.326 * VARIATION).exp();
+    let mut narrow = 0;
+    for _ in 0..200 {
+        let mut rule = rules.rules[0].clone();
+        let values: Vec<f64> = (0..6).map(|_| value()).collect();
+        rule.calibrate(&values, 0.01);
+        narrow += usize::from(rule.max.expect("a bound") < covering);
+    }
+    // 5 % are expected, with a standard deviation of 1.5 %.
+    assert!(narrow < 20, "{narrow} of 200");
+}

@@ -1,6 +1,8 @@
 //! The statistics against known values.
 
-use ferretto_diff::statistics::{block_error, false_discovery, quantile, student};
+use ferretto_diff::statistics::{
+    block_error, false_discovery, quantile, student, student_quantile, tolerance,
+};
 
 #[test]
 fn the_tails_of_students_distribution() {
@@ -20,6 +22,30 @@ fn the_tails_of_students_distribution() {
     assert!((student(0.0, 4.0) - 1.0).abs() < 1e-9);
     assert_eq!(student(f64::INFINITY, 4.0), 0.0);
     assert_eq!(student(f64::NAN, 4.0), 1.0);
+}
+
+#[test]
+fn tolerance_factors_are_those_of_tables() {
+    // From tables of one-sided factors with a confidence of 95 %, for 90, 95 and 99 %.
+    for (count, chance, factor) in [
+        (3.0, 0.1, 6.155),
+        (5.0, 0.05, 4.203),
+        (10.0, 0.1, 2.355),
+        (10.0, 0.05, 2.911),
+        (10.0, 0.01, 3.981),
+        (20.0, 0.01, 3.295),
+        (50.0, 0.05, 2.065),
+    ] {
+        let found = tolerance(chance, count, count - 1.0, 0.95);
+        assert!(
+            (found / factor - 1.0_f64).abs() < 0.005,
+            "{count} {chance}: {found}"
+        );
+    }
+    // Few values need more room, and more of them less.
+    let of = |count: f64| tolerance(0.001, count, count - 1.0, 0.95);
+    assert!(of(3.0) > of(6.0) && of(6.0) > of(12.0));
+    assert!((student_quantile(0.025, 10.0) - 2.228_f64).abs() < 0.001);
 }
 
 #[test]
