@@ -343,10 +343,21 @@ fn spans(trace: &Trace) -> (Grouped<Span>, Grouped<Span>) {
         })
         .collect();
     let slices = &tables.slice;
-    let (mut calls, mut interrupts) = (Grouped::default(), Grouped::default());
-    for row in 0..slices.len() {
+    let of_slice = |row| {
         let of = of_track.get(slices.track_id().get(row) as usize);
-        let of = of.copied().unwrap_or(Of::Nothing);
+        of.copied().unwrap_or(Of::Nothing)
+    };
+    let all = (0..slices.len()).map(of_slice);
+    let mut calls = Grouped::with_room_for(all.clone().filter_map(|of| match of {
+        Of::Thread(thread) => Some(thread),
+        Of::Cpu(_) | Of::Nothing => None,
+    }));
+    let mut interrupts = Grouped::with_room_for(all.filter_map(|of| match of {
+        Of::Cpu(cpu) => Some(cpu),
+        Of::Thread(_) | Of::Nothing => None,
+    }));
+    for row in 0..slices.len() {
+        let of = of_slice(row);
         if matches!(of, Of::Nothing) {
             continue;
         }

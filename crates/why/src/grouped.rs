@@ -27,6 +27,21 @@ impl<T> FromIterator<(u32, T)> for Grouped<T> {
 }
 
 impl<T> Grouped<T> {
+    /// Returns empty groups with memory for as many items as these keys say.
+    pub(crate) fn with_room_for(keys: impl IntoIterator<Item = u32>) -> Self {
+        let mut counts: Vec<usize> = Vec::new();
+        for key in keys {
+            let key = key as usize;
+            if counts.len() <= key {
+                counts.resize(key + 1, 0);
+            }
+            counts[key] += 1;
+        }
+        Self {
+            groups: counts.into_iter().map(Vec::with_capacity).collect(),
+        }
+    }
+
     /// Adds an item to the end of a group.
     pub(crate) fn push(&mut self, key: u32, item: T) {
         self.group(key).push(item);

@@ -84,10 +84,13 @@ impl Schedule {
                 last.end = last.end.max(last.start);
             }
         });
-        let mut runs: Grouped<Run> = Grouped::default();
-        for thread in 0..all.groups() {
+        let running_on = |state: &State| state.cpu.filter(|_| state.kind == StateKind::Running);
+        let threads = 0..all.groups();
+        let states = threads.clone().flat_map(|thread| all.of(thread));
+        let mut runs: Grouped<Run> = Grouped::with_room_for(states.filter_map(running_on));
+        for thread in threads {
             for state in all.of(thread) {
-                if let (StateKind::Running, Some(cpu)) = (state.kind, state.cpu) {
+                if let Some(cpu) = running_on(state) {
                     let run = Run {
                         start: state.start,
                         end: state.end,
@@ -97,7 +100,6 @@ impl Schedule {
                 }
             }
         }
-        runs.shrink();
         runs.for_each_group(|_, runs| {
             // Those of each thread are in order: a stable sort merges them.
             runs.sort_by_key(|run| (run.start, run.thread));

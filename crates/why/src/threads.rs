@@ -33,11 +33,14 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
     let (tables, strings) = (trace.tables(), trace.strings());
     let rows = &tables.thread_state;
     let mut seen = Seen::default();
-    let mut states: Grouped<State> = Grouped::default();
-    let mut last: Vec<Option<Open>> = vec![None; tables.thread.len() as usize];
+    let threads = tables.thread.len();
+    let utids = rows.utid().iter().filter(|thread| *thread < threads);
+    // A thread may have one state more than rows.
+    let mut states: Grouped<State> = Grouped::with_room_for(utids.chain(0..threads));
+    let mut last: Vec<Option<Open>> = vec![None; threads as usize];
     let (mut first_time, mut last_time) = (i64::MAX, i64::MIN);
     // Threads that only run work of interrupts.
-    let is_interrupt: Vec<bool> = (0..tables.thread.len())
+    let is_interrupt: Vec<bool> = (0..threads)
         .map(|row| {
             let name = strings.text(tables.thread.name().get(row));
             let of_kernel = name.starts_with("ksoftirqd/") || name.starts_with("irq/");
@@ -65,15 +68,17 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
         };
         let cpu = rows.ucpu().get(row);
         let waker = waker.map_or(Waker::Unknown, |waker| {
+            let is_interrupt = is_interrupt.get(waker as usize).copied().unwrap_or(true);
+            let from_interrupt = rows.irq_context().get(row) == Some(true);
+            if !is_interrupt && !from_interrupt {
+                return Waker::Thread(waker);
+            }
             let cpu = rows.waker_id().get(row);
             let cpu = cpu.and_then(|running| rows.ucpu().get(running));
-            let from_interrupt = rows.irq_context().get(row) == Some(true);
-            let is_interrupt = is_interrupt.get(waker as usize).copied().unwrap_or(true)
-                || (from_interrupt && !delivers(strings, evidence, waker, cpu, start));
-            if is_interrupt {
-                return Waker::Interrupt(cpu);
+            if !is_interrupt && delivers(strings, evidence, waker, cpu, start) {
+                return Waker::Thread(waker);
             }
-            Waker::Thread(waker)
+            Waker::Interrupt(cpu)
         });
         let states = states.group(thread);
         match before {

@@ -131,11 +131,17 @@ impl Syscalls {
                 count += 1;
             }
         };
-        Fields::walk(body, |field| match (field.number, field.value) {
-            (entered::ID, _) => id = field.as_u32().unwrap_or(0),
-            (entered::ARGS, Value::Varint(value)) if wants_args => add(value),
-            (entered::ARGS, _) if wants_args => field.as_varints().for_each(&mut add),
-            _ => {}
+        Fields::walk_while(body, |field| {
+            match (field.number, field.value) {
+                (entered::ID, _) => {
+                    id = field.as_u32().unwrap_or(0);
+                    return wants_args;
+                }
+                (entered::ARGS, Value::Varint(value)) if wants_args => add(value),
+                (entered::ARGS, _) if wants_args => field.as_varints().for_each(&mut add),
+                _ => {}
+            }
+            true
         });
         id
     }
