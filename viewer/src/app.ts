@@ -52,6 +52,10 @@ export class App implements Page {
     /** The id of the requested animation frame, or 0. */
     private scheduled = 0;
     private pending = 0;
+    /** The number of pictures. */
+    private drawn = 0;
+    /** False while pictures follow each other. */
+    private rests = true;
     private link: Link;
     private asked = 0;
     readonly notes: Notes;
@@ -195,8 +199,9 @@ export class App implements Page {
         const got = this.want();
         this.scene.draw(picture);
         this.labels.draw(this.scene.visible(picture));
-        const root = document.documentElement;
-        root.dataset.frames = String(Number(root.dataset.frames ?? 0) + 1);
+        this.drawn += 1;
+        this.rests = false;
+        document.documentElement.dataset.frames = String(this.drawn);
         for (const mark of got) {
             if (performance.getEntriesByName(mark).length > 0) continue;
             performance.mark(mark);
@@ -229,11 +234,25 @@ export class App implements Page {
         this.settle();
     }
 
+    /** Ends the busy state, and writes the address: when the picture rests, since browsers take milliseconds for each change. */
     private settle(): void {
         if (this.scheduled || this.pending > 0 || this.cache.busy) return;
+        if (!this.rests) return this.awaitRest();
         this.link.write();
         document.documentElement.dataset.busy = '0';
         document.dispatchEvent(new Event('settled'));
+    }
+
+    /** Waits for two animation frames without a picture. */
+    private awaitRest(frames = 2): void {
+        const drawn = this.drawn;
+        requestAnimationFrame(() => {
+            // The next picture waits again.
+            if (this.scheduled || this.drawn !== drawn) return;
+            if (frames > 1) return this.awaitRest(frames - 1);
+            this.rests = true;
+            this.settle();
+        });
     }
 
     /** Shows a message, which screen readers announce as well. */

@@ -28,7 +28,7 @@ export interface Palette {
     lossFill: string;
     lossBar: number;
     range: string;
-    mark: string;
+    mark: number;
     accent: string;
     onAccent: string;
     shade: string;
@@ -113,7 +113,7 @@ export function palette(dark: boolean, scheme: Scheme = 'muted'): Palette {
               lossFill: 'rgb(239 106 91 / 0.16)',
               lossBar: 0xff5b6aef,
               range: 'rgb(120 170 255 / 0.15)',
-              mark: '#f0b775',
+              mark: 0xff75b7f0,
               accent: '#7fb0ff',
               onAccent: '#0d1722',
               shade: 'rgb(8 11 15 / 0.55)',
@@ -150,7 +150,7 @@ export function palette(dark: boolean, scheme: Scheme = 'muted'): Palette {
               lossFill: 'rgb(194 50 31 / 0.12)',
               lossBar: 0xff1f32c2,
               range: 'rgb(40 100 220 / 0.13)',
-              mark: '#b4500f',
+              mark: 0xff0f50b4,
               accent: '#1f5fc4',
               onAccent: '#ffffff',
               shade: 'rgb(226 231 237 / 0.72)',

@@ -14,12 +14,11 @@ export interface Label {
     text: string;
 }
 
-/** An instant, drawn as a small triangle. */
+/** An instant, drawn as a small diamond. */
 export interface Mark {
     x: number;
     y: number;
     h: number;
-    color: number;
 }
 
 /** The visible part of the picture, and its lists of shapes. All lengths are device pixels. */
@@ -42,6 +41,16 @@ export interface Brush {
 
 const MAX_MARKS = 4000;
 const FULL = 255;
+const UNKNOWN = 255;
+
+/** The colours of the texts of each reply, by their numbers. They are computed when they are first drawn. */
+const huesOfTexts = new WeakMap<string[], Uint8Array>();
+
+function huesOf(strings: string[]): Uint8Array {
+    let all = huesOfTexts.get(strings);
+    if (!all) huesOfTexts.set(strings, (all = new Uint8Array(strings.length).fill(UNKNOWN)));
+    return all;
+}
 
 /** Draws the events of a tile between two times. */
 export function drawLane(brush: Brush, nodes: Nodes, lane: Lane, y: number, tile: Tile, from: number, to: number): void {
@@ -94,6 +103,7 @@ function drawRows(brush: Brush, kind: number, lane: Lane, y: number, tile: Tile,
     const least = 18 * ratio;
     const left = (from - t0) * scale;
     const right = (to - t0) * scale;
+    const hues = huesOf(tile.strings);
     depths(tile, (depth, begin, end) => {
         const step = Math.round(depthHeight(lane, depth) * ratio);
         const gap = step > 6 * ratio ? Math.max(1, Math.round(ratio)) : 0;
@@ -103,6 +113,7 @@ function drawRows(brush: Brush, kind: number, lane: Lane, y: number, tile: Tile,
         if (top >= brush.bottom || top + height <= brush.top) return;
         if (top >= y + Math.round(lane.h * ratio)) return;
         let covered = -1;
+        let marked = NaN;
         for (let i = firstAt(tile, begin, end, from); i < end && tile.start[i] < to; i++) {
             const dur = tile.dur[i];
             const x = (tile.start[i] - t0) * scale;
@@ -111,8 +122,12 @@ function drawRows(brush: Brush, kind: number, lane: Lane, y: number, tile: Tile,
             // A state without duration is the start of a part of a recording and not an event.
             if (kind === Kind.States && (isGone(text) || (dur === 0 && !merged))) continue;
             if (dur === 0 && !merged && kind !== Kind.Cpu) {
-                if (marks.length < MAX_MARKS) marks.push({ x, y: top, h: height, color: colors.instant });
-                else rects.add(Math.round(x), top, Math.max(1, ratio), height, colors.instant);
+                // Those at the same pixel look like one.
+                const pixel = Math.round(x);
+                if (pixel === marked) continue;
+                marked = pixel;
+                if (marks.length < MAX_MARKS) marks.push({ x, y: top, h: height });
+                else rects.add(pixel, top, Math.max(1, ratio), height, colors.instant);
                 if (labelled && x > -least) {
                     const room = (i + 1 < end ? (tile.start[i + 1] - t0) * scale : width) - x - 9 * ratio;
                     if (room > 40 * ratio) labels.push({ x: x + 6 * ratio, y: top, w: room, h: height, text });
@@ -128,7 +143,11 @@ function drawRows(brush: Brush, kind: number, lane: Lane, y: number, tile: Tile,
             let fill: number;
             if (brush.highlight !== null && brush.highlight !== text) fill = colors.pale;
             else if (kind === Kind.States) fill = stateColor(text, colors);
-            else fill = (merged ? colors.merged : colors.fills)[nameColor(text)];
+            else {
+                let hue = hues[tile.name[i]] ?? 0;
+                if (hue === UNKNOWN) hue = hues[tile.name[i]] = nameColor(text);
+                fill = (merged ? colors.merged : colors.fills)[hue];
+            }
             const w = x1 - x0;
             if (kind === Kind.Cpu && merged) {
                 const h = Math.max(1, Math.round((height * tile.load[i]) / 255));

@@ -281,20 +281,17 @@ export class Scene {
         }
     }
 
+    /** Draws marks as diamonds of rectangles. A path of thousands of them takes up to 100 ms. */
     private marks(marks: Mark[], colors: Palette): void {
-        const text = this.text;
         const size = 4 * this.ratio;
-        text.fillStyle = colors.mark;
-        text.beginPath();
         for (const { x, y, h } of marks) {
-            const half = Math.min(size, h / 2);
-            text.moveTo(x, y + 1);
-            text.lineTo(x + half, y + h / 2);
-            text.lineTo(x, y + h - 1);
-            text.lineTo(x - half, y + h / 2);
-            text.closePath();
+            const middle = Math.round(x);
+            const half = Math.round(Math.min(size, h / 2));
+            for (let by = 0; by <= half; by++) {
+                const inset = 1 + Math.round(((h / 2 - 1) * by) / (half + 1));
+                this.rects.add(middle - by, y + inset, 2 * by + 1, h - 2 * inset, colors.mark);
+            }
         }
-        text.fill();
     }
 
     /** Returns the vertical place of an event on the screen, in device pixels. At the edge of its row if its depth is hidden. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, test } from 'node:test';
-import { clickEvent, folder, launch, open, press, row, seen, settled, span, visit, xOf } from './browser.mjs';
+import { clickEvent, folder, launch, open, pixel, press, row, seen, settled, span, visit, xOf } from './browser.mjs';
 import { embed, frame, Kind, Trace } from './fixture.mjs';
 import { deep, hostile, NAMES, nothing, server } from './traces.mjs';
 
@@ -453,9 +453,64 @@ test('states of ended threads and states without duration are not drawn', () => 
             drawn.push(await has('boxes', at));
         }
         assert.deepEqual(drawn, [true, false, true, false]);
-        assert.equal(await has('letters', { x: (await xOf(page, 0)) - stage.x, y: y - stage.y + 8 }), false);
+        // An instant would extend to the left of its time.
+        assert.equal(await has('boxes', { x: (await xOf(page, 0)) - stage.x - 3, y: y - stage.y + 8 }), false);
     });
 });
+
+test('many instants are drawn as diamonds without paths', async () => {
+    const trace = new Trace();
+    const process = trace.node(-1, Kind.Process, 'bus', { number: 1 });
+    const track = trace.node(process, Kind.Slices, 'signals');
+    trace.slice(track, 0, 0, 'first');
+    for (let i = 0; i < 3000; i++) trace.slice(track, (100 + i / 1000) * MS, 0, 'signal');
+    trace.slice(track, 200 * MS, 0, 'last');
+    const count = () => {
+        window.paths = 0;
+        const { lineTo } = CanvasRenderingContext2D.prototype;
+        CanvasRenderingContext2D.prototype.lineTo = function (...at) {
+            window.paths += 1;
+            return lineTo.apply(this, at);
+        };
+    };
+    await on(dir.write('instants.html', trace.html()), async (page) => {
+        const { y } = await row(page, 'signals');
+        const stage = await page.locator('#stage').boundingBox();
+        const at = { x: Math.round((await xOf(page, 200 * MS)) - stage.x), y: Math.round(y - stage.y) };
+        const drawn = (x, y) => pixel(page, 'boxes', { x: at.x + x, y: at.y + y });
+        const height = (await row(page, 'signals')).height;
+        const colour = await drawn(0, Math.round(height / 2));
+        assert.deepEqual(await drawn(-2, Math.round(height / 2)), colour);
+        assert.notDeepEqual(await drawn(-3, 5), colour, 'it is narrow at the top');
+        await page.evaluate(count);
+        await press(page, 's', 'w');
+        assert.equal(await page.evaluate(() => window.paths), 0);
+    });
+});
+
+test('pictures that follow each other change the address once, at their end', () =>
+    on(url, async (page) => {
+        const written = await page.evaluate(async () => {
+            let written = 0;
+            const { replaceState } = history;
+            history.replaceState = function (...to) {
+                written += 1;
+                return replaceState.apply(this, to);
+            };
+            const stage = document.getElementById('stage');
+            const { left, top } = stage.getBoundingClientRect();
+            for (let i = 0; i < 20; i++) {
+                stage.dispatchEvent(new WheelEvent('wheel', { clientX: left + 300, clientY: top + 200, bubbles: true, cancelable: true, ctrlKey: true, deltaY: -10 }));
+                await new Promise(requestAnimationFrame);
+            }
+            const before = written;
+            while (document.documentElement.dataset.busy === '1') await new Promise(requestAnimationFrame);
+            return [before, written];
+        });
+        assert.deepEqual(written, [0, 1]);
+        const [from, to] = await span(page);
+        assert.ok(to - from < 150 * MS, 'the address has the last view');
+    }));
 
 test('the first picture is drawn without locale functions of the browser', async () => {
     const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, offline: true });

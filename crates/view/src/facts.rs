@@ -6,8 +6,9 @@ use ferretto_tables::{Lost, StringId};
 use ferretto_text::amount::human_bytes;
 use serde_json::{Value, json};
 
+use crate::extents::Extent;
 use crate::frame::{Frame, Texts};
-use crate::nodes::{Content, Kind, NONE};
+use crate::nodes::{Kind, NONE};
 use crate::view::View;
 
 /// The version of the protocol.
@@ -73,25 +74,11 @@ impl View {
         let commands: Vec<_> = commands.map(|node| self.command(node)).collect();
         let mut texts = Texts::default();
         let (mut name, mut unit) = (Vec::new(), Vec::new());
-        let (mut min, mut max) = (Vec::new(), Vec::new());
-        let (mut first, mut last) = (Vec::new(), Vec::new());
         let of_commands = commands.iter();
         let texts_of_commands: Vec<u32> = of_commands.map(|text| texts.number(text)).collect();
         for node in nodes {
             name.push(texts.number(node.name.text(strings)));
             unit.push(texts.of(strings, node.unit));
-            let extent = self.extent(&node.content, node.lane, node.depth);
-            let (begin, end) = extent.map_or((f64::NAN, f64::NAN), |(begin, end)| {
-                (self.relative(begin), self.relative(end))
-            });
-            first.push(begin);
-            last.push(end);
-            let (low, high) = match node.content {
-                Content::Counter(_) => self.extremes(node.lane),
-                _ => (f64::NAN, f64::NAN),
-            };
-            min.push(low);
-            max.push(high);
         }
         frame.texts(texts);
         let column = |value: &dyn Fn(&crate::nodes::Node) -> f64| -> Vec<f64> {
@@ -111,10 +98,13 @@ impl View {
         frame.u32s("rows", &nodes.iter().map(|n| n.rows).collect::<Vec<_>>());
         frame.u16s("depth", &nodes.iter().map(|n| n.depth).collect::<Vec<_>>());
         frame.u32s("unit", &unit);
-        frame.f64s("min", &min);
-        frame.f64s("max", &max);
-        frame.f64s("first", &first);
-        frame.f64s("last", &last);
+        let extents = self.extents();
+        let column =
+            |value: &dyn Fn(&Extent) -> f64| -> Vec<f64> { extents.iter().map(value).collect() };
+        frame.f64s("min", &column(&|extent| extent.min));
+        frame.f64s("max", &column(&|extent| extent.max));
+        frame.f64s("first", &column(&|extent| extent.first));
+        frame.f64s("last", &column(&|extent| extent.last));
         self.add_processes(frame, texts_of_commands);
     }
 
@@ -155,39 +145,6 @@ impl View {
         frame.f64s("cpu", &cpu);
         let first = nodes.iter().map(|node| node.is_subject.into());
         frame.u8s("subject", &first.collect::<Vec<u8>>());
-    }
-
-    /// Returns the times of the first and last event of a node.
-    fn extent(&self, content: &Content, lane: u32, depth: u16) -> Option<(i64, i64)> {
-        if let Content::Counter(_) = content {
-            let rows = self.scene().counters().rows(lane);
-            let ts = self.trace().tables().counter.ts();
-            return Some((ts.get(*rows.first()?), ts.get(*rows.last()?)));
-        }
-        let (lanes, times) = self.lanes(content)?;
-        let mut extent: Option<(i64, i64)> = None;
-        for lane in lane..lane + u32::from(depth) {
-            let rows = lanes.rows(lane);
-            if let (Some(first), Some(last)) = (rows.first(), rows.last()) {
-                let (begin, end) = (times.start(*first), times.end(*last));
-                let known = extent.unwrap_or((begin, end));
-                extent = Some((known.0.min(begin), known.1.max(end)));
-            }
-        }
-        extent
-    }
-
-    fn extremes(&self, counter: u32) -> (f64, f64) {
-        let value = self.trace().tables().counter.value();
-        let values = self
-            .scene()
-            .counters()
-            .rows(counter)
-            .iter()
-            .map(|row| value.get(*row));
-        values.fold((f64::NAN, f64::NAN), |(min, max), value| {
-            (min.min(value), max.max(value))
-        })
     }
 
     /// Returns the Unix time of the start of the trace.

@@ -13,6 +13,7 @@ mod code;
 mod counters;
 mod details;
 mod export;
+mod extents;
 mod facts;
 mod flows;
 mod frame;

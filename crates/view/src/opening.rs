@@ -14,6 +14,8 @@ use crate::window::Window;
 const MAX_NODES: usize = 10_000;
 /// The maximum number of embedded rows.
 const MAX_ROWS: usize = 16_000;
+/// The maximum number of rows that are read ahead.
+const MAX_SHARP_ROWS: usize = 100_000;
 /// The maximum number of nodes with embedded rows: those in sight on a large screen.
 const MAX_DRAWN: usize = 150;
 /// Embedded rows are 2^`COARSE` times coarser than the pixels of a picture that is 2^`PIXELS` wide.
@@ -24,8 +26,18 @@ impl View {
     /// Computes the first picture before it is requested, which takes some time.
     pub(crate) fn prepare(&self) {
         self.first_overview();
+        self.extents();
         if self.scene().nodes().len() <= MAX_NODES {
             self.first_tiles();
+        }
+    }
+
+    /// Reads what the first request will need from the index: the page asks for the same rows as in
+    /// its first picture, with full resolution.
+    pub(crate) fn read_ahead(&self) {
+        if self.is_indexed() && self.scene().nodes().len() <= MAX_NODES {
+            let nodes = self.likely_in_sight();
+            self.tiles_up_to(&nodes, self.whole(0), MAX_SHARP_ROWS);
         }
     }
 
@@ -60,8 +72,12 @@ impl View {
     }
 
     fn make_first_tiles(&self) -> Vec<u8> {
+        self.tiles_up_to(&self.likely_in_sight(), self.whole(COARSE), MAX_ROWS)
+    }
+
+    /// Returns the nodes that are likely in sight at first, in the order of the page.
+    fn likely_in_sight(&self) -> Vec<u32> {
         let mut nodes: Vec<u32> = (0..self.scene().nodes().len() as u32).collect();
-        // Sorted as in the page.
         nodes.sort_by_key(|node| match self.scene().nodes()[*node as usize].kind {
             Kind::Cpu => 0,
             Kind::Process | Kind::Group => 1,
@@ -77,12 +93,17 @@ impl View {
             }
         });
         nodes.truncate(MAX_DRAWN);
+        nodes
+    }
+
+    /// Returns the window of the whole trace, 2^`coarse` times coarser than the pixels of a
+    /// picture.
+    fn whole(&self, coarse: u32) -> Window {
         let length = self.duration().max(1) as u64;
-        let window = Window {
+        Window {
             from: 0.0,
             to: length as f64 + 1.0,
-            level: ((length.ilog2() + COARSE).saturating_sub(PIXELS)) as u8,
-        };
-        self.tiles_up_to(&nodes, window, MAX_ROWS)
+            level: ((length.ilog2() + coarse).saturating_sub(PIXELS)) as u8,
+        }
     }
 }

@@ -175,6 +175,7 @@ impl Server {
         let _running = self.server.start("view", Page(shared.clone()))?;
         // Runs while the browser starts.
         shared.view().prepare();
+        shared.view().read_ahead();
         let writing = self.index.map(|index| {
             let view = shared.view();
             let write = move || index.write(&view);

@@ -9,6 +9,7 @@ use ferretto_tables::saved::{Reader, Writer};
 use ferretto_tables::{Continue, ImportError, Options, Progress, Trace};
 use ferretto_why::Prepared;
 
+use crate::extents::Extent;
 use crate::flows::Flows;
 use crate::lanes::{Lanes, Times};
 use crate::nodes::{Content, Node};
@@ -29,12 +30,16 @@ pub struct View {
     /// The states and events that explain times, prepared on first use.
     prepared: OnceLock<Arc<Prepared>>,
     first: FirstPicture,
+    /// True if columns are read from an index when they are needed.
+    is_indexed: bool,
 }
 
 /// The computed parts of a first picture, which depend only on the trace.
 #[derive(Debug, Default)]
 pub(crate) struct FirstPicture {
     pub(crate) overview: OnceLock<Vec<u8>>,
+    /// The extents of all nodes.
+    pub(crate) extents: OnceLock<Vec<Extent>>,
     /// Coarse rows of the nodes that are likely in sight.
     pub(crate) tiles: OnceLock<Vec<u8>>,
 }
@@ -68,6 +73,7 @@ impl View {
             flows: OnceLock::new(),
             prepared: OnceLock::new(),
             first: FirstPicture::default(),
+            is_indexed: false,
         }
     }
 
@@ -81,6 +87,13 @@ impl View {
         for part in [&self.first.overview, &self.first.tiles] {
             writer.bytes(part.get().map_or(&[], Vec::as_slice))?;
         }
+        writer.bytes(
+            &self
+                .extents()
+                .iter()
+                .flat_map(|extent| extent.to_bytes())
+                .collect::<Vec<u8>>(),
+        )?;
         self.trace.save(writer)?;
         self.scene.save(writer)
     }
@@ -97,6 +110,8 @@ impl View {
                 let _ = part.set(computed);
             }
         }
+        // It is not set yet.
+        let _ = first.extents.set(Extent::all_of(&reader.bytes()?));
         let trace = Trace::load(reader)?;
         Ok(Self {
             scene: Scene::load(reader)?,
@@ -107,6 +122,7 @@ impl View {
             flows: OnceLock::new(),
             prepared: OnceLock::new(),
             first,
+            is_indexed: true,
         })
     }
 
@@ -188,6 +204,11 @@ impl View {
     /// Returns the computed parts of the first picture.
     pub(crate) fn first_picture(&self) -> &FirstPicture {
         &self.first
+    }
+
+    /// Returns true if columns are read from an index when they are needed.
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.is_indexed
     }
 
     /// Returns the memory of the levels of detail, without the tables, in bytes.

@@ -132,6 +132,29 @@ fn a_trace_is_the_same_from_its_index() {
 }
 
 #[test]
+fn the_nodes_of_an_indexed_trace_need_no_rows() {
+    let world = World::new();
+    let path = world.trace("slices", &events(1));
+    world.open(&path);
+    let (indexed, _) = world.open(&path);
+    let before = indexed.memory();
+    indexed.index(Circumstances::default());
+    let more = indexed.memory() - before;
+    assert!(more < 1024, "no levels of detail are read: {more} bytes");
+    let window = Window {
+        from: 0.0,
+        to: 1e9,
+        level: 0,
+    };
+    let nodes: Vec<u32> = (0..indexed.nodes() as u32).collect();
+    indexed.tiles(&nodes, window);
+    assert!(
+        indexed.memory() > before + 1024,
+        "events are read when they are shown"
+    );
+}
+
+#[test]
 fn an_index_of_another_content_is_not_used() {
     let world = World::new();
     let path = world.trace("trace", &events(1));
