@@ -34,6 +34,7 @@ struct PendingFlush {
     producers: BTreeSet<ProducerId>,
     /// The producers that were asked, but are not waited for any longer.
     missing: BTreeSet<ProducerId>,
+    confirmed: BTreeSet<ProducerId>,
     flags: FlushFlags,
     then: AfterFlush,
     timers: Vec<TimerKey>,
@@ -75,6 +76,15 @@ impl Flushes {
         self.pending.len()
     }
 
+    /// Returns true if this producer has confirmed a flush that ends the session and waits for
+    /// others.
+    pub(super) fn has_last_data_of(&self, producer: ProducerId) -> bool {
+        self.pending.values().any(|pending| {
+            let is_last = pending.flags.reason() == FlushReason::Stop;
+            is_last && pending.confirmed.contains(&producer)
+        })
+    }
+
     /// Returns true if a flush that ends the session waits for this producer.
     pub(super) fn last_waits_for(&self, producer: ProducerId) -> bool {
         self.pending.values().any(|pending| {
@@ -88,8 +98,12 @@ impl Flushes {
     fn confirm(&mut self, producer: ProducerId, up_to: FlushId) -> (Vec<FlushId>, bool) {
         let (mut done, mut is_awaited) = (Vec::new(), false);
         for (flush, pending) in self.pending.range_mut(..=up_to) {
-            pending.missing.remove(&producer);
-            if pending.producers.remove(&producer) {
+            let was_missing = pending.missing.remove(&producer);
+            let was_awaited = pending.producers.remove(&producer);
+            if was_missing || was_awaited {
+                pending.confirmed.insert(producer);
+            }
+            if was_awaited {
                 is_awaited = true;
                 if pending.producers.is_empty() {
                     done.push(*flush);
@@ -216,6 +230,7 @@ impl Session {
         let pending = PendingFlush {
             producers,
             missing,
+            confirmed: BTreeSet::new(),
             flags,
             then,
             timers,

@@ -76,9 +76,11 @@ impl Session {
         }
     }
 
-    /// Notes the data sources of a departed producer that were still recording.
+    /// Notes the data sources of a departed producer that were still recording, unless it has
+    /// already handed over its last data.
     pub(crate) fn note_gone(&mut self, producer: ProducerId) {
-        if !matches!(self.state, SessionState::Started | SessionState::Stopping) {
+        let records = matches!(self.state, SessionState::Started | SessionState::Stopping);
+        if !records || self.flushes.has_last_data_of(producer) {
             return;
         }
         for (_, instance) in self.instances.of_producer(producer) {

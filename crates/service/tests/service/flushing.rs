@@ -172,6 +172,26 @@ fn departed_data_sources_of_the_machine_are_in_the_trace() {
     }
 }
 
+/// The end waits for another data source, so the first one may leave before it is told to stop.
+#[test]
+fn data_sources_that_leave_after_the_last_flush_have_lost_nothing() {
+    let mut world = World::new();
+    let leaving = world.simple_producer("linux.perf");
+    silent(&mut world, "linux.ftrace");
+    let consumer = world.consumer();
+    let config = ConfigBuilder::new()
+        .source("linux.perf")
+        .source("linux.ftrace")
+        .with(|c| c.duration_ms = Some(1000));
+    world.enable(consumer, config);
+    world.run_for(1000);
+    assert_eq!(flushes(&world, leaving).len(), 1);
+    world.disconnect(leaving);
+    world.disable(consumer);
+    let packets = world.read(consumer);
+    assert!(packets.iter().all(|packet| packet.event() != Some(8)));
+}
+
 #[test]
 fn service_039_the_end_of_the_duration_flushes_then_stops() {
     let mut world = World::new();
