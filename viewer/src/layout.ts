@@ -82,6 +82,9 @@ export class Layout {
     private only: Int32Array;
     /** The number of events of the node and its descendants. */
     readonly weight: Float64Array;
+    /** Set for processes that have counters, but no events. They come last if the trace has more. */
+    private quiet: Uint8Array;
+    private quietLast: boolean;
     pinned: number[] = [];
 
     private rows: Int32Array = new Int32Array(0);
@@ -106,20 +109,25 @@ export class Layout {
         this.grouped = new Uint8Array(count);
         const cpus = new Uint8Array(count);
         const counters = new Uint8Array(count);
+        const events = new Float64Array(count);
         for (let node = count - 1; node >= 0; node--) {
             this.weight[node] += nodes.rows[node];
+            if (kind[node] !== Kind.Counter) events[node] += nodes.rows[node];
             this.low[node] = this.isDeep(node) ? 1 : 0;
             if (parent[node] === NONE) continue;
             this.weight[parent[node]] += this.weight[node];
+            events[parent[node]] += events[node];
             if (kind[node] === Kind.Cpu) cpus[parent[node]] = 1;
             if (this.isProcess(node) && kind[parent[node]] === Kind.Group) this.grouped[parent[node]] = 1;
             if (kind[node] === Kind.Counter && kind[parent[node]] === Kind.Group) counters[parent[node]] = 1;
         }
-        // CPUs come first and counters last. All others keep their order.
+        this.quiet = Uint8Array.from(events, (some, node) => Number(kind[node] === Kind.Process && some === 0 && this.weight[node] > 0));
+        this.quietLast = nodes.subject.includes(1) || kind.some((of, node) => of === Kind.Process && events[node] > 0);
+        // CPUs come first, counters and processes without events last. All others keep their order.
         for (let rank = ORDER.length; rank >= 0; rank--) {
             for (let node = count - 1; node >= 0; node--) {
                 const of = cpus[node] ? Kind.Cpu : counters[node] ? Kind.Counter : this.grouped[node] ? Kind.Process : kind[node];
-                const at = nodes.subject[node] ? 0 : ORDER.findIndex((kinds) => kinds.includes(kind[node] === Kind.Machine ? Kind.Machine : of));
+                const at = this.isLast(node) ? ORDER.length : nodes.subject[node] ? 0 : ORDER.findIndex((kinds) => kinds.includes(kind[node] === Kind.Machine ? Kind.Machine : of));
                 if ((at < 0 ? ORDER.length : at) !== rank) continue;
                 const above = parent[node];
                 if (above === NONE) {
@@ -148,6 +156,10 @@ export class Layout {
         }
         this.openSome();
         this.arrange();
+    }
+
+    private isLast(node: number): boolean {
+        return this.quietLast && this.quiet[node] === 1;
     }
 
     /** Returns true if a node is a process or a group of processes. */
@@ -186,16 +198,6 @@ export class Layout {
     private hasCounters(node: number): boolean {
         const { kind } = this.nodes;
         return kind[node] === Kind.Group && kind[this.first[node]] === Kind.Counter;
-    }
-
-    /** Returns true if a process has counters, but no events. */
-    private hasOnlyCounters(node: number): boolean {
-        const { kind } = this.nodes;
-        if (kind[node] !== Kind.Process || this.first[node] === NONE) return false;
-        for (let child = this.first[node]; child !== NONE; child = this.next[child]) {
-            if (kind[child] !== Kind.Counter && !this.hasCounters(child)) return false;
-        }
-        return true;
     }
 
     /** Returns true if a node has no row of its own, but its children do. */
@@ -242,7 +244,7 @@ export class Layout {
 
     private openSome(): void {
         const { length: count, kind } = this.nodes;
-        const isClosed = (node: number) => this.hasCounters(node) || this.isPlain(node) || this.hasOnlyCounters(node);
+        const isClosed = (node: number) => this.hasCounters(node) || this.isPlain(node) || this.quiet[node] === 1;
         if (count <= OPEN_ALL) {
             for (let node = 0; node < count; node++) this.open[node] = isClosed(node) ? 0 : 1;
             return;
@@ -433,6 +435,7 @@ export class Layout {
             const siblings: number[] = [];
             for (let at = first; at !== NONE; at = this.next[at]) siblings.push(at);
             const processes = order(siblings.filter((node) => this.isProcess(node)));
+            if (by === 'activity') processes.sort((a, b) => Number(this.isLast(a)) - Number(this.isLast(b)));
             if (processes.length < 2) return first;
             const sorted = siblings.map((node) => (this.isProcess(node) ? processes.shift()! : node));
             sorted.forEach((node, i) => (this.next[node] = sorted[i + 1] ?? NONE));

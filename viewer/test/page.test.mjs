@@ -381,6 +381,24 @@ test('the heap that was recorded comes first, in the picture and in the contents
     });
 });
 
+test('processes without events come last, unless there is nothing else', async () => {
+    for (const [subject, order] of [
+        [1, ['vda', 'Counters', 'shell 7']],
+        [0, ['shell 7', 'Counters']],
+    ]) {
+        const trace = new Trace();
+        const machine = trace.node(-1, Kind.Machine, 'Machine');
+        if (subject) trace.slice(trace.node(machine, Kind.Slices, 'vda', { subject }), 0, 5 * MS, 'write');
+        const shell = trace.node(machine, Kind.Process, 'shell', { number: 7 });
+        const counters = trace.node(machine, Kind.Group, 'Counters');
+        for (const counter of [trace.node(shell, Kind.Counter, 'rss'), trace.node(counters, Kind.Counter, 'faults')]) trace.counter(counter, 5 * MS, 1);
+        await on(dir.write(`quiet-${subject}.html`, trace.html()), async (page) => {
+            const names = await page.locator('#labels .label:visible .what').allInnerTexts();
+            assert.deepEqual(names.slice(1), order);
+        });
+    }
+});
+
 test('a click on a listed message shows its time', () =>
     on(url, async (page) => {
         await page.getByRole('tab', { name: 'Log' }).click();
