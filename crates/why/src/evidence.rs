@@ -348,11 +348,11 @@ fn spans(trace: &Trace) -> (Grouped<Span>, Grouped<Span>) {
         of.copied().unwrap_or(Of::Nothing)
     };
     let all = (0..slices.len()).map(of_slice);
-    let mut calls = Grouped::with_room_for(all.clone().filter_map(|of| match of {
+    let mut calls = Grouped::sized_for(all.clone().filter_map(|of| match of {
         Of::Thread(thread) => Some(thread),
         Of::Cpu(_) | Of::Nothing => None,
     }));
-    let mut interrupts = Grouped::with_room_for(all.filter_map(|of| match of {
+    let mut interrupts = Grouped::sized_for(all.filter_map(|of| match of {
         Of::Cpu(cpu) => Some(cpu),
         Of::Thread(_) | Of::Nothing => None,
     }));

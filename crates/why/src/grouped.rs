@@ -28,7 +28,7 @@ impl<T> FromIterator<(u32, T)> for Grouped<T> {
 
 impl<T> Grouped<T> {
     /// Returns empty groups with memory for as many items as these keys say.
-    pub(crate) fn with_room_for(keys: impl IntoIterator<Item = u32>) -> Self {
+    pub(crate) fn sized_for(keys: impl IntoIterator<Item = u32>) -> Self {
         let mut counts: Vec<usize> = Vec::new();
         for key in keys {
             let key = key as usize;

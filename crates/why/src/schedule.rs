@@ -87,7 +87,7 @@ impl Schedule {
         let running_on = |state: &State| state.cpu.filter(|_| state.kind == StateKind::Running);
         let threads = 0..all.groups();
         let states = threads.clone().flat_map(|thread| all.of(thread));
-        let mut runs: Grouped<Run> = Grouped::with_room_for(states.filter_map(running_on));
+        let mut runs: Grouped<Run> = Grouped::sized_for(states.filter_map(running_on));
         for thread in threads {
             for state in all.of(thread) {
                 if let Some(cpu) = running_on(state) {

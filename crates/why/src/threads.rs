@@ -36,7 +36,7 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
     let threads = tables.thread.len();
     let utids = rows.utid().iter().filter(|thread| *thread < threads);
     // A thread may have one state more than rows.
-    let mut states: Grouped<State> = Grouped::with_room_for(utids.chain(0..threads));
+    let mut states: Grouped<State> = Grouped::sized_for(utids.chain(0..threads));
     let mut last: Vec<Option<Open>> = vec![None; threads as usize];
     let (mut first_time, mut last_time) = (i64::MAX, i64::MIN);
     // Threads that only run work of interrupts.
