@@ -197,7 +197,7 @@ fn many_samples_leave_the_least_bound_of_new_functions() {
 }
 
 #[test]
-fn few_recordings_that_are_alike_by_chance_leave_room() {
+fn a_few_values_close_to_each_other_by_chance_give_a_wide_bound() {
     let rules = Rules::parse("[[rule]]\nslice = \"a\"").unwrap();
     let mut random = Random(11);
     const VARIATION: f64 = 0.3;
