@@ -30,7 +30,8 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) -> f64 {
     // By thread: the last state in which it cannot have called the kernel.
     let mut wrong: FxHashMap<u32, i64> = FxHashMap::default();
     // By thread: its next state.
-    let mut next: FxHashMap<u32, usize> = FxHashMap::default();
+    let schedule = context.why.schedule();
+    let mut next: Vec<usize> = vec![0; schedule.threads() as usize];
     for row in 0..tables.slice.len() {
         let track = tables.slice.track_id().get(row) as usize;
         let Some(thread) = is_calls.get(track).copied().flatten() else {
@@ -44,7 +45,19 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) -> f64 {
         let calls = all.entry((thread, name)).or_default();
         calls.counts[context.window(time)] += 1;
         let end = time.saturating_add(length.max(0)).min(context.range.end);
-        let state = context.why.schedule().state_at(thread, time);
+        let states = schedule.states(thread);
+        let Some(next) = next.get_mut(thread as usize) else {
+            continue;
+        };
+        // A search for each call would take longer than all the rest.
+        let state = match states.get(*next) {
+            Some(first) if first.start <= time => {
+                let mut later = states[*next..].iter();
+                let state = later.find(|state| state.end > time);
+                state.filter(|state| state.start <= time)
+            }
+            _ => schedule.state_at(thread, time),
+        };
         let state = state.filter(|state| state.kind != StateKind::Running);
         if let Some(state) = state
             && wrong.insert(thread, state.start) != Some(state.start)
@@ -52,8 +65,7 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) -> f64 {
             let start = state.start.max(context.range.start);
             unknown += (state.end.min(context.range.end) - start).max(0) as f64;
         }
-        let states = context.why.schedule().states(thread);
-        calls.time += running(states, next.entry(thread).or_default(), time, end);
+        calls.time += running(states, next, time, end);
     }
     for ((thread, name), calls) in all {
         let Some(name) = strings.text(name).strip_prefix("sys_") else {

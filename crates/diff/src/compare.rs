@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::change::Change;
 use crate::feature::{FAULTS, Feature, Kind, PAGE_FAULTS, RAN, Unit};
+use crate::neighbours::slowdown;
 use crate::recording::{Recording, Scope};
 use crate::remarks::{remarks, setup};
 use crate::specific::{is_part, most_specific, ranked};
@@ -205,7 +206,7 @@ impl Comparison {
         tested.retain(|change| !test.has_other_name(change, &features));
         let (changed, possible): (Vec<_>, Vec<_>) = tested
             .into_iter()
-            .partition(|change| change.q <= limits.rate && test.is_supported(change));
+            .partition(|change| change.q <= limits.rate && test.is_supported(change, &features));
         let possible = possible
             .into_iter()
             .filter(|change| !changed.iter().any(|known| is_part(change, known)))
@@ -479,9 +480,24 @@ impl Test<'_> {
                     < unchanged
     }
 
+    /// Returns true if system calls of a process did not change if those of all processes are added
+    /// up. Of processes that end soon, some have the name of their program and others that of their
+    /// parent.
+    fn has_moved(&self, change: &Change, features: &BTreeSet<&Feature>) -> bool {
+        let of = &change.feature;
+        if !matches!(of.kind, Kind::Calls | Kind::CallTime) {
+            return false;
+        }
+        let alike = features.iter().filter(|feature| {
+            (feature.kind, &feature.name, &feature.detail) == (of.kind, &of.name, &of.detail)
+        });
+        let all: f64 = alike.map(|feature| self.difference(feature)).sum();
+        all * change.difference() < change.difference().powi(2) / 2.0
+    }
+
     /// Returns true if the recordings can tell a change of this size from chance. Few of them do
     /// not tell how much recordings of the same differ, so that only large changes are certain.
-    fn is_supported(&self, change: &Change) -> bool {
+    fn is_supported(&self, change: &Change, features: &BTreeSet<&Feature>) -> bool {
         let count = self.before.len() + self.after.len();
         if count >= ENOUGH {
             return true;
@@ -507,7 +523,7 @@ impl Test<'_> {
             Unit::Time => difference > unknown,
             _ => feature.kind != Kind::Threads || unknown == 0.0,
         };
-        if !is_known || !self.is_work(change) {
+        if !is_known || !self.is_work(change) || self.has_moved(change, features) {
             return false;
         }
         let share = |least: f64| relative >= least + self.busyness.most;
@@ -516,7 +532,10 @@ impl Test<'_> {
         let is_own = all.any(|recording| recording.processes.contains(&feature.process));
         match (feature.kind, feature.kind.unit()) {
             (_, Unit::Time) if is_own && feature.is_on_cpu() => {
-                difference >= LEAST_ON_CPU && share(0.12)
+                let all = self.before.iter().chain(self.after);
+                let occupied = all.map(|it| it.occupied).fold(0.0, f64::max);
+                let others = slowdown(occupied).max(self.busyness.most);
+                difference >= LEAST_ON_CPU && relative >= 0.12 + others
             }
             // On a busy machine, waits depend on the others.
             (_, Unit::Time) => {

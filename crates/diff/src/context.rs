@@ -1,5 +1,6 @@
 //! The trace of a recording, and the part of it that is compared.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -23,6 +24,10 @@ pub(crate) struct Context<'a> {
     threads: Vec<bool>,
     /// By thread: set if it belongs to a program that records.
     recorders: Vec<bool>,
+    /// The ends of the windows.
+    window_ends: [i64; WINDOWS],
+    /// By thread: its name, once it is known.
+    names: Vec<OnceCell<String>>,
     /// By process that began while it was recorded: its first thread.
     first_threads: FxHashMap<u32, u32>,
 }
@@ -87,6 +92,8 @@ impl<'a> Context<'a> {
         });
         Self {
             trace,
+            window_ends: window_ends(&range),
+            names: vec![OnceCell::new(); tables.thread.len() as usize],
             range,
             command,
             threads: threads.collect(),
@@ -160,6 +167,13 @@ impl<'a> Context<'a> {
 
     /// Returns the name of a thread.
     pub(crate) fn thread_name(&self, thread: u32) -> String {
+        match self.names.get(thread as usize) {
+            Some(name) => name.get_or_init(|| self.new_thread_name(thread)).clone(),
+            None => self.new_thread_name(thread),
+        }
+    }
+
+    fn new_thread_name(&self, thread: u32) -> String {
         let name = self.why.thread_name(thread);
         if self.why.is_kernel_thread(thread) {
             // Threads of the kernel that do the same have numbers.
@@ -177,13 +191,10 @@ impl<'a> Context<'a> {
     /// Returns the parts of an interval within the compared time, by window.
     pub(crate) fn windows(&self, start: i64, end: i64, mut each: impl FnMut(usize, i64)) {
         let (start, end) = (start.max(self.range.start), end.min(self.range.end));
-        let length = i128::from(self.range.end) - i128::from(self.range.start);
         let mut at = start;
         while at < end {
             let window = self.window(at);
-            let next = length * (window as i128 + 1) / WINDOWS as i128;
-            let next = i128::from(self.range.start) + next;
-            let until = i64::try_from(next).unwrap_or(end).clamp(at + 1, end);
+            let until = self.window_ends[window].clamp(at + 1, end);
             each(window, until - at);
             at = until;
         }
@@ -191,10 +202,7 @@ impl<'a> Context<'a> {
 
     /// Returns the window of a time.
     pub(crate) fn window(&self, time: i64) -> usize {
-        let length = i128::from(self.range.end) - i128::from(self.range.start);
-        let offset = i128::from(time) - i128::from(self.range.start);
-        let window = offset * WINDOWS as i128 / length.max(1);
-        window.clamp(0, WINDOWS as i128 - 1) as usize
+        self.window_ends[..WINDOWS - 1].partition_point(|end| *end <= time)
     }
 
     /// Returns the share of the time that threads were ready in which they had no CPU.
@@ -217,6 +225,16 @@ impl<'a> Context<'a> {
             0.0
         }
     }
+}
+
+/// Returns the ends of the windows of a range: the first times that belong to the next ones.
+fn window_ends(range: &Range<i64>) -> [i64; WINDOWS] {
+    let length = i128::from(range.end) - i128::from(range.start);
+    std::array::from_fn(|window| {
+        let before = length.max(1) * (window as i128 + 1);
+        let end = i128::from(range.start) + (before + WINDOWS as i128 - 1) / WINDOWS as i128;
+        i64::try_from(end).unwrap_or(i64::MAX)
+    })
 }
 
 /// Returns the processes of which the trace has callstacks.

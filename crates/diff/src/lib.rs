@@ -16,6 +16,7 @@ mod counters;
 mod cpu;
 mod feature;
 mod heap;
+mod neighbours;
 mod path;
 mod recording;
 mod remarks;

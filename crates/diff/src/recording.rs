@@ -10,7 +10,7 @@ use ferretto_why::{Recorded, Why};
 use crate::context::Context;
 use crate::feature::{CALLS, Feature, Kind, WAITED_FOR_CPU};
 use crate::values::Values;
-use crate::{calls, counters, cpu, heap, path, resources, setup, slices, threads};
+use crate::{calls, counters, cpu, heap, neighbours, path, resources, setup, slices, threads};
 
 /// The tables that a comparison needs.
 pub const TABLES: TableSet = ferretto_why::TABLES
@@ -44,6 +44,8 @@ pub struct Recording {
     pub(crate) behind_others: f64,
     /// The share of the time that threads were ready in which they had no CPU.
     pub(crate) busyness: f64,
+    /// The share of the other CPUs that other programs had while the compared threads ran.
+    pub(crate) occupied: f64,
     /// Facts about machine, command and config.
     pub(crate) setup: Vec<(String, String)>,
     /// The names of the compared processes.
@@ -104,6 +106,7 @@ impl Recording {
             values,
             duration,
             busyness: context.busyness(),
+            occupied: neighbours::occupied(&context),
             setup: setup::read(&context),
             processes: context.process_names(),
             recorded: context.why.recorded(),

@@ -4,7 +4,8 @@
 use ferretto_diff::{Change, Comparison, Kind, Limits, Recording};
 
 use crate::made::Step::{
-    self, Calls, Contended, Counter, Lock, Memory, Packets, Ready, Run, Sleep, Slice,
+    self, Calls, CallsOf, Contended, Counter, Crowded, Lock, Memory, Packets, Ready, Run, Sleep,
+    Slice,
 };
 use crate::made::{recording, recordings, trace};
 
@@ -105,6 +106,30 @@ fn planted_changes_are_first() {
             "{backwards:#?}"
         );
     }
+}
+
+#[test]
+fn a_busy_other_cpu_makes_longer_work_only_possible() {
+    // The other thread of a core makes the same work take longer.
+    let crowded = compare(&[Crowded(60_000)], &[Crowded(90_000)], 40);
+    assert!(crowded.changes.is_empty(), "{crowded:#?}");
+    assert!(!crowded.possible.is_empty(), "{crowded:#?}");
+    let alone = compare(&[Run(60_000)], &[Run(90_000)], 40);
+    assert_eq!(first(&alone).feature.thread, "app");
+    // More than that is work.
+    let twice = compare(&[Crowded(60_000)], &[Crowded(180_000)], 40);
+    assert_eq!(first(&twice).feature.thread, "app");
+}
+
+#[test]
+fn calls_that_another_process_has_less_are_only_possible() {
+    let steps = |own, others| [Run(30_000), Calls(own), CallsOf(300, "cat", others)];
+    let moved = compare(&steps(300, 1500), &steps(900, 900), 50);
+    assert!(moved.changes.is_empty(), "{moved:#?}");
+    assert!(!moved.possible.is_empty(), "{moved:#?}");
+    let more = compare(&steps(300, 1500), &steps(900, 1500), 50);
+    let is_calls = |it: &Change| it.feature.kind == Kind::Calls && it.feature.detail == "getppid";
+    assert!(more.changes.iter().any(is_calls), "{more:#?}");
 }
 
 #[test]

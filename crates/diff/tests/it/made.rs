@@ -12,6 +12,10 @@ use ferretto_text::config::{Unknown, read_message};
 pub(crate) enum Step {
     /// It runs.
     Run(u64),
+    /// It runs while the program `neighbour` has the other CPU.
+    Crowded(u64),
+    /// A process that it started calls this many times `getppid`: its number, its name, the count.
+    CallsOf(u32, &'static str, u64),
     /// It runs within a slice of this name.
     Slice(&'static str, u64),
     /// It waits for a timer.
@@ -36,7 +40,8 @@ pub(crate) enum Step {
     Packets(&'static str),
 }
 use Step::{
-    Beside, Call, Calls, Contended, Counter, Lock, Memory, Packets, Ready, Run, Sleep, Slice,
+    Beside, Call, Calls, CallsOf, Contended, Counter, Crowded, Lock, Memory, Packets, Ready, Run,
+    Sleep, Slice,
 };
 
 /// The command `app`, its thread `peer`, and others.
@@ -108,11 +113,11 @@ impl Made {
         self.event(cpu, by, &event);
     }
 
-    fn calls(&mut self, id: u32, count: u64) {
+    fn calls(&mut self, (cpu, pid): (usize, u32), id: u32, count: u64) {
         for _ in 0..count {
-            self.event(0, 100, &format!("sys_enter {{ id: {id} }}"));
+            self.event(cpu, pid, &format!("sys_enter {{ id: {id} }}"));
             self.time += 700;
-            self.event(0, 100, &format!("sys_exit {{ id: {id} }}"));
+            self.event(cpu, pid, &format!("sys_exit {{ id: {id} }}"));
             self.time += 300;
         }
     }
@@ -183,8 +188,24 @@ impl Made {
                 self.time += 1;
                 self.text += &text.replace("TIME", &self.time.to_string());
             }
-            Calls(count) => self.calls(110, count),
-            Contended(count) => self.calls(202, count),
+            Calls(count) => self.calls((0, 100), 110, count),
+            Contended(count) => self.calls((0, 100), 202, count),
+            Crowded(us) => {
+                self.switch(1, 200, 0);
+                self.time += self.length(us);
+                self.switch(1, 0, 1);
+            }
+            CallsOf(pid, name, count) => {
+                let _ = writeln!(
+                    self.text,
+                    "packet {{ timestamp: {} process_tree {{ processes {{ pid: {pid} ppid: 100 \
+                     cmdline: \"{name}\" }} }} }}",
+                    self.time
+                );
+                self.switch(1, pid, 0);
+                self.calls((1, pid), 110, count);
+                self.switch(1, 0, 1);
+            }
         }
     }
 }
