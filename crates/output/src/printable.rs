@@ -4,14 +4,11 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Returns true for a character that moves the cursor, changes the terminal, or changes the order
-/// in which others are shown. Ends of lines and tabs are none.
+use ferretto_text::terminal::controls;
+
+/// Returns true for characters that control a terminal, except ends of lines and tabs.
 fn is_control(c: char) -> bool {
-    const DIRECTIONS: [char; 12] = [
-        '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}',
-        '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
-    ];
-    (c.is_control() && !matches!(c, '\n' | '\t')) || DIRECTIONS.contains(&c)
+    !matches!(c, '\n' | '\t') && controls(c)
 }
 
 /// Returns a text for a terminal: control characters are written as `\u{1b}`.

@@ -49,6 +49,18 @@ packet {
 }
 
 #[test]
+fn characters_that_control_a_terminal_are_escaped() {
+    let thread = encode(|thread| {
+        thread.string(
+            fields::thread_descriptor::THREAD_NAME,
+            "ünï\u{202e}gpj\u{1b}",
+        );
+    });
+    let expected = "thread_name: \"ünï\\342\\200\\256gpj\\033\"\n";
+    assert_eq!(text("ThreadDescriptor", &thread), expected);
+}
+
+#[test]
 fn programs_and_states_of_protovm_are_printed() {
     use fields::trace_packet::proto_vms::{INSTANCE, instance};
     use fields::{trace_packet, vm_instruction, vm_program};

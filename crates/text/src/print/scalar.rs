@@ -6,6 +6,7 @@ use ferretto_wire::Value;
 
 use super::unzigzag;
 use crate::schema::Kind;
+use crate::terminal::controls;
 
 /// Returns the bits of a value, if its wire type matches the field's type.
 pub(super) fn fit(kind: Kind, value: Value<'_>) -> Option<u64> {
@@ -107,8 +108,8 @@ pub(super) fn part_length(bytes: &[u8], most: usize) -> usize {
     (most - 3..=most).rev().find(is_begin).unwrap_or(most)
 }
 
-/// Prints the inside of a quoted string. Text keeps its UTF-8 characters; everything else that is
-/// not printable ASCII is escaped.
+/// Prints the inside of a quoted string. Text keeps its UTF-8 characters, but for those that
+/// control a terminal; everything else that is not printable ASCII is escaped.
 pub(super) fn quote(out: &mut Vec<u8>, bytes: &[u8], text: bool) {
     if text {
         for chunk in bytes.utf8_chunks() {
@@ -123,7 +124,7 @@ pub(super) fn quote(out: &mut Vec<u8>, bytes: &[u8], text: bool) {
 fn escape_char(out: &mut Vec<u8>, c: char) {
     let mut utf8 = [0; 4];
     let encoded = c.encode_utf8(&mut utf8).as_bytes();
-    if c.is_ascii() || c.is_control() {
+    if c.is_ascii() || controls(c) {
         encoded.iter().for_each(|b| escape(out, *b));
     } else {
         out.extend_from_slice(encoded);
