@@ -1,6 +1,7 @@
 // The tab that compares the kept range with the selected one, or with the whole trace.
 
 import { drawBeside } from './changed';
+import { stateName } from './colors';
 import { el, name, table, type Cell } from './dom';
 import { count, duration, instant, quantity } from './format';
 import type { CounterSum, Summary } from './model';
@@ -39,9 +40,11 @@ export async function compare(app: Page): Promise<HTMLElement> {
     const [before, now] = await Promise.all([app.source.summary({ ...baseline, nodes }), app.source.summary({ from, to, nodes })]);
     const lengths = [baseline.to - baseline.from, to - from];
     return el('div', {},
-        el('h2', { class: 'title' }, `${duration(lengths[1])} compared with ${duration(lengths[0])}`,
-            el('span', { class: 'faint' }, range ? 'of the kept range' : 'of the kept range; the whole trace, since no other range is selected')),
-        el('p', { class: 'hint' }, 'The change is that of the time in each second of the range. ', together(app)),
+        el('div', { class: 'head' },
+            el('h2', { class: 'title' }, `${duration(lengths[1])} compared with ${duration(lengths[0])}`,
+                el('span', { class: 'faint' }, range ? 'of the kept range' : 'of the kept range; the whole trace, since no other range is selected')),
+            together(app)),
+        el('p', { class: 'hint' }, 'The change is that of the time in each second of the range.'),
         el('div', { class: 'columns' }, ...tables(before, now, lengths)));
 }
 
@@ -53,14 +56,16 @@ async function compareTraces(app: Page, from: number, to: number): Promise<HTMLE
     const [before, now] = await Promise.all([app.source.summary(of, true), app.source.summary({ from, to, nodes: app.rangeNodes() })]);
     const lengths = [of.to - of.from, to - from];
     return el('div', {},
-        el('h2', { class: 'title' }, range ? 'Compared with the previous trace' : `${duration(lengths[1])} compared with ${duration(lengths[0])}`,
-            el('span', { class: 'faint' }, range ? `at the same times since its beginning, ${instant(from)} – ${instant(to)}` : 'of the previous trace')),
-        el('p', { class: 'hint' }, range ? 'The change is that of the time in each second.' : 'The change is that of the time in each second. With a range, the same times of both traces are compared.', ' ', together(app)),
+        el('div', { class: 'head' },
+            el('h2', { class: 'title' }, range ? 'Compared with the previous trace' : `${duration(lengths[1])} compared with ${duration(lengths[0])}`,
+                el('span', { class: 'faint' }, range ? `at the same times since its beginning, ${instant(from)} – ${instant(to)}` : 'of the previous trace')),
+            together(app)),
+        el('p', { class: 'hint' }, range ? 'The change is that of the time in each second.' : 'The change is that of the time in each second. With a range, the same times of both traces are compared.'),
         el('div', { class: 'columns' }, ...tables(before, now, lengths)));
 }
 
 function together(app: Page): HTMLElement {
-    return el('button', { click: () => void app.task(drawBeside(app), () => undefined) }, 'Draw the changed rows together');
+    return el('div', { class: 'buttons' }, el('button', { click: () => void app.task(drawBeside(app), () => undefined) }, 'Draw the changed rows together'));
 }
 
 function tables(before: Summary, now: Summary, lengths: number[]): HTMLElement[] {
@@ -99,7 +104,7 @@ function tables(before: Summary, now: Summary, lengths: number[]): HTMLElement[]
             { text: name(pair.label), key: pair.label }, { text: count(pair.before), key: pair.before }, { text: count(pair.now), key: pair.now },
         ]), 2),
         times('CPU time of threads', pairs(before.threads, now.threads, (it) => it.name, (it) => it.cpu)),
-        times('States of threads', pairs(before.states, now.states, (it) => it.name, (it) => it.total)),
+        times('States of threads', pairs(before.states, now.states, (it) => stateName(it.name), (it) => it.total)),
         counters.length === 0 ? null : table('Counters: mean', ['Name', 'Before', 'Now', 'Change'], counters, 3),
     ].filter((it) => it !== null);
 }

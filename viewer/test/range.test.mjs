@@ -175,6 +175,17 @@ test('a sample has its kind and weight, and a state its name and colour', () =>
         assert.equal(swatch, `rgb(${r}, ${g}, ${b})`);
     }));
 
+test('a comparison of ranges has states in words', () =>
+    on(url, async (page) => {
+        await command(page, 'Select a range of time', '0 50 ms');
+        await press(page, 'b');
+        await command(page, 'Select a range of time', '100 ms 120 ms');
+        await command(page, 'Show the tab Compare');
+        const states = await section(page, 'States of threads').locator('td.name').allInnerTexts();
+        assert.ok(states.includes('Running') && states.includes('Runnable'), states.join());
+        assert.deepEqual(states.filter((state) => state.length === 1), []);
+    }));
+
 test('the rows that changed most between two ranges are drawn together, with aligned times', async () => {
     const trace = new Trace();
     const process = trace.node(-1, Kind.Process, 'program', { number: 1 });
