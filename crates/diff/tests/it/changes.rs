@@ -4,8 +4,8 @@
 use ferretto_diff::{Change, Comparison, Kind, Limits, Recording};
 
 use crate::made::Step::{
-    self, Calls, CallsOf, Contended, Counter, Crowded, Lock, Memory, Packets, Ready, Run, Sleep,
-    Slice,
+    self, Calls, CallsOf, Clearing, Contended, Counter, Crowded, Lock, Memory, Packets, Ready, Run,
+    Sleep, Slice,
 };
 use crate::made::{recording, recordings, trace};
 
@@ -130,6 +130,25 @@ fn calls_that_another_process_has_less_are_only_possible() {
     let more = compare(&steps(300, 1500), &steps(900, 1500), 50);
     let is_calls = |it: &Change| it.feature.kind == Kind::Calls && it.feature.detail == "getppid";
     assert!(more.changes.iter().any(is_calls), "{more:#?}");
+}
+
+#[test]
+fn clearing_as_many_pages_for_longer_is_only_possible() {
+    const FEW: Step = Packets(
+        "packet { trace_attributes {
+            attribute { key: 'ferretto.command.minor_faults' long_value: 5000 } } }",
+    );
+    const MANY: Step = Packets(
+        "packet { trace_attributes {
+            attribute { key: 'ferretto.command.minor_faults' long_value: 25000 } } }",
+    );
+    let steps = |us, faults| [Run(30_000), Clearing(300, "cc1", us), faults];
+    let is_clearing = |it: &Change| it.feature.detail == "clear_page_erms";
+    // Faults are counted for the command, and not for the process that it started.
+    let longer = compare(&steps(20_000, FEW), &steps(90_000, FEW), 60);
+    assert!(!longer.changes.iter().any(is_clearing), "{longer:#?}");
+    let more = compare(&steps(20_000, FEW), &steps(90_000, MANY), 60);
+    assert!(more.changes.iter().any(is_clearing), "{more:#?}");
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub(crate) enum Step {
     Crowded(u64),
     /// A process that it started calls this many times `getppid`: its number, its name, the count.
     CallsOf(u32, &'static str, u64),
+    /// A process that it started makes the kernel clear pages: its number, its name, the time.
+    Clearing(u32, &'static str, u64),
     /// It runs within a slice of this name.
     Slice(&'static str, u64),
     /// It waits for a timer.
@@ -40,8 +42,8 @@ pub(crate) enum Step {
     Packets(&'static str),
 }
 use Step::{
-    Beside, Call, Calls, CallsOf, Contended, Counter, Crowded, Lock, Memory, Packets, Ready, Run,
-    Sleep, Slice,
+    Beside, Call, Calls, CallsOf, Clearing, Contended, Counter, Crowded, Lock, Memory, Packets,
+    Ready, Run, Sleep, Slice,
 };
 
 /// The command `app`, its thread `peer`, and others.
@@ -59,6 +61,14 @@ const NAMES: [(u32, &str); 4] = [
     (101, "peer"),
     (200, "neighbour"),
 ];
+
+/// The callstack of the kernel while it clears pages.
+const CLEARING: &str = r#"
+    packet { trusted_packet_sequence_id: 7 sequence_flags: 1 interned_data {
+        function_names { iid: 1 str: "clear_page_erms" } mappings { iid: 1 }
+        frames { iid: 1 function_name_id: 1 mapping_id: 1 }
+        callstacks { iid: 1 frame_ids: 1 } } }
+"#;
 
 struct Made {
     text: String,
@@ -111,6 +121,16 @@ impl Made {
     fn wake(&mut self, cpu: usize, by: u32, pid: u32) {
         let event = format!("sched_waking {{ comm: \"x\" pid: {pid} prio: 120 target_cpu: 0 }}");
         self.event(cpu, by, &event);
+    }
+
+    /// Starts a process.
+    fn child(&mut self, pid: u32, name: &str) {
+        let _ = writeln!(
+            self.text,
+            "packet {{ timestamp: {} process_tree {{ processes {{ pid: {pid} ppid: 100 \
+             cmdline: \"{name}\" }} }} }}",
+            self.time
+        );
     }
 
     fn calls(&mut self, (cpu, pid): (usize, u32), id: u32, count: u64) {
@@ -195,13 +215,23 @@ impl Made {
                 self.time += self.length(us);
                 self.switch(1, 0, 1);
             }
+            Clearing(pid, name, us) => {
+                self.child(pid, name);
+                self.switch(1, pid, 0);
+                self.text += CLEARING;
+                for _ in 0..us / 1000 {
+                    self.time += self.length(1000);
+                    let _ = writeln!(
+                        self.text,
+                        "packet {{ timestamp: {} trusted_packet_sequence_id: 7 sequence_flags: 2 \
+                         perf_sample {{ cpu: 1 pid: {pid} tid: {pid} callstack_iid: 1 }} }}",
+                        self.time
+                    );
+                }
+                self.switch(1, 0, 1);
+            }
             CallsOf(pid, name, count) => {
-                let _ = writeln!(
-                    self.text,
-                    "packet {{ timestamp: {} process_tree {{ processes {{ pid: {pid} ppid: 100 \
-                     cmdline: \"{name}\" }} }} }}",
-                    self.time
-                );
+                self.child(pid, name);
                 self.switch(1, pid, 0);
                 self.calls((1, pid), 110, count);
                 self.switch(1, 0, 1);
