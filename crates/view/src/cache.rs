@@ -9,14 +9,17 @@ use std::time::SystemTime;
 use ferretto_format::Fnv1a;
 use ferretto_tables::saved::{Reader, Writer};
 use ferretto_tables::{Continue, Format, ImportError, Options, Progress};
-use rustix::fs::{Mode, OFlags};
+use ferretto_text::amount::human_bytes;
+use rustix::fs::{Mode, OFlags, statvfs};
 
 use crate::view::View;
 
 /// The least size of traces that are kept. Smaller ones are opened as quickly without.
 const LEAST: u64 = 16 << 20;
 /// The maximum size of all indexes.
-const LARGEST: u64 = 4 << 30;
+const LARGEST: u64 = 8 << 30;
+/// The part of the free disk space that an index may take.
+const FREE_SHARE: u64 = 4;
 /// The end of the names of indexes.
 const ENDING: &str = ".index";
 /// The number and size of the parts of a trace that are compared.
@@ -179,12 +182,11 @@ impl NewIndex {
     ///
     /// # Errors
     ///
-    /// Fails if the index cannot be written.
+    /// Fails if the index cannot be written, or is larger than all of them may be, or than a
+    /// quarter of the free disk space.
     pub fn write(&self, view: &View) -> anyhow::Result<()> {
         let folder = &self.cache.folder;
-        let can_be_saved = view.trace().can_be_saved() && !depends_on_others(view);
-        let size = (view.trace().memory() + view.memory()) as u64;
-        if !can_be_saved || size > self.cache.largest {
+        if !view.trace().can_be_saved() || depends_on_others(view) {
             return Ok(());
         }
         DirBuilder::new()
@@ -193,6 +195,15 @@ impl NewIndex {
             .create(folder)?;
         if !is_own(&fs::symlink_metadata(folder)?) {
             anyhow::bail!("other users may write to {}", folder.display());
+        }
+        let size = (view.trace().memory() + view.memory()) as u64;
+        let disk = statvfs(folder)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let most = self.cache.largest.min(free / FREE_SHARE);
+        if size > most {
+            let [size, most] = [size, most].map(human_bytes);
+            let folder = folder.display();
+            anyhow::bail!("an index of {size} is larger than the {most} allowed in {folder}");
         }
         ferretto_output::write_private(&self.path, &[], |file| {
             let mut writer = Writer::new(file);

@@ -256,6 +256,14 @@ fn the_size_of_all_indexes_is_limited() {
         ..world
     };
     let large = world.trace("large", &events(1));
-    world.open(&large);
-    assert!(!world.open(&large).1);
+    let opened = world
+        .cache
+        .open(&large, &Options::default(), |_| Continue::Yes);
+    let (view, new) = opened.expect("trace");
+    let refused = new.expect("no index").write(&view).unwrap_err();
+    assert!(
+        refused.to_string().contains("the 1 byte allowed in"),
+        "{refused}"
+    );
+    assert_eq!(world.indexes().len(), 3);
 }
