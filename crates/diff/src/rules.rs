@@ -348,12 +348,41 @@ pub fn functions(recording: &Recording) -> BTreeMap<String, f64> {
     functions
 }
 
+/// Returns the value of new functions for each recording, if only those of the others and `known`
+/// are known. `shares` has the shares of the recordings' functions.
+pub fn held_out(shares: &[BTreeMap<String, f64>], known: &BTreeSet<String>) -> Vec<f64> {
+    let mut recordings: BTreeMap<&str, u32> = BTreeMap::new();
+    for name in shares.iter().flat_map(known_in) {
+        *recordings.entry(name).or_default() += 1;
+    }
+    let of_others = |name: &String, share: f64| {
+        let own = u32::from(share >= KNOWN_SHARE);
+        recordings.get(name.as_str()).is_some_and(|all| *all > own)
+    };
+    let new = shares.iter().map(|functions| {
+        let new = functions
+            .iter()
+            .filter(|(name, share)| !known.contains(*name) && !of_others(name, **share));
+        new.map(|(_, share)| *share).fold(0.0, f64::max)
+    });
+    new.collect()
+}
+
+/// Returns the functions that a recording makes known.
+pub fn known_in(shares: &BTreeMap<String, f64>) -> impl Iterator<Item = &str> {
+    let known = shares.iter().filter(|(_, share)| **share >= KNOWN_SHARE);
+    known.map(|(name, _)| name.as_str())
+}
+
 /// Returns the number of samples of time on CPUs.
 pub fn samples(recording: &Recording) -> f64 {
     let functions = recording.values.iter();
     let functions = functions.filter(|(feature, _)| feature.kind == Kind::Cpu);
     functions.map(|(_, value)| value.samples).sum()
 }
+
+/// The share from which on a function is known.
+const KNOWN_SHARE: f64 = 0.001;
 
 /// The reason for which nothing is known of functions.
 const NO_SAMPLES: &str = "the recording has no callstacks; record them with --perf";
@@ -542,8 +571,9 @@ impl Rule {
 
     /// Sets the upper bound of a rule about new functions, so that a further recording like those
     /// with these numbers of samples is outside with a probability of at most `chance`: it has
-    /// functions that none of them shows as they are rare.
-    pub fn calibrate_new_functions(&mut self, samples: &[f64], chance: f64) {
+    /// functions that none of them shows as they are rare. `held_out` has the value of each
+    /// recording for which only the functions of the others are known.
+    pub fn calibrate_new_functions(&mut self, samples: &[f64], held_out: &[f64], chance: f64) {
         /// The least bound.
         const LEAST: f64 = 0.05;
         /// The number of samples that come together: those of one call of a function.
@@ -565,6 +595,14 @@ impl Rule {
             term *= expected / count;
             more -= term;
         }
-        self.max = Some((count * GROUP / few).clamp(LEAST, 1.0));
+        // In short processes, more samples than that come together.
+        let degrees = held_out.len() as f64 - 1.0;
+        let clumps = if degrees >= 1.0 {
+            let variance = squares(held_out) / degrees * (1.0 + 1.0 / held_out.len() as f64);
+            mean(held_out) + student_quantile(chance, degrees) * variance.sqrt()
+        } else {
+            0.0
+        };
+        self.max = Some((count * GROUP / few).max(clumps).clamp(LEAST, 1.0));
     }
 }

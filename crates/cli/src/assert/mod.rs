@@ -22,8 +22,6 @@ use crate::{errors, query};
 
 /// The largest file of rules.
 const MAX_RULES: u64 = 1 << 20;
-/// The share from which on a function is known.
-const KNOWN_SHARE: f64 = 0.001;
 /// The probability that a calibrated rule fails by chance, for all rules together.
 const CHANCE: f64 = 0.002;
 /// A rule is broken.
@@ -177,12 +175,7 @@ fn rules_of(path: &Path) -> Result<Rules> {
 
 /// Adds the functions of a recording that are more than chance.
 fn known_functions(recording: &Recording, known: &mut BTreeSet<String>) {
-    let functions = rules::functions(recording).into_iter();
-    known.extend(
-        functions
-            .filter(|(_, share)| *share >= KNOWN_SHARE)
-            .map(|(name, _)| name),
-    );
+    known.extend(rules::known_in(&rules::functions(recording)).map(str::to_owned));
 }
 
 fn value(
@@ -226,10 +219,13 @@ fn calibrate(mut rules: Rules, files: &[PathBuf], path: &Path, source: &Path) ->
         bail!("bounds need at least two recordings of the same, better ten");
     }
     let mut values: Vec<Vec<f64>> = vec![Vec::new(); rules.rules.len()];
+    let known_before = rules.known_functions.clone();
+    let mut shares = Vec::new();
     for path in files {
         let (name, trace, _) = read::tables(path, TABLES)?;
         let recording = Recording::new(&trace, None);
         known_functions(&recording, &mut rules.known_functions);
+        shares.push(rules::functions(&recording));
         let own = rules::value(&Measure::OwnDuration, &trace, &recording, &BTreeSet::new());
         if values.iter().all(Vec::is_empty) && own.is_ok() {
             rules.leave_out_others();
@@ -251,7 +247,10 @@ fn calibrate(mut rules: Rules, files: &[PathBuf], path: &Path, source: &Path) ->
     let chance = CHANCE / rules.rules.len() as f64;
     for (rule, values) in rules.rules.iter_mut().zip(&values) {
         match rule.measure {
-            Measure::NewFunctions => rule.calibrate_new_functions(values, chance),
+            Measure::NewFunctions => {
+                let held_out = rules::held_out(&shares, &known_before);
+                rule.calibrate_new_functions(values, &held_out, chance);
+            }
             _ => rule.calibrate(values, chance),
         }
     }

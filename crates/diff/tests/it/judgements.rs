@@ -1,9 +1,9 @@
 //! Rules: their text, their verdicts, their calibration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ferretto_diff::Recording;
-use ferretto_diff::rules::{Measure, Rules, Statistic, Verdict, value};
+use ferretto_diff::rules::{Measure, Rules, Statistic, Verdict, held_out, known_in, value};
 use ferretto_testing::Random;
 
 use crate::made::Step::{Lock, Ready, Run};
@@ -167,7 +167,7 @@ fn functions_that_few_samples_do_not_show_are_not_new() {
         for _ in 0..20 {
             let mut rule = rules.rules[0].clone();
             let known: BTreeSet<usize> = (0..10).flat_map(|_| recording()).collect();
-            rule.calibrate_new_functions(&[samples as f64; 10], 0.002);
+            rule.calibrate_new_functions(&[samples as f64; 10], &[], 0.002);
             for _ in 0..100 {
                 let mut new = [0; RARE + 1];
                 for function in recording() {
@@ -189,11 +189,49 @@ fn functions_that_few_samples_do_not_show_are_not_new() {
 fn many_samples_leave_the_least_bound_of_new_functions() {
     let rules = Rules::parse("[[rule]]\nmeasure = \"new-functions\"").unwrap();
     let mut rule = rules.rules[0].clone();
-    rule.calibrate_new_functions(&[1000.0; 10], 0.002);
+    rule.calibrate_new_functions(&[1000.0; 10], &[0.0; 10], 0.002);
     assert_eq!(rule.max, Some(0.05));
     // A function that takes a fifth of few samples is new.
-    rule.calibrate_new_functions(&[40.0; 10], 0.002);
+    rule.calibrate_new_functions(&[40.0; 10], &[0.0; 10], 0.002);
     assert!(matches!(rule.judge(Ok(0.2)), Verdict::Broken(..)));
+}
+
+/// Programs that start many short processes: each has functions of its own, with several samples.
+#[test]
+fn functions_that_come_with_many_samples_give_a_wide_bound() {
+    let rules = Rules::parse("[[rule]]\nmeasure = \"new-functions\"").unwrap();
+    let mut random = Random(5);
+    let mut recording = || -> BTreeMap<String, f64> {
+        let mut functions = BTreeMap::from([("main".to_owned(), 0.6)]);
+        for rare in 0..60 {
+            if random.below(100) < 3 {
+                let share = 0.05 + random.below(1000) as f64 / 1e4;
+                functions.insert(format!("rare {rare}"), share);
+            }
+        }
+        functions
+    };
+    let (mut broken, mut widest) = (0, 0.0_f64);
+    for _ in 0..40 {
+        let recordings: Vec<_> = (0..10).map(|_| recording()).collect();
+        let none = BTreeSet::new();
+        let mut rule = rules.rules[0].clone();
+        let samples = [1000.0; 10];
+        rule.calibrate_new_functions(&samples, &held_out(&recordings, &none), 0.002);
+        let known: BTreeSet<String> = recordings
+            .iter()
+            .flat_map(known_in)
+            .map(str::to_owned)
+            .collect();
+        for _ in 0..50 {
+            let value = held_out(&[recording()], &known)[0];
+            broken += usize::from(matches!(rule.judge(Ok(value)), Verdict::Broken(..)));
+        }
+        widest = widest.max(rule.max.expect("a bound"));
+    }
+    // Of 2000.
+    assert!(broken <= 4, "{broken}");
+    assert!(widest < 0.5, "{widest}");
 }
 
 #[test]
