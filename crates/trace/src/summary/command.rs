@@ -172,7 +172,8 @@ impl Command {
             cpu_ns: has_switches.then_some(cpu_ns),
             resources: Some(self.resources).filter(|it| it.is_known()),
             processes: pids.len(),
-            threads: thread_count,
+            // Statistics of processes do not list the threads of those that end early.
+            threads: thread_count.max(pids.len()),
             ..CommandSummary::default()
         };
         if let Some(events) = self.events {

@@ -88,7 +88,11 @@ impl Summarizer {
             Some(activity) => activity.finish(&threads, &own, self.command.pid(&threads)),
             None => Default::default(),
         };
-        let command = self.command.finish(&threads, own, !cpus.is_empty());
+        // Statistics of CPUs do not tell which process ran.
+        let has_switches = cpus
+            .iter()
+            .any(|cpu| cpu.machine == 0 && cpu.switches.is_some());
+        let command = self.command.finish(&threads, own, has_switches);
         let thread_count = threads.len();
         let memory = self.memory.finish(&threads);
         notes.extend(self.cgroups.note());

@@ -137,19 +137,53 @@ fn slices_of_a_track_of_several_threads_are_paired_by_time() {
     assert_eq!((calls.total_ns, calls.max_ns), (seconds(3), seconds(2)));
 }
 
+/// Writes an attribute of the config (48) or of the trace (126).
+fn attribute(p: &mut Packet<'_>, number: u32, key: &str, value: Result<&str, u64>) {
+    p.nested(number, |attributes| {
+        attributes.nested(1, |entry| {
+            entry.string(1, key);
+            match value {
+                Ok(text) => entry.string(3, text),
+                Err(number) => entry.varint(2, number),
+            }
+        });
+    });
+}
+
+#[test]
+fn statistics_of_cpus_do_not_tell_how_long_the_command_ran() {
+    let statistics = |trace: Trace, at: u64| {
+        trace.packet(|p| {
+            p.varint(8, seconds(at));
+            p.nested(7, |stats| {
+                stats.nested(3, |times| {
+                    times.varint(1, 0);
+                    times.varint(2, seconds(at));
+                    times.varint(5, seconds(at));
+                });
+            });
+        })
+    };
+    let trace = Trace::default()
+        .packet(|p| {
+            p.nested(33, |config| {
+                attribute(config, 48, "ferretto.command", Ok("make -j2"));
+            });
+        })
+        .packet(|p| attribute(p, 126, "ferretto.command.pid", Err(20)));
+    let summary = statistics(statistics(trace, 1), 3).summary();
+    let [cpu] = &summary.cpus[..] else {
+        panic!("{:?}", summary.cpus)
+    };
+    assert_eq!((cpu.switches, cpu.busy_ns), (None, seconds(2)));
+    let command = summary.command.expect("a command");
+    assert_eq!(command.cpu_ns, None);
+    // A process has a thread, even if no packet names it.
+    assert_eq!((command.processes, command.threads), (1, 1));
+}
+
 #[test]
 fn a_recorded_command_is_summarized_with_its_descendants() {
-    let attribute = |p: &mut Packet<'_>, number, key: &str, value: Result<&str, u64>| {
-        p.nested(number, |attributes| {
-            attributes.nested(1, |entry| {
-                entry.string(1, key);
-                match value {
-                    Ok(text) => entry.string(3, text),
-                    Err(number) => entry.varint(2, number),
-                }
-            });
-        });
-    };
     let slice = |trace: Trace, pid: u64, at: u64, name: Option<&str>| {
         trace.packet(|p| {
             p.varint(8, seconds(at));
