@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -19,13 +19,15 @@ const HEAD: &str = "\
 |---|---|--:|--:|--:|--:|--:|--:|
 ";
 
-/// The servers, and the arguments of cargo that test each.
-const SUITES: [(&str, &[&str]); 4] = [
-    ("service", &["-p", "ferretto-host"]),
-    ("heapprofd", &["-p", "ferretto-heapprofd"]),
-    ("view", &["-p", "ferretto-view"]),
-    ("query", &["--manifest-path", "query/Cargo.toml"]),
+/// The servers, and the folders of the packages that attack each.
+const SUITES: [(&str, &str); 4] = [
+    ("service", "crates/host"),
+    ("heapprofd", "crates/heapprofd"),
+    ("view", "crates/view"),
+    ("query", QUERY),
 ];
+/// The package with a workspace of its own.
+const QUERY: &str = "query";
 
 /// The duration of each attack in milliseconds, unless `ATTACK_MS` sets another.
 const TIME: &str = "5000";
@@ -42,9 +44,9 @@ pub(crate) fn run(names: &[&str], is_check: bool) -> Result<()> {
         );
     }
     let mut all = BTreeMap::new();
-    for (name, arguments) in SUITES {
+    for (name, package) in SUITES {
         if names.is_empty() || names.contains(&name) {
-            all.insert(name, attack(root, name, arguments)?);
+            all.insert(name, attack(root, name, package)?);
         }
     }
     let path = root.join(PAGE);
@@ -70,21 +72,20 @@ pub(crate) fn run(names: &[&str], is_check: bool) -> Result<()> {
 }
 
 /// Runs one suite, and returns its rows.
-fn attack(root: &Path, name: &str, arguments: &[&str]) -> Result<Vec<String>> {
+fn attack(root: &Path, name: &str, package: &str) -> Result<Vec<String>> {
     let folder = root.join("target");
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let table = folder.join(format!("attacks-{name}"));
     let _ = fs::remove_file(&table);
     let time = std::env::var("ATTACK_MS").unwrap_or_else(|_| TIME.to_owned());
-    let status = Command::new("cargo")
-        .current_dir(root)
-        .args(["test", "--locked"])
-        .args(arguments)
-        .args(["--test", "attacks", "--", "--nocapture"])
+    let program = build(root, package)?;
+    let status = Command::new(&program)
+        .current_dir(root.join(package))
+        .arg("--nocapture")
         .env("ATTACK_MS", time)
         .env("ATTACK_TABLE", &table)
         .status()
-        .context("running cargo")?;
+        .with_context(|| format!("running {}", program.display()))?;
     if !status.success() {
         bail!("an attack on {name} succeeded");
     }
@@ -97,4 +98,28 @@ fn attack(root: &Path, name: &str, arguments: &[&str]) -> Result<Vec<String>> {
         .collect();
     rows.sort_unstable();
     Ok(rows)
+}
+
+/// Builds the suite of a package, and returns its program. Those of the workspace are built together, with the features
+/// that `cargo test` gives to their dependencies, so that these are not built again.
+fn build(root: &Path, package: &str) -> Result<PathBuf> {
+    let workspace = if package == QUERY { QUERY } else { "" };
+    let out = Command::new("cargo")
+        .current_dir(root.join(workspace))
+        .args(["test", "--locked", "--no-run", "--test", "attacks"])
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running cargo")?;
+    ensure!(out.status.success(), "building the attacks failed");
+    let messages = String::from_utf8(out.stdout).context("cargo's messages")?;
+    let manifest = format!("/{package}/Cargo.toml\"");
+    let mut programs = messages.lines().filter_map(|message| {
+        let (before, after) = message.split_once("\"executable\":\"")?;
+        let is_of_package = before.contains(&manifest) && before.contains("\"name\":\"attacks\"");
+        is_of_package.then_some(after.split_once('"')?.0)
+    });
+    let program = programs.next();
+    let program = program.with_context(|| format!("cargo built no attacks of {package}"))?;
+    Ok(PathBuf::from(program))
 }
