@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ferretto_format::sample::{FrameKind, mapping_path};
+use ferretto_format::sample::{FrameKind, MAX_FRAMES, mapping_path};
 use ferretto_format::sequence::{Fault, FaultSink, InternedEntry, InternedStrings, InternedTable};
 use ferretto_proto::fields::interned_data;
 use ferretto_proto::views::{CallstackView, FrameView, MappingView};
@@ -11,8 +11,6 @@ use super::problem::{Problem, Problems};
 use super::tables::{Frame, FrameId, Mapping, MappingId, StackId, Tables};
 use crate::limits::Budget;
 
-/// The maximum number of frames of a callstack. Others are left out.
-const MAX_DEPTH: usize = 1 << 13;
 /// The maximum length of a text, in bytes; longer ones are cut.
 const MAX_TEXT: usize = 1 << 16;
 /// The maximum number of parts of a path. Others are left out.
@@ -177,19 +175,20 @@ impl Interned {
         if frame_iids.is_empty() {
             problems.add(Problem::EmptyCallstack);
         }
+        let is_too_long = frame_iids.len() > MAX_FRAMES;
         let frames: Vec<FrameId> = frame_iids
             .iter()
+            .filter(|_| !is_too_long)
             .filter_map(|frame| self.frame(*frame, tables, problems))
             .collect();
         let stack = if frames.is_empty() {
             None
         } else {
-            let stack = tables.add_stack(&frames);
-            if stack.is_none() {
-                problems.add(Problem::TooMany);
-            }
-            stack
+            tables.add_stack(&frames)
         };
+        if is_too_long || (stack.is_none() && !frames.is_empty()) {
+            problems.add(Problem::TooMany);
+        }
         if let Some(callstack) = self.callstacks.get_mut(iid) {
             callstack.raw = frame_iids;
             callstack.known = Some(stack);
@@ -336,5 +335,6 @@ fn read_frame(entry: &[u8]) -> RawFrame {
 
 fn read_callstack(entry: &[u8]) -> Box<[u64]> {
     let frames = CallstackView::read(entry).frame_ids;
-    frames.iter().take(MAX_DEPTH).collect()
+    // One more shows that it is too long.
+    frames.iter().take(MAX_FRAMES + 1).collect()
 }

@@ -1,7 +1,7 @@
 //! Decoding of samples in both formats.
 
 use ferretto_format::CpuMode;
-use ferretto_format::sample::{FrameKind, PerfSample, SampleStack, StackSample};
+use ferretto_format::sample::{FrameKind, MAX_FRAMES, PerfSample, SampleStack, StackSample};
 use ferretto_proto::views::InlineCallstackView;
 use ferretto_proto::views::inline_callstack::FrameView;
 
@@ -10,9 +10,6 @@ use super::problem::{Problem, Problems};
 use super::session::{Event, Session, SessionId, described};
 use super::tables::{Frame, FrameId, StackId, Tables};
 use super::unwind::{SkipReason, UnwindError};
-
-/// The maximum number of frames of an inline callstack. Others are left out.
-const MAX_DEPTH: usize = 1 << 13;
 
 /// One sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -190,7 +187,7 @@ fn weigh(
 fn inline_stack(bytes: &[u8], context: &mut Context<'_>) -> Option<StackId> {
     let mut frames: Vec<FrameId> = Vec::new();
     let parts = InlineCallstackView::read(bytes).frames;
-    for part in parts.iter().take(MAX_DEPTH) {
+    for part in parts.iter().take(MAX_FRAMES) {
         let part = FrameView::read(part);
         let mut text = |text: Option<&[u8]>| {
             let text = text.filter(|text| !text.is_empty());

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use ferretto_format::sample::mapping_path;
+use ferretto_format::sample::{MAX_FRAMES, mapping_path};
 use ferretto_proto::fields::profile_packet::{heap_sample, process_heap_samples, process_stats};
 use ferretto_proto::fields::{interned_string, profile_packet};
 use ferretto_proto::views::{CallstackView, FrameView, MappingView};
@@ -21,8 +21,6 @@ use crate::trackers::stack_profile::{Mapping, SourceFrame};
 const MONOTONIC_COARSE: u32 = 4;
 /// The heap of Android's runtime, whose frees are unknown.
 const ART: &str = "com.android.art";
-/// The maximum number of frames of a callstack.
-const MAX_FRAMES: usize = 2048;
 
 /// The heap profiles of all sequences.
 #[derive(Debug, Default)]

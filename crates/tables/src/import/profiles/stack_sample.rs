@@ -1,7 +1,7 @@
 //! Samples in a generic format for profilers: `StackSample`.
 
 use ferretto_format::CpuMode;
-use ferretto_format::sample::{SampleStack, StackSample};
+use ferretto_format::sample::{MAX_FRAMES, SampleStack, StackSample};
 use ferretto_proto::fields::{interned_data, trace_packet_defaults};
 use ferretto_proto::views::inline_callstack::FrameView;
 use ferretto_proto::views::stack_sample::counter_descriptor::scope::SCOPE_CPU;
@@ -24,11 +24,10 @@ use crate::trackers::args::ArgSet;
 use crate::trackers::stack_profile::SourceFrame;
 use crate::trackers::track::{Dimension, TrackSpec};
 
-/// The maximum numbers of followers of a sample, frames of a callstack, and ancestors of a task.
+/// The maximum numbers of followers of a sample, and ancestors of a task.
 const MAX_FOLLOWERS: usize = 64;
 /// The name of the mapping of inline callstacks.
 const INLINE: &str = "stack_sample_inline";
-const MAX_FRAMES: usize = 2048;
 const MAX_ANCESTORS: usize = 64;
 
 /// The sessions of such samples.

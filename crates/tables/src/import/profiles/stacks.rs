@@ -1,6 +1,6 @@
 //! Interned callstacks of samples.
 
-use ferretto_format::sample::{FrameKind, mapping_path};
+use ferretto_format::sample::{FrameKind, MAX_FRAMES, mapping_path};
 use ferretto_proto::fields::{interned_data, interned_string};
 use ferretto_proto::views::{CallstackView, FrameView, MappingView};
 use ferretto_wire::Fields;
@@ -13,8 +13,6 @@ use crate::strings::StringId;
 use crate::trackers::callsites::Ticket;
 use crate::trackers::stack_profile::{Mapping, SourceFrame};
 
-/// The maximum number of frames of a valid callstack. Profilers write at most half as many.
-const MAX_FRAMES: usize = 2048;
 /// The maximum size of a valid callstack: each field takes up to 11 bytes, and one is the iid.
 const MAX_BYTES: usize = 11 * (MAX_FRAMES + 1);
 

@@ -1,5 +1,6 @@
 //! The reasons of heap graphs: `ArtProcessMetadata`.
 
+use ferretto_format::sample::MAX_FRAMES;
 use ferretto_proto::fields::{art_process_metadata as of, java_frame, java_stack};
 use ferretto_wire::Fields;
 
@@ -10,9 +11,6 @@ use crate::schema::{
 use crate::strings::StringId;
 use crate::trackers::process::ProcessNameSource;
 use crate::trackers::stack_profile::SourceFrame;
-
-/// The maximum number of frames of a callstack.
-const MAX_FRAMES: usize = 2048;
 
 /// The state of the packets about processes.
 #[derive(Debug, Default)]
