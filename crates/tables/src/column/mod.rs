@@ -1,6 +1,7 @@
 //! Columns: the values of one kind for all rows of a table.
 
 mod bitmap;
+mod iter;
 mod nullable;
 mod numbers;
 mod packed;
@@ -9,6 +10,7 @@ use std::io;
 use std::sync::OnceLock;
 
 pub use self::bitmap::Bitmap;
+use self::iter::Iter;
 pub use self::nullable::NullableColumn;
 pub use self::numbers::Numbers;
 pub(crate) use self::numbers::Source;
@@ -269,9 +271,9 @@ impl<T: Cell> Column<T> {
         self.len() == 0
     }
 
-    /// Returns an iterator over all values.
-    pub fn iter(&self) -> impl Iterator<Item = T> {
-        (0..self.len() as u32).map(|row| self.get(row))
+    /// Returns an iterator over all values, which is faster than to get them one by one.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = T> {
+        Iter::new(self)
     }
 
     /// Returns all values as a slice.

@@ -25,6 +25,16 @@ impl<T: Cell> NullableColumn<T> {
         (is_there && is_valid).then(|| self.values.get(row))
     }
 
+    /// Returns an iterator over the values of all rows, which is faster than to get them one by one.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<T>> {
+        let mut values = self.values.iter();
+        let rows = 0..self.len;
+        rows.map(move |row| {
+            let value = values.next();
+            value.filter(|_| self.validity.is_empty() || self.validity.get(row))
+        })
+    }
+
     /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.len

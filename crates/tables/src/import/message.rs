@@ -10,13 +10,25 @@ impl<'a, const N: usize> Message<'a, N> {
     /// Reads a message up to the first malformed field.
     #[inline]
     pub(crate) fn read(bytes: &'a [u8]) -> Self {
-        let mut fields = [None; N];
-        for Field { number, value, .. } in Fields::new(bytes).map_while(Result::ok) {
-            if let Some(slot) = fields.get_mut(number as usize) {
-                *slot = Some(value);
-            }
+        let mut message = Self([None; N]);
+        let fields = Fields::new(bytes).map_while(Result::ok);
+        fields.for_each(|field| message.set(field));
+        message
+    }
+
+    /// Reads a message as [`read`](Self::read) does, for those with thousands of fields.
+    #[inline(always)]
+    pub(crate) fn walk(bytes: &'a [u8]) -> Self {
+        let mut message = Self([None; N]);
+        Fields::walk(bytes, |field| message.set(field));
+        message
+    }
+
+    #[inline]
+    fn set(&mut self, Field { number, value }: Field<'a>) {
+        if let Some(slot) = self.0.get_mut(number as usize) {
+            *slot = Some(value);
         }
-        Self(fields)
     }
 
     /// Returns true if the field exists.

@@ -99,8 +99,10 @@ impl Parser<'_> {
             context.store.set_machine(state.machine);
             let state = EventState { sequences, state };
             topics.parse(context, token.ts, &token.event, bytes, state, resolved);
-            for (track, slice) in context.slices.take_begun() {
-                context.flows.slice_began(&mut context.store, track, slice);
+            if context.slices.have_begun() {
+                for (track, slice) in context.slices.take_begun() {
+                    context.flows.slice_began(&mut context.store, track, slice);
+                }
             }
         }
         sequences.release(token.state);

@@ -232,14 +232,15 @@ impl SliceTracker {
         self.watched.insert(track);
     }
 
-    /// Returns the slices that began on watched tracks, as pairs of track and slice.
+    /// Returns true if slices began on watched tracks.
     #[inline]
+    pub(crate) fn have_begun(&self) -> bool {
+        !self.begun.is_empty()
+    }
+
+    /// Returns the slices that began on watched tracks, as pairs of track and slice.
     pub(crate) fn take_begun(&mut self) -> Vec<(u32, u32)> {
-        if self.begun.is_empty() {
-            Vec::new()
-        } else {
-            std::mem::take(&mut self.begun)
-        }
+        std::mem::take(&mut self.begun)
     }
 
     /// Writes the arguments of open slices into the table.

@@ -149,7 +149,7 @@ fn begin(cx: &mut Context, head: &Message<'_, 12>, clock: ClockId) -> Option<i64
 impl Ftrace {
     /// Tokenizes a `FtraceEventBundle`.
     pub(crate) fn tokenize(&mut self, cx: &mut Context, input: &Input<'_>, out: &mut Out<'_>) {
-        let head = Message::<12>::read(input.bytes);
+        let head = Message::<12>::walk(input.bytes);
         let cpu = head.u32(bundle::CPU);
         if !head.has(bundle::CPU) || cpu >= MAX_CPUS {
             let stat = Stat::ftrace_bundle_tokenizer_errors;

@@ -51,8 +51,11 @@ impl Order {
     /// Returns the time of the second queue, or the maximum time if there is none.
     #[inline]
     pub(super) fn second(&self) -> i64 {
-        let next = self.heap.iter().skip(1).take(2);
-        next.min().map_or(i64::MAX, |entry| time(*entry))
+        match self.heap[..] {
+            [_, left, right, ..] => time(left.min(right)),
+            [_, only] => time(only),
+            _ => i64::MAX,
+        }
     }
 
     /// Updates the first time of the first queue.
