@@ -49,8 +49,8 @@ pub(crate) fn unknown(trace: &Trace) -> Grouped<Unknown> {
 }
 
 /// Adds the running states that events of threads show, within the times before a switch in which
-/// their own switch is missing.
-pub(crate) fn add_known_runs(trace: &Trace, states: &mut Grouped<State>) {
+/// their own switch is missing. Returns true if there are any.
+pub(crate) fn add_known_runs(trace: &Trace, states: &mut Grouped<State>) -> bool {
     let mut known: FxHashMap<(u32, i64), (i64, u32)> = FxHashMap::default();
     let unknown = unknown(trace);
     for cpu in 0..unknown.groups() {
@@ -59,8 +59,9 @@ pub(crate) fn add_known_runs(trace: &Trace, states: &mut Grouped<State>) {
         }
     }
     if known.is_empty() {
-        return;
+        return false;
     }
+    let mut adds = false;
     states.for_each_group(|thread, states| {
         let is_known = |state: &State| {
             let run = known.get(&(thread, state.end));
@@ -70,6 +71,7 @@ pub(crate) fn add_known_runs(trace: &Trace, states: &mut Grouped<State>) {
         if !states.iter().any(|state| is_known(state).is_some()) {
             return;
         }
+        adds = true;
         let before = std::mem::take(states);
         for mut state in before {
             let Some((since, cpu)) = is_known(&state) else {
@@ -86,4 +88,5 @@ pub(crate) fn add_known_runs(trace: &Trace, states: &mut Grouped<State>) {
             states.extend([state, run]);
         }
     });
+    adds
 }

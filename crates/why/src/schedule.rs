@@ -73,7 +73,21 @@ impl Schedule {
     }
 
     /// Returns the schedule of these states by thread, as [`new`](Self::new) does.
-    pub(crate) fn of(mut all: Grouped<State>) -> Self {
+    pub(crate) fn of(all: Grouped<State>) -> Self {
+        let threads = 0..all.groups();
+        let running: Vec<(u32, u32)> = threads
+            .flat_map(|thread| {
+                let states = (0..).zip(all.of(thread));
+                let running = states.filter(|(_, state)| state.kind == StateKind::Running);
+                running.map(move |(index, _)| (thread, index))
+            })
+            .collect();
+        Self::in_order(all, &running)
+    }
+
+    /// Returns the schedule of these states by thread. `running` has those in which threads ran, by
+    /// their threads and indexes. In the order of time, they need not be sorted.
+    pub(crate) fn in_order(mut all: Grouped<State>, running: &[(u32, u32)]) -> Self {
         all.for_each_group(|_, states| {
             for at in 1..states.len() {
                 let start = states[at].start.max(states[at - 1].start);
@@ -84,25 +98,24 @@ impl Schedule {
                 last.end = last.end.max(last.start);
             }
         });
-        let running_on = |state: &State| state.cpu.filter(|_| state.kind == StateKind::Running);
-        let threads = 0..all.groups();
-        let states = threads.clone().flat_map(|thread| all.of(thread));
-        let mut runs: Grouped<Run> = Grouped::sized_for(states.filter_map(running_on));
-        for thread in threads {
-            for state in all.of(thread) {
-                if let Some(cpu) = running_on(state) {
-                    let run = Run {
-                        start: state.start,
-                        end: state.end,
-                        thread,
-                    };
-                    runs.push(cpu, run);
-                }
-            }
+        let states = running.iter().filter_map(|(thread, index)| {
+            let state = all.of(*thread).get(*index as usize)?;
+            Some((*thread, state, state.cpu?))
+        });
+        let mut runs: Grouped<Run> = Grouped::sized_for(states.clone().map(|(.., cpu)| cpu));
+        for (thread, state, cpu) in states {
+            let run = Run {
+                start: state.start,
+                end: state.end,
+                thread,
+            };
+            runs.push(cpu, run);
         }
         runs.for_each_group(|_, runs| {
-            // Those of each thread are in order: a stable sort merges them.
-            runs.sort_by_key(|run| (run.start, run.thread));
+            let order = |run: &Run| (run.start, run.thread);
+            if !runs.is_sorted_by_key(order) {
+                runs.sort_by_key(order);
+            }
             for at in 1..runs.len() {
                 runs[at - 1].end = runs[at - 1].end.min(runs[at].start);
             }

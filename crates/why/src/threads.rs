@@ -1,7 +1,7 @@
 //! The threads of a trace and their states.
 
-use ferretto_tables::schema::Tables;
-use ferretto_tables::{StringPool, Trace};
+use ferretto_tables::schema::{Tables, ThreadStateTable};
+use ferretto_tables::{StringId, StringPool, Trace};
 use ferretto_trace::summary::{COMMAND_ATTRIBUTE, COMMAND_PID_ATTRIBUTE};
 
 use crate::evidence::{Evidence, call_name};
@@ -20,6 +20,34 @@ pub(crate) struct Seen {
     pub(crate) wakeups: bool,
 }
 
+/// The parts of a row of `thread_state` that all states have.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    start: i64,
+    dur: i64,
+    thread: u32,
+    state: StringId,
+    waker: Option<u32>,
+    irq_context: Option<bool>,
+    cpu: Option<u32>,
+}
+
+fn rows(table: &ThreadStateTable) -> impl Iterator<Item = Row> {
+    let times = table.ts().iter().zip(table.dur().iter());
+    let states = table.utid().iter().zip(table.state().iter());
+    let wakers = table.waker_utid().iter().zip(table.irq_context().iter());
+    let all = times.zip(states).zip(wakers.zip(table.ucpu().iter()));
+    all.map(|((time, state), (waker, cpu))| Row {
+        start: time.0,
+        dur: time.1,
+        thread: state.0,
+        state: state.1,
+        waker: waker.0,
+        irq_context: waker.1,
+        cpu,
+    })
+}
+
 /// The beginning of a row of `thread_state`.
 #[derive(Debug, Clone, Copy)]
 struct Open {
@@ -31,12 +59,14 @@ struct Open {
 /// Returns the states of all threads.
 pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
     let (tables, strings) = (trace.tables(), trace.strings());
-    let rows = &tables.thread_state;
+    let table: &ThreadStateTable = &tables.thread_state;
     let mut seen = Seen::default();
     let threads = tables.thread.len();
-    let utids = rows.utid().iter().filter(|thread| *thread < threads);
+    let utids = table.utid().iter().filter(|thread| *thread < threads);
     // A thread may have one state more than rows.
     let mut states: Grouped<State> = Grouped::sized_for(utids.chain(0..threads));
+    // Rows are in the order of time.
+    let mut running: Vec<(u32, u32)> = Vec::new();
     let mut last: Vec<Option<Open>> = vec![None; threads as usize];
     let (mut first_time, mut last_time) = (i64::MAX, i64::MIN);
     // Threads that only run work of interrupts.
@@ -47,10 +77,16 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
             of_kernel || tables.thread.is_idle().get(row)
         })
         .collect();
-    for row in 0..rows.len() {
-        let (start, dur) = (rows.ts().get(row), rows.dur().get(row));
-        let thread = rows.utid().get(row);
-        let text = strings.text(rows.state().get(row));
+    for (number, row) in (0..).zip(rows(table)) {
+        let Row {
+            start,
+            dur,
+            thread,
+            waker,
+            cpu,
+            ..
+        } = row;
+        let text = strings.text(row.state);
         let kind = match text.as_bytes() {
             b"Running" => StateKind::Running,
             [b'R', ..] => StateKind::Runnable,
@@ -61,20 +97,18 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
         let end = start.saturating_add(dur.max(0));
         (first_time, last_time) = (first_time.min(start), last_time.max(end));
         seen.switches |= kind == StateKind::Running;
-        let waker = rows.waker_utid().get(row);
         seen.wakeups |= waker.is_some();
         let Some(before) = last.get_mut(thread as usize) else {
             continue;
         };
-        let cpu = rows.ucpu().get(row);
         let waker = waker.map_or(Waker::Unknown, |waker| {
             let is_interrupt = is_interrupt.get(waker as usize).copied().unwrap_or(true);
-            let from_interrupt = rows.irq_context().get(row) == Some(true);
+            let from_interrupt = row.irq_context == Some(true);
             if !is_interrupt && !from_interrupt {
                 return Waker::Thread(waker);
             }
-            let cpu = rows.waker_id().get(row);
-            let cpu = cpu.and_then(|running| rows.ucpu().get(running));
+            let cpu = table.waker_id().get(number);
+            let cpu = cpu.and_then(|running| table.ucpu().get(running));
             if !is_interrupt && delivers(strings, evidence, waker, cpu, start) {
                 return Waker::Thread(waker);
             }
@@ -115,6 +149,9 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
             }
             None => {}
         }
+        if kind == StateKind::Running {
+            running.push((thread, states.len() as u32));
+        }
         *before = Some(Open {
             index: states.len(),
             has_end: dur >= 0,
@@ -143,9 +180,14 @@ pub(crate) fn schedule(trace: &Trace, evidence: &Evidence) -> (Schedule, Seen) {
             }
         }
     });
-    add_known_runs(trace, &mut states);
+    let are_moved = add_known_runs(trace, &mut states);
     states.shrink();
-    (Schedule::of(states), seen)
+    let schedule = if are_moved {
+        Schedule::of(states)
+    } else {
+        Schedule::in_order(states, &running)
+    };
+    (schedule, seen)
 }
 
 /// Returns true if a thread that an interrupt had interrupted ended a wait itself, as with sockets
