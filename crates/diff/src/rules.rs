@@ -53,8 +53,10 @@ pub enum Measure {
 /// A bound of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
-    /// The name.
-    pub name: String,
+    /// The name, if it has one.
+    pub name: Option<String>,
+    /// The line of the file with which it begins.
+    pub line: usize,
     /// The value.
     pub measure: Measure,
     /// The least value that is allowed.
@@ -176,7 +178,10 @@ impl Rules {
             let _ = writeln!(text, "known-functions = [{}]\n", names.join(", "));
         }
         for rule in &self.rules {
-            let _ = writeln!(text, "[[rule]]\nname = {}", quoted(&rule.name));
+            let _ = writeln!(text, "[[rule]]");
+            if let Some(name) = &rule.name {
+                let _ = writeln!(text, "name = {}", quoted(name));
+            }
             let (key, value) = match &rule.measure {
                 Measure::Duration => ("measure", "duration"),
                 Measure::OwnDuration => ("measure", "own-duration"),
@@ -300,9 +305,9 @@ fn rule(table: &Table) -> Result<Rule, String> {
     };
     let (min, max) = (bound("min")?, bound("max")?);
     let max = max.or((measure == Measure::Loss).then_some(0.0));
-    let name = text("name")?.map_or_else(|| format!("the rule in line {line}"), str::to_owned);
     Ok(Rule {
-        name,
+        name: text("name")?.map(str::to_owned),
+        line,
         measure,
         min,
         max,
@@ -508,6 +513,14 @@ fn slices(trace: &Trace, name: &str, statistic: Statistic) -> Result<f64, String
 }
 
 impl Rule {
+    /// Returns its name, or its place in the file.
+    pub fn title(&self) -> String {
+        match &self.name {
+            Some(name) => name.clone(),
+            None => format!("the rule in line {}", self.line),
+        }
+    }
+
     /// Judges a value.
     pub fn judge(&self, value: Result<f64, String>) -> Verdict {
         let value = match value {

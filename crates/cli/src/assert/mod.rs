@@ -43,7 +43,7 @@ pub(crate) struct AssertArgs {
     /// The file of rules
     #[arg(value_name = "RULES")]
     rules: PathBuf,
-    /// The recordings; patterns with * and ? are expanded
+    /// The recordings; patterns with *, ? and [] are expanded
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Write the rules to this file, with bounds that recordings like these keep, and the functions
@@ -115,7 +115,7 @@ fn judge(args: &AssertArgs) -> Result<u8> {
                 &rules.known_functions,
             );
             judgements.push(Judgement {
-                rule: rule.name.clone(),
+                rule: rule.title(),
                 measure: rule.measure.clone(),
                 file: name.clone(),
                 verdict: rule.judge(value),
@@ -241,7 +241,7 @@ fn calibrate(mut rules: Rules, files: &[PathBuf], path: &Path, source: &Path) ->
                     &rules.known_functions,
                 ),
             };
-            values.push(value.map_err(|reason| anyhow!("{name}: {}: {reason}", rule.name))?);
+            values.push(value.map_err(|reason| anyhow!("{name}: {}: {reason}", rule.title()))?);
         }
     }
     let chance = CHANCE / rules.rules.len() as f64;

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use ferretto_format::pattern::is_like;
+use ferretto_format::pattern::{has_wildcards, is_like};
 
 /// Returns the files that paths name. Patterns in the last part of a path are expanded.
 pub(crate) fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         let pattern = path.file_name().and_then(|name| name.to_str());
-        let Some(pattern) = pattern.filter(|name| name.contains(['*', '?']) && !path.exists())
+        let Some(pattern) = pattern.filter(|name| has_wildcards(name) && !path.exists())
         else {
             files.push(path.clone());
             continue;

@@ -37,7 +37,7 @@ pub(crate) struct DiffArgs {
     /// The two recordings, or the one whose ranges are compared
     #[arg(value_name = "FILE", num_args = 0..=2)]
     files: Vec<PathBuf>,
-    /// The recordings before the change; patterns with * and ? are expanded
+    /// The recordings before the change; patterns with *, ? and [] are expanded
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "files", requires = "after")]
     before: Vec<PathBuf>,
     /// The recordings after the change

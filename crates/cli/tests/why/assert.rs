@@ -110,6 +110,14 @@ fn calibrated_rules_hold_for_the_same() {
     world
         .run("ferretto", &["assert", "calibrated", "t"])
         .returned(0);
+    // Patterns are expanded, also those that a shell would.
+    for name in ["t-1", "t-2", "t-3"] {
+        world.write(name, world.read("t"));
+    }
+    world.write("t-x", "no trace");
+    let patterns = ["assert", "--calibrate", "by-pattern", "rules", "t-[1-3]"];
+    world.run("ferretto", &patterns).returned(0);
+    assert_eq!(world.read("by-pattern"), world.read("calibrated"));
     // Without bounds, nothing can be judged.
     world.run("ferretto", &["assert", "rules", "t"]).returned(2);
     world

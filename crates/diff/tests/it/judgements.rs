@@ -19,7 +19,7 @@ fn rules_are_read_and_written() {
                 [[rule]]\nmeasure = \"own-duration\"\n[[rule]]\nmeasure = \"cpu\"\n";
     let rules = Rules::parse(text).expect("rules");
     let first = &rules.rules[0];
-    assert_eq!(first.name, "fast \"p99\"");
+    assert_eq!(first.title(), "fast \"p99\"");
     assert_eq!(
         first.measure,
         Measure::Slice("request".to_owned(), Statistic::Quantile(0.99))
@@ -38,6 +38,15 @@ fn rules_are_read_and_written() {
             .collect()
     };
     assert_eq!(measures(&again), measures(&rules));
+    // A rule without a name is named by its place in the file that it is in.
+    let titles = |rules: &Rules| [1, 2].map(|at| rules.rules[at].title());
+    assert_eq!(
+        titles(&rules),
+        ["the rule in line 6", "the rule in line 8"]
+    );
+    let line = |text: &str| text.lines().position(|line| line == "measure = \"loss\"");
+    let line = line(&rules.text()).expect("the rule");
+    assert_eq!(titles(&again)[0], format!("the rule in line {line}"));
 }
 
 #[test]
