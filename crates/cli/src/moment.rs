@@ -54,10 +54,19 @@ impl Range {
             "" => Ok(None),
             text => Moment::parse(text).map(Some),
         };
-        Ok(Self {
+        let range = Self {
             from: time(from)?,
             to: time(to)?,
-        })
+        };
+        let is_reversed = match (range.from, range.to) {
+            (Some(Moment::After(from)), Some(Moment::After(to))) => from >= to,
+            (Some(Moment::At(from)), Some(Moment::At(to))) => from >= to,
+            _ => false,
+        };
+        if is_reversed {
+            return Err("it ends before it begins".to_owned());
+        }
+        Ok(range)
     }
 
     /// Returns the beginning.

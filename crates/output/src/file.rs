@@ -251,7 +251,7 @@ pub fn refuse_inputs(file: &File, path: &Path, inputs: &[&Path]) -> Result<()> {
 fn refuse_input(found: &Metadata, path: &Path, inputs: &[&Path]) -> Result<()> {
     if let Some(input) = same(found, inputs) {
         let name = path.display();
-        bail!("{name} is the same file as the input {input}; choose another output with -o");
+        bail!("{name} is the same file as the input {input}; choose another output");
     }
     Ok(())
 }
