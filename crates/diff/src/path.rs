@@ -60,7 +60,7 @@ impl Key {
                 format!("{} had it", context.thread_name(other)),
             ),
             Cause::Wakeup => (WAITED_FOR_CPU, "idle, waking up".to_owned()),
-            Cause::Idle => (
+            Cause::Idle(_) => (
                 WAITED_FOR_CPU,
                 "idle, as with a limit of CPU time".to_owned(),
             ),

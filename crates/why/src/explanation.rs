@@ -31,9 +31,9 @@ pub enum Cause {
     Behind(u32),
     /// It waited for a CPU that was idle and about to run it.
     Wakeup,
-    /// It waited for a CPU that was idle for longer than a wake-up takes: a limit of its control
-    /// group may have held it back.
-    Idle,
+    /// It waited for a CPU that was idle for longer than a wake-up takes: the limit of this control
+    /// group held it back, or may have if the trace does not tell.
+    Idle(Option<StringId>),
     /// It waited for a CPU. In [`Piece`]s, the trace does not tell which.
     Cpu,
     /// It waited for something of this kind, until this thread ended the wait, or an interrupt.
@@ -60,7 +60,7 @@ impl Cause {
             Self::Interrupt(_) => "interrupt",
             Self::Behind(_) => "cpu-behind",
             Self::Wakeup => "cpu-wakeup",
-            Self::Idle => "cpu-idle",
+            Self::Idle(_) => "cpu-idle",
             Self::Cpu => "cpu",
             Self::Wait(..) => "wait",
             Self::Absent => "absent",

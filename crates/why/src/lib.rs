@@ -14,6 +14,7 @@ mod explain;
 mod explanation;
 mod grouped;
 mod kind;
+mod limits;
 mod losses;
 mod missing;
 mod nearby;

@@ -66,7 +66,11 @@ impl Why<'_> {
             Cause::Interrupt(name) => format!("interrupted by {}", strings.text(name)),
             Cause::Behind(other) => format!("{} had it", thread(other)),
             Cause::Wakeup => "it was idle and woke up".to_owned(),
-            Cause::Idle => "it was idle, as with a limit of CPU time (cpu.max)".to_owned(),
+            Cause::Idle(None) => "it was idle, as with a limit of CPU time (cpu.max)".to_owned(),
+            Cause::Idle(Some(group)) => format!(
+                "it was idle: {} had used up its limit of CPU time (cpu.max)",
+                strings.text(group)
+            ),
             Cause::Cpu => "waited for a CPU".to_owned(),
             Cause::Wait(WaitKind::Creation, Some(creator)) => {
                 format!("did not exist, until created by {}", thread(creator))

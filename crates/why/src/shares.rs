@@ -150,7 +150,7 @@ fn order(share: &Share) -> (i64, Cause, u32) {
 /// Returns the cause that a cause is within.
 fn group(cause: Cause) -> Option<Cause> {
     match cause {
-        Cause::Behind(_) | Cause::Wakeup | Cause::Idle => Some(Cause::Cpu),
+        Cause::Behind(_) | Cause::Wakeup | Cause::Idle(_) => Some(Cause::Cpu),
         Cause::Call(_) | Cause::Entry => Some(Cause::Calls),
         _ => None,
     }

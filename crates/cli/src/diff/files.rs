@@ -10,8 +10,7 @@ pub(crate) fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         let pattern = path.file_name().and_then(|name| name.to_str());
-        let Some(pattern) = pattern.filter(|name| has_wildcards(name) && !path.exists())
-        else {
+        let Some(pattern) = pattern.filter(|name| has_wildcards(name) && !path.exists()) else {
             files.push(path.clone());
             continue;
         };

@@ -120,7 +120,7 @@ fn causes(
         let indent = "  ".repeat(level);
         let actor = match share.cause {
             _ if level == 0 => String::new(),
-            Cause::Behind(_) | Cause::Wakeup | Cause::Idle | Cause::Call(_) | Cause::Entry => {
+            Cause::Behind(_) | Cause::Wakeup | Cause::Idle(_) | Cause::Call(_) | Cause::Entry => {
                 String::new()
             }
             _ => format!("{} ", shown(&why.thread_label(share.thread))),
@@ -262,7 +262,7 @@ fn meanwhile(
         time(piece.end - piece.start),
         shown(&why.thread_label(piece.thread)),
         match piece.cause {
-            Cause::Behind(_) | Cause::Wakeup | Cause::Idle => {
+            Cause::Behind(_) | Cause::Wakeup | Cause::Idle(_) => {
                 let cause = phrases::of_cause(why, piece.cause);
                 format!("waited for a CPU: {cause}")
             }

@@ -294,17 +294,17 @@ fn a_thread_that_an_idle_cpu_does_not_run_may_be_limited() {
              prev_state: 0 next_pid: {next} next_comm: \"a\" }} }}\n"
         )
     };
-    let trace = |idle: u64| {
+    let trace = |idle: u64, more: &str| {
         let first = LOCK.lines().take(2).collect::<Vec<_>>().join("\n");
         let end = 2000 + idle;
         let events = switch(1000, 0, 1) + &switch(2000, 1, 0) + &switch(end, 0, 1);
         let events = events + &switch(end + 500, 1, 0);
         write(
             &world,
-            &format!("{first} packet {{ ftrace_events {{ cpu: 0 {events} }} }}"),
+            &format!("{first} packet {{ ftrace_events {{ cpu: 0 {events} }} }} {more}"),
         );
     };
-    trace(20_000_000);
+    trace(20_000_000, "");
     let cpu = &json(&world, &["--thread", "a"])["causes"][0];
     assert_eq!(
         (&cpu["cause"], &cpu["dur_ns"]),
@@ -317,8 +317,36 @@ fn a_thread_that_an_idle_cpu_does_not_run_may_be_limited() {
     let text = why(&world, &["--thread", "a"]);
     let expected = "it was idle, as with a limit of CPU time (cpu.max)";
     assert!(text.contains(expected), "{text}");
+    // The counters of control groups tell if a limit was used up.
+    let groups = |limited: &str, throttled: [u32; 2]| {
+        let sample = |time: u64, value: u32| {
+            format!(
+                "packet {{ timestamp: {time} sys_stats {{ cgroup {{ path: \"{limited}\"
+                 value {{ key: CGROUP_CPU_THROTTLED_US value: {value} }} }} }} }}\n"
+            )
+        };
+        let process = "packet { timestamp: 900 process_tree { processes { pid: 1 cmdline: \"a\"
+             cgroup: \"/system.slice/a.service/worker\" } threads { tid: 1 tgid: 1 } } }\n";
+        process.to_owned() + &sample(950, throttled[0]) + &sample(20_100_000, throttled[1])
+    };
+    for (limited, throttled, expected) in [
+        ("/system.slice/a.service", [5, 19_000], Some("a.service")),
+        ("/system.slice/a.service", [5, 5], None),
+        ("/system.slice/a", [5, 19_000], None),
+    ] {
+        trace(20_000_000, &groups(limited, throttled));
+        let cpu = &json(&world, &["--thread", "a"])["causes"][0];
+        let idle = &cpu["causes"][0];
+        assert_eq!(idle["cause"], "cpu-idle");
+        let group = expected.map_or(Value::Null, |_| limited.into());
+        assert_eq!(idle["group"], group);
+        let text = why(&world, &["--thread", "a"]);
+        let used_up =
+            "it was idle: /system.slice/a.service had used up its limit of CPU time (cpu.max)";
+        assert_eq!(text.contains(used_up), expected.is_some(), "{text}");
+    }
     // A wake-up is shorter.
-    trace(50_000);
+    trace(50_000, "");
     let cpu = &json(&world, &["--thread", "a"])["causes"][0];
     assert_eq!(cpu["causes"][0]["cause"], "cpu-wakeup");
 }

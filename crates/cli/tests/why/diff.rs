@@ -112,7 +112,14 @@ fn what_cannot_be_compared_is_an_error() {
     }
     error(&["t", "nothing"], "cannot open nothing");
     error(&["--before", "x*", "--after", "t"], "no file matches x*");
-    let reversed = ["diff", "t", "--before-range", "5s..1s", "--after-range", "5s.."];
+    let reversed = [
+        "diff",
+        "t",
+        "--before-range",
+        "5s..1s",
+        "--after-range",
+        "5s..",
+    ];
     let finished = world.run("ferretto", &reversed);
     finished.returned(2).complained("it ends before it begins");
     error(

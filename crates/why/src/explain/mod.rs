@@ -14,6 +14,7 @@ use crate::evidence::{Evidence, Recorded};
 use crate::explanation::{Cause, ExplainedWait, Explanation};
 use crate::grouped::Grouped;
 use crate::kind::{self, WaitKind};
+use crate::limits::Limits;
 use crate::missing::{self, Unknown};
 use crate::nearby::Nearby;
 use crate::partition::{Part, PartKind, Partition};
@@ -34,6 +35,7 @@ pub const TABLES: TableSet = TableSet::of(&[
     TableId::slice,
     TableId::thread_state,
     TableId::args,
+    TableId::counter,
     TableId::cpu,
     TableId::metadata,
     TableId::profiler_sample,
@@ -55,6 +57,7 @@ pub struct Prepared {
     /// By callstack.
     stacks: FxHashMap<u32, StackFacts>,
     kernel_threads: Vec<bool>,
+    limits: Limits,
 }
 
 /// A trace, prepared for explanations.
@@ -126,6 +129,7 @@ impl Prepared {
             unknown: missing::unknown(trace),
             stacks,
             kernel_threads: threads::of_kernel(trace),
+            limits: Limits::new(trace),
         }
     }
 
@@ -141,7 +145,11 @@ impl Prepared {
     /// Returns the bytes of memory.
     pub fn memory(&self) -> usize {
         let stacks = self.stacks.capacity() * size_of::<(u32, StackFacts)>();
-        self.schedule.memory() + self.evidence.memory() + self.unknown.memory() + stacks
+        self.schedule.memory()
+            + self.evidence.memory()
+            + self.unknown.memory()
+            + stacks
+            + self.limits.memory()
     }
 }
 
@@ -430,15 +438,21 @@ impl<'a> Why<'a> {
         let gap = gaps.around(start);
         let is_short = |gap: &Range<i64>| gap.end.saturating_sub(gap.start) <= MAX_WAKEUP;
         // The time in which the thread waited for it counts.
+        let wait = || {
+            let state = self.prepared.schedule.state_at(part.thread, start);
+            state.map_or((start, end), |state| (state.start, state.end))
+        };
         let is_wakeup = is_short(&gap) || {
-            let waits = self.prepared.schedule.state_at(part.thread, start);
-            let (from, until) = waits.map_or((start, end), |state| (state.start, state.end));
+            let (from, until) = wait();
             is_short(&(gap.start.max(from)..gap.end.min(until)))
         };
         let cause = if is_wakeup {
             Cause::Wakeup
         } else {
-            Cause::Idle
+            // The kernel counts the time when the thread may run again: at the end of the wait.
+            let process = self.trace.tables().thread.upid().get(part.thread);
+            let limits = &self.prepared.limits;
+            Cause::Idle(process.and_then(|process| limits.holding(process, wait())))
         };
         to.add(part, (start, end), cause, None);
     }
