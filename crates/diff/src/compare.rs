@@ -80,6 +80,9 @@ const ENOUGH: usize = 6;
 /// tell: a thread that loses its CPU once waits for some time slices, and finds its caches cold.
 const LEAST_ON_CPU: f64 = 5e6;
 const LEAST_WAIT: f64 = 1e7;
+/// The share of the time that a thread has to run for its waits to matter: one that does not waits
+/// for work.
+const IDLE: f64 = 1e-3;
 /// The busyness of the machine from which on they tell nothing about waits.
 const BUSY: f64 = 0.2;
 
@@ -345,6 +348,9 @@ impl Test<'_> {
         {
             return None;
         }
+        if feature.kind == Kind::Wait && self.is_idle(feature) {
+            return None;
+        }
         let is_total = feature.kind.is_total();
         let value = |recording: &Recording| self.value(recording, feature);
         // Functions on the critical path are known from the samples of their time on CPUs.
@@ -446,6 +452,13 @@ impl Test<'_> {
                 .find(via)
                 .map_or(String::new(), |value| value.via.clone()),
         })
+    }
+
+    /// Returns true if the thread of a wait hardly ran in any recording.
+    fn is_idle(&self, wait: &Feature) -> bool {
+        let thread = Feature::of_process(Kind::Cpu, &wait.process).thread(&wait.thread);
+        let mut all = self.before.iter().chain(self.after);
+        all.all(|recording| self.value(recording, &thread) < self.scale * IDLE)
     }
 
     /// Returns true if a feature that only one side has is there in the other one, too, but under

@@ -22,6 +22,8 @@ pub(crate) struct Context<'a> {
     processes: Vec<bool>,
     /// By thread: set if it is compared.
     threads: Vec<bool>,
+    /// By process: set if it belongs to the recorded command, or if there is none.
+    own: Vec<bool>,
     /// By thread: set if it belongs to a program that records.
     recorders: Vec<bool>,
     /// The ends of the windows.
@@ -40,8 +42,7 @@ impl<'a> Context<'a> {
         let tables = trace.tables();
         let threads = 0..tables.thread.len().min(why.schedule().threads());
         let is_command = |thread: &u32| {
-            range.is_none()
-                && why.is_command(*thread)
+            why.is_command(*thread)
                 && !is_launcher(why.thread_name(*thread))
                 && !why.schedule().states(*thread).is_empty()
         };
@@ -57,15 +58,22 @@ impl<'a> Context<'a> {
         let bounds = &tables.trace_bounds;
         let all = bounds.start_ts().get(0)..bounds.end_ts().get(0);
         let all_start = all.start;
-        let of_command = command.map(|thread| why.lifetime(thread));
-        let range = range.or(of_command).unwrap_or(all);
         let root = command.and_then(|thread| tables.thread.upid().get(thread));
-        let processes: Vec<bool> = (0..tables.process.len())
+        let own: Vec<bool> = (0..tables.process.len())
             .map(|process| match root {
                 Some(root) => descends(trace, process, root),
                 None => true,
             })
             .collect();
+        // In a range, the machine is compared.
+        let command = command.filter(|_| range.is_none());
+        let root = root.filter(|_| range.is_none());
+        let of_command = command.map(|thread| why.lifetime(thread));
+        let range = range.or(of_command).unwrap_or(all);
+        let processes = match command {
+            Some(_) => own.clone(),
+            None => vec![true; own.len()],
+        };
         let began = |process: u32| {
             let start = tables.process.start_ts().get(process);
             Some(process) != root && start.is_some_and(|start| start > all_start)
@@ -100,6 +108,7 @@ impl<'a> Context<'a> {
             recorders,
             why,
             processes,
+            own,
             first_threads,
         }
     }
@@ -112,6 +121,14 @@ impl<'a> Context<'a> {
     /// Returns true if a thread is compared.
     pub(crate) fn has_thread(&self, thread: u32) -> bool {
         self.threads.get(thread as usize) == Some(&true)
+    }
+
+    /// Returns true if waits of a thread are compared. Those of the kernel's threads, and of
+    /// programs beside the recorded command, are for work that is theirs.
+    pub(crate) fn has_waits(&self, thread: u32) -> bool {
+        let process = self.trace.tables().thread.upid().get(thread);
+        let is_own = |process: u32| self.own.get(process as usize) == Some(&true);
+        process.is_none_or(is_own) && !self.why.is_kernel_thread(thread)
     }
 
     /// Returns true if a thread belongs to a program that records.

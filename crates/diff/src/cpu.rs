@@ -17,10 +17,11 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
         let of_thread = of_process.clone().thread(&context.thread_name(thread));
         let mut parts = [0_i64; WINDOWS];
         let mut waits = FxHashMap::default();
+        let has_waits = context.command.is_none() && context.has_waits(thread);
         for state in schedule.states(thread) {
             if state.kind == StateKind::Running {
                 context.windows(state.start, state.end, |window, time| parts[window] += time);
-            } else if context.command.is_none() {
+            } else if has_waits {
                 wait(context, thread, state, &mut waits);
             }
         }

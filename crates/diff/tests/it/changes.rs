@@ -4,8 +4,8 @@
 use ferretto_diff::{Change, Comparison, Kind, Limits, Recording};
 
 use crate::made::Step::{
-    self, Calls, CallsOf, Clearing, Contended, Counter, Crowded, Lock, Memory, Packets, Ready, Run,
-    Sleep, Slice,
+    self, Beside, Calls, CallsOf, Clearing, Contended, Counter, Crowded, Lock, Memory, Packets,
+    Ready, Run, Sleep, Slice,
 };
 use crate::made::{recording, recordings, trace};
 
@@ -216,6 +216,30 @@ fn time_that_the_host_took_is_not_claimed() {
     let stolen = compare(&after(MUCH));
     assert!(stolen.changes.is_empty(), "{stolen:#?}");
     assert!(!stolen.possible.is_empty(), "{stolen:#?}");
+}
+
+#[test]
+fn waits_of_others_and_of_idle_threads_are_no_changes_of_ranges() {
+    let steps = [
+        Run(50_000),
+        Beside(102, "helper", 20),
+        Run(50_000),
+        Ready(10_000),
+        Run(50_000),
+        Sleep(40_000),
+        Run(10_000),
+    ];
+    let trace = trace(&steps, 0.0, 1);
+    let of = |from_us: i64, to_us: i64| Recording::new(&trace, Some(from_us * 1000..to_us * 1000));
+    // After that, `neighbour` waits for a CPU, and `helper` for work, all of the time.
+    let (before, after) = (of(1, 100_000), of(112_000, 205_000));
+    let comparison = Comparison::new(&[before], &[after], &Limits::default());
+    let all = comparison.changes.iter().chain(&comparison.possible);
+    let waits: Vec<String> = all
+        .filter(|change| change.feature.kind == Kind::Wait)
+        .map(|change| change.feature.text())
+        .collect();
+    assert_eq!(waits, ["app: waited for a timer"]);
 }
 
 #[test]

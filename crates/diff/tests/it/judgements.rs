@@ -40,7 +40,7 @@ fn rules_are_read_and_written() {
     assert_eq!(measures(&again), measures(&rules));
     // A rule without a name is named by its place in the file that it is in.
     let titles = |rules: &Rules| [1, 2].map(|at| rules.rules[at].title());
-    assert_eq!(titles(&rules), ["the rule in line 6", "the rule in line 8"]);
+    assert_eq!(titles(&rules), ["the rule in line 7", "the rule in line 9"]);
     let line = |text: &str| text.lines().position(|line| line == "measure = \"loss\"");
     let line = line(&rules.text()).expect("the rule");
     assert_eq!(titles(&again)[0], format!("the rule in line {line}"));
