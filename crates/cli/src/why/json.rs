@@ -81,11 +81,7 @@ pub(super) fn cause(it: &mut Members<'_>, why: &Why<'_>, share: &Share) {
         Cause::Call(name) => it.add("call", phrases::call(strings.text(name))),
         Cause::Interrupt(name) => it.add("interrupt", strings.text(name)),
         Cause::Behind(other) => it.name("behind").object(|it| thread(it, why, other)),
-        Cause::Idle(group) => {
-            if let Some(group) = group {
-                it.add("group", strings.text(group));
-            }
-        }
+        Cause::Idle(Some(group)) => it.add("group", strings.text(group)),
         Cause::Wait(kind, waker) => {
             it.add("kind", kind.name());
             if let Some(waker) = waker {

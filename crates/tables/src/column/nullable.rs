@@ -25,7 +25,8 @@ impl<T: Cell> NullableColumn<T> {
         (is_there && is_valid).then(|| self.values.get(row))
     }
 
-    /// Returns an iterator over the values of all rows, which is faster than to get them one by one.
+    /// Returns an iterator over the values of all rows, which is faster than to get them one by
+    /// one.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<T>> {
         let mut values = self.values.iter();
         let rows = 0..self.len;
