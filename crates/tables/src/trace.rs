@@ -11,6 +11,7 @@ use crate::files::{FileImport, Row};
 use crate::import::Source;
 use crate::options::Options;
 use crate::progress::{Continue, Progress};
+use crate::saved::Pages;
 use crate::schema::Tables;
 use crate::stats::{Stat, StatsTracker};
 use crate::store::{Loss, MissingSwitches, Store};
@@ -32,6 +33,8 @@ pub struct Trace {
     pub(crate) losses: Vec<Loss>,
     pub(crate) missing_switches: Vec<MissingSwitches>,
     pub(crate) flow_ends: FlowEnds,
+    /// The file of a saved trace.
+    pub(crate) saved: Option<Arc<Pages>>,
 }
 
 impl Trace {
@@ -113,6 +116,7 @@ impl Trace {
             losses,
             missing_switches,
             flow_ends,
+            saved: None,
         })
     }
 

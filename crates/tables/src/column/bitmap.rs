@@ -1,15 +1,39 @@
 //! The rows that have a value.
 
 use std::io;
+use std::sync::OnceLock;
 
-use crate::saved::{Reader, Saved, Writer, check, decode};
+use crate::saved::{Reader, Saved, Stored, Writer, decode};
 
 /// One bit for each row: 1 if it has a value.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Bitmap {
     words: Vec<u64>,
     len: usize,
+    /// The words of a saved bitmap, which has no others.
+    saved: Option<Box<SavedWords>>,
 }
+
+/// Words in a file, which are read on first use.
+#[derive(Debug, Clone)]
+struct SavedWords {
+    stored: Stored,
+    words: OnceLock<Vec<u64>>,
+}
+
+impl SavedWords {
+    fn get(&self) -> &[u64] {
+        self.words.get_or_init(|| decode(&self.stored.read()))
+    }
+}
+
+impl PartialEq for Bitmap {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.words() == other.words()
+    }
+}
+
+impl Eq for Bitmap {}
 
 impl Bitmap {
     pub(super) fn of(len: usize, bit: bool) -> Self {
@@ -17,6 +41,7 @@ impl Bitmap {
         Self {
             words: vec![word; len.div_ceil(64)],
             len,
+            saved: None,
         }
     }
 
@@ -72,15 +97,16 @@ impl Bitmap {
     /// Returns true if the row has a value.
     #[inline]
     pub fn get(&self, row: usize) -> bool {
-        self.words
+        self.words()
             .get(row / 64)
             .is_some_and(|word| word >> (row % 64) & 1 != 0)
     }
 
     /// Returns the bits. Row 0 is the lowest bit of the first word. Bits beyond the last row are
     /// undefined.
+    #[inline]
     pub fn words(&self) -> &[u64] {
-        &self.words
+        self.saved.as_ref().map_or(&self.words, |saved| saved.get())
     }
 
     /// Returns the number of rows.
@@ -100,22 +126,31 @@ impl Bitmap {
 
     /// Returns the memory in bytes.
     pub(crate) fn memory(&self) -> usize {
-        8 * self.words.capacity()
+        let saved = self.saved.as_ref().and_then(|saved| saved.words.get());
+        8 * saved.unwrap_or(&self.words).capacity()
     }
 }
 
 impl Saved for Bitmap {
     fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         writer.number(self.len as u64);
-        let words = self.words.iter().flat_map(|word| word.to_le_bytes());
-        writer.bytes(&words.collect::<Vec<u8>>())
+        for words in self.words().chunks(1 << 14) {
+            let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+            writer.data(&bytes.collect::<Vec<u8>>())?;
+        }
+        Ok(())
     }
 
     fn load(reader: &mut Reader) -> io::Result<Self> {
         let len: usize = reader.small()?;
-        let words: Vec<u64> = decode(&reader.bytes()?);
-        check(words.len() == len.div_ceil(64))?;
-        Ok(Self { words, len })
+        Ok(Self {
+            words: Vec::new(),
+            len,
+            saved: Some(Box::new(SavedWords {
+                stored: reader.stored(8 * len.div_ceil(64))?,
+                words: OnceLock::new(),
+            })),
+        })
     }
 }
 

@@ -1,30 +1,36 @@
 //! Imported traces in files, so that they can be used again without an import.
 //!
 //! Such a file is a cache of the program that wrote it: it has no stable format, and belongs to
-//! the same user. It consists of data, which is read when it is needed, numbers that describe the
-//! data, which are read at once, and an end of [`END_BYTES`]. A checksum of the whole file is
-//! compared before anything of it is used.
+//! the same user. It consists of data in pages, which are read when they are needed, numbers that
+//! describe the data, checksums of the pages, and an end of [`END_BYTES`]. Numbers and checksums
+//! are read at once, and compared with their own checksum; a page is compared with its checksum
+//! when it is first read. If it is damaged, the code that needs it is ended, so that no result is
+//! computed from it.
 
 mod array;
+mod pages;
 mod reader;
 mod trace;
 mod writer;
 
 pub(crate) use self::array::decode;
 pub use self::array::{Array, Element};
+pub(crate) use self::pages::{Pages, Stored};
 pub use self::reader::Reader;
-pub(crate) use self::reader::Stored;
 pub use self::writer::Writer;
 
 use std::io;
 
-/// The last bytes of a file: the length of the numbers, the checksum, and the mark.
+/// The last bytes of a file: the length of the data, the checksum of what follows it, and the mark.
 const END_BYTES: usize = 24;
 
 /// The mark of such a file, with the version of the format.
-const MARK: [u8; 8] = *b"ferrtab1";
+const MARK: [u8; 8] = *b"ferrtab2";
 
-/// The number of bytes that are read, written and summed up together.
+/// The number of bytes that have a checksum.
+const PAGE: usize = 16 << 10;
+
+/// The number of bytes that are written together, in whole pages.
 const CHUNK: usize = 1 << 20;
 
 /// A part of a trace that can be written to a file, and read again.
@@ -45,7 +51,14 @@ fn damaged() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the saved trace is damaged")
 }
 
-/// A checksum of chunks of bytes. It finds accidental changes only.
+/// Returns the checksum of numbers and of the checksums of pages, of data of this length.
+fn head_sum(head: &[u8], length: u64) -> u64 {
+    let mut sum = Checksum::new();
+    sum.add(head);
+    sum.finish(length ^ (head.len() as u64).rotate_left(32))
+}
+
+/// A checksum of bytes. It finds accidental changes only.
 #[derive(Debug, Clone, Copy)]
 struct Checksum([u64; 4]);
 
@@ -54,11 +67,11 @@ impl Checksum {
         Self([1, 2, 3, 4])
     }
 
-    /// Adds a chunk. All chunks except the last must be of [`CHUNK`] bytes.
-    fn add(&mut self, chunk: &[u8]) {
+    /// Adds bytes.
+    fn add(&mut self, bytes: &[u8]) {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(ODD).rotate_left(29);
-        let (stripes, rest) = chunk.as_chunks::<32>();
+        let (stripes, rest) = bytes.as_chunks::<32>();
         let [mut a, mut b, mut c, mut d] = self.0;
         for stripe in stripes {
             let (words, _) = stripe.as_chunks::<8>();

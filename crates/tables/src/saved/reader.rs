@@ -5,76 +5,55 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use super::{CHUNK, Checksum, END_BYTES, MARK, check, damaged};
+use super::pages::{Pages, Stored};
+use super::{END_BYTES, MARK, PAGE, check, damaged, head_sum};
 
 /// Reads the numbers of a file in the order in which they were written, and finds its data.
 #[derive(Debug)]
 pub struct Reader {
-    file: Arc<File>,
+    pages: Arc<Pages>,
     numbers: Vec<u8>,
     at: usize,
-    /// The offset of the next data, and the end of all data.
+    /// The offset of the next data.
     next: u64,
-    end: u64,
-}
-
-/// Data in a file.
-#[derive(Debug, Clone)]
-pub(crate) struct Stored {
-    file: Arc<File>,
-    offset: u64,
-    length: usize,
-}
-
-impl Stored {
-    /// Returns the number of bytes.
-    pub(crate) fn length(&self) -> usize {
-        self.length
-    }
-
-    /// Reads the data. Bytes that are missing are 0, which happens only if another program changes
-    /// the file.
-    pub(crate) fn read(&self) -> Vec<u8> {
-        let mut data = vec![0; self.length];
-        if self.file.read_exact_at(&mut data, self.offset).is_err() {
-            data.fill(0);
-        }
-        data
-    }
 }
 
 impl Reader {
-    /// Opens a file, and compares its checksum.
+    /// Opens a file, and compares the checksum of its numbers.
     ///
     /// # Errors
     ///
     /// Fails if the file cannot be read, is not a saved trace of this version, or is damaged.
     pub fn open(file: File) -> io::Result<Self> {
         let size = file.metadata()?.len();
-        let Some(length) = size.checked_sub(END_BYTES as u64) else {
-            return Err(damaged());
-        };
+        let before_end = size.checked_sub(END_BYTES as u64).ok_or_else(damaged)?;
         let mut end = [0; END_BYTES];
-        file.read_exact_at(&mut end, length)?;
+        file.read_exact_at(&mut end, before_end)?;
         let (words, _) = end.as_chunks::<8>();
-        let [numbers, sum, mark] = [words[0], words[1], words[2]];
-        let numbers_length = u64::from_le_bytes(numbers);
-        let Some(data) = length.checked_sub(numbers_length).filter(|_| mark == MARK) else {
-            return Err(damaged());
-        };
-        let checked = length ^ numbers_length.rotate_left(32);
-        if checksum(&file, length)?.finish(checked) != u64::from_le_bytes(sum) {
-            return Err(damaged());
-        }
-        let mut numbers = vec![0; usize::try_from(numbers_length).map_err(|_| damaged())?];
-        file.read_exact_at(&mut numbers, data)?;
+        let [length, expected, mark] = [words[0], words[1], words[2]];
+        check(mark == MARK)?;
+        // The data is followed by numbers, which are followed by the checksums of its pages.
+        let length = u64::from_le_bytes(length);
+        let sums = length.div_ceil(PAGE as u64).checked_mul(8);
+        let numbers = sums.and_then(|sums| before_end.checked_sub(length)?.checked_sub(sums));
+        let numbers = numbers.and_then(|length| usize::try_from(length).ok());
+        let numbers = numbers.ok_or_else(damaged)?;
+        let mut read = vec![0; usize::try_from(before_end - length).map_err(|_| damaged())?];
+        file.read_exact_at(&mut read, length)?;
+        check(head_sum(&read, length) == u64::from_le_bytes(expected))?;
+        let pages = Pages::new(file, length, &read[numbers..])?;
+        read.truncate(numbers);
         Ok(Self {
-            file: Arc::new(file),
-            numbers,
+            pages,
+            numbers: read,
             at: 0,
             next: 0,
-            end: data,
         })
+    }
+
+    /// Returns the data of the file.
+    pub(crate) fn pages(&self) -> Arc<Pages> {
+        self.pages.clone()
     }
 
     /// Reads a number.
@@ -141,37 +120,18 @@ impl Reader {
     pub(crate) fn stored(&mut self, length: usize) -> io::Result<Stored> {
         let offset = self.next;
         let next = offset.checked_add(length as u64);
-        self.next = next.filter(|next| *next <= self.end).ok_or_else(damaged)?;
-        Ok(Stored {
-            file: self.file.clone(),
-            offset,
-            length,
-        })
+        let is_within = |next: &u64| *next <= self.pages.length();
+        self.next = next.filter(is_within).ok_or_else(damaged)?;
+        Ok(Stored::new(self.pages.clone(), offset, length))
     }
 
     /// Reads bytes.
     ///
     /// # Errors
     ///
-    /// Fails if there are fewer.
+    /// Fails if there are fewer, or if they are damaged.
     pub fn bytes(&mut self) -> io::Result<Vec<u8>> {
         let length = self.small()?;
-        let stored = self.stored(length)?;
-        let mut bytes = vec![0; length];
-        self.file.read_exact_at(&mut bytes, stored.offset)?;
-        Ok(bytes)
+        self.stored(length)?.try_read()
     }
-}
-
-fn checksum(file: &File, length: u64) -> io::Result<Checksum> {
-    let mut sum = Checksum::new();
-    let mut chunk = vec![0; CHUNK];
-    let mut at = 0;
-    while at < length {
-        let count = (length - at).min(CHUNK as u64) as usize;
-        file.read_exact_at(&mut chunk[..count], at)?;
-        sum.add(&chunk[..count]);
-        at += count as u64;
-    }
-    Ok(sum)
 }

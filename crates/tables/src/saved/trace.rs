@@ -1,6 +1,7 @@
 //! Writing and reading whole traces.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use super::{Reader, Saved, Writer, check, damaged};
@@ -40,6 +41,18 @@ impl Trace {
         self.log.save(writer)
     }
 
+    /// Runs code that reads this trace. Returns `None` if a part of its file turned out to be
+    /// damaged: the code was ended, or its result may lack something.
+    pub fn intact<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
+        let result = catch_unwind(AssertUnwindSafe(read));
+        let is_damaged = self.saved.as_ref().is_some_and(|pages| pages.is_damaged());
+        match result {
+            _ if is_damaged => None,
+            Ok(result) => Some(result),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
     /// Reads a written trace. Columns are read when they are needed.
     ///
     /// # Errors
@@ -73,6 +86,7 @@ impl Trace {
             strings: Saved::load(reader)?,
             tables: Saved::load(reader)?,
             log: Arc::new(SchedLog::load(reader)?),
+            saved: Some(reader.pages()),
         };
         let first = trace.log.first_args();
         check(first.is_none_or(|first| first as usize == trace.tables.args.own_rows()))?;

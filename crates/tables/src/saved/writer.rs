@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::{CHUNK, Checksum, MARK};
+use super::pages::sum;
+use super::{CHUNK, MARK, PAGE, head_sum};
 
 /// Writes data, and numbers that describe it.
 pub struct Writer<'a> {
@@ -11,7 +12,8 @@ pub struct Writer<'a> {
     buffer: Vec<u8>,
     numbers: Vec<u8>,
     length: u64,
-    sum: Checksum,
+    /// The checksums of the written pages.
+    sums: Vec<u64>,
 }
 
 impl std::fmt::Debug for Writer<'_> {
@@ -30,7 +32,7 @@ impl<'a> Writer<'a> {
             buffer: Vec::with_capacity(2 * CHUNK),
             numbers: Vec::new(),
             length: 0,
-            sum: Checksum::new(),
+            sums: Vec::new(),
         }
     }
 
@@ -83,7 +85,9 @@ impl<'a> Writer<'a> {
         while self.buffer.len() - at >= least && at < self.buffer.len() {
             let end = self.buffer.len().min(at + CHUNK);
             let chunk = &self.buffer[at..end];
-            self.sum.add(chunk);
+            for page in chunk.chunks(PAGE) {
+                self.sums.push(sum(self.sums.len(), page));
+            }
             self.out.write_all(chunk)?;
             at = end;
         }
@@ -91,18 +95,18 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes the numbers and the end of the file.
+    /// Writes the numbers, the checksums and the end of the file.
     ///
     /// # Errors
     ///
     /// Fails if the file cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
-        let numbers = std::mem::take(&mut self.numbers);
-        self.data(&numbers)?;
         self.flush(1)?;
-        let mut end = (numbers.len() as u64).to_le_bytes().to_vec();
-        let length = self.length ^ (numbers.len() as u64).rotate_left(32);
-        end.extend(self.sum.finish(length).to_le_bytes());
+        let mut head = self.numbers;
+        head.extend(self.sums.iter().flat_map(|sum| sum.to_le_bytes()));
+        self.out.write_all(&head)?;
+        let mut end = self.length.to_le_bytes().to_vec();
+        end.extend(head_sum(&head, self.length).to_le_bytes());
         end.extend(MARK);
         self.out.write_all(&end)
     }

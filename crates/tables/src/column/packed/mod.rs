@@ -1,14 +1,15 @@
 //! Integers with the fewest bytes.
 
+mod block;
+mod saved;
+
 use std::io;
 use std::ops::Range;
-use std::sync::OnceLock;
 
+use self::block::{BLOCK, Block};
+use self::saved::{SavedBlocks, write_blocks};
 use super::numbers::Source;
-use crate::saved::{Element, Reader, Saved, Stored, Writer, check};
-
-/// The number of integers in a block.
-const BLOCK: usize = 1024;
+use crate::saved::{Reader, Saved, Writer};
 
 /// Integers in blocks. The width of a block is that of its largest difference.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +21,8 @@ pub(crate) struct Packed {
     /// The memory of the values of all blocks.
     bytes: usize,
     late: Option<Box<Late>>,
+    /// The blocks of saved numbers, which have no others.
+    saved: Option<Box<SavedBlocks>>,
 }
 
 /// The state of packed numbers that are partly appended before they are known.
@@ -30,214 +33,6 @@ struct Late {
     /// The count of unknown numbers in each block. A block with any is stored with the full width,
     /// so that they can be changed.
     left: Vec<u16>,
-}
-
-/// An integer that is not above any other one of a block, and the differences of all integers to
-/// it.
-#[derive(Debug, Clone)]
-struct Block {
-    least: i64,
-    above: Above,
-}
-
-#[derive(Debug, Clone)]
-enum Above {
-    /// All are equal.
-    Nothing,
-    U8(Box<[u8]>),
-    U16(Box<[u16]>),
-    U32(Box<[u32]>),
-    U64(Box<[u64]>),
-    /// In a file.
-    Saved(Box<SavedBlock>),
-}
-
-/// The differences of a block in a file, which are read on first use.
-#[derive(Debug, Clone)]
-struct SavedBlock {
-    stored: Stored,
-    /// The number of bytes of a difference.
-    width: usize,
-    above: OnceLock<Above>,
-}
-
-impl SavedBlock {
-    /// Returns the differences, which are not saved ones.
-    #[inline]
-    fn above(&self) -> &Above {
-        self.above.get_or_init(|| {
-            let bytes = self.stored.read();
-            match self.width {
-                1 => Above::U8(bytes.into()),
-                2 => Above::U16(decoded(&bytes)),
-                4 => Above::U32(decoded(&bytes)),
-                _ => Above::U64(decoded(&bytes)),
-            }
-        })
-    }
-}
-
-fn decoded<T: Element>(bytes: &[u8]) -> Box<[T]> {
-    bytes.chunks_exact(T::BYTES).map(T::read).collect()
-}
-
-/// Runs the same code for each width.
-macro_rules! by_width {
-    ($above:expr, $numbers:ident => $some:expr, $none:expr) => {
-        match $above {
-            Above::Nothing => $none,
-            Above::U8($numbers) => $some,
-            Above::U16($numbers) => $some,
-            Above::U32($numbers) => $some,
-            Above::U64($numbers) => $some,
-            Above::Saved(_) => $none,
-        }
-    };
-}
-
-/// Returns a number that is not above any other one, and one that has the width of the largest
-/// difference to it.
-fn range(numbers: &[i64]) -> (i64, u64) {
-    let first = numbers.first().copied().unwrap_or(0);
-    // The bits in which numbers differ.
-    let bits = numbers.iter().fold(0, |bits, n| bits | (n ^ first)) as u64;
-    match bits {
-        0 => return (first, 0),
-        // One byte suffices, from the number that has the same higher bits only.
-        1..=0xff => return (first & !0xff, bits),
-        _ => {}
-    }
-    let (least, most) = match u32::try_from(bits) {
-        // Baseline x86-64 compares several numbers at a time only if they have 32 bits.
-        Ok(..0x8000_0000) => {
-            let low = numbers.iter().map(|n| *n as i32 & i32::MAX);
-            let (least, most) = low.fold((i32::MAX, 0), |(least, most), n| {
-                (least.min(n), most.max(n))
-            });
-            let whole = |low: i32| first & !i64::from(i32::MAX) | i64::from(low);
-            (whole(least), whole(most))
-        }
-        _ => numbers.iter().fold((first, first), |(least, most), n| {
-            (least.min(*n), most.max(*n))
-        }),
-    };
-    (least, most.wrapping_sub(least) as u64)
-}
-
-impl Block {
-    fn of(numbers: &[i64]) -> Self {
-        let (least, difference) = range(numbers);
-        let above = numbers.iter().map(|n| n.wrapping_sub(least) as u64);
-        let above = match difference {
-            0 => Above::Nothing,
-            1..=0xff => Above::U8(above.map(|n| n as u8).collect()),
-            0x100..=0xffff => Above::U16(above.map(|n| n as u16).collect()),
-            0x1_0000..=0xffff_ffff => Above::U32(above.map(|n| n as u32).collect()),
-            _ => Above::U64(above.collect()),
-        };
-        Self { least, above }
-    }
-
-    /// Returns the differences in memory.
-    #[inline]
-    fn above(&self) -> &Above {
-        match &self.above {
-            Above::Saved(saved) => saved.above(),
-            above => above,
-        }
-    }
-
-    #[inline]
-    fn get(&self, index: usize) -> i64 {
-        by_width!(
-            self.above(),
-            numbers => self.least.wrapping_add(numbers[index] as i64),
-            self.least
-        )
-    }
-
-    fn read(&self, range: Range<usize>, out: &mut Vec<i64>) {
-        let least = self.least;
-        by_width!(
-            self.above(),
-            numbers => {
-                let numbers = numbers[range].iter();
-                out.extend(numbers.map(|above| least.wrapping_add(*above as i64)));
-            },
-            out.resize(out.len() + range.len(), least)
-        );
-    }
-
-    /// Returns a block with the full width, in which numbers can be changed.
-    fn wide(numbers: &[i64]) -> Self {
-        let numbers = numbers.iter().map(|number| *number as u64);
-        Self {
-            least: 0,
-            above: Above::U64(numbers.collect()),
-        }
-    }
-
-    /// Returns the numbers of a block with the full width.
-    #[inline]
-    fn wide_mut(&mut self) -> Option<&mut [u64]> {
-        match &mut self.above {
-            Above::U64(numbers) if self.least == 0 => Some(numbers),
-            _ => None,
-        }
-    }
-
-    /// Reduces the width to the least one possible.
-    fn narrow(&mut self) {
-        if let Some(numbers) = self.wide_mut() {
-            let numbers: Vec<i64> = numbers.iter().map(|number| *number as i64).collect();
-            *self = Self::of(&numbers);
-        }
-    }
-
-    /// Returns the number of bytes of a difference.
-    fn width(&self) -> usize {
-        match &self.above {
-            Above::Nothing => 0,
-            Above::U8(_) => 1,
-            Above::U16(_) => 2,
-            Above::U32(_) => 4,
-            Above::U64(_) => 8,
-            Above::Saved(saved) => saved.width,
-        }
-    }
-
-    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
-        writer.signed(self.least);
-        writer.number(self.width() as u64);
-        let mut bytes = Vec::new();
-        match self.above() {
-            Above::U8(above) => return writer.data(above),
-            Above::U16(above) => above.iter().for_each(|above| above.write(&mut bytes)),
-            Above::U32(above) => above.iter().for_each(|above| above.write(&mut bytes)),
-            Above::U64(above) => above.iter().for_each(|above| above.write(&mut bytes)),
-            Above::Nothing | Above::Saved(_) => {}
-        }
-        writer.data(&bytes)
-    }
-
-    fn load(reader: &mut Reader, count: usize) -> io::Result<Self> {
-        let least = reader.signed()?;
-        let width: usize = reader.small()?;
-        check([0, 1, 2, 4, 8].contains(&width))?;
-        let above = match width {
-            0 => Above::Nothing,
-            width => Above::Saved(Box::new(SavedBlock {
-                stored: reader.stored(count * width)?,
-                width,
-                above: OnceLock::new(),
-            })),
-        };
-        Ok(Self { least, above })
-    }
-
-    fn bytes(&self) -> usize {
-        by_width!(&self.above, numbers => size_of_val(&**numbers), 0)
-    }
 }
 
 impl Packed {
@@ -253,6 +48,9 @@ impl Packed {
 
     /// Changes a number, if there is such a row.
     pub(crate) fn set(&mut self, row: usize, number: i64) {
+        if let Some(saved) = self.saved.take() {
+            self.blocks = saved.into_blocks();
+        }
         let index = row % BLOCK;
         let Some(block) = self.blocks.get_mut(row / BLOCK) else {
             if row < self.len {
@@ -337,9 +135,17 @@ impl Packed {
         if row >= self.len {
             return 0;
         }
-        match self.blocks.get(row / BLOCK) {
+        match self.block(row / BLOCK) {
             Some(block) => block.get(row % BLOCK),
             None => self.rest[row % BLOCK],
+        }
+    }
+
+    #[inline]
+    fn block(&self, index: usize) -> Option<&Block> {
+        match (self.blocks.get(index), &self.saved) {
+            (None, Some(saved)) => saved.get(index),
+            (block, _) => block,
         }
     }
 
@@ -362,7 +168,7 @@ impl Packed {
         while row < end {
             let index = row % BLOCK;
             let count = (BLOCK - index).min(end - row);
-            match self.blocks.get(row / BLOCK) {
+            match self.block(row / BLOCK) {
                 Some(block) => block.read(index..index + count, out),
                 None => out.extend_from_slice(&self.rest[index..index + count]),
             }
@@ -392,17 +198,18 @@ impl Packed {
     ) -> io::Result<()> {
         writer.number(numbers.len() as u64);
         let mut block = Vec::with_capacity(BLOCK);
-        while numbers.len() > 0 {
+        let blocks = std::iter::from_fn(|| {
             block.clear();
             block.extend(numbers.by_ref().take(BLOCK));
-            Block::of(&block).save(writer)?;
-        }
-        Ok(())
+            (!block.is_empty()).then(|| Block::of(&block))
+        });
+        write_blocks(writer, blocks)
     }
 
     /// Returns the memory in bytes. Blocks that are saved count as read.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes + self.blocks.capacity() * size_of::<Block>() + 8 * self.rest.capacity()
+        let saved = self.saved.as_ref().map_or(0, |saved| saved.memory());
+        self.bytes + saved + self.blocks.capacity() * size_of::<Block>() + 8 * self.rest.capacity()
     }
 
     /// Returns the memory of this many integers without that of their values, in bytes.
@@ -414,28 +221,20 @@ impl Packed {
 impl Saved for Packed {
     fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         writer.number(self.len as u64);
-        self.blocks
-            .iter()
-            .try_for_each(|block| block.save(writer))?;
-        match self.rest[..] {
-            [] => Ok(()),
-            ref rest => Block::of(rest).save(writer),
-        }
+        let rest = (!self.rest.is_empty()).then(|| Block::of(&self.rest));
+        let blocks = (0..self.len / BLOCK + 1).filter_map(|index| self.block(index));
+        write_blocks(writer, blocks.cloned().chain(rest))
     }
 
     fn load(reader: &mut Reader) -> io::Result<Self> {
         let len: usize = reader.small()?;
-        let mut packed = Self {
+        let saved = SavedBlocks::load(reader, len)?;
+        Ok(Self {
             len,
+            bytes: saved.bytes(),
+            saved: Some(Box::new(saved)),
             ..Self::default()
-        };
-        for start in (0..len).step_by(BLOCK) {
-            let block = Block::load(reader, BLOCK.min(len - start))?;
-            packed.bytes += block.width() * BLOCK.min(len - start);
-            packed.blocks.push(block);
-        }
-        packed.blocks.shrink_to_fit();
-        Ok(packed)
+        })
     }
 }
 
