@@ -12,7 +12,7 @@ use ferretto_tables::{Continue, Format, ImportError, Options, Progress};
 use ferretto_text::amount::human_bytes;
 use rustix::fs::{Mode, OFlags, statvfs};
 
-use crate::view::View;
+use crate::view::{Indexed, View};
 
 /// The least size of traces that are kept. Smaller ones are opened as quickly without.
 const LEAST: u64 = 16 << 20;
@@ -81,7 +81,7 @@ impl Cache {
         progress: impl FnMut(Progress) -> Continue,
     ) -> Result<(View, Option<NewIndex>), ImportError> {
         let index = self.index_of(path, options);
-        if let Some(view) = index.as_ref().and_then(NewIndex::load) {
+        if let Some(view) = index.as_ref().and_then(|index| index.load(path, options)) {
             return Ok((view, None));
         }
         let view = View::open(path, options, progress)?;
@@ -157,7 +157,7 @@ impl Cache {
 
 impl NewIndex {
     /// Returns the view in the index, if it is one of this trace.
-    fn load(&self) -> Option<View> {
+    fn load(&self, trace: &Path, options: &Options) -> Option<View> {
         let folder = fs::symlink_metadata(&self.cache.folder).ok()?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(&self.path, flags, Mode::empty()).ok()?;
@@ -172,7 +172,12 @@ impl NewIndex {
         if reader.bytes().ok()? != self.of {
             return None;
         }
-        let view = View::load(&mut reader).ok()?;
+        let of = Indexed {
+            index: self.path.clone(),
+            trace: trace.to_owned(),
+            options: options.clone(),
+        };
+        let view = View::load(&mut reader, of).ok()?;
         // Indexes that are used remain. If the time cannot be set, it may be removed early.
         let _ = copy.set_times(used);
         Some(view)
@@ -189,21 +194,23 @@ impl NewIndex {
         if !view.trace().can_be_saved() || depends_on_others(view) {
             return Ok(());
         }
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
-        if !is_own(&fs::symlink_metadata(folder)?) {
-            anyhow::bail!("other users may write to {}", folder.display());
-        }
         let size = (view.trace().memory() + view.memory()) as u64;
-        let disk = statvfs(folder)?;
+        // The folder is created only for an index that may be written.
+        let existing = folder.ancestors().find(|folder| folder.is_dir());
+        let disk = statvfs(existing.unwrap_or(folder))?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let most = self.cache.largest.min(free / FREE_SHARE);
         if size > most {
             let [size, most] = [size, most].map(human_bytes);
             let folder = folder.display();
             anyhow::bail!("an index of {size} is larger than the {most} allowed in {folder}");
+        }
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+        if !is_own(&fs::symlink_metadata(folder)?) {
+            anyhow::bail!("other users may write to {}", folder.display());
         }
         ferretto_output::write_private(&self.path, &[], |file| {
             let mut writer = Writer::new(file);

@@ -7,6 +7,10 @@ pub(crate) fn bad(sentence: &str) -> Response {
     Response::error("400 Bad Request", sentence)
 }
 
+pub(crate) fn failed(sentence: &str) -> Response {
+    Response::error("500 Internal Server Error", sentence)
+}
+
 pub(crate) fn json_reply(value: &Value) -> Response {
     Response::new("application/json", value.to_string())
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ use crate::answers::Traces;
 use crate::cache::NewIndex;
 use crate::kept::Kept;
 use crate::queries::Queries;
-use crate::replies::{bad, not_found};
+use crate::replaceable::Replaceable;
+use crate::replies::{bad, failed, not_found};
 use crate::view::View;
 
 /// The time to wait for a new event stream after the last one closed, since a reloaded page opens
@@ -59,8 +60,8 @@ struct Shared {
     token: String,
     port: u16,
     ticket: Ticket,
-    view: RwLock<Arc<View>>,
-    before: Option<View>,
+    view: Replaceable,
+    before: Option<Replaceable>,
     queries: OnceLock<Queries>,
     kept: OnceLock<Kept>,
     state: Mutex<State>,
@@ -98,8 +99,8 @@ impl Server {
             token: token.to_owned(),
             port,
             ticket: Ticket::new(format!("/{token}/"))?,
-            view: RwLock::new(Arc::new(view)),
-            before,
+            view: Replaceable::new(view),
+            before: before.map(Replaceable::new),
             queries: OnceLock::new(),
             kept: OnceLock::new(),
             state: Mutex::default(),
@@ -174,10 +175,13 @@ impl Server {
         let shared = self.shared;
         let _running = self.server.start("view", Page(shared.clone()))?;
         // Runs while the browser starts.
-        shared.view().prepare();
-        shared.view().read_ahead();
+        // The first request reports what prevents it.
+        let _ = shared.view.read(|view| {
+            view.prepare();
+            view.read_ahead();
+        });
         let writing = self.index.map(|index| {
-            let view = shared.view();
+            let view = shared.view.get();
             let write = move || index.write(&view);
             thread::Builder::new().name("index".into()).spawn(write)
         });
@@ -211,9 +215,7 @@ impl Server {
 impl Live {
     /// Replaces the trace by a longer one. `live` is true if it will grow further.
     pub fn grow(&self, view: View, live: bool) {
-        let view = Arc::new(view);
-        let current = self.shared.view.write();
-        *current.unwrap_or_else(PoisonError::into_inner) = view;
+        self.shared.view.set(view);
         self.change(live);
     }
 
@@ -240,11 +242,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn view(&self) -> Arc<View> {
-        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
-        view.clone()
-    }
-
     /// Returns the requested name if the request is for this server, has the token, and comes from
     /// its own page or from a user.
     fn requested<'a>(&self, head: &'a Head) -> Option<&'a str> {
@@ -269,7 +266,6 @@ impl Shared {
     }
 
     fn answer(&self, name: &str, head: &Head, body: &[u8]) -> Response {
-        let view = self.view();
         let (live, generation) = {
             let state = self.state();
             (state.live, state.generation)
@@ -288,15 +284,27 @@ impl Shared {
             }
             _ => {}
         }
-        let traces = Traces {
-            view: &view,
-            before: self.before.as_ref(),
-            live,
-            generation,
-            has_sql: self.queries.get().is_some(),
-            kept: self.kept.get(),
+        let answer = |view: &View, before: Option<&View>| {
+            let traces = Traces {
+                view,
+                before,
+                live,
+                generation,
+                has_sql: self.queries.get().is_some(),
+                kept: self.kept.get(),
+            };
+            traces.answer(name, head, body)
         };
-        traces.answer(name, head, body)
+        let answered = self.view.read(|view| match &self.before {
+            None => Ok(answer(view, None)),
+            Some(before) => before.read(|before| answer(view, Some(before))),
+        });
+        match answered.and_then(|answered| answered) {
+            Ok(response) => response,
+            Err(error) => failed(&format!(
+                "The index of the trace is damaged, and reading the trace again failed: {error}"
+            )),
+        }
     }
 
     /// Runs the SQL of a request.

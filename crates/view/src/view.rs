@@ -1,8 +1,9 @@
 //! A trace prepared for viewing.
 
+use std::fs;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use ferretto_tables::saved::{Reader, Writer};
@@ -30,8 +31,29 @@ pub struct View {
     /// The states and events that explain times, prepared on first use.
     prepared: OnceLock<Arc<Prepared>>,
     first: FirstPicture,
-    /// True if columns are read from an index when they are needed.
-    is_indexed: bool,
+    /// The index from which columns are read when they are needed, if there is one.
+    index: Option<Indexed>,
+}
+
+/// The index of a trace.
+#[derive(Debug, Clone)]
+pub struct Indexed {
+    pub(crate) index: PathBuf,
+    pub(crate) trace: PathBuf,
+    pub(crate) options: Options,
+}
+
+impl Indexed {
+    /// Removes the index, which is damaged, and imports the trace.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the trace cannot be read.
+    pub fn import_again(&self) -> Result<View, ImportError> {
+        // If another program has removed or replaced it, the damaged one is gone as well.
+        let _ = fs::remove_file(&self.index);
+        View::open(&self.trace, &self.options, |_| Continue::Yes)
+    }
 }
 
 /// The computed parts of a first picture, which depend only on the trace.
@@ -73,7 +95,7 @@ impl View {
             flows: OnceLock::new(),
             prepared: OnceLock::new(),
             first: FirstPicture::default(),
-            is_indexed: false,
+            index: None,
         }
     }
 
@@ -99,7 +121,7 @@ impl View {
     }
 
     /// Reads a view from an index. Columns and levels of detail are read when they are needed.
-    pub(crate) fn load(reader: &mut Reader) -> io::Result<Self> {
+    pub(crate) fn load(reader: &mut Reader, of: Indexed) -> io::Result<Self> {
         let name = String::from_utf8(reader.bytes()?).map_err(io::Error::other)?;
         let bounds = reader.signed()?..reader.signed()?;
         let first = FirstPicture::default();
@@ -122,7 +144,7 @@ impl View {
             flows: OnceLock::new(),
             prepared: OnceLock::new(),
             first,
-            is_indexed: true,
+            index: Some(of),
         })
     }
 
@@ -208,7 +230,19 @@ impl View {
 
     /// Returns true if columns are read from an index when they are needed.
     pub(crate) fn is_indexed(&self) -> bool {
-        self.is_indexed
+        self.index.is_some()
+    }
+
+    /// Runs code that reads the view.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a part of its index turned out to be damaged.
+    pub fn intact<R>(&self, read: impl FnOnce() -> R) -> Result<R, Indexed> {
+        match &self.index {
+            None => Ok(read()),
+            Some(of) => self.trace.intact(read).ok_or_else(|| of.clone()),
+        }
     }
 
     /// Returns the memory of the levels of detail, without the tables, in bytes.

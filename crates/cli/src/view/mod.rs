@@ -105,7 +105,13 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let cache = args.cache();
     let (view, extent, index) = open(&args.file, &options, cache.as_ref())?;
     if let Some(output) = &args.output {
-        export(&view, args, output)?;
+        match view.intact(|| export(&view, args, output)) {
+            Ok(exported) => exported?,
+            Err(damaged) => {
+                let view = damaged.import_again().map_err(explained)?;
+                export(&view, args, output)?;
+            }
+        }
         return Ok(extent.exit_code());
     }
     let before = args.before.as_deref();

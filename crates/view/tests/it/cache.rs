@@ -52,8 +52,12 @@ impl World {
 
 /// Returns slices at several depths, and values of counters, enough for levels of detail.
 fn events(seed: u64) -> String {
+    events_of(seed, 3000)
+}
+
+fn events_of(seed: u64, count: u64) -> String {
     let mut events = String::new();
-    for n in 0..3000_u64 {
+    for n in 0..count {
         let (at, tid) = (n * 40 + seed, n as u32 % 3 + 1);
         events += &slice(tid, &format!("outer {}", n % 5), at, 30);
         events += &slice(tid, "inner", at + 5, n % 20 + 1);
@@ -174,22 +178,18 @@ fn an_index_of_another_content_is_not_used() {
 fn a_damaged_index_is_not_used() {
     let world = World::new();
     let path = world.trace("trace", SCHED);
-    world.open(&path);
+    let (imported, _) = world.open(&path);
+    let expected = answers(&imported);
     let index = world.indexes().pop().expect("index");
     let whole = fs::read(&index).expect("index");
     let mut damaged: Vec<Vec<u8>> = (0..whole.len())
         .step_by(whole.len() / 40)
         .map(|length| whole[..length].to_vec())
         .collect();
-    for at in (0..whole.len())
-        .step_by(whole.len() / 60)
-        .chain(whole.len() - 24..whole.len())
-    {
-        let mut changed = whole.clone();
-        changed[at] ^= 0x10;
-        damaged.push(changed);
-    }
     damaged.push([whole.clone(), vec![0]].concat());
+    for at in whole.len() - 24..whole.len() {
+        damaged.push(changed(&whole, at));
+    }
     for content in damaged {
         fs::write(&index, content).expect("index");
         let (_, was_there) = world.open(&path);
@@ -197,6 +197,68 @@ fn a_damaged_index_is_not_used() {
         // It is replaced.
         assert!(fs::read(&index).expect("index").len() > whole.len() / 2);
     }
+    // Damaged data is found when the index is opened, or by the first answer that needs it.
+    for at in (0..whole.len()).step_by(whole.len() / 60) {
+        fs::write(&index, changed(&whole, at)).expect("index");
+        let (view, _) = world.open(&path);
+        match view.intact(|| answers(&view)) {
+            Ok(answered) => assert!(answered == expected, "{at}"),
+            Err(damaged) => {
+                let view = damaged.import_again().expect("trace");
+                assert!(answers(&view) == expected, "{at}");
+                assert_eq!(world.indexes().len(), 0, "the damaged one is gone");
+            }
+        }
+    }
+}
+
+/// Returns a content with another byte at an offset.
+fn changed(content: &[u8], at: usize) -> Vec<u8> {
+    let mut changed = content.to_vec();
+    changed[at] ^= 0x10;
+    changed
+}
+
+#[test]
+fn the_first_page_reads_a_small_part_of_the_index() {
+    const PAGE: usize = 16 << 10;
+    let world = World::new();
+    let path = world.trace("trace", &events_of(1, 20_000));
+    world.open(&path);
+    let index = world.indexes().pop().expect("index");
+    let whole = fs::read(&index).expect("index");
+    let mut unread = 0;
+    let pages: Vec<usize> = (0..whole.len()).step_by(4 * PAGE).collect();
+    for at in &pages {
+        fs::write(&index, changed(&whole, *at)).expect("index");
+        let opened = world
+            .cache
+            .open(&path, &Options::default(), |_| Continue::Yes);
+        let (view, new) = opened.expect("trace");
+        let first = || view.index(Circumstances::default());
+        unread += usize::from(new.is_none() && view.intact(first).is_ok());
+    }
+    assert!(unread * 4 >= pages.len() * 3, "{unread} of {pages:?}");
+}
+
+#[test]
+fn an_index_that_is_replaced_can_be_read_on() {
+    let world = World::new();
+    let path = world.trace("trace", &events(1));
+    let (imported, _) = world.open(&path);
+    let expected = answers(&imported);
+    let (first, was_there) = world.open(&path);
+    assert!(was_there);
+    // Another server opens what the file contains now.
+    world.trace("trace", &events(2));
+    let (second, was_there) = world.open(&path);
+    assert!(!was_there);
+    assert!(
+        first
+            .intact(|| answers(&first))
+            .is_ok_and(|read| read == expected)
+    );
+    assert!(answers(&second) != expected);
 }
 
 #[test]
@@ -266,4 +328,13 @@ fn the_size_of_all_indexes_is_limited() {
         "{refused}"
     );
     assert_eq!(world.indexes().len(), 3);
+    // A folder that would be empty is not created.
+    let folder = world.folder.path().join("none");
+    let cache = Cache::new(folder.join("view")).with_least(0);
+    let opened = cache
+        .with_largest(1)
+        .open(&large, &Options::default(), |_| Continue::Yes);
+    let (view, new) = opened.expect("trace");
+    new.expect("no index").write(&view).unwrap_err();
+    assert!(!folder.exists());
 }

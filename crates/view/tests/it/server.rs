@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use crate::common::{Frame, json, slice};
 use ferretto_http::{Peer, Permission};
-use ferretto_view::Server;
+use ferretto_tables::{Continue, Options};
+use ferretto_view::{Cache, Server};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// A time limit that also suffices on a busy machine.
@@ -90,6 +91,49 @@ impl Running {
     fn post(&self, name: &str, body: &str) -> (u16, Vec<u8>) {
         self.ask(&format!("POST /{TOKEN}/{name}"), &self.host(), body)
     }
+}
+
+#[test]
+fn a_damaged_index_is_replaced_by_the_trace_while_it_is_shown() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("trace");
+    let slices: Vec<String> = (0..3000).map(|n| slice(1, "s", n * 40, 30)).collect();
+    let content = format!(
+        "{{\"traceEvents\":[{}]}}",
+        slices.concat().trim_end_matches(',')
+    );
+    std::fs::write(&path, content).expect("trace");
+    let indexes = folder.path().join("cache");
+    let cache = Cache::new(indexes.clone()).with_least(0);
+    let open = || {
+        let opened = cache.open(&path, &Options::default(), |_| Continue::Yes);
+        opened.expect("trace")
+    };
+    let answer = |view| {
+        let bind = Server::bind(view, None, TOKEN, Box::new(|_| true));
+        let server = Running::start(bind.expect("server"));
+        let body = "{\"nodes\":[0,1,2,3],\"from\":0,\"to\":1e9,\"level\":0}";
+        server.post("tiles", body)
+    };
+    let (imported, new) = open();
+    new.expect("no index").write(&imported).expect("index");
+    let expected = answer(imported);
+    assert_eq!(expected.0, 200);
+    let mut entries = std::fs::read_dir(&indexes).expect("folder");
+    let index = entries.next().expect("index").expect("index").path();
+    let whole = std::fs::read(&index).expect("index");
+    let mut replaced = 0;
+    for at in (0..whole.len()).step_by(16 << 10) {
+        let mut content = whole.clone();
+        content[at] ^= 1;
+        std::fs::write(&index, content).expect("index");
+        let (view, new) = open();
+        if new.is_none() {
+            assert!(answer(view) == expected, "{at}");
+            replaced += usize::from(!index.exists());
+        }
+    }
+    assert!(replaced > 0, "some damage is found only by requests");
 }
 
 #[test]
