@@ -368,8 +368,9 @@ export class Scene {
             text.fillStyle = colors.loss;
             if (lost.length <= MAX_LOSS_LINES) text.fillRect(x0, top, Math.max(1, ratio), height - top);
             text.beginPath();
-            text.moveTo(x0 - 5 * ratio, top - 9 * ratio);
-            text.lineTo(x0 + 5 * ratio, top - 9 * ratio);
+            // Below the times of day.
+            text.moveTo(x0 - 5 * ratio, top - 5 * ratio);
+            text.lineTo(x0 + 5 * ratio, top - 5 * ratio);
             text.lineTo(x0, top);
             text.fill();
         }

@@ -701,7 +701,12 @@ test('many losses are marked in the ruler without hiding the rows', async () => 
             const stage = await page.locator('#stage').boundingBox();
             const x = Math.round((await xOf(page, 50 * MS)) - stage.x);
             const opacity = (y) => page.evaluate(({ x, y }) => Math.max(...[-1, 0, 1].map((by) => document.getElementById('letters').getContext('2d').getImageData(x + by, y, 1, 1).data[3])), { x, y });
-            assert.ok((await opacity(64)) > 200);
+            assert.ok((await opacity(67)) > 200);
+            const isMark = (y) => page.evaluate(({ x, y }) => {
+                const [red, green, , alpha] = document.getElementById('letters').getContext('2d').getImageData(x, y, 1, 1).data;
+                return alpha > 120 && red > 2 * green;
+            }, { x, y });
+            assert.deepEqual([await isMark(62), await isMark(67)], [false, true], 'the mark is below the times of day');
             const inRows = await opacity(Math.round(stage.height) - 20);
             assert.ok(number === 2 ? inRows > 120 : inRows < 80, `${number} losses: ${inRows}`);
         });
