@@ -425,13 +425,13 @@ impl Test<'_> {
         let size = match (feature.kind, feature.kind.unit()) {
             (Kind::Median | Kind::Tail, _) => relative * (total / self.scale),
             // The critical path tells why a command is slower.
-            (Kind::Cpu | Kind::CallTime, _) if self.scope == Scope::Command => {
+            (Kind::Cpu | Kind::CallTime | Kind::RequestTime, _) if self.scope == Scope::Command => {
                 difference / self.scale * 0.5
             }
             (_, Unit::Time) => difference / self.scale,
             // All that runs on CPUs depends on it.
             (Kind::Frequency, _) => relative * 0.5,
-            (Kind::Traffic, _) => relative * 0.02,
+            (Kind::Traffic | Kind::RequestBytes, _) => relative * 0.02,
             (Kind::Threads, _) => relative * 0.01,
             (_, Unit::Bytes) => relative * 0.3,
             (_, Unit::Count | Unit::Value) => relative * 0.02,

@@ -19,6 +19,12 @@ pub enum Kind {
     Faults,
     /// Bytes that were read or written.
     Traffic,
+    /// Requests to a disk: their number.
+    Requests,
+    /// Requests to a disk: their bytes.
+    RequestBytes,
+    /// Requests to a disk: the sum of their durations.
+    RequestTime,
     /// Slices: their typical duration.
     Median,
     /// Slices: the 99th percentile of their durations.
@@ -66,6 +72,9 @@ impl Kind {
             Self::CallTime => "call-time",
             Self::Faults => "faults",
             Self::Traffic => "traffic",
+            Self::Requests => "requests",
+            Self::RequestBytes => "request-bytes",
+            Self::RequestTime => "request-time",
             Self::Median => "median",
             Self::Tail => "p99",
             Self::Slices => "slices",
@@ -84,6 +93,9 @@ impl Kind {
         match self {
             Self::Duration | Self::Path | Self::Cpu | Self::Wait => Unit::Time,
             Self::Median | Self::Tail | Self::SelfTime | Self::CallTime => Unit::Time,
+            Self::RequestTime => Unit::Time,
+            Self::Requests => Unit::Count,
+            Self::RequestBytes => Unit::Bytes,
             Self::Calls | Self::Slices | Self::Faults | Self::Threads => Unit::Count,
             Self::Counter | Self::Frequency => Unit::Value,
             Self::Growth | Self::Peak | Self::Heap | Self::Traffic => Unit::Bytes,
@@ -253,6 +265,9 @@ impl Feature {
             Kind::Calls => of(&format!("system calls {}", self.detail)),
             Kind::CallTime => of(&format!("time in system calls {}", self.detail)),
             Kind::Faults | Kind::Traffic | Kind::Frequency | Kind::Peak => of(&self.name),
+            Kind::Requests => of(&format!("requests to disk {}, number", self.name)),
+            Kind::RequestBytes => of(&format!("requests to disk {}, bytes", self.name)),
+            Kind::RequestTime => of(&format!("requests to disk {}, time", self.name)),
             Kind::Median => of(&format!("slice {}, median", self.name)),
             Kind::Tail => of(&format!("slice {}, 99th percentile", self.name)),
             Kind::Slices => of(&format!("slice {}, number", self.name)),

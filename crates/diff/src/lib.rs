@@ -14,6 +14,7 @@ mod compare;
 mod context;
 mod counters;
 mod cpu;
+mod disks;
 mod feature;
 mod heap;
 mod neighbours;

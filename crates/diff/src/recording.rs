@@ -10,7 +10,9 @@ use ferretto_why::{Recorded, Why};
 use crate::context::Context;
 use crate::feature::{CALLS, Feature, Kind, WAITED_FOR_CPU};
 use crate::values::Values;
-use crate::{calls, counters, cpu, heap, neighbours, path, resources, setup, slices, threads};
+use crate::{
+    calls, counters, cpu, disks, heap, neighbours, path, resources, setup, slices, threads,
+};
 
 /// The tables that a comparison needs.
 pub const TABLES: TableSet = ferretto_why::TABLES
@@ -52,6 +54,8 @@ pub struct Recording {
     pub(crate) processes: BTreeSet<String>,
     /// The kinds of data that it has.
     pub(crate) recorded: Recorded,
+    /// Set if it has requests to disks.
+    pub(crate) has_requests: bool,
     /// Set if the kernel left out switches of threads.
     pub(crate) lacks_switches: bool,
     /// The time in nanoseconds in which switches of threads are missing, of all CPUs.
@@ -80,6 +84,7 @@ impl Recording {
         let called = calls::read(&context, &mut values);
         counters::read(&context, &mut values);
         heap::read(&context, &mut values);
+        disks::read(&context, &mut values);
         threads::read(&context, &mut values);
         resources::read(&context, &mut values);
         let scope = match context.command {
@@ -110,6 +115,7 @@ impl Recording {
             setup: setup::read(&context),
             processes: context.process_names(),
             recorded: context.why.recorded(),
+            has_requests: !trace.disk_requests().is_empty(),
             lacks_switches: !trace.missing_switches().is_empty(),
             unknown: called + unknown(trace, &context.range),
             stolen: counters::stolen(trace, &context.range),
@@ -123,6 +129,7 @@ impl Recording {
             Kind::Calls => self.recorded.system_calls,
             Kind::CallTime => self.recorded.system_calls && self.recorded.switches,
             Kind::Threads => self.recorded.switches,
+            Kind::Requests | Kind::RequestBytes | Kind::RequestTime => self.has_requests,
             Kind::Path if feature.name == CALLS => self.recorded.system_calls,
             Kind::Cpu if !feature.detail.is_empty() => self.recorded.samples,
             Kind::Duration | Kind::Path | Kind::Cpu | Kind::Wait => self.recorded.switches,

@@ -28,7 +28,8 @@ pub(crate) fn assumed(feature: &Feature, busyness: Busyness, degrees: f64) -> f6
             return 0.2 + (0.3 + 1.5 * busyness.least) / (1.0 + degrees / 2.0);
         }
         (Kind::Path, "was interrupted") => (0.6, 0.5),
-        (Kind::Path | Kind::Wait, "waited for a disk") => (0.4, 0.5),
+        (Kind::Path | Kind::Wait, "waited for a disk") | (Kind::RequestTime, _) => (0.4, 0.5),
+        (Kind::Requests | Kind::RequestBytes, _) => (0.1, 0.2),
         (Kind::Path, "waited for a timer") => (0.1, 0.3),
         (Kind::Path | Kind::Wait, _) => (0.2, 0.8),
         (Kind::Duration | Kind::Median | Kind::SelfTime, _) => (0.04, 0.6),

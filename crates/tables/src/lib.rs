@@ -73,7 +73,7 @@ pub use options::{Options, WantedArgs};
 pub use progress::{Continue, Progress};
 pub use schema::{TableId, TableSet, Tables};
 pub use stats::{Scope, Severity, Source, Stat};
-pub use store::{Loss, Lost, MissingSwitches};
+pub use store::{DiskRequest, Loss, Lost, MissingSwitches};
 pub use strings::{StringId, StringPool};
 pub use table::{ColumnSpec, Table, TableSpec};
 pub use trace::Trace;

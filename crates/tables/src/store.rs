@@ -13,6 +13,21 @@ use crate::trackers::args::ArgSet;
 use crate::trackers::callsites::{Callsites, Ticket};
 use crate::trackers::waiting_args::WaitingArgs;
 
+/// A request to a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskRequest {
+    /// The time at which it began.
+    pub ts: i64,
+    /// Its duration, 0 if its end is not known.
+    pub dur: i64,
+    /// The thread that sent it: often that of the kernel which writes later.
+    pub thread: Option<u32>,
+    /// The disk and the direction, as in the name of its slice.
+    pub name: StringId,
+    /// The bytes to read or to write.
+    pub bytes: u64,
+}
+
 /// The tables, texts and statistics of an import.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -28,6 +43,8 @@ pub(crate) struct Store {
     other_losses: usize,
     /// The numbers of switches of threads and of missing ones, by row of `cpu`.
     switches: Vec<(u64, u64)>,
+    /// The requests to disks, in the order of their ends.
+    pub(crate) disk_requests: Vec<DiskRequest>,
     /// The tables that are wanted. Others may stay empty.
     pub(crate) wanted: TableSet,
     args: WantedArgs,
@@ -116,6 +133,7 @@ impl Store {
             unknown_times: 0,
             other_losses: 0,
             switches: Vec::new(),
+            disk_requests: Vec::new(),
             sched: SchedLog::default(),
             wanted: options.tables,
             args: options.args,

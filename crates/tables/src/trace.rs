@@ -14,7 +14,7 @@ use crate::progress::{Continue, Progress};
 use crate::saved::Pages;
 use crate::schema::Tables;
 use crate::stats::{Stat, StatsTracker};
-use crate::store::{Loss, MissingSwitches, Store};
+use crate::store::{DiskRequest, Loss, MissingSwitches, Store};
 use crate::strings::StringPool;
 use crate::table::Table;
 use crate::trackers::flow::FlowEnds;
@@ -31,6 +31,7 @@ pub struct Trace {
     pub(crate) remarks: Vec<String>,
     pub(crate) exceeds_memory: bool,
     pub(crate) losses: Vec<Loss>,
+    pub(crate) disk_requests: Vec<DiskRequest>,
     pub(crate) missing_switches: Vec<MissingSwitches>,
     pub(crate) flow_ends: FlowEnds,
     /// The file of a saved trace.
@@ -102,6 +103,7 @@ impl Trace {
             sched,
             wanted,
             losses,
+            disk_requests,
             ..
         } = store;
         let log = Arc::new(sched);
@@ -114,6 +116,7 @@ impl Trace {
             remarks,
             exceeds_memory,
             losses,
+            disk_requests,
             missing_switches,
             flow_ends,
             saved: None,
@@ -154,6 +157,12 @@ impl Trace {
     /// imported.
     pub fn exceeds_memory(&self) -> bool {
         self.exceeds_memory
+    }
+
+    /// Returns the requests to disks, in the order of their ends: at most a million. A trace that
+    /// was loaded from an index has none.
+    pub fn disk_requests(&self) -> &[DiskRequest] {
+        &self.disk_requests
     }
 
     /// Returns the losses of data, in the order of the file.

@@ -2,7 +2,7 @@
 
 use ferretto_diff::{Change, Comparison, Kind, Limits};
 
-use crate::made::Step::{self, Beside, Call, Calls, Packets, Run, Sleep};
+use crate::made::Step::{self, Beside, Call, Calls, Packets, Requests, Run, Sleep};
 use crate::made::recordings;
 
 /// The steps that all recordings begin with.
@@ -87,6 +87,30 @@ fn new_threads_are_found_by_names_without_numbers() {
     assert!(compare(&workers, &others).is_empty());
     let gone = compare(&more, &workers);
     assert_eq!(change(&gone, Kind::Threads).difference(), -1.0);
+}
+
+#[test]
+fn requests_to_disks_are_compared_by_process_and_disk() {
+    let more = compare(&[Requests(30)], &[Requests(150)]);
+    let count = change(&more, Kind::Requests);
+    assert_eq!(
+        count.feature.text(),
+        "app: requests to disk 254:0 read, number"
+    );
+    assert_eq!((count.before, count.after), (30.0, 150.0));
+    let bytes = change(&more, Kind::RequestBytes);
+    assert_eq!(bytes.after, 150.0 * 65536.0);
+    let time = change(&more, Kind::RequestTime);
+    assert!((time.after - 30e6).abs() < 3e6, "{time:?}");
+    // Without requests in one of them, nothing is known of it.
+    let unknown = compare(&[], &[Requests(150)]);
+    assert!(
+        !unknown
+            .changes
+            .iter()
+            .any(|it| it.feature.kind == Kind::Requests),
+        "{unknown:#?}"
+    );
 }
 
 #[test]

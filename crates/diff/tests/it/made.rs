@@ -36,6 +36,8 @@ pub(crate) enum Step {
     Contended(u64),
     /// It runs within one system call.
     Call(u64),
+    /// It sends this many requests to a disk, one after the other.
+    Requests(u64),
     /// Another thread of it runs on the other CPU: its number, its name, the time.
     Beside(u32, &'static str, u64),
     /// Further packets. `TIME` stands for the time.
@@ -43,7 +45,7 @@ pub(crate) enum Step {
 }
 use Step::{
     Beside, Call, Calls, CallsOf, Clearing, Contended, Counter, Crowded, Lock, Memory, Packets,
-    Ready, Run, Sleep, Slice,
+    Ready, Requests, Run, Sleep, Slice,
 };
 
 /// The command `app`, its thread `peer`, and others.
@@ -192,6 +194,15 @@ impl Made {
                 self.event(0, 100, "sys_enter { id: 318 }");
                 self.time += self.length(us);
                 self.event(0, 100, "sys_exit { id: 318 }");
+            }
+            Requests(count) => {
+                for sector in 0..count {
+                    let of = format!("dev: 65024 sector: {sector}");
+                    let issue = format!("block_rq_issue {{ {of} bytes: 65536 rwbs: \"R\" }}");
+                    self.event(0, 100, &issue);
+                    self.time += self.length(200);
+                    self.event(0, 100, &format!("block_rq_complete {{ {of} }}"));
+                }
             }
             Beside(tid, name, us) => {
                 let _ = writeln!(

@@ -79,6 +79,7 @@ impl Trace {
         let mut trace = Self {
             remarks,
             losses,
+            disk_requests: Vec::new(),
             missing_switches,
             exceeds_memory: false,
             flow_ends: FlowEnds::default(),

@@ -46,6 +46,12 @@ fn overlapping_requests_have_tracks_of_their_own() {
         ]
     );
     assert_eq!(rows(&trace, "track", "name type"), ["vda block_io"; 2]);
+    let requests = trace.disk_requests().iter();
+    let requests = requests.map(|request| (request.ts, request.dur, request.bytes));
+    assert_eq!(
+        requests.collect::<Vec<_>>(),
+        [(10, 20, 4096), (40, 10, 4096), (20, 40, 4096)]
+    );
 }
 
 #[test]

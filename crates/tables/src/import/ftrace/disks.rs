@@ -13,6 +13,7 @@ use super::{Context, Head};
 use crate::import::message::Message;
 use crate::options::Options;
 use crate::schema::ArgValue;
+use crate::store::DiskRequest;
 use crate::strings::StringId;
 use crate::trackers::args::ArgSet;
 use crate::trackers::lane::Nesting;
@@ -26,6 +27,9 @@ const BLOCK_IO: &str = "block_io";
 /// The maximum number of open requests. For more, the oldest are ended without a duration: the ends
 /// of merged requests and of lost events never come.
 const MAX_OPEN: usize = 1 << 10;
+
+/// The maximum number of requests that are kept beside the slices.
+const MAX_REQUESTS: usize = 1 << 20;
 
 /// The requests to disks.
 #[derive(Debug, Default)]
@@ -43,7 +47,7 @@ pub(super) struct Disks {
 /// An open request.
 #[derive(Debug, Clone, Copy)]
 struct Open {
-    ts: i64,
+    request: DiskRequest,
     track: u32,
     group: u32,
 }
@@ -82,7 +86,7 @@ impl Disks {
         if let Some(open) = self.open.remove(&key) {
             // Begun again: the end of the first one is unknown.
             let is_end = !matches!(kind, event::BLOCK_RQ_ISSUE | event::BLOCK_IO_START);
-            let end = if is_end { head.ts } else { open.ts };
+            let end = if is_end { head.ts } else { open.request.ts };
             close(cx, (open, sector), end);
         }
         let rwbs = match kind {
@@ -109,15 +113,22 @@ impl Disks {
             category: StringId::NULL,
             name: cx.store.strings.intern(&name),
         };
+        let request = DiskRequest {
+            ts: head.ts,
+            dur: 0,
+            thread: cx.processes.find_thread(&cx.store, head.tid),
+            name: start.name,
+            bytes: body.uint(issue::BYTES),
+        };
         let mut args = ArgSet::default();
         let store = &mut cx.store;
         args.put(store, "sector", ArgValue::Uint(sector));
-        args.put(store, "bytes", ArgValue::Uint(body.uint(issue::BYTES)));
+        args.put(store, "bytes", ArgValue::Uint(request.bytes));
         let rwbs = store.strings.intern_bytes(body.bytes(rwbs));
         args.put(store, "rwbs", ArgValue::Text(rwbs));
         if cx.slices.begin(store, start, &mut args).is_some() {
             let open = Open {
-                ts: head.ts,
+                request,
                 track,
                 group,
             };
@@ -130,7 +141,7 @@ impl Disks {
         let mut all: Vec<_> = self
             .open
             .iter()
-            .map(|(key, open)| (open.ts, *key))
+            .map(|(key, open)| (open.request.ts, *key))
             .collect();
         all.sort_unstable();
         for (ts, key) in all.drain(..all.len() / 2) {
@@ -164,7 +175,7 @@ impl Disks {
             return;
         }
         for ((_, _, sector), open) in self.open.drain() {
-            close(cx, (open, sector), open.ts);
+            close(cx, (open, sector), open.request.ts);
         }
     }
 }
@@ -172,6 +183,13 @@ impl Disks {
 /// Ends the slice of a request.
 fn close(cx: &mut Context, (open, sector): (Open, u64), end: i64) {
     cx.lanes.end(open.group, sector.cast_signed());
+    if cx.store.disk_requests.len() < MAX_REQUESTS {
+        let dur = end.saturating_sub(open.request.ts);
+        cx.store.disk_requests.push(DiskRequest {
+            dur,
+            ..open.request
+        });
+    }
     let any = (StringId::NULL, StringId::NULL);
     let mut args = ArgSet::default();
     cx.slices
