@@ -278,6 +278,10 @@ impl Test<'_> {
                 process(Kind::Cpu).thread(&feature.thread),
                 change.difference() / 2.0,
             ),
+            _ if feature.is_of_page_tables() => (
+                process(Kind::Calls).detail(&feature.detail),
+                least_count(Kind::Calls).copysign(change.difference()),
+            ),
             _ if feature.is_clearing()
                 || (feature.kind, feature.name.as_str()) == (Kind::Path, FAULTS) =>
             {
@@ -298,6 +302,20 @@ impl Test<'_> {
         };
         let difference = self.difference(&other);
         difference * least > 0.0 && difference.abs() >= least.abs()
+    }
+
+    /// Returns the difference of the times in which as many calls of a process as before copied or
+    /// freed page tables.
+    fn in_page_tables(&self, of: &Feature, features: &BTreeSet<&Feature>) -> f64 {
+        let calls = features.iter().filter(|feature| {
+            let is_own = (feature.kind, &feature.process) == (Kind::CallTime, &of.process);
+            is_own && feature.is_of_page_tables()
+        });
+        let as_many = calls.filter(|calls| {
+            let count = Feature::of_process(Kind::Calls, &calls.process).detail(&calls.detail);
+            self.difference(&count).abs() < least_count(Kind::Calls)
+        });
+        as_many.map(|calls| self.difference(calls).abs()).sum()
     }
 
     /// Names the part of a change that changed the most, if that is not known.
@@ -537,7 +555,15 @@ impl Test<'_> {
         };
         let unknown = self.before.iter().chain(self.after).map(unknown);
         let unknown = unknown.fold(0.0, f64::max);
+        let in_page_tables = if feature.is_on_cpu() {
+            self.in_page_tables(feature, features)
+        } else {
+            0.0
+        };
         let is_known = match feature.kind.unit() {
+            Unit::Time if in_page_tables > 0.0 => {
+                difference > unknown + in_page_tables + LEAST_ON_CPU
+            }
             Unit::Time => difference > unknown,
             _ => feature.kind != Kind::Threads || unknown == 0.0,
         };

@@ -26,6 +26,8 @@ struct Samples {
     time: f64,
     sum: f64,
     squares: f64,
+    /// The sum of the squares of the differences between one sample and the next.
+    steps: f64,
 }
 
 impl Samples {
@@ -34,6 +36,7 @@ impl Samples {
             (self.since, self.first, self.highest) = (time, value, value);
         } else {
             self.hold_until(time);
+            self.steps += (value - self.last.1).powi(2);
         }
         self.count += 1;
         self.highest = self.highest.max(value);
@@ -58,6 +61,18 @@ impl Samples {
         self.time += next.time;
         self.sum += next.sum;
         self.squares += next.squares;
+    }
+
+    /// Returns the relative standard error of a growth.
+    fn growth_error(&self, growth: f64) -> f64 {
+        /// The growth that does not matter.
+        const LEAST: f64 = 1024.0 * 1024.0;
+        let count = f64::from(self.count);
+        // Between two samples memory can be higher: few of them tell the highest badly, and so do
+        // those of a program that frees and allocates all the time. It may have been higher by as
+        // much as one differs from the next.
+        let step = (self.steps / (count - 1.0).max(1.0)).sqrt();
+        (0.3 / count.sqrt()).hypot(step / growth.max(LEAST))
     }
 
     /// Returns the mean, and its relative standard error. `None` if it is not positive.
@@ -105,9 +120,8 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) {
         }
         samples.hold_until(context.range.end);
         if feature.kind == Kind::Growth {
-            // Between two samples memory can be higher: few of them tell the highest badly.
-            let error = 0.3 / f64::from(samples.count).sqrt();
-            values.add_with_error(feature, samples.highest - samples.first, error);
+            let growth = samples.highest - samples.first;
+            values.add_with_error(feature, growth, samples.growth_error(growth));
         } else if let Some((mean, error)) = samples.mean() {
             values.add_with_error(feature, mean, error);
         }

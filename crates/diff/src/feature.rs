@@ -203,6 +203,14 @@ impl Feature {
         self.kind == Kind::Calls && names.contains(&self.detail.as_str())
     }
 
+    /// Returns true if it is the time of system calls that copy or free page tables: it depends on
+    /// the huge pages that the machine had.
+    pub(crate) fn is_of_page_tables(&self) -> bool {
+        let names = ["clone", "clone3", "fork", "munmap", "mremap", "exit_group"];
+        let is_call = self.kind == Kind::CallTime || self.name == CALLS;
+        is_call && names.contains(&self.detail.as_str())
+    }
+
     /// Returns true if it is the time of a function of the kernel that clears new pages: it depends
     /// on the memory of the machine, and of the one that a virtual machine runs on.
     pub(crate) fn is_clearing(&self) -> bool {

@@ -4,8 +4,8 @@
 use ferretto_diff::{Change, Comparison, Kind, Limits, Recording};
 
 use crate::made::Step::{
-    self, Beside, Calls, CallsOf, Clearing, Contended, Counter, Crowded, Lock, Memory, Packets,
-    Ready, Run, Sleep, Slice,
+    self, Beside, Calls, CallsOf, Clearing, Contended, Counter, Crowded, Fork, Lock, Memory,
+    Packets, Ready, Run, Sleep, Slice,
 };
 use crate::made::{recording, recordings, trace};
 
@@ -216,6 +216,33 @@ fn time_that_the_host_took_is_not_claimed() {
     let stolen = compare(&after(MUCH));
     assert!(stolen.changes.is_empty(), "{stolen:#?}");
     assert!(!stolen.possible.is_empty(), "{stolen:#?}");
+}
+
+#[test]
+fn copying_page_tables_for_longer_is_only_possible() {
+    let forks = |us: [u64; 2]| us.map(|us| [&BASE[..], &[Fork(us)]].concat());
+    let [before, after] = forks([6_000, 20_000]);
+    let longer = compare(&before, &after, 90);
+    assert!(longer.changes.is_empty(), "{longer:#?}");
+    let possible = longer.possible.first().expect("a possible change");
+    assert_eq!(possible.feature.text(), "app: ran in system calls: clone");
+}
+
+#[test]
+fn memory_that_comes_and_goes_did_not_grow() {
+    let samples = |kib: [u64; 6]| -> Vec<Step> {
+        let steps = kib.into_iter().flat_map(|kib| [Memory(kib), Run(5_000)]);
+        steps.collect()
+    };
+    let [low, high] = [
+        [10_000, 14_000, 9_000, 18_000, 10_000, 12_000],
+        [10_000, 70_000, 15_000, 82_000, 9_000, 60_000],
+    ];
+    let changed = compare(&samples(low), &samples(high), 95);
+    assert!(changed.changes.is_empty(), "{changed:#?}");
+    let steady = [10_000, 25_000, 40_000, 54_000, 68_000, 82_000];
+    let grown = compare(&samples(low.map(|_| 10_000)), &samples(steady), 95);
+    assert_eq!(first(&grown).feature.text(), "app: memory, growth");
 }
 
 #[test]

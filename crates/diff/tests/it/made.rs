@@ -36,6 +36,8 @@ pub(crate) enum Step {
     Contended(u64),
     /// It runs within one system call.
     Call(u64),
+    /// It runs within one call of `clone`.
+    Fork(u64),
     /// It sends this many requests to a disk, one after the other.
     Requests(u64),
     /// Another thread of it runs on the other CPU: its number, its name, the time.
@@ -44,8 +46,8 @@ pub(crate) enum Step {
     Packets(&'static str),
 }
 use Step::{
-    Beside, Call, Calls, CallsOf, Clearing, Contended, Counter, Crowded, Lock, Memory, Packets,
-    Ready, Requests, Run, Sleep, Slice,
+    Beside, Call, Calls, CallsOf, Clearing, Contended, Counter, Crowded, Fork, Lock, Memory,
+    Packets, Ready, Requests, Run, Sleep, Slice,
 };
 
 /// The command `app`, its thread `peer`, and others.
@@ -144,6 +146,12 @@ impl Made {
         }
     }
 
+    fn call(&mut self, id: u32, us: u64) {
+        self.event(0, 100, &format!("sys_enter {{ id: {id} }}"));
+        self.time += self.length(us);
+        self.event(0, 100, &format!("sys_exit {{ id: {id} }}"));
+    }
+
     fn step(&mut self, step: Step) {
         match step {
             Run(us) => self.time += self.length(us),
@@ -190,11 +198,8 @@ impl Made {
                     self.time
                 );
             }
-            Call(us) => {
-                self.event(0, 100, "sys_enter { id: 318 }");
-                self.time += self.length(us);
-                self.event(0, 100, "sys_exit { id: 318 }");
-            }
+            Call(us) => self.call(318, us),
+            Fork(us) => self.call(56, us),
             Requests(count) => {
                 for sector in 0..count {
                     let of = format!("dev: 65024 sector: {sector}");
