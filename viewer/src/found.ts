@@ -43,7 +43,7 @@ export function found(app: Page): HTMLElement {
         behind = to;
         later.hidden = behind === it.rows.length;
     });
-    const head = (text: string, number = false) => el('th', { scope: 'col', class: number ? 'number' : '' }, el('button', { disabled: true }, text));
+    const head = (text: string, number = false) => el('th', { scope: 'col', class: number ? 'number' : '' }, el('span', { class: 'heading' }, text));
     return el('div', {},
         el('h2', { class: 'title' }, `${count(it.total)} ${it.total === 1 ? 'match' : 'matches'}`, el('span', { class: 'faint' }, name(app.find.query))),
         it.total > it.rows.length ? el('p', { class: 'hint' }, `The first ${count(it.rows.length)} are listed; use a longer search text to narrow the matches.`) : null,

@@ -40,7 +40,7 @@ export async function log(app: Page): Promise<HTMLElement> {
         el('h2', { class: 'title' }, `${count(total)} ${total === 1 ? 'line' : 'lines'}`, el('span', { class: 'faint' }, range ? 'of the range' : 'of the whole trace')),
         el('table', { class: 'lines' },
             el('thead', {}, el('tr', {}, ...['Time', 'Level', 'Thread', 'Name', 'Text'].map((head) =>
-                el('th', { scope: 'col' }, el('button', { disabled: true }, head))))),
+                el('th', { scope: 'col' }, el('span', { class: 'heading' }, head))))),
             body),
         more);
 }
