@@ -100,8 +100,9 @@ fn attack(root: &Path, name: &str, package: &str) -> Result<Vec<String>> {
     Ok(rows)
 }
 
-/// Builds the suite of a package, and returns its program. Those of the workspace are built together, with the features
-/// that `cargo test` gives to their dependencies, so that these are not built again.
+/// Builds the suite of a package, and returns its program. Those of the workspace are built
+/// together, with the features that `cargo test` gives to their dependencies, so that these are not
+/// built again.
 fn build(root: &Path, package: &str) -> Result<PathBuf> {
     let workspace = if package == QUERY { QUERY } else { "" };
     let out = Command::new("cargo")
