@@ -7,6 +7,7 @@ mod print;
 mod select;
 
 use std::io::{self, Write as _};
+use std::mem::ManuallyDrop;
 use std::num::NonZero;
 use std::path::PathBuf;
 
@@ -66,7 +67,9 @@ pub(crate) fn run(args: &WhyArgs) -> Result<Extent> {
         ..Options::default()
     };
     let (name, trace, extent) = read::tables_with(&args.file, &options)?;
-    let why = Why::new(&trace);
+    // The program ends afterwards: to free all parts one by one would only take time.
+    let trace = ManuallyDrop::new(trace);
+    let why = ManuallyDrop::new(Why::new(&trace));
     if !why.recorded().switches {
         bail!("{name} has no scheduling; record it with ferretto record --why");
     }
