@@ -14,7 +14,7 @@ use crate::trackers::callsites::{Callsites, Ticket};
 use crate::trackers::waiting_args::WaitingArgs;
 
 /// A request to a disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskRequest {
     /// The time at which it began.
     pub ts: i64,

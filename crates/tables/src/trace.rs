@@ -11,7 +11,7 @@ use crate::files::{FileImport, Row};
 use crate::import::Source;
 use crate::options::Options;
 use crate::progress::{Continue, Progress};
-use crate::saved::Pages;
+use crate::saved::{Array, Pages};
 use crate::schema::Tables;
 use crate::stats::{Stat, StatsTracker};
 use crate::store::{DiskRequest, Loss, MissingSwitches, Store};
@@ -31,7 +31,7 @@ pub struct Trace {
     pub(crate) remarks: Vec<String>,
     pub(crate) exceeds_memory: bool,
     pub(crate) losses: Vec<Loss>,
-    pub(crate) disk_requests: Vec<DiskRequest>,
+    pub(crate) disk_requests: Array<DiskRequest>,
     pub(crate) missing_switches: Vec<MissingSwitches>,
     pub(crate) flow_ends: FlowEnds,
     /// The file of a saved trace.
@@ -116,7 +116,7 @@ impl Trace {
             remarks,
             exceeds_memory,
             losses,
-            disk_requests,
+            disk_requests: disk_requests.into(),
             missing_switches,
             flow_ends,
             saved: None,
@@ -159,8 +159,7 @@ impl Trace {
         self.exceeds_memory
     }
 
-    /// Returns the requests to disks, in the order of their ends: at most a million. A trace that
-    /// was loaded from an index has none.
+    /// Returns the requests to disks, in the order of their ends: at most a million.
     pub fn disk_requests(&self) -> &[DiskRequest] {
         &self.disk_requests
     }

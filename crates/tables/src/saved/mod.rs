@@ -25,7 +25,7 @@ use std::io;
 const END_BYTES: usize = 24;
 
 /// The mark of such a file, with the version of the format.
-const MARK: [u8; 8] = *b"ferrtab2";
+const MARK: [u8; 8] = *b"ferrtab3";
 
 /// The number of bytes that have a checksum.
 const PAGE: usize = 16 << 10;

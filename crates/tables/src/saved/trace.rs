@@ -4,9 +4,10 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use super::{Reader, Saved, Writer, check, damaged};
+use super::{Array, Element, Reader, Saved, Writer, check, damaged};
 use crate::derived::SchedLog;
-use crate::store::{Loss, Lost, MissingSwitches};
+use crate::store::{DiskRequest, Loss, Lost, MissingSwitches};
+use crate::strings::StringId;
 use crate::trace::Trace;
 use crate::trackers::flow::FlowEnds;
 
@@ -35,6 +36,7 @@ impl Trace {
             writer.number(missing.missing);
             writer.number(missing.of);
         }
+        self.disk_requests.save(writer)?;
         self.stats.save(writer)?;
         self.strings.save(writer)?;
         self.tables.save(writer)?;
@@ -79,10 +81,10 @@ impl Trace {
         let mut trace = Self {
             remarks,
             losses,
-            disk_requests: Vec::new(),
             missing_switches,
             exceeds_memory: false,
             flow_ends: FlowEnds::default(),
+            disk_requests: Array::load(reader)?,
             stats: Saved::load(reader)?,
             strings: Saved::load(reader)?,
             tables: Saved::load(reader)?,
@@ -93,6 +95,30 @@ impl Trace {
         check(first.is_none_or(|first| first as usize == trace.tables.args.own_rows()))?;
         trace.tables.attach_args(&trace.log);
         Ok(trace)
+    }
+}
+
+impl Element for DiskRequest {
+    const BYTES: usize = 32;
+
+    fn write(self, out: &mut Vec<u8>) {
+        self.ts.write(out);
+        self.dur.write(out);
+        self.bytes.write(out);
+        self.thread.unwrap_or(u32::MAX).write(out);
+        self.name.0.write(out);
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let long = |at: usize| &bytes[at..at + 8];
+        let short = |at: usize| u32::read(&bytes[at..at + 4]);
+        Self {
+            ts: i64::read(long(0)),
+            dur: i64::read(long(8)),
+            bytes: u64::read(long(16)),
+            thread: Some(short(24)).filter(|thread| *thread != u32::MAX),
+            name: StringId(short(28)),
+        }
     }
 }
 

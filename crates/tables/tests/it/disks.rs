@@ -1,5 +1,8 @@
 //! Requests to disks.
 
+use ferretto_tables::Trace;
+use ferretto_tables::saved::{Reader, Writer};
+
 use crate::common::{import, rows};
 
 const NAMES: &str = "packet { trace_attributes {
@@ -52,6 +55,14 @@ fn overlapping_requests_have_tracks_of_their_own() {
         requests.collect::<Vec<_>>(),
         [(10, 20, 4096), (40, 10, 4096), (20, 40, 4096)]
     );
+    // An index keeps them.
+    let mut file = tempfile::tempfile().expect("a file");
+    let mut writer = Writer::new(&mut file);
+    trace.save(&mut writer).expect("written");
+    writer.finish().expect("written");
+    let mut reader = Reader::open(file).expect("an index");
+    let loaded = Trace::load(&mut reader).expect("a trace");
+    assert_eq!(loaded.disk_requests(), trace.disk_requests());
 }
 
 #[test]
