@@ -28,15 +28,31 @@ pub(super) fn request(
     length: usize,
     body: &[u8],
 ) -> Reply {
+    try_request(address, line, headers, length, body).expect("a reply")
+}
+
+/// Sends a request. Returns `None` if the server closed the connection without a reply, as it does
+/// if there are too many whose request has not arrived.
+fn try_request(
+    address: SocketAddr,
+    line: &str,
+    headers: &str,
+    length: usize,
+    body: &[u8],
+) -> Option<Reply> {
     let mut client = TcpStream::connect(address).expect("connection");
     let head = format!(
         "{line}\r\nHost: {address}\r\n{headers}Connection: close\r\nContent-Length:{length}\r\n\r\n"
     );
-    client.write_all(head.as_bytes()).expect("head");
+    client.write_all(head.as_bytes()).ok()?;
     // The server may refuse the request before it has read all of it.
     let _ = client.write_all(body);
     let mut bytes = Vec::new();
-    client.read_to_end(&mut bytes).expect("reply");
+    let read = client.read_to_end(&mut bytes);
+    if bytes.is_empty() {
+        return None;
+    }
+    read.expect("the whole reply");
     let split = bytes
         .windows(4)
         .position(|w| w == b"\r\n\r\n")
@@ -52,7 +68,7 @@ pub(super) fn request(
     if head.contains("chunked") {
         body = unchunk(&body);
     }
-    Reply { status, head, body }
+    Some(Reply { status, head, body })
 }
 
 fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
@@ -151,10 +167,16 @@ fn batch(bytes: &[u8], table: &mut Table) {
 }
 
 pub(super) fn query(address: SocketAddr, sql: &str) -> Table {
+    try_query(address, sql).expect("a reply")
+}
+
+/// Returns the result of a query; `None` if the server closed the connection without a reply.
+pub(super) fn try_query(address: SocketAddr, sql: &str) -> Option<Table> {
     let arguments = message(|m| m.string(1, sql));
-    let answer = post(address, "/query", "", &arguments);
+    let line = "POST /query HTTP/1.1";
+    let answer = try_request(address, line, "", arguments.len(), &arguments)?;
     assert_eq!(answer.status, 200);
-    decode(&answer.body)
+    Some(decode(&answer.body))
 }
 
 pub(super) fn text(bytes: &[u8], field: u32) -> Option<String> {
