@@ -89,8 +89,8 @@ fn attack(root: &Path, name: &str, package: &str) -> Result<Vec<String>> {
             .with_context(|| format!("running {}", program.display()))?;
         Ok(!status.success())
     };
-    // A host that takes the CPU away, or hands out memory slowly, delays a server as an attack does. But an attack
-    // succeeds again.
+    // A host that takes the CPU away, or hands out memory slowly, delays a server as an attack
+    // does. But an attack succeeds again.
     if succeeds()? {
         eprintln!("an attack on {name} succeeded; all attacks on it are repeated");
         if succeeds()? {
