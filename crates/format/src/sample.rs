@@ -6,8 +6,8 @@ use ferretto_proto::views::perf_sample::producer_event::data_source_stop_reason:
 use ferretto_proto::views::stack_sample::{ExecutionContextView, TaskContextView};
 use ferretto_proto::views::{PerfSampleView, StackSampleView, frame::kind};
 
-/// The maximum number of frames of a valid callstack: readers leave longer ones out, and count
-/// them. Profilers write at most half as many.
+/// The maximum number of frames of a valid callstack. Readers of samples leave longer interned
+/// callstacks out, and count them; others are cut. Profilers write at most half as many.
 pub const MAX_FRAMES: usize = 2048;
 
 /// The content of a `PerfSample`.

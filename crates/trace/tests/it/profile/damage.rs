@@ -29,7 +29,7 @@ fn callstacks_are_left_out_from_the_length_at_which_other_readers_do() {
             })
             .sample(50, 100, 13)
     };
-    for (frames, problems) in [(MAX_FRAMES, 0), (MAX_FRAMES + 1, 1)] {
+    for (frames, problems) in [(MAX_FRAMES, 0), (MAX_FRAMES + 1, 1), (1_000_000, 1)] {
         let (samples, profile) = deep(frames).samples();
         let known = samples[0].stack.map(|stack| profile.stack(stack).len());
         assert_eq!(known, (problems == 0).then_some(frames));
@@ -187,6 +187,7 @@ fn paths_are_limited() {
         .sample(50, 100, 10);
     let (samples, profile) = trace.samples();
     let frames = profile.stack(samples[0].stack.unwrap());
+    assert!(frames.len() < 10_000);
     let mapping = profile.frame(frames[0]).unwrap().mapping.unwrap();
     assert!(profile.mapping(mapping).unwrap().path.len() < 20_000);
 }
