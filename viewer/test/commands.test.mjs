@@ -30,6 +30,7 @@ test('the palette finds commands by words, and asks for arguments', () =>
         await press(page, 'Control+k');
         assert.equal(await page.locator('#palette').isVisible(), true);
         await page.keyboard.type('whole tra');
+        await settled(page);
         assert.match(await page.locator('#palette-list [aria-selected="true"]').innerText(), /Show the whole trace/);
         await page.keyboard.press('Escape');
         await press(page, ':');
@@ -239,6 +240,7 @@ test('processes are in the order of their tree, start, CPU time or name', async 
         await settled(page);
         assert.deepEqual(await processes(), ['idle', 'make']);
         await page.getByLabel('Filter tracks').fill('/(/');
+        await settled(page);
         assert.match(await page.locator('#where').innerText(), /not a valid regular expression/);
     });
 });

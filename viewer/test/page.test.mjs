@@ -167,11 +167,13 @@ test('a long list of matches is shown in parts, and keys reach all of them', asy
         assert.equal(await hits(), '1 of 1,000');
         assert.equal(await listed(), 300);
         await page.getByRole('button', { name: 'Show more' }).click();
+        await settled(page);
         assert.equal(await listed(), 600);
         await page.getByRole('button', { name: 'turn 599', exact: true }).click();
         await settled(page);
         assert.equal(await hits(), '600 of 1,000');
         await page.getByRole('button', { name: 'Show earlier ones' }).click();
+        await settled(page);
         assert.equal(await listed(), 600);
         await page.getByRole('button', { name: 'turn 150', exact: true }).scrollIntoViewIfNeeded();
         // From the search field, by buttons and by keys, and past the end.
@@ -281,6 +283,7 @@ test('a flamegraph of a range can be zoomed, searched, inverted and compared', (
         assert.equal(await page.getByRole('button', { name: 'Whole graph' }).isEnabled(), true);
         await press(page, 'Backspace');
         await page.getByLabel('Search functions').fill('compare');
+        await settled(page);
         assert.match(await share(page), /“compare”: [\d.]+ %/);
         await page.getByLabel('Search functions').fill('');
         await page.getByRole('button', { name: 'Invert' }).click();
@@ -599,9 +602,11 @@ test('the panel is closed until it has content', () =>
         await press(page, '6');
         assert.match(await content(page), /CPU 2 was not recorded/);
         await page.getByRole('tab', { name: 'Trace' }).click();
+        await settled(page);
         assert.equal(await shown(), false);
         await page.getByRole('tab', { name: 'Trace' }).click();
         await page.getByLabel('Close the panel').click();
+        await settled(page);
         assert.equal(await shown(), false);
         // Dragging its edge opens the panel as well, and the selected row stays in sight.
         const edge = await page.locator('#panel-edge').boundingBox();
@@ -682,6 +687,7 @@ test('lost data is marked and listed', () =>
     on(url, async (page) => {
         const { y } = await page.locator('#stage').boundingBox();
         await page.mouse.move(await xOf(page, 150 * MS), y + 65);
+        await settled(page);
         assert.match(await page.locator('#tip').innerText(), /37 packets of the buffer were overwritten/);
         await press(page, '6');
         assert.match(await content(page), /CPU 2 was not recorded/);
@@ -880,6 +886,7 @@ test('a graphics card draws the same picture', async () => {
             await page.goto(url);
             await settled(page);
             await page.keyboard.press('6');
+            await settled(page);
             names.push(/(WebGL2|2D canvas)/.exec(await content(page))[1]);
             await page.keyboard.press('1');
             await settled(page);

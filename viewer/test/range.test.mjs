@@ -265,6 +265,7 @@ test('the memory of processes is one table', async () => {
         assert.match(memory, /Process\s+Resident\s+Anonymous\s+Swapped\s+Own share\s+Variation/);
         assert.match(memory, /large 10\s+16 MiB\s+12 MiB\s+2 MiB\s+10 MiB\s+8 MiB\s+small 11\s+8 MiB\s+6 MiB\s+1 MiB\s+5 MiB\s+4 MiB/);
         await section(page, 'Memory of processes').getByRole('button', { name: 'small 11' }).click();
+        await settled(page);
         assert.ok(await page.locator('#labels .label', { hasText: 'mem.rss' }).first().isVisible());
     });
 });

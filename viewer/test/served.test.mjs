@@ -399,6 +399,7 @@ test('a stripped program has one box for each function', async (t) => {
             if (names.length === 0) return t.skip('this sort has symbols');
             assert.deepEqual(names, [...new Set(names)], 'functions have several boxes');
             await page.getByLabel('Search functions').fill('sort+0x');
+            await settled(page);
             assert.match(await foot(page), /“sort\+0x”: [\d.]+ %/);
         }),
     );

@@ -65,11 +65,14 @@ test('a query has a result that is sorted, filtered and saved', (t) =>
         assert.deepEqual(await cells(page, 0), ['check', '50', '16225000', 'null']);
         const head = page.getByRole('columnheader', { name: 'dur' });
         await head.getByRole('button').click();
+        await settled(page);
         assert.equal((await cells(page, 0))[0], 'check');
         assert.equal(await head.getAttribute('aria-sort'), 'ascending');
         await head.getByRole('button').click();
+        await settled(page);
         assert.deepEqual([(await cells(page, 0))[2], (await cells(page, 2))[2]], ['20000000', '16225000']);
         await page.getByLabel('Filter rows').fill('/^o[rx]/');
+        await settled(page);
         assert.match(await said(page), /^1 of 3 rows/);
         assert.deepEqual((await cells(page, 0)).slice(0, 2), ['order', '25']);
         await page.getByLabel('Filter rows').fill('');
@@ -83,6 +86,7 @@ test('a query has a result that is sorted, filtered and saved', (t) =>
         assert.match(sql, /^SELECT name/);
         await area(page).fill('');
         await page.getByLabel('Earlier queries').selectOption({ index: 1 });
+        await settled(page);
         assert.equal(await area(page).inputValue(), sql);
     }));
 
@@ -120,6 +124,7 @@ test('a form writes the query', (t) =>
         assert.equal(await area(page).inputValue(), 'SELECT *\nFROM slice\nLIMIT 1000');
         await choose('Filter column', 'name');
         await page.getByLabel('Filter value', { exact: true }).fill("o'r");
+        await settled(page);
         assert.match(await area(page).inputValue(), /WHERE name = 'o''r'/);
         await choose('Filter operator', 'contains');
         await page.getByLabel('Filter value', { exact: true }).fill('o');
@@ -168,8 +173,10 @@ test('names are completed', (t) =>
         await type('SELECT s.track FROM slice s');
         for (let i = 0; i < ' FROM slice s'.length; i++) await page.keyboard.press('ArrowLeft');
         await page.keyboard.press('Control+ ');
+        await settled(page);
         assert.match(await words.first().innerText(), /^track_id\s+slice/);
         await page.keyboard.press('Tab');
+        await settled(page);
         assert.equal(await area(page).inputValue(), 'SELECT s.track_id FROM slice s');
         await type('SELECT * FROM thread_sta');
         assert.match(await words.first().innerText(), /^thread_state\s+table/);
@@ -178,6 +185,7 @@ test('names are completed', (t) =>
         await type('INCLUDE PERFETTO MODULE slices.wi');
         assert.match(await words.first().innerText(), /^slices\.with_context\s+module/);
         await page.keyboard.press('Escape');
+        await settled(page);
         assert.equal(await words.count(), 0);
         assert.ok(await area(page).evaluate((it) => it === document.activeElement));
     }));
@@ -210,10 +218,12 @@ test('a million rows are scrolled', (t) =>
         assert.ok((await page.locator('.gridrow').count()) < 60);
         await page.locator('.gridhead button', { hasText: /^i$/ }).click();
         await page.locator('.gridhead button', { hasText: /^i$/ }).click();
+        await settled(page);
         await grid.evaluate((it) => (it.scrollTop = 0));
         await settled(page);
         assert.equal((await cells(page, 0))[0], '999999');
         await page.getByLabel('Filter rows').fill('row 77777');
+        await settled(page);
         assert.match(await said(page), /^11 of 1,000,000/);
     }));
 
@@ -258,6 +268,7 @@ test('the rows of a query are drawn as tracks, which the address keeps', (t) =>
         }
         await run(page, "SELECT ts, id AS height FROM slice WHERE name = 'check'");
         await page.getByRole('button', { name: 'Draw as tracks…' }).click();
+        await settled(page);
         assert.equal(await page.getByLabel('Kind').inputValue(), 'counter');
         await page.getByLabel('Title').fill('Checks');
         await page.getByRole('button', { name: 'Draw', exact: true }).click();
