@@ -23,6 +23,7 @@ mod phrases;
 mod schedule;
 mod shares;
 mod stacks;
+mod states;
 mod threads;
 
 pub use evidence::{Missing, Recorded};

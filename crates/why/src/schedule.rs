@@ -73,22 +73,9 @@ impl Schedule {
     }
 
     /// Returns the schedule of these states by thread, as [`new`](Self::new) does.
-    pub(crate) fn of(all: Grouped<State>) -> Self {
-        let threads = 0..all.groups();
-        let running: Vec<(u32, u32)> = threads
-            .flat_map(|thread| {
-                let states = (0..).zip(all.of(thread));
-                let running = states.filter(|(_, state)| state.kind == StateKind::Running);
-                running.map(move |(index, _)| (thread, index))
-            })
-            .collect();
-        Self::in_order(all, &running)
-    }
-
-    /// Returns the schedule of these states by thread. `running` has those in which threads ran, by
-    /// their threads and indexes. In the order of time, they need not be sorted.
-    pub(crate) fn in_order(mut all: Grouped<State>, running: &[(u32, u32)]) -> Self {
-        all.for_each_group(|_, states| {
+    pub(crate) fn of(mut all: Grouped<State>) -> Self {
+        let mut runs: Grouped<Run> = Grouped::default();
+        all.for_each_group(|thread, states| {
             for at in 1..states.len() {
                 let start = states[at].start.max(states[at - 1].start);
                 states[at].start = start;
@@ -97,20 +84,20 @@ impl Schedule {
             if let Some(last) = states.last_mut() {
                 last.end = last.end.max(last.start);
             }
+            for state in states.iter().filter(|it| it.kind == StateKind::Running) {
+                if let Some(cpu) = state.cpu {
+                    let (start, end) = (state.start, state.end);
+                    runs.push(cpu, Run { start, end, thread });
+                }
+            }
         });
-        let states = running.iter().filter_map(|(thread, index)| {
-            let state = all.of(*thread).get(*index as usize)?;
-            Some((*thread, state, state.cpu?))
-        });
-        let mut runs: Grouped<Run> = Grouped::sized_for(states.clone().map(|(.., cpu)| cpu));
-        for (thread, state, cpu) in states {
-            let run = Run {
-                start: state.start,
-                end: state.end,
-                thread,
-            };
-            runs.push(cpu, run);
-        }
+        runs.shrink();
+        Self::with_runs(all, runs)
+    }
+
+    /// Returns the schedule of these states, which do not overlap, and the runs of each CPU. In the
+    /// order of time, these need not be sorted.
+    pub(crate) fn with_runs(states: Grouped<State>, mut runs: Grouped<Run>) -> Self {
         runs.for_each_group(|_, runs| {
             let order = |run: &Run| (run.start, run.thread);
             if !runs.is_sorted_by_key(order) {
@@ -120,7 +107,7 @@ impl Schedule {
                 runs[at - 1].end = runs[at - 1].end.min(runs[at].start);
             }
         });
-        Self { states: all, runs }
+        Self { states, runs }
     }
 
     /// Returns the bytes of memory.

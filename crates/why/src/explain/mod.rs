@@ -20,6 +20,7 @@ use crate::nearby::Nearby;
 use crate::partition::{Part, PartKind, Partition};
 use crate::schedule::{Run, Schedule, State, StateKind, Waker};
 use crate::stacks::{self, Function};
+use crate::states;
 use crate::threads;
 
 /// The longest time between two system calls that is taken for leaving the one and entering the
@@ -117,7 +118,7 @@ impl Prepared {
             };
             (evidence, stacks)
         });
-        let (schedule, seen) = threads::schedule(trace, &evidence);
+        let (schedule, seen) = states::schedule(trace, &evidence);
         Self {
             recorded: Recorded {
                 switches: seen.switches,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use ferretto_tables::{Options, Trace};
 use ferretto_testing::Random;
 use ferretto_text::config::{Unknown, read_message};
-use ferretto_why::{Explanation, PartKind, Partition, Share, Shares, Why};
+use ferretto_why::{Explanation, PartKind, Partition, Run, Share, Shares, State, StateKind, Why};
 
 /// The number of intervals of each property, unless the environment has another one.
 const INTERVALS: u64 = 20_000;
@@ -384,6 +384,53 @@ fn hostile_times_have_causes_that_add_up() {
             check(&why.explain(thread, one.min(other)..one.max(other)));
             let lifetime = why.lifetime(thread);
             check(&why.explain(thread, lifetime));
+        }
+    }
+}
+
+/// The runs of a CPU are the states of threads on it; neither overlap.
+#[test]
+fn each_run_of_a_cpu_is_a_state_of_its_thread() {
+    let mut random = Random(17);
+    for round in 0..40 {
+        let step = [3, 900][round % 2];
+        let trace = random_trace(&mut random, 400, steps(step));
+        let why = Why::new(&trace);
+        let schedule = why.schedule();
+        let mut ran = 0;
+        for thread in 0..schedule.threads() {
+            let states = schedule.states(thread);
+            assert!(states.iter().all(|state| state.start <= state.end));
+            assert!(states.windows(2).all(|two| two[0].end <= two[1].start));
+            for state in states.iter().filter(|it| it.kind == StateKind::Running) {
+                let cpu = state.cpu.expect("it ran on a CPU");
+                let is_of_state = |run: &&Run| run.thread == thread && run.start == state.start;
+                let run = schedule.runs(cpu).iter().find(is_of_state);
+                assert!(
+                    run.is_some_and(|run| run.end <= state.end),
+                    "{state:?} {run:?}"
+                );
+                ran += 1;
+            }
+        }
+        assert!(ran > 10, "{ran}");
+        for cpu in 0..2 {
+            let runs = schedule.runs(cpu);
+            assert!(runs.windows(2).all(|two| two[0].end <= two[1].start));
+            for (at, run) in runs.iter().enumerate() {
+                // The last event of a thread that runs may be missing.
+                let is_of_run = |state: &&State| {
+                    let is_running = matches!(state.kind, StateKind::Running | StateKind::Lost);
+                    is_running && state.cpu == Some(cpu) && state.start == run.start
+                };
+                let states = schedule.states(run.thread).iter().filter(is_of_run);
+                let end = states.map(|state| state.end).max().expect("a state");
+                let next = runs.get(at + 1).map_or(i64::MAX, |next| next.start);
+                assert!(
+                    run.end == end.min(next) || run.start == next,
+                    "{run:?} {end}"
+                );
+            }
         }
     }
 }
