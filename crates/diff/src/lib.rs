@@ -18,6 +18,7 @@ mod disks;
 mod feature;
 mod heap;
 mod neighbours;
+mod pair;
 mod path;
 mod recording;
 mod remarks;
