@@ -142,6 +142,13 @@ impl Recording {
         self.scope
     }
 
+    /// Returns the share of the time of the recorded command in which it waited for a CPU that
+    /// another program had. `None` if there is no command, or no scheduling.
+    pub fn behind_others(&self) -> Option<f64> {
+        let tells = self.scope == Scope::Command && self.recorded.switches;
+        tells.then_some(self.behind_others / self.duration)
+    }
+
     /// Returns true if data was lost when it was recorded.
     pub fn has_losses(&self) -> bool {
         self.losses > 0

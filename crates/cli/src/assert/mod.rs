@@ -1,10 +1,11 @@
 //! `ferretto assert`: judges recordings by rules, for gates.
 
+mod calibration;
 mod report;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -22,8 +23,6 @@ use crate::{errors, query};
 
 /// The largest file of rules.
 const MAX_RULES: u64 = 1 << 20;
-/// The probability that a calibrated rule fails by chance, for all rules together.
-const CHANCE: f64 = 0.002;
 /// A rule is broken.
 const BROKEN: u8 = 1;
 /// A rule cannot be judged.
@@ -59,8 +58,8 @@ pub(crate) struct AssertArgs {
     /// Write the verdicts as Markdown to this file
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Print one JSON object with the verdicts, for programs
-    #[arg(long, conflicts_with = "calibrate")]
+    /// Print one JSON object with the verdicts, or the calibrated bounds, for programs
+    #[arg(long)]
     json: bool,
 }
 
@@ -98,7 +97,7 @@ fn judge(args: &AssertArgs) -> Result<u8> {
         known_functions(&Recording::new(&trace, None), &mut rules.known_functions);
     }
     if let Some(output) = &args.calibrate {
-        return calibrate(rules, &files, output, &args.rules);
+        return calibration::calibrate(rules, &files, output, args);
     }
     let mut judgements = Vec::new();
     let mut is_whole = true;
@@ -118,7 +117,7 @@ fn judge(args: &AssertArgs) -> Result<u8> {
                 rule: rule.title(),
                 measure: rule.measure.clone(),
                 file: name.clone(),
-                verdict: rule.judge(value),
+                verdict: rules.judge(rule, value, &recording),
             });
         }
     }
@@ -211,59 +210,4 @@ fn of_query(path: &Path, sql: &str) -> Result<f64> {
         .unwrap_or_default();
     let number = last.trim().trim_matches('"').parse::<f64>().ok();
     number.context("the query does not return one number")
-}
-
-/// Writes rules with bounds that the recordings keep.
-fn calibrate(mut rules: Rules, files: &[PathBuf], path: &Path, source: &Path) -> Result<u8> {
-    if files.len() < 2 {
-        bail!("bounds need at least two recordings of the same, better ten");
-    }
-    let mut values: Vec<Vec<f64>> = vec![Vec::new(); rules.rules.len()];
-    let known_before = rules.known_functions.clone();
-    let mut shares = Vec::new();
-    for path in files {
-        let (name, trace, _) = read::tables(path, TABLES)?;
-        let recording = Recording::new(&trace, None);
-        known_functions(&recording, &mut rules.known_functions);
-        shares.push(rules::functions(&recording));
-        let own = rules::value(&Measure::OwnDuration, &trace, &recording, &BTreeSet::new());
-        if values.iter().all(Vec::is_empty) && own.is_ok() {
-            rules.leave_out_others();
-        }
-        for (rule, values) in rules.rules.iter().zip(&mut values) {
-            let value = match rule.measure {
-                Measure::NewFunctions => Ok(rules::samples(&recording)),
-                _ => value(
-                    &rule.measure,
-                    path,
-                    &trace,
-                    &recording,
-                    &rules.known_functions,
-                ),
-            };
-            values.push(value.map_err(|reason| anyhow!("{name}: {}: {reason}", rule.title()))?);
-        }
-    }
-    let chance = CHANCE / rules.rules.len() as f64;
-    for (rule, values) in rules.rules.iter_mut().zip(&values) {
-        match rule.measure {
-            Measure::NewFunctions => {
-                let held_out = rules::held_out(&shares, &known_before);
-                rule.calibrate_new_functions(values, &held_out, chance);
-            }
-            _ => rule.calibrate(values, chance),
-        }
-    }
-    let inputs: Vec<&Path> = files.iter().map(PathBuf::as_path).chain([source]).collect();
-    // The rules may replace themselves.
-    let inputs = if path == source {
-        &inputs[..files.len()]
-    } else {
-        &inputs
-    };
-    let text = rules.text();
-    output::write(path, inputs, |file| Ok(file.write_all(text.as_bytes())?))
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    io::stdout().flush()?;
-    Ok(0)
 }

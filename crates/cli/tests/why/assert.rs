@@ -125,3 +125,72 @@ fn calibrated_rules_hold_for_the_same() {
         .returned(2)
         .complained("at least two recordings");
 }
+
+/// Recordings that lost data measure something else.
+#[test]
+fn recordings_that_lost_data_count_for_no_bound() {
+    let world = World::new();
+    write(
+        &world,
+        &LOCK.replacen("cpu: 0", "cpu: 0 lost_events: true", 1),
+    );
+    world.write("lost", world.read("t"));
+    write(&world, LOCK);
+    let rules = "[[rule]]\nslice = \"sys_futex\"\nmeasure = \"max\"\n";
+    world.write("rules", rules);
+    let calibrate = |output, files: &[&str]| {
+        let words = [&["assert", "--json", "--calibrate", output, "rules"], files].concat();
+        world.run("ferretto", &words)
+    };
+    let with = calibrate("with", &["t", "lost", "t", "t"])
+        .returned(0)
+        .complained("lost: it lost data, and so it counts for no bound");
+    let answer: serde_json::Value = serde_json::from_str(with.text()).expect("JSON");
+    let left_out = |at: usize| &answer["recordings"][at]["left_out"];
+    assert!(left_out(0).is_null(), "{answer}");
+    assert_eq!(left_out(1), "it lost data");
+    assert_eq!(answer["rules"][0]["unit"], "ns");
+    assert!(
+        answer["rules"][0]["max"].as_f64() > Some(4200.0),
+        "{answer}"
+    );
+    assert!(answer["rules"][0]["remark"].is_null(), "{answer}");
+    calibrate("without", &["t", "t", "t"]).returned(0);
+    assert_eq!(world.read("with"), world.read("without"));
+    calibrate("one", &["t", "lost"])
+        .returned(2)
+        .complained("at least two recordings of the same that lost no data");
+}
+
+#[test]
+fn bounds_of_recordings_that_differ_much_have_a_remark() {
+    let world = World::new();
+    for (name, end) in [("1", "6100"), ("2", "16100"), ("3", "466100")] {
+        // The call takes 4.2, 14.2 and 464.2 µs.
+        let longer = LOCK.replace("timestamp: 6100", &format!("timestamp: {end}"));
+        write(
+            &world,
+            &longer.replace("timestamp: 7000", "timestamp: 467000"),
+        );
+        world.write(name, world.read("t"));
+    }
+    world.write(
+        "rules",
+        "[[rule]]\nname = \"calls\"\nslice = \"sys_futex\"\n",
+    );
+    let words = ["assert", "--calibrate", "bounds", "rules", "1", "2", "3"];
+    world
+        .run("ferretto", &words)
+        .returned(0)
+        .complained("calls: the bound");
+    let text = String::from_utf8(world.read("bounds")).expect("text");
+    assert!(text.starts_with("# the bound"), "{text}");
+    assert!(
+        text.contains("times the greatest value of 3 recordings"),
+        "{text}"
+    );
+    // The remark is no part of the rules.
+    world
+        .run("ferretto", &["assert", "bounds", "3"])
+        .returned(0);
+}

@@ -262,3 +262,84 @@ fn a_few_values_close_to_each_other_by_chance_give_a_wide_bound() {
     // 5 % are expected, with a standard deviation of 1.5 %.
     assert!(narrow < 20, "{narrow} of 200");
 }
+
+#[test]
+fn a_bound_far_from_all_values_has_a_remark() {
+    let remark = |rule: &str, values: &[f64]| {
+        let mut rule = Rules::parse(rule).unwrap().rules.remove(0);
+        rule.calibrate(values, 0.002);
+        rule.remark_on(values);
+        rule.remark
+    };
+    let cpu = "[[rule]]\nmeasure = \"cpu\"";
+    let scattered = remark(cpu, &[0.4e9, 7.5e9, 1.1e9]).expect("a remark");
+    assert!(
+        scattered.contains("times the greatest value of 3 recordings (400.000 ms to 7500.000 ms)"),
+        "{scattered}"
+    );
+    // A few that are alike, and many that vary a little, bound the next one.
+    assert_eq!(remark(cpu, &[1.00e9, 1.02e9, 0.99e9]), None);
+    let many: Vec<f64> = (0..10)
+        .map(|at| 1e9 * (1.0 + 0.03 * f64::from(at)))
+        .collect();
+    assert_eq!(remark(cpu, &many), None);
+    let least = "[[rule]]\ncalls = \"read\"\nmin = 1";
+    let scattered = remark(least, &[40.0, 7500.0, 1100.0]).expect("a remark");
+    assert!(scattered.contains("of the least value of 3"), "{scattered}");
+    // Shares below the least bound are of no interest, and neither is 0.
+    let share = "[[rule]]\nfunction = \"parse\"";
+    assert_eq!(remark(share, &[0.001; 10]), None);
+    let few = remark(share, &[0.001, 0.002, 0.001]).expect("a remark");
+    assert!(few.starts_with("the bound 100.000 % is"), "{few}");
+    assert_eq!(remark("[[rule]]\ncalls = \"read\"", &[0.0; 3]), None);
+}
+
+#[test]
+fn a_remark_is_a_comment() {
+    let mut rules = Rules::parse("[[rule]]\nmeasure = \"cpu\"\nmax = \"5ms\"").unwrap();
+    rules.rules[0].remark = Some("the bound is wide".to_owned());
+    rules.behind_others = Some(0.125);
+    let text = rules.text();
+    assert!(text.contains("# the bound is wide\n[[rule]]\n"), "{text}");
+    let again = Rules::parse(&text).expect("rules");
+    assert_eq!(again.behind_others, Some(0.125));
+    assert_eq!(again.rules[0].max, Some(5e6));
+    let wrong = Rules::parse("behind-others = \"much\"\n[[rule]]\nmeasure = \"cpu\"");
+    assert!(wrong.is_err_and(|error| error.contains("line 1: behind-others has to be a share")));
+}
+
+/// A recording of a machine that is busier than those of the calibration does not compare.
+#[test]
+fn a_busier_machine_cannot_be_judged_by_a_little_longer_time() {
+    let judge = |calibrated: Option<f64>, ready, max: &str| {
+        let text = format!("[[rule]]\nmeasure = \"own-duration\"\nmax = \"{max}\"");
+        let mut rules = Rules::parse(&text).expect("rules");
+        rules.behind_others = calibrated;
+        // It takes 35 ms, besides.
+        let steps = [Run(20_000), Ready(ready), Lock(5_000), Run(10_000)];
+        let trace = trace(&steps, 0.0, 1);
+        let recording = Recording::new(&trace, None);
+        let rule = &rules.rules[0];
+        let value = value(&rule.measure, &trace, &recording, &BTreeSet::new());
+        rules.judge(rule, value, &recording)
+    };
+    let calm = Some(0.1);
+    let busy = judge(calm, 35_000, "30ms");
+    assert!(
+        matches!(&busy, Verdict::Unknown(text) if text.contains("other programs had the CPUs")
+            && text.contains("at most 10.0 % in the recordings")),
+        "{busy:?}"
+    );
+    // A machine as busy as it was, rules that are not calibrated, and a time that no other
+    // programs explain.
+    for (calibrated, ready, max) in [
+        (calm, 1_000, "30ms"),
+        (Some(0.5), 35_000, "30ms"),
+        (None, 35_000, "30ms"),
+        (calm, 35_000, "15ms"),
+    ] {
+        let verdict = judge(calibrated, ready, max);
+        assert!(matches!(verdict, Verdict::Broken(..)), "{verdict:?}");
+    }
+    assert!(matches!(judge(calm, 35_000, "40ms"), Verdict::Holds(_)));
+}
