@@ -1,8 +1,11 @@
 //! The load of processes and containers: the share of each step of time in which their threads run.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 
-use crate::nodes::{Content, Kind};
+use crate::loads::Loads;
+use crate::nodes::{Content, Kind, Node};
 use crate::view::View;
 use crate::window::Window;
 
@@ -23,7 +26,6 @@ impl View {
     /// Returns the load of those of the nodes that are processes or containers. The page computes
     /// the same from an export.
     pub(crate) fn activity(&self, nodes: &[u32], window: Window) -> FxHashMap<u32, Steps> {
-        let tables = self.trace().tables();
         let (from, to) = (
             window.from.max(0.0),
             window.to.min(self.duration() as f64 + 1.0),
@@ -42,36 +44,39 @@ impl View {
         if positions.is_empty() {
             return FxHashMap::default();
         }
-        let mut cpus = 0;
-        for of in self.scene().nodes() {
-            let Content::Cpu(_) = of.content else {
-                continue;
+        let mut add = |upid: u32, mut at: f64, end: f64| {
+            let Some(of) = positions.get(&upid) else {
+                return;
             };
-            cpus += 1;
-            let Some((lanes, times)) = self.lanes(&of.content) else {
-                continue;
-            };
-            let range = self.absolute(from)..self.absolute(to);
-            for row in lanes.rows_within(of.lane, range, times) {
-                let upid = tables
-                    .thread
-                    .upid()
-                    .get(tables.sched_slice.utid().get(*row));
-                let Some(of) = upid.and_then(|upid| positions.get(&upid)) else {
-                    continue;
-                };
-                let mut at = self.relative(times.start(*row)).max(from);
-                let end = self.relative(times.end(*row)).min(to);
-                while at < end {
-                    let step = (at / length) as u64;
-                    let until = ((step + 1) as f64 * length).min(end);
-                    for position in of {
-                        *sums[*position].entry(step).or_default() += until - at;
-                    }
-                    at = until;
+            while at < end {
+                let step = (at / length) as u64;
+                let until = ((step + 1) as f64 * length).min(end);
+                for position in of {
+                    *sums[*position].entry(step).or_default() += until - at;
+                }
+                at = until;
+            }
+        };
+        match self.summed(length, from, to) {
+            None => self.each_run(from, to, &mut add),
+            Some(whole) => {
+                self.each_run(from, whole.start, &mut add);
+                self.each_run(whole.end, to, &mut add);
+                for (upid, positions) in &positions {
+                    self.loads().of(*upid, |start, sum| {
+                        if !whole.contains(&(start as f64)) {
+                            return;
+                        }
+                        let step = (start as f64 / length) as u64;
+                        for position in positions {
+                            *sums[*position].entry(step).or_default() += sum as f64;
+                        }
+                    });
                 }
             }
         }
+        let is_cpu = |of: &&Node| matches!(of.content, Content::Cpu(_));
+        let cpus = self.scene().nodes().iter().filter(is_cpu).count() as u32;
         let mut all = FxHashMap::default();
         for (node, sums) in nodes.iter().zip(sums) {
             if self.processes_of(*node).next().is_none() {
@@ -87,6 +92,62 @@ impl View {
             all.insert(*node, Steps { length, loads });
         }
         all
+    }
+
+    /// Returns the part of a window whose steps of this length are sums of those of
+    /// [`loads`](Self::loads), if there is one.
+    fn summed(&self, length: f64, from: f64, to: f64) -> Option<Range<f64>> {
+        let duration = self.duration().max(0);
+        let stored = 1_u64 << Loads::shift(duration as u64);
+        let is_sum = (length as u64).is_power_of_two() && length as u64 >= stored;
+        let stored = stored as f64;
+        let start = (from / stored).ceil() * stored;
+        // Nothing runs after the end.
+        let end = if to < duration as f64 {
+            (to / stored).floor() * stored
+        } else {
+            to
+        };
+        (is_sum && start < end).then_some(start..end)
+    }
+
+    /// Returns the loads of processes, computed on first use.
+    pub(crate) fn loads(&self) -> &Loads {
+        self.first_picture().loads.get_or_init(|| {
+            let duration = self.duration().max(0) as u64;
+            let processes = self.trace().tables().process.len() as usize;
+            Loads::new(duration, processes, |each| {
+                let mut each = |upid, at, end| each(upid, at as u64, end as u64);
+                self.each_run(0.0, duration as f64 + 1.0, &mut each);
+            })
+        })
+    }
+
+    /// Calls `each` with the processes that run in a window, and the start and end of each time.
+    fn each_run(&self, from: f64, to: f64, each: &mut dyn FnMut(u32, f64, f64)) {
+        let tables = self.trace().tables();
+        if from >= to {
+            return;
+        }
+        for of in self.scene().nodes() {
+            let Content::Cpu(_) = of.content else {
+                continue;
+            };
+            let Some((lanes, times)) = self.lanes(&of.content) else {
+                continue;
+            };
+            let range = self.absolute(from)..self.absolute(to);
+            for row in lanes.rows_within(of.lane, range, times) {
+                let upid = tables
+                    .thread
+                    .upid()
+                    .get(tables.sched_slice.utid().get(*row));
+                if let Some(upid) = upid {
+                    let start = self.relative(times.start(*row)).max(from);
+                    each(upid, start, self.relative(times.end(*row)).min(to));
+                }
+            }
+        }
     }
 
     /// Returns the processes with CPU time that a node is, or that it contains as a container.

@@ -3,11 +3,13 @@
 use std::io;
 use std::ops::Range;
 
-use ferretto_tables::saved::{Array, Reader, Writer};
+use ferretto_tables::saved::{Reader, Writer};
 use ferretto_tables::schema::CounterTable;
 
-use crate::lanes::{Lanes, promising};
+use crate::coded::{self, Coded};
+use crate::lanes::{Lanes, MAX_CODED, promising};
 use crate::parallel;
+use crate::varints::{self, Varints};
 
 /// The number of values from which a counter has levels.
 const MIN_VALUES: usize = 256;
@@ -23,20 +25,126 @@ pub(crate) struct Point {
     pub(crate) row: u32,
 }
 
-/// One level of a counter: runs of values in the same step.
+impl coded::Run for Point {
+    fn start(&self) -> i64 {
+        self.time
+    }
+
+    /// A value lasts until the next one.
+    fn reaches(&self, _: &Range<i64>) -> bool {
+        true
+    }
+
+    fn put(&self, before: Option<&Self>, bytes: &mut Vec<u8>) {
+        let (time, row) = before.map_or((0, 0), |before| (before.time, before.row));
+        varints::put_signed(bytes, self.time.wrapping_sub(time));
+        varints::put_signed(bytes, i64::from(self.row) - i64::from(row));
+        for value in [self.last, self.min, self.max] {
+            bytes.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    fn take(before: Option<&Self>, varints: &mut Varints<'_>) -> Self {
+        let (time, row) = before.map_or((0, 0), |before| (before.time, before.row));
+        Self {
+            time: varints.signed().wrapping_add(time),
+            row: varints.signed().wrapping_add(row.into()) as u32,
+            last: varints.real(),
+            min: varints.real(),
+            max: varints.real(),
+        }
+    }
+}
+
+/// One level of a counter.
 #[derive(Debug)]
 struct Level {
     shift: u8,
-    firsts: Array<u32>,
-    /// The index of the least value of each run.
-    least: Array<u32>,
-    /// The index of the greatest value of each run.
-    greatest: Array<u32>,
+    runs: Runs,
+}
+
+/// The runs of values in the same step.
+#[derive(Debug)]
+enum Runs {
+    /// Those of an imported trace, of which the table knows more.
+    Built {
+        firsts: Vec<u32>,
+        /// The index of the least value of each run.
+        least: Vec<u32>,
+        /// The index of the greatest value of each run.
+        greatest: Vec<u32>,
+    },
+    /// Those of an index.
+    Saved(Coded),
 }
 
 impl Level {
-    fn arrays(&self) -> [&Array<u32>; 3] {
-        [&self.firsts, &self.least, &self.greatest]
+    /// Calls `each` with the points to show in a window, and the one before it. `rows` returns the
+    /// rows of the counter.
+    fn show<'a>(
+        &self,
+        rows: impl FnOnce() -> &'a [u32],
+        window: &Range<i64>,
+        table: &CounterTable,
+        mut each: impl FnMut(Point),
+    ) {
+        let firsts = match &self.runs {
+            Runs::Saved(coded) => return coded.show(window, each),
+            Runs::Built { firsts, .. } => firsts,
+        };
+        let rows = rows();
+        let time = |index: u32| table.ts().get(rows[index as usize]);
+        let first = firsts.partition_point(|first| time(*first) < window.start);
+        let runs = (first.saturating_sub(1)..).map_while(|run| self.built(run, rows, table));
+        runs.take_while(|point| point.time < window.end)
+            .for_each(&mut each);
+    }
+
+    /// Returns a run of an imported trace; `None` if there is none.
+    fn built(&self, run: usize, rows: &[u32], table: &CounterTable) -> Option<Point> {
+        let Runs::Built {
+            firsts,
+            least,
+            greatest,
+        } = &self.runs
+        else {
+            return None;
+        };
+        let value = |index: u32| table.value().get(rows[index as usize]);
+        let first = *firsts.get(run)?;
+        let next = firsts.get(run + 1);
+        let last = next.map_or(rows.len() as u32, |next| *next);
+        let last = last.saturating_sub(1);
+        Some(Point {
+            time: table.ts().get(rows[first as usize]),
+            min: value(least[run]),
+            max: value(greatest[run]),
+            last: value(last),
+            row: rows[last as usize],
+        })
+    }
+
+    fn memory(&self) -> usize {
+        match &self.runs {
+            Runs::Built {
+                firsts,
+                least,
+                greatest,
+            } => 4 * (firsts.capacity() + least.capacity() + greatest.capacity()),
+            Runs::Saved(coded) => coded.memory(),
+        }
+    }
+}
+
+/// Returns the point of a single row.
+fn single(row: u32, table: &CounterTable) -> Point {
+    let value = table.value().get(row);
+    Point {
+        time: table.ts().get(row),
+        min: value,
+        max: value,
+        last: value,
+        row,
     }
 }
 
@@ -84,72 +192,50 @@ impl Counters {
         table: &CounterTable,
         mut each: impl FnMut(Point),
     ) {
-        let rows = self.rows(counter);
-        let time = |index: u32| table.ts().get(rows[index as usize]);
-        let value = |index: u32| table.value().get(rows[index as usize]);
         let pyramid = self
             .pyramids
             .binary_search_by_key(&counter, |(counter, _)| *counter)
             .ok()
             .map_or(&[][..], |index| &self.pyramids[index].1);
-        let Some(stored) = pyramid.iter().rev().find(|stored| stored.shift <= level) else {
-            let first = rows.partition_point(|row| table.ts().get(*row) < window.start);
-            for index in first.saturating_sub(1) as u32..rows.len() as u32 {
-                if time(index) >= window.end {
-                    break;
-                }
-                let value = value(index);
-                each(Point {
-                    time: time(index),
-                    min: value,
-                    max: value,
-                    last: value,
-                    row: rows[index as usize],
-                });
-            }
-            return;
-        };
-        let first = stored
-            .firsts
-            .partition_point(|first| time(*first) < window.start);
-        for run in first.saturating_sub(1)..stored.firsts.len() {
-            let begins = stored.firsts[run];
-            if time(begins) >= window.end {
-                break;
-            }
-            let next = stored.firsts.get(run + 1);
-            let last = next.map_or(rows.len() as u32, |next| *next);
-            let last = last.saturating_sub(1);
-            let (min, max) = (stored.least[run], stored.greatest[run]);
-            each(Point {
-                time: time(begins),
-                min: value(min),
-                max: value(max),
-                last: value(last),
-                row: rows[last as usize],
-            });
+        if let Some(stored) = pyramid.iter().rev().find(|stored| stored.shift <= level) {
+            return stored.show(|| self.rows(counter), &window, table, each);
         }
+        let rows = self.rows(counter);
+        let first = rows.partition_point(|row| table.ts().get(*row) < window.start);
+        let points = rows[first.saturating_sub(1)..].iter();
+        let points = points.map(|row| single(*row, table));
+        points
+            .take_while(|point| point.time < window.end)
+            .for_each(&mut each);
     }
 
     /// Returns the memory of the levels in bytes.
     pub(crate) fn memory(&self) -> usize {
         let levels = self.pyramids.iter().flat_map(|(_, levels)| levels);
-        let arrays = levels.flat_map(Level::arrays);
-        self.lanes.memory() + arrays.map(Array::memory).sum::<usize>()
+        self.lanes.memory() + levels.map(Level::memory).sum::<usize>()
     }
 
     /// Writes the counters.
-    pub(crate) fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
-        self.lanes.save(writer)?;
-        writer.number(self.pyramids.len() as u64);
-        for (counter, levels) in &self.pyramids {
-            writer.number((*counter).into());
-            writer.number(levels.len() as u64);
+    pub(crate) fn save(&self, table: &CounterTable, writer: &mut Writer<'_>) -> io::Result<()> {
+        self.lanes.save_rows(writer)?;
+        let mut pyramids = self.pyramids.iter().peekable();
+        let counters = self.lanes.with_rows(1);
+        writer.number(counters.len() as u64);
+        for counter in counters {
+            let levels = pyramids.next_if(|(of, _)| *of == counter);
+            let levels = levels.map_or(&[][..], |(_, levels)| levels);
+            let rows = self.rows(counter);
+            let has_rows = rows.len() < MAX_CODED;
+            writer.number(counter.into());
+            writer.number(levels.len() as u64 + u64::from(has_rows));
+            if has_rows {
+                writer.number(0);
+                Coded::save(rows.iter().map(|row| single(*row, table)), writer)?;
+            }
             for level in levels {
                 writer.number(level.shift.into());
-                for array in level.arrays() {
-                    array.save(writer)?;
-                }
+                let runs = (0..).map_while(|run| level.built(run, rows, table));
+                Coded::save(runs, writer)?;
             }
         }
         Ok(())
@@ -157,7 +243,7 @@ impl Counters {
 
     /// Reads written counters.
     pub(crate) fn load(reader: &mut Reader) -> io::Result<Self> {
-        let lanes = Lanes::load(reader)?;
+        let lanes = Lanes::load_rows(reader)?;
         let mut pyramids = Vec::new();
         for _ in 0..reader.count()? {
             let counter = reader.small()?;
@@ -165,9 +251,7 @@ impl Counters {
             for _ in 0..reader.count()? {
                 levels.push(Level {
                     shift: reader.small()?,
-                    firsts: Array::load(reader)?,
-                    least: Array::load(reader)?,
-                    greatest: Array::load(reader)?,
+                    runs: Runs::Saved(Coded::load(reader)?),
                 });
             }
             pyramids.push((counter, levels));
@@ -210,9 +294,11 @@ fn build(rows: &[u32], table: &CounterTable, origin: i64) -> Vec<Level> {
             runs = merged;
             levels.push(Level {
                 shift,
-                firsts: runs.iter().map(|run| run.first).collect(),
-                least: runs.iter().map(|run| run.min.0).collect(),
-                greatest: runs.iter().map(|run| run.max.0).collect(),
+                runs: Runs::Built {
+                    firsts: runs.iter().map(|run| run.first).collect(),
+                    least: runs.iter().map(|run| run.min.0).collect(),
+                    greatest: runs.iter().map(|run| run.max.0).collect(),
+                },
             });
         }
     }

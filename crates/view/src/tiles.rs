@@ -6,17 +6,10 @@ use ferretto_tables::StringId;
 
 use crate::activity::Steps;
 use crate::frame::{Code, Frame, Texts};
-use crate::lanes::Shown;
+use crate::lanes::{Label, Shown};
 use crate::nodes::{Content, NONE};
 use crate::view::View;
 use crate::window::Window;
-
-/// The name of a row, and the node it refers to.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Label {
-    pub(crate) name: StringId,
-    pub(crate) other: u32,
-}
 
 /// The columns of a frame under construction.
 #[derive(Debug, Default)]
@@ -151,7 +144,8 @@ impl View {
         for depth in 0..node.depth {
             let lane = node.lane + u32::from(depth);
             lanes.show(lane, window.clone(), level, times, |shown: Shown| {
-                let label = self.label(&node.content, shown.row);
+                let known = shown.known(times, |row| self.label(&node.content, row));
+                let label = known.label;
                 columns.start.push(self.relative(shown.start));
                 columns
                     .dur
@@ -164,9 +158,7 @@ impl View {
                 columns.other.push(label.other);
                 columns.count.push(shown.count);
                 columns.load.push(shown.load);
-                columns
-                    .flags
-                    .push((shown.count == 1 && times.is_open(shown.row)).into());
+                columns.flags.push(known.is_open.into());
             });
         }
     }

@@ -13,6 +13,7 @@ use ferretto_why::Prepared;
 use crate::extents::Extent;
 use crate::flows::Flows;
 use crate::lanes::{Lanes, Times};
+use crate::loads::Loads;
 use crate::nodes::{Content, Node};
 use crate::profile::Profiles;
 use crate::scene::{Scene, times};
@@ -64,6 +65,8 @@ pub(crate) struct FirstPicture {
     pub(crate) extents: OnceLock<Vec<Extent>>,
     /// Coarse rows of the nodes that are likely in sight.
     pub(crate) tiles: OnceLock<Vec<u8>>,
+    /// The time that the threads of each process ran.
+    pub(crate) loads: OnceLock<Loads>,
 }
 
 impl View {
@@ -116,8 +119,9 @@ impl View {
                 .flat_map(|extent| extent.to_bytes())
                 .collect::<Vec<u8>>(),
         )?;
+        self.loads().save(writer)?;
         self.trace.save(writer)?;
-        self.scene.save(writer)
+        self.scene.save(self, writer)
     }
 
     /// Reads a view from an index. Columns and levels of detail are read when they are needed.
@@ -134,6 +138,8 @@ impl View {
         }
         // It is not set yet.
         let _ = first.extents.set(Extent::all_of(&reader.bytes()?));
+        // It is not set yet.
+        let _ = first.loads.set(Loads::load(reader)?);
         let trace = Trace::load(reader)?;
         Ok(Self {
             scene: Scene::load(reader)?,
@@ -247,6 +253,6 @@ impl View {
 
     /// Returns the memory of the levels of detail, without the tables, in bytes.
     pub fn memory(&self) -> usize {
-        self.scene.memory()
+        self.scene.memory() + self.first.loads.get().map_or(0, Loads::memory)
     }
 }

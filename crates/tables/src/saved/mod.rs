@@ -8,6 +8,7 @@
 //! computed from it.
 
 mod array;
+mod data;
 mod pages;
 mod reader;
 mod trace;
@@ -15,6 +16,7 @@ mod writer;
 
 pub(crate) use self::array::decode;
 pub use self::array::{Array, Element};
+pub use self::data::Data;
 pub(crate) use self::pages::{Pages, Stored};
 pub use self::reader::Reader;
 pub use self::writer::Writer;

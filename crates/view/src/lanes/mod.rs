@@ -1,16 +1,21 @@
 //! Lanes: rows of a table that are sorted by time and do not overlap, at every level of detail.
 
 mod pyramid;
+mod run;
 
 use std::io;
 use std::ops::Range;
 
+use ferretto_tables::StringId;
 use ferretto_tables::column::Column;
 use ferretto_tables::saved::{Array, Reader, Writer};
 
 pub(crate) use self::pyramid::promising;
 use self::pyramid::{Level, MIN_ROWS, build};
 use crate::parallel;
+
+/// The number of rows up to which an index has everything that is shown of each.
+pub(crate) const MAX_CODED: usize = 2048;
 
 /// The times of a table's rows.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +63,62 @@ pub(crate) struct Shown {
     pub(crate) count: u32,
     /// The share of the time that rows fill; 255 is all of it.
     pub(crate) load: u8,
+    /// What the index says of the row; `None` if the tables must be read.
+    pub(crate) known: Option<Known>,
+}
+
+/// The name of a row, and the node to which it refers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Label {
+    pub(crate) name: StringId,
+    /// A node, or [`NONE`](crate::nodes::NONE).
+    pub(crate) other: u32,
+}
+
+impl Label {
+    /// The label of rows without a name that refer to no node.
+    pub(crate) const NONE: Self = Self {
+        name: StringId::NULL,
+        other: crate::nodes::NONE,
+    };
+}
+
+/// Properties of a row, or of the longest of merged ones, that a picture shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) label: Label,
+    /// True for a single row whose end is unknown.
+    pub(crate) is_open: bool,
+}
+
+impl Shown {
+    /// Returns a single row.
+    fn single(row: u32, times: Times<'_>) -> Self {
+        Self {
+            start: times.start(row),
+            end: times.end(row),
+            row,
+            count: 1,
+            load: u8::MAX,
+            known: None,
+        }
+    }
+
+    /// Returns the properties of the row. `label` returns the label of a row.
+    pub(crate) fn known(&self, times: Times<'_>, label: impl FnOnce(u32) -> Label) -> Known {
+        self.known.unwrap_or_else(|| Known {
+            label: label(self.row),
+            is_open: self.count == 1 && times.is_open(self.row),
+        })
+    }
+
+    /// Returns the row with its properties.
+    fn with_known(self, times: Times<'_>, label: impl FnOnce(u32) -> Label) -> Self {
+        Self {
+            known: Some(self.known(times, label)),
+            ..self
+        }
+    }
 }
 
 /// The lanes of a table.
@@ -166,7 +227,6 @@ impl Lanes {
         times: Times<'_>,
         mut each: impl FnMut(Shown),
     ) {
-        let rows = self.rows(lane);
         let pyramid = self
             .pyramids
             .binary_search_by_key(&lane, |(lane, _)| *lane)
@@ -174,16 +234,10 @@ impl Lanes {
             .map_or(&[][..], |end| &self.pyramids[end].1);
         let coarsest = pyramid.iter().rev().find(|stored| stored.shift <= level);
         if let Some(stored) = coarsest {
-            return stored.show(rows, window, times, each);
+            return stored.show(|| self.rows(lane), window, times, each);
         }
         for row in self.rows_within(lane, window, times) {
-            each(Shown {
-                start: times.start(*row),
-                end: times.end(*row),
-                row: *row,
-                count: 1,
-                load: u8::MAX,
-            });
+            each(Shown::single(*row, times));
         }
     }
 
@@ -193,8 +247,8 @@ impl Lanes {
         self.rows.memory() + 4 * self.starts.capacity() + levels.map(Level::memory).sum::<usize>()
     }
 
-    /// Writes the lanes.
-    pub(crate) fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+    /// Writes the rows of the lanes, without levels.
+    pub(crate) fn save_rows(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         self.rows.save(writer)?;
         writer.number(self.starts.len() as u64);
         let mut before = 0;
@@ -202,17 +256,11 @@ impl Lanes {
             writer.number(u64::from(start - before));
             before = *start;
         }
-        writer.number(self.pyramids.len() as u64);
-        for (lane, levels) in &self.pyramids {
-            writer.number((*lane).into());
-            writer.number(levels.len() as u64);
-            levels.iter().try_for_each(|level| level.save(writer))?;
-        }
         Ok(())
     }
 
-    /// Reads written lanes. Rows and levels are read when they are needed.
-    pub(crate) fn load(reader: &mut Reader) -> io::Result<Self> {
+    /// Reads lanes that were written without levels.
+    pub(crate) fn load_rows(reader: &mut Reader) -> io::Result<Self> {
         let rows = Array::load(reader)?;
         let mut starts = Vec::new();
         let mut before = 0_u32;
@@ -224,17 +272,52 @@ impl Lanes {
         if before as usize != rows.count() {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let mut pyramids = Vec::new();
+        Ok(Self {
+            rows,
+            starts,
+            pyramids: Vec::new(),
+        })
+    }
+
+    /// Writes the lanes. `label` returns the label of a row.
+    pub(crate) fn save(
+        &self,
+        writer: &mut Writer<'_>,
+        times: Times<'_>,
+        label: impl Fn(u32) -> Label,
+    ) -> io::Result<()> {
+        self.save_rows(writer)?;
+        let mut pyramids = self.pyramids.iter().peekable();
+        let lanes = self.with_rows(1);
+        writer.number(lanes.len() as u64);
+        for lane in lanes {
+            let levels = pyramids.next_if(|(of, _)| *of == lane);
+            let levels = levels.map_or(&[][..], |(_, levels)| levels);
+            let rows = self.rows(lane);
+            // Pictures of few rows need not read all tables where these are.
+            let has_rows = rows.len() < MAX_CODED;
+            writer.number(lane.into());
+            writer.number(levels.len() as u64 + u64::from(has_rows));
+            if has_rows {
+                Level::save_rows(rows, times, &label, writer)?;
+            }
+            for level in levels {
+                level.save(rows, times, &label, writer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads written lanes. Rows and levels are read when they are needed.
+    pub(crate) fn load(reader: &mut Reader) -> io::Result<Self> {
+        let mut lanes = Self::load_rows(reader)?;
         for _ in 0..reader.count()? {
             let lane = reader.small()?;
             let levels = 0..reader.count()?;
             let levels = levels.map(|_| Level::load(reader));
-            pyramids.push((lane, levels.collect::<io::Result<_>>()?));
+            let levels = levels.collect::<io::Result<_>>()?;
+            lanes.pyramids.push((lane, levels));
         }
-        Ok(Self {
-            rows,
-            starts,
-            pyramids,
-        })
+        Ok(lanes)
     }
 }

@@ -8,9 +8,10 @@
 use std::io;
 use std::ops::Range;
 
-use ferretto_tables::saved::{Array, Reader, Writer};
+use ferretto_tables::saved::{Reader, Writer};
 
-use super::{Shown, Times};
+use super::{Label, Shown, Times};
+use crate::coded::Coded;
 
 /// The number of rows from which a lane has levels.
 pub(super) const MIN_ROWS: usize = 256;
@@ -20,64 +21,121 @@ pub(super) const MIN_ROWS: usize = 256;
 pub(super) struct Level {
     /// Steps are 2^`shift` ns.
     pub(super) shift: u8,
-    /// The index of the first row of each run.
-    firsts: Array<u32>,
-    /// The index of the longest row of each run.
-    longest: Array<u32>,
-    /// The share of the time of each run that its rows fill.
-    load: Array<u8>,
+    runs: Runs,
+}
+
+/// The runs of a level.
+#[derive(Debug)]
+enum Runs {
+    /// Those of an imported trace, of which the tables know more.
+    Built {
+        /// The index of the first row of each run.
+        firsts: Vec<u32>,
+        /// The index of the longest row of each run.
+        longest: Vec<u32>,
+        /// The share of the time of each run that its rows fill.
+        load: Vec<u8>,
+    },
+    /// Those of an index.
+    Saved(Coded),
 }
 
 impl Level {
-    /// Calls `each` with the runs to show in a window.
-    pub(super) fn show(
+    /// Calls `each` with the runs to show in a window. `rows` returns the rows of the lane.
+    pub(super) fn show<'a>(
         &self,
-        rows: &[u32],
+        rows: impl FnOnce() -> &'a [u32],
         window: Range<i64>,
         times: Times<'_>,
         mut each: impl FnMut(Shown),
     ) {
-        let start = |run: usize| times.start(rows[self.firsts[run] as usize]);
-        let behind = |run: usize| {
-            let next = self.firsts.get(run + 1);
-            next.map_or(rows.len(), |next| *next as usize)
+        let firsts = match &self.runs {
+            Runs::Saved(coded) => return coded.show(&window, each),
+            Runs::Built { firsts, .. } => firsts,
         };
-        let end = |run: usize| times.end(rows[behind(run).saturating_sub(1)]);
-        let mut run = self
-            .firsts
-            .partition_point(|first| times.start(rows[*first as usize]) < window.start);
-        if run > 0 && end(run - 1) > window.start {
+        let rows = rows();
+        let start = |run: usize| times.start(rows[firsts[run] as usize]);
+        let mut run =
+            firsts.partition_point(|first| times.start(rows[*first as usize]) < window.start);
+        if let Some(before) = run
+            .checked_sub(1)
+            .and_then(|before| self.built(before, rows, times))
+            && before.end > window.start
+        {
             run -= 1;
         }
-        while run < self.firsts.len() && start(run) < window.end {
-            each(Shown {
-                start: start(run),
-                end: end(run),
-                row: rows[self.longest[run] as usize],
-                count: behind(run).saturating_sub(self.firsts[run] as usize) as u32,
-                load: self.load[run],
-            });
+        while run < firsts.len() && start(run) < window.end {
+            if let Some(shown) = self.built(run, rows, times) {
+                each(shown);
+            }
             run += 1;
         }
     }
 
-    pub(super) fn memory(&self) -> usize {
-        self.firsts.memory() + self.longest.memory() + self.load.memory()
+    /// Returns a run of an imported trace; `None` if there is none.
+    fn built(&self, run: usize, rows: &[u32], times: Times<'_>) -> Option<Shown> {
+        let Runs::Built {
+            firsts,
+            longest,
+            load,
+        } = &self.runs
+        else {
+            return None;
+        };
+        let first = *firsts.get(run)?;
+        let behind = firsts
+            .get(run + 1)
+            .map_or(rows.len(), |next| *next as usize);
+        Some(Shown {
+            start: times.start(rows[first as usize]),
+            end: times.end(rows[behind.saturating_sub(1)]),
+            row: rows[longest[run] as usize],
+            count: behind.saturating_sub(first as usize) as u32,
+            load: load[run],
+            known: None,
+        })
     }
 
-    pub(super) fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+    pub(super) fn memory(&self) -> usize {
+        match &self.runs {
+            Runs::Built {
+                firsts,
+                longest,
+                load,
+            } => 4 * (firsts.capacity() + longest.capacity()) + load.capacity(),
+            Runs::Saved(coded) => coded.memory(),
+        }
+    }
+
+    /// Writes an imported level.
+    pub(super) fn save(
+        &self,
+        rows: &[u32],
+        times: Times<'_>,
+        label: impl Fn(u32) -> Label,
+        writer: &mut Writer<'_>,
+    ) -> io::Result<()> {
         writer.number(self.shift.into());
-        self.firsts.save(writer)?;
-        self.longest.save(writer)?;
-        self.load.save(writer)
+        let runs = (0..).map_while(|run| self.built(run, rows, times));
+        Coded::save(runs.map(|run| run.with_known(times, &label)), writer)
+    }
+
+    /// Writes the single rows of a lane as a level.
+    pub(super) fn save_rows(
+        rows: &[u32],
+        times: Times<'_>,
+        label: impl Fn(u32) -> Label,
+        writer: &mut Writer<'_>,
+    ) -> io::Result<()> {
+        writer.number(0);
+        let rows = rows.iter().map(|row| Shown::single(*row, times));
+        Coded::save(rows.map(|row| row.with_known(times, &label)), writer)
     }
 
     pub(super) fn load(reader: &mut Reader) -> io::Result<Self> {
         Ok(Self {
             shift: reader.small()?,
-            firsts: Array::load(reader)?,
-            longest: Array::load(reader)?,
-            load: Array::load(reader)?,
+            runs: Runs::Saved(Coded::load(reader)?),
         })
     }
 }
@@ -127,9 +185,11 @@ pub(super) fn build(rows: &[u32], times: Times<'_>, origin: i64) -> Vec<Level> {
             std::mem::swap(&mut runs, &mut merged);
             levels.push(Level {
                 shift,
-                firsts: runs.iter().map(|run| run.first).collect(),
-                longest: runs.iter().map(|run| run.longest).collect(),
-                load: runs.iter().map(load).collect(),
+                runs: Runs::Built {
+                    firsts: runs.iter().map(|run| run.first).collect(),
+                    longest: runs.iter().map(|run| run.longest).collect(),
+                    load: runs.iter().map(load).collect(),
+                },
             });
         }
     }

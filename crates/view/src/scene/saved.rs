@@ -9,10 +9,11 @@ use super::{AllLanes, Scene};
 use crate::counters::Counters;
 use crate::lanes::Lanes;
 use crate::nodes::{Content, Kind, Name, Node};
+use crate::view::View;
 
 impl Scene {
-    /// Writes the scene.
-    pub(crate) fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+    /// Writes the scene of a view.
+    pub(crate) fn save(&self, view: &View, writer: &mut Writer<'_>) -> io::Result<()> {
         writer.number(self.nodes.len() as u64);
         for node in &self.nodes {
             save_node(writer, node)?;
@@ -28,10 +29,12 @@ impl Scene {
             numbers.for_each(|number| writer.number(number));
         }
         self.cpu_time.save(writer)?;
-        for lanes in self.lanes.all() {
-            lanes.save(writer)?;
+        for content in CONTENTS {
+            if let Some((lanes, times)) = view.lanes(&content) {
+                lanes.save(writer, times, |row| view.label(&content, row))?;
+            }
         }
-        self.counters.save(writer)
+        self.counters.save(&view.trace().tables().counter, writer)
     }
 
     /// Reads a written scene.
@@ -65,6 +68,19 @@ impl Scene {
         })
     }
 }
+
+/// The contents of nodes with lanes, in the order of [`AllLanes`].
+const CONTENTS: [Content; 9] = [
+    Content::Slices(Vec::new()),
+    Content::Cpu(0),
+    Content::Activity(0),
+    Content::States(0),
+    Content::Values(0),
+    Content::Samples(0),
+    Content::Ftrace(0),
+    Content::Lines,
+    Content::Heap(0),
+];
 
 fn numbers(reader: &mut Reader) -> io::Result<Vec<u32>> {
     let count = reader.count()?;

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use ferretto_tables::{Continue, Options};
+use ferretto_testing::Random;
 use ferretto_view::{Cache, Circumstances, Export, SearchIn, View, Window};
 use tempfile::TempDir;
 
@@ -132,6 +133,73 @@ fn a_trace_is_the_same_from_its_index() {
         let (indexed, was_there) = world.open(&path);
         assert!(was_there, "{name}");
         assert_same(&imported, &indexed);
+    }
+}
+
+/// Returns switches of two CPUs between threads of several processes, in bursts, with names and
+/// values of a counter.
+fn switches(count: u64) -> String {
+    let mut random = Random(5);
+    let mut text = String::from("# tracer: nop\n");
+    let (mut at, mut running) = (1_000_000_000_u64, [0; 2]);
+    for _ in 0..count {
+        at += match random.below(50) {
+            0 => random.below(5_000_000) as u64,
+            _ => random.below(20_000) as u64,
+        } + 1;
+        let (seconds, micros) = (at / 1_000_000_000, at / 1000 % 1_000_000);
+        let cpu = random.below(2);
+        let (before, next) = (running[cpu], random.below(8));
+        running[cpu] = next;
+        let name = |pid: usize| match pid {
+            0 => "swapper/0".to_owned(),
+            pid => format!("task{pid}"),
+        };
+        text += &format!(
+            "{}-{before} [00{cpu}] d..2 {seconds}.{micros:06}: sched_switch: prev_comm={} prev_pid={before} \
+             prev_prio=120 prev_state=S ==> next_comm={} next_pid={next} next_prio=120\n",
+            name(before),
+            name(before),
+            name(next),
+        );
+        if random.below(4) == 0 {
+            text += &format!(
+                "{}-{next} [00{cpu}] d..2 {seconds}.{micros:06}: cpu_frequency: state={} cpu_id={cpu}\n",
+                name(next),
+                random.below(3000),
+            );
+        }
+    }
+    text
+}
+
+#[test]
+fn pictures_of_all_windows_are_the_same_from_an_index() {
+    let world = World::new();
+    let mut random = Random(8);
+    for (name, content) in [("slices", events(3)), ("sched", switches(12_000))] {
+        let path = world.trace(name, &content);
+        let (imported, _) = world.open(&path);
+        let length = imported.duration() as f64;
+        let nodes: Vec<u32> = (0..imported.nodes() as u32).collect();
+        for round in 0..32 {
+            // Each picture is the first one of its index.
+            let (indexed, was_there) = world.open(&path);
+            assert!(was_there, "{name}");
+            let share = 1.0 / f64::from(1 << random.below(12));
+            let from = (length * (1.0 - share) * (random.below(1000) as f64 / 1000.0)).floor();
+            let window = Window {
+                from,
+                to: if round % 8 == 0 {
+                    length + 1.0
+                } else {
+                    (from + length * share).ceil()
+                },
+                level: random.below(30) as u8,
+            };
+            let pictures = [&imported, &indexed].map(|view| view.tiles(&nodes, window));
+            assert!(pictures[0] == pictures[1], "{name}: {window:?}");
+        }
     }
 }
 
