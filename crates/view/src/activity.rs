@@ -137,14 +137,11 @@ impl View {
                 continue;
             };
             let range = self.absolute(from)..self.absolute(to);
-            for row in lanes.rows_within(of.lane, range, times) {
-                let upid = tables
-                    .thread
-                    .upid()
-                    .get(tables.sched_slice.utid().get(*row));
+            for row in lanes.rows_within(of.lane, range, times).iter() {
+                let upid = tables.thread.upid().get(tables.sched_slice.utid().get(row));
                 if let Some(upid) = upid {
-                    let start = self.relative(times.start(*row)).max(from);
-                    each(upid, start, self.relative(times.end(*row)).min(to));
+                    let start = self.relative(times.start(row)).max(from);
+                    each(upid, start, self.relative(times.end(row)).min(to));
                 }
             }
         }

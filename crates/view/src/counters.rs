@@ -7,7 +7,7 @@ use ferretto_tables::saved::{Reader, Writer};
 use ferretto_tables::schema::CounterTable;
 
 use crate::coded::{self, Coded};
-use crate::lanes::{Lanes, MAX_CODED, promising};
+use crate::lanes::{Lanes, MAX_CODED, Rows, promising};
 use crate::parallel;
 use crate::varints::{self, Varints};
 
@@ -79,11 +79,11 @@ enum Runs {
 }
 
 impl Level {
-    /// Calls `each` with the points to show in a window, and the one before it. `rows` returns the
-    /// rows of the counter.
-    fn show<'a>(
+    /// Calls `each` with the points to show in a window, and the one before it, of a counter with
+    /// these rows.
+    fn show(
         &self,
-        rows: impl FnOnce() -> &'a [u32],
+        rows: Rows<'_>,
         window: &Range<i64>,
         table: &CounterTable,
         mut each: impl FnMut(Point),
@@ -92,8 +92,10 @@ impl Level {
             Runs::Saved(coded) => return coded.show(window, each),
             Runs::Built { firsts, .. } => firsts,
         };
-        let rows = rows();
-        let time = |index: u32| table.ts().get(rows[index as usize]);
+        let time = |index: u32| {
+            let row = rows.get(index as usize);
+            row.map_or(i64::MAX, |row| table.ts().get(row))
+        };
         let first = firsts.partition_point(|first| time(*first) < window.start);
         let runs = (first.saturating_sub(1)..).map_while(|run| self.built(run, rows, table));
         runs.take_while(|point| point.time < window.end)
@@ -101,7 +103,7 @@ impl Level {
     }
 
     /// Returns a run of an imported trace; `None` if there is none.
-    fn built(&self, run: usize, rows: &[u32], table: &CounterTable) -> Option<Point> {
+    fn built(&self, run: usize, rows: Rows<'_>, table: &CounterTable) -> Option<Point> {
         let Runs::Built {
             firsts,
             least,
@@ -110,17 +112,17 @@ impl Level {
         else {
             return None;
         };
-        let value = |index: u32| table.value().get(rows[index as usize]);
+        let value = |index: u32| Some(table.value().get(rows.get(index as usize)?));
         let first = *firsts.get(run)?;
         let next = firsts.get(run + 1);
         let last = next.map_or(rows.len() as u32, |next| *next);
         let last = last.saturating_sub(1);
         Some(Point {
-            time: table.ts().get(rows[first as usize]),
-            min: value(least[run]),
-            max: value(greatest[run]),
-            last: value(last),
-            row: rows[last as usize],
+            time: table.ts().get(rows.get(first as usize)?),
+            min: value(least[run])?,
+            max: value(greatest[run])?,
+            last: value(last)?,
+            row: rows.get(last as usize)?,
         })
     }
 
@@ -179,7 +181,7 @@ impl Counters {
     }
 
     /// Returns the rows of a counter.
-    pub(crate) fn rows(&self, counter: u32) -> &[u32] {
+    pub(crate) fn rows(&self, counter: u32) -> Rows<'_> {
         self.lanes.rows(counter)
     }
 
@@ -198,12 +200,12 @@ impl Counters {
             .ok()
             .map_or(&[][..], |index| &self.pyramids[index].1);
         if let Some(stored) = pyramid.iter().rev().find(|stored| stored.shift <= level) {
-            return stored.show(|| self.rows(counter), &window, table, each);
+            return stored.show(self.rows(counter), &window, table, each);
         }
         let rows = self.rows(counter);
-        let first = rows.partition_point(|row| table.ts().get(*row) < window.start);
-        let points = rows[first.saturating_sub(1)..].iter();
-        let points = points.map(|row| single(*row, table));
+        let first = rows.partition_point(|row| table.ts().get(row) < window.start);
+        let points = rows.behind(first.saturating_sub(1)).iter();
+        let points = points.map(|row| single(row, table));
         points
             .take_while(|point| point.time < window.end)
             .for_each(&mut each);
@@ -230,7 +232,7 @@ impl Counters {
             writer.number(levels.len() as u64 + u64::from(has_rows));
             if has_rows {
                 writer.number(0);
-                Coded::save(rows.iter().map(|row| single(*row, table)), writer)?;
+                Coded::save(rows.iter().map(|row| single(row, table)), writer)?;
             }
             for level in levels {
                 writer.number(level.shift.into());
@@ -268,15 +270,15 @@ struct Run {
     max: (u32, f64),
 }
 
-fn build(rows: &[u32], table: &CounterTable, origin: i64) -> Vec<Level> {
+fn build(rows: Rows<'_>, table: &CounterTable, origin: i64) -> Vec<Level> {
     let mut runs: Vec<Run> = rows
         .iter()
         .enumerate()
         .map(|(index, row)| {
-            let extreme = (index as u32, table.value().get(*row));
+            let extreme = (index as u32, table.value().get(row));
             Run {
                 first: index as u32,
-                time: table.ts().get(*row),
+                time: table.ts().get(row),
                 min: extreme,
                 max: extreme,
             }

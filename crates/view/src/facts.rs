@@ -291,14 +291,14 @@ impl View {
         if let Content::Counter(_) = node.content {
             let rows = self.scene().counters().rows(node.lane);
             let ts = self.trace().tables().counter.ts();
-            return Some((ts.get(*rows.first()?), ts.get(*rows.last()?)));
+            return Some((ts.get(rows.first()?), ts.get(rows.last()?)));
         }
         let (lanes, times) = self.lanes(&node.content)?;
         let mut extent: Option<(i64, i64)> = None;
         for lane in node.lane..node.lane + u32::from(node.depth) {
             let rows = lanes.rows(lane);
             if let (Some(first), Some(last)) = (rows.first(), rows.last()) {
-                let (begin, end) = (times.start(*first), times.end(*last));
+                let (begin, end) = (times.start(first), times.end(last));
                 let known = extent.unwrap_or((begin, end));
                 extent = Some((known.0.min(begin), known.1.max(end)));
             }
@@ -309,7 +309,7 @@ impl View {
     fn extremes(&self, counter: u32) -> (f64, f64) {
         let value = self.trace().tables().counter.value();
         let rows = self.scene().counters().rows(counter).iter();
-        let values = rows.map(|row| value.get(*row));
+        let values = rows.map(|row| value.get(row));
         values.fold((f64::NAN, f64::NAN), |(min, max), value| {
             (min.min(value), max.max(value))
         })

@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use serde_json::{Value, json};
 
 use crate::details::arg_text;
+use crate::lanes::Rows;
 use crate::nodes::{Content, Kind, NONE};
 use crate::view::View;
 
@@ -27,7 +28,7 @@ impl View {
         let window = self.absolute(from)..self.absolute(to);
         let logs = self.with_events(nodes).into_iter();
         let logs = logs.filter(|node| self.scene().nodes()[*node as usize].kind == Kind::Log);
-        let lanes: Vec<(u32, &[u32])> = logs
+        let lanes: Vec<(u32, Rows<'_>)> = logs
             .filter_map(|node| {
                 let of = &self.scene().nodes()[node as usize];
                 let (lanes, times) = self.lanes(&of.content)?;
@@ -38,7 +39,7 @@ impl View {
         let time = |list: usize, at: usize| {
             let (node, rows) = lanes[list];
             let (_, times) = self.lanes(&self.scene().nodes()[node as usize].content)?;
-            Some((times.start(*rows.get(at)?), list, at))
+            Some((times.start(rows.get(at)?), list, at))
         };
         let mut next: BinaryHeap<_> = (0..lanes.len())
             .filter_map(|list| time(list, 0).map(Reverse))
@@ -54,7 +55,7 @@ impl View {
                 skipped += 1;
             } else {
                 let (node, all) = lanes[list];
-                rows.push(self.listed(node, all[at]));
+                rows.extend(all.get(at).map(|row| self.listed(node, row)));
             }
         }
         json!({"total": total, "rows": rows})

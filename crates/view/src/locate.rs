@@ -94,8 +94,8 @@ impl View {
         let (lanes, _) = self.lanes(&of.content)?;
         (0..u32::from(of.depth)).find_map(|depth| {
             let rows = lanes.rows(of.lane + depth);
-            let first = rows.partition_point(|row| slice.ts().get(*row) < target.ts);
-            let row = *rows.get(first)?;
+            let first = rows.partition_point(|row| slice.ts().get(row) < target.ts);
+            let row = rows.get(first)?;
             target
                 .is_at(slice.ts().get(row), slice.dur().get(row))
                 .then(|| self.reference(node, depth, row))

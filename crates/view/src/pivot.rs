@@ -182,8 +182,10 @@ impl<'a> Groups<'a> {
         let slices = &view.trace().tables().slice;
         let is_slices = matches!(of.content, Content::Slices(_));
         for depth in 0..u32::from(of.depth) {
-            for row in lanes.rows_within(of.lane + depth, window.clone(), times) {
-                let row = *row;
+            for row in lanes
+                .rows_within(of.lane + depth, window.clone(), times)
+                .iter()
+            {
                 if !is_wanted(row) {
                     continue;
                 }
@@ -223,14 +225,14 @@ impl<'a> Groups<'a> {
             let Some((lanes, times)) = view.lanes(&of.content) else {
                 continue;
             };
-            for row in lanes.rows_within(of.lane, window.clone(), times) {
-                let dur = within(times, *row, window);
+            for row in lanes.rows_within(of.lane, window.clone(), times).iter() {
+                let dur = within(times, row, window);
                 match of.content {
                     Content::Cpu(_) => {
-                        let utid = tables.sched_slice.utid().get(*row);
+                        let utid = tables.sched_slice.utid().get(row);
                         on_cpus.entry(utid).or_default().0 += dur;
                     }
-                    Content::States(utid) if is_running(*row) => {
+                    Content::States(utid) if is_running(row) => {
                         on_cpus.entry(utid).or_default().1 += dur;
                     }
                     _ => {}

@@ -40,7 +40,7 @@ impl View {
         let window = times.start(slice)..times.end(slice).saturating_add(1);
         let rows = lanes.rows_within(of.lane + depth + 1, window, times);
         let parents = self.trace().tables().slice.parent_id();
-        let rows = rows.iter().copied().take(MAX_LOOKED_AT);
+        let rows = rows.iter().take(MAX_LOOKED_AT);
         rows.filter(|row| parents.get(*row) == Some(slice))
             .collect()
     }
@@ -71,14 +71,19 @@ impl View {
         let rows = lanes.rows(of.lane + depth);
         let position = match of.content {
             // These tables are not sorted by time.
-            Content::Lines | Content::Heap(_) => rows.iter().position(|row| *row == id)?,
-            _ => rows.binary_search(&id).ok()?,
+            Content::Lines | Content::Heap(_) => rows.iter().position(|row| row == id)?,
+            _ => {
+                let position = rows.partition_point(|row| row < id);
+                rows.get(position)
+                    .filter(|row| *row == id)
+                    .map(|_| position)?
+            }
         };
         let other = match step {
             Step::Next => position.checked_add(1)?,
             _ => position.checked_sub(1)?,
         };
-        self.reference(node, depth, *rows.get(other)?)
+        self.reference(node, depth, rows.get(other)?)
     }
 
     /// Returns the arrows with an end on one of these or any nodes in a time range, as a frame.

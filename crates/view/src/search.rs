@@ -251,8 +251,7 @@ impl View {
                 continue;
             };
             kept = 0;
-            for row in lanes.rows(of.lane) {
-                let row = *row;
+            for row in lanes.rows(of.lane).iter() {
                 let is_match = match of.content {
                     Content::Values(_) => {
                         matches.name(tables.state.value().get(row))

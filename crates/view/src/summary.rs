@@ -239,8 +239,11 @@ impl View {
             return;
         };
         for depth in 0..u32::from(of.depth) {
-            for row in lanes.rows_within(of.lane + depth, window.clone(), times) {
-                let (row, dur) = (*row, within(times, *row, window));
+            for row in lanes
+                .rows_within(of.lane + depth, window.clone(), times)
+                .iter()
+            {
+                let dur = within(times, row, window);
                 match of.content {
                     Content::Cpu(_) => {
                         let utid = tables.sched_slice.utid().get(row);
@@ -302,7 +305,7 @@ impl View {
         }
         area += last * (window.end - since.max(window.start)) as f64;
         let first = self.scene().counters().rows(of.lane).first();
-        let first = first.map_or(window.start, |row| table.ts().get(*row));
+        let first = first.map_or(window.start, |row| table.ts().get(row));
         let length = window.end.saturating_sub(first.max(window.start)).max(1);
         let strings = self.trace().strings();
         let process = self.process_of(node);
@@ -319,14 +322,16 @@ impl View {
     fn rate(&self, counter: u32, window: &Range<i64>) -> Option<f64> {
         let table = &self.trace().tables().counter;
         let rows = self.scene().counters().rows(counter);
-        let value = |row: &u32| table.value().get(*row);
-        let is_cumulative = rows.is_sorted_by(|one, next| value(one) <= value(next));
+        let value = |row: u32| table.value().get(row);
+        let is_cumulative = rows
+            .iter()
+            .is_sorted_by(|one, next| value(*one) <= value(*next));
         let (first, last) = (value(rows.first()?), value(rows.last()?));
         if !is_cumulative || first == last {
             return None;
         }
         let at = |time: i64| {
-            let position = rows.partition_point(|row| table.ts().get(*row) <= time);
+            let position = rows.partition_point(|row| table.ts().get(row) <= time);
             rows.get(position.saturating_sub(1)).map(value)
         };
         let growth = at(window.end)? - at(window.start)?;

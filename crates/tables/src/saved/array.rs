@@ -82,23 +82,6 @@ pub(crate) fn decode<T: Element>(bytes: &[u8]) -> Vec<T> {
 }
 
 impl<T: Element> Array<T> {
-    /// Changes the list.
-    pub fn edit(&mut self, edit: impl FnOnce(&mut [T])) {
-        let _ = &self[..];
-        if let Some(values) = self.values.get_mut() {
-            edit(values);
-        }
-    }
-
-    /// Returns the number of elements, without reading them.
-    pub fn count(&self) -> usize {
-        match (self.values.get(), &self.stored) {
-            (Some(values), _) => values.len(),
-            (None, Some(stored)) => stored.length() / T::BYTES,
-            (None, None) => 0,
-        }
-    }
-
     /// Returns the memory in bytes.
     pub fn memory(&self) -> usize {
         let values = self.values.get().map_or(0, Vec::capacity);

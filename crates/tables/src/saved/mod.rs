@@ -8,6 +8,7 @@
 //! computed from it.
 
 mod array;
+mod blocks;
 mod data;
 mod pages;
 mod reader;
@@ -16,6 +17,7 @@ mod writer;
 
 pub(crate) use self::array::decode;
 pub use self::array::{Array, Element};
+pub use self::blocks::Blocks;
 pub use self::data::Data;
 pub(crate) use self::pages::{Pages, Stored};
 pub use self::reader::Reader;

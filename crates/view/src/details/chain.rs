@@ -12,8 +12,8 @@ impl View {
     pub(crate) fn state_at(&self, utid: u32, ts: i64) -> Option<u32> {
         let rows = self.scene().states().rows(utid);
         let table = &self.trace().tables().thread_state;
-        let behind = rows.partition_point(|row| table.ts().get(*row) <= ts);
-        rows.get(behind.checked_sub(1)?).copied()
+        let behind = rows.partition_point(|row| table.ts().get(row) <= ts);
+        rows.get(behind.checked_sub(1)?)
     }
 
     /// For a running state, returns the state before it in which the thread waited for a CPU. For a
@@ -29,8 +29,8 @@ impl View {
         }
         let rows = self.scene().states().rows(table.utid().get(state));
         let ts = table.ts();
-        let position = rows.partition_point(|row| ts.get(*row) < ts.get(state));
-        let before = *rows.get(position.checked_sub(1)?)?;
+        let position = rows.partition_point(|row| ts.get(row) < ts.get(state));
+        let before = rows.get(position.checked_sub(1)?)?;
         let is_runnable = strings.text(table.state().get(before)).starts_with('R');
         (is_runnable && before != state).then_some(before)
     }

@@ -405,12 +405,12 @@ impl Details<'_> {
         let tables = self.view.trace().tables();
         let row = tables.counter.row(id)?;
         let rows = self.view.scene().counters().rows(lane);
-        let position = rows.partition_point(|other| *other < id);
+        let position = rows.partition_point(|other| other < id);
         self.put("kind", "counter");
         self.put("start", self.view.relative(row.ts));
         let next = rows
             .get(position + 1)
-            .map(|next| tables.counter.ts().get(*next));
+            .map(|next| tables.counter.ts().get(next));
         self.put(
             "dur",
             next.unwrap_or(self.view.bounds().end)
@@ -424,7 +424,7 @@ impl Details<'_> {
             .checked_sub(1)
             .and_then(|position| rows.get(position))
         {
-            let change = row.value - tables.counter.value().get(*before);
+            let change = row.value - tables.counter.value().get(before);
             self.fact("Change", format!("{change} {unit}").trim_end(), NONE);
         }
         self.args(row.arg_set_id);

@@ -157,12 +157,12 @@ fn events<'a>(view: &'a View, node: &'a Node, part: Part) -> impl Iterator<Item 
         (0..node.depth).flat_map(move |depth| {
             let rows = lanes.rows(node.lane + u32::from(depth)).iter();
             rows.filter_map(move |row| {
-                let ts = times.start(*row);
+                let ts = times.start(row);
                 (ts < part.until).then(|| Event {
-                    row: *row,
+                    row,
                     depth,
                     start: ts.saturating_sub(view.bounds().start).max(0) as u64,
-                    dur: times.end(*row).saturating_sub(ts) as u64,
+                    dur: times.end(row).saturating_sub(ts) as u64,
                 })
             })
         })
@@ -343,11 +343,11 @@ fn counters(view: &View, part: Part) -> Option<(&'static str, Vec<u8>)> {
     let (mut time, mut value) = (Vec::new(), Vec::new());
     for (node_index, node) in nodes(view, |content| matches!(content, Content::Counter(_))) {
         let before = time.len();
-        for row in view.scene().counters().rows(node.lane) {
-            let ts = table.ts().get(*row);
+        for row in view.scene().counters().rows(node.lane).iter() {
+            let ts = table.ts().get(row);
             if ts < part.until {
                 time.push(ts.saturating_sub(view.bounds().start).max(0) as u64);
-                value.push(table.value().get(*row));
+                value.push(table.value().get(row));
             }
         }
         if time.len() > before {

@@ -1,6 +1,7 @@
 //! Lanes: rows of a table that are sorted by time and do not overlap, at every level of detail.
 
 mod pyramid;
+mod rows;
 mod run;
 
 use std::io;
@@ -8,10 +9,12 @@ use std::ops::Range;
 
 use ferretto_tables::StringId;
 use ferretto_tables::column::Column;
-use ferretto_tables::saved::{Array, Reader, Writer};
+use ferretto_tables::saved::{Reader, Writer};
 
 pub(crate) use self::pyramid::promising;
 use self::pyramid::{Level, MIN_ROWS, build};
+use self::rows::AllRows;
+pub(crate) use self::rows::Rows;
 use crate::parallel;
 
 /// The number of rows up to which an index has everything that is shown of each.
@@ -125,7 +128,7 @@ impl Shown {
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     /// The rows of all lanes. Those of each lane are sorted by time.
-    rows: Array<u32>,
+    rows: AllRows,
     /// The index in `rows` at which each lane starts, and the end of the last one.
     starts: Vec<u32>,
     /// The levels of long lanes, by lane.
@@ -156,7 +159,7 @@ impl Lanes {
             }
         }
         Self {
-            rows: sorted.into(),
+            rows: AllRows::Built(sorted),
             starts,
             pyramids: Vec::new(),
         }
@@ -164,13 +167,13 @@ impl Lanes {
 
     /// Sorts the rows of each lane by time, for tables that are not sorted.
     pub(crate) fn sort(&mut self, times: Times<'_>) {
-        let starts = &self.starts;
-        self.rows.edit(|rows| {
-            for bounds in starts.windows(2) {
-                let lane = bounds[0] as usize..bounds[1] as usize;
-                rows[lane].sort_by_key(|row| times.start(*row));
-            }
-        });
+        let AllRows::Built(rows) = &mut self.rows else {
+            return;
+        };
+        for bounds in self.starts.windows(2) {
+            let lane = bounds[0] as usize..bounds[1] as usize;
+            rows[lane].sort_by_key(|row| times.start(*row));
+        }
     }
 
     /// Builds the levels of all long lanes.
@@ -191,30 +194,31 @@ impl Lanes {
 
     /// Returns true if no lane has rows.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.len() == 0
     }
 
     /// Returns the rows of a lane.
-    pub(crate) fn rows(&self, lane: u32) -> &[u32] {
+    pub(crate) fn rows(&self, lane: u32) -> Rows<'_> {
         let lane = lane as usize;
-        match self.starts.get(lane..lane + 2) {
-            Some(&[start, end]) => &self.rows[start as usize..end as usize],
-            _ => &[],
-        }
+        let bounds = self.starts.get(lane..lane + 2);
+        let lane = bounds.map_or(0..0, |bounds| bounds[0]..bounds[1]);
+        self.rows.lane(lane)
     }
 
     /// Returns the rows of a lane that start or continue in a window.
-    pub(crate) fn rows_within(&self, lane: u32, window: Range<i64>, times: Times<'_>) -> &[u32] {
+    pub(crate) fn rows_within(&self, lane: u32, window: Range<i64>, times: Times<'_>) -> Rows<'_> {
         let rows = self.rows(lane);
-        let mut first = rows.partition_point(|row| times.start(*row) < window.start);
+        let mut first = rows.partition_point(|row| times.start(row) < window.start);
         if let Some(before) = first.checked_sub(1)
-            && times.end(rows[before]) > window.start
+            && rows
+                .get(before)
+                .is_some_and(|row| times.end(row) > window.start)
         {
             first = before;
         }
-        let rows = &rows[first..];
-        let end = rows.partition_point(|row| times.start(*row) < window.end);
-        &rows[..end]
+        let rows = rows.behind(first);
+        let end = rows.partition_point(|row| times.start(row) < window.end);
+        rows.before(end)
     }
 
     /// Calls `each` with the slices of a lane to show in a window, sorted by time. A slice shorter
@@ -234,10 +238,10 @@ impl Lanes {
             .map_or(&[][..], |end| &self.pyramids[end].1);
         let coarsest = pyramid.iter().rev().find(|stored| stored.shift <= level);
         if let Some(stored) = coarsest {
-            return stored.show(|| self.rows(lane), window, times, each);
+            return stored.show(self.rows(lane), window, times, each);
         }
-        for row in self.rows_within(lane, window, times) {
-            each(Shown::single(*row, times));
+        for row in self.rows_within(lane, window, times).iter() {
+            each(Shown::single(row, times));
         }
     }
 
@@ -261,7 +265,7 @@ impl Lanes {
 
     /// Reads lanes that were written without levels.
     pub(crate) fn load_rows(reader: &mut Reader) -> io::Result<Self> {
-        let rows = Array::load(reader)?;
+        let rows = AllRows::load(reader)?;
         let mut starts = Vec::new();
         let mut before = 0_u32;
         for _ in 0..reader.count()? {
@@ -269,7 +273,7 @@ impl Lanes {
             before = before.checked_add(more).ok_or(io::ErrorKind::InvalidData)?;
             starts.push(before);
         }
-        if before as usize != rows.count() {
+        if before as usize != rows.len() {
             return Err(io::ErrorKind::InvalidData.into());
         }
         Ok(Self {

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use ferretto_tables::saved::{Reader, Writer};
 
-use super::{Label, Shown, Times};
+use super::{Label, Rows, Shown, Times};
 use crate::coded::Coded;
 
 /// The number of rows from which a lane has levels.
@@ -41,10 +41,10 @@ enum Runs {
 }
 
 impl Level {
-    /// Calls `each` with the runs to show in a window. `rows` returns the rows of the lane.
-    pub(super) fn show<'a>(
+    /// Calls `each` with the runs to show in a window, in a lane of these rows.
+    pub(super) fn show(
         &self,
-        rows: impl FnOnce() -> &'a [u32],
+        rows: Rows<'_>,
         window: Range<i64>,
         times: Times<'_>,
         mut each: impl FnMut(Shown),
@@ -53,10 +53,11 @@ impl Level {
             Runs::Saved(coded) => return coded.show(&window, each),
             Runs::Built { firsts, .. } => firsts,
         };
-        let rows = rows();
-        let start = |run: usize| times.start(rows[firsts[run] as usize]);
-        let mut run =
-            firsts.partition_point(|first| times.start(rows[*first as usize]) < window.start);
+        let start = |first: u32| {
+            rows.get(first as usize)
+                .map_or(i64::MAX, |row| times.start(row))
+        };
+        let mut run = firsts.partition_point(|first| start(*first) < window.start);
         if let Some(before) = run
             .checked_sub(1)
             .and_then(|before| self.built(before, rows, times))
@@ -64,7 +65,7 @@ impl Level {
         {
             run -= 1;
         }
-        while run < firsts.len() && start(run) < window.end {
+        while run < firsts.len() && start(firsts[run]) < window.end {
             if let Some(shown) = self.built(run, rows, times) {
                 each(shown);
             }
@@ -73,7 +74,7 @@ impl Level {
     }
 
     /// Returns a run of an imported trace; `None` if there is none.
-    fn built(&self, run: usize, rows: &[u32], times: Times<'_>) -> Option<Shown> {
+    fn built(&self, run: usize, rows: Rows<'_>, times: Times<'_>) -> Option<Shown> {
         let Runs::Built {
             firsts,
             longest,
@@ -87,9 +88,9 @@ impl Level {
             .get(run + 1)
             .map_or(rows.len(), |next| *next as usize);
         Some(Shown {
-            start: times.start(rows[first as usize]),
-            end: times.end(rows[behind.saturating_sub(1)]),
-            row: rows[longest[run] as usize],
+            start: times.start(rows.get(first as usize)?),
+            end: times.end(rows.get(behind.saturating_sub(1))?),
+            row: rows.get(longest[run] as usize)?,
             count: behind.saturating_sub(first as usize) as u32,
             load: load[run],
             known: None,
@@ -110,7 +111,7 @@ impl Level {
     /// Writes an imported level.
     pub(super) fn save(
         &self,
-        rows: &[u32],
+        rows: Rows<'_>,
         times: Times<'_>,
         label: impl Fn(u32) -> Label,
         writer: &mut Writer<'_>,
@@ -122,13 +123,13 @@ impl Level {
 
     /// Writes the single rows of a lane as a level.
     pub(super) fn save_rows(
-        rows: &[u32],
+        rows: Rows<'_>,
         times: Times<'_>,
         label: impl Fn(u32) -> Label,
         writer: &mut Writer<'_>,
     ) -> io::Result<()> {
         writer.number(0);
-        let rows = rows.iter().map(|row| Shown::single(*row, times));
+        let rows = rows.iter().map(|row| Shown::single(row, times));
         Coded::save(rows.map(|row| row.with_known(times, &label)), writer)
     }
 
@@ -155,12 +156,12 @@ struct Run {
 }
 
 /// Returns the levels of a lane with these rows, from the finest to the coarsest.
-pub(super) fn build(rows: &[u32], times: Times<'_>, origin: i64) -> Vec<Level> {
+pub(super) fn build(rows: Rows<'_>, times: Times<'_>, origin: i64) -> Vec<Level> {
     let mut runs: Vec<Run> = rows
         .iter()
         .enumerate()
         .map(|(index, row)| {
-            let (start, end) = (times.start(*row), times.end(*row));
+            let (start, end) = (times.start(row), times.end(row));
             Run {
                 first: index as u32,
                 longest: index as u32,

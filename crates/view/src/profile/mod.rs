@@ -145,8 +145,9 @@ impl View {
                             if let Content::Samples(_) = of.content
                                 && let Some((lanes, times)) = self.lanes(&of.content)
                             {
-                                for row in lanes.rows_within(of.lane, window.clone(), times) {
-                                    sample(*row, of.parent);
+                                for row in lanes.rows_within(of.lane, window.clone(), times).iter()
+                                {
+                                    sample(row, of.parent);
                                 }
                             }
                         }
@@ -208,8 +209,8 @@ impl View {
         let (lanes, times) = self.lanes(&of.content)?;
         (0..u32::from(of.depth)).rev().find_map(|depth| {
             let rows = lanes.rows(of.lane + depth);
-            let behind = rows.partition_point(|row| times.start(*row) <= time);
-            let row = *rows.get(behind.checked_sub(1)?)?;
+            let behind = rows.partition_point(|row| times.start(row) <= time);
+            let row = rows.get(behind.checked_sub(1)?)?;
             (times.end(row) > time).then_some(row)
         })
     }

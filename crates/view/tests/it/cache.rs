@@ -288,7 +288,7 @@ fn changed(content: &[u8], at: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_first_page_reads_a_small_part_of_the_index() {
+fn the_first_page_and_its_picture_read_a_small_part_of_the_index() {
     const PAGE: usize = 16 << 10;
     let world = World::new();
     let path = world.trace("trace", &events_of(1, 20_000));
@@ -303,7 +303,17 @@ fn the_first_page_reads_a_small_part_of_the_index() {
             .cache
             .open(&path, &Options::default(), |_| Continue::Yes);
         let (view, new) = opened.expect("trace");
-        let first = || view.index(Circumstances::default());
+        let length = view.duration() as f64;
+        let nodes: Vec<u32> = (0..view.nodes() as u32).collect();
+        let picture = Window {
+            from: 0.0,
+            to: length + 1.0,
+            level: (length / 256.0).log2() as u8,
+        };
+        let first = || {
+            view.index(Circumstances::default());
+            view.tiles(&nodes, picture);
+        };
         unread += usize::from(new.is_none() && view.intact(first).is_ok());
     }
     assert!(unread * 4 >= pages.len() * 3, "{unread} of {pages:?}");

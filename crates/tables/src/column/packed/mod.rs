@@ -212,6 +212,11 @@ impl Packed {
         self.bytes + saved + self.blocks.capacity() * size_of::<Block>() + 8 * self.rest.capacity()
     }
 
+    /// Returns the memory of the saved blocks that were read, in bytes.
+    pub(crate) fn memory_read(&self) -> usize {
+        self.saved.as_ref().map_or(0, |saved| saved.memory_read())
+    }
+
     /// Returns the memory of this many integers without that of their values, in bytes.
     pub(crate) fn overhead(rows: usize) -> usize {
         rows.div_ceil(BLOCK) * size_of::<Block>()

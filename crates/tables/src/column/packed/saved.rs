@@ -68,6 +68,13 @@ impl SavedBlocks {
         self.blocks.get().map_or(0, Vec::capacity) * size_of::<SavedBlock>()
     }
 
+    /// Returns the memory of the list and of the blocks that were read, in bytes.
+    pub(super) fn memory_read(&self) -> usize {
+        let blocks = self.blocks.get().into_iter().flatten();
+        let read = blocks.filter_map(|saved| saved.block.get());
+        self.memory() + read.map(Block::bytes).sum::<usize>()
+    }
+
     /// Returns a block.
     pub(super) fn get(&self, index: usize) -> Option<&Block> {
         let saved = self.blocks().get(index)?;
