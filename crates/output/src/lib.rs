@@ -20,3 +20,4 @@ pub use file::{
 pub use folder::Folder;
 pub use ignored::is_ignored;
 pub use printable::{Printable, printable};
+pub use unfinished::leave_signals;

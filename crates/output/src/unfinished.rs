@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
@@ -19,6 +19,15 @@ pub(crate) struct Unfinished(PathBuf);
 
 /// The files to remove.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// True if the program itself handles signals.
+static ARE_HANDLED: AtomicBool = AtomicBool::new(false);
+
+/// Leaves signals to handlers of the program while no file is incomplete. Otherwise they end the
+/// process from its first incomplete file on.
+pub fn leave_signals() {
+    ARE_HANDLED.store(true, Ordering::Release);
+}
 
 impl Unfinished {
     /// Creates a temporary file in a folder. A signal removes it until the second result is
@@ -64,9 +73,12 @@ fn remove_at_signals() -> io::Result<()> {
         signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
     }
     let wait = move || {
-        if read.read_exact(&mut [0]).is_ok() {
+        while read.read_exact(&mut [0]).is_ok() {
             // The lock is held to the end, so that no file is completed in the meantime.
             let unfinished = list();
+            if unfinished.is_empty() && ARE_HANDLED.load(Ordering::Acquire) {
+                continue;
+            }
             for path in &*unfinished {
                 let _ = fs::remove_file(path);
             }

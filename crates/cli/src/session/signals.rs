@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ferretto_output::is_ignored;
+use ferretto_output::{is_ignored, leave_signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
@@ -111,6 +111,8 @@ impl Signals {
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || exit_after_signals(ending))?;
+        // The file of the recording may have been created already, and is complete at each end.
+        leave_signals();
         Ok(Self {
             sources,
             ended_by_usr1,

@@ -1,5 +1,6 @@
 //! `perfetto` against `traced` and `traced_probes` as separate processes.
 
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::Signal;
@@ -148,6 +149,22 @@ fn cli_019_signals_end_with_a_complete_trace() {
             .complained("starting tracing")
             .complained("SIGINT/SIGTERM received: disabling tracing.");
         assert!(world.summary("out").losses_known());
+    }
+}
+
+#[test]
+fn signals_end_with_a_complete_trace_in_a_folder_of_all_users() {
+    let world = World::new();
+    let (_service, _probes) = (traced(&world), traced_probes(&world));
+    world.write("config", endless());
+    let shared = world.path("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+    for signal in [Signal::INT, Signal::TERM] {
+        let running = world.start_recording(&["-o", "shared/out"]);
+        running.signal(signal);
+        running.finish().returned(0).complained("Wrote ");
+        assert!(world.summary("shared/out").losses_known());
     }
 }
 
