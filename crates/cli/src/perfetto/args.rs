@@ -160,9 +160,7 @@ pub(super) fn parse(
     let mut parsed = Parsed::default();
     let mut parser = lexopt::Parser::from_args(args);
     loop {
-        let arg = parser
-            .next()
-            .map_err(|error| Refusal::Usage(Some(error.to_string())))?;
+        let arg = parser.next().map_err(refused)?;
         let (name, flag) = match arg {
             None => break,
             Some(Arg::Value(event)) => {
@@ -182,6 +180,18 @@ pub(super) fn parse(
     parsed.check()
 }
 
+/// Returns the refusal of options that cannot be split. The missing value is told in the words of
+/// the C library, which upstream uses.
+fn refused(error: lexopt::Error) -> Refusal {
+    let text = match error {
+        lexopt::Error::MissingValue {
+            option: Some(option),
+        } => format!("option '{option}' requires an argument"),
+        error => error.to_string(),
+    };
+    Refusal::Usage(Some(text))
+}
+
 impl Parsed {
     fn set(
         &mut self,
@@ -191,11 +201,7 @@ impl Parsed {
         read: &impl Fn(&OsStr) -> std::io::Result<Vec<u8>>,
     ) -> Result<(), Refusal> {
         let options = &mut self.options;
-        let mut value = || {
-            parser
-                .value()
-                .map_err(|error| Refusal::Usage(Some(error.to_string())))
-        };
+        let mut value = || parser.value().map_err(refused);
         match flag {
             Flag::Config => options.config = Some(read_config(&value()?, read)?),
             Flag::Out => options.out = Some(value()?.into()),

@@ -125,6 +125,15 @@ fn cli_002_each_conflict_has_its_message() {
 }
 
 #[test]
+fn options_without_their_value_are_told_as_upstream_does() {
+    for args in [&["--attach"][..], &["-t", "2s", "-o", "-", "--detach"]] {
+        let option = args.last().unwrap();
+        let text = format!("option '{option}' requires an argument\n");
+        assert!(message(args).starts_with(&text), "{args:?}");
+    }
+}
+
+#[test]
 fn cli_003_a_missing_config_is_named() {
     assert!(message(&["-c", "missing"]).starts_with("Could not open missing"));
 }
