@@ -36,9 +36,10 @@
 #[cfg(any(test, feature = "profiler"))]
 extern crate std;
 
-#[cfg(not(loom))]
+// On other machines `sys` refuses to compile, and its sentence is to be the only error.
+#[cfg(all(not(loom), any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod allocator;
-#[cfg(not(loom))]
+#[cfg(all(not(loom), any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub mod client;
 pub mod control;
 // The only part of the client with a loom model.
@@ -49,7 +50,7 @@ pub mod ring;
 pub mod sys;
 pub mod wire;
 
-#[cfg(not(loom))]
+#[cfg(all(not(loom), any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub use allocator::Allocator;
 
 /// The preload library: the bytes of `libferretto_heap.so`.
