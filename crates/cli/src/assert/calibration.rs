@@ -8,7 +8,8 @@ use ferretto_diff::rules::{self, Measure, Rules};
 use ferretto_diff::{Recording, TABLES};
 use ferretto_text::terminal::shown;
 
-use super::{AssertArgs, known_functions, report, value};
+use super::{AssertArgs, known_functions, value};
+use crate::json;
 use crate::output;
 use crate::read::{self, Extent};
 
@@ -17,10 +18,10 @@ const CHANCE: f64 = 0.002;
 
 /// A recording of a calibration.
 #[derive(Debug)]
-pub(super) struct Calibrating {
-    pub(super) file: String,
+struct Calibrating {
+    file: String,
     /// The reason for which it counts for no bound.
-    pub(super) left_out: Option<String>,
+    left_out: Option<String>,
 }
 
 /// Writes rules with bounds that the recordings keep.
@@ -112,7 +113,26 @@ pub(super) fn calibrate(
     output::write(path, inputs, |file| Ok(file.write_all(text.as_bytes())?))
         .with_context(|| format!("cannot write {}", path.display()))?;
     if args.json {
-        output::print(report::calibration(&rules, &recordings))?;
+        output::print(report(&rules, &recordings))?;
     }
     Ok(0)
+}
+
+/// Returns calibrated rules as one line, for programs: the definition `calibration` of
+/// `docs/schema/assert.json`.
+fn report(rules: &Rules, recordings: &[Calibrating]) -> String {
+    json::answer(|all| {
+        all.objects("rules", &rules.rules, |it, rule| {
+            it.add("rule", rule.title());
+            it.add("min", rule.min);
+            it.add("max", rule.max);
+            it.add("unit", rule.measure.unit());
+            it.add("remark", rule.remark.as_deref());
+        });
+        all.add("behind_others", rules.behind_others);
+        all.objects("recordings", recordings, |it, recording| {
+            it.add("file", &recording.file);
+            it.add("left_out", recording.left_out.as_deref());
+        });
+    })
 }

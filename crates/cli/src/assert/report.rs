@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use ferretto_diff::rules::{Rules, Verdict};
+use ferretto_diff::rules::Verdict;
 use ferretto_text::terminal::shown;
 
 use super::Judgement;
-use super::calibration::Calibrating;
 use crate::json;
 
 /// Returns the word for a verdict, and its value or reason.
@@ -45,25 +44,6 @@ pub(super) fn json(verdict: &str, judgements: &[Judgement]) -> String {
             it.add("value", value);
             it.add("unit", judgement.measure.unit());
             it.add("text", words(judgement).1);
-        });
-    })
-}
-
-/// Returns calibrated rules as one line, for programs: the definition `calibration` of
-/// `docs/schema/assert.json`.
-pub(super) fn calibration(rules: &Rules, recordings: &[Calibrating]) -> String {
-    json::answer(|all| {
-        all.objects("rules", &rules.rules, |it, rule| {
-            it.add("rule", rule.title());
-            it.add("min", rule.min);
-            it.add("max", rule.max);
-            it.add("unit", rule.measure.unit());
-            it.add("remark", rule.remark.as_deref());
-        });
-        all.add("behind_others", rules.behind_others);
-        all.objects("recordings", recordings, |it, recording| {
-            it.add("file", &recording.file);
-            it.add("left_out", recording.left_out.as_deref());
         });
     })
 }

@@ -66,7 +66,7 @@ pub(crate) struct Shown {
     pub(crate) count: u32,
     /// The share of the time that rows fill; 255 is all of it.
     pub(crate) load: u8,
-    /// What the index says of the row; `None` if the tables must be read.
+    /// The properties of the row in the index; `None` if the tables must be read.
     pub(crate) known: Option<Known>,
 }
 
