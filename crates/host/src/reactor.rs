@@ -34,7 +34,7 @@ use crate::notice::NoticeSink;
 use crate::options::Limits;
 use crate::origin::Origin;
 use crate::remote::Remotes;
-use crate::schedule::Schedule;
+use crate::schedule::{Meter, Schedule};
 use crate::watchdog::Watchdog;
 
 /// The largest number of bytes read from one client in a turn.
@@ -116,8 +116,8 @@ pub(crate) struct Reactor {
     next_client: u64,
     /// The clients with bytes to read.
     schedule: Schedule,
-    /// The time up to which work was counted, `CLOCK_MONOTONIC`.
-    counted: u64,
+    /// Measures the work for clients.
+    meter: Meter,
     /// The CPU time of this thread that was deducted from allowances.
     deducted_cpu: u64,
     /// The part of it that was spent for no client.
@@ -168,7 +168,7 @@ impl Reactor {
             heartbeat: None,
             clients: HashMap::new(),
             next_client: 1,
-            counted: 0,
+            meter: Meter::default(),
             deducted_cpu: 0,
             own_cpu: 0,
             dirty: BTreeSet::new(),
@@ -246,7 +246,7 @@ impl Reactor {
         }
         let stall = self.next_stall();
         let release = self.schedule.next_release();
-        let release = release.map(|at| clocks::boottime() + at.saturating_sub(self.counted));
+        let release = release.map(|at| clocks::boottime() + at.saturating_sub(self.meter.at()));
         let give_back = self.give_back.map(|at| at.boottime);
         let deadlines = [
             self.service.poll_timeout(),
@@ -262,7 +262,7 @@ impl Reactor {
     /// Does pending work, a bounded amount for each client. Takes `CLOCK_MONOTONIC`, and returns it
     /// as of the end.
     pub(crate) fn turn(&mut self, now: u64) -> u64 {
-        self.counted = now;
+        self.meter.begin(now);
         self.accept();
         while let Some(event) = self.files.next_event() {
             let user = file_of(&event).and_then(|file| self.service.user_of_file(file));
@@ -295,17 +295,17 @@ impl Reactor {
         }
         if self
             .give_back
-            .is_some_and(|at| at.monotonic <= self.counted)
+            .is_some_and(|at| at.monotonic <= self.meter.at())
         {
             self.give_memory_back();
         }
-        self.counted
+        self.meter.at()
     }
 
     /// Reads from clients in the order of the schedule.
     fn serve(&mut self) {
-        self.schedule.release(self.counted);
-        let end = self.counted + READING;
+        self.schedule.release(self.meter.at());
+        let end = self.meter.at() + READING;
         // Each client once, so that replies are not delayed.
         for _ in 0..self.schedule.waiting() {
             let Some((origin, id, piece)) = self.schedule.next() else {
@@ -319,16 +319,15 @@ impl Reactor {
             let work = self.lap();
             let turn = self.clients.get_mut(&id).map(|client| &mut client.turn);
             self.schedule.served((origin, id), turn, work, more);
-            if self.counted >= end {
+            if self.meter.at() >= end {
                 return;
             }
         }
     }
 
-    /// Returns the time since the last call, in nanoseconds.
+    /// Returns the work since the last call, in nanoseconds.
     fn lap(&mut self) -> u64 {
-        let now = clocks::monotonic();
-        now.saturating_sub(std::mem::replace(&mut self.counted, now))
+        self.meter.lap(clocks::monotonic(), clocks::thread_cpu)
     }
 
     /// Charges the work since the last call to a user, if it was done for one.
@@ -342,11 +341,12 @@ impl Reactor {
     /// Deducts the users' work from their allowances.
     fn deduct(&mut self) {
         let cpu = clocks::thread_cpu();
+        self.meter.note_cpu(cpu);
         let used = cpu.saturating_sub(std::mem::replace(&mut self.deducted_cpu, cpu));
         let mut excesses = Vec::new();
         self.own_cpu += self
             .schedule
-            .deduct(self.counted, used, |excess| excesses.push(excess));
+            .deduct(self.meter.at(), used, |excess| excesses.push(excess));
         for excess in excesses {
             self.restrain(excess);
         }

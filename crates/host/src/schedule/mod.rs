@@ -1,7 +1,7 @@
 //! The order in which clients are served: users take turns by the work that they cause, and so do
 //! the connections of each user.
 //!
-//! Work is measured in nanoseconds. The user with the least work is served next. A user who was
+//! Work is measured in nanoseconds, without the time in which other programs had the CPU ([`Meter`]). The user with the least work is served next. A user who was
 //! idle starts at the position of the others, so that idle time is not saved up. So the clients of
 //! one user, however many, delay those of another by at most the current piece of work.
 //!
@@ -10,6 +10,7 @@
 
 mod account;
 mod line;
+mod meter;
 mod turn;
 mod user;
 
@@ -23,6 +24,7 @@ use account::{Overdraft, Stage};
 use line::Line;
 use user::User;
 
+pub(crate) use meter::Meter;
 pub(crate) use turn::Turn;
 
 /// A new stage of a user's excess.

@@ -2,7 +2,7 @@
 
 use ferretto_service::ClientId;
 
-use super::{Excess, Schedule, Turn};
+use super::{Excess, Meter, Schedule, Turn};
 use crate::options::CpuAllowance;
 use crate::origin::Origin;
 
@@ -14,7 +14,12 @@ const ALICE: Origin = Origin::User(1000);
 /// A service whose only work is that of connections, with virtual time.
 struct World {
     schedule: Schedule,
+    meter: Meter,
     now: u64,
+    /// The CPU time of the service.
+    cpu: u64,
+    /// The time for which other programs have the CPU during the next piece of work.
+    stolen: u64,
     /// The user, the turn and the time of a piece of work of each connection.
     clients: Vec<(Origin, Turn, u64)>,
     /// The work done for each connection.
@@ -26,7 +31,10 @@ impl World {
     fn new(allowance: Option<CpuAllowance>) -> Self {
         Self {
             schedule: Schedule::new(allowance),
+            meter: Meter::default(),
             now: SECOND,
+            cpu: 0,
+            stolen: 0,
             clients: Vec::new(),
             had: Vec::new(),
             excesses: Vec::new(),
@@ -53,10 +61,13 @@ impl World {
         let (origin, id, _) = self.schedule.next()?;
         let client = id.0 as usize;
         let (_, turn, piece) = &mut self.clients[client];
-        self.now += *piece;
+        self.meter.begin(self.now);
+        self.now += *piece + std::mem::take(&mut self.stolen);
+        self.cpu += *piece;
+        let work = self.meter.lap(self.now, || self.cpu);
         self.had[client] += *piece;
         let whom = (origin, id);
-        self.schedule.served(whom, Some(turn), *piece, more);
+        self.schedule.served(whom, Some(turn), work, more);
         Some(client)
     }
 
@@ -106,6 +117,27 @@ fn another_user_waits_only_for_the_current_piece_of_work() {
         assert!(world.serve(true) < Some(honest));
         world.wake(honest);
         assert_eq!(world.serve(false), Some(honest));
+    }
+}
+
+#[test]
+fn a_user_pays_nothing_for_the_time_of_other_programs() {
+    let mut world = World::new(None);
+    let busy = 8;
+    for user in 0..busy {
+        for _ in 0..10 {
+            let client = world.connect(Origin::User(user), MS / 20);
+            world.wake(client);
+        }
+    }
+    let honest = world.connect(ALICE, MS / 20);
+    for _ in 0..100 {
+        world.stolen = 12 * MS;
+        world.wake(honest);
+        while world.serve(true) != Some(honest) {}
+        // Each other user is served about once before, and not for 12 ms.
+        let served = (0..2 * busy).any(|_| world.serve(true) == Some(honest));
+        assert!(served);
     }
 }
 
