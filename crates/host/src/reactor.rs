@@ -269,6 +269,8 @@ impl Reactor {
             self.deliver(&clocks::read(), event);
             self.count(user.map(Origin::User));
         }
+        // The work before is for nobody, as is that before the replies.
+        self.lap();
         self.serve();
         if self
             .service
@@ -281,6 +283,7 @@ impl Reactor {
             self.carry_out(&now);
             self.count(user.map(Origin::User));
         }
+        self.lap();
         for id in std::mem::take(&mut self.dirty) {
             let origin = self.clients.get(&id).map(|client| client.origin);
             self.flush(id);
