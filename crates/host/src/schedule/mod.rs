@@ -1,9 +1,10 @@
 //! The order in which clients are served: users take turns by the work that they cause, and so do
 //! the connections of each user.
 //!
-//! Work is measured in nanoseconds, without the time in which other programs had the CPU ([`Meter`]). The user with the least work is served next. A user who was
-//! idle starts at the position of the others, so that idle time is not saved up. So the clients of
-//! one user, however many, delay those of another by at most the current piece of work.
+//! Work is measured in nanoseconds, without the time in which other programs had the CPU
+//! ([`Meter`]). The user with the least work is served next. A user who was idle starts at the
+//! position of the others, so that idle time is not saved up. So the clients of one user, however
+//! many, delay those of another by at most the current piece of work.
 //!
 //! A user may also have an allowance ([`CpuAllowance`]), and is not served for a while after
 //! exceeding it.
