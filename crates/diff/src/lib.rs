@@ -18,6 +18,7 @@ mod disks;
 mod feature;
 mod heap;
 mod neighbours;
+mod options;
 mod pair;
 mod path;
 mod recording;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::options;
 use crate::recording::{Recording, Scope};
 use crate::variation::Busyness;
 
@@ -22,7 +23,10 @@ pub(crate) fn setup(before: &[Recording], after: &[Recording]) -> Vec<(String, S
     };
     let (mut before, mut after) = (values(before), values(after));
     if let (Some(before), Some(after)) = (before.get_mut("config"), after.get_mut("config")) {
-        let only = (lines_without(before, after), lines_without(after, before));
+        let only = (
+            options::without(before, after),
+            options::without(after, before),
+        );
         if only != (String::new(), String::new()) {
             (*before, *after) = (BTreeSet::from([only.0]), BTreeSet::from([only.1]));
         }
@@ -37,23 +41,6 @@ pub(crate) fn setup(before: &[Recording], after: &[Recording]) -> Vec<(String, S
         .filter(|name| before.get(*name) != after.get(*name))
         .map(|name| (name.clone(), text(before.get(name)), text(after.get(name))))
         .collect()
-}
-
-/// Returns the lines that all of the texts have and none of the others.
-fn lines_without(texts: &BTreeSet<String>, others: &BTreeSet<String>) -> String {
-    let lines = |text: &String| -> BTreeSet<String> {
-        let lines = text.lines().map(|line| line.trim().to_owned());
-        lines.filter(|line| line.len() > 1).collect()
-    };
-    let mut sets = texts.iter().map(lines);
-    let mut of_all = sets.next().unwrap_or_default();
-    for set in sets {
-        of_all.retain(|line| set.contains(line));
-    }
-    for other in others.iter().map(lines) {
-        of_all.retain(|line| !other.contains(line));
-    }
-    of_all.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// Returns sentences about what a comparison cannot tell.

@@ -164,7 +164,11 @@ fn options_and_losses_of_one_side_are_told() {
         packet { trace_stats { buffer_stats { trace_writer_packet_loss: 7 } } }",
     );
     let other = compare(&[BEFORE], &[AFTER]);
-    let config = ("config", "buffer_size_kb: 5", "buffer_size_kb: 9");
+    let config = (
+        "config",
+        "linux.ftrace ftrace_config.buffer_size_kb: 5",
+        "linux.ftrace ftrace_config.buffer_size_kb: 9",
+    );
     let config = (
         config.0.to_owned(),
         config.1.to_owned(),
@@ -178,6 +182,23 @@ fn options_and_losses_of_one_side_are_told() {
         other.remarks
     );
     assert!(compare(&[BEFORE], &[BEFORE]).setup.is_empty());
+}
+
+#[test]
+fn a_data_source_of_one_side_is_told_by_its_name() {
+    const BEFORE: Step = Packets(
+        "packet { trace_config { data_sources { config { name: 'linux.ftrace' } }
+            trace_attributes { attribute { key: 'ferretto.command' string_value: 'make' } } } }",
+    );
+    const AFTER: Step = Packets(
+        "packet { trace_config { data_sources { config { name: 'linux.ftrace' } }
+            data_sources { config { name: 'linux.perf' target_buffer: 3
+                perf_event_config { timebase { frequency: 99 } } }
+                producer_name_filter: 'perfetto.traced_perf' } } }",
+    );
+    let other = compare(&[BEFORE], &[AFTER]);
+    let config = ["config", "", "linux.perf"].map(str::to_owned);
+    assert_eq!(other.setup, [config.into()]);
 }
 
 #[test]
