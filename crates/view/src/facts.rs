@@ -78,7 +78,7 @@ impl View {
         let texts_of_commands: Vec<u32> = of_commands.map(|text| texts.number(text)).collect();
         for node in nodes {
             name.push(texts.number(node.name.text(strings)));
-            unit.push(texts.of(strings, node.unit));
+            unit.push(texts.number(node.unit(strings)));
         }
         frame.texts(texts);
         let column = |value: &dyn Fn(&crate::nodes::Node) -> f64| -> Vec<f64> {

@@ -311,7 +311,7 @@ impl View {
         let process = self.process_of(node);
         let process = self.node(process).map(|_| self.title(process));
         sums.counters.push(json!({
-            "node": node, "name": of.name.text(strings), "unit": strings.text(of.unit),
+            "node": node, "name": of.name.text(strings), "unit": of.unit(strings),
             "process": process, "rate": self.rate(of.lane, window),
             "count": count, "min": min, "max": max, "mean": area / length as f64, "last": last,
         }));

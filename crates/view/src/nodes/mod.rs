@@ -93,3 +93,16 @@ pub(crate) struct Node {
     /// True if the trace was recorded for such nodes, as disks and heaps, which then come first.
     pub(crate) is_subject: bool,
 }
+
+impl Node {
+    /// Returns the unit of a counter. Traces of others lack it for the memory of processes.
+    pub(crate) fn unit<'a>(&self, strings: &'a StringPool) -> &'a str {
+        const MEMORY: [&str; 5] = ["locked", "rss", "smaps", "swap", "virt"];
+        let name = self.name.text(strings).strip_prefix("mem.");
+        let is_memory = |name: &str| MEMORY.iter().any(|memory| name.starts_with(memory));
+        match strings.text(self.unit) {
+            "" if self.kind == Kind::Counter && name.is_some_and(is_memory) => "bytes",
+            unit => unit,
+        }
+    }
+}
