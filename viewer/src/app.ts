@@ -54,6 +54,9 @@ export class App implements Page {
     private pending = 0;
     /** The number of pictures. */
     private drawn = 0;
+    /** True once the first picture is on the screen. Until then, events that only improve it are not requested: decoding
+     * and drawing them would delay it. */
+    private shown = false;
     /** False while pictures follow each other. */
     private rests = true;
     private link: Link;
@@ -188,7 +191,7 @@ export class App implements Page {
     /** Requests the visible events. Returns which marks are reached: a first picture, and one without coarse rows. */
     private want(): ('picture' | 'sharp')[] {
         const nodes = this.scene.wanted(this.picture);
-        return this.cache.want(nodes, this.axis.t0, this.axis.t1, this.axis.perPixel / this.scene.ratio);
+        return this.cache.want(nodes, this.axis.t0, this.axis.t1, this.axis.perPixel / this.scene.ratio, !this.shown);
     }
 
     private frame(): void {
@@ -205,10 +208,21 @@ export class App implements Page {
         for (const mark of got) {
             if (performance.getEntriesByName(mark).length > 0) continue;
             performance.mark(mark);
+            if (mark === 'picture') this.awaitScreen();
             if (mark === 'sharp') this.switchToCard();
         }
         this.link.note();
         this.settle();
+    }
+
+    /** Requests the rest of the events when the first picture is on the screen. */
+    private awaitScreen(): void {
+        // The timer runs after the browser has drawn the frame.
+        const drawn = new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+        void this.task(drawn, () => {
+            this.shown = true;
+            this.invalidate();
+        });
     }
 
     /** Switches to the graphics card if there is one. The check takes some time, and the first picture does not need it. */

@@ -52,8 +52,9 @@ export class Cache {
         this.generation += 1;
     }
 
-    /** Requests the missing tiles of nodes between two times. Returns the marks that are reached. */
-    want(nodes: number[], t0: number, t1: number, perPixel: number): ('picture' | 'sharp')[] {
+    /** Requests the missing tiles of nodes between two times; with `bareOnly`, only those of nodes that have none. Returns the
+     * marks that are reached. */
+    want(nodes: number[], t0: number, t1: number, perPixel: number, bareOnly = false): ('picture' | 'sharp')[] {
         this.clock += 1;
         const level = Math.max(0, Math.floor(Math.log2(Math.max(1, perPixel))));
         const from = Math.max(t0, 0);
@@ -62,7 +63,7 @@ export class Cache {
         if (lacking.length === 0) return ['picture', 'sharp'];
         const bare = lacking.filter((node) => !this.nodes.has(node));
         const got: 'picture'[] = bare.length === 0 ? ['picture'] : [];
-        if (this.running) return got;
+        if (this.running || (bareOnly && bare.length === 0)) return got;
         const { coarse } = this.source;
         if (coarse > 0 && bare.length > 0) {
             void this.fetch({ from, to: Math.min(t1, this.end + 1), level: level + coarse, nodes: bare });

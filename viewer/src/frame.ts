@@ -59,7 +59,7 @@ export class Frame {
             at % Stored.BYTES_PER_ELEMENT === 0
                 ? new Stored(this.buffer, at, column.length)
                 : new Stored(this.buffer.slice(at, at + column.length * Stored.BYTES_PER_ELEMENT));
-        return (column.type === type ? stored : Type.from(stored as unknown as number[])) as InstanceType<(typeof TYPES)[T]>;
+        return (column.type === type ? stored : new Type(stored)) as InstanceType<(typeof TYPES)[T]>;
     }
 
     private decode(at: number, bytes: number, delta: boolean, values: Values): Values {

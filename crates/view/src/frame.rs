@@ -145,6 +145,32 @@ impl Frame {
         self.coded(name, kind, &coded);
     }
 
+    /// Adds a column of integers in the narrowest type that has room for all of them. It is larger
+    /// than an encoded one of small numbers, but its readers decode nothing.
+    pub(crate) fn narrow(&mut self, name: &str, values: impl Iterator<Item = u64> + Clone) {
+        match values.clone().max().unwrap_or(0) {
+            0..=0xff => {
+                self.begin(name, "u8", values.clone().count());
+                self.data.extend(values.map(|value| value as u8));
+            }
+            0x100..=0xffff => {
+                self.begin(name, "u16", values.clone().count());
+                let bytes = values.flat_map(|value| (value as u16).to_le_bytes());
+                self.data.extend(bytes);
+            }
+            0x1_0000..=0xffff_ffff => {
+                self.begin(name, "u32", values.clone().count());
+                let bytes = values.flat_map(|value| (value as u32).to_le_bytes());
+                self.data.extend(bytes);
+            }
+            _ => {
+                self.begin(name, "f64", values.clone().count());
+                let exact = values.map(|value| value.min(MAX_WHOLE) as f64);
+                self.data.extend(exact.flat_map(f64::to_le_bytes));
+            }
+        }
+    }
+
     /// Adds a column of encoded integers.
     pub(crate) fn coded(&mut self, name: &str, kind: &str, coded: &Coded) {
         self.begin(name, kind, coded.length);

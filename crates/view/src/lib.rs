@@ -37,6 +37,7 @@ mod replies;
 mod scene;
 mod search;
 mod server;
+mod sight;
 mod summary;
 mod tiles;
 mod varints;

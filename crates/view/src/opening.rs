@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::facts::Circumstances;
 use crate::kept::Kept;
-use crate::nodes::Kind;
 use crate::page::{self, Class};
+use crate::sight;
 use crate::view::View;
 use crate::window::Window;
 
@@ -16,8 +16,8 @@ const MAX_NODES: usize = 10_000;
 const MAX_ROWS: usize = 16_000;
 /// The maximum number of rows that are read ahead.
 const MAX_SHARP_ROWS: usize = 100_000;
-/// The maximum number of nodes with embedded rows: those in sight on a large screen.
-const MAX_DRAWN: usize = 150;
+/// The height of the rows with embedded data in pixels: those in sight in a large window.
+const HEIGHT: u32 = 1000;
 /// Embedded rows are 2^`COARSE` times coarser than the pixels of a picture that is 2^`PIXELS` wide.
 const COARSE: u32 = 4;
 const PIXELS: u32 = 10;
@@ -75,25 +75,9 @@ impl View {
         self.tiles_up_to(&self.likely_in_sight(), self.whole(COARSE), MAX_ROWS)
     }
 
-    /// Returns the nodes that are likely in sight at first, in the order of the page.
+    /// Returns the nodes that are likely in sight at first, from top to bottom.
     fn likely_in_sight(&self) -> Vec<u32> {
-        let mut nodes: Vec<u32> = (0..self.scene().nodes().len() as u32).collect();
-        nodes.sort_by_key(|node| match self.scene().nodes()[*node as usize].kind {
-            Kind::Cpu => 0,
-            Kind::Process | Kind::Group => 1,
-            Kind::Counter => 3,
-            _ => 2,
-        });
-        nodes.retain(|node| {
-            match self.scene().nodes()[*node as usize].kind {
-                Kind::Machine | Kind::Thread => false,
-                // Containers have the load of their processes.
-                Kind::Group => self.processes_of(*node).next().is_some(),
-                _ => true,
-            }
-        });
-        nodes.truncate(MAX_DRAWN);
-        nodes
+        sight::first(self.scene().nodes(), self.trace().strings(), HEIGHT)
     }
 
     /// Returns the window of the whole trace, 2^`coarse` times coarser than the pixels of a

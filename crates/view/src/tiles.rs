@@ -5,7 +5,7 @@ use std::ops::Range;
 use ferretto_tables::StringId;
 
 use crate::activity::Steps;
-use crate::frame::{Code, Frame, Texts};
+use crate::frame::{Frame, Texts};
 use crate::lanes::{Label, Shown};
 use crate::nodes::{Content, NONE};
 use crate::view::View;
@@ -80,29 +80,28 @@ impl View {
         frame.field("level", window.level);
         frame.texts(texts);
         // Times are integers.
-        let times =
-            |values: &[f64]| -> Vec<u64> { values.iter().map(|time| *time as u64).collect() };
-        let wide = |values: &[u32]| -> Vec<u64> { values.iter().copied().map(u64::from).collect() };
-        let mut whole = |name: &str, kind: &str, code: Code, values: Vec<u64>| {
-            frame.whole(name, kind, code, values.into_iter());
-        };
-        whole("node", "u32", Code::Delta, wide(nodes));
-        whole("rows", "u32", Code::Varint, wide(&rows));
-        whole("points", "u32", Code::Varint, wide(&points));
-        whole("start", "f64", Code::Delta, times(&columns.start));
-        whole("dur", "f64", Code::Varint, times(&columns.dur));
-        let depth = columns.depth.iter().copied().map(u64::from);
-        whole("depth", "u16", Code::Varint, depth.collect());
-        whole("name", "u32", Code::Varint, wide(&columns.name));
-        whole("id", "u32", Code::Delta, wide(&columns.id));
-        whole("count", "u32", Code::Varint, wide(&columns.count));
+        fn times(values: &[f64]) -> impl Iterator<Item = u64> + Clone {
+            values.iter().map(|time| *time as u64)
+        }
+        fn wide(values: &[u32]) -> impl Iterator<Item = u64> + Clone {
+            values.iter().copied().map(u64::from)
+        }
+        frame.narrow("node", wide(nodes));
+        frame.narrow("rows", wide(&rows));
+        frame.narrow("points", wide(&points));
+        frame.narrow("start", times(&columns.start));
+        frame.narrow("dur", times(&columns.dur));
+        frame.narrow("depth", columns.depth.iter().copied().map(u64::from));
+        frame.narrow("name", wide(&columns.name));
+        frame.narrow("id", wide(&columns.id));
+        frame.narrow("count", wide(&columns.count));
         // Columns of default values are optional.
         if columns.other.iter().any(|other| *other != NONE) {
-            whole("other", "u32", Code::Varint, wide(&columns.other));
+            frame.narrow("other", wide(&columns.other));
         }
         if !columns.time.is_empty() {
-            whole("time", "f64", Code::Delta, times(&columns.time));
-            whole("point", "u32", Code::Delta, wide(&columns.point));
+            frame.narrow("time", times(&columns.time));
+            frame.narrow("point", wide(&columns.point));
             frame.f64s("min", &columns.min);
             frame.f64s("max", &columns.max);
             frame.f64s("last", &columns.last);
