@@ -85,6 +85,8 @@ export class Layout {
     /** Set for processes that have counters, but no events. They come last if the trace has more. */
     private quiet: Uint8Array;
     private quietLast: boolean;
+    /** The counter in the closed row of such a process: its memory, or the first one. */
+    private sample: Int32Array;
     pinned: number[] = [];
 
     private rows: Int32Array = new Int32Array(0);
@@ -154,8 +156,19 @@ export class Layout {
             this.only[node] = threads[0];
             this.inRow[threads[0]] = 1;
         }
+        this.sample = Int32Array.from(this.quiet, (quiet, node) => (quiet ? this.counterOf(node) : NONE));
         this.openSome();
         this.arrange();
+    }
+
+    /** Returns the memory of a process, or else its first counter. */
+    private counterOf(node: number): number {
+        let found = NONE;
+        for (let child = this.first[node]; child !== NONE; child = this.next[child]) {
+            const counter = this.nodes.kind[child] === Kind.Counter ? child : this.counterOf(child);
+            if (counter !== NONE && (found === NONE || this.nodes.name(counter) === 'mem.rss')) found = counter;
+        }
+        return found;
     }
 
     private isLast(node: number): boolean {
@@ -302,6 +315,8 @@ export class Layout {
     setOpen(node: number, open: boolean): void {
         this.open[node] = open ? 1 : 0;
         this.low[node] = open ? 0 : 1;
+        // The counters are all that such a process has.
+        if (open && this.quiet[node] && this.hasCounters(this.first[node])) this.open[this.first[node]] = 1;
         const thread = this.nodes.kind[node] === Kind.Thread ? node : this.only[node];
         if (thread !== NONE) {
             for (const lane of this.threadLanes(thread)) this.low[lane] = !open && this.isDeep(lane) ? 1 : 0;
@@ -562,6 +577,9 @@ export class Layout {
             const rest = Math.floor((this.unit + 8 - (y + 1)) / 2);
             if (rest > 0) for (const lane of lanes) lane.y += rest;
             return lanes;
+        }
+        if (this.isProcess(node) && !this.open[node] && this.sample[node] !== NONE) {
+            return [{ node: this.sample[node], y: 2, h: unit + 4, step: unit, full: 1, thin: 0 }];
         }
         if (this.isProcess(node)) return [{ node, y: 2, h: unit + 4, step: unit, full: 1, thin: 0 }];
         if (kind[node] === Kind.Machine || kind[node] === Kind.Group) return [];

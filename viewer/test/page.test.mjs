@@ -402,6 +402,27 @@ test('processes without events come last, unless there is nothing else', async (
     }
 });
 
+test('the closed row of a process with counters draws its memory, and opens to all of them', async () => {
+    const trace = new Trace();
+    const machine = trace.node(-1, Kind.Machine, 'Machine');
+    trace.slice(trace.node(machine, Kind.Slices, 'vda', { subject: 1 }), 0, 5 * MS, 'write');
+    const shell = trace.node(machine, Kind.Process, 'shell', { number: 7 });
+    const counters = trace.node(shell, Kind.Group, 'Counters');
+    for (const [name, value] of [['faults', 3], ['mem.rss', 8_000_000], ['threads', 1]]) {
+        const node = trace.node(counters, Kind.Counter, name, { unit: name === 'mem.rss' ? 'bytes' : '' });
+        trace.counter(node, 1 * MS, value);
+    }
+    await on(dir.write('memory.html', trace.html()), async (page) => {
+        const names = () => page.locator('#labels .label:visible .what').allInnerTexts();
+        assert.deepEqual((await names()).slice(1), ['vda', 'shell 7']);
+        await clickEvent(page, 'shell', 3 * MS, 12);
+        assert.match(await content(page), /mem\.rss[^]*7\.6 MiB/);
+        await page.locator('#labels .label', { hasText: 'shell 7' }).click();
+        await settled(page);
+        assert.deepEqual((await names()).slice(1), ['vda', 'shell 7', 'Counters', 'faults', 'mem.rss', 'threads']);
+    });
+});
+
 test('a click on a listed message shows its time', () =>
     on(url, async (page) => {
         await page.getByRole('tab', { name: 'Log' }).click();
