@@ -37,6 +37,7 @@ function pointer(app: App): void {
         app.axis.set(time - app.axis.span / 2, time + app.axis.span / 2);
         app.invalidate();
     };
+    for (const event of ['keydown', 'blur']) stage.addEventListener(event, () => stage.classList.remove('clicked'));
     stage.addEventListener('pointerdown', (event) => {
         if (event.button > 1) return;
         const [x, y] = at(event);
@@ -57,6 +58,8 @@ function pointer(app: App): void {
         drag = { mode, x, y, lastX: x, lastY: y, moved: false, time: app.axis.time(x) };
         stage.setPointerCapture(event.pointerId);
         stage.focus({ preventScroll: true });
+        // A frame around the picture is of use only to the keyboard.
+        stage.classList.add('clicked');
         hideTip();
         if (mode === 'overview') centre(x);
         event.preventDefault();

@@ -423,6 +423,15 @@ test('the closed row of a process with counters draws its memory, and opens to a
     });
 });
 
+test('the picture has a frame for the keyboard, not for the mouse', () =>
+    on(url, async (page) => {
+        const frame = () => page.locator('#stage').evaluate((stage) => [document.activeElement === stage, getComputedStyle(stage).outlineStyle]);
+        await clickEvent(page, 'worker-1', 3 * MS, 12);
+        assert.deepEqual(await frame(), [true, 'none']);
+        await press(page, 'w');
+        assert.deepEqual(await frame(), [true, 'solid']);
+    }));
+
 test('a click on a listed message shows its time', () =>
     on(url, async (page) => {
         await page.getByRole('tab', { name: 'Log' }).click();
