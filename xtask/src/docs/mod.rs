@@ -81,9 +81,12 @@ pub(crate) fn run(names: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Builds the programs and libraries, and returns their folder. With examples, they have the
+/// features that `cargo test` gives to their dependencies, so that these are not built again.
 fn build(repository: &Path) -> Result<PathBuf> {
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--locked", "--quiet"])
+        .args(["build", "--locked", "--quiet", "--lib", "--bins"])
+        .arg("--examples")
         .current_dir(repository)
         .env("CARGO_TARGET_DIR", repository.join("target"))
         .status()
