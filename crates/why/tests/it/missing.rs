@@ -3,7 +3,7 @@
 use ferretto_tables::{Options, Trace};
 use ferretto_testing::Random;
 use ferretto_trace::summary::summarize;
-use ferretto_why::{Cause, Why};
+use ferretto_why::{Cause, Schedule, StateKind, Why};
 use ferretto_wire::encode;
 
 /// An event of a thread on a CPU: its time, the thread, and the kind with its fields.
@@ -111,6 +111,38 @@ fn a_cpu_is_not_idle_while_switches_are_missing() {
     let explanation = why.explain(utid(&trace, 4), 190..550);
     let behind = Cause::Behind(utid(&trace, 3));
     assert_eq!(explanation.pieces[1].cause, behind);
+}
+
+/// Thread 3 begins to run on CPU 0 and then on CPU 1, without an end of the first time.
+#[test]
+fn runs_of_cpus_are_those_of_the_states_where_switches_are_missing() {
+    use Kind::Switch;
+    let first = [(100, 9, Switch(1, 3))];
+    let second = [
+        (150, 8, Switch(1, 0)),
+        (300, 0, Switch(0, 3)),
+        (350, 3, Switch(1, 0)),
+    ];
+    let bytes = [bundle(0, &first), bundle(1, &second)].concat();
+    let ended = Trace::read(&bytes[..], &Options::default()).expect("a trace");
+    let mut lost = 0;
+    for trace in [trace(), ended] {
+        let why = Why::new(&trace);
+        let schedule = why.schedule();
+        let states = (0..schedule.threads())
+            .flat_map(|thread| schedule.states(thread).iter().map(move |it| (thread, *it)));
+        let again = Schedule::new(states.clone());
+        for cpu in 0..2 {
+            assert_eq!(schedule.runs(cpu), again.runs(cpu), "CPU {cpu}");
+        }
+        for (thread, state) in states.filter(|(_, state)| state.kind == StateKind::Lost) {
+            let middle = state.start.midpoint(state.end);
+            let runs = [0, 1].map(|cpu| schedule.run_at(cpu, middle));
+            assert!(runs.iter().flatten().all(|run| run.thread != thread));
+            lost += 1;
+        }
+    }
+    assert!(lost > 0);
 }
 
 #[test]
