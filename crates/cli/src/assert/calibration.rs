@@ -33,7 +33,7 @@ pub(super) fn calibrate(
 ) -> Result<u8> {
     let mut values: Vec<Vec<f64>> = vec![Vec::new(); rules.rules.len()];
     let known_before = rules.known_functions.clone();
-    let (mut shares, mut recordings) = (Vec::new(), Vec::new());
+    let (mut functions, mut recordings) = (Vec::new(), Vec::new());
     let mut others: Vec<f64> = Vec::new();
     for path in files {
         let (name, trace, extent) = read::tables(path, TABLES)?;
@@ -54,7 +54,7 @@ pub(super) fn calibrate(
             continue;
         }
         known_functions(&recording, &mut rules.known_functions);
-        shares.push(rules::functions(&recording));
+        functions.push(rules::functions(&recording));
         others.extend(recording.behind_others());
         let own = rules::value(&Measure::OwnDuration, &trace, &recording, &BTreeSet::new());
         if values.iter().all(Vec::is_empty) && own.is_ok() {
@@ -88,7 +88,7 @@ pub(super) fn calibrate(
     for (rule, values) in rules.rules.iter_mut().zip(&values) {
         match rule.measure {
             Measure::NewFunctions => {
-                let held_out = rules::held_out(&shares, &known_before);
+                let held_out = rules::held_out(&functions, &known_before);
                 rule.calibrate_new_functions(values, &held_out, chance);
                 rule.remark_on(&held_out);
             }

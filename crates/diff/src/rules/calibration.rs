@@ -2,34 +2,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::values::{Function, greatest_new};
 use super::{Measure, Rule};
 use crate::feature::Kind;
 use crate::recording::Recording;
 use crate::statistics::{mean, squares, student_quantile, tolerance};
 
 /// Returns the value of new functions for each recording, if only those of the others and `known`
-/// are known. `shares` has the shares of the recordings' functions.
-pub fn held_out(shares: &[BTreeMap<String, f64>], known: &BTreeSet<String>) -> Vec<f64> {
+/// are known. `functions` has the functions of each recording.
+pub fn held_out(functions: &[BTreeMap<String, Function>], known: &BTreeSet<String>) -> Vec<f64> {
     let mut recordings: BTreeMap<&str, u32> = BTreeMap::new();
-    for name in shares.iter().flat_map(known_in) {
+    for name in functions.iter().flat_map(known_in) {
         *recordings.entry(name).or_default() += 1;
     }
-    let of_others = |name: &String, share: f64| {
-        let own = u32::from(share >= KNOWN_SHARE);
-        recordings.get(name.as_str()).is_some_and(|all| *all > own)
+    let is_known = |name: &str, function: &Function| {
+        let own = u32::from(function.share >= KNOWN_SHARE);
+        known.contains(name) || recordings.get(name).is_some_and(|all| *all > own)
     };
-    let new = shares.iter().map(|functions| {
-        let new = functions
-            .iter()
-            .filter(|(name, share)| !known.contains(*name) && !of_others(name, **share));
-        new.map(|(_, share)| *share).fold(0.0, f64::max)
-    });
+    let new = functions.iter().map(|all| greatest_new(all, is_known));
     new.collect()
 }
 
 /// Returns the functions that a recording makes known.
-pub fn known_in(shares: &BTreeMap<String, f64>) -> impl Iterator<Item = &str> {
-    let known = shares.iter().filter(|(_, share)| **share >= KNOWN_SHARE);
+pub fn known_in(functions: &BTreeMap<String, Function>) -> impl Iterator<Item = &str> {
+    let known = functions
+        .iter()
+        .filter(|(_, function)| function.share >= KNOWN_SHARE);
     known.map(|(name, _)| name.as_str())
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::recording::Recording;
 
 pub use calibration::{held_out, known_in, samples};
-pub use values::{functions, value};
+pub use values::{Function, functions, value};
 
 /// A statistic of the durations of slices.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,7 +41,7 @@ pub enum Measure {
     Function(String),
     /// The time of a function on CPUs.
     FunctionTime(String),
-    /// The greatest share of a function that is not known.
+    /// The greatest share of a function that is not known and has three samples.
     NewFunctions,
     /// The number of calls of a system call.
     Calls(String),

@@ -9,36 +9,66 @@ use crate::feature::Kind;
 use crate::recording::Recording;
 use crate::statistics::{mean, quantile};
 
-/// Returns the times of functions on CPUs.
-fn function_times(recording: &Recording) -> BTreeMap<String, f64> {
-    let mut functions: BTreeMap<String, f64> = BTreeMap::new();
+/// The time of a function on CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Function {
+    /// The time in nanoseconds.
+    pub time: f64,
+    /// The share of the time of all functions.
+    pub share: f64,
+    /// The number of samples from which the time is estimated.
+    pub samples: f64,
+}
+
+/// Returns the functions that a recording shows on CPUs.
+pub fn functions(recording: &Recording) -> BTreeMap<String, Function> {
+    let mut functions: BTreeMap<String, Function> = BTreeMap::new();
     for (feature, value) in recording.values.iter() {
         if feature.kind == Kind::Cpu && !feature.detail.is_empty() {
-            *functions.entry(feature.detail.clone()).or_default() += value.value;
+            let function = functions.entry(feature.detail.clone()).or_default();
+            function.time += value.value;
+            function.samples += value.samples;
         }
+    }
+    let all: f64 = functions.values().map(|function| function.time).sum();
+    for function in functions.values_mut() {
+        function.share = function.time / all.max(1.0);
     }
     functions
 }
 
-/// Returns the shares of functions of the time on CPUs.
-pub fn functions(recording: &Recording) -> BTreeMap<String, f64> {
-    let mut functions = function_times(recording);
-    let all: f64 = functions.values().sum();
-    for share in functions.values_mut() {
-        *share /= all.max(1.0);
-    }
-    functions
+/// Returns the greatest share of a function that is not known.
+///
+/// One with few samples does not count: a rare function can have one, and in a short process a
+/// sample is a large share.
+pub(super) fn greatest_new(
+    functions: &BTreeMap<String, Function>,
+    is_known: impl Fn(&str, &Function) -> bool,
+) -> f64 {
+    /// The least number of samples: more than come together in a call.
+    const SAMPLES: f64 = 3.0;
+    let new = functions
+        .iter()
+        .filter(|(name, function)| function.samples >= SAMPLES && !is_known(name, function));
+    new.map(|(_, function)| function.share).fold(0.0, f64::max)
 }
 
 /// The reason for which nothing is known of functions.
 const NO_SAMPLES: &str = "the recording has no callstacks; record them with --perf";
 
-/// Returns the number of a function, 0 if it has none.
-fn of_function(functions: BTreeMap<String, f64>, name: &str) -> Result<f64, String> {
+/// Returns the functions of a recording, and an error if it has none.
+fn known_functions(recording: &Recording) -> Result<BTreeMap<String, Function>, String> {
+    let functions = functions(recording);
     if functions.is_empty() {
         return Err(NO_SAMPLES.to_owned());
     }
-    Ok(functions.get(name).copied().unwrap_or(0.0))
+    Ok(functions)
+}
+
+/// Returns a function; if it has no samples, its numbers are 0.
+fn of_function(recording: &Recording, name: &str) -> Result<Function, String> {
+    let functions = known_functions(recording)?;
+    Ok(functions.get(name).copied().unwrap_or_default())
 }
 
 /// The shares of the time in which the command waited for CPUs of other programs by which it takes
@@ -109,19 +139,15 @@ pub fn value(
                 .map(|(_, value)| value.value)
                 .sum())
         }
-        Measure::Function(name) => of_function(functions(recording), name),
-        Measure::FunctionTime(name) => of_function(function_times(recording), name),
+        Measure::Function(name) => Ok(of_function(recording, name)?.share),
+        Measure::FunctionTime(name) => Ok(of_function(recording, name)?.time),
         Measure::NewFunctions if known.is_empty() => Err(
             "no functions are known; name recordings with --baseline, or calibrate the rules"
                 .to_owned(),
         ),
         Measure::NewFunctions => {
-            let functions = functions(recording);
-            if functions.is_empty() {
-                return Err(NO_SAMPLES.to_owned());
-            }
-            let new = functions.iter().filter(|(name, _)| !known.contains(*name));
-            Ok(new.map(|(_, share)| *share).fold(0.0, f64::max))
+            let functions = known_functions(recording)?;
+            Ok(greatest_new(&functions, |name, _| known.contains(name)))
         }
         Measure::Slice(name, statistic) => slices(trace, name, *statistic),
     }

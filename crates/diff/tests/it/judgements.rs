@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ferretto_diff::Recording;
-use ferretto_diff::rules::{Measure, Rules, Statistic, Verdict, held_out, known_in, value};
+use ferretto_diff::rules::{
+    Function, Measure, Rules, Statistic, Verdict, held_out, known_in, value,
+};
 use ferretto_testing::Random;
 
 use crate::made::Step::{Lock, Ready, Run};
@@ -202,17 +204,41 @@ fn many_samples_leave_the_least_bound_of_new_functions() {
     assert!(matches!(rule.judge(Ok(0.2)), Verdict::Broken(..)));
 }
 
+fn of_samples(share: f64, samples: f64) -> Function {
+    Function {
+        time: share * 1e9,
+        share,
+        samples,
+    }
+}
+
+/// In a short process, one sample stands for much time.
+#[test]
+fn a_function_with_few_samples_is_not_new() {
+    let recording = |samples| {
+        BTreeMap::from([
+            ("main".to_owned(), of_samples(0.7, 30.0)),
+            ("other".to_owned(), of_samples(0.3, samples)),
+        ])
+    };
+    let known = BTreeSet::from(["main".to_owned()]);
+    for (samples, expected) in [(1.0, 0.0), (2.0, 0.0), (3.0, 0.3), (9.0, 0.3)] {
+        assert_eq!(held_out(&[recording(samples)], &known), [expected]);
+    }
+}
+
 /// Programs that start many short processes: each has functions of its own, with several samples.
 #[test]
 fn functions_that_come_with_many_samples_give_a_wide_bound() {
     let rules = Rules::parse("[[rule]]\nmeasure = \"new-functions\"").unwrap();
     let mut random = Random(5);
-    let mut recording = || -> BTreeMap<String, f64> {
-        let mut functions = BTreeMap::from([("main".to_owned(), 0.6)]);
+    let mut recording = || -> BTreeMap<String, Function> {
+        let mut functions = BTreeMap::from([("main".to_owned(), of_samples(0.6, 600.0))]);
         for rare in 0..60 {
             if random.below(100) < 3 {
                 let share = 0.05 + random.below(1000) as f64 / 1e4;
-                functions.insert(format!("rare {rare}"), share);
+                let function = of_samples(share, share * 1000.0);
+                functions.insert(format!("rare {rare}"), function);
             }
         }
         functions
