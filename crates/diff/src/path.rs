@@ -115,11 +115,19 @@ fn times(context: &Context<'_>, command: u32) -> FxHashMap<Key, i64> {
     times
 }
 
-/// Reads the critical path of the command. Returns the time in which it waited for a CPU that
-/// another program had.
-pub(crate) fn read(context: &Context<'_>, values: &mut Values) -> f64 {
+/// Times of the critical path of a command, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PathTimes {
+    /// The time in which it waited for a CPU that another program had.
+    pub(crate) behind_others: f64,
+    /// The time of which nothing is known, as switches of threads are missing.
+    pub(crate) lost: f64,
+}
+
+/// Reads the critical path of the command.
+pub(crate) fn read(context: &Context<'_>, values: &mut Values) -> PathTimes {
     let Some(command) = context.command else {
-        return 0.0;
+        return PathTimes::default();
     };
     let process = context.process_of(command);
     let duration = (context.range.end - context.range.start).max(0);
@@ -129,10 +137,13 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) -> f64 {
     );
     // The waits of others that a feature explains, with the time.
     let mut vias: FxHashMap<Feature, FxHashMap<String, i64>> = FxHashMap::default();
-    let mut behind_others = 0;
+    let (mut behind_others, mut lost) = (0, 0);
     for (key, time) in times(context, command) {
         if matches!(key.cause, Cause::Behind(other) if !context.has_thread(other)) {
             behind_others += time;
+        }
+        if key.cause == Cause::Lost {
+            lost += time;
         }
         let Some((name, detail)) = key.words(context) else {
             continue;
@@ -162,5 +173,8 @@ pub(crate) fn read(context: &Context<'_>, values: &mut Values) -> f64 {
             value.via = via;
         }
     }
-    behind_others as f64
+    PathTimes {
+        behind_others: behind_others as f64,
+        lost: lost as f64,
+    }
 }

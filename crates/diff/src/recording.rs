@@ -44,6 +44,9 @@ pub struct Recording {
     pub(crate) own_duration: f64,
     /// The time in which the command waited for a CPU that another program had.
     pub(crate) behind_others: f64,
+    /// The time in nanoseconds of the command of which nothing is known, as switches of threads are
+    /// missing.
+    pub(crate) lost: f64,
     /// The share of the time that threads were ready in which they had no CPU.
     pub(crate) busyness: f64,
     /// The share of the other CPUs that other programs had while the compared threads ran.
@@ -78,7 +81,7 @@ impl Recording {
         let trace = why.trace();
         let context = Context::new(why, range);
         let mut values = Values::default();
-        let behind_others = path::read(&context, &mut values);
+        let path = path::read(&context, &mut values);
         cpu::read(&context, &mut values);
         slices::read(&context, &mut values);
         let called = calls::read(&context, &mut values);
@@ -106,7 +109,8 @@ impl Recording {
         let waits: f64 = waits.map(|(_, value)| value.value).sum();
         Self {
             scope,
-            behind_others,
+            behind_others: path.behind_others,
+            lost: path.lost,
             own_duration: (duration - waits).max(1.0),
             values,
             duration,

@@ -157,11 +157,24 @@ impl Rules {
     /// Judges the value of a recording by one of these rules.
     ///
     /// A time that is too long on a machine that was busier than those of the calibration cannot be
-    /// judged, unless it is so much too long that this does not explain it.
+    /// judged, unless it is so much too long that this does not explain it. Nor can an own duration
+    /// that may be too long only as switches of threads are missing: other programs may have had
+    /// the CPUs.
     pub fn judge(&self, rule: &Rule, value: Result<f64, String>, recording: &Recording) -> Verdict {
         /// The greatest part of the bound by which other programs make a time longer.
         const MOST: f64 = 1.0;
         let verdict = rule.judge(value);
+        if let (Verdict::Broken(value, text), Some(max)) = (&verdict, rule.max)
+            && rule.measure == Measure::OwnDuration
+            && *value > max
+            && *value - recording.lost <= max
+        {
+            return Verdict::Unknown(format!(
+                "{text}, but for {} nothing is known, as the kernel left out switches of threads: \
+                 record again",
+                rule.measure.format(recording.lost)
+            ));
+        }
         let (Some(calibrated), Some(others)) = (self.behind_others, recording.behind_others())
         else {
             return verdict;

@@ -8,7 +8,7 @@ use ferretto_diff::rules::{
 };
 use ferretto_testing::Random;
 
-use crate::made::Step::{Lock, Ready, Run};
+use crate::made::Step::{Lock, Missing, Ready, Run};
 use crate::made::trace;
 
 #[test]
@@ -368,4 +368,30 @@ fn a_busier_machine_cannot_be_judged_by_a_little_longer_time() {
         assert!(matches!(verdict, Verdict::Broken(..)), "{verdict:?}");
     }
     assert!(matches!(judge(calm, 35_000, "40ms"), Verdict::Holds(_)));
+}
+
+/// Other programs may have had the CPU while switches are missing.
+#[test]
+fn an_own_duration_with_missing_switches_cannot_be_judged() {
+    let judge = |steps: &[_], max: &str| {
+        let text = format!("[[rule]]\nmeasure = \"own-duration\"\nmax = \"{max}\"");
+        let rules = Rules::parse(&text).expect("rules");
+        let trace = trace(steps, 0.0, 1);
+        let recording = Recording::new(&trace, None);
+        let rule = &rules.rules[0];
+        let value = value(&rule.measure, &trace, &recording, &BTreeSet::new());
+        rules.judge(rule, value, &recording)
+    };
+    let steps = [Run(20_000), Missing(30_000), Run(10_000)];
+    let verdict = judge(&steps, "30ms");
+    assert!(
+        matches!(&verdict, Verdict::Unknown(text) if text.contains("left out switches")),
+        "{verdict:?}"
+    );
+    // What is known is too long, and nothing is missing.
+    for (steps, max) in [(&steps[..], "5ms"), (&[Run(60_000)], "30ms")] {
+        let verdict = judge(steps, max);
+        assert!(matches!(verdict, Verdict::Broken(..)), "{verdict:?}");
+    }
+    assert!(matches!(judge(&steps, "70ms"), Verdict::Holds(_)));
 }

@@ -26,6 +26,8 @@ pub(crate) enum Step {
     Lock(u64),
     /// It waits for a CPU, while the program `neighbour` has it.
     Ready(u64),
+    /// The program `neighbour` has its CPU. The switch to that is missing.
+    Missing(u64),
     /// It sets the counter `queue`.
     Counter(u64),
     /// The kernel tells that it has this many KiB of memory.
@@ -47,7 +49,7 @@ pub(crate) enum Step {
 }
 use Step::{
     Beside, Call, Calls, CallsOf, Clearing, Contended, Counter, Crowded, Fork, Lock, Memory,
-    Packets, Ready, Requests, Run, Sleep, Slice,
+    Missing, Packets, Ready, Requests, Run, Sleep, Slice,
 };
 
 /// The command `app`, its thread `peer`, and others.
@@ -223,6 +225,11 @@ impl Made {
             Packets(text) => {
                 self.time += 1;
                 self.text += &text.replace("TIME", &self.time.to_string());
+            }
+            Missing(us) => {
+                self.threads[0] = 200;
+                self.time += self.length(us);
+                self.switch(0, 100, 0);
             }
             Calls(count) => self.calls((0, 100), 110, count),
             Contended(count) => self.calls((0, 100), 202, count),
