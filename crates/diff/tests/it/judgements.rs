@@ -388,7 +388,7 @@ fn an_own_duration_with_missing_switches_cannot_be_judged() {
         matches!(&verdict, Verdict::Unknown(text) if text.contains("left out switches")),
         "{verdict:?}"
     );
-    // What is known is too long, and nothing is missing.
+    // The known part is too long, or nothing is missing.
     for (steps, max) in [(&steps[..], "5ms"), (&[Run(60_000)], "30ms")] {
         let verdict = judge(steps, max);
         assert!(matches!(verdict, Verdict::Broken(..)), "{verdict:?}");
