@@ -158,7 +158,7 @@ fn forget_unpacked(packages: &BTreeSet<&str>) -> Result<()> {
 }
 
 /// Packages outside the workspace, which cannot inherit its values.
-const OUTSIDE: [&str; 3] = ["fleet", "fuzz", "query"];
+const OUTSIDE: [&str; 2] = ["fleet", "query"];
 
 /// Fails if a package outside the workspace does not name the workspace's repository.
 fn check_repository() -> Result<()> {
