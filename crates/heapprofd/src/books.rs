@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use crate::allocations::Allocations;
+
 /// The largest number of operations that wait for one with a lower sequence number. Those of
 /// upstream's client arrive nearly in order.
 const MAX_PARKED: usize = 1 << 16;
@@ -76,7 +78,7 @@ enum Order {
 /// The books of a heap.
 #[derive(Debug)]
 pub(crate) struct Books {
-    live: FxHashMap<u64, Live>,
+    live: Allocations<Live>,
     totals: FxHashMap<u64, Totals>,
     live_bytes: u64,
     peak_bytes: u64,
@@ -91,7 +93,7 @@ impl Books {
     /// Creates empty books. With `is_extended`, operations are applied as they arrive.
     pub(crate) fn new(is_extended: bool) -> Self {
         Self {
-            live: FxHashMap::default(),
+            live: Allocations::default(),
             totals: FxHashMap::default(),
             live_bytes: 0,
             peak_bytes: 0,
@@ -132,7 +134,7 @@ impl Books {
 
     /// Returns the memory of all operations of a process that has ended. The totals stay.
     pub(crate) fn release(&mut self) {
-        self.live = FxHashMap::default();
+        self.live = Allocations::default();
         if let Order::Number { parked, .. } = &mut self.order {
             parked.clear();
         }
@@ -141,7 +143,8 @@ impl Books {
     /// Applies an operation. Returns false if the books are full: too many allocations are live, or
     /// too many operations wait for a missing one.
     pub(crate) fn add(&mut self, operation: Operation, time: u64) -> bool {
-        if self.live.len() > MAX_LIVE || self.totals.len() > MAX_CALLSTACKS {
+        let is_full = self.live.len() > MAX_LIVE || self.live.is_crowded();
+        if is_full || self.totals.len() > MAX_CALLSTACKS {
             return false;
         }
         let Order::Number { committed, parked } = &mut self.order else {
@@ -167,11 +170,11 @@ impl Books {
     }
 
     fn apply(&mut self, operation: Operation, time: u64) {
-        let known = self.live.get(&operation.address).copied();
+        let known = self.live.get(operation.address).copied();
         match operation.kind {
             Kind::Free => {
                 if let Some(live) = known.filter(|live| live.sequence < operation.sequence) {
-                    self.live.remove(&operation.address);
+                    self.live.remove(operation.address);
                     self.free(live);
                 }
             }

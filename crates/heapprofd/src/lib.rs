@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allocations;
 mod books;
 mod client;
 mod config;

@@ -43,6 +43,8 @@ const BATCH: usize = 1000;
 const SMALLEST_BATCH: usize = 16;
 /// The largest number of clients of a user in an instance. Each has a ring of some megabytes.
 const MAX_CLIENTS_OF_USER: usize = 512;
+/// The number of freed bytes that are given back to the system.
+const WORTH_RELEASING: u64 = 8 << 20;
 /// The time until a ring that had records is read again.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -67,6 +69,7 @@ impl Worker {
             sources: BTreeMap::new(),
             buffer: Vec::new(),
             live,
+            has_freed: false,
         };
         let thread = std::thread::Builder::new()
             .name("heapprofd-books".to_owned())
@@ -111,6 +114,8 @@ struct Run {
     /// A buffer of the size of the largest ring.
     buffer: Vec<u8>,
     live: Option<Arc<Live>>,
+    /// Set if books of ended processes were freed.
+    has_freed: bool,
 }
 
 impl Run {
@@ -124,6 +129,9 @@ impl Run {
                 }
             }
             let limit = self.read_rings();
+            if limit != Some(Duration::ZERO) {
+                self.give_memory_back();
+            }
             self.wait(limit);
         }
     }
@@ -151,7 +159,7 @@ impl Run {
                 if let Some(source) = self.sources.get_mut(&key) {
                     source.arrive(*client);
                     source.admit(self.live.as_deref());
-                    source.dump_left();
+                    self.has_freed |= source.dump_left();
                 }
             }
             Message::Rejected(key, pid) => {
@@ -187,6 +195,7 @@ impl Run {
                         by_guardrail,
                         self.live.as_deref(),
                     );
+                    self.has_freed = true;
                 }
                 if let Some(instance) = instance {
                     self.handle.notify_stopped(instance);
@@ -195,6 +204,7 @@ impl Run {
             Message::Purge(key) => {
                 if let Some(source) = self.sources.remove(&key) {
                     source.shut_down();
+                    self.has_freed = true;
                 }
             }
         }
@@ -252,9 +262,17 @@ impl Run {
             if source.admit(live.as_deref()) {
                 limit = Some(Duration::ZERO);
             }
-            source.dump_left();
+            self.has_freed |= source.dump_left();
         }
         limit
+    }
+
+    /// Returns freed books to the system, of which the allocator keeps small parts.
+    fn give_memory_back(&mut self) {
+        let has_freed = std::mem::take(&mut self.has_freed);
+        if has_freed && ferretto_malloc::heap().is_some_and(|heap| heap.free >= WORTH_RELEASING) {
+            ferretto_malloc::release();
+        }
     }
 
     fn wait(&self, limit: Option<Duration>) {
@@ -376,12 +394,14 @@ impl Source {
         self.output.flush();
     }
 
-    /// Writes last dumps of ended processes.
-    fn dump_left(&mut self) {
+    /// Writes last dumps of ended processes, and frees their books. Returns false if there are none.
+    fn dump_left(&mut self) -> bool {
         let at_max = self.plan.dump_at_max;
-        if self.processes.dump_left(&mut self.output, at_max) {
+        let has_dumped = self.processes.dump_left(&mut self.output, at_max);
+        if has_dumped {
             self.output.flush();
         }
+        has_dumped
     }
 
     fn end(mut self, cache: &Cache, buffer: &mut [u8], by_guardrail: bool, live: Option<&Live>) {
