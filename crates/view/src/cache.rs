@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder, File, FileTimes, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use ferretto_format::Fnv1a;
@@ -167,16 +168,17 @@ impl NewIndex {
             return None;
         }
         let used = FileTimes::new().set_modified(SystemTime::now());
-        let copy = file.try_clone().ok()?;
-        let mut reader = Reader::open(file).ok()?;
+        let mut reader = Reader::open(file.try_clone().ok()?).ok()?;
         if reader.bytes().ok()? != self.of {
             return None;
         }
         let of = Indexed {
             index: self.path.clone(),
+            file: Arc::new(file),
             trace: trace.to_owned(),
             options: options.clone(),
         };
+        let copy = of.file.clone();
         let view = View::load(&mut reader, of).ok()?;
         // Indexes that are used remain. If the time cannot be set, it may be removed early.
         let _ = copy.set_times(used);

@@ -1,6 +1,6 @@
 //! A trace prepared for viewing.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -28,18 +28,22 @@ pub struct View {
     scene: Scene,
     profiles: Profiles,
     /// The ends of arrows, computed on first use.
-    flows: OnceLock<Flows>,
+    flows: OnceLock<Arc<Flows>>,
     /// The states and events that explain times, prepared on first use.
     prepared: OnceLock<Arc<Prepared>>,
     first: FirstPicture,
     /// The index from which columns are read when they are needed, if there is one.
     index: Option<Indexed>,
+    /// The number of bytes of the index that were read to open it.
+    opened: u64,
 }
 
 /// The index of a trace.
 #[derive(Debug, Clone)]
 pub struct Indexed {
     pub(crate) index: PathBuf,
+    /// The open index, which remains readable if another program replaces it.
+    pub(crate) file: Arc<File>,
     pub(crate) trace: PathBuf,
     pub(crate) options: Options,
 }
@@ -99,6 +103,7 @@ impl View {
             prepared: OnceLock::new(),
             first: FirstPicture::default(),
             index: None,
+            opened: 0,
         }
     }
 
@@ -141,9 +146,11 @@ impl View {
         // It is not set yet.
         let _ = first.loads.set(Loads::load(reader)?);
         let trace = Trace::load(reader)?;
+        let scene = Scene::load(reader)?;
         Ok(Self {
-            scene: Scene::load(reader)?,
+            scene,
             profiles: Profiles::new(&trace),
+            opened: trace.bytes_read(),
             trace,
             name,
             bounds,
@@ -220,7 +227,7 @@ impl View {
     /// Returns the ends of arrows.
     pub(crate) fn flows(&self) -> &Flows {
         let flow = &self.trace.tables().flow;
-        self.flows.get_or_init(|| Flows::new(flow))
+        self.flows.get_or_init(|| Arc::new(Flows::new(flow)))
     }
 
     /// Returns the states and events that explain times.
@@ -237,6 +244,27 @@ impl View {
     /// Returns true if columns are read from an index when they are needed.
     pub(crate) fn is_indexed(&self) -> bool {
         self.index.is_some()
+    }
+
+    /// Returns the number of bytes that were read of the index since it was opened.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.trace.bytes_read() - self.opened
+    }
+
+    /// Opens the index again: the same view, without the parts that were read of it. Returns `None` if
+    /// there is no index, or if it cannot be opened.
+    pub(crate) fn open_again(&self) -> Option<Self> {
+        let of = self.index.as_ref()?;
+        let mut reader = Reader::open(of.file.try_clone().ok()?).ok()?;
+        // That of which it is the index, which was compared when it was opened first.
+        reader.bytes().ok()?;
+        let again = Self::load(&mut reader, of.clone()).ok()?;
+        let (flows, prepared) = (self.flows.clone(), self.prepared.clone());
+        Some(Self {
+            flows,
+            prepared,
+            ..again
+        })
     }
 
     /// Runs code that reads the view.

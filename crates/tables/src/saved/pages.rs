@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{Checksum, PAGE, check, damaged};
 
@@ -16,6 +16,8 @@ pub(crate) struct Pages {
     length: u64,
     pages: Vec<Page>,
     is_damaged: AtomicBool,
+    /// The number of bytes that were read so far.
+    read: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -42,12 +44,18 @@ impl Pages {
             length,
             pages: sums.iter().map(page).collect(),
             is_damaged: AtomicBool::new(false),
+            read: AtomicU64::new(0),
         }))
     }
 
     /// Returns true if a page that was read is damaged.
     pub(crate) fn is_damaged(&self) -> bool {
         self.is_damaged.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of bytes that were read so far. A part that was read twice counts twice.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
     }
 
     /// Returns the number of bytes.
@@ -59,6 +67,7 @@ impl Pages {
     fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let end = offset.checked_add(length as u64).ok_or_else(damaged)?;
         check(end <= self.length)?;
+        self.read.fetch_add(length as u64, Ordering::Relaxed);
         let (first, last) = (offset / PAGE as u64, end.div_ceil(PAGE as u64));
         let pages = first as usize..(last as usize).max(first as usize);
         let is_checked = |page: &Page| page.is_checked.load(Ordering::Relaxed);
