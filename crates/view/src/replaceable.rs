@@ -65,8 +65,8 @@ impl Replaceable {
         Ok(read(&self.get()))
     }
 
-    /// Frees what requests have read of the index, if it is much: opens it again. Requests that still
-    /// read the old view keep it until they end.
+    /// Frees what requests have read of the index, if it is much: opens it again. Requests that
+    /// still read the old view keep it until they end.
     fn free(&self, view: &Arc<View>) {
         if view.bytes_read() < self.most_read {
             return;

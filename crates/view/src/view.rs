@@ -251,8 +251,8 @@ impl View {
         self.trace.bytes_read() - self.opened
     }
 
-    /// Opens the index again: the same view, without the parts that were read of it. Returns `None` if
-    /// there is no index, or if it cannot be opened.
+    /// Opens the index again: the same view, without the parts that were read of it. Returns `None`
+    /// if there is no index, or if it cannot be opened.
     pub(crate) fn open_again(&self) -> Option<Self> {
         let of = self.index.as_ref()?;
         let mut reader = Reader::open(of.file.try_clone().ok()?).ok()?;

@@ -55,8 +55,8 @@ impl Trace {
         }
     }
 
-    /// Returns the number of bytes that were read of the file of this trace so far, of which most are
-    /// kept in memory. A trace that was imported reads none.
+    /// Returns the number of bytes that were read of the file of this trace so far, of which most
+    /// are kept in memory. A trace that was imported reads none.
     pub fn bytes_read(&self) -> u64 {
         self.saved.as_ref().map_or(0, |pages| pages.bytes_read())
     }
