@@ -69,7 +69,7 @@ impl Worker {
             sources: BTreeMap::new(),
             buffer: Vec::new(),
             live,
-            has_freed: false,
+            may_have_freed: false,
         };
         let thread = std::thread::Builder::new()
             .name("heapprofd-books".to_owned())
@@ -114,8 +114,8 @@ struct Run {
     /// A buffer of the size of the largest ring.
     buffer: Vec<u8>,
     live: Option<Arc<Live>>,
-    /// Set if books of ended processes were freed.
-    has_freed: bool,
+    /// Set if books may have been freed, since memory was given back.
+    may_have_freed: bool,
 }
 
 impl Run {
@@ -123,7 +123,11 @@ impl Run {
         loop {
             loop {
                 match self.receiver.try_recv() {
-                    Ok(message) => self.handle(message),
+                    Ok(message) => {
+                        self.handle(message);
+                        // Most of the few messages may free books.
+                        self.may_have_freed = true;
+                    }
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return self.end_all(),
                 }
@@ -159,7 +163,7 @@ impl Run {
                 if let Some(source) = self.sources.get_mut(&key) {
                     source.arrive(*client);
                     source.admit(self.live.as_deref());
-                    self.has_freed |= source.dump_left();
+                    source.dump_left();
                 }
             }
             Message::Rejected(key, pid) => {
@@ -195,7 +199,6 @@ impl Run {
                         by_guardrail,
                         self.live.as_deref(),
                     );
-                    self.has_freed = true;
                 }
                 if let Some(instance) = instance {
                     self.handle.notify_stopped(instance);
@@ -204,7 +207,6 @@ impl Run {
             Message::Purge(key) => {
                 if let Some(source) = self.sources.remove(&key) {
                     source.shut_down();
-                    self.has_freed = true;
                 }
             }
         }
@@ -262,15 +264,16 @@ impl Run {
             if source.admit(live.as_deref()) {
                 limit = Some(Duration::ZERO);
             }
-            self.has_freed |= source.dump_left();
+            self.may_have_freed |= source.dump_left();
         }
         limit
     }
 
     /// Returns freed books to the system, of which the allocator keeps small parts.
     fn give_memory_back(&mut self) {
-        let has_freed = std::mem::take(&mut self.has_freed);
-        if has_freed && ferretto_malloc::heap().is_some_and(|heap| heap.free >= WORTH_RELEASING) {
+        let may_have_freed = std::mem::take(&mut self.may_have_freed);
+        let free = || ferretto_malloc::heap().map_or(0, |heap| heap.free);
+        if may_have_freed && free() >= WORTH_RELEASING {
             ferretto_malloc::release();
         }
     }
@@ -394,7 +397,8 @@ impl Source {
         self.output.flush();
     }
 
-    /// Writes last dumps of ended processes, and frees their books. Returns false if there are none.
+    /// Writes last dumps of ended processes, and frees their books. Returns false if there are
+    /// none.
     fn dump_left(&mut self) -> bool {
         let at_max = self.plan.dump_at_max;
         let has_dumped = self.processes.dump_left(&mut self.output, at_max);
