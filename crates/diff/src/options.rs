@@ -2,9 +2,6 @@
 
 use std::collections::BTreeSet;
 
-/// The blocks around the config of a data source, which each of its options has.
-const SOURCE: [&str; 2] = ["data_sources", "config"];
-
 /// A message of a config while its lines are read.
 #[derive(Default)]
 struct Block {
@@ -49,7 +46,7 @@ fn close(open: &mut Vec<Block>) {
     if block.name == "trace_attributes" {
         return;
     }
-    if block.name == SOURCE[0] {
+    if block.name == "data_sources" {
         outer.fields.extend(source(&block.fields));
         return;
     }
@@ -61,19 +58,14 @@ fn close(open: &mut Vec<Block>) {
 
 /// Returns the options of a data source, which begin with its name.
 fn source(fields: &[String]) -> Vec<String> {
-    let without_config = |field: &String| {
-        let field = field.strip_prefix(SOURCE[1]).unwrap_or(field);
-        field.strip_prefix('.').unwrap_or(field).to_owned()
-    };
-    let fields: Vec<String> = fields.iter().map(without_config).collect();
-    let name = fields.iter().find_map(|field| field.strip_prefix("name: "));
-    let name = name
-        .unwrap_or("a data source without a name")
-        .trim_matches('"');
-    let options = fields.iter().filter(|field| !field.starts_with("name: "));
-    let mut lines: Vec<String> = options.map(|field| format!("{name} {field}")).collect();
-    lines.push(name.to_owned());
-    lines
+    let fields = fields.iter();
+    let fields = fields.map(|field| field.strip_prefix("config.").unwrap_or(field));
+    let (names, options): (Vec<&str>, Vec<&str>) =
+        fields.partition(|field| field.starts_with("name: "));
+    let name = names.first().and_then(|field| field.strip_prefix("name: "));
+    let name = name.map_or("unnamed", |name| name.trim_matches('"'));
+    let options = options.iter().map(|option| format!("{name} {option}"));
+    options.chain([name.to_owned()]).collect()
 }
 
 /// Returns the name of the data source of an option, and none of a data source's own line or of
