@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use self::value::arg_text;
 use crate::cgroups::{group_of, owner};
-use crate::nodes::{Content, Kind, NONE};
+use crate::nodes::{Content, Kind, NONE, Node};
 use crate::profile::{Measure, Profile};
 use crate::profile::{frames, functions};
 use crate::view::View;
@@ -38,7 +38,7 @@ impl View {
         details.put("node", node);
         details.put("id", id);
         if let Content::Counter(track) = of.content {
-            details.counter(of.lane, track, id)?;
+            details.counter(of, track, id)?;
         } else {
             let (start, dur) = self.time_of(&of.content, id)?;
             details.put("start", start);
@@ -401,10 +401,10 @@ impl Details<'_> {
         self.fact("Allocated until then", format!("{allocated} bytes"), NONE);
     }
 
-    fn counter(&mut self, lane: u32, track: u32, id: u32) -> Option<()> {
+    fn counter(&mut self, of: &Node, track: u32, id: u32) -> Option<()> {
         let tables = self.view.trace().tables();
         let row = tables.counter.row(id)?;
-        let rows = self.view.scene().counters().rows(lane);
+        let rows = self.view.scene().counters().rows(of.lane);
         let position = rows.partition_point(|other| other < id);
         self.put("kind", "counter");
         self.put("start", self.view.relative(row.ts));
@@ -418,7 +418,7 @@ impl Details<'_> {
         );
         let name = self.text(tables.track.name().get(track));
         self.put("name", name);
-        let unit = self.text(tables.track.counter_unit().get(track));
+        let unit = of.unit(self.view.trace().strings());
         self.fact("Value", format!("{} {unit}", row.value).trim_end(), NONE);
         if let Some(before) = position
             .checked_sub(1)

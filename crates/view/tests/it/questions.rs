@@ -1,7 +1,8 @@
 //! Details, searches, summaries and neighbours.
 
 use crate::common::{
-    Frame, SCHED, in_groups, json, of_a_command, slice, view, wakings, wakings_after_a_loss,
+    Frame, SCHED, in_groups, json, memory_of_a_process, of_a_command, slice, view, wakings,
+    wakings_after_a_loss,
 };
 use ferretto_view::{
     By, Circumstances, PivotOf, PivotRequest, ProfileRequest, SearchIn, Step, View, Window,
@@ -343,4 +344,21 @@ fn times_of_threads_have_causes() {
     let view = nested();
     let node = self::index(&view).node(5, "*");
     assert!(view.details(node, 0).is_some() && view.why(node, 0).is_none());
+}
+
+#[test]
+fn the_memory_of_a_process_is_in_bytes_everywhere() {
+    let view = memory_of_a_process([14_080, 14_082]);
+    let summary = view.summary(0.0, 1e9, None);
+    let counter = &summary["counters"][0];
+    assert_eq!(
+        [&counter["name"], &counter["unit"]],
+        [&value!("mem.rss"), &value!("bytes")]
+    );
+    let node = counter["node"].as_u64().expect("a node") as u32;
+    let details = view.details(node, 1).expect("details");
+    let facts = details["facts"].as_array().expect("facts");
+    let fact = |label: &str| &facts.iter().find(|fact| fact[0] == label).expect("a fact")[1];
+    assert_eq!(fact("Value"), "14419968 bytes");
+    assert_eq!(fact("Change"), "2048 bytes");
 }

@@ -69,6 +69,17 @@ pub(crate) fn disk_request(start: u64, end: u64) -> View {
     view(&message(&[0x0a], &message(&[0x0a], &bundle)))
 }
 
+/// Returns a trace with the resident memory of a process at two times.
+pub(crate) fn memory_of_a_process(kib: [u64; 2]) -> View {
+    let sample = |(time, kib)| {
+        // `vm_rss_kb`, field 3, in `process_stats`, field 9.
+        let process = [number(1, 10), number(3, kib)].concat();
+        let stats = message(&[0x4a], &message(&[0x0a], &process));
+        message(&[0x0a], &[number(8, time), stats].concat())
+    };
+    view(&[(5, kib[0]), (9, kib[1])].map(sample).concat())
+}
+
 /// The control group of the process `work`.
 pub(crate) const GROUP_OF_WORK: &str =
     "/docker/0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
