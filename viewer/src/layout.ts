@@ -1,4 +1,5 @@
-// The rows of the picture: the visible nodes, their order and height, and the lanes of each row.
+// The rows of the picture: the visible nodes, their order and height, and the lanes of each row. The server sends the events of the
+// rows that it expects first: `crates/view/src/sight.rs` follows the order, the open groups and the heights here.
 
 import { matcher } from './match';
 import { Kind, NONE, type Nodes } from './model';
