@@ -29,6 +29,7 @@ const USAGE: &str = "usage: cargo xtask circles --check
        cargo xtask docs [FILE]...
        cargo xtask install-capi [--profile NAME] PREFIX
        cargo xtask dist [--profile NAME] FOLDER
+       cargo xtask dist --profile NAME --programs
 
   circles --check  fail if files import each other, except for the accepted circles
   codegen          regenerate crates/proto from proto/
@@ -46,7 +47,7 @@ const USAGE: &str = "usage: cargo xtask circles --check
   install-capi     build the C interface and put it into PREFIX/lib, with files for pkg-config;
                    with optimizations unless another of cargo's profiles is named
   dist             make an archive and Debian packages with checksums, as above; also for arm64 or x86-64, if this
-                   machine is the other and a compiler for it is installed";
+                   machine is the other and a compiler for it is installed; --programs only builds programs for it";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         ["docs", names @ ..] => docs::run(names),
         ["install-capi", prefix] => install::run(prefix, "release"),
         ["install-capi", "--profile", profile, prefix] => install::run(prefix, profile),
+        ["dist", "--profile", profile, "--programs"] => dist::build_programs(profile),
         ["dist", into] => dist::run("dist", into),
         ["dist", "--profile", profile, into] => dist::run(profile, into),
         _ => {

@@ -42,6 +42,14 @@ done
 if [ ! -f Cargo.toml ]; then
     at=--manifest-path=$DOCS_REPOSITORY/Cargo.toml
 fi
+# These programs are built. Cargo would build their crates again, with the features that a single package has.
+case "$command $1 $3" in
+    "run -- "*)
+        grep -q '^default-run = "ferretto"$' "$DOCS_REPOSITORY/crates/cli/Cargo.toml" || { echo "which program?"; exit 1; }
+        shift
+        exec "$DOCS_REPOSITORY/target/debug/ferretto" "$@" ;;
+    "run -p --example") exec "$DOCS_REPOSITORY/target/debug/examples/$4" ;;
+esac
 case $command in
     run) exec "$DOCS_CARGO" run --quiet $at "$@" ;;
     install)
