@@ -66,6 +66,25 @@ fn the_machine_is_recorded_without_any_configuration() {
     );
 }
 
+/// On a busy machine, what is read late is overwritten.
+#[test]
+fn root_reads_kernel_events_ahead_of_other_programs() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: this is not root");
+        return;
+    }
+    let world = World::new();
+    // Names and nice values of the recorder's threads, and the command's own.
+    let script = "for t in /proc/$PPID/task/*; do echo $(cat $t/comm) $(cut -d' ' -f19 $t/stat); done; echo own $(nice)";
+    let outcome = world
+        .run("ferretto", &["record", "--", "sh", "-c", script])
+        .returned(0);
+    let printed = String::from_utf8(outcome.stdout).unwrap();
+    let threads: Vec<&str> = printed.lines().collect();
+    assert!(threads.contains(&"ferretto-probes -10"), "{threads:?}");
+    assert!(threads.contains(&"own 0"), "{threads:?}");
+}
+
 /// Each of two readers of one kernel buffer would read only a part of the events.
 #[test]
 fn simultaneous_recordings_have_separate_kernel_buffers() {
