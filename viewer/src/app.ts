@@ -7,12 +7,14 @@ import { palette, type Palette } from './colors';
 import { byId } from './dom';
 import { rowAt, refOf } from './draw';
 import { Finder } from './finder';
+import { Frames } from './frames';
 import { runLine, runLines } from './commands';
 import { count, duration, formats, text } from './format';
 import { Labels, title } from './labels';
 import { Marks } from './marks';
 import { Notes } from './noting';
-import { depthAt, depthHeight, depthTop, isGroup, Layout } from './layout';
+import { depthAt, depthHeight, depthTop } from './lanes';
+import { isGroup, Layout } from './layout';
 import { Kind, NONE, type Details, type Ref, type Step, type Tile, type Trace, type Why } from './model';
 import type { Page, Selection } from './page';
 import { Panel } from './panel';
@@ -49,16 +51,15 @@ export class App implements Page {
     readonly find: Finder;
     readonly labels: Labels;
     readonly panel: Panel;
-    /** The id of the requested animation frame, or 0. */
-    private scheduled = 0;
-    private pending = 0;
-    /** The number of pictures. */
-    private drawn = 0;
+    private readonly frames = new Frames({
+        draw: () => this.draw(),
+        isLoading: () => this.cache.busy,
+        rested: () => this.link.write(),
+        failed: (error) => this.say(error),
+    });
     /** True once the first picture is on the screen. Until then, events that only improve it are not requested: decoding
      * and drawing them would delay it. */
     private shown = false;
-    /** False while pictures follow each other. */
-    private rests = true;
     private link: Link;
     private asked = 0;
     readonly notes: Notes;
@@ -89,7 +90,7 @@ export class App implements Page {
         this.layout.openIfRoom(this.bodyHeight);
         this.link.read();
         // Draws the first picture without waiting for an animation frame.
-        this.frame();
+        this.frames.now();
         addEventListener('hashchange', () => this.link.read());
     }
 
@@ -183,9 +184,7 @@ export class App implements Page {
 
     /** Requests a redraw with the next animation frame. */
     invalidate(): void {
-        if (this.scheduled) return;
-        document.documentElement.dataset.busy = '1';
-        this.scheduled = requestAnimationFrame(() => this.frame());
+        this.frames.request();
     }
 
     /** Requests the visible events. Returns which marks are reached: a first picture, and one without coarse rows. */
@@ -194,17 +193,12 @@ export class App implements Page {
         return this.cache.want(nodes, this.axis.t0, this.axis.t1, this.axis.perPixel / this.scene.ratio, !this.shown);
     }
 
-    private frame(): void {
-        if (this.scheduled) cancelAnimationFrame(this.scheduled);
-        this.scheduled = 0;
+    private draw(): void {
         this.setScroll(this.scroll, false);
         const picture = this.picture;
         const got = this.want();
         this.scene.draw(picture);
         this.labels.draw(this.scene.visible(picture));
-        this.drawn += 1;
-        this.rests = false;
-        document.documentElement.dataset.frames = String(this.drawn);
         for (const mark of got) {
             if (performance.getEntriesByName(mark).length > 0) continue;
             performance.mark(mark);
@@ -212,7 +206,6 @@ export class App implements Page {
             if (mark === 'sharp') this.switchToCard();
         }
         this.link.note();
-        this.settle();
     }
 
     /** Requests the rest of the events when the first picture is on the screen. */
@@ -235,38 +228,8 @@ export class App implements Page {
         });
     }
 
-    /** Marks the page as busy until a promise is settled, and shows its error. */
-    async task<T>(promise: Promise<T>, then: (value: T) => void): Promise<void> {
-        this.pending += 1;
-        document.documentElement.dataset.busy = '1';
-        try {
-            then(await promise);
-        } catch (error) {
-            this.say(text(error));
-        }
-        this.pending -= 1;
-        this.settle();
-    }
-
-    /** Ends the busy state, and writes the address: when the picture rests, since browsers take milliseconds for each change. */
-    private settle(): void {
-        if (this.scheduled || this.pending > 0 || this.cache.busy) return;
-        if (!this.rests) return this.awaitRest();
-        this.link.write();
-        document.documentElement.dataset.busy = '0';
-        document.dispatchEvent(new Event('settled'));
-    }
-
-    /** Waits for two animation frames without a picture. */
-    private awaitRest(frames = 2): void {
-        const drawn = this.drawn;
-        requestAnimationFrame(() => {
-            // The next picture waits again.
-            if (this.scheduled || this.drawn !== drawn) return;
-            if (frames > 1) return this.awaitRest(frames - 1);
-            this.rests = true;
-            this.settle();
-        });
+    task<T>(promise: Promise<T>, then: (value: T) => void): Promise<void> {
+        return this.frames.task(promise, then);
     }
 
     /** Shows a message, which screen readers announce as well. */
@@ -562,12 +525,8 @@ export class App implements Page {
         void this.idle().then(() => runLines(this, lines));
     }
 
-    /** Waits until the page is no longer busy. */
-    async idle(): Promise<void> {
-        await new Promise((done) => requestAnimationFrame(done));
-        while (document.documentElement.dataset.busy === '1') {
-            await new Promise((done) => document.addEventListener('settled', done, { once: true }));
-        }
+    idle(): Promise<void> {
+        return this.frames.idle();
     }
 
     set(setting: keyof Settings, value: string): void {

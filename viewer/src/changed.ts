@@ -81,7 +81,7 @@ export async function drawBeside(app: Page): Promise<void> {
         const own = tops.slice(tops.length - tracks.nodes.length);
         app.layout.pinned = pairs.flatMap(({ before, now }) => [...(now === null ? [] : [app.layout.rowOf(now)]), ...(before === null ? [] : [own.shift()!])]);
         app.scroll = 0;
-        // On a small screen the panel would leave no room for the second row of a pair.
+        // On a small screen the panel would leave no space for the second row of a pair.
         if (app.scene.height < ROOM * app.scene.em) app.panel.close();
         app.say(`The ${pairs.length} rows that changed most are at the top, each above that of ${previous ? 'the previous trace' : 'the kept range'}`);
     });

@@ -2,7 +2,7 @@
 
 import { isGone, nameColor, stateColor, type Palette } from './colors';
 import type { RectList } from './gl';
-import { depthHeight, depthTop, type Lane } from './layout';
+import { depthHeight, depthTop, type Lane } from './lanes';
 import { Kind, type Nodes, type Ref, type Tile } from './model';
 
 /** A text in the picture, in device pixels. */

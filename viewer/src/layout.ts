@@ -1,38 +1,12 @@
 // The rows of the picture: the visible nodes, their order and height, and the lanes of each row. The server sends the events of the
-// rows that it expects first: `crates/view/src/sight.rs` follows the order, the open groups and the heights here.
+// rows that it expects first: `crates/view/src/sight.rs` follows the order and the open groups here, and the heights in `lanes.ts`.
 
+import { FULL_DEPTHS, isDeep, laneOf, type Lane } from './lanes';
 import { matcher } from './match';
 import { Kind, NONE, type Nodes } from './model';
 
 /** The order of processes. */
 export type Sort = 'activity' | 'tree' | 'start' | 'cpu' | 'name';
-
-/** The place of a node within a row. */
-export interface Lane {
-    node: number;
-    y: number;
-    h: number;
-    /** The height of one depth of slices, for the first `full` of them. */
-    step: number;
-    full: number;
-    /** The height of one of the deeper depths. */
-    thin: number;
-}
-
-/** Returns the top of a depth within a lane. */
-export function depthTop(lane: Lane, depth: number): number {
-    return Math.min(depth, lane.full) * lane.step + Math.max(0, depth - lane.full) * lane.thin;
-}
-
-export function depthHeight(lane: Lane, depth: number): number {
-    return depth < lane.full ? lane.step : lane.thin;
-}
-
-/** Returns the depth at a height within a lane. */
-export function depthAt(lane: Lane, y: number): number {
-    const below = y - lane.full * lane.step;
-    return below < 0 || lane.thin === 0 ? Math.floor(y / lane.step) : lane.full + Math.floor(below / lane.thin);
-}
 
 export interface Row {
     node: number;
@@ -59,11 +33,6 @@ const ORDER: number[][] = [
 /** The number of nodes up to which all are open at the start. */
 const OPEN_ALL = 90;
 const OPEN_ROWS = 60;
-/** Tracks that are deeper have a reduced height until they are opened: the outer slices, and stripes for the inner ones. */
-const DEEP = 8;
-const DEEP_FULL = 6;
-const STRIPE = 3;
-const MAX_STRIPES = 20;
 
 export class Layout {
     readonly first: Int32Array;
@@ -116,7 +85,7 @@ export class Layout {
         for (let node = count - 1; node >= 0; node--) {
             this.weight[node] += nodes.rows[node];
             if (kind[node] !== Kind.Counter) events[node] += nodes.rows[node];
-            this.low[node] = this.isDeep(node) ? 1 : 0;
+            this.low[node] = isDeep(nodes, node) ? 1 : 0;
             if (parent[node] === NONE) continue;
             this.weight[parent[node]] += this.weight[node];
             events[parent[node]] += events[node];
@@ -287,13 +256,9 @@ export class Layout {
         }
     }
 
-    private isDeep(node: number): boolean {
-        return this.nodes.kind[node] === Kind.Slices && this.nodes.depth[node] > DEEP;
-    }
-
     /** Returns the tracks of the row of a thread with a reduced height. */
     private bounded(thread: number): number[] {
-        return this.threadLanes(thread).filter((lane) => this.isDeep(lane) && this.low[lane]);
+        return this.threadLanes(thread).filter((lane) => isDeep(this.nodes, lane) && this.low[lane]);
     }
 
     isOpen(node: number): boolean {
@@ -320,7 +285,7 @@ export class Layout {
         if (open && this.quiet[node] && this.hasCounters(this.first[node])) this.open[this.first[node]] = 1;
         const thread = this.nodes.kind[node] === Kind.Thread ? node : this.only[node];
         if (thread !== NONE) {
-            for (const lane of this.threadLanes(thread)) this.low[lane] = !open && this.isDeep(lane) ? 1 : 0;
+            for (const lane of this.threadLanes(thread)) this.low[lane] = !open && isDeep(this.nodes, lane) ? 1 : 0;
         }
         this.arrange();
     }
@@ -330,7 +295,7 @@ export class Layout {
         const { kind, parent } = this.nodes;
         const isTop = (node: number) => parent[node] === NONE || kind[node] === Kind.Machine;
         for (let node = 0; node < this.nodes.length; node++) this.open[node] = open || isTop(node) ? 1 : 0;
-        for (let node = 0; node < this.nodes.length; node++) this.low[node] = this.isDeep(node) ? 1 : 0;
+        for (let node = 0; node < this.nodes.length; node++) this.low[node] = isDeep(this.nodes, node) ? 1 : 0;
         this.arrange();
     }
 
@@ -347,7 +312,7 @@ export class Layout {
 
     /** Draws a track at full height if the name of a slice at this depth would not fit. */
     deepen(node: number, depth: number): void {
-        if (!this.isDeep(node) || !this.low[node] || depth < DEEP_FULL) return;
+        if (!isDeep(this.nodes, node) || !this.low[node] || depth < FULL_DEPTHS) return;
         this.low[node] = 0;
         this.arrange();
     }
@@ -570,7 +535,7 @@ export class Layout {
             const lanes: Lane[] = [];
             const order = (lane: number) => (kind[lane] === Kind.States ? 0 : kind[lane] === Kind.Samples ? 1 : 2);
             for (const lane of this.threadLanes(thread).sort((a, b) => order(a) - order(b))) {
-                const placed = this.lane(lane, y, this.open[node] === 1);
+                const placed = laneOf(this.nodes, lane, { y, unit, open: this.open[node] === 1, low: this.low[lane] === 1 });
                 lanes.push(placed);
                 y += placed.h + 2;
             }
@@ -584,37 +549,6 @@ export class Layout {
         }
         if (this.isProcess(node)) return [{ node, y: 2, h: unit + 4, step: unit, full: 1, thin: 0 }];
         if (kind[node] === Kind.Machine || kind[node] === Kind.Group) return [];
-        return [this.lane(node, 2, true)];
-    }
-
-    private lane(node: number, y: number, open: boolean): Lane {
-        const { unit } = this;
-        const depth = this.nodes.kind[node] === Kind.Slices ? Math.max(1, this.nodes.depth[node]) : 1;
-        let [step, full, thin] = [unit, depth, 0];
-        if (depth > 1 && !open) {
-            step = Math.max(STRIPE, Math.round(unit / (depth > 4 ? 6 : 4)));
-            full = Math.min(depth, DEEP_FULL + MAX_STRIPES);
-        } else if (depth > 1 && this.low[node]) {
-            if (this.isDeep(node)) [full, thin] = [DEEP_FULL, STRIPE];
-            else step = Math.max(STRIPE, Math.round(unit / (depth > 4 ? 6 : 4)));
-        }
-        const stripes = thin > 0 ? Math.min(depth - full, MAX_STRIPES) : 0;
-        const h = depth > 1 ? full * step + stripes * thin : this.laneHeight(node);
-        return { node, y, h, step, full, thin };
-    }
-
-    private laneHeight(node: number): number {
-        switch (this.nodes.kind[node]) {
-            case Kind.Counter:
-                // A constant counter needs less height.
-                return this.nodes.min[node] === this.nodes.max[node] ? this.unit : Math.round(this.unit * 2.1);
-            case Kind.States:
-                return Math.round(this.unit * 0.55);
-            case Kind.Samples:
-            case Kind.Heap:
-                return Math.round(this.unit * 0.6);
-            default:
-                return this.unit;
-        }
+        return [laneOf(this.nodes, node, { y: 2, unit, open: true, low: this.low[node] === 1 })];
     }
 }

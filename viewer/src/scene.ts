@@ -7,7 +7,8 @@ import type { Palette } from './colors';
 import { drawLane, type Brush, type Label, type Mark } from './draw';
 import { clock, date, duration, formats, tick } from './format';
 import { accelerated, flat, hasCard, RectList, type Painter } from './gl';
-import { depthHeight, depthTop, type Lane, type Layout } from './layout';
+import { depthHeight, depthTop, type Lane } from './lanes';
+import type { Layout } from './layout';
 import type { Note } from './marks';
 import type { Loss, Nodes, Ref } from './model';
 

@@ -1,5 +1,6 @@
-//! The rows that a page shows first. Follows the order, the open groups and the heights of
-//! `viewer/src/layout.ts`, so that the page contains the data of its first picture.
+//! The rows that a page shows first. Follows the order and the open groups of
+//! `viewer/src/layout.ts`, and the heights of `viewer/src/lanes.ts`, so that the page contains the
+//! data of its first picture.
 
 use ferretto_tables::StringPool;
 
