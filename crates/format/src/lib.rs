@@ -22,7 +22,9 @@
 //! - [`system_calls`]: system calls with their arguments and errors.
 //! - [`ProbeEvent`]: calls and returns of probed functions.
 //! - [`CpuMode`]: the mode of a CPU at the time of a sample.
+//! - [`perf_event`]: the events that profilers count.
 //! - [`perf_record`]: the records of the kernel's perf events.
+//! - [`pprof`]: the fields of pprof's profiles.
 //! - [`track_event`]: reading of track events.
 //! - [`sample`]: reading of samples of profilers.
 //! - [`sequence`]: reading of sequences, by the rules of upstream's trace processor.
@@ -49,7 +51,9 @@ pub mod kernel_names;
 mod loss;
 pub mod machine_clock;
 pub mod pattern;
+pub mod perf_event;
 pub mod perf_record;
+pub mod pprof;
 mod probe_event;
 mod process;
 pub mod sample;

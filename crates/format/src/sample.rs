@@ -3,7 +3,7 @@
 use ferretto_proto::fields::interned_data;
 use ferretto_proto::views::perf_sample::ProducerEventView;
 use ferretto_proto::views::perf_sample::producer_event::data_source_stop_reason::PROFILER_STOP_GUARDRAIL;
-use ferretto_proto::views::stack_sample::{ExecutionContextView, TaskContextView};
+use ferretto_proto::views::stack_sample::{ExecutionContextView, TaskContextView, unit};
 use ferretto_proto::views::{PerfSampleView, StackSampleView, frame::kind};
 
 /// The maximum number of frames of a valid callstack. Readers of samples leave longer interned
@@ -101,6 +101,22 @@ impl<'a: 'i, 'i> StackSample<'a, 'i> {
             event,
         }
     }
+}
+
+/// Returns the name of a `StackSample.Unit`; `None` if it is unspecified or unknown.
+pub fn unit_name(unit: i32) -> Option<&'static str> {
+    Some(match unit {
+        unit::UNIT_NANOSECONDS => "ns",
+        unit::UNIT_CPU_CYCLES => "cycles",
+        unit::UNIT_INSTRUCTIONS => "instructions",
+        unit::UNIT_BYTES => "bytes",
+        unit::UNIT_PAGE_FAULTS => "page-faults",
+        unit::UNIT_CACHE_MISSES => "cache-misses",
+        unit::UNIT_CACHE_REFERENCES => "cache-references",
+        unit::UNIT_BRANCH_MISSES => "branch-misses",
+        unit::UNIT_COUNT => "count",
+        _ => return None,
+    })
 }
 
 /// The kind of a frame's code, according to its writer.

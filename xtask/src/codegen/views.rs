@@ -143,6 +143,34 @@ const MESSAGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("PerfSample.ProducerEvent", &["source_stop_reason"]),
+    (
+        "PerfSampleDefaults",
+        &[
+            "timebase",
+            "followers",
+            "process_shard_count",
+            "chosen_process_shard",
+        ],
+    ),
+    (
+        "PerfEvents.Timebase",
+        &[
+            "frequency",
+            "period",
+            "poll_period_ms",
+            "counter",
+            "tracepoint",
+            "raw_event",
+            "modifiers",
+            "name",
+        ],
+    ),
+    ("PerfEvents.Tracepoint", &["name"]),
+    (
+        "PerfEvents.RawEvent",
+        &["type", "config", "config1", "config2"],
+    ),
+    ("FollowerEvent", &[]),
     ("StackSample", &[]),
     ("StackSample.TaskContext", &[]),
     ("StackSample.AsyncContextDescriptor", &[]),
@@ -154,7 +182,11 @@ const MESSAGES: &[(&str, &[&str])] = &[
 ];
 
 /// Enumerations of messages without a view.
-const ENUMS: &[&str] = &["TrackEvent.Type", "PerfEvents.Counter"];
+const ENUMS: &[&str] = &[
+    "TrackEvent.Type",
+    "PerfEvents.Counter",
+    "PerfEvents.EventModifier",
+];
 
 /// The package of the schema, as it begins the names of types.
 const PACKAGE: &str = ".perfetto.protos.";

@@ -130,29 +130,7 @@ impl Event {
 
 /// Returns the name of a counter in trace viewers and `perf`.
 pub(crate) fn counter_name(counter: Counter) -> &'static str {
-    match counter {
-        Counter::UNKNOWN_COUNTER => "unknown",
-        Counter::SW_CPU_CLOCK => "cpu-clock",
-        Counter::SW_PAGE_FAULTS => "page-faults",
-        Counter::SW_TASK_CLOCK => "task-clock",
-        Counter::SW_CONTEXT_SWITCHES => "context-switches",
-        Counter::SW_CPU_MIGRATIONS => "cpu-migrations",
-        Counter::SW_PAGE_FAULTS_MIN => "minor-faults",
-        Counter::SW_PAGE_FAULTS_MAJ => "major-faults",
-        Counter::SW_ALIGNMENT_FAULTS => "alignment-faults",
-        Counter::SW_EMULATION_FAULTS => "emulation-faults",
-        Counter::SW_DUMMY => "dummy",
-        Counter::HW_CPU_CYCLES => "cpu-cycles",
-        Counter::HW_INSTRUCTIONS => "instructions",
-        Counter::HW_CACHE_REFERENCES => "cache-references",
-        Counter::HW_CACHE_MISSES => "cache-misses",
-        Counter::HW_BRANCH_INSTRUCTIONS => "branch-instructions",
-        Counter::HW_BRANCH_MISSES => "branch-misses",
-        Counter::HW_BUS_CYCLES => "bus-cycles",
-        Counter::HW_STALLED_CYCLES_FRONTEND => "stalled-cycles-frontend",
-        Counter::HW_STALLED_CYCLES_BACKEND => "stalled-cycles-backend",
-        Counter::HW_REF_CPU_CYCLES => "ref-cycles",
-    }
+    ferretto_format::perf_event::counter_name(counter as i32)
 }
 
 /// Returns type and config as in the kernel's `perf_hw_id` and `perf_sw_ids`, which differ from the

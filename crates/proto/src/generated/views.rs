@@ -729,6 +729,64 @@ impl<'a> PerfSampleView<'a> {
     }
 }
 
+/// The fields of a `PerfSampleDefaults`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PerfSampleDefaultsView<'a> {
+    pub timebase: Option<&'a [u8]>,
+    pub followers: Repeated<'a, &'a [u8]>,
+    pub process_shard_count: Option<u32>,
+    pub chosen_process_shard: Option<u32>,
+}
+impl<'a> PerfSampleDefaultsView<'a> {
+    /// Reads the fields up to the first malformed one.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+    /// Reads the fields up to the first malformed one. Returns true if there is none.
+    #[inline]
+    pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+        let mut it = Self::default();
+        let is_whole = view::walk(bytes, |field, at| match field.number {
+            1 => it.timebase = view::bytes(&field).or(it.timebase),
+            4 => it.followers.add(bytes, at, 4),
+            2 => it.process_shard_count = view::uint32(&field).or(it.process_shard_count),
+            3 => it.chosen_process_shard = view::uint32(&field).or(it.chosen_process_shard),
+            _ => {}
+        });
+        (it, is_whole)
+    }
+}
+
+/// The fields of a `FollowerEvent`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FollowerEventView<'a> {
+    pub counter: Option<i32>,
+    pub tracepoint: Option<&'a [u8]>,
+    pub raw_event: Option<&'a [u8]>,
+    pub modifiers: Repeated<'a, i32>,
+    pub name: Option<&'a [u8]>,
+}
+impl<'a> FollowerEventView<'a> {
+    /// Reads the fields up to the first malformed one.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+    /// Reads the fields up to the first malformed one. Returns true if there is none.
+    #[inline]
+    pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+        let mut it = Self::default();
+        let is_whole = view::walk(bytes, |field, at| match field.number {
+            1 => it.counter = view::int32(&field).or(it.counter),
+            2 => it.tracepoint = view::bytes(&field).or(it.tracepoint),
+            3 => it.raw_event = view::bytes(&field).or(it.raw_event),
+            5 => it.modifiers.add(bytes, at, 5),
+            4 => it.name = view::bytes(&field).or(it.name),
+            _ => {}
+        });
+        (it, is_whole)
+    }
+}
+
 /// The fields of a `StackSample`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StackSampleView<'a> {
@@ -1094,6 +1152,93 @@ pub mod inline_callstack {
 pub mod perf_events {
     use crate::view::{self, Repeated};
 
+    /// The fields of a `Timebase`.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct TimebaseView<'a> {
+        pub frequency: Option<u64>,
+        pub period: Option<u64>,
+        pub poll_period_ms: Option<u32>,
+        pub counter: Option<i32>,
+        pub tracepoint: Option<&'a [u8]>,
+        pub raw_event: Option<&'a [u8]>,
+        pub modifiers: Repeated<'a, i32>,
+        pub name: Option<&'a [u8]>,
+    }
+    impl<'a> TimebaseView<'a> {
+        /// Reads the fields up to the first malformed one.
+        #[inline]
+        pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+        /// Reads the fields up to the first malformed one. Returns true if there is none.
+        #[inline]
+        pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+            let mut it = Self::default();
+            let is_whole = view::walk(bytes, |field, at| match field.number {
+                2 => it.frequency = view::uint64(&field).or(it.frequency),
+                1 => it.period = view::uint64(&field).or(it.period),
+                6 => it.poll_period_ms = view::uint32(&field).or(it.poll_period_ms),
+                4 => it.counter = view::int32(&field).or(it.counter),
+                3 => it.tracepoint = view::bytes(&field).or(it.tracepoint),
+                5 => it.raw_event = view::bytes(&field).or(it.raw_event),
+                12 => it.modifiers.add(bytes, at, 12),
+                10 => it.name = view::bytes(&field).or(it.name),
+                _ => {}
+            });
+            (it, is_whole)
+        }
+    }
+
+    /// The fields of a `Tracepoint`.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct TracepointView<'a> {
+        pub name: Option<&'a [u8]>,
+    }
+    impl<'a> TracepointView<'a> {
+        /// Reads the fields up to the first malformed one.
+        #[inline]
+        pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+        /// Reads the fields up to the first malformed one. Returns true if there is none.
+        #[inline]
+        pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+            let mut it = Self::default();
+            let is_whole = view::walk(bytes, |field, at| match field.number {
+                1 => it.name = view::bytes(&field).or(it.name),
+                _ => {}
+            });
+            (it, is_whole)
+        }
+    }
+
+    /// The fields of a `RawEvent`.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct RawEventView<'a> {
+        pub r#type: Option<u32>,
+        pub config: Option<u64>,
+        pub config1: Option<u64>,
+        pub config2: Option<u64>,
+        bytes: std::marker::PhantomData<&'a [u8]>,
+    }
+    impl<'a> RawEventView<'a> {
+        /// Reads the fields up to the first malformed one.
+        #[inline]
+        pub fn read(bytes: &'a [u8]) -> Self { Self::read_prefix(bytes).0 }
+
+        /// Reads the fields up to the first malformed one. Returns true if there is none.
+        #[inline]
+        pub fn read_prefix(bytes: &'a [u8]) -> (Self, bool) {
+            let mut it = Self::default();
+            let is_whole = view::walk(bytes, |field, at| match field.number {
+                1 => it.r#type = view::uint32(&field).or(it.r#type),
+                2 => it.config = view::uint64(&field).or(it.config),
+                3 => it.config1 = view::uint64(&field).or(it.config1),
+                4 => it.config2 = view::uint64(&field).or(it.config2),
+                _ => {}
+            });
+            (it, is_whole)
+        }
+    }
+
     /// The values of `Counter`.
     pub mod counter {
         pub const UNKNOWN_COUNTER: i32 = 0;
@@ -1117,6 +1262,14 @@ pub mod perf_events {
         pub const HW_STALLED_CYCLES_FRONTEND: i32 = 17;
         pub const HW_STALLED_CYCLES_BACKEND: i32 = 18;
         pub const HW_REF_CPU_CYCLES: i32 = 19;
+    }
+
+    /// The values of `EventModifier`.
+    pub mod event_modifier {
+        pub const UNKNOWN_EVENT_MODIFIER: i32 = 0;
+        pub const EVENT_MODIFIER_COUNT_USERSPACE: i32 = 1;
+        pub const EVENT_MODIFIER_COUNT_KERNEL: i32 = 2;
+        pub const EVENT_MODIFIER_COUNT_HYPERVISOR: i32 = 3;
     }
 }
 

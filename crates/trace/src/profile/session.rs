@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ferretto_proto::fields::perf_events::{raw_event, timebase, tracepoint};
-use ferretto_proto::fields::stack_sample::counter_descriptor;
-use ferretto_proto::fields::{
-    follower_event, perf_sample_defaults, stack_sample_defaults, trace_packet_defaults,
-};
+use ferretto_format::perf_event::{PerfEvent, PerfEventKind};
+use ferretto_format::sample::unit_name;
+use ferretto_proto::fields::trace_packet_defaults;
+use ferretto_proto::views::perf_events::{TimebaseView, counter};
+use ferretto_proto::views::stack_sample::CounterDescriptorView;
+use ferretto_proto::views::stack_sample::counter_descriptor::scope::SCOPE_CPU;
+use ferretto_proto::views::{PerfSampleDefaultsView, StackSampleDefaultsView};
 use ferretto_wire::Fields;
 
 use super::unwind::SkipReason;
@@ -129,37 +131,27 @@ impl Session {
     }
 
     fn set_perf_defaults(&mut self, defaults: &[u8]) {
-        self.followers.clear();
-        for field in Fields::new(defaults).map_while(Result::ok) {
-            let body = field.as_bytes().unwrap_or_default();
-            match field.number {
-                perf_sample_defaults::TIMEBASE => {
-                    self.event = perf_event(body, &TIMEBASE_FIELDS);
-                    self.interval = interval(body);
-                }
-                perf_sample_defaults::FOLLOWERS if self.followers.len() < MAX_FOLLOWERS => {
-                    self.followers.push(perf_event(body, &FOLLOWER_FIELDS));
-                }
-                _ => {}
-            }
+        let defaults = PerfSampleDefaultsView::read(defaults);
+        if let Some(timebase) = defaults.timebase {
+            let timebase = TimebaseView::read(timebase);
+            self.event = perf_event(&PerfEvent::of_timebase(&timebase));
+            self.interval = interval(&timebase);
         }
+        let followers = defaults.followers.iter().take(MAX_FOLLOWERS);
+        let followers = followers.map(|bytes| perf_event(&PerfEvent::of_follower(bytes)));
+        self.followers = followers.collect();
     }
 
     fn set_stack_defaults(&mut self, defaults: &[u8]) {
-        self.followers.clear();
-        for field in Fields::new(defaults).map_while(Result::ok) {
-            let body = field.as_bytes().unwrap_or_default();
-            match field.number {
-                stack_sample_defaults::SOURCE => self.source = printable(body),
-                stack_sample_defaults::PRIMARY_DESCRIPTOR => self.event = described(body),
-                stack_sample_defaults::FOLLOWER_DESCRIPTORS
-                    if self.followers.len() < MAX_FOLLOWERS =>
-                {
-                    self.followers.push(described(body));
-                }
-                _ => {}
-            }
+        let defaults = StackSampleDefaultsView::read(defaults);
+        if let Some(source) = defaults.source {
+            self.source = printable(source);
         }
+        if let Some(descriptor) = defaults.primary_descriptor {
+            self.event = described(descriptor);
+        }
+        let followers = defaults.follower_descriptors.iter().take(MAX_FOLLOWERS);
+        self.followers = followers.map(described).collect();
     }
 
     /// Returns the growth of a counter since the previous sample on this CPU.
@@ -174,171 +166,42 @@ impl Session {
     }
 }
 
-/// The field numbers of an event's parts: name, counter, tracepoint, raw event, modifiers.
-struct EventFields {
-    name: u32,
-    counter: u32,
-    tracepoint: u32,
-    raw: u32,
-    modifiers: u32,
-}
-
-const TIMEBASE_FIELDS: EventFields = EventFields {
-    name: timebase::NAME,
-    counter: timebase::COUNTER,
-    tracepoint: timebase::TRACEPOINT,
-    raw: timebase::RAW_EVENT,
-    modifiers: timebase::MODIFIERS,
-};
-
-const FOLLOWER_FIELDS: EventFields = EventFields {
-    name: follower_event::NAME,
-    counter: follower_event::COUNTER,
-    tracepoint: follower_event::TRACEPOINT,
-    raw: follower_event::RAW_EVENT,
-    modifiers: follower_event::MODIFIERS,
-};
-
-/// The numbers, names and units of counters in the schema.
-const COUNTERS: [(u64, &str, &str); 20] = [
-    (1, "cpu-clock", "ns"),
-    (2, "page-faults", "count"),
-    (3, "task-clock", "ns"),
-    (4, "context-switches", "count"),
-    (5, "cpu-migrations", "count"),
-    (6, "minor-faults", "count"),
-    (7, "major-faults", "count"),
-    (8, "alignment-faults", "count"),
-    (9, "emulation-faults", "count"),
-    (10, "cpu-cycles", "cycles"),
-    (11, "instructions", "instructions"),
-    (12, "cache-references", "count"),
-    (13, "cache-misses", "count"),
-    (14, "branch-instructions", "count"),
-    (15, "branch-misses", "count"),
-    (16, "bus-cycles", "cycles"),
-    (17, "stalled-cycles-frontend", "count"),
-    (18, "stalled-cycles-backend", "count"),
-    (19, "ref-cycles", "cycles"),
-    (20, "dummy", "count"),
-];
-
-fn perf_event(bytes: &[u8], at: &EventFields) -> Event {
+/// Returns an event of `PerfSampleDefaults`.
+fn perf_event(declared: &PerfEvent<'_>) -> Event {
     // The default timebase, which may be omitted.
-    let mut event = counter(1);
-    let mut name = String::new();
-    let mut letters = String::new();
-    for field in Fields::new(bytes).map_while(Result::ok) {
-        let body = field.as_bytes().unwrap_or_default();
-        match field.number {
-            number if number == at.name => name = printable(body),
-            number if number == at.counter => event = counter(field.as_u64().unwrap_or(0)),
-            number if number == at.tracepoint => {
-                let name = Fields::find(tracepoint::NAME, body).and_then(|name| name.as_bytes());
-                event = Event {
-                    name: printable(name.unwrap_or_default()),
-                    unit: "count".to_owned(),
-                    is_per_cpu: true,
-                };
-            }
-            number if number == at.raw => event = raw(body),
-            number if number == at.modifiers => {
-                let letter = |number| match number {
-                    1 => Some('u'),
-                    2 => Some('k'),
-                    3 => Some('h'),
-                    _ => None,
-                };
-                letters.extend(field.as_varints().filter_map(letter).take(3));
-            }
-            _ => {}
+    let default = PerfEventKind::Counter(counter::SW_CPU_CLOCK);
+    let kind = declared.kind.unwrap_or(default);
+    let mut name = printable(declared.name);
+    if name.is_empty() {
+        name = printable(&kind.name());
+        if !declared.modes.is_empty() {
+            name = format!("{name}:{}", declared.modes);
         }
     }
-    if !name.is_empty() {
-        event.name = name;
-    } else if !letters.is_empty() {
-        event.name = format!("{}:{letters}", event.name);
-    }
-    event
-}
-
-fn counter(number: u64) -> Event {
-    let known = COUNTERS.iter().find(|(known, ..)| *known == number);
-    let (name, unit) = known.map_or(("unknown", ""), |(_, name, unit)| (name, unit));
     Event {
-        name: name.to_owned(),
-        unit: unit.to_owned(),
+        name,
+        unit: kind.unit().unwrap_or_default().to_owned(),
         is_per_cpu: true,
     }
 }
 
-fn raw(bytes: &[u8]) -> Event {
-    let number = |field| {
-        Fields::find(field, bytes)
-            .and_then(|n| n.as_u64())
-            .unwrap_or(0)
-    };
-    let (kind, config) = (number(raw_event::TYPE), number(raw_event::CONFIG));
-    let (config1, config2) = (number(raw_event::CONFIG1), number(raw_event::CONFIG2));
-    Event {
-        name: format!("raw.0x{kind:x}.0x{config:x}.0x{config1:x}.0x{config2:x}"),
-        unit: String::new(),
-        is_per_cpu: true,
-    }
+fn interval(timebase: &TimebaseView<'_>) -> Interval {
+    let frequency = timebase.frequency.map(Interval::Frequency);
+    let period = timebase.period.map(Interval::Period);
+    let poll = timebase.poll_period_ms.map(u64::from).map(Interval::Poll);
+    frequency.or(period).or(poll).unwrap_or_default()
 }
-
-fn interval(bytes: &[u8]) -> Interval {
-    let mut interval = Interval::Unknown;
-    for field in Fields::new(bytes).map_while(Result::ok) {
-        let value = field.as_u64().unwrap_or(0);
-        match field.number {
-            timebase::FREQUENCY => interval = Interval::Frequency(value),
-            timebase::PERIOD => interval = Interval::Period(value),
-            timebase::POLL_PERIOD_MS => interval = Interval::Poll(value),
-            _ => {}
-        }
-    }
-    interval
-}
-
-/// `StackSample.CounterDescriptor.Scope`.
-const SCOPE_CPU: u64 = 2;
 
 /// Reads a `CounterDescriptor` of the common format.
 pub(super) fn described(bytes: &[u8]) -> Event {
-    const UNITS: [&str; 10] = [
-        "",
-        "ns",
-        "cycles",
-        "instructions",
-        "bytes",
-        "page-faults",
-        "cache-misses",
-        "cache-references",
-        "branch-misses",
-        "count",
-    ];
-    let mut event = Event::default();
-    let mut text = String::new();
-    for field in Fields::new(bytes).map_while(Result::ok) {
-        match field.number {
-            counter_descriptor::NAME => {
-                event.name = printable(field.as_bytes().unwrap_or_default());
-            }
-            counter_descriptor::UNIT => {
-                let unit = field.as_u64().and_then(|unit| usize::try_from(unit).ok());
-                let unit = unit.and_then(|unit| UNITS.get(unit)).copied();
-                event.unit = unit.unwrap_or_default().to_owned();
-            }
-            counter_descriptor::UNIT_STR => {
-                text = printable(field.as_bytes().unwrap_or_default());
-            }
-            counter_descriptor::SCOPE => event.is_per_cpu = field.as_u64() == Some(SCOPE_CPU),
-            _ => {}
-        }
+    let descriptor = CounterDescriptorView::read(bytes);
+    let unit = match descriptor.unit.and_then(unit_name) {
+        Some(unit) => unit.to_owned(),
+        None => printable(descriptor.unit_str.unwrap_or_default()),
+    };
+    Event {
+        name: printable(descriptor.name.unwrap_or_default()),
+        unit,
+        is_per_cpu: descriptor.scope == Some(SCOPE_CPU),
     }
-    if event.unit.is_empty() {
-        event.unit = text;
-    }
-    event
 }

@@ -1,16 +1,17 @@
 //! Samples of the callstack profiler: `PerfSample`.
 
+use std::borrow::Cow;
+
 use ferretto_format::CpuMode;
+use ferretto_format::perf_event::PerfEvent;
 use ferretto_format::sample::PerfSample;
-use ferretto_proto::fields::{
-    follower_event, perf_events, perf_sample_defaults, trace_packet_defaults,
-};
-use ferretto_proto::views::PerfSampleView;
-use ferretto_proto::views::perf_events::counter as counter_of;
+use ferretto_proto::fields::trace_packet_defaults;
+use ferretto_proto::views::perf_events::TimebaseView;
 use ferretto_proto::views::perf_sample::sample_skip_reason::{
     PROFILER_SKIP_READ_STAGE, PROFILER_SKIP_UNWIND_ENQUEUE, PROFILER_SKIP_UNWIND_STAGE,
 };
 use ferretto_proto::views::profiling::stack_unwind_error as error;
+use ferretto_proto::views::{PerfSampleDefaultsView, PerfSampleView};
 use ferretto_wire::Fields;
 use rustc_hash::FxHashMap;
 
@@ -205,33 +206,25 @@ impl PerfSessions {
 
 /// Returns the counters of a CPU that `PerfSampleDefaults` declares.
 fn declared(cx: &mut Context, session: u32, cpu: u32, defaults: &[u8]) -> Counters {
-    let mut counters = Counters::default();
-    let mut timebase = &[][..];
-    let (mut shards, mut shard) = (0, 0);
-    let mut followers = Vec::new();
-    for field in Fields::new(defaults).map_while(Result::ok) {
-        match field.number {
-            perf_sample_defaults::TIMEBASE => timebase = field.as_bytes().unwrap_or_default(),
-            perf_sample_defaults::FOLLOWERS if followers.len() < MAX_FOLLOWERS => {
-                followers.push(field.as_bytes().unwrap_or_default());
-            }
-            perf_sample_defaults::PROCESS_SHARD_COUNT => shards = field.as_u32().unwrap_or(0),
-            perf_sample_defaults::CHOSEN_PROCESS_SHARD => shard = field.as_u32().unwrap_or(0),
-            _ => {}
-        }
-    }
-    let event = Event::of_timebase(timebase);
-    if let Some(unit) = event.unit() {
+    let defaults = PerfSampleDefaultsView::read(defaults);
+    let timebase = TimebaseView::read(defaults.timebase.unwrap_or_default());
+    let event = PerfEvent::of_timebase(&timebase);
+    if let Some(unit) = event.kind.and_then(|kind| kind.unit()) {
         set_unit(cx, session, unit);
     }
-    let name = event.name(cx);
-    counters.timebase = track(cx, session, cpu, name, true);
-    for follower in followers {
-        let name = Event::of_follower(follower).name(cx);
+    let name = event_name(cx, &event);
+    let mut counters = Counters {
+        timebase: track(cx, session, cpu, name, true),
+        followers: Vec::new(),
+    };
+    for follower in defaults.followers.iter().take(MAX_FOLLOWERS) {
+        let name = event_name(cx, &PerfEvent::of_follower(follower));
         counters
             .followers
             .push(track(cx, session, cpu, name, false));
     }
+    let shards = defaults.process_shard_count.unwrap_or(0);
+    let shard = defaults.chosen_process_shard.unwrap_or(0);
     if shards > 0 {
         let stats = &mut cx.store.stats;
         stats.set_indexed(
@@ -267,147 +260,16 @@ fn track(cx: &mut Context, session: u32, cpu: u32, name: StringId, is_timebase: 
     cx.tracks.intern(&mut cx.store, spec.with_source(source))
 }
 
-/// A counted event, as declared in the trace.
-#[derive(Debug, Default)]
-struct Event<'a> {
-    name: &'a [u8],
-    counter: Option<i32>,
-    tracepoint: Option<&'a [u8]>,
-    raw: Option<&'a [u8]>,
-    /// The modifiers as letters.
-    modifiers: String,
-}
-
-/// The field numbers of a declaration.
-struct EventFields {
-    name: u32,
-    counter: u32,
-    tracepoint: u32,
-    raw: u32,
-    modifiers: u32,
-}
-
-impl<'a> Event<'a> {
-    fn of_timebase(bytes: &'a [u8]) -> Self {
-        use perf_events::timebase as of;
-        let fields = EventFields {
-            name: of::NAME,
-            counter: of::COUNTER,
-            tracepoint: of::TRACEPOINT,
-            raw: of::RAW_EVENT,
-            modifiers: of::MODIFIERS,
-        };
-        Self::read(bytes, &fields)
+/// Returns the name of an event.
+fn event_name(cx: &mut Context, event: &PerfEvent<'_>) -> StringId {
+    let own = (!event.name.is_empty()).then_some(Cow::Borrowed(event.name));
+    let name = own.or(event.kind.map(|kind| kind.name()));
+    let name = name.unwrap_or(Cow::Borrowed(b"unknown"));
+    if event.modes.is_empty() {
+        return cx.store.strings.intern_bytes(&name);
     }
-
-    fn of_follower(bytes: &'a [u8]) -> Self {
-        use follower_event as of;
-        let fields = EventFields {
-            name: of::NAME,
-            counter: of::COUNTER,
-            tracepoint: of::TRACEPOINT,
-            raw: of::RAW_EVENT,
-            modifiers: of::MODIFIERS,
-        };
-        Self::read(bytes, &fields)
-    }
-
-    fn read(bytes: &'a [u8], of: &EventFields) -> Self {
-        let mut event = Self::default();
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            let number = field.number;
-            if number == of.name {
-                event.name = field.as_bytes().unwrap_or_default();
-            } else if number == of.counter {
-                event.counter = field.as_u64().map(|number| number as i32);
-            } else if number == of.tracepoint {
-                event.tracepoint = field.as_bytes();
-            } else if number == of.raw {
-                event.raw = field.as_bytes();
-            } else if number == of.modifiers {
-                for modifier in field.as_varints().take(8) {
-                    event.modifiers.push_str(match modifier {
-                        1 => "u",
-                        2 => "k",
-                        3 => "h",
-                        _ => "",
-                    });
-                }
-            }
-        }
-        event
-    }
-
-    fn unit(&self) -> Option<&'static str> {
-        Some(match self.counter {
-            Some(counter_of::SW_CPU_CLOCK | counter_of::SW_TASK_CLOCK) => "ns",
-            Some(
-                counter_of::HW_CPU_CYCLES
-                | counter_of::HW_BUS_CYCLES
-                | counter_of::HW_REF_CPU_CYCLES,
-            ) => "cycles",
-            Some(counter_of::HW_INSTRUCTIONS) => "instructions",
-            Some(_) => "count",
-            None if self.tracepoint.is_some() => "count",
-            None => return None,
-        })
-    }
-
-    fn name(&self, cx: &mut Context) -> StringId {
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        let mut name = if !self.name.is_empty() {
-            text(self.name)
-        } else if let Some(counter) = self.counter {
-            counter_name(counter).to_owned()
-        } else if let Some(tracepoint) = self.tracepoint {
-            let name = Fields::find(perf_events::tracepoint::NAME, tracepoint);
-            text(name.and_then(|name| name.as_bytes()).unwrap_or_default())
-        } else if let Some(raw) = self.raw {
-            use perf_events::raw_event as of;
-            let number = |field| {
-                Fields::find(field, raw)
-                    .and_then(|f| f.as_u64())
-                    .unwrap_or(0)
-            };
-            let kind = number(of::TYPE) as u32;
-            let (config, config1, config2) =
-                (number(of::CONFIG), number(of::CONFIG1), number(of::CONFIG2));
-            format!("raw.{kind:#x}.{config:#x}.{config1:#x}.{config2:#x}")
-        } else {
-            "unknown".to_owned()
-        };
-        if !self.modifiers.is_empty() {
-            name = format!("{name}:{}", self.modifiers);
-        }
-        cx.store.strings.intern(&name)
-    }
-}
-
-/// Returns the name of a counter in the tool `perf`.
-fn counter_name(counter: i32) -> &'static str {
-    match counter {
-        counter_of::SW_CPU_CLOCK => "cpu-clock",
-        counter_of::SW_PAGE_FAULTS => "page-faults",
-        counter_of::SW_TASK_CLOCK => "task-clock",
-        counter_of::SW_CONTEXT_SWITCHES => "context-switches",
-        counter_of::SW_CPU_MIGRATIONS => "cpu-migrations",
-        counter_of::SW_PAGE_FAULTS_MIN => "minor-faults",
-        counter_of::SW_PAGE_FAULTS_MAJ => "major-faults",
-        counter_of::SW_ALIGNMENT_FAULTS => "alignment-faults",
-        counter_of::SW_EMULATION_FAULTS => "emulation-faults",
-        counter_of::HW_CPU_CYCLES => "cpu-cycles",
-        counter_of::HW_INSTRUCTIONS => "instructions",
-        counter_of::HW_CACHE_REFERENCES => "cache-references",
-        counter_of::HW_CACHE_MISSES => "cache-misses",
-        counter_of::HW_BRANCH_INSTRUCTIONS => "branch-instructions",
-        counter_of::HW_BRANCH_MISSES => "branch-misses",
-        counter_of::HW_BUS_CYCLES => "bus-cycles",
-        counter_of::HW_STALLED_CYCLES_FRONTEND => "stalled-cycles-frontend",
-        counter_of::HW_STALLED_CYCLES_BACKEND => "stalled-cycles-backend",
-        counter_of::HW_REF_CPU_CYCLES => "ref-cycles",
-        counter_of::SW_DUMMY => "dummy",
-        _ => "unknown",
-    }
+    let name = format!("{}:{}", String::from_utf8_lossy(&name), event.modes);
+    cx.store.strings.intern(&name)
 }
 
 /// The number of named modes, including that of none.

@@ -1,12 +1,12 @@
 //! Samples in a generic format for profilers: `StackSample`.
 
 use ferretto_format::CpuMode;
-use ferretto_format::sample::{MAX_FRAMES, SampleStack, StackSample};
+use ferretto_format::sample::{MAX_FRAMES, SampleStack, StackSample, unit_name};
 use ferretto_proto::fields::{interned_data, trace_packet_defaults};
 use ferretto_proto::views::inline_callstack::FrameView;
 use ferretto_proto::views::stack_sample::counter_descriptor::scope::SCOPE_CPU;
 use ferretto_proto::views::stack_sample::{
-    AsyncContextDescriptorView, CounterDescriptorView, TaskContextView, unit,
+    AsyncContextDescriptorView, CounterDescriptorView, TaskContextView,
 };
 use ferretto_proto::views::{InlineCallstackView, StackSampleDefaultsView, StackSampleView};
 use ferretto_wire::Fields;
@@ -375,20 +375,4 @@ fn track(cx: &mut Context, key: CounterKey, descriptor: &[u8]) -> Option<u32> {
         ..spec.named(name).with_source(args)
     };
     Some(cx.tracks.intern(&mut cx.store, spec))
-}
-
-/// Returns the name of a `StackSample.Unit`.
-fn unit_name(number: i32) -> Option<&'static str> {
-    Some(match number {
-        unit::UNIT_NANOSECONDS => "ns",
-        unit::UNIT_CPU_CYCLES => "cycles",
-        unit::UNIT_INSTRUCTIONS => "instructions",
-        unit::UNIT_BYTES => "bytes",
-        unit::UNIT_PAGE_FAULTS => "page-faults",
-        unit::UNIT_CACHE_MISSES => "cache-misses",
-        unit::UNIT_CACHE_REFERENCES => "cache-references",
-        unit::UNIT_BRANCH_MISSES => "branch-misses",
-        unit::UNIT_COUNT => "count",
-        _ => return None,
-    })
 }
