@@ -1,69 +1,9 @@
 //! Uncompressed profiles of pprof (`profile.proto`).
 
+use ferretto_format::pprof::{
+    function, line, location, mapping, profile, sample, value_type as type_field,
+};
 use ferretto_wire::{Field, Fields, Value};
-
-/// The fields of `Profile`.
-mod profile {
-    pub(super) const SAMPLE_TYPE: u32 = 1;
-    pub(super) const SAMPLE: u32 = 2;
-    pub(super) const MAPPING: u32 = 3;
-    pub(super) const LOCATION: u32 = 4;
-    pub(super) const FUNCTION: u32 = 5;
-    pub(super) const STRING_TABLE: u32 = 6;
-    pub(super) const DROP_FRAMES: u32 = 7;
-    pub(super) const KEEP_FRAMES: u32 = 8;
-    pub(super) const TIME_NANOS: u32 = 9;
-    pub(super) const DURATION_NANOS: u32 = 10;
-    pub(super) const PERIOD_TYPE: u32 = 11;
-    pub(super) const PERIOD: u32 = 12;
-    pub(super) const COMMENT: u32 = 13;
-    pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
-}
-
-/// The fields of `ValueType`.
-mod value_type {
-    pub(super) const TYPE: u32 = 1;
-    pub(super) const UNIT: u32 = 2;
-}
-
-/// The fields of `Sample`.
-mod sample {
-    pub(super) const LOCATION_ID: u32 = 1;
-    pub(super) const VALUE: u32 = 2;
-    pub(super) const LABEL: u32 = 3;
-}
-
-/// The fields of `Mapping`.
-mod mapping {
-    pub(super) const ID: u32 = 1;
-    pub(super) const MEMORY_START: u32 = 2;
-    pub(super) const MEMORY_LIMIT: u32 = 3;
-    pub(super) const FILE_OFFSET: u32 = 4;
-    pub(super) const FILENAME: u32 = 5;
-    pub(super) const BUILD_ID: u32 = 6;
-}
-
-/// The fields of `Location`.
-mod location {
-    pub(super) const ID: u32 = 1;
-    pub(super) const MAPPING_ID: u32 = 2;
-    pub(super) const ADDRESS: u32 = 3;
-    pub(super) const LINE: u32 = 4;
-}
-
-/// The fields of `Line`.
-mod line {
-    pub(super) const FUNCTION_ID: u32 = 1;
-    pub(super) const LINE: u32 = 2;
-}
-
-/// The fields of `Function`.
-mod function {
-    pub(super) const ID: u32 = 1;
-    pub(super) const NAME: u32 = 2;
-    pub(super) const FILENAME: u32 = 4;
-    pub(super) const START_LINE: u32 = 5;
-}
 
 /// Returns true if a file starts with fields of a profile. The last field may be incomplete.
 pub(crate) fn is_pprof(head: &[u8]) -> bool {
@@ -250,8 +190,8 @@ impl<'a> Profile<'a> {
 
 fn value_type(bytes: &[u8]) -> ValueType {
     ValueType {
-        kind: number(bytes, value_type::TYPE),
-        unit: number(bytes, value_type::UNIT),
+        kind: number(bytes, type_field::TYPE),
+        unit: number(bytes, type_field::UNIT),
     }
 }
 

@@ -39,6 +39,11 @@ pub fn plural(count: u64, noun: &str) -> String {
     }
 }
 
+/// Formats bytes as hexadecimal digits, such as those of a build id.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Formats a number of bytes: `412 bytes`, `1.5 KiB`, `20.0 MiB`.
 pub fn human_bytes(bytes: u64) -> String {
     in_unit(bytes, unit_of(bytes))

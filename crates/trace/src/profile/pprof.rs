@@ -2,6 +2,11 @@
 
 use std::collections::HashMap;
 
+use ferretto_format::pprof::{
+    function as function_of, label as label_of, line as line_of, location as location_of,
+    mapping as mapping_of, profile as profile_of, sample as sample_of, value_type,
+};
+use ferretto_text::amount::hex;
 use ferretto_wire::Encoder;
 
 use super::counts::{Count, StackCounts, Value};
@@ -9,21 +14,6 @@ use super::function::FunctionId;
 use super::heap::HeapDump;
 use super::tables::{FrameId, MappingId};
 use super::{Profile, Session};
-
-/// Field numbers of `perftools.profiles.Profile`.
-mod profile_field {
-    pub(super) const SAMPLE_TYPE: u32 = 1;
-    pub(super) const SAMPLE: u32 = 2;
-    pub(super) const MAPPING: u32 = 3;
-    pub(super) const LOCATION: u32 = 4;
-    pub(super) const FUNCTION: u32 = 5;
-    pub(super) const STRING_TABLE: u32 = 6;
-    pub(super) const TIME_NANOS: u32 = 9;
-    pub(super) const DURATION_NANOS: u32 = 10;
-    pub(super) const PERIOD_TYPE: u32 = 11;
-    pub(super) const PERIOD: u32 = 12;
-    pub(super) const DEFAULT_SAMPLE_TYPE: u32 = 14;
-}
 
 /// The string table; index 0 is the empty string.
 #[derive(Debug)]
@@ -114,7 +104,7 @@ fn encoded(
     content(&mut writer, &mut encoder);
     writer.tables(&mut encoder);
     for text in &writer.strings.texts {
-        encoder.string(profile_field::STRING_TABLE, text);
+        encoder.string(profile_of::STRING_TABLE, text);
     }
     out
 }
@@ -148,15 +138,9 @@ impl Writer<'_> {
         let has_samples = self.has_samples(counts);
         let kinds = [has_samples.then_some(samples), Some(weight)];
         for [kind, unit] in kinds.into_iter().flatten() {
-            out.nested(profile_field::SAMPLE_TYPE, |value| {
-                value.int(1, kind);
-                value.int(2, unit);
-            });
+            value_type_of(out, profile_of::SAMPLE_TYPE, [kind, unit]);
         }
-        out.nested(profile_field::PERIOD_TYPE, |value| {
-            value.int(1, weight[0]);
-            value.int(2, weight[1]);
-        });
+        value_type_of(out, profile_of::PERIOD_TYPE, weight);
         let period = match session.map(|session| session.interval) {
             _ if is_follower => 0,
             Some(super::Interval::Frequency(hz)) if event.unit == "ns" && hz > 0 => {
@@ -165,19 +149,19 @@ impl Writer<'_> {
             Some(super::Interval::Period(period)) => period,
             _ => 0,
         };
-        out.varint(profile_field::PERIOD, period);
+        out.varint(profile_of::PERIOD, period);
         let clocks = &self.profile.clocks;
         if let Some((begin, end)) = counts.span() {
             if let Some(time) = clocks.boot_to_real(begin) {
-                out.varint(profile_field::TIME_NANOS, time);
+                out.varint(profile_of::TIME_NANOS, time);
             }
-            out.varint(profile_field::DURATION_NANOS, end - begin);
+            out.varint(profile_of::DURATION_NANOS, end - begin);
         }
         let shown = match counts.value(self.profile) {
             Value::Weight => weight[0],
             Value::Samples => samples[0],
         };
-        out.int(profile_field::DEFAULT_SAMPLE_TYPE, shown);
+        out.int(profile_of::DEFAULT_SAMPLE_TYPE, shown);
     }
 
     /// Returns true if the number of samples is known. An aggregated profile has only amounts.
@@ -213,29 +197,11 @@ impl Writer<'_> {
             let process = self.strings.number(process);
             let thread = self.profile.thread_name(machine, tid).unwrap_or_default();
             let thread = self.strings.number(thread);
-            out.nested(profile_field::SAMPLE, |sample| {
-                locations
-                    .iter()
-                    .for_each(|location| sample.varint(1, *location));
-                if has_samples {
-                    sample.varint(2, count.value(Value::Samples));
-                }
-                sample.varint(2, count.value(Value::Weight));
-                for (key, number) in [(pid_key, pid), (tid_key, tid)] {
-                    sample.nested(3, |label| {
-                        label.int(1, key);
-                        label.int(3, i64::from(number));
-                    });
-                }
-                for (key, text) in [(process_key, process), (thread_key, thread)] {
-                    if text != 0 {
-                        sample.nested(3, |label| {
-                            label.int(1, key);
-                            label.int(2, text);
-                        });
-                    }
-                }
-            });
+            let samples = has_samples.then(|| count.value(Value::Samples));
+            let values = samples.into_iter().chain([count.value(Value::Weight)]);
+            let numbers = [(pid_key, pid), (tid_key, tid)];
+            let texts = [(process_key, process), (thread_key, thread)];
+            sample(out, &locations, values, &numbers, &texts);
         }
     }
 
@@ -250,24 +216,18 @@ impl Writer<'_> {
         for (kind, unit) in types {
             let (kind, unit) = (self.strings.number(kind), self.strings.number(unit));
             last = kind;
-            out.nested(profile_field::SAMPLE_TYPE, |value| {
-                value.int(1, kind);
-                value.int(2, unit);
-            });
+            value_type_of(out, profile_of::SAMPLE_TYPE, [kind, unit]);
         }
         let (space, bytes) = (self.strings.number("space"), self.strings.number("bytes"));
-        out.nested(profile_field::PERIOD_TYPE, |value| {
-            value.int(1, space);
-            value.int(2, bytes);
-        });
+        value_type_of(out, profile_of::PERIOD_TYPE, [space, bytes]);
         let interval = dumps.iter().map(|dump| dump.interval).max();
-        out.varint(profile_field::PERIOD, interval.unwrap_or(0));
+        out.varint(profile_of::PERIOD, interval.unwrap_or(0));
         let time = dumps.iter().map(|dump| dump.time).max();
         let clocks = &self.profile.clocks;
         if let Some(time) = time.and_then(|time| clocks.boot_to_real(time)) {
-            out.varint(profile_field::TIME_NANOS, time);
+            out.varint(profile_of::TIME_NANOS, time);
         }
-        out.int(profile_field::DEFAULT_SAMPLE_TYPE, last);
+        out.int(profile_of::DEFAULT_SAMPLE_TYPE, last);
     }
 
     fn heap_samples(&mut self, dumps: &[&HeapDump], out: &mut Encoder<'_, Vec<u8>>) {
@@ -288,24 +248,8 @@ impl Writer<'_> {
                     live.samples,
                     live.weight,
                 ];
-                out.nested(profile_field::SAMPLE, |sample| {
-                    locations
-                        .iter()
-                        .for_each(|location| sample.varint(1, *location));
-                    values.iter().for_each(|value| sample.varint(2, *value));
-                    sample.nested(3, |label| {
-                        label.int(1, pid_key);
-                        label.int(3, i64::from(dump.pid));
-                    });
-                    for (key, text) in [(process_key, process), (heap_key, heap)] {
-                        if text != 0 {
-                            sample.nested(3, |label| {
-                                label.int(1, key);
-                                label.int(2, text);
-                            });
-                        }
-                    }
-                });
+                let texts = [(process_key, process), (heap_key, heap)];
+                sample(out, &locations, values, &[(pid_key, dump.pid)], &texts);
             }
         }
     }
@@ -344,17 +288,17 @@ impl Writer<'_> {
                 .wrapping_sub(mapping.exact_offset.wrapping_sub(mapping.start_offset)),
             None => location.rel_pc,
         };
-        out.nested(profile_field::LOCATION, |out| {
-            out.varint(1, id);
+        out.nested(profile_of::LOCATION, |out| {
+            out.varint(location_of::ID, id);
             if let Some(mapping) = mapping {
-                out.varint(2, mapping);
+                out.varint(location_of::MAPPING_ID, mapping);
             }
-            out.varint(3, address);
+            out.varint(location_of::ADDRESS, address);
             for (function, line) in lines {
-                out.nested(4, |out| {
-                    out.varint(1, function);
+                out.nested(location_of::LINE, |out| {
+                    out.varint(line_of::FUNCTION_ID, function);
                     if line != 0 {
-                        out.varint(2, u64::from(line));
+                        out.varint(line_of::LINE, u64::from(line));
                     }
                 });
             }
@@ -370,12 +314,12 @@ impl Writer<'_> {
         let raw = self.strings.number(raw);
         let source = function.source.as_deref().unwrap_or_default();
         let source = self.strings.number(source);
-        out.nested(profile_field::FUNCTION, |out| {
-            out.varint(1, id);
-            out.int(2, name);
-            out.int(3, raw);
+        out.nested(profile_of::FUNCTION, |out| {
+            out.varint(function_of::ID, id);
+            out.int(function_of::NAME, name);
+            out.int(function_of::SYSTEM_NAME, raw);
             if source != 0 {
-                out.int(4, source);
+                out.int(function_of::FILENAME, source);
             }
         });
     }
@@ -385,25 +329,63 @@ impl Writer<'_> {
             return;
         };
         let path = self.strings.number(&mapping.path);
-        let hex: String = mapping
-            .build_id
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let build_id = self.strings.number(&hex);
-        out.nested(profile_field::MAPPING, |out| {
-            out.varint(1, number);
-            out.varint(2, mapping.start);
-            out.varint(3, mapping.end);
-            out.varint(4, mapping.exact_offset);
-            out.int(5, path);
+        let build_id = self.strings.number(&hex(&mapping.build_id));
+        out.nested(profile_of::MAPPING, |out| {
+            out.varint(mapping_of::ID, number);
+            out.varint(mapping_of::MEMORY_START, mapping.start);
+            out.varint(mapping_of::MEMORY_LIMIT, mapping.end);
+            out.varint(mapping_of::FILE_OFFSET, mapping.exact_offset);
+            out.int(mapping_of::FILENAME, path);
             if build_id != 0 {
-                out.int(6, build_id);
+                out.int(mapping_of::BUILD_ID, build_id);
             }
             // Otherwise pprof symbolizes the profile itself.
-            for has in 7..=10 {
+            for has in [
+                mapping_of::HAS_FUNCTIONS,
+                mapping_of::HAS_FILENAMES,
+                mapping_of::HAS_LINE_NUMBERS,
+                mapping_of::HAS_INLINE_FRAMES,
+            ] {
                 out.bool(has, true);
             }
         });
     }
+}
+
+/// Writes a type and its unit, as indexes of the string table.
+fn value_type_of(out: &mut Encoder<'_, Vec<u8>>, number: u32, [kind, unit]: [i64; 2]) {
+    out.nested(number, |value| {
+        value.int(value_type::TYPE, kind);
+        value.int(value_type::UNIT, unit);
+    });
+}
+
+/// Writes a sample with labels: numbers, and texts that are not empty.
+fn sample(
+    out: &mut Encoder<'_, Vec<u8>>,
+    locations: &[u64],
+    values: impl IntoIterator<Item = u64>,
+    numbers: &[(i64, i32)],
+    texts: &[(i64, i64)],
+) {
+    out.nested(profile_of::SAMPLE, |sample| {
+        for location in locations {
+            sample.varint(sample_of::LOCATION_ID, *location);
+        }
+        for value in values {
+            sample.varint(sample_of::VALUE, value);
+        }
+        for (key, number) in numbers {
+            sample.nested(sample_of::LABEL, |label| {
+                label.int(label_of::KEY, *key);
+                label.int(label_of::NUM, i64::from(*number));
+            });
+        }
+        for (key, text) in texts.iter().filter(|(_, text)| *text != 0) {
+            sample.nested(sample_of::LABEL, |label| {
+                label.int(label_of::KEY, *key);
+                label.int(label_of::STR, *text);
+            });
+        }
+    });
 }
