@@ -49,6 +49,7 @@ mod error;
 mod files;
 mod formats;
 mod import;
+mod lent;
 mod machine;
 mod manifest;
 mod options;

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use crate::lent::{Job, Lent};
 use crate::schema::{StackProfileCallsiteRow, StackProfileCallsiteTable, Tables};
 use crate::table::Table;
-use crate::worker::Worker;
 
 /// The maximum depth of callstacks.
 const MAX_DEPTH: u32 = 1 << 12;
@@ -137,14 +137,14 @@ impl Batch {
 
 /// The table, a batch to add, and its callsites.
 #[derive(Debug)]
-struct Job {
+struct Extension {
     table: StackProfileCallsiteTable,
     callees: Callees,
     batch: Batch,
     found: Vec<u32>,
 }
 
-impl Job {
+impl Job for Extension {
     fn run(&mut self) {
         let Self {
             table,
@@ -165,30 +165,15 @@ impl Job {
     }
 }
 
-/// A job that is not finished.
-#[derive(Debug)]
-enum Away {
-    /// A job that is processed when the table is needed.
-    Postponed(Box<Job>),
-    WithWorker,
-}
-
 /// The callsites of all callstacks.
 ///
-/// One batch of callstacks is being filled. The previous batch may be processed by another thread,
-/// which owns the table meanwhile. The table is taken back at the same events for any number of
-/// threads, so that the results and the measured memory do not depend on it.
+/// One batch of callstacks is being filled. The previous batch may be lent with the table.
 #[derive(Debug)]
 pub(crate) struct Callsites {
     callees: Callees,
     filling: Batch,
-    away: Option<Away>,
-    /// The memory of the table before the previous batch, in bytes.
-    memory: usize,
+    lent: Lent<Extension>,
     spare: (Batch, Vec<u32>),
-    /// Set if another thread may be started.
-    has_threads: bool,
-    worker: Option<Worker<Job>>,
     /// The number of tickets.
     tickets: u32,
     /// The callsites of the first callstacks, by ticket.
@@ -203,11 +188,8 @@ impl Callsites {
         Self {
             callees: Callees::default(),
             filling: Batch::default(),
-            away: None,
-            memory: 0,
+            lent: Lent::new(threads),
             spare: Default::default(),
-            has_threads: threads > 1,
-            worker: None,
             tickets: 0,
             found: Vec::new(),
             samples: Vec::new(),
@@ -282,15 +264,12 @@ impl Callsites {
 
     /// Returns the memory of the table in bytes while it is not in the list of tables.
     pub(crate) fn memory(&self) -> usize {
-        match self.away {
-            Some(_) => self.memory,
-            None => 0,
-        }
+        self.lent.memory()
     }
 
-    fn job(&mut self, tables: &mut Tables) -> Job {
+    fn job(&mut self, tables: &mut Tables) -> Extension {
         let (batch, found) = std::mem::take(&mut self.spare);
-        Job {
+        Extension {
             table: std::mem::take(&mut tables.stack_profile_callsite),
             callees: std::mem::take(&mut self.callees),
             batch: std::mem::replace(&mut self.filling, batch),
@@ -299,32 +278,18 @@ impl Callsites {
     }
 
     fn send(&mut self, tables: &mut Tables) {
-        self.memory = tables.stack_profile_callsite.memory();
+        let memory = tables.stack_profile_callsite.memory();
         let job = self.job(tables);
-        if !self.has_threads {
-            self.away = Some(Away::Postponed(Box::new(job)));
-            return;
-        }
-        let worker = self
-            .worker
-            .get_or_insert_with(|| Worker::start(1, Job::run));
-        worker.send(job);
-        self.away = Some(Away::WithWorker);
+        self.lent.send(job, memory);
     }
 
     fn take_back(&mut self, tables: &mut Tables) {
-        let job = match (self.away.take(), &mut self.worker) {
-            (Some(Away::Postponed(mut job)), _) => {
-                job.run();
-                *job
-            }
-            (Some(Away::WithWorker), Some(worker)) => worker.receive(),
-            _ => return,
-        };
-        self.finish(tables, job);
+        if let Some(job) = self.lent.take_back() {
+            self.finish(tables, job);
+        }
     }
 
-    fn finish(&mut self, tables: &mut Tables, mut job: Job) {
+    fn finish(&mut self, tables: &mut Tables, mut job: Extension) {
         tables.stack_profile_callsite = job.table;
         self.callees = job.callees;
         self.found.extend_from_slice(&job.found);

@@ -1,8 +1,8 @@
 //! Argument sets that are added to the table in batches, if possible by another thread.
 
+use crate::lent::{Job, Lent};
 use crate::schema::{Arg, ArgsTable, Tables};
 use crate::table::Table;
-use crate::worker::Worker;
 
 /// The limits of a batch: sets, and arguments.
 const SETS: usize = 1 << 10;
@@ -17,20 +17,12 @@ pub(crate) enum Owner {
 
 /// Argument sets that are not in the table yet.
 ///
-/// One batch is being filled. The previous batch may be processed by another thread, which owns
-/// the table meanwhile. The table is taken back at the same events for any number of threads, so
-/// that the results and the measured memory do not depend on it.
+/// One batch is being filled. The previous batch may be lent with the table.
 #[derive(Debug)]
 pub(crate) struct WaitingArgs {
     filling: Batch,
-    /// The table and the previous batch.
-    away: Option<Away>,
-    /// The memory of the table before the previous batch, in bytes.
-    memory: usize,
+    lent: Lent<Extension>,
     spare: Batch,
-    /// Set if another thread may be started.
-    has_threads: bool,
-    worker: Option<Worker<Job>>,
 }
 
 /// Argument sets and their rows.
@@ -52,13 +44,13 @@ impl Batch {
 
 /// The table, a batch to add, and the ids of its sets.
 #[derive(Debug)]
-struct Job {
+struct Extension {
     table: ArgsTable,
     batch: Batch,
     numbers: Vec<u32>,
 }
 
-impl Job {
+impl Job for Extension {
     fn run(&mut self) {
         let Self {
             table,
@@ -69,31 +61,20 @@ impl Job {
     }
 }
 
-/// A job that is not finished.
-#[derive(Debug)]
-enum Away {
-    /// A job that is processed when the table is needed.
-    Postponed(Box<Job>),
-    WithWorker,
-}
-
 impl WaitingArgs {
     /// Creates an empty list.
     pub(crate) fn new(threads: usize) -> Self {
         Self {
             filling: Batch::default(),
-            away: None,
-            memory: 0,
+            lent: Lent::new(threads),
             spare: Batch::default(),
-            has_threads: threads > 1,
-            worker: None,
         }
     }
 
     /// Returns true if all sets are in the table.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.filling.ends.is_empty() && self.away.is_none()
+        self.filling.ends.is_empty() && !self.lent.is_away()
     }
 
     /// Adds a set.
@@ -122,15 +103,12 @@ impl WaitingArgs {
 
     /// Returns the memory of the table in bytes while it is not in the list of tables.
     pub(crate) fn memory(&self) -> usize {
-        match self.away {
-            Some(_) => self.memory,
-            None => 0,
-        }
+        self.lent.memory()
     }
 
-    fn job(&mut self, tables: &mut Tables) -> Job {
+    fn job(&mut self, tables: &mut Tables) -> Extension {
         let spare = std::mem::take(&mut self.spare);
-        Job {
+        Extension {
             table: std::mem::take(&mut tables.args),
             batch: std::mem::replace(&mut self.filling, spare),
             numbers: Vec::new(),
@@ -138,32 +116,18 @@ impl WaitingArgs {
     }
 
     fn send(&mut self, tables: &mut Tables) {
-        self.memory = tables.args.memory();
+        let memory = tables.args.memory();
         let job = self.job(tables);
-        if !self.has_threads {
-            self.away = Some(Away::Postponed(Box::new(job)));
-            return;
-        }
-        let worker = self
-            .worker
-            .get_or_insert_with(|| Worker::start(1, Job::run));
-        worker.send(job);
-        self.away = Some(Away::WithWorker);
+        self.lent.send(job, memory);
     }
 
     fn take_back(&mut self, tables: &mut Tables) {
-        let job = match (self.away.take(), &mut self.worker) {
-            (Some(Away::Postponed(mut job)), _) => {
-                job.run();
-                *job
-            }
-            (Some(Away::WithWorker), Some(worker)) => worker.receive(),
-            _ => return,
-        };
-        self.finish(tables, job);
+        if let Some(job) = self.lent.take_back() {
+            self.finish(tables, job);
+        }
     }
 
-    fn finish(&mut self, tables: &mut Tables, mut job: Job) {
+    fn finish(&mut self, tables: &mut Tables, mut job: Extension) {
         tables.args = job.table;
         for (owner, number) in job.batch.owners.iter().zip(&job.numbers) {
             match *owner {
