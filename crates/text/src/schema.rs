@@ -379,6 +379,30 @@ fn raw_field(message: &[u8]) -> Result<RawField<'_>, SchemaError> {
     })
 }
 
+impl Kind {
+    /// Returns the type for a `FieldDescriptorProto.Type`; `None` for messages, groups and enums.
+    pub fn scalar(type_number: u64) -> Option<Self> {
+        Some(match type_number {
+            1 => Self::Double,
+            2 => Self::Float,
+            3 => Self::Int64,
+            4 => Self::Uint64,
+            5 => Self::Int32,
+            6 => Self::Fixed64,
+            7 => Self::Fixed32,
+            8 => Self::Bool,
+            9 => Self::String,
+            12 => Self::Bytes,
+            13 => Self::Uint32,
+            15 => Self::Sfixed32,
+            16 => Self::Sfixed64,
+            17 => Self::Sint32,
+            18 => Self::Sint64,
+            _ => return None,
+        })
+    }
+}
+
 /// Returns the type for a `FieldDescriptorProto.Type`.
 fn kind(
     type_number: u64,
@@ -386,26 +410,11 @@ fn kind(
     messages: &HashMap<String, MessageId>,
     enums: &HashMap<String, EnumId>,
 ) -> Option<Kind> {
-    Some(match type_number {
-        1 => Kind::Double,
-        2 => Kind::Float,
-        3 => Kind::Int64,
-        4 => Kind::Uint64,
-        5 => Kind::Int32,
-        6 => Kind::Fixed64,
-        7 => Kind::Fixed32,
-        8 => Kind::Bool,
-        9 => Kind::String,
-        11 => Kind::Message(*messages.get(type_name)?),
-        12 => Kind::Bytes,
-        13 => Kind::Uint32,
-        14 => Kind::Enum(*enums.get(type_name)?),
-        15 => Kind::Sfixed32,
-        16 => Kind::Sfixed64,
-        17 => Kind::Sint32,
-        18 => Kind::Sint64,
-        _ => return None,
-    })
+    match type_number {
+        11 => messages.get(type_name).copied().map(Kind::Message),
+        14 => enums.get(type_name).copied().map(Kind::Enum),
+        scalar => Kind::scalar(scalar),
+    }
 }
 
 #[cfg(test)]

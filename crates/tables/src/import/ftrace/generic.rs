@@ -214,7 +214,7 @@ impl Described {
                 (descriptor::FIELD, Value::Bytes(bytes)) => {
                     let part = Message::<11>::read(bytes);
                     let number = part.u32(described::NUMBER);
-                    let kind = kind(part.uint(described::TYPE))?;
+                    let kind = Kind::scalar(part.uint(described::TYPE))?;
                     if number >= MAX_FIELDS {
                         return None;
                     }
@@ -241,28 +241,6 @@ impl Described {
             template,
         })
     }
-}
-
-/// Returns a type by its number in descriptors. Messages, groups and enums are not supported.
-fn kind(number: u64) -> Option<Kind> {
-    Some(match number {
-        1 => Kind::Double,
-        2 => Kind::Float,
-        3 => Kind::Int64,
-        4 => Kind::Uint64,
-        5 => Kind::Int32,
-        6 => Kind::Fixed64,
-        7 => Kind::Fixed32,
-        8 => Kind::Bool,
-        9 => Kind::String,
-        12 => Kind::Bytes,
-        13 => Kind::Uint32,
-        15 => Kind::Sfixed32,
-        16 => Kind::Sfixed64,
-        17 => Kind::Sint32,
-        18 => Kind::Sint64,
-        _ => return None,
-    })
 }
 
 impl Template {
