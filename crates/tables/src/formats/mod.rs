@@ -9,6 +9,7 @@ mod json;
 mod lines;
 mod perf_text;
 mod pprof;
+mod samples;
 mod simpleperf;
 mod strace;
 mod systrace;

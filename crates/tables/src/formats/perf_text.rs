@@ -1,11 +1,10 @@
 //! The output of `perf script`.
 
 use ferretto_foreign::perf_text::{Frame, Grouper, Sample};
-use rustc_hash::FxHashMap;
 
+use super::samples::SampleRows;
 use super::{FileError, FileReader, LineBuffer};
 use crate::import::{Batch, Context, Importer, Line, LineKind, file_time};
-use crate::schema::{ProfilerSampleRow, ProfilerTaskContextRow};
 use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::process::ThreadNameSource;
@@ -93,8 +92,7 @@ impl Samples {
 /// The parser of samples, in the order of time.
 #[derive(Debug, Default)]
 pub(super) struct PerfSamples {
-    mappings: FxHashMap<StringId, u32>,
-    tasks: FxHashMap<(Option<u32>, u32), u32>,
+    rows: SampleRows,
 }
 
 impl PerfSamples {
@@ -126,11 +124,9 @@ impl PerfSamples {
             read.extend(Frame::parse_rest(sample.rest));
         }
         for frame in read {
-            let name = store.strings.intern(frame.mapping);
-            let mapping = *self
-                .mappings
-                .entry(name)
-                .or_insert_with(|| cx.stacks.add_source_mapping(store, name));
+            let name = cx.store.strings.intern(frame.mapping);
+            let mapping = self.rows.mapping(cx, name);
+            let store = &mut cx.store;
             let source = SourceFrame {
                 function: store.strings.intern(frame.function),
                 file: frame
@@ -140,27 +136,9 @@ impl PerfSamples {
             };
             frames.push(cx.stacks.source_frame(store, mapping, source));
         }
+        let store = &mut cx.store;
         let callsite_id = store.callstack(frames.into_iter().rev());
-        let task = *self.tasks.entry((upid, utid)).or_insert_with(|| {
-            store
-                .tables
-                .profiler_task_context
-                .push(ProfilerTaskContextRow {
-                    upid,
-                    utid: Some(utid),
-                    async_context_id: None,
-                })
-        });
-        let source = store.strings.intern("perf_text");
-        store.tables.profiler_sample.push(ProfilerSampleRow {
-            ts,
-            source,
-            task_context_id: Some(task),
-            execution_context_id: None,
-            callsite_id,
-            unwind_error: StringId::NULL,
-            session_id: None,
-            counter_set_id: None,
-        });
+        let sampled = (ts, "perf_text");
+        self.rows.add(store, sampled, (upid, utid), callsite_id);
     }
 }

@@ -3,9 +3,9 @@
 use ferretto_foreign::simpleperf::{File, Record, Records, Sample};
 use rustc_hash::FxHashMap;
 
+use super::samples::SampleRows;
 use super::{FileError, FileReader};
 use crate::import::{Context, Importer, file_time};
-use crate::schema::{ProfilerSampleRow, ProfilerTaskContextRow};
 use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::process::ThreadNameSource;
@@ -17,7 +17,7 @@ pub(super) struct SimpleperfFile {
     records: Records,
     files: FxHashMap<u32, Functions>,
     samples: Vec<Sample>,
-    tasks: FxHashMap<u32, u32>,
+    rows: SampleRows,
 }
 
 /// The functions of a file.
@@ -111,24 +111,7 @@ impl SimpleperfFile {
         let Some(callsite) = store.callstack(frames) else {
             return;
         };
-        let contexts = &mut store.tables.profiler_task_context;
-        let task = *self.tasks.entry(utid).or_insert_with(|| {
-            contexts.push(ProfilerTaskContextRow {
-                upid: None,
-                utid: Some(utid),
-                async_context_id: None,
-            })
-        });
-        let source = store.strings.intern("simpleperf");
-        store.tables.profiler_sample.push(ProfilerSampleRow {
-            ts,
-            source,
-            task_context_id: Some(task),
-            execution_context_id: None,
-            callsite_id: Some(callsite),
-            unwind_error: StringId::NULL,
-            session_id: None,
-            counter_set_id: None,
-        });
+        let sampled = (ts, "simpleperf");
+        self.rows.add(store, sampled, (None, utid), Some(callsite));
     }
 }

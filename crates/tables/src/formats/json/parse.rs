@@ -8,10 +8,9 @@ use ferretto_foreign::sink::{
 };
 use rustc_hash::FxHashMap;
 
+use super::super::samples::SampleRows;
 use crate::import::{Context, file_time};
-use crate::schema::{
-    ArgValue, ProfilerSampleRow, ProfilerTaskContextRow, SchedSliceRow, ThreadStateRow,
-};
+use crate::schema::{ArgValue, SchedSliceRow, ThreadStateRow};
 use crate::stats::Stat;
 use crate::strings::StringId;
 use crate::trackers::args::{ArgSet, key_budget};
@@ -29,10 +28,7 @@ pub(crate) struct JsonEvents {
     cookies: FxHashMap<(StringId, IdKey), i64>,
     /// The name of the first event of each asynchronous slice, which is the name of its track.
     names: FxHashMap<(Option<u32>, i64), StringId>,
-    /// The mappings of functions in callstacks, by file.
-    mappings: FxHashMap<StringId, u32>,
-    /// The rows of threads with callstacks.
-    tasks: FxHashMap<u32, u32>,
+    samples: SampleRows,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -388,10 +384,7 @@ impl Sink for Rows<'_> {
         let mut frames = Vec::new();
         for frame in sample.frames.iter().rev() {
             let name = cx.store.strings.intern(frame.file);
-            let mappings = &mut self.state.mappings;
-            let mapping = *mappings
-                .entry(name)
-                .or_insert_with(|| cx.stacks.add_source_mapping(&mut cx.store, name));
+            let mapping = self.state.samples.mapping(cx, name);
             let source = SourceFrame {
                 function: cx.store.strings.intern(frame.function),
                 file: frame.line.map_or(StringId::EMPTY, |_| name),
@@ -400,25 +393,9 @@ impl Sink for Rows<'_> {
             frames.push(cx.stacks.source_frame(&mut cx.store, mapping, source));
         }
         let callsite_id = cx.store.callstack(frames);
-        let task = *self.state.tasks.entry(utid).or_insert_with(|| {
-            let tasks = &mut cx.store.tables.profiler_task_context;
-            tasks.push(ProfilerTaskContextRow {
-                upid,
-                utid: Some(utid),
-                async_context_id: None,
-            })
-        });
-        let source = cx.store.strings.intern("json");
-        cx.store.tables.profiler_sample.push(ProfilerSampleRow {
-            ts: sample.ts,
-            source,
-            task_context_id: Some(task),
-            execution_context_id: None,
-            callsite_id,
-            unwind_error: StringId::NULL,
-            session_id: None,
-            counter_set_id: None,
-        });
+        let (sampled, thread) = ((sample.ts, "json"), (upid, utid));
+        let rows = &mut self.state.samples;
+        rows.add(&mut cx.store, sampled, thread, callsite_id);
         Ok(())
     }
 
