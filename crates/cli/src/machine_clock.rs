@@ -8,6 +8,7 @@ use anyhow::Result;
 use ferretto_client::machine::read_clocks;
 use ferretto_edit::Readings;
 use ferretto_ipc::machine::Machine;
+use ferretto_text::amount::hex;
 
 /// The largest size of a line.
 const MAX_LINE: u64 = 4096;
@@ -18,7 +19,6 @@ const MAX_CLOCKS: usize = 32;
 pub(crate) fn run() -> Result<ExitCode> {
     let machine = Machine::this();
     let mut out = io::stdout().lock();
-    let hex = |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("{byte:02x}")).collect() };
     writeln!(
         out,
         "machine {} {}",

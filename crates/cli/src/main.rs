@@ -60,6 +60,7 @@ mod trigger_perfetto;
 mod usage;
 mod view;
 mod why;
+mod xml;
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};

@@ -11,6 +11,7 @@ use ferretto_trace::profile::ProfileReader;
 use ferretto_trace::{Compression, Damage, Limits, ReadError, TraceReader, Unpacking};
 
 use crate::read::{DEFAULT_TRACE, Extent, LimitArgs, check};
+use ferretto_text::amount::hex;
 use ferretto_text::terminal::shown;
 
 /// The largest number of unused files to list for each file of a recording.
@@ -155,11 +156,7 @@ impl Names {
 /// Explains why no names were found for a file.
 fn report_missing(out: &mut impl Write, module: &Module, outcome: &Outcome) -> io::Result<()> {
     if !module.build_id.is_empty() {
-        let id: String = module
-            .build_id
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let id = hex(&module.build_id);
         writeln!(
             out,
             "{:18}no file with symbols and the build id {id} found",

@@ -7,6 +7,7 @@ use ferretto_text::terminal::shown;
 
 use super::Judgement;
 use crate::json;
+use crate::xml::escape;
 
 /// Returns the word for a verdict, and its value or reason.
 fn words(judgement: &Judgement) -> (&'static str, String) {
@@ -72,35 +73,22 @@ pub(super) fn junit(judgements: &[Judgement]) -> String {
     );
     for judgement in judgements {
         let (_, value) = words(judgement);
-        let (rule, file) = (xml(&judgement.rule), xml(&judgement.file));
+        let (rule, file) = (escape(&judgement.rule), escape(&judgement.file));
         let _ = write!(text, "  <testcase classname=\"{file}\" name=\"{rule}\"");
         let _ = match judgement.verdict {
             Verdict::Holds(_) => writeln!(text, "/>"),
             Verdict::Broken(..) => {
-                writeln!(text, "><failure message=\"{}\"/></testcase>", xml(&value))
+                writeln!(
+                    text,
+                    "><failure message=\"{}\"/></testcase>",
+                    escape(&value)
+                )
             }
             Verdict::Unknown(_) => {
-                writeln!(text, "><error message=\"{}\"/></testcase>", xml(&value))
+                writeln!(text, "><error message=\"{}\"/></testcase>", escape(&value))
             }
         };
     }
     text.push_str("</testsuite>\n");
     text
-}
-
-/// Returns a text for attributes of XML, which has no control characters.
-fn xml(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\u{fffe}' | '\u{ffff}' => escaped.push('?'),
-            c if c.is_control() => escaped.push(' '),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::layout::{MAX_ROWS, MIN_FILL, MIN_ROWS, MIN_WIDTH, PositionedBox, Shows, layout};
 use super::picture::{Amount, Box, Name, Picture, Sort, share};
+use crate::xml::escape;
 use ferretto_text::amount::{counted, duration, grouped, human_bytes};
 
 /// The width of the image without the script, which adapts it to the window.
@@ -13,7 +14,7 @@ const WIDTH: f64 = 1400.0;
 const ROW: f64 = 17.0;
 /// Height of the text above the boxes.
 const TOP: f64 = 128.0;
-/// Room around the boxes.
+/// Margin around the boxes.
 const MARGIN: f64 = 10.0;
 /// Width of a character in a box.
 const CHAR: f64 = 6.65;
@@ -372,23 +373,6 @@ fn fit(name: &str, chars: usize) -> String {
     } else {
         short.to_owned()
     }
-}
-
-/// Text for XML.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            // Not in XML at all.
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// Text for JSON inside XML.

@@ -1,8 +1,7 @@
 //! Properties of GPUs.
 
-use std::fmt::Write;
-
 use ferretto_proto::fields::gpu_info::{GPUS, gpu as field};
+use ferretto_text::amount::hex;
 use ferretto_wire::Fields;
 
 use crate::import::context::Context;
@@ -57,11 +56,7 @@ pub(super) fn read(cx: &mut Context, bytes: &[u8]) {
 
 /// Returns a uuid in hexadecimal digits, if there is one.
 fn uuid(cx: &mut Context, bytes: &[u8]) -> Option<StringId> {
-    let mut digits = String::new();
-    for byte in bytes {
-        let _ = write!(digits, "{byte:02x}");
-    }
-    (!digits.is_empty()).then(|| cx.store.strings.intern(&digits))
+    (!bytes.is_empty()).then(|| cx.store.strings.intern(&hex(bytes)))
 }
 
 /// Collects the properties that only the vendor defines.

@@ -361,8 +361,7 @@ impl OfProcess {
 /// Returns the hexadecimal digits of a build id.
 pub(super) fn hex(bytes: &[u8]) -> String {
     const MAX_BUILD_ID: usize = 64;
-    let bytes = bytes.iter().take(MAX_BUILD_ID);
-    bytes.map(|byte| format!("{byte:02x}")).collect()
+    ferretto_text::amount::hex(&bytes[..bytes.len().min(MAX_BUILD_ID)])
 }
 
 /// Counts a missing reference.
