@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ferretto_format::InternedData;
-use ferretto_proto::fields::interned_data as field;
+use ferretto_proto::fields::{callstack, frame, interned_data as field, source_location};
 use ferretto_wire::Encoder;
 
 use super::location::{Frame, SourceLocation};
@@ -108,11 +108,11 @@ impl Interner {
             .locations
             .number(key, |number| {
                 self.new.add(field::SOURCE_LOCATIONS, number, |entry| {
-                    entry.string(2, location.file);
+                    entry.string(source_location::FILE_NAME, location.file);
                     if !location.function.is_empty() {
-                        entry.string(3, location.function);
+                        entry.string(source_location::FUNCTION_NAME, location.function);
                     }
-                    entry.varint(4, location.line.into());
+                    entry.varint(source_location::LINE_NUMBER, location.line.into());
                 });
             })
     }
@@ -121,7 +121,7 @@ impl Interner {
         let mut numbers = Vec::with_capacity(frames.len() * 2);
         for frame in frames {
             let number = self.frame(frame);
-            Encoder::new(&mut numbers).varint(2, number);
+            Encoder::new(&mut numbers).varint(callstack::FRAME_IDS, number);
         }
         let (number, is_new) = self
             .rare
@@ -138,13 +138,13 @@ impl Interner {
     fn frame(&mut self, frame: &Frame<'_>) -> u64 {
         let mut fields = Vec::new();
         let function = self.content(field::FUNCTION_NAMES, frame.function);
-        Encoder::new(&mut fields).varint(2, function);
+        Encoder::new(&mut fields).varint(frame::FUNCTION_NAME_ID, function);
         if !frame.file.is_empty() {
             let file = self.content(field::SOURCE_PATHS, frame.file);
-            Encoder::new(&mut fields).varint(5, file);
+            Encoder::new(&mut fields).varint(frame::SOURCE_PATH_IID, file);
         }
         if frame.line != 0 {
-            Encoder::new(&mut fields).varint(6, frame.line.into());
+            Encoder::new(&mut fields).varint(frame::LINE_NUMBER, frame.line.into());
         }
         let (number, is_new) = self.rare.get_or_insert_default().frames.number(&fields);
         if is_new {

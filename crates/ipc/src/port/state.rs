@@ -9,6 +9,22 @@ use ferretto_wire::{Fields, Value, encode};
 const BUFFER: u32 = 15_520;
 /// A machine whose clock was compared.
 const MACHINE: u32 = 15_521;
+
+/// The fields of a buffer.
+mod buffer_field {
+    pub(super) const SIZE: u32 = 1;
+    pub(super) const USED: u32 = 2;
+    pub(super) const OVERWRITTEN: u32 = 3;
+    pub(super) const DISCARDED: u32 = 4;
+}
+
+/// The fields of a machine.
+mod machine_field {
+    pub(super) const ID: u32 = 1;
+    pub(super) const OFFSET: u32 = 2;
+    pub(super) const ERROR: u32 = 3;
+}
+
 /// The largest number of machines in a state.
 pub const MAX_MACHINES: usize = 256;
 
@@ -21,7 +37,7 @@ pub struct BufferUse {
     pub used: u64,
     /// The number of bytes that were overwritten before they were read.
     pub overwritten: u64,
-    /// The number of chunks for which there was no room.
+    /// The number of chunks that did not fit.
     pub discarded: u64,
 }
 
@@ -41,10 +57,10 @@ pub fn add_buffers(session: &mut TracingSession, buffers: &[BufferUse]) {
     let bytes = encode(|message| {
         for buffer in buffers {
             message.nested(BUFFER, |message| {
-                message.varint(1, buffer.size);
-                message.varint(2, buffer.used);
-                message.varint(3, buffer.overwritten);
-                message.varint(4, buffer.discarded);
+                message.varint(buffer_field::SIZE, buffer.size);
+                message.varint(buffer_field::USED, buffer.used);
+                message.varint(buffer_field::OVERWRITTEN, buffer.overwritten);
+                message.varint(buffer_field::DISCARDED, buffer.discarded);
             });
         }
     });
@@ -54,10 +70,10 @@ pub fn add_buffers(session: &mut TracingSession, buffers: &[BufferUse]) {
 /// Returns the buffers of a session, if the service reports them.
 pub fn buffers(session: &TracingSession) -> Vec<BufferUse> {
     let buffer = |bytes: &[u8]| BufferUse {
-        size: number(bytes, 1),
-        used: number(bytes, 2),
-        overwritten: number(bytes, 3),
-        discarded: number(bytes, 4),
+        size: number(bytes, buffer_field::SIZE),
+        used: number(bytes, buffer_field::USED),
+        overwritten: number(bytes, buffer_field::OVERWRITTEN),
+        discarded: number(bytes, buffer_field::DISCARDED),
     };
     messages(&session.unknown_fields, BUFFER)
         .map(buffer)
@@ -72,9 +88,9 @@ pub fn add_machines(
     let bytes = encode(|message| {
         for machine in machines.into_iter().take(MAX_MACHINES) {
             message.nested(MACHINE, |message| {
-                message.varint(1, machine.id.into());
-                message.int(2, machine.offset);
-                message.varint(3, machine.error);
+                message.varint(machine_field::ID, machine.id.into());
+                message.int(machine_field::OFFSET, machine.offset);
+                message.varint(machine_field::ERROR, machine.error);
             });
         }
     });
@@ -84,9 +100,9 @@ pub fn add_machines(
 /// Returns the machines whose clocks were compared, if the service reports them.
 pub fn machines(state: &TracingServiceState) -> Vec<MachineState> {
     let machine = |bytes: &[u8]| MachineState {
-        id: number(bytes, 1) as u32,
-        offset: number(bytes, 2) as i64,
-        error: number(bytes, 3),
+        id: number(bytes, machine_field::ID) as u32,
+        offset: number(bytes, machine_field::OFFSET) as i64,
+        error: number(bytes, machine_field::ERROR),
     };
     messages(&state.unknown_fields, MACHINE)
         .map(machine)

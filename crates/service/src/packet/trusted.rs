@@ -32,16 +32,25 @@ impl Trusted {
             len: 0,
         };
         // The schema has int32, so that larger values are negative and sign-extended.
-        fields.field(3, i64::from(self.identity.uid as i32) as u64);
-        fields.field(10, self.sequence_id.into());
+        fields.field(
+            trace_packet::TRUSTED_UID,
+            i64::from(self.identity.uid as i32) as u64,
+        );
+        fields.field(
+            trace_packet::TRUSTED_PACKET_SEQUENCE_ID,
+            self.sequence_id.into(),
+        );
         if let Some(pid) = self.identity.pid {
-            fields.field(79, i64::from(pid) as u64);
+            fields.field(trace_packet::TRUSTED_PID, i64::from(pid) as u64);
         }
         if self.identity.machine_id != 0 {
-            fields.field(98, self.identity.machine_id.into());
+            fields.field(trace_packet::MACHINE_ID, self.identity.machine_id.into());
         }
         if !self.loss.is_none() {
-            fields.field(42, self.loss.bits().into());
+            fields.field(
+                trace_packet::PREVIOUS_PACKET_DROPPED,
+                self.loss.bits().into(),
+            );
         }
         fields
     }

@@ -1,5 +1,6 @@
 //! Lists of names that replace hashes and shortened names.
 
+use ferretto_proto::fields::slice_name_translation_table::raw_to_deobfuscated_name_entry as pair_of;
 use ferretto_proto::fields::{
     chrome_historgram_translation_table as histogram,
     chrome_performance_mark_translation_table as mark, chrome_study_translation_table as study,
@@ -21,7 +22,7 @@ pub(super) fn read(cx: &mut Context, bytes: &[u8]) {
         for entry in Fields::new(bytes).map_while(Result::ok) {
             // Keys and values have the same numbers in all lists.
             let pair = Message::<3>::read(entry.as_bytes().unwrap_or_default());
-            let to = cx.store.strings.intern_bytes(pair.bytes(2));
+            let to = cx.store.strings.intern_bytes(pair.bytes(pair_of::VALUE));
             let hashed = match (part.number, entry.number) {
                 (table::CHROME_HISTOGRAM, histogram::HASH_TO_NAME) => HISTOGRAM,
                 (table::CHROME_USER_EVENT, user::ACTION_HASH_TO_NAME) => USER_ACTION,
@@ -40,12 +41,13 @@ pub(super) fn read(cx: &mut Context, bytes: &[u8]) {
                 }
                 _ => continue,
             };
-            cx.translations.name_hash(hashed, pair.uint(1), to);
+            cx.translations
+                .name_hash(hashed, pair.uint(pair_of::KEY), to);
         }
     }
 }
 
 /// Returns the key of an entry with texts.
 fn name(cx: &mut Context, pair: &Message<'_, 3>) -> StringId {
-    cx.store.strings.intern_bytes(pair.bytes(1))
+    cx.store.strings.intern_bytes(pair.bytes(pair_of::KEY))
 }

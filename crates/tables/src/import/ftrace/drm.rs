@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use ferretto_proto::fields::{
     dma_fence_emit_ftrace_event as fence, drm_run_job_ftrace_event as old_job,
-    drm_sched_job_run_ftrace_event as job, drm_sched_process_job_ftrace_event as done,
-    drm_vblank_event_ftrace_event as vblank, ftrace_event as event,
+    drm_sched_job_done_ftrace_event as signalled, drm_sched_job_run_ftrace_event as job,
+    drm_sched_process_job_ftrace_event as done, drm_vblank_event_ftrace_event as vblank,
+    ftrace_event as event,
 };
 use rustc_hash::FxHashMap;
 
@@ -104,7 +105,11 @@ impl Drm {
             }
             event::DRM_SCHED_JOB_DONE => {
                 let body = Message::<3>::read(body);
-                self.done(cx, head.ts, Job::Fence(body.uint(1), body.uint(2)));
+                let (context, number) = (
+                    body.uint(signalled::FENCE_CONTEXT),
+                    body.uint(signalled::FENCE_SEQNO),
+                );
+                self.done(cx, head.ts, Job::Fence(context, number));
             }
             event::DMA_FENCE_INIT | event::DMA_FENCE_EMIT | event::DMA_FENCE_SIGNALED => {
                 self.fence(cx, head.ts, number, body);

@@ -3,7 +3,9 @@
 use ferretto_proto::fields::gpu_render_stage_event::{
     compute_kernel_launch as launched, dim3, extra_compute_arg as arg,
 };
-use ferretto_proto::fields::{interned_compute_kernel as kernel_of, interned_data};
+use ferretto_proto::fields::{
+    interned_compute_arg_name as arg_name, interned_compute_kernel as kernel_of, interned_data,
+};
 use ferretto_wire::Fields;
 
 use crate::import::context::{Context, EventState};
@@ -76,7 +78,7 @@ fn add(cx: &mut Context, bytes: &[u8], state: EventState<'_>, args: &mut ArgSet)
     let key = if message.has(arg::NAME_IID) {
         let entry = state.message(ARG_NAMES, message.uint(arg::NAME_IID));
         let name = Message::<3>::read(entry.unwrap_or_default());
-        name.has(2).then(|| name.bytes(2))
+        name.has(arg_name::NAME).then(|| name.bytes(arg_name::NAME))
     } else {
         message.has(arg::NAME).then(|| message.bytes(arg::NAME))
     };

@@ -4,7 +4,7 @@ use ferretto_format::cgroup::{COUNTERS, Group};
 use ferretto_format::kernel_names;
 use ferretto_proto::fields::sys_stats::{
     self as field, buddy_info, cgroup, cgroup_value, cpu_idle_state, cpu_idle_state_entry,
-    cpu_times, disk_stat, slab_info, thermal_zone,
+    cpu_times, devfreq_value, disk_stat, psi_sample, slab_info, thermal_zone, vmstat_value,
 };
 use ferretto_wire::{Field, Fields};
 use rustc_hash::FxHashMap;
@@ -132,10 +132,10 @@ impl SysStats {
                 field::NUM_SOFTIRQ => interrupts(cx, ts, "num_softirq", body),
                 field::DEVFREQ => {
                     let pair = Message::<3>::read(body);
-                    let device = text(cx, pair.bytes(1));
+                    let device = text(cx, pair.bytes(devfreq_value::KEY));
                     let name = format!("{} Frequency", cx.store.strings.text(device));
                     let dimensions = [Dimension::Text("linux_device", device)];
-                    let value = pair.uint(2) as f64;
+                    let value = pair.uint(devfreq_value::VALUE) as f64;
                     add_named(cx, ts, "clock_frequency", &dimensions, &name, value);
                 }
                 field::CPUFREQ_KHZ => {
@@ -152,11 +152,11 @@ impl SysStats {
                 field::DISK_STAT => self.disk(cx, ts, body),
                 field::PSI => {
                     let pair = Message::<3>::read(body);
-                    match PRESSURE.get(pair.uint(1) as usize) {
+                    match PRESSURE.get(pair.uint(psi_sample::RESOURCE) as usize) {
                         Some(key) => {
                             let dimensions =
                                 [Dimension::Text("psi_resource", text(cx, key.as_bytes()))];
-                            let value = pair.uint(2) as f64;
+                            let value = pair.uint(psi_sample::TOTAL_NS) as f64;
                             add_named(cx, ts, "psi", &dimensions, &format!("psi.{key}"), value);
                         }
                         None => cx.store.stats.add(Stat::psi_unknown_resource, 1),
@@ -262,11 +262,12 @@ fn numbered(
     (type_, dimension, unit): (&'static str, &'static str, &'static str),
     (body, factor): (&[u8], f64),
 ) {
+    // Keys and values have the same numbers in all lists.
     let pair = Message::<3>::read(body);
-    let key = usize::try_from(pair.uint(1)).unwrap_or(usize::MAX);
+    let key = usize::try_from(pair.uint(vmstat_value::KEY)).unwrap_or(usize::MAX);
     match names.get(key).copied() {
         Some(name) if !name.is_null() => {
-            let value = pair.uint(2) as f64 * factor;
+            let value = pair.uint(vmstat_value::VALUE) as f64 * factor;
             let dimensions = [Dimension::Text(dimension, name)];
             let spec = TrackSpec::counter(type_, &dimensions).named(name);
             add(cx, ts, spec, unit, value, &mut ArgSet::default());
