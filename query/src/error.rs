@@ -12,7 +12,7 @@ pub struct SqlError {
 }
 
 impl SqlError {
-    /// Returns an error without a place.
+    /// Returns an error without an offset.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -28,14 +28,14 @@ impl SqlError {
         }
     }
 
-    /// Returns this error at an offset, if it has no place yet.
+    /// Returns this error at an offset, if it has none yet.
     #[must_use]
     pub(crate) fn or_at(mut self, offset: usize) -> Self {
         self.offset.get_or_insert(offset);
         self
     }
 
-    /// Returns the line and the column of the place, from 1.
+    /// Returns the line and the column of its offset, from 1.
     pub fn position(&self, sql: &str) -> Option<(usize, usize)> {
         let before = sql.get(..self.offset?)?;
         let line = before.rfind('\n').map_or(0, |end| end + 1);
@@ -43,7 +43,7 @@ impl SqlError {
         Some((number, before[line..].chars().count() + 1))
     }
 
-    /// Returns the message with the line of the SQL and a caret below the place.
+    /// Returns the message with the line of the SQL and a caret below its offset.
     pub fn render(&self, sql: &str) -> String {
         let Some((line, column)) = self.position(sql) else {
             return self.message.clone();

@@ -80,7 +80,7 @@ impl HeapBuffer {
             self.advance(cursor);
             let fits = bytes.len().min(self.last.memory.len() - self.last.used);
             let range = self.range();
-            // SAFETY: the buffer owns the memory, which has room for as many bytes at the cursor.
+            // SAFETY: the buffer owns the memory, which has space for as many bytes at the cursor.
             unsafe { range.cursor.copy_from(bytes.as_ptr(), fits) };
             self.last.used += fits;
             bytes = &bytes[fits..];
@@ -106,11 +106,11 @@ impl HeapBuffer {
     ///
     /// # Safety
     ///
-    /// `target` has room for the bytes.
+    /// `target` has space for the bytes.
     unsafe fn copy_to(&self, mut target: *mut u8, mut size: usize) {
         for range in self.full.iter().chain([&self.last]) {
             let length = range.used.min(size);
-            // SAFETY: the range has as many bytes, and by contract `target` has room for them.
+            // SAFETY: the range has as many bytes, and by contract `target` has space for them.
             unsafe { target.copy_from_nonoverlapping(range.start(), length) };
             target = target.wrapping_add(length);
             size -= length;
@@ -164,7 +164,7 @@ unsafe extern "C" fn create(w: *mut PerfettoPbMsgWriter, caller: usize) -> *mut 
     let buffer = HeapBuffer::new();
     let range = buffer.range();
     let backing = Box::into_raw(Box::new(Backing::Heap(buffer)));
-    // SAFETY: the caller's memory has room for all members of its version, and they are plain data.
+    // SAFETY: the caller's memory has space for all members of its version, and they are plain data.
     unsafe {
         (&raw mut (*w).stream).write(PerfettoStreamWriter {
             backing,
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn PerfettoHeapBufferCopyInto(
     dst: *mut c_void,
     size: usize,
 ) {
-    // SAFETY: `hb` is from `create`, and `dst` has room for `size` bytes.
+    // SAFETY: `hb` is from `create`, and `dst` has space for `size` bytes.
     unsafe {
         if let Some(Backing::Heap(buffer)) = hb.cast::<Backing>().as_mut() {
             buffer.advance((*w).write_ptr);

@@ -311,7 +311,7 @@ fn not_empty<R: Read>(mut input: R, name: &str) -> Result<io::Chain<Cursor<Vec<u
 ///
 /// # Errors
 ///
-/// If it is a folder, or an ordinary file without a byte.
+/// Fails if it is a folder, or an ordinary file without a byte.
 pub(crate) fn check(path: &Path, file: &File) -> Result<()> {
     let name = path.display();
     let metadata = file

@@ -35,7 +35,7 @@ pub struct Window {
 ///
 /// # Errors
 ///
-/// If the trace cannot be read, or has no events.
+/// Fails if the trace cannot be read, or has no events.
 pub fn extent(trace: impl Read, limits: Limits) -> Result<Window, EditError> {
     let bounds = Bounds::read(trace, limits).map_err(EditError::Read)?;
     let bounds = bounds.ok_or(EditError::Nothing(0, 0))?;
@@ -49,7 +49,7 @@ pub fn extent(trace: impl Read, limits: Limits) -> Result<Window, EditError> {
 ///
 /// # Errors
 ///
-/// If the trace cannot be read, the window contains no events, or the part cannot be written.
+/// Fails if the trace cannot be read, the window contains no events, or the part cannot be written.
 pub fn cut<R: Read + Seek>(
     mut trace: R,
     window: Window,

@@ -55,7 +55,7 @@ impl<W: Write> MachineMerger<W> {
     ///
     /// # Errors
     ///
-    /// If the trace cannot be written.
+    /// Fails if the trace cannot be written.
     pub fn new(out: W, uuid: [u8; 16], host: &[(u32, u64)]) -> io::Result<Self> {
         let mut merger = Self {
             out,
@@ -87,7 +87,7 @@ impl<W: Write> MachineMerger<W> {
     ///
     /// # Errors
     ///
-    /// If the input is not a trace, or the result cannot be written.
+    /// Fails if the input is not a trace, or the result cannot be written.
     pub fn add(&mut self, machine: &Machine, trace: impl Read) -> Result<Taken, EditError> {
         for group in &machine.clocks {
             self.write(&comparison(machine.id, group))?;
@@ -192,7 +192,7 @@ impl<W: Write> MachineMerger<W> {
     ///
     /// # Errors
     ///
-    /// If the trace cannot be written.
+    /// Fails if the trace cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
         for packet in std::mem::take(&mut self.tail) {
             self.write(&packet)?;

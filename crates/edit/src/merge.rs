@@ -81,7 +81,7 @@ impl Identity {
 ///
 /// # Errors
 ///
-/// If a trace cannot be read, clocks cannot be related, or the result cannot be written.
+/// Fails if a trace cannot be read, clocks cannot be related, or the result cannot be written.
 pub fn merge<R: Read + Seek, W: Write>(
     traces: &mut [R],
     names: &[&str],

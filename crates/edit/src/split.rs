@@ -118,7 +118,7 @@ impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
     ///
     /// # Errors
     ///
-    /// If the part cannot be written.
+    /// Fails if the part cannot be written.
     pub fn add(&mut self, packet: &[u8]) -> io::Result<()> {
         if let Some(uuid) = Fields::find(trace_packet::TRACE_UUID, packet) {
             self.read_uuid(uuid.as_bytes().unwrap_or_default());
@@ -188,7 +188,7 @@ impl<W: Write, N: FnMut(u32, Option<W>) -> io::Result<W>> Splitter<W, N> {
     ///
     /// # Errors
     ///
-    /// If the part cannot be written.
+    /// Fails if the part cannot be written.
     pub fn finish(mut self) -> io::Result<Option<(W, u32)>> {
         if self.out.is_some() {
             self.write_names()?;

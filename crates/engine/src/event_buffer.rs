@@ -55,7 +55,7 @@ impl EventBuffer {
         self.bytes = Vec::new();
     }
 
-    /// Makes room for `length` more bytes.
+    /// Makes space for `length` more bytes.
     #[cold]
     fn grow(&mut self, length: usize) {
         let size = (self.used + length + SLACK).next_power_of_two();
@@ -117,7 +117,7 @@ impl Sink for EventBuffer {
 }
 
 impl EventBuffer {
-    /// Moves a long nested message to make room for its length.
+    /// Moves a long nested message to make space for its length.
     #[cold]
     fn close_long(&mut self, slot: usize, length: usize) {
         let number = u32::try_from(length).unwrap_or(MAX_NESTED_LENGTH);

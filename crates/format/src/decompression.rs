@@ -53,7 +53,7 @@ impl DecompressionBudget {
     ///
     /// # Errors
     ///
-    /// If they exceed the budget.
+    /// Fails if they exceed the budget.
     pub fn take(&self, bytes: u64) -> Result<(), DecompressionLimit> {
         let account = &self.0;
         let before = account.decompressed.fetch_add(bytes, Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl DecompressionBudget {
     ///
     /// # Errors
     ///
-    /// If it exceeds the budget.
+    /// Fails if it exceeds the budget.
     pub fn take_packet(&self, bytes: usize) -> Result<(), DecompressionLimit> {
         match LEAST_PACKET.checked_sub(bytes as u64) {
             Some(more) => self.take(more),

@@ -55,7 +55,7 @@ impl IncrementalState {
 
     /// Ends a restart after its first packet; `is_dropping` is true if the writer drops packets
     /// now. Returns false if the packet was dropped: the state stays void, and the next event tries
-    /// again. Further packets might find room, but would be useless.
+    /// again. Further packets might find space, but would be useless.
     pub(crate) fn restarted(&mut self, is_dropping: bool) -> bool {
         self.is_stale = is_dropping;
         !is_dropping

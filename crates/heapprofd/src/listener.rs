@@ -102,7 +102,7 @@ pub(crate) fn grant(stream: &UnixStream, config: &[u8], ring: &OwnedFd) -> io::R
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    // The empty buffer of a new socket has room for the message.
+    // The empty buffer of a new socket has space for the message.
     let sent = sendmsg(
         stream,
         &[IoSlice::new(config)],

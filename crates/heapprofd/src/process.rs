@@ -65,7 +65,7 @@ impl Entries {
     }
 
     /// Returns the user who has to give up a process after books of `uid` have grown: that user, or
-    /// the one with the most entries; `None` if there is room.
+    /// the one with the most entries; `None` if there is space.
     fn user_over_limit(&self, uid: u32, limit: usize, limit_of_user: usize) -> Option<u32> {
         if self
             .by_user

@@ -256,8 +256,8 @@ impl Reactor {
         self.connections.insert(self.last, connection);
     }
 
-    /// Makes a place for a connection with an admitted request: an idle one gives way. Returns
-    /// false if there is none.
+    /// Closes an idle connection if there are too many for one more with an admitted request.
+    /// Returns false if there is none.
     fn can_admit(&mut self) -> bool {
         let admitted = self.connections.iter().filter(|(_, it)| it.is_admitted);
         if admitted.clone().count() < self.limits.admitted {

@@ -1,6 +1,6 @@
 //! The Perfetto schema: generated messages, field numbers and the descriptor set.
 //!
-//! # What it promises
+//! # Guarantees
 //!
 //! * Names, numbers, types and labels are upstream's: they are the ABI.
 //! * A message that is decoded and encoded again keeps the fields and the enum
@@ -15,7 +15,7 @@
 //! * Decoding never panics and never allocates out of proportion to its input: messages nest at
 //!   most a hundred deep, and values that are small encoded but large in memory, such as empty
 //!   messages, take at most 32 MiB.
-//! * Malformed input is refused with a [`DecodeError`] that names the message and the place.
+//! * Malformed input is refused with a [`DecodeError`] that names the message.
 //!
 //! # Types to know
 //!
@@ -49,7 +49,7 @@ pub use runtime::{DecodeError, Enumeration, Message, MessageField, UnknownField,
 ///
 /// # Errors
 ///
-/// If the bytes are not such a message.
+/// Fails if the bytes are not such a message.
 pub fn decode_lazy<M: Message>(field: &Option<Vec<u8>>) -> Result<M, DecodeError> {
     M::decode_from_slice(field.as_deref().unwrap_or_default())
 }

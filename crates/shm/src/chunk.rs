@@ -162,13 +162,13 @@ impl OwnedChunk {
             return false;
         }
         self.note_write(self.used, length);
-        // SAFETY: as in `append`, with room for all of them.
+        // SAFETY: as in `append`, with space for all of them.
         unsafe { copy_short(bytes, self.payload.as_ptr().add(self.used)) };
         self.used += length;
         true
     }
 
-    /// Appends the first `length` of sixteen bytes, if there is room for all sixteen. Returns false
+    /// Appends the first `length` of sixteen bytes, if there is space for all sixteen. Returns false
     /// if there is not.
     #[inline]
     pub(crate) fn append_short(&mut self, bytes: &[u8; 16], length: usize) -> bool {
@@ -244,7 +244,7 @@ impl OwnedChunk {
         let at = self.used;
         let width = if is_wide { WIDE } else { 1 };
         self.note_write(at, WIDE);
-        // SAFETY: there is room for four bytes; otherwise as in `append`.
+        // SAFETY: there is space for four bytes; otherwise as in `append`.
         unsafe {
             self.payload
                 .as_ptr()
@@ -434,13 +434,13 @@ impl OwnedChunk {
 pub(crate) struct ShortFragment<'a> {
     chunk: &'a mut OwnedChunk,
     length: usize,
-    /// The largest length. The chunk also has room for the length field and for `PART` more bytes.
+    /// The largest length. The chunk also has space for the length field and for `PART` more bytes.
     free: usize,
 }
 
 impl ShortFragment<'_> {
     /// Appends the first `length` of sixteen bytes, lowest first. Returns false if there is no
-    /// room.
+    /// space.
     #[inline(always)]
     pub(crate) fn push(&mut self, bytes: u128, length: usize) -> bool {
         if length > PART || self.length + length > self.free {
@@ -448,7 +448,7 @@ impl ShortFragment<'_> {
         }
         let at = self.chunk.used + 1 + self.length;
         self.chunk.note_write(at, PART);
-        // SAFETY: `length` was at most `free`, behind which there is room for sixteen bytes, see
+        // SAFETY: `length` was at most `free`, behind which there is space for sixteen bytes, see
         // there, and the chunk has been borrowed since; otherwise as in `append`.
         unsafe { write_part(bytes, self.chunk.payload.as_ptr().add(at)) };
         self.length += length;
@@ -482,7 +482,7 @@ impl ShortFragment<'_> {
     pub(crate) fn finish(self) {
         let Self { chunk, length, .. } = self;
         chunk.note_write(chunk.used, 1);
-        // SAFETY: there is room for it, see `free`; otherwise as in `append`.
+        // SAFETY: there is space for it, see `free`; otherwise as in `append`.
         unsafe { chunk.payload.as_ptr().add(chunk.used).write(length as u8) };
         chunk.used += 1 + length;
         chunk.count_fragment();

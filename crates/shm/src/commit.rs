@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The largest encoded size of a commit: the service's frame limit of 128 KiB, with room for the
+/// The largest encoded size of a commit: the service's frame limit of 128 KiB, with space for the
 /// envelope.
 pub const MAX_COMMIT_BYTES: usize = 128 * 1024 - 512;
 

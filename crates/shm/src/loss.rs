@@ -1,7 +1,7 @@
 //! Losses that would otherwise go unreported.
 //!
 //! A writer that finds no chunk marks that in its last chunk, or reports it in its next packet. If
-//! the chunk has no room and no packet follows, the loss is kept here until another writer can
+//! the chunk has no space and no packet follows, the loss is kept here until another writer can
 //! report it.
 
 use std::sync::Arc;

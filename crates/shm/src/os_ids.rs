@@ -12,7 +12,7 @@ pub fn thread_id() -> i32 {
 /// Returns the kernel's name of the calling thread, at most 15 bytes.
 pub fn thread_name() -> Vec<u8> {
     let mut name = [0u8; NAME_SIZE];
-    // SAFETY: the kernel writes sixteen bytes at most, which `name` has room for.
+    // SAFETY: the kernel writes sixteen bytes at most, which `name` has space for.
     let failed = unsafe { prctl(GET_NAME, name.as_mut_ptr()) } != 0;
     let length = name.iter().position(|&byte| byte == 0).filter(|_| !failed);
     name[..length.unwrap_or(0)].to_vec()

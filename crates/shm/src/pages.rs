@@ -81,7 +81,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Returns `None` if the region has no room for a page.
+    /// Returns `None` if the region has no space for a page.
     pub(crate) fn new(region: Arc<Region>, page_size: PageSize) -> Option<Self> {
         let count = (region.size() / page_size.bytes()) as u32;
         (count > 0).then_some(Self {

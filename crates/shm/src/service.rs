@@ -18,7 +18,7 @@ pub struct ServiceRegion {
 }
 
 impl ServiceRegion {
-    /// Creates the view; `None` if the region has no room for a page of this size.
+    /// Creates the view; `None` if the region has no space for a page of this size.
     pub fn new(region: Arc<Region>, page_size: PageSize) -> Option<Self> {
         Some(Self {
             pages: Pages::new(region, page_size)?,

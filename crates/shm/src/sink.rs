@@ -145,7 +145,7 @@ impl ChunkSink {
         }
     }
 
-    /// Starts a packet: finds room, reserves the fragment's length, and counts it.
+    /// Starts a packet: finds space, reserves the fragment's length, and counts it.
     #[inline]
     pub(crate) fn start_packet(&mut self) {
         self.start_with(self.lengths.is_packet_wide());
@@ -303,7 +303,7 @@ impl ChunkSink {
         self.give_chunk_back();
         match &self.destination {
             Destination::Shared(arbiter) => {
-                // There may be room now: the next packet looks for it.
+                // There may be space now: the next packet looks for it.
                 self.shortage.end_wait(arbiter.retry_after());
                 arbiter.flush(callback);
                 // The process may be about to end, and the thread that sends may never run again.
@@ -444,7 +444,7 @@ impl ChunkSink {
         self.shortage.discarded += length as u64;
     }
 
-    /// Opens a nested message if the chunk has no room for its length.
+    /// Opens a nested message if the chunk has no space for its length.
     #[cold]
     fn open_elsewhere(&mut self, is_wide: bool) -> LengthField {
         self.continue_packet();

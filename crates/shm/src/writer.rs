@@ -120,7 +120,7 @@ impl Arbiter {
     /// [`Arbiter::resolve_reservation`] resolves it.
     ///
     /// While there is such a reservation, no output is sent, and so no chunks are freed: all
-    /// writers drop packets that find no room, even with the policy to wait. If the reservation is
+    /// writers drop packets that find no space, even with the policy to wait. If the reservation is
     /// already resolved, this is a regular writer.
     pub fn create_startup_writer(
         self: &Arc<Self>,
@@ -156,7 +156,7 @@ pub trait WriteByAddress {
     /// written.
     unsafe fn advance_raw(&mut self, cursor: *mut u8);
 
-    /// Continues in a new range with room for `size` bytes. If no chunk is that large, discards the
+    /// Continues in a new range with space for `size` bytes. If no chunk is that large, discards the
     /// packet.
     ///
     /// # Safety

@@ -25,7 +25,7 @@ macro_rules! own_process {
 ///
 /// # Panics
 ///
-/// If the test fails in its process.
+/// Panics if the test fails in its process.
 pub fn run_in_own_process(marker: &str) -> bool {
     // `program::module::test::marker`, where the harness knows `module::test`.
     let test = marker

@@ -48,7 +48,7 @@ impl Bounds {
     ///
     /// # Errors
     ///
-    /// If reading fails, or if the input is not a trace. Damage ends the trace.
+    /// Fails if reading fails, or if the input is not a trace. Damage ends the trace.
     pub fn read(input: impl Read, limits: Limits) -> Result<Option<Self>, ReadError> {
         let mut reader = BoundsReader::new(limits);
         TraceReader::with_limits(input, limits).read_all(|packet| reader.add(packet.bytes))?;

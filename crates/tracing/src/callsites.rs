@@ -16,7 +16,7 @@ use crate::options::{Options, Spans};
 /// The size of the first table; each further table is twice as large.
 const FIRST: usize = 512;
 
-/// The maximum number of tables. They have room for millions of callsites; others are looked up
+/// The maximum number of tables. They have space for millions of callsites; others are looked up
 /// under the lock.
 const TABLES: usize = 14;
 

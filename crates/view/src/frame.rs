@@ -145,7 +145,7 @@ impl Frame {
         self.coded(name, kind, &coded);
     }
 
-    /// Adds a column of integers in the narrowest type that has room for all of them. It is larger
+    /// Adds a column of integers in the narrowest type that has space for all of them. It is larger
     /// than an encoded one of small numbers, but its readers decode nothing.
     pub(crate) fn narrow(&mut self, name: &str, values: impl Iterator<Item = u64> + Clone) {
         match values.clone().max().unwrap_or(0) {

@@ -1,7 +1,7 @@
-//! Searches near the place where the one before ended.
+//! Searches in lists that begin near the result of the search before.
 
-/// The place in a list where a search ended, and the thread or CPU whose list it is. Parts of an
-/// interval are in the order of time, so the next place is mostly near.
+/// The index in a list at which a search ended, and the thread or CPU whose list it is. Parts of an
+/// interval are in the order of time, so the next result is mostly near.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Nearby {
     of: u32,
@@ -23,7 +23,7 @@ impl Nearby {
     }
 }
 
-/// Searches from a place on, in steps that double.
+/// Searches from an index on, in steps that double.
 fn partition_point_from<T>(all: &[T], from: usize, before: impl Fn(&T) -> bool) -> usize {
     let is_later = from
         .checked_sub(1)

@@ -24,7 +24,7 @@ pub trait Sink {
     /// Appends `bytes`; they need not stay contiguous.
     fn write(&mut self, bytes: &[u8]);
 
-    /// Appends the first `length` bytes of `bytes`, where `length` ≤ 16. Sinks with room to spare
+    /// Appends the first `length` bytes of `bytes`, where `length` ≤ 16. Sinks with space to spare
     /// can copy all sixteen, which is faster, and advance by `length`.
     #[inline]
     fn write_short(&mut self, bytes: &[u8; 16], length: usize) {
@@ -117,7 +117,7 @@ impl<'a, S: Sink + ?Sized> Encoder<'a, S> {
     #[inline]
     fn tagged_varint(&mut self, tag: (u128, usize), value: u64) {
         if value < 0x80 {
-            // One word has room for the tag, which is at most five bytes long, and the value.
+            // One word has space for the tag, which is at most five bytes long, and the value.
             let bytes = tag.0 as u64 | value << (8 * tag.1);
             self.sink
                 .write_short(&u128::from(bytes).to_le_bytes(), tag.1 + 1);

@@ -114,8 +114,8 @@ async fn relation(fleet: &Fleet, name: &str) -> Result<Relation, SqlError> {
 ///
 /// # Errors
 ///
-/// If a relation is unknown or a file cannot be written. The folder is removed then. Traces that
-/// cannot be read are the importer's failures, and rows of the table `trace`.
+/// Fails if a relation is unknown or a file cannot be written. The folder is removed then. Traces
+/// that cannot be read are the importer's failures, and rows of the table `trace`.
 pub async fn export(
     fleet: &Fleet,
     relations: &[String],

@@ -59,7 +59,7 @@ pub fn is_address(name: &str) -> bool {
 ///
 /// # Errors
 ///
-/// If there is no file of a name, or if a folder or store cannot be listed.
+/// Fails if there is no file of a name, or if a folder or store cannot be listed.
 pub async fn find(names: &[String]) -> Result<Vec<TraceFile>, SqlError> {
     let mut files = Vec::new();
     for name in names {

@@ -120,7 +120,7 @@ impl Level {
 ///
 /// # Errors
 ///
-/// If an expression has too many operators, or too many queries or tables are joined.
+/// Fails if an expression has too many operators, or too many queries or tables are joined.
 pub fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     let mut outer: Vec<Level> = Vec::new();
     let mut level = Level::default();
@@ -160,7 +160,7 @@ pub fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
 ///
 /// # Errors
 ///
-/// If it reads too many tables.
+/// Fails if it reads too many tables.
 pub fn check_repeats<T: Visit>(statement: &T) -> Result<(), SqlError> {
     struct Repeats;
     impl Visitor for Repeats {
@@ -211,7 +211,7 @@ fn too_many_relations() -> SqlError {
 ///
 /// # Errors
 ///
-/// If it reads too many tables, or has too many columns.
+/// Fails if it reads too many tables, or has too many columns.
 pub fn check_plan(plan: &LogicalPlan) -> Result<(), SqlError> {
     if plan.schema().fields().len() > MAX_COLUMNS {
         return Err(SqlError::new(format!(

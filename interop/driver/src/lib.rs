@@ -172,7 +172,7 @@ impl Lifecycle {
     ///
     /// # Errors
     ///
-    /// If this does not happen in time.
+    /// Fails if this does not happen in time.
     pub fn await_callback(&self, what: Callback, count: u64) -> Result<String, String> {
         self.wait(|state| state.called[what as usize] >= count)
     }
@@ -216,7 +216,7 @@ pub fn numbered(from: u64, count: u64) -> Vec<String> {
 ///
 /// # Errors
 ///
-/// If it is not a number.
+/// Fails if it is not a number.
 pub fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
     word.parse().map_err(|_| format!("not a number: {word}"))
 }

@@ -78,7 +78,7 @@ impl Engine {
                 .connection
                 .execute_batch(&rename)
                 .map_err(|error| match error {
-                    // The place is that of our own statement.
+                    // The offset is that in our own statement.
                     rusqlite::Error::SqlInputError { msg, .. } => SqlError::new(msg),
                     other => other.into(),
                 });

@@ -173,7 +173,7 @@ struct Batch {
     rows: usize,
     /// The number of rows and of NULLs of each column.
     nodes: Vec<i64>,
-    /// The place and size of each buffer.
+    /// The offset and size of each buffer.
     buffers: Vec<i64>,
     body: Vec<u8>,
 }

@@ -117,8 +117,8 @@ impl Flamegraph {
     ///
     /// # Errors
     ///
-    /// If the first columns are not `id`, `parent_id`, `name` and `value`, or if the rows are not
-    /// trees.
+    /// Fails if the first columns are not `id`, `parent_id`, `name` and `value`, or if the rows are
+    /// not trees.
     pub fn of(
         columns: Vec<(String, Kind)>,
         values: impl IntoIterator<Item = Value>,
@@ -137,7 +137,7 @@ impl Flamegraph {
     ///
     /// # Errors
     ///
-    /// If a name is unknown or lacks values, or if a column does not exist.
+    /// Fails if a name is unknown or lacks values, or if a column does not exist.
     pub fn configuration(&self, words: &[String]) -> Result<Config> {
         Config::parse(words, &self.source)
     }
@@ -184,7 +184,7 @@ impl Flamegraph {
     ///
     /// # Errors
     ///
-    /// If a limit of the session is reached.
+    /// Fails if a limit of the session is reached.
     pub fn super_root(&self) -> Result<Cells> {
         self.root().map(Cells)
     }
@@ -193,7 +193,7 @@ impl Flamegraph {
     ///
     /// # Errors
     ///
-    /// If a sum is too large, a value is negative, or a limit of the session is reached.
+    /// Fails if a sum is too large, a value is negative, or a limit of the session is reached.
     pub fn merged(&self, config: &Config) -> Result<Cells> {
         self.rows(config).map(Cells)
     }

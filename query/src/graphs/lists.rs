@@ -1,6 +1,6 @@
 //! Nodes by number, and lists of edges for each of them.
 
-/// Ids in ascending order, whose places are the numbers of nodes.
+/// Ids in ascending order, whose indexes are the numbers of nodes.
 #[derive(Debug)]
 pub(super) struct Numbering {
     ids: Vec<i64>,

@@ -65,7 +65,7 @@ pub(super) fn partition(tree: &Object, limits: &Limits) -> Result<Object> {
         .filter_map(|row| Some((number(row.parent?)?, number(row.id)?)));
     let children = Lists::new(nodes.len(), edges);
     let mut walk = Walk::new(&children);
-    // The nodes in the order of the walk, and the place after the last node below each.
+    // The nodes in the order of the walk, and the index after the last node below each.
     let (mut order, mut ends, mut open) = (vec![root], vec![0], vec![0]);
     walk.begin(root);
     while let Some(step) = walk.step() {

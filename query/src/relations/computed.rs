@@ -69,7 +69,7 @@ impl Computed {
     ///
     /// # Errors
     ///
-    /// If an argument is not valid.
+    /// Fails if an argument is not valid.
     pub fn rows(&self, trace: &Trace, arguments: &[Cell]) -> Result<Cells> {
         (self.compute)(trace, arguments, &Limits::default()).map(Cells)
     }

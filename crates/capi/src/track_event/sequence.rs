@@ -87,7 +87,7 @@ impl Sequence {
     }
 
     /// Restarts the sequence if its incremental state is invalid, was lost or may have been
-    /// overwritten: readers skip packets that depend on it. Returns false if there is no room for
+    /// overwritten: readers skip packets that depend on it. Returns false if there is no space for
     /// the restart; the event is lost then.
     #[inline]
     pub(super) fn prepare(

@@ -11,7 +11,7 @@ use ferretto_shm::Clock;
 use ferretto_trace::events::{Kind, Problem};
 use ferretto_wire::{Fields, encode};
 
-/// Serializes the tests, which share 64 KiB of memory: one of them leaves no room for others.
+/// Serializes the tests, which share 64 KiB of memory: one of them leaves no space for others.
 fn one_at_a_time() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -104,7 +104,7 @@ fn parts(packet: &[u8]) -> Vec<&[u8]> {
         .collect()
 }
 
-/// Serializes the tests, which share 64 KiB of memory: some of them leave no room for others.
+/// Serializes the tests, which share 64 KiB of memory: some of them leave no space for others.
 fn one_at_a_time() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

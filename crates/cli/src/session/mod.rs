@@ -45,7 +45,7 @@ const BIND_TIMEOUT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 ///
-/// If there is no service, or the file cannot be written.
+/// Fails if there is no service, or the file cannot be written.
 pub(crate) fn clone_session(
     service: &Address,
     request: CloneSessionRequest,
@@ -117,7 +117,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the file cannot be written, or `control` fails. The file is valid up to that point.
+    /// Fails if the file cannot be written, or `control` fails. The file is valid up to that point.
     pub(crate) fn run<C: Control>(
         &mut self,
         signals: &mut Signals,

@@ -20,7 +20,7 @@ const PROGRESS: usize = 100;
 ///
 /// # Panics
 ///
-/// If a run went wrong. The message has the command that repeats it.
+/// Panics if a run went wrong. The message has the command that repeats it.
 pub(crate) fn cover(name: &str, run: impl Fn(Option<Fault>) -> Judged + Sync) {
     if !are_possible() {
         println!("skipped: programs cannot be traced with ptrace and seccomp here");

@@ -42,7 +42,7 @@ fn tolerance_factors_are_those_of_tables() {
             "{count} {chance}: {found}"
         );
     }
-    // Few values need more room, and more of them less.
+    // Few values need more space, and more of them less.
     let of = |count: f64| tolerance(0.001, count, count - 1.0, 0.95);
     assert!(of(3.0) > of(6.0) && of(6.0) > of(12.0));
     assert!((student_quantile(0.025, 10.0) - 2.228_f64).abs() < 0.001);

@@ -160,7 +160,7 @@ fn dropped_packets_are_counted() {
     let (sender, sent) = mpsc::channel();
     assert!(recorder.handle.sync(move || sender.send(()).unwrap()));
     sent.recv_timeout(LIMIT).unwrap();
-    // There is room again; a writer checks for it at the latest after so many dropped packets.
+    // There is space again; a writer checks for it at the latest after so many dropped packets.
     (100_000..100_100).for_each(|number| write(&mut writer, number, 50));
     drop(writer);
     stop(&mut consumer);

@@ -60,7 +60,7 @@ fn sdk_021_and_022_and_032_what_was_recorded_early_is_part_of_the_recording_that
     let mut was_startup = false;
     handle.trace(|context| was_startup = context.instance().unwrap().is_startup());
     assert!(was_startup);
-    // More than there is room for: no policy makes a writer wait.
+    // More than there is space for: no policy makes a writer wait.
     let long = "x".repeat(1000);
     let mut losses = 0;
     for _ in 0..200 {

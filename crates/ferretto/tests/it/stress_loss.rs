@@ -37,7 +37,7 @@ fn into_a_file(policy: BufferExhaustedPolicy) -> TraceConfig {
         .get_or_insert_default()
         .buffer_exhausted_policy = Some(policy);
     let mut config = config(vec![events]);
-    // Room for all data between two writes to the file.
+    // Space for all data between two writes to the file.
     config.buffers[0].size_kb = Some(amount(64, 768) as u32 * 1024);
     config.write_into_file = Some(true);
     config.file_write_period_ms = Some(100);

@@ -20,11 +20,11 @@ pub struct EventTimes {
 /// The difference without a base, because packets are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingBase {
-    /// That of the time.
+    /// The difference of the time.
     Time,
-    /// That of the CPU time of the thread.
+    /// The difference of the CPU time of the thread.
     ThreadTime,
-    /// That of the instructions of the thread.
+    /// The difference of the instructions of the thread.
     Instructions,
 }
 

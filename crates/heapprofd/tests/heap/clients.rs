@@ -155,7 +155,7 @@ fn heap_017_a_flooding_client_does_not_block_others() {
                 let bytes = malloc(1, 0, &[]);
                 while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
                     let written = writer.write(bytes.len(), |to| {
-                        // SAFETY: `to` has room for as many bytes.
+                        // SAFETY: `to` has space for as many bytes.
                         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
                     });
                     if written.is_err() {

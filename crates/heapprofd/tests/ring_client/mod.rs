@@ -61,7 +61,7 @@ pub(crate) fn granted(stream: &UnixStream) -> Option<OwnedFd> {
 /// Writes a record if the ring has space, and returns true if it had.
 pub(crate) fn try_write(writer: &Writer, bytes: &[u8]) -> bool {
     let written = writer.write(bytes.len(), |to| {
-        // SAFETY: `to` has room for as many bytes.
+        // SAFETY: `to` has space for as many bytes.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     });
     written.is_ok()

@@ -34,7 +34,7 @@ impl Reactor {
                 Role::Producer { .. } => piece.min(self.buffer.len()),
                 Role::Consumer => piece.min(CONSUMER_READ),
             };
-            // Without room for descriptors, the kernel would close them on this thread.
+            // Without space for descriptors, the kernel would close them on this thread.
             if self.admission.is_scarce()
                 && client.socket.brings_descriptors(&mut self.buffer[..size])
             {

@@ -106,7 +106,7 @@ pub(crate) fn call<M: PortMessage>(request: &M, drop_reply: bool) -> Vec<u8> {
     frame::invoke_method(1, 1, method, drop_reply, size, |out| request.encode(out))
 }
 
-/// Sends bytes, as long as there is soon room for them. Returns true if all were taken.
+/// Sends bytes, as long as there is soon space for them. Returns true if all were taken.
 pub(crate) fn push(socket: &Socket, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

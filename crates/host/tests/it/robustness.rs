@@ -423,7 +423,7 @@ fn the_connections_of_one_user_are_bounded() {
     for (socket, name) in &kept {
         assert!(is_served(socket, name));
     }
-    // Once there is room again, which the host may notice later, connections are accepted.
+    // Once there is space again, which the host may notice later, connections are accepted.
     drop(kept);
     while !is_served(&host.producer_socket(), "ProducerPort") {}
     host.assert_alive();

@@ -397,7 +397,7 @@ fn an_unread_pipe_blocks_only_its_session() {
     host.assert_alive();
     let other = write_into(&mut host.consumer(), tempfile::tempfile().unwrap().into());
     assert_eq!(other.error, None);
-    // Once there is room, the session ends normally.
+    // Once there is space, the session ends normally.
     let drain = std::thread::spawn(move || {
         let mut trace = Vec::new();
         reader.read_to_end(&mut trace).unwrap();

@@ -112,7 +112,7 @@ fn new_connections_replace_silent_ones_and_never_busy_ones() {
     assert!(server.answering_threads() <= 2 * 16, "a few for each test");
     server.shared.free();
     assert!(rest(&mut busy).ends_with("free"));
-    // All places are taken by requests.
+    // All connections have requests.
     let server = Echoing::new(Limits {
         admitted: 1,
         ..Limits::default()

@@ -70,7 +70,7 @@ pub trait Layer: Send + fmt::Debug {
     /// Returns true if a receive would return bytes although the socket has none.
     fn holds_data(&self) -> bool;
 
-    /// Sends bytes, and returns the number of bytes taken, which is 0 if there is no room at the
+    /// Sends bytes, and returns the number of bytes taken, which is 0 if there is no space at the
     /// moment. Taken bytes may still be [unsent](Self::unsent).
     ///
     /// # Errors

@@ -54,11 +54,11 @@ fn notice_lost_peers(fd: &OwnedFd) -> io::Result<()> {
 }
 
 /// The largest number of descriptors accepted with one message: as many as fit where upstream makes
-/// room for one.
+/// space for one.
 const MOST_PASSED: usize = 2;
 /// The largest number of descriptors that the kernel allows in a message.
 const MOST_SENT: usize = 253;
-/// The room for all of these. The kernel closes descriptors without room before a receive returns,
+/// The space for all of these. The kernel closes descriptors without space before a receive returns,
 /// which can take as long as the sender likes.
 const CONTROL_SIZE: usize = rustix::cmsg_space!(ScmRights(MOST_SENT));
 /// The number of reads from a connection that is closed: more than its queue can hold.
@@ -255,7 +255,7 @@ impl Socket {
         }
         let mut slices = [IoSliceMut::new(buffer)];
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-        // Without room, descriptors are only detected.
+        // Without space, descriptors are only detected.
         let mut control = RecvAncillaryBuffer::default();
         rustix::net::recvmsg(&self.fd, &mut slices, &mut control, flags)
             .is_ok_and(|message| message.flags.contains(ReturnFlags::CTRUNC))
@@ -338,7 +338,7 @@ impl Socket {
     }
 
     /// Sends bytes other than frames, bypassing the queue, and returns the number of bytes taken,
-    /// which is 0 if there is no room at the moment. Never blocks.
+    /// which is 0 if there is no space at the moment. Never blocks.
     ///
     /// # Errors
     ///
@@ -359,7 +359,7 @@ impl Socket {
         }
     }
 
-    /// Ends the stream. Returns false if there is no room for that at the moment.
+    /// Ends the stream. Returns false if there is no space for that at the moment.
     ///
     /// # Errors
     ///

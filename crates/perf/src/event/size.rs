@@ -11,7 +11,7 @@ const LEAST: u32 = 4;
 const LEAST_STACK: u64 = 8 << 10;
 
 /// Returns the number of pages of each ring for a plan that needs `rings`: the configured number,
-/// or room for all samples of several reads, since other programs may keep the reader from its CPU
+/// or space for all samples of several reads, since other programs may keep the reader from its CPU
 /// for a while.
 pub(super) fn ring_pages(plan: &Plan, rings: usize) -> u32 {
     const AT_LEAST: u64 = 256;

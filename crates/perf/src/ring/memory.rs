@@ -6,7 +6,7 @@ pub trait Memory {
     ///
     /// # Errors
     ///
-    /// Fails if the writer claims to have written more than there is room for.
+    /// Fails if the writer claims to have written more than there is space for.
     fn unread(&mut self) -> Result<Unread<'_>, Overrun>;
 
     /// Returns the first `count` unread bytes to the writer; all if there are fewer.

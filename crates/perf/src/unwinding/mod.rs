@@ -208,7 +208,7 @@ impl Unwinders {
     ///
     /// # Errors
     ///
-    /// If the process is not accessible: the remark.
+    /// Fails if the process is not accessible: the remark.
     pub(crate) fn adopt(
         &mut self,
         pid: u32,

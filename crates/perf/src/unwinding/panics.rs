@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// # Errors
 ///
-/// If it panics: the remark about process `pid`.
+/// Fails if it panics: the remark about process `pid`.
 pub(super) fn caught<R>(pid: u32, run: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let message = message(&*panic);

@@ -48,7 +48,7 @@ impl Unwinder {
     ///
     /// # Errors
     ///
-    /// If the process cannot be unwound: the remark.
+    /// Fails if the process cannot be unwound: the remark.
     fn callstack(
         &mut self,
         source: &Source,

@@ -83,7 +83,7 @@ pub mod initialize_connection_request {
     }
 }
 
-/// What the producer got; the memory travels as a file descriptor unless the producer brought it.
+/// The memory of the producer, which travels as a file descriptor unless the producer brought it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InitializeConnectionResponse {
     pub using_shmem_provided_by_producer: Option<bool>,

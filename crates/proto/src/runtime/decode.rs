@@ -123,7 +123,7 @@ impl Incoming<'_, '_> {
     ///
     /// # Errors
     ///
-    /// If the field has another wire type.
+    /// Fails if the field has another wire type.
     pub fn known<E: Enumeration>(
         &self,
         unknown: &mut UnknownFields,
@@ -167,7 +167,7 @@ impl Incoming<'_, '_> {
     ///
     /// # Errors
     ///
-    /// If the field has another wire type.
+    /// Fails if the field has another wire type.
     pub fn bytes(&self) -> Result<Vec<u8>, DecodeError> {
         match self.value()? {
             Value::Bytes(bytes) => Ok(bytes.to_vec()),

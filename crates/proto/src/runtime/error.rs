@@ -1,14 +1,14 @@
-//! Why bytes are not a message.
+//! The reasons for which bytes are rejected.
 
-/// Why bytes are not a message of the type asked for.
+/// The reason for which bytes are not a message of the expected type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes are not fields.
     Malformed {
-        /// The message they should be, the innermost one.
+        /// The innermost message whose fields were expected.
         message: &'static str,
-        /// The error, and its place in that message.
+        /// The error, and its offset in that message.
         source: ferretto_wire::DecodeError,
     },
     /// A field has another wire type than the schema says, or an array of numbers ends inside a

@@ -16,7 +16,7 @@ pub trait Codec: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If the field does not match the schema.
+    /// Fails if the field does not match the schema.
     fn merge_field(&mut self, field: Incoming<'_, '_>) -> Result<(), DecodeError>;
 
     /// Writes the fields that are set, by their numbers, a `oneof` at the lowest of its numbers,
@@ -32,15 +32,15 @@ pub trait Message: Codec + Clone + Debug + Default + PartialEq + 'static {
     /// The message without any fields.
     const EMPTY: Self;
 
-    /// [`EMPTY`](Self::EMPTY) at a fixed place, for references to absent messages.
+    /// [`EMPTY`](Self::EMPTY) at a fixed address, for references to absent messages.
     fn empty() -> &'static Self;
 
     /// Decodes a message.
     ///
     /// # Errors
     ///
-    /// If the bytes are not fields, if a field has another wire type than the schema says, or if
-    /// messages are nested too deep or too many; the error names the message and the place.
+    /// Fails if the bytes are not fields, if a field has another wire type than the schema says, or
+    /// if messages are nested too deep or too many; the error names the message.
     fn decode_from_slice(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut message = Self::EMPTY;
         decode::merge(&mut message, bytes)?;

@@ -19,7 +19,7 @@ impl UnknownFields {
     ///
     /// # Errors
     ///
-    /// If the bytes are not fields.
+    /// Fails if the bytes are not fields.
     pub fn decode_from_slice(bytes: &[u8]) -> Result<Self, DecodeError> {
         for element in Elements::new(bytes) {
             element?;

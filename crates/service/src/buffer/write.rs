@@ -1,4 +1,4 @@
-//! Stores chunks, and makes room for them.
+//! Stores chunks, and makes space for them.
 
 use super::Loss;
 use super::entries::Entry;

@@ -189,7 +189,7 @@ struct World {
     scraping: bool,
     /// Set if commits can overtake each other.
     overtaking: bool,
-    /// Set if writers sometimes find no room.
+    /// Set if writers sometimes find no space.
     giving_up: bool,
 }
 

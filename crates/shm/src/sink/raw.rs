@@ -211,7 +211,7 @@ impl ChunkSink {
         }
     }
 
-    /// Continues in a new range with room for `size` bytes. If no chunk is that large, discards the
+    /// Continues in a new range with space for `size` bytes. If no chunk is that large, discards the
     /// packet.
     pub(crate) fn next_raw(&mut self, cursor: *mut u8, size: usize) -> RawRange {
         self.adopt(cursor);
@@ -274,7 +274,7 @@ impl ChunkSink {
         self.leave_packet();
     }
 
-    /// Returns the current range, with room for `size` bytes if its bytes are discarded.
+    /// Returns the current range, with space for `size` bytes if its bytes are discarded.
     #[inline]
     fn raw_range(&mut self, size: usize) -> RawRange {
         let State::Writing(fragment) = self.state else {
@@ -311,7 +311,7 @@ impl ChunkSink {
         }
     }
 
-    /// Continues in another chunk that has room for `size` bytes.
+    /// Continues in another chunk that has space for `size` bytes.
     fn continue_raw(&mut self, size: usize) {
         if !matches!(self.state, State::Writing(_)) {
             return;

@@ -28,7 +28,7 @@ impl ChunkSink {
 
 impl ShortPacket<'_> {
     /// Appends the first `length` of sixteen bytes, lowest first. Returns false if there is no
-    /// room.
+    /// space.
     #[inline(always)]
     #[must_use]
     pub fn push(&mut self, bytes: u128, length: usize) -> bool {

@@ -23,7 +23,7 @@ pub(super) struct Shortage {
     pub(super) discarded: u64,
     /// The number of attempts so far.
     attempts: u32,
-    /// Set if the last chunk had no room to mark the loss: the arbiter remembers it until the next
+    /// Set if the last chunk had no space to mark the loss: the arbiter remembers it until the next
     /// packet reports it.
     pub(super) is_unreported: bool,
 }
@@ -94,7 +94,7 @@ impl ChunkSink {
     }
 
     /// Marks in the current chunk that the packet after its last one is lost. Returns false if
-    /// there is no room for it.
+    /// there is no space for it.
     fn mark_loss(&mut self) -> bool {
         if !self.is_ready_for(WIDE) {
             return false;
@@ -105,7 +105,7 @@ impl ChunkSink {
         true
     }
 
-    /// Writes a packet that only reports a loss. Returns false if there is no room for it.
+    /// Writes a packet that only reports a loss. Returns false if there is no space for it.
     pub(crate) fn report_loss(&mut self) -> bool {
         let Some(arbiter) = self.arbiter() else {
             return true;

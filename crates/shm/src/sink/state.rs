@@ -7,14 +7,14 @@
 /// ─────────── ──────────────── ─────────── ──────────────────────────────────────────────────────
 /// Idle        start_packet     Writing     there is a free chunk
 ///                              Discarding  there is none; the arbiter notes the loss
-/// Ready       start_packet     Writing     the chunk has room for it, or there is another one
+/// Ready       start_packet     Writing     the chunk has space for it, or there is another one
 ///                              Discarding  neither; the released chunk marks the loss
 ///             append_packet,   Ready       the packet fits: it is written in one step
 ///             short_packet
 ///             flush            Idle        always: the chunk is released
 /// Writing     write, open      Writing     the rest continues in another chunk
 ///                              Discarding  there is none; the packet is marked as abandoned
-///             finish_packet    Ready       the chunk has room, and there are few writers
+///             finish_packet    Ready       the chunk has space, and there are few writers
 ///                              Idle        otherwise: the chunk is released
 /// Discarding  finish_packet    Dropping    always
 /// Dropping    start_packet     Writing     enough was discarded, and there is a free chunk again;
@@ -28,7 +28,7 @@
 pub(super) enum State {
     /// Between packets, without a chunk.
     Idle,
-    /// Between packets, with a chunk that has room and counts one fragment more than it has. The
+    /// Between packets, with a chunk that has space and counts one fragment more than it has. The
     /// next packet is counted ahead, so that a scraper, which skips the last counted fragment,
     /// copies all finished ones.
     Ready,
@@ -51,7 +51,7 @@ pub(super) struct Fragment {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
-    /// One byte, with room to become four.
+    /// One byte, with space to become four.
     Narrow,
     /// Four bytes, which can become one.
     Wide,

@@ -49,7 +49,7 @@ fn the_loss_of_the_last_packet_is_reported_for_any_number_of_bytes_left() {
         let mut world = lose_the_last(left);
         let marked = reported_losses(&world);
         assert_eq!(marked, usize::from(left >= 4), "{left}");
-        // There is room again.
+        // There is space again.
         assert!(world.arbiter.report_losses());
         world.deliver();
         assert_eq!(reported_losses(&world), 1, "{left}");

@@ -52,7 +52,7 @@ impl<'a> Client<'a> {
     fn append(&mut self, bytes: &[u8]) {
         self.open.iter_mut().for_each(|open| open.1 += bytes.len());
         if bytes.len() <= self.free() {
-            // SAFETY: there is room.
+            // SAFETY: there is space.
             unsafe { self.range.cursor.copy_from(bytes.as_ptr(), bytes.len()) };
             self.range.cursor = self.range.cursor.wrapping_add(bytes.len());
         } else {

@@ -15,7 +15,7 @@ pub(super) struct Slots {
 const LEAST: usize = 64;
 
 impl Slots {
-    /// Returns an empty table with room for more than this number of entries.
+    /// Returns an empty table with space for more than this number of entries.
     pub(super) fn for_more_than(entries: usize) -> Self {
         let mut length = LEAST;
         while is_full(length, entries) {
@@ -26,7 +26,7 @@ impl Slots {
         }
     }
 
-    /// Returns true if the table has no room for another entry of a list of this length.
+    /// Returns true if the table has no space for another entry of a list of this length.
     #[inline]
     pub(super) fn is_full_for(&self, entries: usize) -> bool {
         is_full(self.slots.len(), entries)
@@ -91,7 +91,7 @@ impl Slots {
     }
 }
 
-/// Returns true if a table of this length has no room for another entry. A quarter of the slots
+/// Returns true if a table of this length has no space for another entry. A quarter of the slots
 /// stays empty.
 #[inline]
 fn is_full(length: usize, entries: usize) -> bool {

@@ -60,7 +60,7 @@ pub struct Events {
 ///
 /// # Errors
 ///
-/// If reading fails or the file is damaged. The content of a packet is never an error.
+/// Fails if reading fails or the file is damaged. The content of a packet is never an error.
 pub fn read_events(input: impl Read) -> Result<Events, ReadError> {
     let limits = Limits::default();
     let mut packets = TraceReader::with_limits(input, limits);

@@ -77,7 +77,7 @@ impl Resolver {
     ///
     /// # Errors
     ///
-    /// If reading fails, or if the input is no trace at all.
+    /// Fails if reading fails, or if the input is no trace at all.
     pub fn read(input: impl Read, limits: Limits) -> Result<Self, ReadError> {
         // Shared by this profile, the samples of the second pass, and the lines being sorted.
         let limits = limits.half().half();
@@ -103,7 +103,7 @@ impl Resolver {
     ///
     /// # Errors
     ///
-    /// If reading fails, if the input is not a trace, or if writing fails.
+    /// Fails if reading fails, if the input is not a trace, or if writing fails.
     pub fn print(&self, input: impl Read, out: &mut impl Write) -> Result<Printed, LinesError> {
         let mut packets = TraceReader::with_limits(input, self.limits);
         let mut printer = Printer {

@@ -152,7 +152,7 @@ impl ProfileReader {
 ///
 /// # Errors
 ///
-/// If reading fails, or if the input is not a trace. Damage ends the trace.
+/// Fails if reading fails, or if the input is not a trace. Damage ends the trace.
 pub fn read_profile(
     input: impl Read,
     selection: Selection,
@@ -166,7 +166,7 @@ pub fn read_profile(
 ///
 /// # Errors
 ///
-/// If reading fails, or if the input is not a trace.
+/// Fails if reading fails, or if the input is not a trace.
 pub fn read_profile_within(
     input: impl Read,
     selection: Selection,

@@ -111,7 +111,7 @@ impl<R: Read> TraceReader<R> {
     ///
     /// # Errors
     ///
-    /// If reading fails, or if the input is not a trace.
+    /// Fails if reading fails, or if the input is not a trace.
     pub fn read_all(&mut self, mut each: impl FnMut(Packet<'_>)) -> Result<Damage, ReadError> {
         self.try_read_all(|packet| {
             each(packet);
@@ -123,7 +123,7 @@ impl<R: Read> TraceReader<R> {
     ///
     /// # Errors
     ///
-    /// If reading fails, or if the input is not a trace.
+    /// Fails if reading fails, or if the input is not a trace.
     pub fn try_read_all(
         &mut self,
         mut each: impl FnMut(Packet<'_>) -> bool,

@@ -80,7 +80,7 @@ impl fmt::Display for Cause {
 pub struct Loss {
     /// The cause.
     pub cause: Cause,
-    /// The place as text: a buffer, a producer or a CPU.
+    /// The buffer, producer or CPU that lost them, as text.
     pub source: String,
     /// The amount as text.
     pub amount: String,

@@ -179,7 +179,7 @@ impl Summary {
 ///
 /// # Errors
 ///
-/// If reading fails, or if the input is not a trace.
+/// Fails if reading fails, or if the input is not a trace.
 pub fn summarize(input: impl Read) -> Result<Summary, ReadError> {
     summarize_and_complete(input, |_| Vec::new())
 }
@@ -190,7 +190,7 @@ pub fn summarize(input: impl Read) -> Result<Summary, ReadError> {
 ///
 /// # Errors
 ///
-/// If reading fails, or if the input is not a trace.
+/// Fails if reading fails, or if the input is not a trace.
 pub fn summarize_and_complete(
     input: impl Read,
     complete: impl FnOnce(&[Module]) -> Vec<u8>,
@@ -202,7 +202,7 @@ pub fn summarize_and_complete(
 ///
 /// # Errors
 ///
-/// If reading fails, or if the input is not a trace.
+/// Fails if reading fails, or if the input is not a trace.
 pub fn summarize_within(
     input: impl Read,
     limits: Limits,
@@ -457,7 +457,7 @@ impl Summarizer {
             let clocks = self.sequences.clocks();
             self.times.packet(header, data, &state, clocks);
         }
-        // Events that no reader can place are counted with the losses.
+        // Events whose time no reader can tell are counted with the losses.
         if let Some(event) = &state.event
             && !is_left_out
             && !matches!(state.time, Some(Err(_)))

@@ -390,7 +390,7 @@ fn unused_tables_are_dropped() {
         cache.table_bytes()
     };
     assert!(one > 0);
-    // Room for four of them, while forty programs come and go.
+    // Space for four of them, while forty programs come and go.
     let cache = Cache::with_table_limit(4 * one);
     for number in 0..40 {
         let copy = folder.path().join(format!("copy{number}"));

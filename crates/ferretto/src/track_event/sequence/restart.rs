@@ -11,7 +11,7 @@ use crate::track_event::track::{self, CounterTrack, Marker, Parent, Track};
 
 impl Sequence {
     /// Restarts the sequence. Its previous incremental state is void or was lost, and readers skip
-    /// packets that rely on it. Returns false if there is no room; then every event tries again.
+    /// packets that rely on it. Returns false if there is no space; then every event tries again.
     #[cold]
     pub(super) fn restart(&mut self, buffer: &mut EventBuffer, when: When) -> bool {
         self.interner.clear();

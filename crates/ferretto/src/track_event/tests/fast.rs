@@ -167,7 +167,7 @@ proptest! {
             1..120,
         ),
         unit in prop::sample::select(vec![1u64, 1, 1, 1000]),
-        // With few pages, some packets find no room, and the sequence restarts.
+        // With few pages, some packets find no space, and the sequence restarts.
         pages in prop::sample::select(vec![1usize, 2, 64]),
     ) {
         let fast = packets(&script, unit, pages, true);

@@ -259,7 +259,7 @@ pub(crate) fn enable(
     })
 }
 
-/// Sends bytes unchanged, waiting for room. Returns true if the other side took all.
+/// Sends bytes unchanged, waiting for space. Returns true if the other side took all.
 pub(crate) fn send_raw(socket: &Socket, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         wait(socket, PollFlags::OUT);

@@ -28,7 +28,7 @@ impl Simulated {
         }
     }
 
-    /// Writes a record, if there is room for it and for a preceding report of losses.
+    /// Writes a record, if there is space for it and for a preceding report of losses.
     pub(crate) fn write(&mut self, record: &[u8]) {
         let mut bytes = Vec::new();
         if self.dropped > 0 {

@@ -106,7 +106,7 @@ impl Read {
         Some(reason)
     }
 
-    /// Why the callstack ends before the outermost function.
+    /// The reason for which the callstack ends before the outermost function.
     pub(crate) fn error(&self) -> Option<StackUnwindError> {
         use ferretto_proto::perf_sample::OptionalUnwindError::UnwindError;
         let UnwindError(error) = self.sample.optional_unwind_error.clone()?;
