@@ -164,7 +164,8 @@ unsafe extern "C" fn create(w: *mut PerfettoPbMsgWriter, caller: usize) -> *mut 
     let buffer = HeapBuffer::new();
     let range = buffer.range();
     let backing = Box::into_raw(Box::new(Backing::Heap(buffer)));
-    // SAFETY: the caller's memory has space for all members of its version, and they are plain data.
+    // SAFETY: the caller's memory has space for all members of its version, and they are plain
+    // data.
     unsafe {
         (&raw mut (*w).stream).write(PerfettoStreamWriter {
             backing,

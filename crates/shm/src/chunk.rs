@@ -168,8 +168,8 @@ impl OwnedChunk {
         true
     }
 
-    /// Appends the first `length` of sixteen bytes, if there is space for all sixteen. Returns false
-    /// if there is not.
+    /// Appends the first `length` of sixteen bytes, if there is space for all sixteen. Returns
+    /// false if there is not.
     #[inline]
     pub(crate) fn append_short(&mut self, bytes: &[u8; 16], length: usize) -> bool {
         if self.free() < PART || length > PART {

@@ -156,8 +156,8 @@ pub trait WriteByAddress {
     /// written.
     unsafe fn advance_raw(&mut self, cursor: *mut u8);
 
-    /// Continues in a new range with space for `size` bytes. If no chunk is that large, discards the
-    /// packet.
+    /// Continues in a new range with space for `size` bytes. If no chunk is that large, discards
+    /// the packet.
     ///
     /// # Safety
     ///

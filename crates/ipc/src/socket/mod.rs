@@ -58,8 +58,8 @@ fn notice_lost_peers(fd: &OwnedFd) -> io::Result<()> {
 const MOST_PASSED: usize = 2;
 /// The largest number of descriptors that the kernel allows in a message.
 const MOST_SENT: usize = 253;
-/// The space for all of these. The kernel closes descriptors without space before a receive returns,
-/// which can take as long as the sender likes.
+/// The space for all of these. The kernel closes descriptors without space before a receive
+/// returns, which can take as long as the sender likes.
 const CONTROL_SIZE: usize = rustix::cmsg_space!(ScmRights(MOST_SENT));
 /// The number of reads from a connection that is closed: more than its queue can hold.
 const MOST_UNREAD: usize = 4096;

@@ -211,8 +211,8 @@ impl ChunkSink {
         }
     }
 
-    /// Continues in a new range with space for `size` bytes. If no chunk is that large, discards the
-    /// packet.
+    /// Continues in a new range with space for `size` bytes. If no chunk is that large, discards
+    /// the packet.
     pub(crate) fn next_raw(&mut self, cursor: *mut u8, size: usize) -> RawRange {
         self.adopt(cursor);
         self.continue_raw(size);
