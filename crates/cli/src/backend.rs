@@ -26,7 +26,8 @@ use crate::private_folder::PrivateFolder;
 /// The timeout of the registration of this process's data sources.
 const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The priority of the thread that empties the kernel's buffers of events: nine times the share of the CPU of others.
+/// The priority of the thread that empties the kernel's buffers of events: nine times the share of
+/// the CPU of others.
 const AHEAD: Priority = Priority::Normal(10);
 
 /// The longest time that an unread pipe may delay the end of the service.
@@ -414,8 +415,8 @@ fn spawn(
         .context("cannot start a thread")
 }
 
-/// Raises the priority of the thread that empties the kernel's buffers of events, where this is allowed. On a busy machine, it would
-/// otherwise wait for a CPU until they overflow.
+/// Raises the priority of the thread that empties the kernel's buffers of events, where this is
+/// allowed. On a busy machine, it would otherwise wait for a CPU until they overflow.
 fn go_ahead() {
     // Without the permission it records as well, but loses more.
     let _ = ThreadBoost::new().set(Some(AHEAD));

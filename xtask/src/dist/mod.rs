@@ -56,7 +56,8 @@ pub(crate) fn run(profile: &str, into: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs of this machine's packages with a profile of cargo. A later `run` finds them built.
+/// Builds the programs of this machine's packages with a profile of cargo. A later `run` finds them
+/// built.
 pub(crate) fn build_programs(profile: &str) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let this = Machine::this().context("there are no packages for this kind of machine")?;
