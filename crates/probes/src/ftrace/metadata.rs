@@ -4,14 +4,19 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::throttle::Throttle;
 
-/// Process ids below this are kept in a bitmap, so that repetitions are cheap.
-const SMALL_PID: usize = 32768;
+/// The number of process ids that are remembered, a power of two, so that repetitions are cheap.
+/// Each has the place of its lowest bits.
+const RECENT: usize = 4096;
+
+/// The place of no process id.
+const NONE: i32 = -1;
 
 /// Pids, renames, ends, opened files and kernel addresses seen in one read pass of one data source.
 #[derive(Debug, Default)]
 pub struct Metadata {
     pids: Vec<i32>,
-    seen: Vec<u64>,
+    /// The last id of each place.
+    recent: Vec<i32>,
     renamed: Vec<i32>,
     ended: Vec<i32>,
     fds: Vec<(i32, u64)>,
@@ -33,29 +38,20 @@ impl Metadata {
     /// Notes a pid or thread id.
     #[inline]
     pub(crate) fn add_pid(&mut self, pid: i32) {
-        // Negative ids exceed all others.
-        let index = pid as u32 as usize;
-        match self.seen.get_mut(index / 64) {
-            Some(word) if *word & 1 << (index % 64) != 0 => {}
-            _ => self.add_new(pid),
+        if self.recent.get(place(pid)) != Some(&pid) {
+            self.add_new(pid);
         }
     }
 
     #[cold]
     fn add_new(&mut self, pid: i32) {
-        let Ok(index) = usize::try_from(pid) else {
-            return;
-        };
-        if index >= SMALL_PID {
-            if self.pids.last() != Some(&pid) {
-                self.pids.push(pid);
-            }
+        if pid < 0 {
             return;
         }
-        if self.seen.is_empty() {
-            self.seen.resize(SMALL_PID / 64, 0);
+        if self.recent.is_empty() {
+            self.recent.resize(RECENT, NONE);
         }
-        self.seen[index / 64] |= 1 << (index % 64);
+        self.recent[place(pid)] = pid;
         self.pids.push(pid);
     }
 
@@ -145,10 +141,7 @@ impl Metadata {
     /// Clears everything after a read pass. Keeps the memory.
     pub fn clear(&mut self) {
         for pid in self.pids.drain(..) {
-            let index = pid as usize;
-            if index < SMALL_PID {
-                self.seen[index / 64] = 0;
-            }
+            self.recent[place(pid)] = NONE;
         }
         self.renamed.clear();
         self.ended.clear();
@@ -157,5 +150,40 @@ impl Metadata {
         self.addresses.clear();
         self.address_list.clear();
         self.symbols_written = 0;
+    }
+}
+
+/// Returns the place of a process id in [`Metadata::recent`].
+#[inline]
+fn place(pid: i32) -> usize {
+    pid as u32 as usize % RECENT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pid_is_noted_once_in_a_pass_however_large() {
+        let mut metadata = Metadata::default();
+        for _ in 0..2 {
+            for pid in [
+                0,
+                7,
+                4_000_000,
+                i32::MAX,
+                7,
+                0,
+                4_000_000,
+                i32::MAX,
+                -1,
+                i32::MIN,
+            ] {
+                metadata.add_pid(pid);
+            }
+            assert_eq!(metadata.pids(), [0, 7, 4_000_000, i32::MAX]);
+            metadata.clear();
+            assert!(metadata.pids().is_empty());
+        }
     }
 }
