@@ -26,7 +26,7 @@ const STATEMENTS: [(&str, &str); 3] = [
     ),
 ];
 
-/// How many times as fast as upstream, and the largest ratio of memory.
+/// The least ratio of speed to upstream, and the largest one of memory.
 const BARS: (f64, f64) = (4.0, 0.3);
 
 const UPSTREAM: &str = "upstream";

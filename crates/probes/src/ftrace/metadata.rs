@@ -5,17 +5,17 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::throttle::Throttle;
 
 /// The number of process ids that are remembered, a power of two, so that repetitions are cheap.
-/// Each has the place of its lowest bits.
+/// Each has the slot of its lowest bits.
 const RECENT: usize = 4096;
 
-/// The place of no process id.
+/// The content of an empty slot.
 const NONE: i32 = -1;
 
 /// Pids, renames, ends, opened files and kernel addresses seen in one read pass of one data source.
 #[derive(Debug, Default)]
 pub struct Metadata {
     pids: Vec<i32>,
-    /// The last id of each place.
+    /// The last id of each slot.
     recent: Vec<i32>,
     renamed: Vec<i32>,
     ended: Vec<i32>,
@@ -38,7 +38,7 @@ impl Metadata {
     /// Notes a pid or thread id.
     #[inline]
     pub(crate) fn add_pid(&mut self, pid: i32) {
-        if self.recent.get(place(pid)) != Some(&pid) {
+        if self.recent.get(slot(pid)) != Some(&pid) {
             self.add_new(pid);
         }
     }
@@ -51,7 +51,7 @@ impl Metadata {
         if self.recent.is_empty() {
             self.recent.resize(RECENT, NONE);
         }
-        self.recent[place(pid)] = pid;
+        self.recent[slot(pid)] = pid;
         self.pids.push(pid);
     }
 
@@ -141,7 +141,7 @@ impl Metadata {
     /// Clears everything after a read pass. Keeps the memory.
     pub fn clear(&mut self) {
         for pid in self.pids.drain(..) {
-            self.recent[place(pid)] = NONE;
+            self.recent[slot(pid)] = NONE;
         }
         self.renamed.clear();
         self.ended.clear();
@@ -153,9 +153,9 @@ impl Metadata {
     }
 }
 
-/// Returns the place of a process id in [`Metadata::recent`].
+/// Returns the slot of a process id in [`Metadata::recent`].
 #[inline]
-fn place(pid: i32) -> usize {
+fn slot(pid: i32) -> usize {
     pid as u32 as usize % RECENT
 }
 
